@@ -67,7 +67,7 @@ def send_encoded(bucket: Bucket, plan: ShardPlan, rows: dict[str, np.ndarray], u
 def encode_rows(file_format: str, plan: ShardPlan, rows: dict[str, np.ndarray]) -> ShardBytes:
     layers = tuple(range(len(rows["resid_post"])))
     stats = {f"resid_post.{layer}": _STATS for layer in layers}
-    return encode_shard(file_format, plan, layers, rows, {}, {"schema": "gleaner/1"}, stats)
+    return encode_shard(file_format, plan, dict.fromkeys(rows, layers), rows, {}, {"schema": "gleaner/1"}, stats)
 
 
 def _measure(

@@ -15,10 +15,10 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 from models import CONFIGS, MESHES
 
-from gleaner_worker.model.capture import Capture
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.program import StepShape, compile_rows
+from gleaner_worker.model.sites import Capture
 from gleaner_worker.model.tuning import tuning_of
 from gleaner_worker.model.weights import parameter_shapes
 

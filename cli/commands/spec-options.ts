@@ -1,4 +1,5 @@
 /** An option for each key of run.json. */
+import {SITES} from '../../shared/contracts/site-names.ts';
 import {
   dollars,
   jsonObject,
@@ -21,11 +22,7 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     .option('--model <model>', 'hub id, gs://BUCKET/PATH, or a folder on the TPU VM', modelName)
     .option('--revision <name>', 'branch, tag or commit of a hub model', text)
     .option('--layers <layers>', 'all, a range such as 0-23, or a list such as 0,6,12', text)
-    .option(
-      '--sites <sites>',
-      'resid_pre, resid_mid, resid_post, attn_out, mlp_out, with commas between',
-      words,
-    )
+    .option('--sites <sites>', `${SITES.join(', ')}, with commas between`, words)
     .option(
       '--tokens <tokens>',
       'all, last, mean, assistant, a slice such as 0:16, or positions such as 0,-1',

@@ -3,6 +3,7 @@ import {readFile} from 'node:fs/promises';
 import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
+import {withOwnNames} from '../../shared/contracts/site-names.ts';
 import {
   completeSpec,
   frozenSpec,
@@ -46,7 +47,7 @@ export async function specOf(options: SpecOptions, other?: Buffer | RunSpecInput
     });
     const others = Object.keys(record).length > 0 ? {record} : {};
     const spec = {...base, ...chosen(KEYS, options), ...typed, ...others};
-    return parseValue(runSpecInput, spec, 'The spec of the run');
+    return withOwnNames(parseValue(runSpecInput, spec, 'The spec of the run'));
   } catch (error) {
     throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
   }

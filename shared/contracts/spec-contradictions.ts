@@ -1,4 +1,5 @@
 /** Contradictions between keys of `run.json`, or between entries of one key. */
+import {OF_OWN_TYPE, readSite, siteProblem} from './site-names.ts';
 import {LEAST_SHARD_GB, SLICE, type SpecValues} from './spec-keys.ts';
 
 type Issue = [path: (string | number)[], message: string];
@@ -13,11 +14,19 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
     yield [['dtype'], 'expected fp32 or fp16, which pkl.gz can hold'];
   if (format === 'pkl.gz' && sites.length > 1)
     yield [['sites'], 'expected one site, as pkl.gz holds no more: ask for safetensors'];
+  const problem = siteProblem(spec);
+  if (problem) yield [['sites'], problem];
+  const own = sites.find(name => OF_OWN_TYPE.some(site => site === readSite(name)?.site));
+  if (own && (format === 'pkl.gz' || tokens === 'mean'))
+    yield [
+      ['sites'],
+      `expected no ${own} beside pkl.gz and the mean of tokens: its values are numbers of things`,
+    ];
   if (typeof layers === 'string') {
     const [first = 0, last = 0] = layers.split('-').map(Number);
     if (first > last) yield [['layers'], `expected a range from low to high, "${last}-${first}"`];
   }
-  for (const [key, values] of Object.entries({sites, layers, tokens, keep}))
+  for (const [key, values] of Object.entries({layers, tokens, keep}))
     if (Array.isArray(values)) yield* repetitions(key, values);
   if (Array.isArray(tokens)) yield* beyond(tokens, limit);
   if (typeof tokens === 'string' && isEmptySlice(tokens, limit.length))

@@ -1,9 +1,11 @@
 /** Every key of `run.json`, with the form of its values and its words in the JSON Schema. */
 import {z} from 'zod';
 import {nearNames} from './near-names.ts';
+import {OTHER_NAME, OTHER_NAMES, SITES} from './site-names.ts';
 
-export const SITES = ['resid_pre', 'resid_mid', 'resid_post', 'attn_out', 'mlp_out'] as const;
 const MAX_POSITIONS = 1024;
+/** Names with the number of a block: some sites of some layers. */
+const MOST_SITES = 256;
 const MAX_LENGTH = 131_072;
 /** Powers of two: the shapes of rows that the kernels take. */
 const ROW_TOKENS = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072] as const;
@@ -29,6 +31,15 @@ const about = (description: string, fallback?: unknown) => ({
 const LAYERS = 'expected "all", a range such as "0-23", or a list of numbers';
 const layers = z.union([z.string().regex(/^(all|\d{1,4}-\d{1,4})$/, LAYERS), list(whole(0, 9999), 1, 1000)], {
   error: LAYERS,
+});
+
+const site = z.union([z.enum(SITES), z.string().regex(OTHER_NAME)], {
+  error: ({input}) => {
+    const near = nearNames(String(input).slice(0, 100), [...SITES, ...Object.keys(OTHER_NAMES)]);
+    return near.length > 0
+      ? `expected a site, did you mean ${near.join(' or ')}?`
+      : `expected a site: ${SITES.join(', ')}, or a name of another library`;
+  },
 });
 
 const TOKENS =
@@ -148,7 +159,9 @@ export const specFields = {
     .nullable()
     .meta(about('branch, tag or commit of a hub model; the commit is pinned for the run', null)),
   layers: layers.meta(about('the blocks to store', 'all')),
-  sites: list(z.enum(SITES), 1, SITES.length).meta(about('the places in a block to store', ['resid_post'])),
+  sites: list(site, 1, MOST_SITES).meta(
+    about('the places in a block to store, by our names or by those of other libraries', ['resid_post']),
+  ),
   tokens: tokens.meta(about('the tokens of a sample whose activations are stored', 'all')),
   exclude_special: z.boolean().meta(about('leave special tokens out before `tokens` chooses', false)),
   dtype: z

@@ -6,8 +6,9 @@ import type {Run} from '../domain/run/run.ts';
 import type {Config} from './config.ts';
 import {rejectRepeatedKey} from './repeated-key.ts';
 import {parseJson} from './schemas.ts';
+import {SITES, type Site, withOwnNames} from './site-names.ts';
 import {contradictions} from './spec-contradictions.ts';
-import {closed, fields, recordFields, SITES, specFields} from './spec-keys.ts';
+import {closed, fields, recordFields, specFields} from './spec-keys.ts';
 
 export const MAX_SPEC_BYTES = 64 * 1024;
 
@@ -51,13 +52,13 @@ export function completeSpec(
   input: RunSpecInput,
   {default_model, pool: {pool: default_pool}}: Defaults,
 ): {spec: RunSpec; placement: RunPlacement} {
-  const {pool = default_pool, priority = 0, budget_usd = null, ...others} = input;
+  const {pool = default_pool, priority = 0, budget_usd = null, ...others} = withOwnNames(input);
   const {affinity = 'any', stream_offset = 0, ...rest} = others;
   const {allow_cross_region = false, expire_days = null, ...given} = rest;
   const {record = {}, sites = ['resid_post']} = given;
   const chosen = {
     model: given.model ?? default_model,
-    sites: SITES.filter(site => sites.includes(site)),
+    sites: SITES.filter(site => (sites as Site[]).includes(site)),
     dtype: dtypeOf(given),
     max_seq_length: given.max_seq_length ?? Math.max(2048, given.context_size ?? 0),
     record: withDefaults(recordFields, record),

@@ -48,11 +48,11 @@ def a_plan(number=1, first=0, count=SAMPLES, final=True, tokens="all", keep=Fals
 
 
 def some_rows(plan: ShardPlan, sites, layers, d_model, dtype, seed=0):
-    """(rows, scale, fp32 values by name) as the device returns them."""
+    """(rows, scale, fp32 values by name) as the device returns them. Each site is wider than the site before."""
     random = np.random.default_rng([seed, plan.number])
     rows, scale, values = {}, {}, {}
-    for site in sites:
-        made = random.standard_normal((len(layers), plan.rows, d_model)).astype(np.float32)
+    for place, site in enumerate(sites):
+        made = random.standard_normal((len(layers), plan.rows, d_model + 3 * place)).astype(np.float32)
         if dtype == "int8":
             scale[site] = (np.abs(made).max(axis=2, initial=0) / 127).astype(np.float32)
             rows[site] = np.round(made / np.maximum(scale[site], 1e-9)[..., None]).astype(np.int8)
@@ -76,7 +76,8 @@ def encode(plan: ShardPlan, rows, scale, layers, file_format, threads=2, **ident
         "final": "true" if plan.final else "false",
     }
     stats = {f"{site}.{layer}": {"norm": 1.0} for site in rows for layer in layers}
-    return encode_shard(file_format, plan, layers, rows, scale, facts | identity, stats, threads)
+    by_site = dict.fromkeys(rows, layers)
+    return encode_shard(file_format, plan, by_site, rows, scale, facts | identity, stats, threads)
 
 
 def store_run(

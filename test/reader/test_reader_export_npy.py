@@ -27,7 +27,7 @@ def test_every_exported_row_has_its_stream_sample_position_and_token(tmp_path, f
     out = tmp_path / "out"
     export = to_npy(run, str(out), 2, "mlp_out")
     values, streams, samples = load(out, "activations"), load(out, "stream"), load(out, "sample_idx")
-    assert values.shape == (run.num_rows, run.d_model) and values.dtype == np.float32
+    assert values.shape == (run.num_rows, run.widths["mlp_out"]) and values.dtype == np.float32
     np.testing.assert_array_equal(values, np.concatenate(list(run.layer(2, "mlp_out", dtype="float32"))))
     for (stream, index), sample in stored.samples.items():
         here = (streams == stream) & (samples == index)

@@ -61,7 +61,7 @@ pytestmark = pytest.mark.slow
             a_header({"resid_post.0": a_tensor(shape=(1 << 61, 0), offsets=(0, 0))}),
             "its rows are not",
         ),
-        ("rows of numbers", a_header({"resid_post.0": a_tensor("I32")}, b"1234"), "its rows are not"),
+        ("rows of numbers", a_header({"resid_post.0": a_tensor("U8", (1, 4))}, b"1234"), "its rows are not"),
         ("no index", a_header({"resid_post.0": a_tensor()}, b"1234"), "it has no sample_idx"),
     ],
 )

@@ -13,6 +13,7 @@ import random
 import secrets
 import sys
 import tempfile
+from dataclasses import replace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "..", "worker-startup"), HERE]
@@ -29,11 +30,11 @@ from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import Rows, run_blocks
 from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.place import place
+from gleaner_worker.model.sites import SITES, Capture
 from gleaner_worker.model.tuning import CPU
 from gleaner_worker.model.weight_files import DiskFile
 from gleaner_worker.model.weights import open_weights
 from gleaner_worker.reference import transformers_model as reference
-from gleaner_worker.spec import SITES
 
 LIMIT = 1e-5
 _LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -51,8 +52,8 @@ def main() -> None:
     transformers.logging.disable_progress_bar()
     versions = {module.__name__: module.__version__ for module in (torch, transformers, jax)}
     print(", ".join(f"{name} {version}" for name, version in versions.items()), f"--seed {args.seed}", sep="; ")
-    print(f"{'':18}  {'fp32, limit 1e-5':^44}  bf16, worst site")
-    print(f"{'family':18}  " + " ".join(f"{site:>10}"[-10:] for site in SITES) + "  here / transformers  shape")
+    print(f"{'':18}  {'fp32, limit 1e-5':<{14 * len(SITES) - 1}}  bf16, worst site")
+    print(f"{'family':18}  " + " ".join(f"{site:>13}" for site in SITES) + "  here / transformers  shape")
     worst = 0.0
     for turn in range(args.rounds):
         for name in VARIANTS:
@@ -71,15 +72,16 @@ def compare(name: str, rng: random.Random, only_fp32: bool = False) -> float:
     with tempfile.TemporaryDirectory() as folder:
         # Both compute in bf16 and in fp32 with the same numbers, because the files hold bf16.
         make_folder(folder, raw, rng.randrange(2**32), dtype=torch.bfloat16, **special)
-        wanted = reference.run(reference.load(folder), token_ids)
         config = parse_config(raw, name)
+        names = all_sites(config).names
+        wanted = reference.run(reference.load(folder), token_ids, names)
         errors = distances(ours(folder, config, "fp32", token_ids), wanted)
         if not only_fp32:
             rounded = max(distances(ours(folder, config, "bf16", token_ids), wanted).values())
-            in_bf16 = reference.run(reference.load(folder, dtype=torch.bfloat16), token_ids)
+            in_bf16 = reference.run(reference.load(folder, dtype=torch.bfloat16), token_ids, names)
             theirs = max(distances(in_bf16, wanted).values())
     shown = f"{config.num_layers}x{config.d_model}, {config.num_heads}/{config.num_kv_heads} heads of {config.head_dim}"
-    columns = " ".join(f"{errors[site]:10.1e}" for site in SITES)
+    columns = " ".join(f"{errors[site]:13.1e}" if site in errors else f"{'none':>13}" for site in SITES)
     bf16 = "not computed     " if only_fp32 else f"{rounded:.1e} / {theirs:.1e}"
     print(f"{name:18}  {columns}  {bf16}    {shown}, {length} tokens", flush=True)
     if max(errors.values()) > LIMIT:
@@ -88,10 +90,10 @@ def compare(name: str, rng: random.Random, only_fp32: bool = False) -> float:
 
 
 def ours(folder, config, dtype, token_ids):
-    layers = tuple(range(config.num_layers))
+    capture = all_sites(config)
     layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
     files = [DiskFile(path) for path in sorted(glob.glob(os.path.join(folder, "*.safetensors")))]
-    params = place(open_weights(files, config, config.num_layers, dtype, folder), layout, as_bits=False)
+    params = place(open_weights(files, config, config.num_layers, dtype, folder, has_end=True), layout, as_bits=False)
     with jax.default_matmul_precision("highest" if dtype == "fp32" else "default"):
         # A row of two samples: the second one must not see the first.
         first, length = token_ids[: len(token_ids) // 3], len(token_ids)
@@ -100,19 +102,37 @@ def ours(folder, config, dtype, token_ids):
             np.repeat([1, 2], [len(first), length]).astype(np.int32)[None],
             np.concatenate([np.arange(len(first)), np.arange(length)]).astype(np.int32)[None],
         )
-        run = jax.jit(lambda params, rows: run_blocks(params, rows, config, layers, SITES, dict, CPU))
-        (got,) = run(params, rows)
-    return {site: np.asarray(got[site]).astype(np.float32)[:, 0, len(first) :] for site in SITES}
+        layers: list[tuple[int, ...]] = []
+
+        def run(params, rows):
+            pieces = run_blocks(params, rows, capture, dict, CPU)
+            layers.extend(each for each, _ in pieces)
+            return [found for _, found in pieces]
+
+        found = jax.jit(run)(params, rows)
+    by_name = {
+        (site, layer): values[place, 0, len(first) :]
+        for numbers, sites in zip(layers, found, strict=True)
+        for site, values in sites.items()
+        for place, layer in enumerate(numbers)
+    }
+    return {name: np.asarray(by_name[name]).astype(np.float32) for name in capture.names}
+
+
+def all_sites(config):
+    """Every site of every layer that the model has."""
+    layers = tuple(range(config.num_layers))
+    capture = Capture(config, layers, SITES, "all", "fp32")
+    return replace(capture, sites=tuple(site for site in SITES if capture.layers_of(site)))
 
 
 def distances(got, wanted):
     """{site: the largest relative L2 distance of a layer}"""
-    return {
-        site: max(
-            float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(got[site], wanted[site], strict=True)
-        )
-        for site in SITES
-    }
+    found = {}
+    for (site, layer), values in wanted.items():
+        error = float(np.linalg.norm(got[site, layer] - values) / np.linalg.norm(values))
+        found[site] = max(found.get(site, 0.0), error)
+    return found
 
 
 def shape(rng: random.Random) -> dict:

@@ -13,10 +13,10 @@ from gleaner_worker.preflight.accelerators import chip_of, devices_of  # isort: 
 import numpy as np
 from jax.sharding import Mesh
 
-from gleaner_worker.model.capture import Capture
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.program import StepShape, compile_rows
+from gleaner_worker.model.sites import Capture
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config
 from gleaner_worker.model.tuning import tuning_of
 from gleaner_worker.model.weights import parameter_shapes

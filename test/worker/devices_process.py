@@ -44,8 +44,8 @@ def run(out, raw_spec, ways):
     ):
         for b, sample in enumerate(row):
             stored, _ = stored_of(model, host, b)
-            rows |= {f"{site}.{sample}": stored[site].view(f"u{model.dtype.itemsize}") for site in model.sites}
-            sums.append(np.stack([host.sums(b)[site] for site in model.sites]))
+            rows |= {f"{site}.{sample}": stored[site].view(f"u{stored[site].itemsize}") for site in model.sites}
+            sums.append(np.concatenate([host.sums(b)[site] for site in model.sites]))
     weights = [model.params["embed"], *model.params["blocks"].values()]
     held = sum(shard.data.nbytes for weight in weights for shard in weight.addressable_shards)
     layout = [model.layout.data, model.layout.model, held, len(running)]
@@ -61,7 +61,6 @@ def check_golden(names, ways):
     from gleaner_worker.model.decoder import Split, run_blocks
     from gleaner_worker.model.mesh import Layout, parameter_specs
     from gleaner_worker.model.tuning import CPU
-    from gleaner_worker.spec import SITES
 
     layout = Layout(Mesh(np.array(jax.devices()).reshape(1, ways), ("data", "model")))
     for name in names:
@@ -69,17 +68,15 @@ def check_golden(names, ways):
         specs = parameter_specs(params, config, ways)
         assert any("model" in spec for spec in jax.tree.leaves(specs["blocks"])), name
         rows = golden.one_sample_a_row(golden.expected(name)["token_ids"][None])
-        layers = tuple(range(config.num_layers))
+        capture = golden.capture(config)
 
-        def run(params, rows, config=config, layers=layers):
-            return run_blocks(params, rows, config, layers, SITES, dict, CPU, Split(ways))[0]
+        def run(params, rows, capture=capture):
+            return golden.by_name(run_blocks(params, rows, capture, dict, CPU, Split(ways)))
 
         split = jax.shard_map(
             run, mesh=layout.mesh, in_specs=(specs, PartitionSpec()), out_specs=PartitionSpec(), check_vma=False
         )
         with jax.default_matmul_precision("highest"):
             found = jax.jit(split)(params, rows)
-        for site in SITES:
-            wanted = golden.expected(name)[site]
-            error = np.linalg.norm(np.asarray(found[site])[:, 0] - wanted) / np.linalg.norm(wanted)
-            assert error <= 1e-5, (name, site, float(error))
+        for (site, layer), (error, _) in golden.distances(name, found, capture).items():
+            assert error <= 1e-5, (name, site, layer, float(error))

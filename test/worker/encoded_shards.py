@@ -44,7 +44,8 @@ def some_rows(plan, layers=(0, 2), dtype="fp32", sites=("resid_post",), d_model=
 
 
 def encode(file_format, plan, rows, scale=None, layers=(0, 2), identity=None, threads=2):
-    return encode_shard(file_format, plan, layers, rows, scale or {}, identity or {"a": "1", "b": "2"}, STATS, threads)
+    by_site = dict.fromkeys(rows, layers)
+    return encode_shard(file_format, plan, by_site, rows, scale or {}, identity or {"a": "1", "b": "2"}, STATS, threads)
 
 
 def plain(file_format, data):

@@ -20,9 +20,10 @@ def one_device():
     return Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
 
 
-def load_params(folder, config, num_layers, dtype, where):
+def load_params(folder, config, num_layers, dtype, where, has_end=False):
     files = [DiskFile(path) for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.safetensors")))]
-    return jax.tree.map(np.asarray, place(open_weights(files, config, num_layers, dtype, where), one_device(), False))
+    weights = open_weights(files, config, num_layers, dtype, where, has_end)
+    return jax.tree.map(np.asarray, place(weights, one_device(), False))
 
 
 def print_memory_of_loading(folder):

@@ -4,10 +4,12 @@
     /tmp/golden/bin/python test/worker/make_golden.py [NAME ...]
 
 A folder is one model as the Hub has it. Some have the keys of old config.json files, and some the keys of transformers
-5. expected.npz beside it holds the token ids, and each site of each layer, in fp32. transformers reads the folder
-itself, so the fixtures also show its reading of an old file.
+5. expected.npz beside it holds the token ids, and each site of each layer, in fp32: of every token for the stream and
+its sums, of every STEP-th token for the parts of a block. transformers reads the folder itself, so the fixtures also
+show its reading of an old file.
 """
 
+import json
 import os
 import re
 import shutil
@@ -20,9 +22,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "..", "worker-startup"), os.path.join(HERE, "..", "reference")]
 from transformers_model import make_folder
 
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.sites import SITES, Capture
 from gleaner_worker.reference import transformers_model as reference
 
 FOLDER = os.path.join(HERE, "golden")
+WHOLE, STEP = SITES[:5], 5
 LENGTH, WINDOW = 100, 24  # more than four windows: a short prompt cannot show a wrong window
 COMMON = {
     "hidden_size": 16,
@@ -312,7 +317,15 @@ def main() -> None:
         make_folder(folder, config, seed, **special)
         text = config.get("text_config", config)
         token_ids = np.random.default_rng(seed).integers(0, text["vocab_size"] - 1, LENGTH).astype(np.int32)
-        sites = reference.run(reference.load(folder), token_ids)
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            decoder = parse_config(json.load(file), name)
+        capture = Capture(decoder, tuple(range(decoder.num_layers)), SITES, "all", "fp32")
+        found = reference.run(reference.load(folder), token_ids, capture.names)
+        sites = {
+            site: np.stack([found[site, layer][:: 1 if site in WHOLE else STEP] for layer in capture.layers_of(site)])
+            for site in SITES
+            if capture.layers_of(site)
+        }
         np.savez_compressed(os.path.join(folder, "expected.npz"), token_ids=token_ids, **sites)
         print(name, {site: values.shape for site, values in sites.items()})
 

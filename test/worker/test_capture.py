@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from build import TINY_CONFIG
-from device_rows import MAX_LENGTH, a_sample, relative, rows_of, run, some_samples
-from gleaner_worker.spec import SITES
+from device_rows import MAX_LENGTH, SITES, a_sample, relative, rows_of, run, some_samples
+from gleaner_worker.model.sites import STORED
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ def test_activations_are_rounded_once_to_the_stored_dtype(capture_models, tokens
     exact = rows_of(run(capture_models(tokens=tokens), sample), "resid_post")
     model = capture_models(tokens=tokens, dtype=dtype)
     host = run(model, sample)
-    assert host.rows("resid_post", 0).dtype == model.dtype
+    assert host.rows("resid_post", 0).dtype == STORED[dtype]
     np.testing.assert_allclose(rows_of(host, "resid_post"), exact, rtol=eps, atol=1e-6)
 
 
@@ -108,7 +108,9 @@ def test_statistics_cover_the_stored_values_without_padding(capture_models, toke
             if dtype == "int8":
                 expected += [((rows - before) ** 2).sum(), (before**2).sum()]
             sums = np.stack([host.host.sums(b)[site][index] for b in range(3)])
-            found = dict(zip(model.stats_columns, sums.sum(axis=0), strict=True)) | {"max_abs": sums[:, 2].max()}
+            found = dict(zip(model.capture.stats_columns(site), sums.sum(axis=0), strict=True)) | {
+                "max_abs": sums[:, 2].max()
+            }
             np.testing.assert_allclose(list(found.values()), expected, rtol=2e-5, atol=2e-3)
 
 

@@ -14,7 +14,7 @@ from gleaner_worker.model.tiny import make_tiny_model
 
 pytestmark = pytest.mark.slow
 
-SITES = ["resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out"]
+SITES = ["resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out", "k", "rot_q", "mlp_neurons", "final_norm"]
 GEMMA_CONFIG = TINY_CONFIG | {
     "model_type": "gemma2",
     "num_attention_heads": 4,

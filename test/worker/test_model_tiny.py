@@ -49,7 +49,8 @@ def test_every_family_has_a_tiny_model(tmp_path):
         make_tiny_model(str(tmp_path / family), config=raw, dtype="fp32")
         config = parse_config(raw, family)
         weights = load_params(str(tmp_path / family), config, 2, "fp32", family)
-        out = np.asarray(golden.run(weights, np.arange(300, dtype=np.int32)[None], config, (0, 1))["resid_post"])
+        capture = golden.capture(config, sites=("resid_post",))
+        out = np.stack(list(golden.run(weights, np.arange(300, dtype=np.int32)[None], capture).values()))
         assert np.isfinite(out).all() and 0.1 < out.std() < 100, family
 
 

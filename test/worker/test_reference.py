@@ -19,12 +19,13 @@ LENGTH = 64  # of every run: one program for all samples
 def in_fp32(folder):
     """The decoder in fp32, which other tests compare with transformers."""
     config = parse_config(TINY_CONFIG, folder)
-    weights = load_params(folder, config, config.num_layers, "fp32", folder)
+    weights = load_params(folder, config, config.num_layers, "fp32", folder, has_end=True)
 
-    def reference(token_ids, sites, layers):
+    def reference(token_ids, names):
         padded = np.pad(token_ids, (0, LENGTH - len(token_ids)))[None]
-        found = golden.run(weights, padded, config, layers, sites=sites)
-        return {site: np.asarray(values)[:, 0, : len(token_ids)] for site, values in found.items()}
+        capture = golden.capture(config)
+        found = golden.run(weights, padded, capture)
+        return {name: np.asarray(found[name])[0, : len(token_ids)] for name in names}
 
     return reference
 

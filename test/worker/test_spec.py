@@ -77,7 +77,8 @@ def test_a_spec_must_be_an_object(raw):
 
 def test_run_json_offers_the_values_that_the_worker_supports():
     record = SCHEMA["record"]["properties"]
-    assert (SCHEMA["sites"]["items"]["enum"], SCHEMA["dtype"]["enum"]) == (list(SITES), list(DTYPES))
+    sites = SCHEMA["sites"]["items"]["anyOf"][0]["enum"]
+    assert (sites, SCHEMA["dtype"]["enum"]) == (list(SITES), list(DTYPES))
     assert SCHEMA["format"]["enum"] == list(FORMATS)
     assert record.keys() == RecordSpec.__dataclass_fields__.keys()
     assert record["prompt_version"]["enum"] == list(VERSIONS)

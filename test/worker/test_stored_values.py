@@ -10,9 +10,9 @@ import safetensors.numpy
 from build import BUCKET, a_model, a_stream, a_work, bucket, fails, outputs, run_extract, settings_of, text_lines
 from device_rows import rows_of, run
 from gleaner_worker.extract.state import ExtractionState
+from gleaner_worker.model.sites import SITES, TABLE
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.records.samples import read_samples
-from gleaner_worker.spec import SITES
 from read_shards import read_shard, read_stream
 
 pytestmark = pytest.mark.slow
@@ -24,14 +24,19 @@ def computed_alone(model, sample):
     return {
         f"{site}.{layer}": rows_of(computed, site)[position]
         for site in model.sites
-        for position, layer in enumerate(model.layers)
+        for position, layer in enumerate(model.capture.layers_of(site))
     }
 
 
 SPECS = [
     {"dtype": "bf16", "format": "safetensors", "layers": [0, 2]},
     {"dtype": "fp32", "format": "safetensors", "sites": ["resid_pre", "mlp_out"], "layers": [0, 2]},
-    {"dtype": "fp16", "format": "safetensors", "sites": list(SITES), "layers": [1]},
+    {
+        "dtype": "fp16",
+        "format": "safetensors",
+        "sites": [site for site in SITES if TABLE[site].where != "mixture"],
+        "layers": [1],
+    },
     {"dtype": "int8", "format": "safetensors"},
     {"dtype": "int8", "format": "safetensors.zst", "tokens": "mean", "sites": ["resid_mid", "mlp_out"]},
     {"dtype": "bf16", "format": "safetensors.zst", "tokens": "2:20:3", "keep": ["n"]},

@@ -25,7 +25,7 @@ _PLACE = ("first_epoch", "epoch", "group", "row")
 
 
 class Batches:
-    """Arrays [batch_rows, d_model]. Each `for` over the batches is the next epoch; a `for` after a break goes on.
+    """Arrays [batch_rows, width]. Each `for` over the batches is the next epoch; a `for` after a break goes on.
 
     batch_rows: rows in a batch. seed: decides the order. epochs: passes over the run in one `for`; None for endless
     passes. buffer_rows: rows that are mixed with each other (default: 512 MiB of rows, divided between the workers of a
@@ -165,8 +165,8 @@ class Batches:
     def _enter_process(self) -> None:
         """Takes the share of this process, and reads with a thread of this process."""
         self._process, self._worker = os.getpid(), current_worker()
-        run, workers = self._shuffle.run, self._worker.of if self._worker else 1
-        row_bytes = max(run.d_model, 1) * STORED[run.dtype].itemsize
+        run, site, workers = self._shuffle.run, self._shuffle.site, self._worker.of if self._worker else 1
+        row_bytes = max(run.widths[site], 1) * STORED[run.dtypes[site]].itemsize
         default = max(_BUFFER_BYTES // workers // row_bytes, self._batch_rows)
         share, buffer_rows = self._share.of_worker(self._worker), self._asked_buffer_rows or default
         self._shuffle = replace(self._shuffle, share=share, buffer_rows=buffer_rows)

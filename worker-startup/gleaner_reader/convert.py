@@ -16,9 +16,12 @@ except ImportError:
     ml_dtypes = None
 
 # The types of stored rows: safetensors' name and the name in a spec.
-NAMES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I8": "int8"}
+NAMES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I8": "int8", "I32": "int32"}
 # The types of rows in memory until they are returned.
-STORED = {name: np.dtype(kind) for name, kind in (("bf16", "<u2"), ("fp16", "<f2"), ("fp32", "<f4"), ("int8", "i1"))}
+STORED = {
+    name: np.dtype(kind)
+    for name, kind in (("bf16", "<u2"), ("fp16", "<f2"), ("fp32", "<f4"), ("int8", "i1"), ("int32", "<i4"))
+}
 # The types of tensors in memory by safetensors' name, except for BF16.
 TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8"}
 _WANTED = ("float32", "float16", "bfloat16")
@@ -29,7 +32,7 @@ KINDS = ("numpy", "torch", "jax")
 class Rows:
     """Rows of one layer as they are stored: uint16 for bf16, and for int8 the scale of each row."""
 
-    stored: np.ndarray  # [n, d_model]
+    stored: np.ndarray  # [n, width]
     scale: np.ndarray | None  # fp32 [n]
 
     def take(self, chosen: slice | np.ndarray) -> "Rows":
@@ -43,17 +46,17 @@ class Rows:
             self.scale[places] = rows.scale
 
     def to_float32(self) -> np.ndarray:
-        """fp32 [n, d_model]: bf16 exactly, int8 times the scale of its row."""
+        """fp32 [n, width]: bf16 exactly, int8 times the scale of its row."""
         if self.stored.dtype == np.uint16:  # bf16 is the upper half of a float32
             return (self.stored.astype(np.uint32) << 16).view(np.float32)
         values = self.stored.astype(np.float32, copy=False)
         return values if self.scale is None else values * self.scale[:, None]
 
 
-def empty_rows(count: int, d_model: int, dtype: str) -> Rows:
+def empty_rows(count: int, width: int, dtype: str) -> Rows:
     """Rows of arbitrary values. dtype: the name in a spec."""
     scale = np.empty(count, np.float32) if dtype == "int8" else None
-    return Rows(np.empty((count, d_model), STORED[dtype]), scale)
+    return Rows(np.empty((count, width), STORED[dtype]), scale)
 
 
 def as_stored(data: np.ndarray, dtype: str) -> np.ndarray:
@@ -83,7 +86,7 @@ def check_kind(as_: str, dtype: str | None) -> None:
 
 
 def finish(rows: Rows, as_: str = "numpy", dtype: str | None = None):
-    """The rows as an array [n, d_model] of the requested kind. `dtype` None: as stored, int8 as float32.
+    """The rows as an array [n, width] of the requested kind. `dtype` None: as stored, int8 as float32.
 
     Raises ValueError for a value that float16 cannot hold.
     """
@@ -94,7 +97,7 @@ def finish(rows: Rows, as_: str = "numpy", dtype: str | None = None):
     stored = rows.stored
     if stored.dtype == np.uint16 and dtype in (None, "bfloat16") and ml_dtypes:
         values = stored.view(ml_dtypes.bfloat16)
-    elif stored.dtype == np.float16 and dtype in (None, "float16"):
+    elif (stored.dtype == np.float16 and dtype in (None, "float16")) or (stored.dtype == np.int32 and dtype is None):
         values = stored
     else:
         values = rows.to_float32()
@@ -108,8 +111,8 @@ def _as_torch(rows: Rows, dtype: str | None):
     if rows.stored.dtype == np.uint16:
         values = torch.from_numpy(_writable(rows.stored).view(np.int16)).view(torch.bfloat16)
     else:
-        is_half = rows.stored.dtype == np.float16
-        values = torch.from_numpy(_writable(rows.stored if is_half else rows.to_float32()))
+        is_whole = rows.stored.dtype in (np.float16, np.int32)
+        values = torch.from_numpy(_writable(rows.stored if is_whole else rows.to_float32()))
     return values.to(getattr(torch, dtype)) if dtype else values
 
 

@@ -1,4 +1,4 @@
-"""One layer of a whole run as one array [rows, d_model]: shard by shard, or row by row."""
+"""One layer of a whole run as one array [rows, width]: shard by shard, or row by row."""
 
 import os
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ class Layer:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, d_model) of the whole run."""
-        return self._run.num_rows, self._run.d_model
+        """(rows, width) of the whole run."""
+        return self._run.num_rows, self._run.widths[self._site]
 
     def __len__(self) -> int:
         return self._run.num_rows
@@ -60,7 +60,7 @@ class Layer:
                     )
 
     def __getitem__(self, key: int | slice | np.ndarray | list[int]):
-        """A row [d_model] for a number, rows [n, d_model] for a slice or numbers, in the order of the request.
+        """A row [width] for a number, rows [n, width] for a slice or numbers, in the order of the request.
 
         A pkl.gz shard is read whole by each request, so ask for many of its rows at once.
         Raises IndexError for a row that the run lacks, and TypeError for another key.
@@ -100,7 +100,7 @@ class Layer:
 def read_rows(run: RowSource, site: str, layer: int, numbers: np.ndarray) -> Rows:
     """The rows of the run with these numbers (int64 [n], in any order). One request reads all neighbouring rows."""
     order = np.argsort(numbers, kind="stable")
-    result = empty_rows(len(numbers), run.d_model, run.dtype)
+    result = empty_rows(len(numbers), run.widths[site], run.dtypes[site])
 
     def read(number: int, begin: int, end: int, first: int, last: int) -> None:
         places = order[first:last]
@@ -109,21 +109,21 @@ def read_rows(run: RowSource, site: str, layer: int, numbers: np.ndarray) -> Row
         result.put(places, rows.take(numbers[places] - run.row_offsets[number] - begin))
 
     with ThreadPoolExecutor(PARALLEL, "rows") as pool:
-        list(pool.map(lambda of: read(*of), _ranges(run, numbers[order])))
+        list(pool.map(lambda of: read(*of), _ranges(run, site, numbers[order])))
     return result
 
 
-def _ranges(run: RowSource, numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
+def _ranges(run: RowSource, site: str, numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
     """(shard, begin, end, first, last) of each request: rows begin..end of the shard hold numbers[first:last].
 
     numbers: ascending.
     """
     ranges: list[tuple[int, int, int, int, int]] = []
     shards = _shards_of(run, numbers)
-    row_bytes = max(run.d_model, 1) * STORED[run.dtype].itemsize
+    row_bytes = max(run.widths[site], 1) * STORED[run.dtypes[site]].itemsize
     for place, (shard, number) in enumerate(zip(shards.tolist(), numbers.tolist(), strict=True)):
         row = number - int(run.row_offsets[shard])
-        gap = max(_GAP_BYTES // row_bytes, run.shards[shard].block_rows)
+        gap = max(_GAP_BYTES // row_bytes, run.shards[shard].block_rows(site))
         if ranges and ranges[-1][0] == shard and row < ranges[-1][2] + gap:
             _, begin, end, first, _ = ranges[-1]
             ranges[-1] = (shard, begin, max(end, row + 1), first, place + 1)

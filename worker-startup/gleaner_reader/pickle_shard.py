@@ -89,7 +89,11 @@ class PickleShard(Shard):
         return {(name[1], int(name[2])): (rows, width) for name in names}
 
     @property
-    def dtype(self) -> str:
+    def dtypes(self) -> dict[str, str]:
+        return dict.fromkeys(self.sites, self._dtype)
+
+    @property
+    def _dtype(self) -> str:
         return _DTYPES.get(self.metadata.get("dtype", "")) or self._body.dtype or "fp32"
 
     @property
@@ -108,8 +112,7 @@ class PickleShard(Shard):
     def last_sample(self) -> int:
         return super().last_sample if "last_sample" in self.metadata else next(reversed(self._samples), -1)
 
-    @property
-    def block_rows(self) -> int:
+    def block_rows(self, site: str) -> int:
         return max(1, self.num_rows)
 
     def release(self) -> None:
@@ -146,7 +149,7 @@ class PickleShard(Shard):
         parts = {
             layer: [e["activation"] for e in entries if e["activation"] is not None] for layer, entries in data.items()
         }
-        empty = np.empty((0, self.d_model), STORED[self.dtype])
+        empty = np.empty((0, self.d_model), STORED[self._dtype])
         all_rows = [Rows(np.concatenate([empty, *parts.get(layer, ())]), None) for _, layer in names]
         if any(len(rows.stored) != end - begin for rows in all_rows):
             raise ShardError(f"{self.url} is damaged: it has fewer rows than its header says")

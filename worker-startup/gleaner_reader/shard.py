@@ -59,17 +59,27 @@ class Shard:
 
     @property
     def names(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """(site, layer) -> (rows, d_model)."""
+        """(site, layer) -> (rows, width)."""
+        raise NotImplementedError
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """The type of each site: bf16, fp16, fp32, int8 or int32."""
         raise NotImplementedError
 
     @property
     def dtype(self) -> str:
-        """bf16, fp16, fp32 or int8."""
-        raise NotImplementedError
+        """The type of the first site."""
+        return next(iter(self.dtypes.values()))
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The values of one row of each site."""
+        return {site: width for (site, _), (_, width) in self.names.items()}
 
     @property
     def d_model(self) -> int:
-        """The values of one row."""
+        """The values of one row of the first site."""
         return next(iter(self.names.values()))[1]
 
     @property
@@ -107,8 +117,7 @@ class Shard:
         """Statistics of each `{site}.{layer}`: mean, norm (the mean L2 norm of a row), max_abs, non_finite."""
         return self._json("stats")
 
-    @property
-    def block_rows(self) -> int:
+    def block_rows(self, site: str) -> int:
         """Rows of one compressed block: to read one row costs as much as to read the whole block."""
         return 1
 
@@ -138,7 +147,7 @@ class Shard:
         dtype: str | None = None,
         verify: bool = False,
     ):
-        """Rows begin to end (exclusive; all by default) of one layer, as an array [n, d_model].
+        """Rows begin to end (exclusive; all by default) of one layer, as an array [n, width].
 
         site: needed where the shard has several. as_: "numpy", "torch" or "jax". dtype: "float32", "float16" or
         "bfloat16"; None for the stored type, with int8 as float32. verify: compare the layer with its checksum first,
@@ -150,7 +159,7 @@ class Shard:
         return finish(rows, as_, dtype)
 
     def batches(self, layer: int, site: str | None = None, **options) -> Batches:
-        """Shuffled rows of one layer, for training: arrays [batch_rows, d_model]. See Batches for the options."""
+        """Shuffled rows of one layer, for training: arrays [batch_rows, width]. See Batches for the options."""
         return Shards(self.url, (self,)).batches(layer, site, **options)
 
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:

@@ -45,13 +45,23 @@ class Shards(Generic[S]):
         return self.first.layers
 
     @property
+    def widths(self) -> dict[str, int]:
+        """The values of one row of each site."""
+        return self.first.widths
+
+    @property
     def d_model(self) -> int:
-        """The values of one row."""
+        """The values of one row of the first site."""
         return self.first.d_model
 
     @property
+    def dtypes(self) -> dict[str, str]:
+        """The stored type of each site: bf16, fp16, fp32, int8 or int32."""
+        return self.first.dtypes
+
+    @property
     def dtype(self) -> str:
-        """As stored: bf16, fp16, fp32 or int8."""
+        """The stored type of the first site."""
         return self.first.dtype
 
     @property
@@ -92,7 +102,7 @@ class Shards(Generic[S]):
         return Layer(self, layer, self.first.site(site), as_, dtype, verify)
 
     def batches(self, layer: int, site: str | None = None, **options) -> Batches:
-        """Shuffled rows of one layer, for training: arrays [batch_rows, d_model]. See Batches for the options.
+        """Shuffled rows of one layer, for training: arrays [batch_rows, width]. See Batches for the options.
 
         Raises ValueError for an unknown layer or site, and for options that contradict each other.
         """
@@ -118,7 +128,7 @@ class Shards(Generic[S]):
         self._read_headers(self.shards)
         first = self.first
         for shard in self.shards:
-            if (set(shard.names), shard.d_model, shard.dtype) != (set(first.names), first.d_model, first.dtype):
+            if (set(shard.names), shard.widths, shard.dtypes) != (set(first.names), first.widths, first.dtypes):
                 raise ShardError(
                     f"{shard.url} holds {shard.dtype} of layers {list(shard.layers)} of {', '.join(shard.sites)}, "
                     f"{first.url} {first.dtype} of {list(first.layers)} of {', '.join(first.sites)}: "
@@ -133,4 +143,5 @@ class Shards(Generic[S]):
     def _check(self, layer: int, site: str | None) -> None:
         first = self.first
         if (first.site(site), layer) not in first.names:
-            raise ValueError(f"layer is {layer!r}; {self.url} has layers {', '.join(map(str, first.layers))}")
+            layers = [number for name, number in first.names if name == first.site(site)]
+            raise ValueError(f"layer is {layer!r}; {self.url} has layers {', '.join(map(str, sorted(layers)))}")

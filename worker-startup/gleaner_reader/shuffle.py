@@ -52,21 +52,21 @@ def cut(shuffle: Shuffle) -> np.ndarray:
     A share has the same chunks in every epoch. So each row comes once, also if processes are in different epochs.
     """
     run, share = shuffle.run, shuffle.share
-    row_bytes = max(run.d_model, 1) * STORED[run.dtype].itemsize
+    row_bytes = max(run.widths[shuffle.site], 1) * STORED[run.dtypes[shuffle.site]].itemsize
     chunk_rows = max(1, min(_CHUNK_BYTES // row_bytes, shuffle.buffer_rows // _CHUNKS_PER_GROUP))
     if share.of > 1:
         chunk_rows = max(1, min(chunk_rows, run.num_rows // (share.of * _CHUNKS_PER_SHARE)))
-    chunks = _cut(run, chunk_rows)
+    chunks = _cut(run, shuffle.site, chunk_rows)
     if share.of == 1:
         return chunks
     # Four numbers seed no other order of this module.
     return chunks[order_of(len(chunks), shuffle.seed, 0, 0, 1)[share.number :: share.of]]
 
 
-def _cut(run: RowSource, chunk_rows: int) -> np.ndarray:
+def _cut(run: RowSource, site: str, chunk_rows: int) -> np.ndarray:
     chunks = []
     for number, rows in enumerate(np.diff(run.row_offsets).tolist()):
-        step = max(chunk_rows, run.shards[number].block_rows)
+        step = max(chunk_rows, run.shards[number].block_rows(site))
         begins = np.arange(0, rows, step)
         chunks.append(np.stack([np.full_like(begins, number), begins, np.minimum(begins + step, rows)], axis=1))
     return np.concatenate(chunks).astype(np.int64)
@@ -107,7 +107,7 @@ def read_chunks(shuffle: Shuffle, chunks: np.ndarray) -> Rows:
     """The rows of the chunks, one chunk after the other."""
     run = shuffle.run
     ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
-    result = empty_rows(int(ends[-1]), run.d_model, run.dtype)
+    result = empty_rows(int(ends[-1]), run.widths[shuffle.site], run.dtypes[shuffle.site])
 
     def read(place: int) -> None:
         number, begin, end = chunks[place].tolist()

@@ -25,7 +25,7 @@ class ShardSource(Protocol):
 
     @property
     def names(self) -> Mapping[tuple[str, int], tuple[int, int]]:
-        """(site, layer) -> (rows, d_model)."""
+        """(site, layer) -> (rows, width)."""
         ...
 
     @property
@@ -35,7 +35,13 @@ class ShardSource(Protocol):
     def layers(self) -> tuple[int, ...]: ...
 
     @property
+    def dtypes(self) -> dict[str, str]: ...
+
+    @property
     def dtype(self) -> str: ...
+
+    @property
+    def widths(self) -> dict[str, int]: ...
 
     @property
     def d_model(self) -> int: ...
@@ -49,8 +55,7 @@ class ShardSource(Protocol):
     @property
     def num_tokens(self) -> int: ...
 
-    @property
-    def block_rows(self) -> int:
+    def block_rows(self, site: str) -> int:
         """Rows of one compressed block: to read one row costs as much as to read the whole block."""
         ...
 
@@ -82,10 +87,10 @@ class RowSource(Protocol):
     def num_rows(self) -> int: ...
 
     @property
-    def d_model(self) -> int: ...
+    def widths(self) -> dict[str, int]: ...
 
     @property
-    def dtype(self) -> str: ...
+    def dtypes(self) -> dict[str, str]: ...
 
     def shard_index(self, number: int) -> Index:
         """The index of shard `number`."""

@@ -50,15 +50,15 @@ class SafetensorsShard(Shard):
         if any(
             len(tensor.shape) != 2 or not tensor.shape[1] or tensor.dtype not in NAMES for tensor in tensors.values()
         ):
-            raise ShardError(f"{self.url} cannot be read: its rows are not [rows, d_model] of {', '.join(NAMES)}")
-        if len({(tensor.shape, tensor.dtype) for tensor in tensors.values()}) > 1:
-            raise ShardError(f"{self.url} cannot be read: its layers have different shapes or types")
+            raise ShardError(f"{self.url} cannot be read: its rows are not [rows, width] of {', '.join(NAMES)}")
+        forms = {(site, tensor.shape, tensor.dtype) for (site, _), tensor in tensors.items()}
+        if len(forms) > len({site for site, _ in tensors}) or len({shape[0] for _, shape, _ in forms}) > 1:
+            raise ShardError(f"{self.url} cannot be read: the layers of a site have different shapes or types")
         return {key: (tensor.shape[0], tensor.shape[1]) for key, tensor in tensors.items()}
 
-    @property
-    def dtype(self) -> str:
-        site, layer = next(iter(self.names))
-        return NAMES[self.header.tensors[f"{site}.{layer}"].dtype]
+    @cached_property
+    def dtypes(self) -> dict[str, str]:
+        return {site: NAMES[self.header.tensors[f"{site}.{layer}"].dtype] for site, layer in self.names}
 
     @property
     def num_tokens(self) -> int:
@@ -73,16 +73,15 @@ class SafetensorsShard(Shard):
         """CRC-32C of each tensor, base64."""
         return self._json("checksums")
 
-    @property
-    def block_rows(self) -> int:
-        row_bytes = max(self.d_model, 1) * STORED[self.dtype].itemsize
+    def block_rows(self, site: str) -> int:
+        row_bytes = self.widths[site] * STORED[self.dtypes[site]].itemsize
         return max(1, FRAME_BYTES // row_bytes) if self.format == "safetensors.zst" else 1
 
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
         self._check(site, layer, begin, end)
         name = f"{site}.{layer}"
         stored = self.tensor(name, begin, end, verify)
-        if self.dtype != "int8":
+        if self.dtypes[site] != "int8":
             return Rows(stored, None)
         scale = self.header.tensors.get(f"{name}.scale")
         if scale is None or scale.dtype != "F32" or scale.shape != (self.num_rows,):

@@ -8,11 +8,9 @@ from dataclasses import field as default_of
 from typing import Any
 
 from .failures import Failure
+from .model.config import DecoderConfig
+from .model.sites import SITES, TABLE, Capture
 
-# resid_pre: the residual stream that enters a block (for block 0, the scaled embeddings). attn_out and mlp_out: the
-# sums that the block's two halves add, after their own norms in families with such norms. resid_mid and resid_post:
-# the residual stream after each half.
-SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 DTYPES = ("bf16", "fp16", "fp32", "int8")
 FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
 
@@ -117,6 +115,9 @@ def _invalid_values(where: str, raw: dict, values: dict, keys: dict[str, tuple])
 
 def _contradictions(values: dict) -> list[str]:
     problems = []
+    whole = [site for site in values["sites"] if TABLE[site].dtype]
+    if whole and (values["format"] == "pkl.gz" or values["tokens"] == "mean"):
+        problems.append(f"{whole[0]} has values of its own type; ask for safetensors and other tokens than mean")
     if values["format"] == "pkl.gz" and (values["dtype"] not in ("fp16", "fp32") or len(values["sites"]) > 1):
         problems.append("pkl.gz holds one site in fp16 or fp32; ask for safetensors")
     if values["over_long"] in ("chunk", "pack"):
@@ -254,6 +255,18 @@ _RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
 def is_slice(text: str) -> bool:
     """Whether `text` is START:STOP or START:STOP:STEP as in Python, each part optional, STEP positive."""
     return re.fullmatch(r"(-?\d{1,6})?:(-?\d{1,6})?(:[1-9]\d{0,5})?", text) is not None
+
+
+def mode_of(spec: Spec) -> str:
+    """The `mode` of a Capture for this spec."""
+    if spec.tokens == "mean":
+        return "mean"
+    return "all" if spec.tokens == "all" and not spec.exclude_special else "rows"
+
+
+def capture_of(spec: Spec, config: DecoderConfig, layers: tuple[int, ...]) -> Capture:
+    """The vectors that a run stores. layers: those that resolve_layers gives."""
+    return Capture(config, layers, spec.sites, mode_of(spec), spec.dtype)
 
 
 def resolve_layers(spec: Spec, num_layers: int) -> tuple[int, ...]:

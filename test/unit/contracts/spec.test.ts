@@ -120,19 +120,20 @@ describe('run.json', () => {
     assert.equal(specHash(spec), specHash(complete({model: 'tiny'}).spec));
   });
 
-  it('the JSON Schema of run.json refuses every invalid case except ranges, slices, positions and lengths of other keys', () => {
+  it('the JSON Schema of run.json refuses every invalid case except ranges, slices, positions, blocks of sites and lengths of other keys', () => {
     const fits = new Ajv2020({strict: false}).compile(runSpecJsonSchema());
     const refusedAll = cases.valid.filter(({given}) => !fits(given));
     const taken = cases.invalid.filter(({given}) => fits(given));
     assert.deepEqual(refusedAll, []);
     assert.ok(taken.length < cases.invalid.length / 4);
     const compared = [
+      'the mean of the numbers of experts',
       'a context beyond the longest sample',
       'an overlap of whole chunks',
       'a chunk of one token',
     ];
     for (const {name, says} of taken)
-      if (!compared.includes(name)) assert.match(says[0] ?? '', /^(layers|tokens)/, name);
+      if (!compared.includes(name)) assert.match(says[0] ?? '', /^(layers|tokens|sites)/, name);
     for (const given of [
       {stream_offset: 8},
       {record: {template: 'a', predictions_per_task: 2}},

@@ -29,7 +29,7 @@ class ActivationBuffer:
     def __init__(self, run: "Run", layer: int, site: str, out_batch_size: int, device: str, options: dict):
         self._batches = run.batches(layer, site, batch_rows=out_batch_size, as_="torch", **options)
         self._device = device
-        self.config = _config(run.d_model, out_batch_size, device, run.url, f"{site}.{layer}")
+        self.config = _config(run.widths[site], out_batch_size, device, run.url, f"{site}.{layer}")
 
     def __repr__(self) -> str:
         return f"<ActivationBuffer of {self._batches!r}>"

@@ -42,7 +42,7 @@ def to_npy(
 ) -> NpyExport:
     """Writes one layer of the run to `out_dir`, which must not exist.
 
-    `activations.npy` is [rows, d_model], float32 or float16, in the order of storage. `stream.npy`, `sample_idx.npy`,
+    `activations.npy` is [rows, width], float32 or float16, in the order of storage. `stream.npy`, `sample_idx.npy`,
     `position.npy` and `token_id.npy` are int64 [rows]; the last two are absent where rows are means of tokens.
     `np.load(path, mmap_mode="r")` reads rows without loading the file. progress(written, total): called with the
     written rows and all rows. Raises FileExistsError, and ValueError for an unknown layer, site or dtype and for a
@@ -55,7 +55,7 @@ def to_npy(
     names = ["activations", *columns_of(run)]
     _write(run, unfinished, layer, site, dtype, progress)
     files = {name: f"{name}.npy" for name in names}
-    export = NpyExport(run.url, site, layer, dtype, run.num_rows, run.d_model, run.num_samples, files)
+    export = NpyExport(run.url, site, layer, dtype, run.num_rows, run.widths[site], run.num_samples, files)
     unfinished.finish(asdict(export))
     return export
 
@@ -79,7 +79,7 @@ def _write(
             return np.empty(shape, kind)
         return np.lib.format.open_memmap(path, "w+", kind, shape)
 
-    arrays = {"activations": open_array("activations", dtype, (total, run.d_model))}
+    arrays = {"activations": open_array("activations", dtype, (total, run.widths[site]))}
     arrays |= {name: open_array(name, "int64", (total,)) for name in columns_of(run)}
 
     def keep(rows: int) -> None:

@@ -49,7 +49,7 @@ def to_safetensors(
 ) -> PartsExport:
     """Writes one layer of the run to `part-00001.safetensors` and so on in `out_dir`, which must not exist.
 
-    A part has `activations` [rows, d_model] and int64 `stream`, `sample_idx`, `position` and `token_id` [rows], in the
+    A part has `activations` [rows, width] and int64 `stream`, `sample_idx`, `position` and `token_id` [rows], in the
     order of storage; the last two are absent where rows are means of tokens. dtype: float32, float16, or bfloat16 for a
     run that stores bf16. Raises FileExistsError, and ValueError for a wrong option or a value that float16 cannot hold.
     An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
@@ -79,7 +79,7 @@ def to_shuffled_safetensors(
     """`to_safetensors` in the order of one epoch of `run.batches(layer, seed=seed)`. A part has `activations` alone."""
     site = check_parts(run, layer, site, dtype)
     unfinished = Unfinished(out_dir, settings_of(run, "shuffled", site=site, layer=layer, dtype=dtype, seed=seed))
-    rows_at_once = max(1, _BATCH_BYTES // (max(run.d_model, 1) * 4))
+    rows_at_once = max(1, _BATCH_BYTES // (max(run.widths[site], 1) * 4))
     options = {"batch_rows": rows_at_once, "seed": seed, "drop_last": False}
 
     def tensors() -> Iterator[tuple[dict[str, np.ndarray], dict]]:
@@ -141,7 +141,7 @@ def export_parts(
     if waiting:
         write()
     files = {"rows": "part-*.safetensors"} | (more_files or {})
-    rows, d_model, samples = run.num_rows, run.d_model, run.num_samples
+    rows, d_model, samples = run.num_rows, run.widths[site], run.num_samples
     export = PartsExport(run.url, site, layer, dtype, rows, d_model, samples, files, parts, seed)
     unfinished.finish(asdict(export))
     return export
@@ -150,9 +150,10 @@ def export_parts(
 def check_parts(run: "Run", layer: int, site: str | None, dtype: str) -> str:
     """The site. Raises ValueError for a layer, a site or a dtype that the run lacks."""
     site = site_of(run, layer, site)
-    if dtype not in DTYPES or (dtype == "bfloat16" and run.dtype != "bf16"):
-        known = ", ".join(DTYPES if run.dtype == "bf16" else DTYPES[:2])
-        raise ValueError(f"dtype is {dtype!r}, and for a run that stores {run.dtype} these are known: {known}")
+    stored = run.dtypes[site]
+    if dtype not in DTYPES or (dtype == "bfloat16" and stored != "bf16"):
+        known = ", ".join(DTYPES if stored == "bf16" else DTYPES[:2])
+        raise ValueError(f"dtype is {dtype!r}, and for a run that stores {stored} these are known: {known}")
     return site
 
 

@@ -68,7 +68,7 @@ def pieces(run: "Run", site: str, layer: int, begin: int = 0) -> Iterator[Piece]
             if index.positions is None or index.row_tokens is None:
                 raise ShardError(f"{shard.url} lacks the positions that other shards of the run have")
             columns |= {"position": index.positions.astype(np.int64), "token_id": index.row_tokens.astype(np.int64)}
-        step = max(_ROWS_AT_ONCE, shard.block_rows)
+        step = max(_ROWS_AT_ONCE, shard.block_rows(site))
         for first in range(max(0, begin - int(offsets[number])), shard.num_rows, step):
             last = min(first + step, shard.num_rows)
             rows = shard.rows(site, layer, first, last)

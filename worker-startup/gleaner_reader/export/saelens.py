@@ -17,6 +17,21 @@ if TYPE_CHECKING:
     from ..run import Run
 
 _DTYPES = ("float32", "float16")  # Arrow has no bf16
+# The hooks of TransformerLens whose names are not those of the sites.
+HOOKS = {
+    "embeddings": "hook_embed",
+    "q": "blocks.{}.attn.hook_q",
+    "k": "blocks.{}.attn.hook_k",
+    "v": "blocks.{}.attn.hook_v",
+    "rot_q": "blocks.{}.attn.hook_rot_q",
+    "rot_k": "blocks.{}.attn.hook_rot_k",
+    "attn_z": "blocks.{}.attn.hook_z",
+    "mlp_in": "blocks.{}.mlp.hook_in",
+    "mlp_neurons": "blocks.{}.mlp.hook_post",
+    "router_logits": "blocks.{}.mlp.gate.hook_out",
+    "experts": "blocks.{}.mlp.hook_expert_indices",
+    "final_norm": "ln_final.hook_out",
+}
 _FILE_BYTES = 500_000_000
 
 
@@ -56,16 +71,16 @@ def to_saelens(
     if context_size < 1:
         raise ValueError(f"context_size is {context_size}; set it to at least 1")
     site = site_of(run, layer, site)
-    hook = f"blocks.{layer}.hook_{site}"  # TransformerLens has a hook of each site
+    hook = HOOKS.get(site, f"blocks.{{}}.hook_{site}").format(layer)
     settings = settings_of(run, "saelens", site=site, layer=layer, dtype=dtype, context_size=context_size)
     unfinished = Unfinished(out_dir, settings)
     has_tokens = "token_id" in columns_of(run)
-    shape = (context_size, run.d_model)
+    shape = (context_size, run.widths[site])
     features = {hook: datasets.Array2D(shape=shape, dtype=dtype)}
     if has_tokens:
         features["token_ids"] = datasets.Sequence(datasets.Value("int32"), length=context_size)
     writer = ArrowFolder(datasets, datasets.Features(features), unfinished)
-    contexts_per_file = max(1, _FILE_BYTES // (context_size * run.d_model * 4))
+    contexts_per_file = max(1, _FILE_BYTES // (context_size * run.widths[site] * 4))
     begin = writer.rows * context_size
     for rows, tokens, end in _contexts(run, layer, site, context_size, has_tokens, begin):
         left = len(rows) % context_size
@@ -80,7 +95,7 @@ def to_saelens(
         progress(end, run.num_rows)
     contexts = writer.finish(settings)
     rows_left_out = run.num_rows - contexts * context_size
-    exported = Exported(out_dir, hook, context_size, run.d_model, contexts, contexts * context_size, rows_left_out)
+    exported = Exported(out_dir, hook, context_size, run.widths[site], contexts, contexts * context_size, rows_left_out)
     unfinished.finish(asdict(exported))
     return exported
 
@@ -92,7 +107,7 @@ def _contexts(
 
     Rows that fill no context come again next time.
     """
-    rows = np.empty((0, run.d_model), np.float32)
+    rows = np.empty((0, run.widths[site]), np.float32)
     tokens = np.empty(0, np.int32) if has_tokens else None
     for piece in pieces(run, site, layer, begin):
         rows = np.concatenate([rows, piece.rows.to_float32()])

@@ -18,16 +18,15 @@ import tempfile
 from collections import Counter
 
 from ..failures import Failure
-from ..model.capture import Capture
 from ..model.hub import Hub, own_hub, print_wait
 from ..model.model_source import find_model, read_config
-from ..model.row_selection import check_token_selection, mode_of, row_limits
+from ..model.row_selection import check_token_selection, row_limits
 from ..records.sample import Reject
 from ..records.sample_settings import make_sample_settings
 from ..records.stream import no_lines
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
-from ..spec import Spec, read_spec
+from ..spec import Spec, capture_of, read_spec
 from ..storage.objects import Bucket, make_client
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
 from .count import Counts, Range, common_reasons, count_lines_of, extrapolate, plan_of, repeat_samples
@@ -91,10 +90,11 @@ def estimate(
     config, layers = read_config(spec, files.folder)
     settings = make_sample_settings(files.folder, spec, config.vocab_size, config.max_positions)
     check_token_selection(spec, settings.max_length)
-    row_bytes = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype).row_bytes
+    capture = capture_of(spec, config, layers)
+    row_bytes = capture.row_bytes
     capacity = Capacity(spec.shard_size_bytes, row_bytes, spec.tokens == "mean")
     window, row = window_limits(spec, row_bytes), row_limits(spec, settings.max_length)
-    depth, total_bytes = layers[-1] + 1, sum(source.size for source in sources)
+    depth, total_bytes = capture.depth, sum(source.size for source in sources)
     sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))
     reasons: Counter = Counter()
     with tempfile.TemporaryDirectory(prefix="gleaner-estimate-") as folder:
@@ -145,7 +145,7 @@ def estimate(
         "schema": "gleaner/1",
         "model": {"name": files.name, "revision": files.revision, "family": config.family, "d_model": config.d_model},
         "layers": len(layers),
-        "deepest_layer": layers[-1],
+        "deepest_layer": depth - 1,
         "model_layers": config.num_layers,
         "row_bytes": row_bytes,
         "streams": len(sources),

@@ -268,9 +268,8 @@ class _Extraction:
                 continue  # saved as it is, which is faster than any codec
             stats = shard_stats(shard, self._model)
             identity = shard_identity(self._work, shard.plan, self._model.fingerprint)
-            data = encode_shard(
-                self._work.spec.format, shard.plan, self._model.layers, shard.rows, shard.scale, identity, stats
-            )
+            layers = {site: self._model.capture.layers_of(site) for site in self._model.sites}
+            data = encode_shard(self._work.spec.format, shard.plan, layers, shard.rows, shard.scale, identity, stats)
             encoded = EncodedShard(shard.plan, data, stats)
             self._memory.note_encoded(shard)
             del shard, data

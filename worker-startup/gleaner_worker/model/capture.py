@@ -4,50 +4,16 @@ The decoder's scan selects and converts the vectors, so memory never holds more 
 model.
 """
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 
-from .config import DecoderConfig
 from .cpu import to_bits
 from .decoder import Rows, Split, run_blocks
+from .sites import STORED, Capture
 from .tuning import Tuning
 
-STORED = {
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "fp16": np.dtype(np.float16),
-    "fp32": np.dtype(np.float32),
-    "int8": np.dtype(np.int8),
-}
-# Sums over stored vectors, per layer: of all values, of the L2 norms, the largest magnitude (a maximum), and the number
-# of vectors with a value that is not finite. int8 adds the squares of the rounding errors and of the values.
-STATS = ("sum", "norm_sum", "max_abs", "non_finite")
-INT8_STATS = (*STATS, "squared_error", "squares")
 _INT8_MAX = 127
-
-
-@dataclass(frozen=True)
-class Capture:
-    """The computation of every step. Hashable: static under jit."""
-
-    config: DecoderConfig
-    layers: tuple[int, ...]
-    sites: tuple[str, ...]
-    mode: str  # "all" tokens, picked "rows", or the "mean" of picked tokens
-    dtype: str  # a key of STORED
-
-    @property
-    def stats_columns(self) -> tuple[str, ...]:
-        return INT8_STATS if self.dtype == "int8" else STATS
-
-    @property
-    def row_bytes(self) -> int:
-        """The bytes of one stored vector over all sites and layers, scales included."""
-        per_row = self.config.d_model * STORED[self.dtype].itemsize + (4 if self.dtype == "int8" else 0)
-        return len(self.sites) * len(self.layers) * per_row
 
 
 def compute_step(
@@ -58,10 +24,10 @@ def compute_step(
     width: int,
     tuning: Tuning,
     split: Split = Split(),  # noqa: B008 - immutable
-) -> dict[str, list[dict[str, jax.Array]]]:
+) -> dict[str, dict[str, list[jax.Array]]]:
     """Computes one step: {"rows": {site: [L, R, W, D]}, "stats": {site: fp32 [L, R, W, K]}} and, for int8, "scale":
-    {site: fp32 [L, R, W]}, each as a list of pieces of consecutive layers. D is this device's part where devices share
-    a copy of the weights.
+    {site: fp32 [L, R, W]}, each as a list of pieces of consecutive layers of the site. D is the width of the site, and
+    this device's part of it where devices share a copy of the weights.
 
     W is `width`. By mode, vector w of row r is:
     all: token w (W = T); the mode ignores picks.
@@ -73,15 +39,23 @@ def compute_step(
     sites would disagree on a bf16 number, and infinities of fp16 would stay undetected.
     """
 
-    def emit(sites):
-        kept = {
-            site: _store(_select(sites[site], rows, picks, capture.mode, width), capture, tuning, split)
-            for site in capture.sites
+    def emit(found):
+        return {
+            site: _store(_select(x, rows, picks, capture.mode, width), capture.dtype_of(site), tuning, split)
+            for site, x in found.items()
         }
-        return {part: {site: kept[site][part] for site in capture.sites} for part in kept[capture.sites[0]]}
 
-    pieces = run_blocks(params, rows, capture.config, capture.layers, capture.sites, emit, tuning, split)
-    return {part: [piece[part] for piece in pieces] for part in pieces[0]}
+    pieces = run_blocks(params, rows, capture, emit, tuning, split)
+    output: dict[str, dict[str, list[jax.Array]]] = {}
+    for site in capture.sites:
+        own = capture.layers_of(site)
+        for layers, found in pieces:
+            places = [place for place, layer in enumerate(layers) if layer in own]
+            if site in found and places:
+                for part, y in found[site].items():
+                    chosen = y if len(places) == len(layers) else y[np.asarray(places)]
+                    output.setdefault(part, {}).setdefault(site, []).append(chosen)
+    return output
 
 
 def _select(x, rows: Rows, picks, mode: str, width: int):
@@ -107,10 +81,10 @@ def _means(x, segments, picks, width: int):
     return jnp.where((member & broken[:, None, :]).any(axis=2)[:, :, None], jnp.nan, mean)
 
 
-def _store(x, capture: Capture, tuning: Tuning, split: Split) -> dict[str, jax.Array]:
+def _store(x, dtype: str, tuning: Tuning, split: Split) -> dict[str, jax.Array]:
     """fp32 x [R, W, D] -> vectors in the stored dtype, the int8 scales, and the stats [R, W, K]."""
-    if capture.dtype != "int8":
-        rows = x.astype(STORED[capture.dtype])
+    if dtype != "int8":
+        rows = x.astype(STORED[dtype])
         own = _own_part(rows, split)
         return {"rows": to_bits(own) if tuning.bf16_as_bits else own, "stats": _stats(rows.astype(jnp.float32))}
     scale = jnp.abs(x).max(axis=2) / _INT8_MAX

@@ -20,10 +20,12 @@ from .attention import attend
 from .config import DecoderConfig, Experts
 from .cpu import from_bits
 from .rotate import angles, rotate
+from .sites import TABLE, Capture
 from .tensors import OF_DENSE, OF_MIXTURE, OF_MLP, layers_with
 from .tuning import Tuning
 
 _WHOLE_BLOCK = {"resid_post", "mlp_out"}  # the sites that need the second half of a block
+_OF_MLPS = {"mlp_neurons", "router_logits", "experts"}  # that one kind of MLP has
 _MAX_RANGES = 4  # of kept layers and of other layers; each range is compiled by itself
 _ACTIVATIONS = {
     "silu": jax.nn.silu,
@@ -55,6 +57,13 @@ class Split:
         """x with all `whole` values of its last axis."""
         return jax.lax.all_gather(x, "model", axis=x.ndim - 1, tiled=True) if x.shape[-1] < whole else x
 
+    def all_heads(self, x: jax.Array, count: int) -> jax.Array:
+        """x [R, heads, T, H] with all `count` heads; devices may share heads."""
+        if x.shape[1] == count:
+            return x
+        heads = jax.lax.all_gather(x, "model", axis=1, tiled=True)
+        return heads[:, :: heads.shape[1] // count]
+
     def own(self, x: jax.Array, axis: int, count: int) -> jax.Array:
         """The `count` entries along `axis` that this device uses; devices may share entries."""
         if x.shape[axis] == count:
@@ -67,40 +76,48 @@ class Split:
 def run_blocks(
     params: dict,
     rows: Rows,
-    config: DecoderConfig,
-    layers: tuple[int, ...],
-    sites: tuple[str, ...],
+    capture: Capture,
     emit: Callable[[dict[str, jax.Array]], Any],
     tuning: Tuning,
     split: Split = Split(),  # noqa: B008 - immutable
-) -> list[Any]:
-    """Runs blocks 0 to max(layers); returns the results of `emit` for the blocks in `layers` (ascending), in pieces of
-    consecutive entries of `layers`. The first axis of a piece is the layer.
+) -> list[tuple[tuple[int, ...], Any]]:
+    """Runs the blocks up to the last site of `capture`; returns pieces of (layers, result of `emit` for these layers).
+    The first axis of a result is the layer.
 
-    params: {"embed": [V, D], "blocks": {name: [L, ...]}} with at least max(layers) + 1 blocks, this device's part.
-    emit: receives {site: [R, T, D]} for each of spec.SITES, inside the scan. sites: the sites that `emit` uses; other
-    sites are never computed.
+    params: {"embed": [V, D], "blocks": {name: [L, ...]}}, and for the end of the model "final_norm", with at least
+    `capture.depth` blocks; this device's part.
+    emit: receives {site: [R, T, D]} for the sites of `capture` inside the scan; of blocks, outside of the scan the
+    embeddings and the end. A block without a site, such as a dense block without router_logits, gives zeros for it.
     """
-    x = _embed(params, rows, config, split)
-    block = _block_runner(params["blocks"], rows, config, tuning, split)
+    config, sites, layers = capture.config, set(capture.sites), capture.blocks
+    embedded, x = _embed(params, rows, config, split)
+    block = _block_runner(params["blocks"], rows, config, sites, tuning, split)
+    pieces: list[tuple[tuple[int, ...], Any]] = []
+
+    def once(layer: int, found: dict[str, jax.Array]) -> None:
+        pieces.append(((layer,), jax.tree.map(lambda y: y[None], emit(found))))
 
     def keeping(x, layer):
-        out = block(x, layer)
-        return out["resid_post"], emit(out)
+        after, found = block(x, layer)
+        return after, emit(found)
 
     def passing(x, layer):
-        return block(x, layer)["resid_post"], None
+        return block(x, layer)[0], None
 
+    if "embeddings" in sites:
+        once(0, {"embeddings": embedded})
     # If no site needs its second half, the deepest block stays outside of the scan, so that XLA drops that half.
-    whole = bool(_WHOLE_BLOCK & set(sites))
-    pieces = []
-    for first, end, kept in layer_ranges(layers, layers[-1] + whole):
+    whole = bool(_WHOLE_BLOCK & sites) or capture.has_end
+    scanned = config.num_layers if capture.has_end else max(layers, default=-1) + whole
+    for first, end, kept in layer_ranges(layers, scanned):
         x, out = jax.lax.scan(keeping if kept else passing, x, jnp.arange(first, end))
         if kept:
             chosen = np.asarray(kept) - first
-            pieces.append(out if len(kept) == end - first else jax.tree.map(lambda y, at=chosen: y[at], out))
-    if not whole:
-        pieces.append(jax.tree.map(lambda y: y[None], emit(block(x, layers[-1]))))
+            pieces.append((kept, out if len(kept) == end - first else jax.tree.map(lambda y, at=chosen: y[at], out)))
+    if layers and not whole:
+        once(layers[-1], block(x, layers[-1])[1])
+    if "final_norm" in sites:
+        once(config.num_layers - 1, {"final_norm": _norm(x, "final_norm", params, config)})
     return pieces
 
 
@@ -119,16 +136,25 @@ def layer_ranges(layers: tuple[int, ...], end: int) -> list[tuple[int, int, tupl
     return ranges if len(ranges) <= _MAX_RANGES else [(0, end, tuple(layer for layer in layers if layer < end))]
 
 
-def _embed(params: dict, rows: Rows, config: DecoderConfig, split: Split) -> jax.Array:
-    x = jnp.asarray(params["embed"])[rows.token_ids]
-    if config.learned_positions:
-        x = x + jnp.asarray(params["positions"])[rows.positions]
-    x = split.gather(x, config.d_model)  # [R, T, D]
-    return x if config.embed_scale is None else x * jnp.asarray(config.embed_scale, x.dtype)
+def _embed(params: dict, rows: Rows, config: DecoderConfig, split: Split) -> tuple[jax.Array, jax.Array]:
+    """[R, T, D]: the embeddings of the tokens, and the stream that enters the first block."""
+
+    def whole(x):
+        x = split.gather(x, config.d_model)
+        return x if config.embed_scale is None else x * jnp.asarray(config.embed_scale, x.dtype)
+
+    tokens = jnp.asarray(params["embed"])[rows.token_ids]
+    if not config.learned_positions:
+        stream = whole(tokens)
+        return stream, stream
+    return whole(tokens), whole(tokens + jnp.asarray(params["positions"])[rows.positions])
 
 
-def _block_runner(blocks: dict, rows: Rows, config: DecoderConfig, tuning: Tuning, split: Split) -> Callable:
-    """A function (x [R, T, D], layer) -> the sites of that block, for a layer number that is known only in the scan."""
+def _block_runner(
+    blocks: dict, rows: Rows, config: DecoderConfig, sites: set[str], tuning: Tuning, split: Split
+) -> Callable:
+    """A function (x [R, T, D], layer) -> the stream after that block and its sites, for a layer number that is known
+    only in the scan."""
     length = rows.token_ids.shape[1]
     # Gathered once, for all layers and heads.
     cos, sin = angles(config.ropes, config.rotary_dim, rows.segments, rows.positions)
@@ -158,10 +184,22 @@ def _block_runner(blocks: dict, rows: Rows, config: DecoderConfig, tuning: Tunin
         }
 
     def dense(h, layer):
-        return _mlp(h, at(layer, lambda name: name in OF_DENSE), config, split)
+        out, found = _mlp(h, at(layer, lambda name: name in OF_DENSE), config, split)
+        return out, only(found, h)
 
     def mixture(h, layer):
-        return _mixture(h, at(layer, lambda name: name in OF_MIXTURE), config, split)
+        out, found = _mixture(h, at(layer, lambda name: name in OF_MIXTURE), config, split)
+        return out, only(found, h)
+
+    def only(found: dict[str, Callable], h) -> dict[str, jax.Array]:
+        """The wanted sites of an MLP; zeros for those of the other kind of MLP."""
+        wanted = sites & (_OF_MLPS if len(mlps) > 1 else found.keys())
+        return {
+            site: found[site]().astype(jnp.float32)
+            if site in found
+            else jnp.zeros((*h.shape[:2], TABLE[site].width(config)), jnp.float32)
+            for site in sorted(wanted)
+        }
 
     is_mixture = jnp.asarray(config.experts.layers if config.experts else (), jnp.int32)
     mlps = [form for form, name in ((dense, "down"), (mixture, "experts_down")) if name in blocks]
@@ -171,13 +209,16 @@ def _block_runner(blocks: dict, rows: Rows, config: DecoderConfig, tuning: Tunin
         rope = layer_ropes[layer]
         attention = attentions[0] if len(attentions) == 1 else partial(jax.lax.switch, kinds[layer], attentions)
         mlp = mlps[0] if len(mlps) == 1 else partial(jax.lax.switch, is_mixture[layer], mlps)
-        return _block(x, p, cos[rope], sin[rope], attention, lambda h: mlp(h, layer), layer, config, split)
+        return _block(x, p, cos[rope], sin[rope], attention, lambda h: mlp(h, layer), layer, config, sites, split)
 
     return run
 
 
-def _block(x, p, cos, sin, attention, mlp, layer, config: DecoderConfig, split: Split):
-    """Values stay in fp32 between two products, and are rounded to the weights' dtype once."""
+def _block(x, p, cos, sin, attention, mlp, layer, config: DecoderConfig, sites: set[str], split: Split):
+    """The stream after the block, and the block's own `sites`.
+
+    Values stay in fp32 between two products, and are rounded to the weights' dtype once.
+    """
     norm = partial(_norm, p=p, config=config)
 
     def adds(y, post_norm: str):
@@ -189,22 +230,45 @@ def _block(x, p, cos, sin, attention, mlp, layer, config: DecoderConfig, split: 
     kv_heads = max(1, config.num_kv_heads // split.ways)
     q = _heads(h, p["wq"], p.get("bq"), config)  # [R, N, T, H]
     k, v = (_heads(h, *_own_heads(p, name, kv_heads, config, split), config) for name in ("k", "v"))
+    projected = q, k
     if config.qk_norm == "head":
         q, k = norm(q, "q_norm"), norm(k, "k_norm")
     elif config.qk_norm:
         own_norm = split.own(p["k_norm"], 0, kv_heads * config.head_dim)
         q, k = (_norm_together(y, weight, config, split) for y, weight in ((q, p["q_norm"]), (k, own_norm)))
     scale = config.attention_scale / (layer + 1) if config.scale_by_layer else config.attention_scale
-    q, k = rotate(q, cos, sin, x.dtype, scale), rotate(k, cos, sin, x.dtype)
-    rows = attention(q, k, v.astype(x.dtype), p.get("sinks"))
+    scaled_q, rot_k = rotate(q, cos, sin, x.dtype, scale), rotate(k, cos, sin, x.dtype)
+    rows = attention(scaled_q, rot_k, v.astype(x.dtype), p.get("sinks"))
     wo = p["wo"].reshape(config.d_model, -1, config.head_dim)
     attn_out = jnp.einsum("rnth,dnh->rtd", rows, wo, preferred_element_type=jnp.float32)
     attn_out = _plus(split.total(attn_out, wo.shape[1], config.num_heads, x.dtype), p.get("bo"))
     attn_out = adds(attn_out, "post1")
     mid = x + attn_out
     into = x if config.is_parallel else mid
-    mlp_out = adds(mlp(norm(into, "norm2") if config.pre_norms else into), "post2")
-    return {"resid_pre": x, "resid_mid": mid, "resid_post": mid + mlp_out, "attn_out": attn_out, "mlp_out": mlp_out}
+    mlp_in = norm(into, "norm2") if config.pre_norms else into
+    mlp_out, of_mlp = mlp(mlp_in)
+    mlp_out = adds(mlp_out, "post2")
+    after = mid + mlp_out
+
+    def by_token(y, heads: int):
+        """[R, N, T, H] of this device's heads -> [R, T, heads * H] of all heads."""
+        return jnp.moveaxis(split.all_heads(y, heads), 1, 2).reshape(*x.shape[:2], -1)
+
+    found = {
+        "resid_pre": lambda: x,
+        "resid_mid": lambda: mid,
+        "resid_post": lambda: after,
+        "attn_out": lambda: attn_out,
+        "mlp_out": lambda: mlp_out,
+        "q": lambda: by_token(projected[0], config.num_heads),
+        "k": lambda: by_token(projected[1], config.num_kv_heads),
+        "v": lambda: by_token(v, config.num_kv_heads),
+        "rot_q": lambda: by_token(rotate(q, cos, sin, x.dtype), config.num_heads),
+        "rot_k": lambda: by_token(rot_k, config.num_kv_heads),
+        "attn_z": lambda: by_token(rows, config.num_heads),
+        "mlp_in": lambda: mlp_in,
+    }
+    return after, {site: of() for site, of in found.items() if site in sites} | of_mlp
 
 
 def _places(config: DecoderConfig, name: str) -> jax.Array:
@@ -226,16 +290,21 @@ def _heads(x, w, bias, config: DecoderConfig):
 
 
 def _mlp(x, p, config: DecoderConfig, split: Split):
+    """fp32 [R, T, D], and functions that make the sites of a dense MLP."""
     activation = _ACTIVATIONS[config.activation]
     inner = _linear(x, p["up"], p.get("b_up"))
     inner = activation(_linear(x, p["gate"], p.get("b_gate"))) * inner if config.gated else activation(inner)
-    out = split.total(_linear(inner.astype(x.dtype), p["down"], None), p["down"].shape[1], config.d_ff, x.dtype)
-    return _plus(out, p.get("b_down"))
+    inner = inner.astype(x.dtype)
+    out = split.total(_linear(inner, p["down"], None), p["down"].shape[1], config.d_ff, x.dtype)
+    return _plus(out, p.get("b_down")), {"mlp_neurons": lambda: split.gather(inner, config.d_ff)}
 
 
 def _mixture(x, p, config: DecoderConfig, split: Split):
-    """fp32 [R, T, D]: every token's chosen experts. The tokens of an expert are rows of one ragged product, however
-    many they are; the order of a token's experts is that of their weights, so its sum has the same bits in any row."""
+    """fp32 [R, T, D]: every token's chosen experts, and functions that make the sites of a mixture.
+
+    The tokens of an expert are rows of one ragged product, however many they are; the order of a token's experts is
+    that of their weights, so its sum has the same bits in any row.
+    """
     experts = cast(Experts, config.experts)
     tokens = x.reshape(-1, x.shape[-1])
     logits = _plus(jnp.einsum("md,ed->me", tokens, p["router"], preferred_element_type=jnp.float32), p.get("b_router"))
@@ -257,7 +326,8 @@ def _mixture(x, p, config: DecoderConfig, split: Split):
     out = split.total((out * weights[..., None]).sum(axis=1), inner.shape[-1], experts.d_ff, x.dtype)
     if experts.biases:
         out = out + (p["b_experts_down"][chosen] * weights[..., None]).sum(axis=1)
-    return out.reshape(x.shape)
+    found = {"router_logits": logits, "experts": chosen}
+    return out.reshape(x.shape), {site: lambda y=y: y.reshape(*x.shape[:2], y.shape[-1]) for site, y in found.items()}
 
 
 def _gated(gate, up, config: DecoderConfig, experts: Experts):

@@ -9,12 +9,10 @@ import jax
 import numpy as np
 
 from ..failures import Failure
-from .capture import STATS, Capture
 from .program import is_out_of_memory
+from .sites import COMPUTED, STATS, Capture
 
 _MAX_ABS = STATS.index("max_abs")
-# The order in which a block computes its sites: the first site that is not finite is the origin.
-_COMPUTED = ("resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post")
 _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
@@ -22,7 +20,7 @@ _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 class OutputPart:
     """One device's part of an output of all rows: some layers, some rows, some of D."""
 
-    layer: int  # the first, as an index of Capture.layers
+    layer: int  # the first, as an index of the site's layers
     row: int  # the first of the step
     column: int  # the first of D
     data: jax.Array | np.ndarray  # [L, R, W, ...]
@@ -31,13 +29,13 @@ class OutputPart:
 class InFlightStep:
     """The results of the devices. Their arrays are copied to the host as soon as they are ready."""
 
-    def __init__(self, output: dict[str, list[dict]], counts: list[np.ndarray], capture: Capture, name: str):
+    def __init__(self, output: dict[str, dict[str, list]], counts: list[np.ndarray], capture: Capture, name: str):
         self._capture, self._counts, self._name = capture, counts, name
         self._lock = threading.Lock()
         self._is_on_host = False
         self._parts: dict[str, dict[str, list[OutputPart]]] = {
-            kind: {site: _parts([run[site] for run in runs], len(counts)) for site in capture.sites}
-            for kind, runs in output.items()
+            kind: {site: _parts(pieces, len(counts)) for site, pieces in of_sites.items()}
+            for kind, of_sites in output.items()
         }
         for part in self._all():
             part.data.copy_to_host_async()  # type: ignore[union-attr]
@@ -102,7 +100,7 @@ class HostRow:
                         raw[layers, target] = data
 
     def sums(self, sample: int) -> dict[str, np.ndarray]:
-        """Statistics of the sample by site, fp64 [L, K]: Capture.stats_columns, over its vectors."""
+        """Statistics of the sample by site, fp64 [L, K]: its columns as Capture.stats_columns, over its vectors."""
         return {site: self._fold(stats[:, self._span(sample)]) for site, stats in self._stats.items()}
 
     def non_finite(self) -> tuple[str, int, int, int] | None:
@@ -111,9 +109,10 @@ class HostRow:
         broken = {site: ~np.isfinite(stats[:, :, _MAX_ABS]) for site, stats in self._stats.items()}
         if not any(marks.any() for marks in broken.values()):
             return None
-        for index, layer in enumerate(self._capture.layers):
-            for site in _COMPUTED:
-                if site in broken and (marks := broken[site][index]).any():
+        names = {(site, layer): index for site in broken for index, layer in enumerate(self._capture.layers_of(site))}
+        for layer in sorted({layer for _, layer in names}):
+            for site in COMPUTED:
+                if (site, layer) in names and (marks := broken[site][names[site, layer]]).any():
                     first = int(np.flatnonzero(marks)[0])
                     return site, layer, int(np.searchsorted(self._ends, first, "right")), int(marks.sum())
         raise AssertionError("a mark belongs to a site and a layer")

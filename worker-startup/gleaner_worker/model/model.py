@@ -17,7 +17,6 @@ from ..failures import Failure
 from ..spec import Spec
 from ..storage.objects import Bucket
 from .array_pool import ArrayPool
-from .capture import STORED, Capture
 from .config import DecoderConfig
 from .device import set_up_jax
 from .device_output import InFlightStep, device_failure
@@ -30,6 +29,7 @@ from .place import place
 from .program import Program, StepShape, compile_rows
 from .row_selection import SelectedTokens, make_inputs, row_counts, row_limits
 from .rows import RowLimits
+from .sites import STORED, Capture
 from .step_plan import StepPlan, plan_step
 from .weights import Weights, open_weights
 
@@ -91,28 +91,23 @@ class Model:
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     @property
-    def dtype(self) -> np.dtype:
-        """The dtype of the stored rows."""
-        return STORED[self.capture.dtype]
-
-    @property
     def row_bytes(self) -> int:
         return self.capture.row_bytes
-
-    @property
-    def stats_columns(self) -> tuple[str, ...]:
-        return self.capture.stats_columns
 
     def empty(self, rows: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Memory for a shard's rows, {site: [L, rows, D]}, and for int8 their scales, {site: fp32 [L, rows]}.
 
         The values are arbitrary, and may be those of an earlier shard.
         """
-        shape = (len(self.layers), rows, self.config.d_model)
-        scaled = self.sites if self.capture.dtype == "int8" else ()
+        capture, empty = self.capture, self.shard_arrays.empty
+        shapes = {site: (len(capture.layers_of(site)), rows, capture.width(site)) for site in self.sites}
         return (
-            {site: self.shard_arrays.empty(shape, self.dtype) for site in self.sites},
-            {site: self.shard_arrays.empty(shape[:2], np.dtype(np.float32)) for site in scaled},
+            {site: empty(shape, STORED[capture.dtype_of(site)]) for site, shape in shapes.items()},
+            {
+                site: empty(shape[:2], np.dtype(np.float32))
+                for site, shape in shapes.items()
+                if capture.dtype_of(site) == "int8"
+            },
         )
 
     def start(self, rows: Sequence[Sequence[SelectedTokens]]) -> InFlightStep:
@@ -172,14 +167,15 @@ def load_model(
     plan = plan_step(spec, config, layers, devices[0])
     limit = device_bytes or memory_of(devices)
     weights = plan.weights
-    if previous and not _has_weights(previous, files, spec, layers):
+    if previous and not _has_weights(previous, files, spec, plan.capture):
         _delete_weights(previous)
         previous = None
     elif previous:  # `previous` may hold deeper layers
         weights = previous.params
 
     def open_stored() -> Weights:
-        return open_weights(files.weights, config, layers[-1] + 1, spec.compute_dtype, spec.model)
+        depth, has_end = plan.capture.depth, plan.capture.has_end
+        return open_weights(files.weights, config, depth, spec.compute_dtype, spec.model, has_end)
 
     stored = None if previous else open_stored()  # damaged files fail before the compilation
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
@@ -224,7 +220,7 @@ def _delete_weights(model: Model) -> None:
         weight.delete()
 
 
-def _has_weights(model: Model, files: ModelFiles, spec: Spec, layers: tuple[int, ...]) -> bool:
-    """Whether `model` holds the weights of `spec`; it may hold deeper layers too."""
+def _has_weights(model: Model, files: ModelFiles, spec: Spec, capture: Capture) -> bool:
+    """Whether `model` holds the weights of `capture`; it may hold more."""
     same = (model.fingerprint, model.spec.compute_dtype) == (files.fingerprint, spec.compute_dtype)
-    return same and model.layers[-1] >= layers[-1]
+    return same and model.capture.depth >= capture.depth and model.capture.has_end >= capture.has_end

@@ -18,6 +18,7 @@ from .config import DecoderConfig, parse_config
 from .hub import Hub, fetch_model, is_hub_id, own_hub
 from .identity import CONFIG, INDEX, ModelFiles, choose_files, hash_files, is_model_file, is_weight_file
 from .model_cache import Copy, kept_copy, make_room
+from .sites import check_sites
 from .weight_files import BucketFile, DiskFile, sha256_of
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,9 @@ def find_model(
 def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]]:
     """The model's config.json, and the layers of it that the spec asks for. Raises Failure("model")."""
     config = parse_config(read_model_json(folder, CONFIG, spec.model, _MAX_CONFIG_BYTES), spec.model)
-    return config, resolve_layers(spec, config.num_layers)
+    layers = resolve_layers(spec, config.num_layers)
+    check_sites(config, layers, spec.sites, spec.model)
+    return config, layers
 
 
 def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: bool, tokenizer: bool) -> ModelFiles:

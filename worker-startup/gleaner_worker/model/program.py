@@ -2,15 +2,17 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..failures import Failure
-from .capture import Capture, compute_step
+from .capture import compute_step
 from .decoder import Rows, Split
 from .mesh import Layout, parameter_specs
+from .sites import Capture
 from .tuning import Tuning
 
 # Every value is rounded where the decoder and capture round it. Otherwise XLA leaves out different roundings on one
@@ -116,9 +118,13 @@ def _over_devices(capture: Capture, layout: Layout, specs: dict, width: int, tun
 
     by_row = PartitionSpec("data")
     output = PartitionSpec(None, "data")
-    is_split = layout.model > 1 and capture.config.d_model % layout.model == 0
-    outputs = {"rows": PartitionSpec(None, "data", None, "model") if is_split else output, "stats": output}
-    if capture.dtype == "int8":
+    parts = PartitionSpec(None, "data", None, "model")
+    outputs: dict[str, Any] = {"stats": output}
+    outputs["rows"] = {
+        site: parts if layout.model > 1 and capture.width(site) % layout.model == 0 else output
+        for site in capture.sites
+    }
+    if any(capture.dtype_of(site) == "int8" for site in capture.sites):
         outputs["scale"] = output
     return jax.jit(
         jax.shard_map(

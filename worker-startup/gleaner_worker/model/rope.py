@@ -205,10 +205,11 @@ def inverse_frequencies(rope: Rope, rotary_dim: int, is_long: bool = False) -> n
 def _llama3(rope: Rope, plain: np.ndarray) -> np.ndarray:
     """Divides low frequencies by the factor, keeps high frequencies, and blends the frequencies between."""
     factor, low, high = np.float32(rope.factor), np.float32(rope.low_freq_factor), np.float32(rope.high_freq_factor)
-    positions = np.float32(rope.original_positions)
-    wavelength = np.float32(2 * math.pi) / plain
+    positions, one = np.float32(rope.original_positions), np.float32(1)
+    # torch divides a number by a tensor as the tensor's reciprocal times the number. Late positions show each rounding.
+    wavelength = one / plain * np.float32(2 * math.pi)
     is_slow, is_fast = wavelength > positions / low, wavelength < positions / high
-    smooth = (positions / wavelength - low) / (high - low)
+    smooth = (one / wavelength * positions - low) / (high - low)
     blended = (1 - smooth) * plain / factor + smooth * plain
     return np.where(is_slow, plain / factor, np.where(is_fast, plain, blended))
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from ..failures import Failure
-from ..spec import Spec
+from ..spec import Spec, mode_of
 from .decoder import Rows
 from .rows import RowLimits, row_length
 
@@ -26,13 +26,6 @@ class SelectedTokens(Protocol):
     def positions(self) -> np.ndarray | None:
         """int32 [rows]: the positions of the stored or averaged tokens; None for all tokens."""
         ...
-
-
-def mode_of(spec: Spec) -> str:
-    """The `mode` of a Capture for this spec."""
-    if spec.tokens == "mean":
-        return "mean"
-    return "all" if spec.tokens == "all" and not spec.exclude_special else "rows"
 
 
 def stored_width(spec: Spec, row_tokens: int, max_length: int) -> int:

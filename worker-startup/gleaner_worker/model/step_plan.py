@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ..spec import Spec
-from .capture import Capture
+from ..spec import Spec, capture_of
 from .config import DecoderConfig
 from .program import StepShape
-from .row_selection import check_token_selection, mode_of, row_limits
+from .row_selection import check_token_selection, row_limits
+from .sites import Capture
 from .tuning import Tuning, tuning_of
 from .weights import parameter_shapes
 
@@ -27,9 +27,10 @@ def plan_step(spec: Spec, config: DecoderConfig, layers: tuple[int, ...], device
     max_length = spec.max_length(config.max_positions)
     check_token_selection(spec, max_length)
     tuning, row = tuning_of(device, spec.compute_dtype), row_limits(spec, max_length)
+    capture = capture_of(spec, config, layers)
     return StepPlan(
-        Capture(config, layers, spec.sites, mode_of(spec), spec.dtype),
+        capture,
         tuning,
         StepShape(max(1, tuning.step_tokens // row.tokens), row.tokens, row.vectors),
-        parameter_shapes(config, layers[-1] + 1, spec.compute_dtype),
+        parameter_shapes(config, capture.depth, spec.compute_dtype, capture.has_end),
     )

@@ -30,8 +30,8 @@ class TensorNames:
     embedding: str = "embed_tokens.weight"
     positions: str = ""
     layers: str = "layers."
-    # Tensors that no part of the residual stream up to a block's output uses.
     final_norm: str = "norm"
+    # Tensors without weights of their own.
     buffers: tuple[str, ...] = ("self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq")
     transposed: bool = False  # linear weights are [in, out]
     by_head: bool = False  # the rows of "q k v" are those of q, k and v of the first head, then of the second

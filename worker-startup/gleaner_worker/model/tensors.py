@@ -60,12 +60,15 @@ def names_of(config: DecoderConfig) -> TensorNames:
     return FAMILIES[config.family].tensors
 
 
-def outer_table(config: DecoderConfig) -> dict[str, tuple[str, Shape]]:
-    """The tensors outside of the blocks that a block needs: name -> (parameter, its shape)."""
+def outer_table(config: DecoderConfig, has_end: bool = False) -> dict[str, tuple[str, Shape]]:
+    """The tensors outside of the blocks: name -> (parameter, its shape). has_end: with those after the last block."""
     names = names_of(config)
     table: dict[str, tuple[str, Shape]] = {names.embedding: ("embed", (config.vocab_size, config.d_model))}
     if config.learned_positions:
         table[names.positions] = ("positions", (config.max_positions, config.d_model))
+    if has_end:
+        for kind, parameter in (("weight", "final_norm"), ("bias", "final_norm_bias"))[: 1 + config.layer_norm]:
+            table[f"{names.final_norm}.{kind}"] = (parameter, (config.d_model,))
     return table
 
 

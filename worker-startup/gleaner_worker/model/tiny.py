@@ -139,8 +139,7 @@ def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dic
     """Norms and biases are random too: with ones and zeros, a decoder without norms and biases would seem right."""
     config = parse_config(raw_config, "the tiny model")
     names, tensors = names_of(config), {}
-    shapes = {name: shape for name, (_, shape) in outer_table(config).items()}
-    shapes |= {f"{names.final_norm}.{kind}": (config.d_model,) for kind in ("weight", "bias")[: 1 + config.layer_norm]}
+    shapes = {name: shape for name, (_, shape) in outer_table(config, has_end=True).items()}
     for layer in range(config.num_layers):
         shapes |= {
             f"{names.layers}{layer}.{name}": tensor.shape for name, tensor in block_table(config, layer).tensors.items()

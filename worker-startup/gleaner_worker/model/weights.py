@@ -72,11 +72,12 @@ class Weights:
     dtype: str  # bf16 or fp32, as the arrays have it
     where: str  # the model's name in the spec
     tensors: dict[str, StoredTensor]  # by their names without the prefix of the file
+    has_end: bool  # with the tensors after the last block
 
     def outer(self) -> dict[str, np.ndarray]:
         """The parameters outside of the blocks. Raises Failure("model") for a file that cannot be read, and the errors
         of its bucket."""
-        table = outer_table(self.config)
+        table = outer_table(self.config, self.has_end)
         arrays = {parameter: np.empty(shape, DTYPES[self.dtype]) for parameter, shape in table.values()}
         self._read([(self.tensors[name], arrays[parameter]) for name, (parameter, _) in table.items()])
         return arrays
@@ -125,7 +126,12 @@ def _target(arrays: dict[str, np.ndarray], part: Part) -> np.ndarray:
 
 
 def open_weights(
-    files: Iterable[WeightFile], config: DecoderConfig, num_layers: int, dtype: str, where: str
+    files: Iterable[WeightFile],
+    config: DecoderConfig,
+    num_layers: int,
+    dtype: str,
+    where: str,
+    has_end: bool = False,
 ) -> Weights:
     """Reads the headers of the files alone.
 
@@ -133,10 +139,10 @@ def open_weights(
     duplicated, no float, or of another shape than config.json states.
     """
     stored = [tensor for file in files for tensor in _read_tensors(file, where)]
-    return Weights(config, num_layers, dtype, where, _match(stored, config, where))
+    return Weights(config, num_layers, dtype, where, _match(stored, config, where, has_end), has_end)
 
 
-def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str) -> dict:
+def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str, has_end: bool = False) -> dict:
     """The shapes of the parameters on the devices: {"embed": [V, D], "blocks": {name: [layers, ...]}}, with the layers
     that have the parameter."""
     parameters: dict[str, tuple[int, ...]] = {}
@@ -145,7 +151,7 @@ def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str) -> dict
     blocks = {
         parameter: (len(layers_with(config, parameter, num_layers)), *shape) for parameter, shape in parameters.items()
     }
-    shapes = dict(outer_table(config).values()) | {"blocks": blocks}
+    shapes = dict(outer_table(config, has_end).values()) | {"blocks": blocks}
     return jax.tree.map(
         lambda shape: jax.ShapeDtypeStruct(shape, DTYPES[dtype]), shapes, is_leaf=lambda x: isinstance(x, tuple)
     )
@@ -166,11 +172,11 @@ def _read_tensors(file: WeightFile, where: str) -> list[StoredTensor]:
     return [StoredTensor(name, file, info.dtype, info.shape, info.begin) for name, info in header.tensors.items()]
 
 
-def _match(stored: list[StoredTensor], config: DecoderConfig, where: str) -> dict[str, StoredTensor]:
+def _match(stored: list[StoredTensor], config: DecoderConfig, where: str, has_end: bool) -> dict[str, StoredTensor]:
     """The tensors that the decoder needs, by their names without the prefix of the file."""
     names, found = names_of(config), {tensor.name for tensor in stored}
     prefix = next((prefix for prefix in names.prefixes if prefix + names.embedding in found), names.prefixes[0])
-    wanted = {name: (shape, _FLOATS) for name, (_, shape) in outer_table(config).items()}
+    wanted = {name: (shape, _FLOATS) for name, (_, shape) in outer_table(config, has_end).items()}
     wanted |= {
         f"{names.layers}{layer}.{name}": (tensor.shape, _PACKED if tensor.is_packed else _FLOATS)
         for layer in range(config.num_layers)
@@ -180,7 +186,7 @@ def _match(stored: list[StoredTensor], config: DecoderConfig, where: str) -> dic
     problems = []
     for tensor in stored:
         name = tensor.name.removeprefix(prefix)
-        if _is_ignored(tensor.name, name, config):
+        if name not in wanted and _is_ignored(tensor.name, name, config):
             continue
         shape, dtypes = wanted.get(name, ((), {}))
         if name not in wanted or not tensor.name.startswith(prefix):

@@ -51,5 +51,5 @@ def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...],
             },
             "steps_in_flight": program.in_flight,
         }
-        | speed_of(milliseconds, rows, tokens, config, layers[-1] + 1, chip, len(devices))
+        | speed_of(milliseconds, rows, tokens, config, plan.capture.depth, chip, len(devices))
     )

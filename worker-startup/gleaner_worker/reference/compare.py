@@ -18,13 +18,13 @@ from ..names import output_prefix, run_folder
 from ..records.sample import Sample
 from ..records.sample_settings import SampleSettings, make_sample_settings
 from ..records.samples import read_samples
-from ..spec import Spec
+from ..spec import Spec, capture_of
 from ..storage.objects import Bucket, ObjectInfo
 from ..verify.run import list_streams, read_manifest
 from .drift import Drift
 
-# {site: fp32 [layers, T, d_model]} of token ids, sites and layers.
-Reference = Callable[[np.ndarray, tuple[str, ...], tuple[int, ...]], dict[str, np.ndarray]]
+# {(site, layer): fp32 [T, width]} of token ids and names of tensors.
+Reference = Callable[[np.ndarray, tuple[tuple[str, int], ...]], dict[tuple[str, int], np.ndarray]]
 
 
 def compare_run(
@@ -40,6 +40,7 @@ def compare_run(
     chosen = choose_samples(stored, count)
     model_folder = _copy_model(spec, run, bucket, folder, report)
     config, layers = read_config(spec, model_folder)
+    names = capture_of(spec, config, layers).names
     settings = make_sample_settings(model_folder, spec, config.vocab_size, config.max_positions)
     problems: list[str] = []
     streams = list_streams(bucket, run, problems)
@@ -51,8 +52,8 @@ def compare_run(
             raise Failure("stream", f"Failed to compare {run}: {output_prefix(run, name)} has shards of no stream")
         for sample in _samples(bucket, streams[name], numbers, settings, folder):
             report(f"Computing sample {sample.index} of stream {name}, {len(sample.token_ids)} tokens")
-            wanted = reference(sample.token_ids, tuple(spec.sites), layers)
-            _add(drifts, spec, layers, stored.sample(stream, sample.index, dtype="float32"), wanted, sample, name)
+            wanted = reference(sample.token_ids, names)
+            _add(drifts, spec, stored.sample(stream, sample.index, dtype="float32"), wanted, sample, name)
     first = next(iter(drifts.values()))
     return {
         "samples": sum(map(len, chosen.values())),
@@ -99,32 +100,30 @@ def _samples(
 def _add(
     drifts: dict[str, Drift],
     spec: Spec,
-    layers: tuple[int, ...],
     stored: StoredSample,
-    wanted: dict[str, np.ndarray],
+    wanted: dict[tuple[str, int], np.ndarray],
     sample: Sample,
     stream: str,
 ) -> None:
     positions = np.arange(len(sample.token_ids)) if sample.positions is None else sample.positions
-    for site in spec.sites:
-        for layer, values in zip(layers, wanted[site], strict=True):
-            rows, name = values[positions], f"{site}.{layer}"
-            found = stored.activations[name]
-            is_mean = spec.tokens == "mean"
-            rows = rows.mean(axis=0, keepdims=True) if is_mean else rows
-            if found.shape != rows.shape:
-                raise Failure(
-                    "stream",
-                    f"Failed to compare sample {sample.index} of stream {stream}: {name} has {list(found.shape)} "
-                    f"values, and the stream makes {list(rows.shape)}; verify the run without a reference",
-                )
-            if not (np.isfinite(found).all() and np.isfinite(rows).all()):
-                raise Failure(
-                    "stream",
-                    f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
-                    "finite, stored or computed; verify the run without a reference",
-                )
-            drifts[name].add(found, rows, stream, sample.index, None if is_mean else positions)
+    is_mean = spec.tokens == "mean"
+    for (site, layer), values in wanted.items():
+        rows, name = values[positions], f"{site}.{layer}"
+        found = stored.activations[name]
+        rows = rows.mean(axis=0, keepdims=True) if is_mean else rows
+        if found.shape != rows.shape:
+            raise Failure(
+                "stream",
+                f"Failed to compare sample {sample.index} of stream {stream}: {name} has {list(found.shape)} "
+                f"values, and the stream makes {list(rows.shape)}; verify the run without a reference",
+            )
+        if not (np.isfinite(found).all() and np.isfinite(rows).all()):
+            raise Failure(
+                "stream",
+                f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
+                "finite, stored or computed; verify the run without a reference",
+            )
+        drifts[name].add(found, rows, stream, sample.index, None if is_mean else positions)
 
 
 def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callable[[str], None]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -26,7 +27,7 @@ _SAFETENSORS_NAMES = {np.dtype(kind).name: name for name, kind in TYPES.items()}
 def encode_shard(
     file_format: str,
     plan: ShardPlan,
-    layers: tuple[int, ...],
+    layers: Mapping[str, tuple[int, ...]],
     rows: dict[str, np.ndarray],
     scale: dict[str, np.ndarray],
     identity: dict[str, str],
@@ -35,15 +36,16 @@ def encode_shard(
 ) -> ShardBytes:
     """Encodes the shard in `file_format`: "safetensors", "safetensors.zst" or "pkl.gz".
 
-    rows: site -> [L, rows, d_model] as stored, contiguous; no copy is made. scale: site -> [L, rows] fp32, for int8
-    only. identity: the metadata of the shard. stats: `{site}.{layer}` -> statistics. The file holds both for readers.
+    layers: site -> its layers. rows: site -> [L, rows, width] as stored, contiguous; no copy is made. scale: site ->
+    [L, rows] fp32, for int8 only. identity: the metadata of the shard. stats: `{site}.{layer}` -> statistics. The file
+    holds both for readers.
     """
     threads = threads or os.cpu_count() or 1
     metadata = identity | {"stats": json.dumps(stats, separators=(",", ":"))}
     if file_format == "pkl.gz":
         ((site, values),) = rows.items()
         metadata |= {"site": site, "d_model": str(values.shape[-1]), "dtype": values.dtype.name}
-        return ShardBytes(encode_pickle(plan, dict(zip(layers, values, strict=True)), metadata, threads))
+        return ShardBytes(encode_pickle(plan, dict(zip(layers[site], values, strict=True)), metadata, threads))
     tensors = shard_tensors(plan, layers, rows, scale)
     checksums = dict(
         zip(tensors, checksums_of([bytes_of(tensor) for tensor in tensors.values()], threads), strict=True)
@@ -63,14 +65,14 @@ def encode_tensors(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> 
 
 
 def shard_tensors(
-    plan: ShardPlan, layers: tuple[int, ...], rows: dict[str, np.ndarray], scale: dict[str, np.ndarray]
+    plan: ShardPlan, layers: Mapping[str, tuple[int, ...]], rows: dict[str, np.ndarray], scale: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """The tensors of a shard by name: the index, then each `{site}.{layer}.scale` [rows] and `{site}.{layer}`."""
     tensors = index_tensors(plan)
     for site, values in scale.items():
-        tensors |= {f"{site}.{layer}.scale": values[number] for number, layer in enumerate(layers)}
+        tensors |= {f"{site}.{layer}.scale": values[number] for number, layer in enumerate(layers[site])}
     for site, values in rows.items():
-        tensors |= {f"{site}.{layer}": values[number] for number, layer in enumerate(layers)}
+        tensors |= {f"{site}.{layer}": values[number] for number, layer in enumerate(layers[site])}
     return tensors
 
 

@@ -101,11 +101,11 @@ class Partials:
         part, count = tensors["samples"], len(shard.done)
         if part.dtype != np.int64 or part.ndim != 1 or (np.diff(part, prepend=-1, append=count) < 1).any():
             raise ValueError("its samples are not ascending positions of the shard")
-        spans, layers = _spans(shard, part), len(self._model.layers)
+        spans = _spans(shard, part)
         vectors = sum(span.stop - span.start for span in spans)
-        places = {f"rows.{site}": (array, (layers, vectors)) for site, array in shard.rows.items()}
-        places |= {f"scale.{site}": (array, (layers, vectors)) for site, array in shard.scale.items()}
-        places |= {f"sums.{site}": (array, (len(part), layers)) for site, array in shard.sums.items()}
+        places = {f"rows.{site}": (array, (len(array), vectors)) for site, array in shard.rows.items()}
+        places |= {f"scale.{site}": (array, (len(array), vectors)) for site, array in shard.scale.items()}
+        places |= {f"sums.{site}": (array, (len(part), array.shape[1])) for site, array in shard.sums.items()}
         for name, (array, first) in places.items():
             if tensors[name].shape != (*first, *array.shape[2:]) or tensors[name].dtype != array.dtype:
                 raise ValueError(f"its {name} is {tensors[name].dtype} {list(tensors[name].shape)}")

@@ -26,12 +26,15 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
     """Allocates the buffer of a planned shard, without any finished sample."""
     rows, scale = model.empty(plan.rows)
     count = len(plan.samples)
-    sums = (count, len(model.layers), len(model.stats_columns))
+    capture = model.capture
     return ShardBuffer(
         plan,
         rows,
         scale,
-        {site: np.zeros(sums) for site in model.sites},
+        {
+            site: np.zeros((count, len(capture.layers_of(site)), len(capture.stats_columns(site))))
+            for site in capture.sites
+        },
         done=np.zeros(count, bool),
         saved=np.zeros(count, bool),
     )

@@ -12,11 +12,11 @@ def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, float]]
     mean: of all values; norm: the mean L2 norm of a row; max_abs: the largest magnitude. int8 adds mean_square, of the
     values before rounding, and int8_error, the L2 norm of all rounding errors over that of all values.
     """
-    values = max(shard.plan.rows, 1) * model.config.d_model
-    stats_by_name = {}
+    stats_by_name, capture = {}, model.capture
     for site, sums in shard.sums.items():
-        for position, layer in enumerate(model.layers):
-            by_sample = dict(zip(model.stats_columns, sums[:, position].T, strict=True))
+        values = max(shard.plan.rows, 1) * capture.width(site)
+        for position, layer in enumerate(capture.layers_of(site)):
+            by_sample = dict(zip(capture.stats_columns(site), sums[:, position].T, strict=True))
             folded = {name: math.fsum(column) for name, column in by_sample.items()}
             stats = {
                 "mean": folded["sum"] / values,

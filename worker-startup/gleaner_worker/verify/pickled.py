@@ -21,19 +21,21 @@ def read_pickle(path: str, metadata: dict[str, str], expect: Expectation, conten
     rows, samples = int(metadata["rows"]), int(metadata["samples"])
     shard = PickleShard(open_file(path))
     content.problems += contradictions(shard.metadata, metadata)
-    statistics: dict[object, LayerStatistics] = {layer: LayerStatistics() for layer in expect.layers}
+    (site,) = expect.spec.sites
+    layers, width = expect.capture.layers_of(site), expect.capture.width(site)
+    statistics: dict[object, LayerStatistics] = {layer: LayerStatistics() for layer in layers}
 
     def take(layer: object, array: np.ndarray) -> str | tuple[tuple[int, ...], bool]:
         """The shape of a sample's values and whether they are finite, or a phrase for another type."""
-        if array.dtype != dtype or array.ndim != 2 or array.shape[1] != expect.d_model:
-            return f"is {array.dtype} {list(array.shape)}, not {dtype} [rows, {expect.d_model}]"
+        if array.dtype != dtype or array.ndim != 2 or array.shape[1] != width:
+            return f"is {array.dtype} {list(array.shape)}, not {dtype} [rows, {width}]"
         return array.shape, layer not in statistics or statistics[layer].add(Rows(array, None))
 
     data = shard.load(take)
-    if list(data) != list(expect.layers):
-        content.problems.append(f"does not hold exactly the layers {list(expect.layers)}")
+    if list(data) != list(layers):
+        content.problems.append(f"does not hold exactly the layers {list(layers)}")
         return
-    first = data[expect.layers[0]]
+    first = data[layers[0]]
     for layer, entries in data.items():
         if problem := next(filter(None, (_problem_of(entry, expect) for entry in entries)), None):
             content.problems.append(f"has a wrong layer {layer}: {problem}")
@@ -44,7 +46,7 @@ def read_pickle(path: str, metadata: dict[str, str], expect: Expectation, conten
             content.problems.append(f"has a wrong layer {layer}: sample {sample} has values that are not finite")
             content.has_wrong_values = True
         if entries != first:
-            content.problems.append(f"has other sample entries in layer {layer} than in layer {expect.layers[0]}")
+            content.problems.append(f"has other sample entries in layer {layer} than in layer {layers[0]}")
             return
     if shard.metadata:
         content.stats = shard.stats

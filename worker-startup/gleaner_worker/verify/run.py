@@ -11,7 +11,7 @@ from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
 from ..names import manifest_name, output_prefix, parse_shard, parse_stream, run_folder
 from ..records.sample_settings import make_sample_settings
-from ..spec import Spec, parse_spec
+from ..spec import Spec, capture_of, parse_spec
 from ..storage.objects import Bucket, ObjectInfo
 from .shard_content import Expectation
 from .stream import COUNTS, unread_stream, verify_stream
@@ -28,7 +28,7 @@ def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dic
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
     config, layers = read_config(spec, model_folder)
     settings = make_sample_settings(model_folder, spec, config.vocab_size, config.max_positions)
-    expect = Expectation(run, spec, spec_hash, fingerprint, layers, config.d_model, settings)
+    expect = Expectation(run, spec, spec_hash, fingerprint, capture_of(spec, config, layers), settings)
     streams = list_streams(bucket, run, problems)
     outputs = _list_outputs(bucket, run)
     if not streams:

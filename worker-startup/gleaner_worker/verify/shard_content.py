@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..model.sites import Capture
 from ..records.sample_settings import SampleSettings
 from ..spec import Spec
 from .statistics import LayerStatistics
@@ -21,8 +22,7 @@ class Expectation:
     spec: Spec
     spec_hash: str
     fingerprint: str | None  # of the run's model, where model.json states it
-    layers: tuple[int, ...]
-    d_model: int
+    capture: Capture
     settings: SampleSettings
 
     @property
@@ -40,7 +40,7 @@ class Expectation:
 
     @property
     def names(self) -> list[str]:
-        return [f"{site}.{layer}" for site in self.spec.sites for layer in self.layers]
+        return [f"{site}.{layer}" for site, layer in self.capture.names]
 
 
 @dataclass

@@ -12,7 +12,7 @@ from gleaner_reader.tensor_shard import SafetensorsShard
 from .shard_content import Expectation, ShardContent, contradictions, wrong_values
 from .statistics import LayerStatistics
 
-_STORED_AS = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "int8": "I8"}
+_STORED_AS = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "int8": "I8", "int32": "I32"}
 
 
 def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, content: ShardContent) -> None:
@@ -30,9 +30,8 @@ def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, conte
         return
     content.stats = shard.stats
     content.problems += _wrong_checksums(shard, INDEX & tensors.keys())
-    for site in expect.spec.sites:
-        for layer in expect.layers:
-            _check_layer(shard, site, layer, expect.spec.dtype == "int8", content)
+    for site, layer in expect.capture.names:
+        _check_layer(shard, site, layer, expect.capture.dtype_of(site) == "int8", content)
     index = read_index(shard.header.tensors, shard.tensor, shard.num_rows, shard.url)
     content.sample_idx = index.sample_idx.tolist()
     content.row_counts = np.diff(index.row_offsets).tolist()
@@ -64,10 +63,11 @@ def _expected_tensors(metadata: dict[str, str], expect: Expectation) -> dict[str
             expected["token_line_idx"] = ("I64", [tokens])
     if expect.spec.keep and samples:
         expected["kept"] = ("U8", [])
-    for name in expect.names:
-        expected[name] = (_STORED_AS[expect.spec.dtype], [rows, expect.d_model])
-        if expect.spec.dtype == "int8":
-            expected[f"{name}.scale"] = ("F32", [rows])
+    for site, layer in expect.capture.names:
+        dtype = expect.capture.dtype_of(site)
+        expected[f"{site}.{layer}"] = (_STORED_AS[dtype], [rows, expect.capture.width(site)])
+        if dtype == "int8":
+            expected[f"{site}.{layer}.scale"] = ("F32", [rows])
     return expected
 
 

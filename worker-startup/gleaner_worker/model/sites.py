@@ -1,0 +1,160 @@
+"""The sites of a model as data: the width of a row, the blocks that have a site, and the type of its values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from ..failures import Failure
+from .config import DecoderConfig
+
+STORED = {
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "fp16": np.dtype(np.float16),
+    "fp32": np.dtype(np.float32),
+    "int8": np.dtype(np.int8),
+    "int32": np.dtype(np.int32),
+}
+# Sums over stored vectors, per layer: of all values, of the L2 norms, the largest magnitude (a maximum), and the number
+# of vectors with a value that is not finite. int8 adds the squares of the rounding errors and of the values.
+STATS = ("sum", "norm_sum", "max_abs", "non_finite")
+INT8_STATS = (*STATS, "squared_error", "squares")
+
+
+@dataclass(frozen=True)
+class Site:
+    """width: of a row. where: every "block", the blocks with a "dense" MLP or with a "mixture" of experts; or once,
+    with the number of the "first" or the "last" block. dtype: of the stored values; None for that of the run."""
+
+    width: Callable[[DecoderConfig], int]
+    where: str = "block"
+    dtype: str | None = None
+
+
+def _d_model(config: DecoderConfig) -> int:
+    return config.d_model
+
+
+def _queries(config: DecoderConfig) -> int:
+    return config.num_heads * config.head_dim
+
+
+def _keys(config: DecoderConfig) -> int:
+    return config.num_kv_heads * config.head_dim
+
+
+def _neurons(config: DecoderConfig) -> int:
+    return config.d_ff
+
+
+def _experts(config: DecoderConfig) -> int:
+    return config.experts.count if config.experts else 0
+
+
+def _chosen_experts(config: DecoderConfig) -> int:
+    return config.experts.per_token if config.experts else 0
+
+
+# The order of tensors in a shard. resid_pre: the residual stream that enters a block. attn_out and mlp_out: the sums
+# that the block's two halves add, after their own norms in families with such norms. resid_mid and resid_post: the
+# residual stream after each half. q, k and v: the projections with their biases, before any norm; rot_q and rot_k: as
+# attention takes them. attn_z: the input of the output projection. mlp_in: the input of the MLP. mlp_neurons: the input
+# of its last projection. experts: the numbers of the chosen experts, the largest weight first.
+TABLE = {
+    "resid_pre": Site(_d_model),
+    "resid_mid": Site(_d_model),
+    "resid_post": Site(_d_model),
+    "attn_out": Site(_d_model),
+    "mlp_out": Site(_d_model),
+    "embeddings": Site(_d_model, "first"),
+    "q": Site(_queries),
+    "k": Site(_keys),
+    "v": Site(_keys),
+    "rot_q": Site(_queries),
+    "rot_k": Site(_keys),
+    "attn_z": Site(_queries),
+    "mlp_in": Site(_d_model),
+    "mlp_neurons": Site(_neurons, "dense"),
+    "router_logits": Site(_experts, "mixture"),
+    "experts": Site(_chosen_experts, "mixture", "int32"),
+    "final_norm": Site(_d_model, "last"),
+}
+SITES = tuple(TABLE)
+# The order of computation in a block.
+COMPUTED = (
+    *("embeddings", "resid_pre", "q", "k", "v", "rot_q", "rot_k", "attn_z", "attn_out", "resid_mid", "mlp_in"),
+    *("router_logits", "experts", "mlp_neurons", "mlp_out", "resid_post", "final_norm"),
+)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The vectors that a run stores, and the computation of every step. Hashable: static under jit."""
+
+    config: DecoderConfig
+    layers: tuple[int, ...]  # that the spec asks for
+    sites: tuple[str, ...]
+    mode: str  # "all" tokens, picked "rows", or the "mean" of picked tokens
+    dtype: str  # a key of STORED
+
+    def layers_of(self, site: str) -> tuple[int, ...]:
+        """The blocks that store the site; one block for a site that is outside of the blocks."""
+        where, experts = TABLE[site].where, self.config.experts
+        if where in ("first", "last"):
+            return (0 if where == "first" else self.config.num_layers - 1,)
+        if where == "block":
+            return self.layers
+        return tuple(layer for layer in self.layers if bool(experts and experts.layers[layer]) == (where == "mixture"))
+
+    def width(self, site: str) -> int:
+        return TABLE[site].width(self.config)
+
+    def dtype_of(self, site: str) -> str:
+        return TABLE[site].dtype or self.dtype
+
+    @property
+    def names(self) -> tuple[tuple[str, int], ...]:
+        """The site and the layer of each stored tensor, in the order of a shard."""
+        return tuple((site, layer) for site in self.sites for layer in self.layers_of(site))
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The blocks in which a site is stored, ascending."""
+        inside = [site for site in self.sites if TABLE[site].where not in ("first", "last")]
+        return tuple(sorted({layer for site in inside for layer in self.layers_of(site)}))
+
+    @property
+    def has_end(self) -> bool:
+        """Whether a site comes after the last block."""
+        return any(TABLE[site].where == "last" for site in self.sites)
+
+    @property
+    def depth(self) -> int:
+        """The number of blocks whose weights are loaded."""
+        return self.config.num_layers if self.has_end else max(self.blocks, default=0) + 1
+
+    def stats_columns(self, site: str) -> tuple[str, ...]:
+        return INT8_STATS if self.dtype_of(site) == "int8" else STATS
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one stored vector over all sites and layers, scales included."""
+        return sum(len(self.layers_of(site)) * self._vector_bytes(site) for site in self.sites)
+
+    def _vector_bytes(self, site: str) -> int:
+        dtype = self.dtype_of(site)
+        return self.width(site) * STORED[dtype].itemsize + (4 if dtype == "int8" else 0)
+
+
+def check_sites(config: DecoderConfig, layers: tuple[int, ...], sites: tuple[str, ...], where: str) -> None:
+    """Raises Failure("model") for a site that no chosen block of the model has."""
+    capture = Capture(config, layers, sites, "all", "bf16")
+    absent = [site for site in sites if not capture.layers_of(site)]
+    if absent:
+        kind = "dense MLP" if TABLE[absent[0]].where == "dense" else "mixture of experts"
+        raise Failure(
+            "model",
+            f"Failed to choose {', '.join(absent)} of {where}: no chosen layer has a {kind}; leave the site out of "
+            "`sites`, or change `layers`",
+        )
