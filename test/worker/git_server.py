@@ -1,14 +1,19 @@
 """A git repository over smart HTTP on 127.0.0.1, and the commits of its author."""
 
 import base64
+import hashlib
 import os
 import subprocess
+import zlib
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from local_server import Handler, LocalServer
+
+# (mode, name, content of a file or a link, or a folder or its hash)
+Tree = list[tuple[bytes, bytes, "bytes | str | Tree"]]
 
 
 class GitServer:
@@ -41,6 +46,33 @@ class GitServer:
                 commands.append(f"M {mode} inline {path}\ndata {len(text.encode())}\n{text}\n")
         self._git("fast-import", "--quiet", "--force", stdin="".join(commands))
         return self._git("rev-parse", reference).strip()
+
+    def commit_tree(self, tree: "Tree", reference: str = "refs/heads/main") -> None:
+        """Makes a commit of a tree that git itself refuses to make."""
+        commit = b"tree %s\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\na" % self.tree(tree).encode()
+        path = self._bare / reference
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self._object(b"commit", commit) + "\n")
+
+    def tree(self, tree: "Tree") -> str:
+        """Stores the tree, and returns its hash."""
+        entries = b""
+        for mode, name, content in tree:
+            if isinstance(content, bytes):
+                digest = "1" * 40 if mode == b"160000" else self._object(b"blob", content)
+            else:
+                digest = content if isinstance(content, str) else self.tree(content)
+            entries += mode + b" " + name + b"\0" + bytes.fromhex(digest)
+        return self._object(b"tree", entries)
+
+    def _object(self, kind: bytes, content: bytes) -> str:
+        data = b"%s %d\0%s" % (kind, len(content), content)
+        digest = hashlib.sha1(data).hexdigest()
+        path = self._bare / "objects" / digest[:2] / digest[2:]
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            path.write_bytes(zlib.compress(data))
+        return digest
 
     def _git(self, *arguments: str, stdin: str = "") -> str:
         command = ["git", f"--git-dir={self._bare}", *arguments]

@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import random
+import stat
 import tarfile
 
 import pytest
@@ -173,10 +174,51 @@ def test_a_damaged_archive_is_unpacked_within_its_folder_or_refused(tmp_path_fac
     )
     for at, change in changes:
         data[at : at + len(change)] = change
-    (top / "archive").write_bytes(gzip.compress(bytes(data[: max(end, 512)])))
+    check_unpacking(top, bytes(data[: max(end, 512)]))
+
+
+def check_unpacking(top, tar):
+    """Unpacks below `top`, or is refused. Nothing is beside its folder, and no link or program with rights in it."""
+    (top / "archive").write_bytes(gzip.compress(tar))
     (top / "folder").mkdir()
     with at_most(8 * MIB), contextlib.suppress(*DAMAGED):
         unpack_archive(str(top / "archive"), str(top / "folder"))
     assert sorted(os.listdir(top)) == ["archive", "folder"]
     for folder, folders, files in os.walk(top / "folder"):
-        assert not any(os.path.islink(os.path.join(folder, name)) for name in folders + files)
+        for name in folders + files:
+            found = os.lstat(os.path.join(folder, name)).st_mode
+            assert stat.S_ISREG(found) or stat.S_ISDIR(found)
+            assert found & 0o7022 == 0
+
+
+_names = st.lists(
+    st.sampled_from(["a", "b", "..", ".", "", "/", "~", "a\n", "\x1b[31m", "\udcff", "n" * 90, "deep/" * 60]),
+    max_size=3,
+).map("/".join)
+_facts = st.dictionaries(
+    st.sampled_from(["path", "linkpath", "size", "uid", "mtime", "GNU.sparse.map", "GNU.sparse.size", "hdrcharset"]),
+    st.sampled_from(["../x", "/tmp/planted", "a", "-1", "9" * 30, "0,1", "BINARY", ""]),
+    max_size=2,
+)
+
+
+@st.composite
+def _members(draw):
+    info = tarfile.TarInfo(draw(_names))
+    kinds = [tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+    info.type = draw(st.sampled_from([*kinds, tarfile.GNUTYPE_SPARSE, tarfile.CONTTYPE, b"Z"]))
+    info.linkname = draw(_names)
+    info.mode = draw(st.sampled_from([0, 0o644, 0o777, 0o6755, 0o1777]))
+    info.size = draw(st.sampled_from([0, 1, 511, 1 << 20, 1 << 40]))
+    info.pax_headers = draw(_facts)
+    return info, draw(st.sampled_from([b"", b"x", b"y" * 1024]))
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(members=st.lists(_members(), max_size=5), kind=st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
+def test_any_members_are_unpacked_within_their_folder_or_refused(tmp_path_factory, members, kind):
+    tar = b"".join(
+        info.tobuf(kind, errors="surrogateescape") + content + bytes(-len(content) % 512) for info, content in members
+    )
+    check_unpacking(tmp_path_factory.mktemp("bundle"), tar + bytes(1024))
+    assert not os.path.exists("/tmp/planted")

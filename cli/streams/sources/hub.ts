@@ -1,6 +1,7 @@
 /** Requests to a hub such as huggingface.co, with retries. HF_ENDPOINT names another hub, and HF_TOKEN signs in. */
 import type {z} from 'zod';
 import {LIMITS} from '../../../shared/contracts/limits.ts';
+import {printable} from '../../../shared/contracts/printable.ts';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../../shared/google/retry.ts';
 import {requireProxies} from '../../proxies.ts';
 import {CliError} from '../../terminal/errors.ts';
@@ -9,6 +10,7 @@ import {bytesText} from '../../terminal/format.ts';
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 /** An answer slower than this has failed. */
 const LEAST_BYTES_PER_MS = 50;
+const MOST_REDIRECTS = 10;
 
 export type HubSettings = {endpoint: string; token: string | undefined; retries: RetryPolicy};
 
@@ -17,13 +19,18 @@ export function hubSettings(env: NodeJS.ProcessEnv = process.env): HubSettings {
   const endpoint = (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
   if (endpoint.includes('@'))
     throw new CliError('HF_ENDPOINT has a user or a password: leave them out, and set HF_TOKEN');
-  if (!/^https:\/\/|^http:\/\/(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:|\/|$)/.test(endpoint))
+  if (!isSafe(endpoint))
     throw new CliError(`HF_ENDPOINT is ${endpoint}, which is no https:// address: correct it, or unset it`);
   if (endpoint.startsWith('https:')) requireProxies(env);
   const token = env.HF_TOKEN?.trim() || undefined;
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
     throw new CliError('HF_TOKEN has characters that no token has: copy the token again, or unset it');
   return {endpoint, token, retries: STORAGE_RETRIES};
+}
+
+/** True for https, and for http to this machine. */
+function isSafe(address: string | URL): boolean {
+  return /^https:\/\/|^http:\/\/(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:|\/|$)/.test(String(address));
 }
 
 /** Hub of one command. */
@@ -128,14 +135,12 @@ export class Hub {
     stop?: AbortSignal,
   ): Promise<T> {
     const limit_ms = this.#retries.silence_ms + Math.ceil(bytes / LEAST_BYTES_PER_MS);
-    // `fetch` drops the token when the hub redirects to another host.
-    const signed = this.#token ? {...headers, authorization: `Bearer ${this.#token}`} : headers;
     try {
       return await withRetries(this.#retries, async () => {
         const late = AbortSignal.timeout(limit_ms);
         const signal = stop ? AbortSignal.any([stop, late]) : late;
         try {
-          return await read(await fetch(url, {headers: signed, signal}));
+          return await read(await this.#follow(url, headers, signal));
         } catch (error) {
           // A stopped read is not repeated.
           throw stop?.aborted ? error : unreached(error as Error);
@@ -145,6 +150,29 @@ export class Hub {
       stop?.throwIfAborted();
       throw error instanceof CliError ? error : this.#failure(what, error as Error & {code?: unknown});
     }
+  }
+
+  /** The answer behind all redirects. The token goes to the hub alone, and an encrypted hub leads to no address without encryption. */
+  async #follow(url: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
+    const own = new URL(this.endpoint);
+    let at = new URL(url);
+    for (let hop = 0; hop <= MOST_REDIRECTS; hop++) {
+      const token = at.origin === own.origin ? this.#token : undefined;
+      const signed = token === undefined ? headers : {...headers, authorization: `Bearer ${token}`};
+      const answer = await fetch(at, {headers: signed, signal, redirect: 'manual'});
+      const location = answer.headers.get('location');
+      if (answer.status < 300 || answer.status > 399 || location === null) return answer;
+      await answer.body?.cancel();
+      const next = URL.canParse(location, at.href) ? new URL(location, at) : undefined;
+      if (!next || !isSafe(next) || (own.protocol === 'https:' && next.protocol !== 'https:'))
+        throw new CliError(
+          `Failed to read from the hub: it redirects to ${printable(location).slice(0, 200)}, which is no https:// address`,
+        );
+      // `fetch` takes no user and no password.
+      [next.username, next.password] = ['', ''];
+      at = next;
+    }
+    throw new CliError('Failed to read from the hub: it redirects without end');
   }
 
   #failure(what: string, error: Error & {code?: unknown}): CliError {
@@ -205,8 +233,5 @@ function unreached(error: Error): Error {
   if (error instanceof CliError || (typeof code === 'number' && error.name === 'Error')) return error;
   if (error instanceof BrokenAnswer) return error;
   const cause = (error.cause ?? error) as NodeJS.ErrnoException;
-  // The same redirects would come again.
-  if (/redirect/.test(cause.message))
-    return new CliError(`Failed to read from the hub: it redirects without end: ${cause.message}`);
   return Object.assign(new Error(cause.message || String(cause.code), {cause: error}), {code: 503});
 }

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from types import ModuleType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from ..failures import Failure
 from ..storage.disk import writing
 from ..waits import wait, wait_for_each
+from .hub_client import FILE_HEADERS, TIMEOUT_S, hub_client, is_lasting, trust
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,6 @@ FIRST_WAIT_S = 0.5
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _SLOWEST_BYTES_PER_S = 1_000_000  # a file may take GIVE_UP_AFTER_S, and its size at this rate
 FIRST_TIMEOUT_S = 10.0  # of the first answer, so that the status names a silent hub within a minute
-_TIMEOUT_S = 20.0
 ANSWER_S = 30.0  # of a whole answer; the client's timeouts above begin again at every byte
 PIECE_S = 20.0  # of PIECE_BYTES: a slower transfer is an error with a cause, and resumes
 PIECE_BYTES = 256 * 1024  # of a write; a drain or a crash loses a few pieces
@@ -39,25 +38,6 @@ _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _ELSEWHERE = "try again, or copy the model to gs://… and set `model` to that address"
 T = TypeVar("T")
-
-
-def hub_client() -> ModuleType:
-    """Imports huggingface_hub, after setting the environment variables that it reads at its import."""
-    os.environ |= {
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "HF_HUB_DISABLE_UPDATE_CHECK": "1",
-        "HF_HUB_DOWNLOAD_TIMEOUT": f"{_TIMEOUT_S:.0f}",
-    }
-    import huggingface_hub
-    import huggingface_hub.errors
-    import huggingface_hub.utils
-
-    # These libraries log every address, also signed addresses, and texts of the server.
-    for name in ("httpx2", "httpcore2", "huggingface_hub"):
-        logging.getLogger(name).setLevel(logging.ERROR)
-    return huggingface_hub
 
 
 class Session:
@@ -80,6 +60,7 @@ class Session:
         self._received = received
         self._token = token
         self._hub = hub_client()
+        trust(endpoint)
 
     def list_files(self, revision: str | None) -> tuple[str, dict[str, int | None]]:
         """(commit, {name: size}) with every file of the model."""
@@ -122,7 +103,7 @@ class Session:
 
     def _fetch(self, name: str, commit: str, folder: str, check: Callable[[], None]) -> str | None:
         url = self._hub.hf_hub_url(self.model, name, revision=commit, endpoint=self.endpoint)
-        options = {"timeout": _TIMEOUT_S, "token": self._token or False, "endpoint": self.endpoint}
+        options = {"timeout": TIMEOUT_S, "token": self._token or False, "endpoint": self.endpoint}
 
         def ask() -> Any:
             return self._answer(lambda: self._hub.get_hf_file_metadata(url, **options), check)
@@ -160,16 +141,18 @@ class Session:
                 for piece in answer:
                     file.write(piece)
                     self._received(len(piece))
+                    if size is not None and file.tell() > size:
+                        raise _Incomplete(f"received more than {size} bytes")
         received = os.path.getsize(part)
         if size is not None and received != size:
             raise _Incomplete(f"received {received} of {size} bytes")
 
     def _read(self, url: str, begin: int) -> Iterator[Any]:
         """The status of the answer, and then the pieces of the file from `begin`. Raises TimeoutError when too slow."""
-        headers = self._hub.utils.build_hf_headers(token=self._token or False) | {"accept-encoding": "identity"}
+        headers = self._hub.utils.build_hf_headers(token=self._token or False) | FILE_HEADERS
         if begin:
             headers["range"] = f"bytes={begin}-"
-        with self._hub.get_session().stream("GET", url, headers=headers, timeout=_TIMEOUT_S) as response:
+        with self._hub.get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_S) as response:
             if response.status_code != 416:
                 self._hub.utils.hf_raise_for_status(response)
             yield response.status_code
@@ -219,6 +202,8 @@ class Session:
                 cause = f"it answers {error.response.status_code}"
             # HTTPError is the error of the client's HTTP library when no answer arrives.
             except (errors.HTTPError, _Incomplete, TimeoutError) as error:
+                if is_lasting(error):
+                    raise self._invalid_answer(self._brief(error)) from None
                 cause = self._brief(error)
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise self._invalid_answer(self._brief(error)) from None

@@ -12,7 +12,8 @@ from google.auth.credentials import Credentials
 
 from ..failures import Failure
 from ..secret import read_token
-from .download import COMMIT, Session, hub_client
+from .download import COMMIT, Session
+from .hub_client import hub_client, is_endpoint
 from .identity import INDEX, choose_files, hash_files
 from .model_cache import Copy, kept_copy, make_room
 
@@ -22,11 +23,6 @@ DEFAULT_ENDPOINT = "https://huggingface.co"
 _SEGMENT = r"[A-Za-z0-9_](?:[\w.-]{0,94}\w)?"
 _ID = re.compile(rf"(?:{_SEGMENT}/)?{_SEGMENT}", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./+-]{0,255}", re.ASCII)
-
-# startup.sh and the configuration of the functions accept the same addresses.
-_ENDPOINT = re.compile(
-    r"(https://[A-Za-z0-9._-]+|http://(127(\.[0-9]{1,3}){3}|localhost|\[::1\]))(:[0-9]{1,5})?(/[A-Za-z0-9._~%/+-]*)?"
-)
 
 
 @dataclass(frozen=True)
@@ -67,11 +63,6 @@ def worker_hub(endpoint: str | None, token_secret: str | None, credentials: Cred
 def is_hub_id(model: str) -> bool:
     """Whether the name is `org/name` or `name`, as the hub allows them."""
     return bool(_ID.fullmatch(model)) and "--" not in model and ".." not in model and not model.endswith(".git")
-
-
-def is_endpoint(url: str) -> bool:
-    """https://HOST[:PORT][/PATH]; http only to this machine itself, because a token never travels unencrypted."""
-    return bool(_ENDPOINT.fullmatch(url))
 
 
 def fetch_model(

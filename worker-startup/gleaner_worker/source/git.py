@@ -18,7 +18,8 @@ _MAX_PACK_BYTES = 10 << 30
 _MEMORY_BYTES = 8 << 30
 _COMMIT = re.compile(r"^commit ([0-9a-f]{40})$")
 # Arguments: the most files and bytes, the address and the reference. FETCH_HEAD works for branches, pull requests and
-# commits. A tree of some kilobytes may name billions of files, so the list ends at the limit.
+# commits. A tree of some kilobytes may name billions of files, so the list ends at the limit. `git checkout` leaves out
+# a file whose path is unsafe; read-tree refuses it.
 _SCRIPT = """
 set -eu -o pipefail
 export GIT_DIR=repository
@@ -30,7 +31,8 @@ git ls-tree -r -l "$commit" | awk -v files="$1" -v bytes="$2" '
   count > files || size > bytes { print "it has more than " files " files or " bytes " bytes"; exit over = 1 }
   END { exit over }'
 mkdir tree
-git --work-tree=tree checkout --quiet --force "$commit" -- .
+git read-tree "$commit"
+git --work-tree=tree checkout-index --quiet --all --force
 printf '\\ncommit %s\\n' "$commit"
 """
 _SETTINGS = {

@@ -15,7 +15,12 @@ type Refusal = {status: number; headers?: Record<string, string>; body?: string;
 
 /** Loopback server with the API of a hub, for one data set `org/data` and one model `org/model`. Each has every revision. */
 export class FakeHub {
-  readonly requests: {url: string; range: string | undefined; authorization: string | undefined}[] = [];
+  readonly requests: {
+    url: string;
+    host: string | undefined;
+    range: string | undefined;
+    authorization: string | undefined;
+  }[] = [];
   /** Files of each revision. */
   readonly revisions: Record<string, {commit: string; files: Files}>;
   /** Answers that replace the next ones. */
@@ -53,7 +58,8 @@ export class FakeHub {
   }
 
   #answer({url = '', headers}: IncomingMessage, response: ServerResponse): void {
-    this.requests.push({url, range: headers.range, authorization: headers.authorization});
+    const {host, range, authorization} = headers;
+    this.requests.push({url, host, range, authorization});
     const refusal = this.refusals.shift();
     const listing =
       /^\/api\/(?:datasets\/org\/data|models\/org\/model)\/revision\/([^?/]+)\?blobs=true$/.exec(url)?.[1];
