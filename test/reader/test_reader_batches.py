@@ -36,6 +36,31 @@ def test_an_epoch_gives_every_row_once(runs, options, buffer_rows):
     assert not np.array_equal(batches[0], other[0])
 
 
+@pytest.mark.parametrize("options", [ALL[0], {"dtype": "int8"}], ids=str)
+def test_several_layers_come_in_one_batch_with_the_rows_of_each_token_together(runs, options):
+    run, stored = runs(**options)
+    sizes = {"batch_rows": 64, "buffer_rows": 200, "drop_last": False}
+    both = run.batches([2, 0], **sizes)
+    for together, of_2, of_0 in zip(both, run.batches(2, **sizes), run.batches(0, **sizes), strict=True):
+        assert together.shape == (len(of_2), 2, run.d_model) and together.dtype == of_2.dtype
+        assert np.array_equal(together[:, 0], of_2) and np.array_equal(together[:, 1], of_0)
+    assert "resid_post.2, resid_post.0 of" in repr(both)
+    begun = run.batches([2, 0], **sizes)
+    next(begun)
+    resumed = run.batches([2, 0], state=json.loads(json.dumps(begun.state())), **sizes)
+    assert np.array_equal(next(resumed), next(begun))
+    with pytest.raises(ValueError, match=r"layer was \[2, 0\], now 2"):
+        run.batches(2, state=both.state(), **sizes)
+    norms = [np.linalg.norm(stored.rows(f"resid_post.{layer}"), axis=1) for layer in (2, 0)]
+    kept = np.logical_and(*(each <= 1.2 * np.median(each) for each in norms)).sum()
+    few = run.batches([2, 0], batch_rows=1, buffer_rows=run.num_rows, max_norm_multiple=1.2)
+    assert sum(len(batch) for batch in few) == kept < run.num_rows
+    with pytest.raises(ValueError, match="layer is an empty list"):
+        run.batches([])
+    with pytest.raises(ValueError, match="layer is 7"):
+        run.batches([2, 7])
+
+
 def test_each_epoch_has_its_own_order(runs):
     run, stored = runs(**ALL[0])
     one = as_rows(run.batches(0, batch_rows=50, buffer_rows=200, drop_last=False))

@@ -7,8 +7,9 @@ Processes that share an iteration divide the chunks, so that each row comes from
 """
 
 import hashlib
+import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,8 +26,9 @@ _PLACE = ("first_epoch", "epoch", "group", "row")
 
 
 class Batches:
-    """Arrays [batch_rows, width]. Each `for` over the batches is the next epoch; a `for` after a break goes on.
+    """Arrays [batch_rows, width], or [batch_rows, layers, width] of several layers.
 
+    Each `for` over the batches is the next epoch; a `for` after a break goes on.
     batch_rows: rows in a batch. seed: decides the order. epochs: passes over the run in one `for`; None for endless
     passes. buffer_rows: rows that are mixed with each other (default: 512 MiB of rows, divided between the workers of a
     DataLoader). Memory holds twice as many, because the next group is prefetched. A pkl.gz shard is read whole.
@@ -47,7 +49,7 @@ class Batches:
     def __init__(
         self,
         run: RowSource,
-        layer: int,
+        layer: int | Sequence[int],
         site: str,
         *,
         batch_rows: int = 4096,
@@ -71,7 +73,8 @@ class Batches:
             )
         self._asked_buffer_rows, self._has_share, self._share = buffer_rows, share is not None, parse_share(share)
         chosen = Filter(frozenset(exclude_ids), frozenset(exclude_positions), max_norm_multiple)
-        self._shuffle = Shuffle(run, site, layer, seed, batch_rows, chosen)
+        layers = layer if isinstance(layer, int) else tuple(layer)
+        self._shuffle = Shuffle(run, site, layers, seed, batch_rows, chosen)
         self._batch_rows, self._epochs, self._drop_last = batch_rows, epochs, drop_last
         self._as, self._dtype = as_, dtype
         self._counters = new_counters()
@@ -84,8 +87,9 @@ class Batches:
 
     def __repr__(self) -> str:
         shuffle = self._shuffle
+        layers = ", ".join(f"{shuffle.site}.{layer}" for layer in shuffle.layers)
         return (
-            f"<Batches of {self._batch_rows:,} rows of {shuffle.site}.{shuffle.layer} of {shuffle.run.url}: "
+            f"<Batches of {self._batch_rows:,} rows of {layers} of {shuffle.run.url}: "
             f"seed {shuffle.seed}, epoch {self._epoch}>"
         )
 
@@ -166,7 +170,7 @@ class Batches:
         """Takes the share of this process, and reads with a thread of this process."""
         self._process, self._worker = os.getpid(), current_worker()
         run, site, workers = self._shuffle.run, self._shuffle.site, self._worker.of if self._worker else 1
-        row_bytes = max(run.widths[site], 1) * STORED[run.dtypes[site]].itemsize
+        row_bytes = max(math.prod(self._shuffle.row_shape), 1) * STORED[run.dtypes[site]].itemsize
         default = max(_BUFFER_BYTES // workers // row_bytes, self._batch_rows)
         share, buffer_rows = self._share.of_worker(self._worker), self._asked_buffer_rows or default
         self._shuffle = replace(self._shuffle, share=share, buffer_rows=buffer_rows)
@@ -238,7 +242,7 @@ class Batches:
         shuffle, chosen = self._shuffle, self._shuffle.filter
         shards = "\n".join(f"{s.url.removeprefix(shuffle.run.url)} {s.size_bytes}" for s in shuffle.run.shards)
         return {
-            "layer": shuffle.layer,
+            "layer": shuffle.layer if isinstance(shuffle.layer, int) else list(shuffle.layer),
             "site": shuffle.site,
             "seed": shuffle.seed,
             "batch_rows": self._batch_rows,

@@ -32,31 +32,31 @@ KINDS = ("numpy", "torch", "jax")
 class Rows:
     """Rows of one layer as they are stored: uint16 for bf16, and for int8 the scale of each row."""
 
-    stored: np.ndarray  # [n, width]
-    scale: np.ndarray | None  # fp32 [n]
+    stored: np.ndarray  # [n, width], or [n, layers, width] of several layers
+    scale: np.ndarray | None  # fp32 [n] or [n, layers]
 
     def take(self, chosen: slice | np.ndarray) -> "Rows":
         """The chosen rows, in that order."""
         return Rows(self.stored[chosen], None if self.scale is None else self.scale[chosen])
 
-    def put(self, places: slice | np.ndarray, rows: "Rows") -> None:
-        """Writes `rows` to these places. The dtypes are equal."""
+    def put(self, places: slice | np.ndarray | tuple[slice, int], rows: "Rows") -> None:
+        """Writes `rows` to these places, or to one layer of them. The dtypes are equal."""
         self.stored[places] = rows.stored
         if self.scale is not None:
             self.scale[places] = rows.scale
 
     def to_float32(self) -> np.ndarray:
-        """fp32 [n, width]: bf16 exactly, int8 times the scale of its row."""
+        """fp32 of the same shape: bf16 exactly, int8 times the scale of its row."""
         if self.stored.dtype == np.uint16:  # bf16 is the upper half of a float32
             return (self.stored.astype(np.uint32) << 16).view(np.float32)
         values = self.stored.astype(np.float32, copy=False)
-        return values if self.scale is None else values * self.scale[:, None]
+        return values if self.scale is None else values * self.scale[..., None]
 
 
-def empty_rows(count: int, width: int, dtype: str) -> Rows:
-    """Rows of arbitrary values. dtype: the name in a spec."""
-    scale = np.empty(count, np.float32) if dtype == "int8" else None
-    return Rows(np.empty((count, width), STORED[dtype]), scale)
+def empty_rows(shape: tuple[int, ...], dtype: str) -> Rows:
+    """Rows of arbitrary values. shape: (n, width) or (n, layers, width). dtype: the name in a spec."""
+    scale = np.empty(shape[:-1], np.float32) if dtype == "int8" else None
+    return Rows(np.empty(shape, STORED[dtype]), scale)
 
 
 def as_stored(data: np.ndarray, dtype: str) -> np.ndarray:
@@ -86,7 +86,7 @@ def check_kind(as_: str, dtype: str | None) -> None:
 
 
 def finish(rows: Rows, as_: str = "numpy", dtype: str | None = None):
-    """The rows as an array [n, width] of the requested kind. `dtype` None: as stored, int8 as float32.
+    """The rows as an array of their shape and of the requested kind. `dtype` None: as stored, int8 as float32.
 
     Raises ValueError for a value that float16 cannot hold.
     """

@@ -100,7 +100,7 @@ class Layer:
 def read_rows(run: RowSource, site: str, layer: int, numbers: np.ndarray) -> Rows:
     """The rows of the run with these numbers (int64 [n], in any order). One request reads all neighbouring rows."""
     order = np.argsort(numbers, kind="stable")
-    result = empty_rows(len(numbers), run.widths[site], run.dtypes[site])
+    result = empty_rows((len(numbers), run.widths[site]), run.dtypes[site])
 
     def read(number: int, begin: int, end: int, first: int, last: int) -> None:
         places = order[first:last]

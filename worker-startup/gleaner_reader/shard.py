@@ -158,7 +158,7 @@ class Shard:
         rows = self.rows(self.site(site), layer, begin, self.num_rows if end is None else end, verify)
         return finish(rows, as_, dtype)
 
-    def batches(self, layer: int, site: str | None = None, **options) -> Batches:
+    def batches(self, layer: int | Sequence[int], site: str | None = None, **options) -> Batches:
         """Shuffled rows of one layer, for training: arrays [batch_rows, width]. See Batches for the options."""
         return Shards(self.url, (self,)).batches(layer, site, **options)
 

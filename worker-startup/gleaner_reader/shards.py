@@ -101,12 +101,17 @@ class Shards(Generic[S]):
         self._check(layer, site)
         return Layer(self, layer, self.first.site(site), as_, dtype, verify)
 
-    def batches(self, layer: int, site: str | None = None, **options) -> Batches:
+    def batches(self, layer: int | Sequence[int], site: str | None = None, **options) -> Batches:
         """Shuffled rows of one layer, for training: arrays [batch_rows, width]. See Batches for the options.
 
-        Raises ValueError for an unknown layer or site, and for options that contradict each other.
+        Several layers give arrays [batch_rows, layers, width]. Raises ValueError for an unknown layer or site, for no
+        layer, and for options that contradict each other.
         """
-        self._check(layer, site)
+        layers = [layer] if isinstance(layer, int) else list(layer)
+        if not layers:
+            raise ValueError("layer is an empty list; name at least one")
+        for each in layers:
+            self._check(each, site)
         return Batches(self, layer, self.first.site(site), **options)
 
     def index(self, shard: S) -> Index:

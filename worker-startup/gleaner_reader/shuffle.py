@@ -35,15 +35,25 @@ class Group:
 
 @dataclass(frozen=True)
 class Shuffle:
-    """A run and a layer to shuffle, and the options that decide the order."""
+    """A run and a layer to shuffle, and the options that decide the order. layer: several for rows [layers, width]."""
 
     run: RowSource
     site: str
-    layer: int
+    layer: int | tuple[int, ...]
     seed: int
     buffer_rows: int
     filter: Filter
     share: Share = Share()
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return (self.layer,) if isinstance(self.layer, int) else self.layer
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """(width,), or (layers, width) of several layers."""
+        width = self.run.widths[self.site]
+        return (width,) if isinstance(self.layer, int) else (len(self.layer), width)
 
 
 def cut(shuffle: Shuffle) -> np.ndarray:
@@ -93,7 +103,7 @@ def read_group(shuffle: Shuffle, chunks: np.ndarray, epoch: int, number: int) ->
     order = order_of(len(keep), shuffle.seed, epoch, number + 1)
     if filter_.max_norm_multiple is not None and keep.any():
         norms = _norms(rows)
-        keep &= norms <= filter_.max_norm_multiple * np.median(norms[keep])
+        keep &= (norms <= filter_.max_norm_multiple * np.median(norms[keep], axis=0)).all(axis=1)
     return Group(rows, order[keep[order]])
 
 
@@ -107,12 +117,15 @@ def read_chunks(shuffle: Shuffle, chunks: np.ndarray) -> Rows:
     """The rows of the chunks, one chunk after the other."""
     run = shuffle.run
     ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
-    result = empty_rows(int(ends[-1]), run.widths[shuffle.site], run.dtypes[shuffle.site])
+    result = empty_rows((int(ends[-1]), *shuffle.row_shape), run.dtypes[shuffle.site])
 
     def read(place: int) -> None:
         number, begin, end = chunks[place].tolist()
         shard, last = run.shards[number], int(ends[place])
-        result.put(slice(last - (end - begin), last), shard.rows(shuffle.site, shuffle.layer, begin, end))
+        places = slice(last - (end - begin), last)
+        for number_of_layer, layer in enumerate(shuffle.layers):
+            target = places if isinstance(shuffle.layer, int) else (places, number_of_layer)
+            result.put(target, shard.rows(shuffle.site, layer, begin, end))
         shard.release_rows()
 
     with ThreadPoolExecutor(PARALLEL, "chunks") as pool:
@@ -154,10 +167,10 @@ def _kept_rows(run: RowSource, filter_: Filter, number: int) -> np.ndarray:
 
 
 def _norms(rows: Rows) -> np.ndarray:
-    """fp32 [n]: the L2 norm of each row."""
-    norms = np.empty(len(rows.stored), np.float32)
+    """fp32 [n, layers]: the L2 norm of each row."""
+    norms = np.empty((len(rows.stored), rows.stored[0].size // rows.stored.shape[-1]), np.float32)
     for begin in range(0, len(norms), _NORM_ROWS):
         part = slice(begin, begin + _NORM_ROWS)
         values = rows.take(part).to_float32()
-        norms[part] = np.sqrt(np.einsum("nd,nd->n", values, values))
+        norms[part] = np.sqrt(np.einsum("...d,...d->...", values, values)).reshape(len(values), -1)
     return norms

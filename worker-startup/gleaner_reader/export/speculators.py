@@ -80,9 +80,10 @@ def to_speculators(
             unkept = 0
         progress(sample.end, run.num_rows)
     dataset.write({}, 0)
-    dtype = "bfloat16" if run.dtype == "bf16" else "float32"
+    site = names[ids[0]][0]
+    dtype, width = "bfloat16" if run.dtypes[site] == "bf16" else "float32", run.widths[site]
     samples = dataset.finish(settings)
-    export = SpeculatorsExport(out_dir, ids[:-1], ids[-1], dtype, run.d_model, samples, run.num_rows)
+    export = SpeculatorsExport(out_dir, ids[:-1], ids[-1], dtype, width, samples, run.num_rows)
     unfinished.finish(asdict(export))
     return export
 
