@@ -8,10 +8,10 @@ import pytest
 from build import BUCKET, TINY_CONFIG, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
 from fake_storage import serving
 from gleaner_worker.extract.state import ExtractionState
-from gleaner_worker.model.capture import Capture
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.device_output import HostRow, OutputPart
 from gleaner_worker.model.model import Model
+from gleaner_worker.model.sites import Capture
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +122,7 @@ def test_a_row_of_which_this_process_holds_a_part_is_refused():
     config = parse_config(TINY_CONFIG, "tiny")
     capture = Capture(config, (0, 1), (site,), "all", "int8")
     half = np.zeros((layers, 1, width, config.d_model // 2), np.int8)
-    stats = np.zeros((1, 1, width, len(capture.stats_columns) - 1), np.float32)
+    stats = np.zeros((1, 1, width, len(capture.stats_columns(site)) - 1), np.float32)
 
     def row_without(kind=None):
         parts = {

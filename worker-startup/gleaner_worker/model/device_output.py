@@ -74,11 +74,12 @@ class HostRow:
         self._capture = capture
         self._ends = np.cumsum(counts)
         held = {kind: {site: _of_row(each, row) for site, each in sites.items()} for kind, sites in parts.items()}
-        # `_fold` counts the vectors that are not finite, so the device has no such column.
-        widths = {"rows": capture.config.d_model, "scale": 1, "stats": len(capture.stats_columns) - 1}
         for kind, sites in held.items():
             for site, each in sites.items():
-                _check_whole(each, len(capture.layers) * widths[kind], f"{kind} of {site}")
+                # `_fold` counts the vectors that are not finite, so the device has no such column.
+                stats = len(capture.stats_columns(site)) - 1
+                width = {"rows": capture.width(site), "scale": 1, "stats": stats}[kind]
+                _check_whole(each, len(capture.layers_of(site)) * width, f"{kind} of {site}")
         self._values, self._scale = held["rows"], held.get("scale", {})
         self._stats = {site: self._table(each) for site, each in held["stats"].items()}
 
