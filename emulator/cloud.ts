@@ -18,6 +18,7 @@ import {servePublisher} from './pubsub/grpc.ts';
 import {pubsubRoutes} from './pubsub/rest.ts';
 import {onRememberedPort} from './remembered-port.ts';
 import {secretRoutes} from './secrets.ts';
+import {tokenServiceRoutes} from './token-service.ts';
 import {vmsOf} from './tpu/node.ts';
 import {tpuRoutes} from './tpu/routes.ts';
 
@@ -136,6 +137,7 @@ function routesOf(
       shutdown: () => void ends.close().catch(trouble),
     }),
     ...storage.routes,
+    ...tokenServiceRoutes(token),
     ...(options.storage_only ? [] : cloudRoutes()),
     storage.lastRoute,
   ]);

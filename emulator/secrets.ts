@@ -2,8 +2,9 @@
 import {lstatSync, readdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {Crc32c} from '../shared/contracts/crc32c.ts';
+import {accountWith} from './http/access-tokens.ts';
 import {ApiError} from './http/errors.ts';
-import {accountWith, unauthenticated} from './http/guard.ts';
+import {unauthenticated} from './http/guard.ts';
 import type {Request, Route} from './http/http.ts';
 import type {JsonObject} from './http/json.ts';
 import {readPrivate} from './http/private-file.ts';
@@ -33,7 +34,7 @@ function latestVersion(dir: string, secret: string): string | undefined {
 export function secretRoutes(dir: string, token: string, readers: SecretReaders = {}): Route[] {
   const access = ({params, headers}: Request): {json: JsonObject} => {
     const {project, secret = '', version = ''} = params;
-    const email = accountWith(headers, token);
+    const email = accountWith(headers, token)?.email;
     if (email === undefined) throw unauthenticated();
     const resource = `projects/${project}/secrets/${secret}`;
     const asked = `${resource}/versions/${version}`;

@@ -14,6 +14,7 @@ import {openCatalog} from './google/billing-catalog.ts';
 import {openBus} from './google/bus.ts';
 import {openCallers} from './google/callers.ts';
 import {openFirestoreStore} from './google/firestore-store.ts';
+import {openObjectTokens} from './google/object-tokens.ts';
 import {openObjects} from './google/objects.ts';
 import {sendPing} from './google/ping.ts';
 import {openProviders} from './google/providers.ts';
@@ -29,6 +30,10 @@ export function composeDeps(config: Config): Deps {
     store: config.notify ? withNotices(marking, Date.now) : marking,
     webhook: webhookOf(config),
     objects: openObjects({project, bucket, endpoint: endpoints.storage, token}),
+    tokens: openObjectTokens({
+      ...{metadata_host: config.identity.metadata_host, account: config.identity.api_account},
+      endpoint: endpoints.sts,
+    }),
     bus: openBus({project, deployment, token}),
     tpus: openProviders(config.providers, {
       ...{project, token, endpoints, network: config.network},

@@ -6,6 +6,7 @@
 import type {Sku} from './domain/billing/catalog.ts';
 import type {Provider} from './domain/fleet/providers.ts';
 import type {Tpu} from './domain/worker/nodes.ts';
+import type {ObjectRights} from './domain/worker/object-rights.ts';
 
 export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
 export type Document = {[field: string]: Value};
@@ -163,6 +164,15 @@ export interface Catalog {
  */
 export interface Webhook {
   post(id: string, body: string): Promise<void>;
+}
+
+/** Access token for requests to Cloud Storage, and the instant of its end, at most an hour after its issue. */
+export type AccessToken = {access_token: string; expires_at: string};
+
+/** Tokens of the account of this process that are good for some of its rights alone. */
+export interface ObjectTokens {
+  /** A token with the given rights, as far as the account has them itself. Throws `ServiceError`, which never quotes a token. */
+  issue(rights: readonly ObjectRights[]): Promise<AccessToken>;
 }
 
 /** Milliseconds since 1970. */

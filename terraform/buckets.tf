@@ -3,16 +3,17 @@ locals {
   logs_bucket = "${var.project}-${var.name}-logs"
 
   # Folder of the data bucket => accounts and their role. A role on a folder covers lists below the folder.
+  # VMs read what a boot needs. For all else worker-api gives them tokens for a lease, with a part of its own rights.
   folders = {
-    datasets     = { control = "read", worker-api = "read", worker = "read" }
-    activations  = { control = "replace", worker-api = "read" }
-    partials     = { control = "clear", worker-api = "clear", worker = "create" }
-    models       = { control = "read", worker = "read" }
+    datasets     = { control = "read", worker-api = "read" }
+    activations  = { control = "replace", worker-api = "create" }
+    partials     = { control = "clear", worker-api = "replace" }
+    models       = { control = "read", worker-api = "read" }
     bundles      = { worker = "read" }
     environments = { worker = "read" }
-    code         = { worker = "read" }
-    jobs         = { control = "read", worker = "create" }
-    execs        = { worker = "create" }
+    code         = { worker-api = "read" }
+    jobs         = { control = "read", worker-api = "create" }
+    execs        = { worker-api = "create" }
     system       = { control = "replace" }
     # Only the pages fetch their code by themselves. The deployer reads that of the functions.
     functions = {}
@@ -118,31 +119,18 @@ resource "google_storage_managed_folder_iam_member" "data" {
   member         = google_service_account.account[each.value.account].member
 }
 
-# The manifest of a run decides its model and its budget: the control plane alone creates it.
-resource "google_storage_managed_folder_iam_member" "worker_stores_shards" {
-  bucket         = google_storage_bucket.data.name
-  managed_folder = google_storage_managed_folder.data["activations"].name
-  role           = google_project_iam_custom_role.storage["create"].id
-  member         = google_service_account.account["worker"].member
-
-  condition {
-    title      = "no manifests"
-    expression = "!resource.name.endsWith(\"/manifest.json\")"
-  }
-}
-
 resource "google_storage_managed_folder" "logs" {
   bucket        = google_storage_bucket.logs.name
   name          = "logs/"
   force_destroy = true
 }
 
-# An overwrite needs the right to delete.
-resource "google_storage_managed_folder_iam_member" "worker_writes_logs" {
+# Tokens of incarnations write logs. An overwrite needs the right to delete.
+resource "google_storage_managed_folder_iam_member" "worker_api_writes_logs" {
   bucket         = google_storage_bucket.logs.name
   managed_folder = google_storage_managed_folder.logs.name
   role           = google_project_iam_custom_role.storage["write"].id
-  member         = google_service_account.account["worker"].member
+  member         = google_service_account.account["worker-api"].member
 }
 
 resource "google_storage_bucket_object" "functions" {

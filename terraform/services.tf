@@ -2,7 +2,7 @@ locals {
   services = toset([
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudfunctions", "cloudquotas", "cloudresourcemanager",
     "cloudscheduler", "compute", "eventarc", "eventarcpublishing", "firestore", "iam", "iap", "logging", "monitoring", "pubsub",
-    "run", "secretmanager", "storage", "tpu",
+    "run", "secretmanager", "storage", "sts", "tpu",
   ])
 }
 

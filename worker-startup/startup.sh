@@ -206,11 +206,12 @@ report_failure() {
   say "Failed to report the failure of the boot: the answer of worker-api is ${answer##*$'\n'}"
 }
 
-# ship_log: writes the last 200 lines of the log to the object of this host and incarnation, as the agent does.
+# ship_log: writes the last 200 lines of the log to the object of this host and incarnation, as the agent does. worker-api gives the token.
 ship_log() {
   local token host=${WORKER_NUMBER#0} name
   name="$INCARNATION${host:+.$host}.log"
-  token=$(access_token) || return 1
+  token=$(ask "{\"action\":\"token\",$WHO,\"lease\":null}" | token_in)
+  [[ -n $token ]] || { say "Failed to store this log: worker-api gives no token"; return 1; }
   tail -n 200 "$GLEANER_HOME/host.log" |
     curl -fsS --retry 3 --max-time 20 -o /dev/null -H 'Content-Type: application/x-ndjson' -H @<(bearer "$token") --data-binary @- \
       "$(storage_endpoint)/upload/storage/v1/b/$LOGS_BUCKET/o?uploadType=media&name=logs%2F$WORKER%2F$name" ||
@@ -218,7 +219,12 @@ ship_log() {
 }
 
 access_token() {
-  metadata instance/service-accounts/default/token | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p'
+  metadata instance/service-accounts/default/token | token_in
+}
+
+# token_in: prints the access token of an answer.
+token_in() {
+  sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p'
 }
 
 # bearer TOKEN: prints the header of a request. Other users see the arguments of curl, so curl reads the header from a pipe.

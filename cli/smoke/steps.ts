@@ -65,8 +65,13 @@ const rights: Step = {
   only_google: true,
   async run({api, cloud, state}) {
     const {project, deployment: name, bucket} = cloud.connection;
-    const token = await tokenOf(api, `${name}-worker@${project}.iam.gserviceaccount.com`, project);
-    return tryRights(token, {bucket, logs_bucket: `${bucket}-logs`, id: state.id}, api.endpoint);
+    const [worker = '', worker_api = ''] = await Promise.all(
+      ['worker', 'worker-api'].map(each =>
+        tokenOf(api, `${name}-${each}@${project}.iam.gserviceaccount.com`, project),
+      ),
+    );
+    const place = {bucket, logs_bucket: `${bucket}-logs`, id: state.id};
+    return tryRights({worker, worker_api}, place, api.endpoint);
   },
 };
 

@@ -34,7 +34,7 @@ export function functionEnvironment(
   {ticket_key, metadata_host}: Proofs,
 ): Record<string, string> {
   const {url, project, pubsub_endpoint, firestore_endpoint, jobs_collection} = where;
-  const {worker, control} = accountsOf(project, deployment.name);
+  const {worker, control, 'worker-api': api} = accountsOf(project, deployment.name);
   return {
     ...(firestore_endpoint === undefined ? {} : {FIRESTORE_EMULATOR_HOST: firestore_endpoint}),
     ...(jobs_collection === undefined ? {} : {GLEANER_JOBS_COLLECTION: jobs_collection}),
@@ -53,12 +53,14 @@ export function functionEnvironment(
     GLEANER_TPU_ENDPOINT: url,
     GLEANER_COMPUTE_ENDPOINT: url,
     GLEANER_BILLING_ENDPOINT: url,
+    GLEANER_STS_ENDPOINT: url,
     GLEANER_LOCAL_TOKEN: token,
     GLEANER_WORKER_SERVICE_ACCOUNT: worker,
     GLEANER_CONTROL_SERVICE_ACCOUNT: control,
+    GLEANER_API_SERVICE_ACCOUNT: api,
     GLEANER_TICKET_KEY: ticket_key,
     GLEANER_OIDC_CERTS: `${url}/oauth2/v1/certs`,
-    // Only the ping asks the metadata server; METADATA_SERVER_DETECTION keeps Google's clients from it.
+    // The ping and the exchange of tokens ask the metadata server; METADATA_SERVER_DETECTION keeps Google's clients from it.
     GCE_METADATA_HOST: metadata_host,
   };
 }

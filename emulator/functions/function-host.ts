@@ -5,8 +5,9 @@ import {resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
 import {getTestServer} from '@google-cloud/functions-framework/testing';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
+import {accessTokenOf} from '../http/access-tokens.ts';
 import {ApiError} from '../http/errors.ts';
-import {accessTokenOf, HOST_HEADER, pushTokenOf, unauthenticated} from '../http/guard.ts';
+import {HOST_HEADER, pushTokenOf, unauthenticated} from '../http/guard.ts';
 import {refusePages} from '../http/web-pages.ts';
 
 const FLUSH_MS = 5000;

@@ -45,8 +45,8 @@ export class FunctionHosts {
     this.#trouble = given.trouble;
     this.#metadata = new Map(
       deployments.map(({name}) => {
-        const {control: email} = accountsOf(project, name);
-        return [name, new MetadataServer({...vm, email}, {project, token, identities})];
+        const {control: email, 'worker-api': api} = accountsOf(project, name);
+        return [name, new MetadataServer({...vm, email}, {project, token, identities, accounts: [api]})];
       }),
     );
     const proofsOf = (name: string) => ({

@@ -1,9 +1,10 @@
 /** Token of a local cloud: only programs of the user who started the cloud can write to it. */
-import {createHmac, randomBytes} from 'node:crypto';
+import {randomBytes} from 'node:crypto';
 import type {IncomingHttpHeaders} from 'node:http';
 import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
+import {accountWith, bearer, EXCHANGE_PATH, signature, tokenAccount} from './access-tokens.ts';
 import {ApiError} from './errors.ts';
 import type {Handle} from './http.ts';
 import type {Identities} from './identity.ts';
@@ -16,6 +17,8 @@ export {urlWithToken} from './token-path.ts';
 export const HOST_HEADER = 'x-gleaner-host';
 const TOKEN_FILE = 'token';
 const TOKEN = /^[0-9a-f]{64}$/;
+/** Paths of the JSON API of Cloud Storage. */
+const STORAGE = /^\/(?:(?:download|upload|resumable\/upload|batch)\/)?storage\/v1(?:\/|$)|^\/b\//;
 
 /** Token of the local cloud in a folder, created where missing. Its file is private to the user, and a restart keeps it. */
 export function tokenIn(dir: string): string {
@@ -64,13 +67,16 @@ export function guarded(guard: Guard, handle: Handle): Handle {
   return async request => {
     const {token: given, path} = splitTokenPath(request.path);
     const isTrusted = given === undefined ? hasToken(request.headers, token) : isSameText(given, token);
+    if (accountWith(request.headers, token)?.boundary && !STORAGE.test(path))
+      throw new ApiError(403, 'Refused a token with a boundary: it is good for Cloud Storage alone');
     const called = /^\/functions\/[^/]+/.exec(path)?.[0];
     const isRead = (request.method === 'GET' || request.method === 'HEAD') && !path.startsWith('/functions/');
     // The random id of a resumable upload permits its continuation, as at Google.
     const isResumable = /^(PUT|DELETE) (\/resumable)?\/upload\/storage\/v1\//.test(
       `${request.method} ${path}`,
     );
-    if (!(isTrusted || isRead || isResumable)) {
+    const isExchange = request.method === 'POST' && path === EXCHANGE_PATH;
+    if (!(isTrusted || isRead || isResumable || isExchange)) {
       if (called === undefined) throw unauthenticated();
       await passInvoker(guard, bearer(request.headers), called, request.signal);
     }
@@ -100,33 +106,10 @@ export function unauthenticated(): ApiError {
   );
 }
 
-/** Access token of a service account, as the metadata server of its VM gives it. */
-export function accessTokenOf(token: string, email: string): string {
-  return `${Buffer.from(email).toString('base64url')}.${signature(`access of ${email}`, token)}`;
-}
-
-/** E-mail address of the service account whose access token a request has; undefined for another token. */
-export function accountWith(headers: IncomingHttpHeaders, token: string): string | undefined {
-  return accountOf(bearer(headers), token);
-}
-
-function accountOf(given: string, token: string): string | undefined {
-  const email = Buffer.from(given.split('.')[0] ?? '', 'base64url').toString();
-  return isSameText(given, accessTokenOf(token, email)) ? email : undefined;
-}
-
 /** True with the token of the cloud, or the access token of an account. */
 export function hasToken(headers: IncomingHttpHeaders, token: string): boolean {
   const key = headers['x-goog-api-key'];
   return [bearer(headers), typeof key === 'string' ? key : ''].some(
-    given => isSameText(given, token) || accountOf(given, token) !== undefined,
+    given => isSameText(given, token) || tokenAccount(given, token) !== undefined,
   );
-}
-
-function bearer({authorization = ''}: IncomingHttpHeaders): string {
-  return /^Bearer (.+)$/i.exec(authorization)?.[1] ?? '';
-}
-
-function signature(signed: string, token: string): string {
-  return createHmac('sha256', token).update(signed).digest('base64url');
 }

@@ -18,11 +18,12 @@ import {privateFile} from './private-file.ts';
 const ISSUER = 'https://accounts.google.com';
 const LIFE_S = 3600;
 
-/** Service accounts of a deployment that call worker-api. */
+/** Service accounts of a deployment: of the VMs, of the event functions, and of worker-api. */
 export function accountsOf(project: string, deployment: string) {
   return {
     worker: `${deployment}-worker@${project}.iam.gserviceaccount.com`,
     control: `${deployment}-control@${project}.iam.gserviceaccount.com`,
+    'worker-api': `${deployment}-worker-api@${project}.iam.gserviceaccount.com`,
   };
 }
 
@@ -32,13 +33,13 @@ export function invokersOf(
   deployments: readonly string[],
   functions: readonly string[],
 ): (path: string) => string[] {
-  const accounts = new Map(
-    deployments.flatMap(deployment =>
-      functions.map(name => [
-        `/functions/${nameIn(deployment, name)}`,
-        Object.values(accountsOf(project, deployment)),
-      ]),
-    ),
+  const accounts = new Map<string, string[]>(
+    deployments.flatMap(deployment => {
+      const {worker, control} = accountsOf(project, deployment);
+      return functions.map(
+        name => [`/functions/${nameIn(deployment, name)}`, [worker, control]] as [string, string[]],
+      );
+    }),
   );
   return path => accounts.get(path) ?? [];
 }

@@ -1,11 +1,10 @@
 /** Rights of the service accounts in the bucket of their deployment. `test/terraform/roles.test.ts` compares them with Terraform's. */
 import type {Deployment} from '../functions/subscriptions.ts';
+import {accountWith} from '../http/access-tokens.ts';
 import {ApiError} from '../http/errors.ts';
-import {accountWith} from '../http/guard.ts';
 import type {Request} from '../http/http.ts';
 import {accountsOf} from '../http/identity.ts';
-
-export type Right = 'create' | 'delete' | 'get' | 'list' | 'update';
+import {leaves, type Right} from './boundary.ts';
 
 const READ: Right[] = ['get', 'list'];
 const CREATE: Right[] = ['create', ...READ];
@@ -13,19 +12,11 @@ const REPLACE: Right[] = ['create', 'delete', ...READ];
 
 type Folders = Record<string, readonly Right[]>;
 
-/** By account and folder. A local cloud has the logs in the bucket of the data. */
-export const ACCOUNT_RIGHTS: Record<'worker' | 'control', Folders> = {
+/** By account and folder. A local cloud has the logs in the bucket of the data. The event functions do the requests of worker-api there. */
+export const ACCOUNT_RIGHTS: Record<'worker' | 'control' | 'worker-api', Folders> = {
   worker: {
-    'activations/': CREATE,
     'bundles/': READ,
-    'code/': READ,
-    'datasets/': READ,
     'environments/': READ,
-    'execs/': CREATE,
-    'jobs/': CREATE,
-    'logs/': ['create', 'delete'],
-    'models/': READ,
-    'partials/': CREATE,
   },
   control: {
     'activations/': REPLACE,
@@ -35,18 +26,28 @@ export const ACCOUNT_RIGHTS: Record<'worker' | 'control', Folders> = {
     'partials/': ['delete', ...READ],
     'system/': REPLACE,
   },
+  'worker-api': {
+    'activations/': CREATE,
+    'code/': READ,
+    'datasets/': READ,
+    'execs/': CREATE,
+    'jobs/': CREATE,
+    'logs/': ['create', 'delete'],
+    'models/': READ,
+    'partials/': REPLACE,
+  },
 };
-
-/** Objects in the folders of the workers that the control plane alone writes. */
-export const NOT_OF_WORKERS = '/manifest.json';
 
 /** Throws where the account of the request lacks the right. The token of the cloud has every right. */
 export type RequireRight = (request: Request, right: Right, bucket: string, name: string) => void;
 
 export function rightsOf(project: string, token: string, deployments: readonly Deployment[]): RequireRight {
   return ({headers}, right, bucket, name) => {
-    const email = accountWith(headers, token);
-    if (email === undefined || mayAccess(project, deployments, email, right, bucket, name)) return;
+    const account = accountWith(headers, token);
+    if (account === undefined) return;
+    const {email, boundary} = account;
+    const isInBounds = boundary === undefined || leaves(boundary, right, bucket, name);
+    if (isInBounds && mayAccess(project, deployments, email, right, bucket, name)) return;
     throw new ApiError(
       403,
       `${email} does not have storage.objects.${right} access to the Google Cloud Storage object. Permission 'storage.objects.${right}' denied on resource (or it may not exist): ${bucket}/${name}`,
@@ -64,9 +65,9 @@ function mayAccess(
 ): boolean {
   const deployment = deployments.find(each => each.bucket === bucket);
   if (!deployment) return false;
-  const {worker, control} = accountsOf(project, deployment.name);
-  const folders = email === worker ? ACCOUNT_RIGHTS.worker : email === control ? ACCOUNT_RIGHTS.control : {};
-  if (email === worker && name.endsWith(NOT_OF_WORKERS)) return false;
+  const accounts = accountsOf(project, deployment.name);
+  const account = (['worker', 'control', 'worker-api'] as const).find(each => accounts[each] === email);
+  const folders: Folders = account === undefined ? {} : ACCOUNT_RIGHTS[account];
   const folder = Object.keys(folders).find(each => name.startsWith(each));
   return folder !== undefined && (folders[folder] ?? []).includes(right);
 }

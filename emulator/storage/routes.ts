@@ -4,6 +4,7 @@ import type {Handler, Reply, Request, Route} from '../http/http.ts';
 import {optionalString, readJson} from '../http/request-body.ts';
 import {batchRoute} from './batch.ts';
 import {Blobs} from './blobs.ts';
+import type {Right} from './boundary.ts';
 import {conditionsFrom, wholeNumber} from './conditions.ts';
 import {compose, copy, rewrite} from './copy.ts';
 import {download, isObjectFound, readable} from './download.ts';
@@ -11,7 +12,7 @@ import {listObjects} from './list.ts';
 import {type ObjectEvents, ObjectTable} from './objects.ts';
 import {bucketResource, patched, resourceOf} from './resource.ts';
 import {ResumableUploads} from './resumable.ts';
-import type {RequireRight, Right} from './rights.ts';
+import type {RequireRight} from './rights.ts';
 import {insert, type Upload} from './upload.ts';
 import {BucketView} from './view.ts';
 

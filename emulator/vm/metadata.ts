@@ -1,6 +1,6 @@
 import {createHash, randomBytes} from 'node:crypto';
 import {EventEmitter, once} from 'node:events';
-import {accessTokenOf} from '../http/guard.ts';
+import {accessTokenOf} from '../http/access-tokens.ts';
 import type {Reply, Request} from '../http/http.ts';
 import {decodeSegment, serve} from '../http/http.ts';
 import type {Identities} from '../http/identity.ts';
@@ -21,6 +21,8 @@ export type MetadataOptions = {
   /** Token of the cloud. The access token of the service account is derived from it. */
   token: string;
   identities: Identities;
+  /** Further accounts of the tokens that the server gives. A VM of Google has one account. */
+  accounts?: string[];
 };
 
 /**
@@ -152,11 +154,11 @@ function refusal(status: number, reason: string): Reply {
 
 function metadataTree(
   vm: VmSpec,
-  {project, token, identities}: MetadataOptions,
+  {project, token, identities, accounts = []}: MetadataOptions,
   preempted: () => string,
 ): Tree {
   const {name, zone, id, machine_type, address, attributes, email} = vm;
-  const account: Tree = {
+  const accountOf = (email: string): Tree => ({
     aliases: ['default'],
     email,
     scopes: ['https://www.googleapis.com/auth/cloud-platform'],
@@ -169,7 +171,8 @@ function metadataTree(
       const more = query.get('format') === 'full' ? claims(vm, project) : undefined;
       return identities.token(email, query.get('audience') ?? '', more);
     },
-  };
+  });
+  const accountTrees = [email, ...accounts].map(each => [each, accountOf(each)]);
   return {
     computeMetadata: {
       v1: {
@@ -185,7 +188,7 @@ function metadataTree(
           'maintenance-event': 'NONE',
           attributes,
           'network-interfaces': {0: {ip: address}},
-          'service-accounts': {default: account, [email]: account},
+          'service-accounts': {default: accountOf(email), ...Object.fromEntries(accountTrees)},
         },
         universe: {'universe-domain': 'googleapis.com', universe_domain: 'googleapis.com'},
       },

@@ -69,6 +69,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       tpu: v.GLEANER_TPU_ENDPOINT,
       compute: v.GLEANER_COMPUTE_ENDPOINT,
       billing: v.GLEANER_BILLING_ENDPOINT,
+      sts: v.GLEANER_STS_ENDPOINT,
     },
     pool: {
       ...NEW_POOL,

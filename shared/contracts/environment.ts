@@ -126,6 +126,7 @@ const variables = z.object({
   GLEANER_TPU_ENDPOINT: z.url().optional(),
   GLEANER_COMPUTE_ENDPOINT: z.url().optional(),
   GLEANER_BILLING_ENDPOINT: z.url().optional(),
+  GLEANER_STS_ENDPOINT: z.url().optional(),
   /** Token that a client sends to write to a local cloud. */
   GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
   GLEANER_ZONES: z

@@ -39,6 +39,8 @@ export const identityEnvironment = {
   GLEANER_IAP_KEYS: z.string().refine(isOnThisMachine, 'an address on this machine').optional(),
   /** Google's name for the address of the metadata server. */
   GCE_METADATA_HOST: z.string().min(1).default('metadata.google.internal'),
+  /** Account of worker-api on a local cloud, where one metadata server serves all functions. Default: that of the process. */
+  GLEANER_API_SERVICE_ACCOUNT: account,
   /** Cloud Run sets this variable in every container. */
   K_SERVICE: z.string().optional(),
 };
@@ -54,6 +56,7 @@ export function identityOf(v: Environment) {
     worker_account: v.GLEANER_WORKER_SERVICE_ACCOUNT,
     control_account: v.GLEANER_CONTROL_SERVICE_ACCOUNT,
     ticket_key: v.GLEANER_TICKET_KEY,
+    api_account: v.GLEANER_API_SERVICE_ACCOUNT ?? 'default',
     certs: v.GLEANER_OIDC_CERTS,
     iap_audience: v.GLEANER_IAP_AUDIENCE,
     iap_keys: v.GLEANER_IAP_KEYS,

@@ -145,6 +145,8 @@ export const workerRequest = z.discriminatedUnion('action', [
   z.object({
     action: z.literal('lease'),
     ...sender,
+    /** The agent asks for the tokens of its leases. An agent of an earlier release does not know them. */
+    token: z.literal(true).optional(),
     loaded: z
       .object({model: z.string().max(1024), spec_hash: z.string().max(64)})
       .nullable()
@@ -182,6 +184,12 @@ export const workerRequest = z.discriminatedUnion('action', [
     has_artifacts: z.boolean(),
     ran: ran.nullable(),
     contradiction,
+  }),
+  // An access token for the objects of a lease or of a command. Without both: for the log of the incarnation and for code.
+  z.object({
+    action: z.literal('token'),
+    ...sender,
+    lease: z.union([lease, jobLease, z.object({exec: jobId})]).nullable(),
   }),
   // The source and environment of the worker's pool.
   z.object({action: z.literal('source'), ...sender}),

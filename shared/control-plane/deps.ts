@@ -1,6 +1,6 @@
 import type {Config} from '../contracts/config.ts';
 import type {NotUnderstood} from '../contracts/errors.ts';
-import type {Bus, Catalog, Now, Objects, Store, Tpus, Webhook} from '../ports.ts';
+import type {Bus, Catalog, Now, Objects, ObjectTokens, Store, Tpus, Webhook} from '../ports.ts';
 import type {ActiveRuns} from './caches/active-runs.ts';
 import type {OpenRuns} from './caches/open-runs.ts';
 import type {KnownPools} from './caches/pool-cache.ts';
@@ -16,6 +16,8 @@ export type Deps = {
   store: Store;
   bus: Bus;
   objects: Objects;
+  /** Only worker-api issues tokens. */
+  tokens: ObjectTokens;
   tpus: Tpus;
   catalog: Catalog;
   /** Undefined where the deployment has no receiver of notifications, and in functions that send none. */

@@ -117,6 +117,11 @@ export function manifestObject(run: string): string {
   return `activations/${runSegment(run)}manifest.json`;
 }
 
+/** Hashes of the files of the run's model, by the first worker that loads the model. */
+export function modelLockObject(run: string): string {
+  return `activations/${runSegment(run)}model.json`;
+}
+
 /** Prefix of the folders of every stream of a run, and of no other run. */
 export function outputsPrefix(run: string): string {
   return `activations/${runSegment(run)}tpu_`;
@@ -211,7 +216,12 @@ export function parseWorkerName(name: string): Slot | undefined {
 
 /** Log of the agent of one incarnation on a host, in the bucket of logs. */
 export function logObject(worker: string, incarnation: number, host = 0): string {
-  return `logs/${worker}/${incarnation}${host === 0 ? '' : `.${host}`}.log`;
+  return `${logsPrefix(worker, incarnation)}${host === 0 ? '' : `${host}.`}log`;
+}
+
+/** Start of the names of the logs of one incarnation, and of no other. */
+export function logsPrefix(worker: string, incarnation: number): string {
+  return `logs/${worker}/${incarnation}.`;
 }
 
 /** Folder of all attempts of a job. */

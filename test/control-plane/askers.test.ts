@@ -49,7 +49,14 @@ function nameOf(slot: number): string {
 }
 
 function ask(world: World, slot: number): Promise<Asked> {
-  return world.api({action: 'lease', worker: nameOf(slot), incarnation: 2, host: 0, loaded: null});
+  return world.api({
+    action: 'lease',
+    token: true,
+    worker: nameOf(slot),
+    incarnation: 2,
+    host: 0,
+    loaded: null,
+  });
 }
 
 /** Counts transactions, and documents that are read in and outside of them. */

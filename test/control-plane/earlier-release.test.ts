@@ -22,6 +22,7 @@ import {
 } from '../../shared/control-plane/documents/history-documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import type {Document, ObjectInfo, Stored} from '../../shared/ports.ts';
+import {aRun, aStream, aWorker} from '../support/builders.ts';
 import {aBusyWorld, everyDocument, finishBusyWorld} from '../support/busy-world.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {putDocuments} from '../support/put-documents.ts';
@@ -155,5 +156,23 @@ describe('The documents of a later release', () => {
     await world.minutes(20);
     assert.deepEqual(await world.store.get(path), data);
     assert.equal((await world.stream('my-run', '000'))?.status, 'completed');
+  });
+});
+
+describe('An agent of an earlier release', () => {
+  it('gets no lease and is told to end, because it has no rights in the bucket', async () => {
+    const world = new World();
+    await putDocuments(world.store, {
+      'workers/tpu-us-central1-a-0': {...aWorker({phase: 'idle'})},
+      'runs/my-run': {...aRun({streams_pending: 1})},
+      'runs/my-run/streams/007': {...aStream()},
+    });
+    const before = await wholeStore(world);
+    const ask = {action: 'lease', worker: 'tpu-us-central1-a-0', incarnation: 2, host: 0, loaded: null};
+    const {status, body} = await world.api(ask);
+    assert.deepEqual([status, body.action], [200, 'exit']);
+    assert.match(String(body.reason), /of a release without tokens of leases/);
+    assert.deepEqual(await wholeStore(world), before);
+    assert.equal((await world.api({...ask, token: true})).body.action, 'work');
   });
 });

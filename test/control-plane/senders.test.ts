@@ -16,7 +16,7 @@ const finish = {lease: {job: 'my-job', epoch: 1}, outcome: 'drained', cause: nul
 /** Each request, and the answers to an incarnation that no document knows, and to one that is over. */
 const REQUESTS = [
   {request: {action: 'hello', ticket: 'T'.repeat(43)}, unknown: '200 continue', over: '200 exit'},
-  {request: {action: 'lease', loaded: null}, unknown: '200 wait', over: '200 exit'},
+  {request: {action: 'lease', token: true, loaded: null}, unknown: '200 wait', over: '200 exit'},
   {
     request: {action: 'heartbeat', phase: 'running', lease, progress: null},
     unknown: '200 drain',
@@ -37,6 +37,7 @@ const REQUESTS = [
     unknown: '409 stop',
     over: '409 stop',
   },
+  {request: {action: 'token', lease}, unknown: '200 none', over: '409 stop'},
   {request: {action: 'source'}, unknown: '200 none', over: '200 none'},
   {request: {action: 'exec', exec: 'e1'}, unknown: '200 none', over: '200 none'},
   {
@@ -46,7 +47,7 @@ const REQUESTS = [
   },
 ];
 /** Requests that an incarnation may still send while its node goes, because they give its work back. */
-const GIVE_BACK = ['release', 'finish'];
+const GIVE_BACK = ['release', 'finish', 'token'];
 
 async function aWorldWith(changes: Partial<Worker>): Promise<World> {
   const world = new World(ONE_SLOT);

@@ -36,6 +36,7 @@ const REQUESTS = [
       ...{error: null, exit_code: 0, result: 'x', result_object: null, has_artifacts: false, ran: null},
     },
   },
+  {name: 'a request for a token', body: {action: 'token', lease: LEASE}},
   {name: 'a question for the source of its pool', body: {action: 'source'}},
   {name: 'a question for a command', body: {action: 'exec', exec: 'my-command'}},
   {

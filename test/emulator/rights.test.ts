@@ -1,111 +1,196 @@
 import assert from 'node:assert/strict';
+import {inspect} from 'node:util';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {accessTokenOf} from '../../emulator/http/guard.ts';
+import {accessTokenOf, narrowedTokenOf} from '../../emulator/http/access-tokens.ts';
+import {type HttpServer, serve} from '../../emulator/http/http.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
+import type {Boundary} from '../../emulator/storage/boundary.ts';
+import {openObjectTokens, ruleOf} from '../../shared/google/object-tokens.ts';
 import {Scratch, writeUrl} from './a-cloud.ts';
 
 const ACCOUNTS = accountsOf('gleaner-local', 'gleaner');
 const SHARD = 'activations/my-run/tpu_0/shard_0001.safetensors';
 const MANIFEST = 'activations/my-run/manifest.json';
+const BUNDLE = 'bundles/a.tar.gz';
+
+const upload = (name: string, more = '') =>
+  `/upload/storage/v1/b/gleaner-local/o?uploadType=media&name=${encodeURIComponent(name)}${more}`;
+const at = (name: string) => `/storage/v1/b/gleaner-local/o/${encodeURIComponent(name)}`;
+const send = (url: string, method: string, path: string, headers: Record<string, string>) =>
+  fetch(`${url}${path}`, {method, headers, ...(method === 'POST' ? {body: '{}'} : {})});
+
+type Asked = {who: keyof typeof ACCOUNTS; does: string; method: string; path: string; status: number};
+
+const REQUESTS: Asked[] = [
+  {who: 'worker', does: 'reads a bundle', method: 'GET', path: at(BUNDLE), status: 200},
+  {who: 'worker', does: 'writes a bundle', method: 'POST', path: upload('bundles/x.tar.gz'), status: 403},
+  {
+    who: 'worker',
+    does: 'frees a stopped run',
+    method: 'DELETE',
+    path: at('system/stops/a.json'),
+    status: 403,
+  },
+  {
+    who: 'worker',
+    does: 'lists the bucket',
+    method: 'GET',
+    path: '/storage/v1/b/gleaner-local/o',
+    status: 403,
+  },
+  {who: 'worker-api', does: 'stores a shard', method: 'POST', path: upload(`${SHARD}2`), status: 200},
+  {who: 'worker-api', does: 'overwrites a shard', method: 'POST', path: upload(SHARD), status: 403},
+  {
+    who: 'worker-api',
+    does: 'creates a shard again',
+    method: 'POST',
+    path: upload(SHARD, '&ifGenerationMatch=0'),
+    status: 412,
+  },
+  {who: 'worker-api', does: 'deletes a shard', method: 'DELETE', path: at(SHARD), status: 403},
+  {
+    who: 'worker-api',
+    does: 'copies a shard',
+    method: 'POST',
+    path: `${at(SHARD)}/copyTo/b/gleaner-local/o/logs%2Fx`,
+    status: 403,
+  },
+  {who: 'worker-api', does: 'changes metadata', method: 'PATCH', path: at(SHARD), status: 403},
+  {who: 'control', does: 'replaces a manifest', method: 'POST', path: upload(MANIFEST), status: 200},
+  {
+    who: 'control',
+    does: 'writes a stream',
+    method: 'POST',
+    path: upload('datasets/x/stream_000.jsonl'),
+    status: 403,
+  },
+  {
+    who: 'control',
+    does: 'keeps the stop of a run',
+    method: 'POST',
+    path: upload('system/stops/x.json'),
+    status: 200,
+  },
+];
 
 describe('a service account on the local cloud', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   before(async () => {
     cloud = await scratch.cloud({storage_only: true});
-    for (const name of [SHARD, MANIFEST, 'logs/other/1.log'])
+    for (const name of [SHARD, MANIFEST, BUNDLE])
       assert.equal((await send(writeUrl(cloud), 'POST', upload(name), {})).status, 200);
   });
   after(() => scratch.end());
 
-  const upload = (name: string, more = '') =>
-    `/upload/storage/v1/b/gleaner-local/o?uploadType=media&name=${encodeURIComponent(name)}${more}`;
-  const at = (name: string) => `/storage/v1/b/gleaner-local/o/${encodeURIComponent(name)}`;
-  const send = (url: string, method: string, path: string, headers: Record<string, string>) =>
-    fetch(`${url}${path}`, {method, headers, ...(method === 'POST' ? {body: '{}'} : {})});
+  const ownToken = () => accessTokenOf(cloud.token, ACCOUNTS['worker-api']);
 
-  const requests: {who: 'worker' | 'control'; does: string; method: string; path: string; status: number}[] =
-    [
-      {who: 'worker', does: 'stores a new shard', method: 'POST', path: upload(`${SHARD}2`), status: 200},
-      {
-        who: 'worker',
-        does: 'plants a manifest',
-        method: 'POST',
-        path: upload('activations/x/manifest.json'),
-        status: 403,
-      },
-      {
-        who: 'worker',
-        does: 'plants a manifest in pieces',
-        method: 'POST',
-        path: upload('activations/manifest.json').replace('media', 'resumable'),
-        status: 403,
-      },
-      {who: 'worker', does: 'overwrites a shard', method: 'POST', path: upload(SHARD), status: 403},
-      {
-        who: 'worker',
-        does: 'creates a shard again',
-        method: 'POST',
-        path: upload(SHARD, '&ifGenerationMatch=0'),
-        status: 412,
-      },
-      {who: 'worker', does: 'deletes a shard', method: 'DELETE', path: at(SHARD), status: 403},
-      {
-        who: 'worker',
-        does: 'copies a shard',
-        method: 'POST',
-        path: `${at(SHARD)}/copyTo/b/gleaner-local/o/logs%2Fx`,
-        status: 403,
-      },
-      {who: 'worker', does: 'changes the metadata of a shard', method: 'PATCH', path: at(SHARD), status: 403},
-      {
-        who: 'worker',
-        does: 'writes a stream',
-        method: 'POST',
-        path: upload('datasets/x/stream_000.jsonl'),
-        status: 403,
-      },
-      {who: 'worker', does: 'writes a bundle', method: 'POST', path: upload('bundles/x.tar.gz'), status: 403},
-      {
-        who: 'worker',
-        does: 'frees a stopped run',
-        method: 'DELETE',
-        path: at('system/stops/my-run.json'),
-        status: 403,
-      },
-      {
-        who: 'worker',
-        does: 'reads the log of another VM',
-        method: 'GET',
-        path: at('logs/other/1.log'),
-        status: 403,
-      },
-      {
-        who: 'worker',
-        does: 'lists the whole bucket',
-        method: 'GET',
-        path: '/storage/v1/b/gleaner-local/o',
-        status: 403,
-      },
-      {who: 'control', does: 'replaces a manifest', method: 'POST', path: upload(MANIFEST), status: 200},
-      {
-        who: 'control',
-        does: 'writes a stream',
-        method: 'POST',
-        path: upload('datasets/x/stream_000.jsonl'),
-        status: 403,
-      },
-      {
-        who: 'control',
-        does: 'keeps the stop of a run',
-        method: 'POST',
-        path: upload('system/stops/x.json'),
-        status: 200,
-      },
-    ];
-  for (const {who, does, method, path, status} of requests)
+  for (const {who, does, method, path, status} of REQUESTS)
     it(`${status < 300 ? 'is permitted' : 'is refused'}: ${who} ${does}`, async () => {
       const headers = {authorization: `Bearer ${accessTokenOf(cloud.token, ACCOUNTS[who])}`};
       assert.equal((await send(cloud.url, method, path, headers)).status, status);
     });
+
+  const rule = ruleOf({bucket: 'gleaner-local', may: 'get', names: [SHARD]});
+  const boundary = {accessBoundaryRules: [rule]};
+  const type = 'urn:ietf:params:oauth:token-type:access_token';
+  const exchange = async (changes: Record<string, string>, headers: Record<string, string> = {}) => {
+    const form = new URLSearchParams({
+      grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange',
+      requested_token_type: type,
+      subject_token_type: type,
+      subject_token: ownToken(),
+      options: JSON.stringify({accessBoundary: boundary}),
+      ...changes,
+    });
+    const answer = await fetch(`${cloud.url}/v1/token`, {method: 'POST', body: form, headers});
+    return {status: answer.status, body: (await answer.json()) as Record<string, unknown>};
+  };
+  const withRules = (...rules: unknown[]) => ({
+    options: JSON.stringify({accessBoundary: {accessBoundaryRules: rules}}),
+  });
+  const under = (expression: string) => withRules({...rule, availabilityCondition: {expression}});
+
+  it('exchanges its token for one with a boundary, which ends with the token', async () => {
+    const {status, body} = await exchange({});
+    assert.deepEqual([status, body.expires_in, body.token_type], [200, 3599, 'Bearer']);
+  });
+
+  const badExchanges: {name: string; changes: () => Record<string, string>; error?: string}[] = [
+    {name: 'of another grant', changes: () => ({grant_type: 'refresh_token'})},
+    {name: 'without a boundary', changes: () => ({options: '{}'})},
+    {name: 'without a rule', changes: () => withRules()},
+    {name: 'with eleven rules', changes: () => withRules(...Array(11).fill(rule))},
+    {name: 'of a resource that is no bucket', changes: () => withRules({...rule, availableResource: '//x'})},
+    {
+      name: 'of an unknown role',
+      changes: () => withRules({...rule, availablePermissions: ['inRole:roles/x']}),
+    },
+    {name: 'with a condition that is no CEL', changes: () => under('resource.name.startsWith("a')},
+    {name: 'with a condition on another attribute', changes: () => under('request.name == "a"')},
+    {name: 'of a forged token', changes: () => ({subject_token: `${ownToken()}x`}), error: 'invalid_grant'},
+    {
+      name: 'of a token that has a boundary',
+      changes: () => ({subject_token: narrowed(Date.now() + 1000)}),
+      error: 'invalid_grant',
+    },
+  ];
+  for (const {name, changes, error = 'invalid_request'} of badExchanges)
+    it(`is refused an exchange ${name}`, async () => {
+      const {status, body} = await exchange(changes());
+      assert.deepEqual([status, body.error], [400, error]);
+    });
+
+  it('is refused an exchange that is no form', async () => {
+    const {body} = await exchange({}, {'content-type': 'application/json'});
+    assert.equal(body.error, 'invalid_request');
+  });
+
+  const narrowed = (expires_at_ms: number) =>
+    narrowedTokenOf(cloud.token, {
+      email: ACCOUNTS['worker-api'],
+      boundary: boundary as unknown as Boundary,
+      expires_at_ms,
+    });
+  const by = (token: string, method: string, path: string) =>
+    send(cloud.url, method, path, {authorization: `Bearer ${token}`});
+
+  it('reads by a token with a boundary until the token ends', async () => {
+    assert.equal((await by(narrowed(Date.now() + 60_000), 'GET', at(SHARD))).status, 200);
+    assert.equal((await by(narrowed(Date.now()), 'GET', at(SHARD))).status, 401);
+  });
+
+  it('cannot widen a token with a boundary, or use it for another service', async () => {
+    const token = narrowed(Date.now() + 60_000);
+    const [kind, facts = '', signature] = token.split('.');
+    const wide = JSON.parse(Buffer.from(facts, 'base64url').toString());
+    wide.boundary.accessBoundaryRules = [];
+    const forged = [kind, Buffer.from(JSON.stringify(wide)).toString('base64url'), signature].join('.');
+    assert.equal((await by(forged, 'GET', at(SHARD))).status, 401);
+    assert.equal((await by(token, 'GET', at(MANIFEST))).status, 403);
+    const topics = await by(token, 'POST', '/v1/projects/gleaner-local/topics/tick:publish');
+    assert.equal(topics.status, 403);
+  });
+
+  describe('whose token the token service refuses', () => {
+    let metadata: HttpServer;
+    before(async () => {
+      const json = {access_token: 'a-forged-token', expires_in: 3599};
+      metadata = await serve(async () => ({json}), {port: 0, trouble: () => {}});
+    });
+    after(() => metadata.close());
+
+    it('finds no token in the error', async () => {
+      const tokens = openObjectTokens({
+        metadata_host: `127.0.0.1:${metadata.port}`,
+        account: 'default',
+        endpoint: cloud.url,
+      });
+      await assert.rejects(tokens.issue([{bucket: 'b-1', may: 'get', names: ['a']}]), error => {
+        assert.match(String(error), /Failed to get a token for a lease: .*invalid_grant/);
+        assert.doesNotMatch(inspect(error, {depth: 20, showHidden: true}), /a-forged-token/);
+        return true;
+      });
+    });
+  });
 });

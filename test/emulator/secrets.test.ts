@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {chmodSync, mkdirSync, writeFileSync} from 'node:fs';
 import {dirname} from 'node:path';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {accessTokenOf} from '../../emulator/http/guard.ts';
+import {accessTokenOf} from '../../emulator/http/access-tokens.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {secretFile} from '../../emulator/secrets.ts';
 import {Scratch} from './a-cloud.ts';

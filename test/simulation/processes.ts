@@ -109,6 +109,8 @@ export class Processes {
       tpus: (context.project ?? context.tpus).through(call),
       bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},
       catalog: {page: token => call('catalog', () => {}).then(() => context.catalog.page(token))},
+      // Agents of a simulated world write to its bucket without a token.
+      tokens: {issue: () => Promise.reject(new Error('a simulated world issues no tokens'))},
       ping: () => this.#ping(call),
       accountOf,
       now,

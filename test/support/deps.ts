@@ -53,6 +53,7 @@ export function depsOf(
   const {runMarks, ...memory} = newMemory();
   const deps = {
     ping: async () => {},
+    tokens: {issue: async () => Promise.reject(new Error('this world issues no tokens'))},
     catalog: aCatalog(),
     accountOf,
     log,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import type {Resource} from '../../cli/terraform/mocked-apply.ts';
-import {ACCOUNT_RIGHTS, NOT_OF_WORKERS} from '../../emulator/storage/rights.ts';
+import {ACCOUNT_RIGHTS} from '../../emulator/storage/rights.ts';
 import {ROOT} from '../support/process.ts';
 import {PROJECT, resourcesOf} from './a-deployment.ts';
 
@@ -23,18 +23,14 @@ const PLACES: Record<string, (values: Values) => string> = {
   google_secret_manager_secret_iam_member: ({secret_id}) => `secret ${without('gleaner-', secret_id)}`,
   google_service_account_iam_member: ({service_account_id}) =>
     `account ${/serviceAccounts\/gleaner-([a-z-]+)@/.exec(String(service_account_id))?.[1]}`,
-  google_storage_managed_folder_iam_member: ({bucket, managed_folder, condition}) =>
-    `${bucket === `${PROJECT}-gleaner-logs` ? 'logs folder' : 'folder'} ${managed_folder}${exceptIn(condition)}`,
+  google_storage_managed_folder_iam_member: ({bucket, managed_folder}) =>
+    `${bucket === `${PROJECT}-gleaner-logs` ? 'logs folder' : 'folder'} ${managed_folder}`,
 };
 
 const CONDITIONS: Record<string, string> = {
   [`resource.name == "projects/${PROJECT}/databases/gleaner"`]: 'database',
   'resource.name.startsWith("projects/_/buckets/gcf-v2-sources-123456789012-us-central1/objects/")':
     'sources of functions',
-};
-
-const EXCEPTIONS: Record<string, string> = {
-  '!resource.name.endsWith("/manifest.json")': ' except */manifest.json',
 };
 
 const PEOPLE: Record<string, string> = {
@@ -51,12 +47,6 @@ const AGENTS: Record<string, string> = {
 
 function without(prefix: string, value: unknown): string {
   return String(value).replace(prefix, '');
-}
-
-/** Names in a folder that a condition leaves out. */
-function exceptIn(condition: unknown): string {
-  const [found] = condition as {expression: string}[];
-  return found ? (EXCEPTIONS[found.expression] ?? found.expression) : '';
 }
 
 function placeOf(condition: unknown): string {
@@ -130,7 +120,6 @@ describe('the rights of accounts on the local cloud', () => {
       Object.entries(folders).map(([folder, rights]) => [`${who} ${folder}`, rights.toSorted()]),
     );
     assert.deepEqual(Object.fromEntries(local), Object.fromEntries(given));
-    assert.ok(Object.keys(EXCEPTIONS).some(each => each.includes(`"${NOT_OF_WORKERS}"`)));
   });
 });
 

@@ -3,11 +3,16 @@
 import json
 import os
 import threading
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs
 
 from local_server import Handler, LocalServer
 
 SECRET = "5e" * 32  # of the host
+
+
+def in_an_hour():
+    return (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def boot(home):
@@ -34,6 +39,7 @@ class FakeCloud:
         self.read: list[str] = []  # paths of requests to the metadata server
         self.asked: list[dict] = []  # the bodies of requests to worker-api, without hello
         self.hellos: list[dict] = []  # the bodies of hello
+        self.tokens: list[dict | None] = []  # the leases of requests for a token, which `asked` leaves out
         self.audiences: set[str] = set()  # of identity tokens
         self.secrets: set[str | None] = set()  # of all requests
         self.leases: list[dict] = []  # answers to `lease`, in turn; then "exit"
@@ -71,6 +77,9 @@ class FakeCloud:
                 return self.leases.pop(0) if self.leases else {"action": "exit", "reason": "nothing left to do"}
             case "heartbeat":
                 return self.on_heartbeat(body)
+            case "token":
+                self.tokens.append(body["lease"])
+                return {"action": "token", "access_token": f"token-{len(self.tokens)}", "expires_at": in_an_hour()}
             case _:
                 return {"action": "continue", "reason": ""}
 
@@ -105,7 +114,8 @@ class FakeCloud:
                 with cloud.changed:
                     status = cloud.status(body)
                     answer = cloud._answer(body) if status == 200 else cloud.refusal
-                    (cloud.hellos if body["action"] == "hello" else cloud.asked).append(body)
+                    if body["action"] != "token":
+                        (cloud.hellos if body["action"] == "hello" else cloud.asked).append(body)
                     cloud.secrets.add(self.headers["X-Gleaner-Secret"])
                     cloud.changed.notify_all()
                 if isinstance(status, bytes):

@@ -39,6 +39,8 @@ class FakeStorage:
         # Called with "METHOD path?query" before each request. A status is the answer; ("after", status) is the answer
         # although the request succeeds; "half" breaks off the right answer.
         self.faults = lambda request: None
+        # Called with the headers of each request. A status is the answer.
+        self.refuses = lambda headers: None
         # Called with the name of an object before it is created; it may wait, as on a slow network.
         self.before_create = lambda name: None
         self.lock = threading.RLock()
@@ -102,7 +104,7 @@ class FakeStorage:
                 query = {key: values[-1] for key, values in parse_qs(url.query).items()}
                 request = f"{self.command} {unquote(self.path)}"
                 fake.requests.append(request)
-                fault = fake.faults(request)
+                fault = fake.refuses(self.headers) or fake.faults(request)
                 if isinstance(fault, int):
                     return self.answer(fault, {"error": {"code": fault, "message": "a fault of the test"}})
                 if self.command == "POST" and (name := fake.name_of(query, body)):

@@ -112,7 +112,7 @@ def test_an_agent_told_to_exit_leaves_its_stream_and_ends(cloud, storage, agent,
 @pytest.mark.parametrize("answered", [503, 403])
 def test_an_agent_completes_its_stream_while_worker_api_fails(cloud, storage, agent, tiny_folder, answered):
     cloud.leases = [a_work_answer(a_stream(storage, LONG[:800]), model=tiny_folder)]
-    failures_left = {"hello": 2, "lease": 2, "heartbeat": 10**9, "release": 2}
+    failures_left = {"hello": 2, "token": 2, "lease": 2, "heartbeat": 10**9, "release": 2}
 
     def status(body):
         failures_left[body["action"]] -= 1

@@ -48,7 +48,7 @@ class Host:
         self.orders = self.make(lambda: find_job_user(self.env))
 
     def make(self, find_user):
-        return Orders(self.identity, self.api, bucket(), Credentials(), find_user)
+        return Orders(self.identity, self.api, lambda lease: bucket(), Credentials(), find_user)
 
     def follow(self, *exec_ids):
         """Follows an answer to a heartbeat that names these commands."""

@@ -17,6 +17,7 @@ import {bindHost} from './hello.ts';
 import {answerLease} from './lease.ts';
 import {releaseStream} from './release.ts';
 import {answerSource} from './source.ts';
+import {answerToken} from './token.ts';
 import {transact} from './write.ts';
 
 /** Sender of a request: the account of its token, and the sha256 of the secret of its host. On-tick has no secret. */
@@ -68,6 +69,8 @@ async function decideRequest(deps: Deps, request: AgentRequest): Promise<Request
       return checked(deps, 'release', request, releaseStream);
     case 'finish':
       return checked(deps, 'finish', request, finishJob);
+    case 'token':
+      return checked(deps, 'token', request, answerToken);
     case 'source':
       return checked(deps, 'source', request, answerSource);
     case 'exec':

@@ -69,6 +69,12 @@ const RULES: {[Action in AgentAction]: Rule<Action>} = {
   'setup-failed': {task: 'report a failed boot', ...nothing},
   release: {task: 'release a stream', unknown: lostStream, over: lostStream, servesLeaving: true},
   finish: {task: 'finish a job', unknown: lostJob, over: lostJob, servesLeaving: true},
+  token: {
+    task: 'get a token',
+    unknown: nothing.unknown,
+    over: ({worker, incarnation}) => advise('stop', notWantedText(worker, incarnation), 409),
+    servesLeaving: true,
+  },
   source: {task: 'read a source', ...nothing},
   exec: {task: 'take a command', ...nothing},
   'exec-end': {task: 'report a command', ...nothing},

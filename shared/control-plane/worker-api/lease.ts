@@ -25,6 +25,7 @@ export async function answerLease(
   request: AuthenticatedRequest<'lease'>,
 ): Promise<RequestDecision> {
   const {name, incarnation} = worker;
+  if (!request.token) return {answer: advise('exit', earlierReleaseText(name))};
   if (worker.phase === 'draining') return {answer: advise('exit', notWantedText(name, incarnation))};
   const asker = askerOf(request, deps.now());
   const soon = (reason: string) => ({
@@ -49,6 +50,11 @@ export async function answerLease(
   // Another write of this worker would slow the other workers that ask now.
   if (!work?.isRaced) await recordRequest(deps, request);
   return work ? soon(work.soon) : wait('no job waits, and every stream is leased or finished');
+}
+
+/** The node of an agent that ends is silent, and its slot gets another one. */
+function earlierReleaseText(name: string): string {
+  return `the agent of ${name} is of a release without tokens of leases, and has no rights in the bucket any more: another TPU replaces it`;
 }
 
 async function searchWork(

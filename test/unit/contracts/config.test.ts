@@ -141,7 +141,7 @@ describe('configuration', () => {
     assert.equal(config.pool.spot, true);
     assert.equal(config.store, 'firestore');
     assert.deepEqual(config.endpoints, {
-      ...{storage: undefined, tpu: undefined, compute: undefined, billing: undefined},
+      ...{storage: undefined, tpu: undefined, compute: undefined, billing: undefined, sts: undefined},
     });
   });
 

@@ -15,6 +15,7 @@ from ..jobs.runner import JobRunner
 from ..jobs.user import find_job_user
 from ..names import log_name
 from ..storage.downloads import Downloads
+from ..storage.lease_credentials import LeaseCredentials
 from ..storage.objects import Bucket, make_client
 from .api import Refused, WorkerApi
 from .job_work import JobOrder, JobWork
@@ -43,15 +44,15 @@ class Agent:
         self.shipper = shipper
         self.api = WorkerApi(identity, load_secret(identity.home))
         self.credentials = Credentials()
-        self.bucket = Bucket(make_client(identity.project, self.credentials), identity.bucket)
-        self.logs = Bucket(self.bucket.client, identity.logs_bucket)
+        self.others = make_client(identity.project, self.credentials)
+        self.logs = Bucket(self._open_bucket(None).client, identity.logs_bucket)
         self.downloads = Downloads(identity.home, identity.incarnation, identity.bucket)
         self.preempted = threading.Event()
         self.exiting = threading.Event()
         self.streams: StreamWork | None = None
         find_user = partial(find_job_user, has_network=identity.jobs_have_network)
-        self.orders = Orders(identity, self.api, self.bucket, self.credentials, find_user)
-        self.jobs = JobWork(identity, self.bucket, self.orders, find_user)
+        self.orders = Orders(identity, self.api, self._open_bucket, self.credentials, find_user)
+        self.jobs = JobWork(identity, self._open_bucket, self.orders, find_user)
         # The lease and the state of its work, for the heartbeat.
         self.current: tuple[dict, ExtractionState | JobRunner] | None = None
         self.heartbeat_s = 2.0
@@ -85,6 +86,11 @@ class Agent:
                 self._pause(float(answer.get("retry_s", 2)))
         log.info("Exiting: %s", "this VM is preempted" if self.preempted.is_set() else "worker-api requests the exit")
         return self.exit_code
+
+    def _open_bucket(self, lease: dict | None) -> Bucket:
+        """The bucket with the rights of a lease or a command; without one, with those of this incarnation."""
+        client = make_client(self.identity.project, LeaseCredentials(lambda: self.api.token(lease)))
+        return Bucket(client, self.identity.bucket, others=self.others)
 
     def _request_lease(self) -> dict:
         return self.api.lease(self.streams.loaded if self.streams else None)
@@ -121,7 +127,7 @@ class Agent:
         if self.streams is None:
             from .stream_work import StreamWork
 
-            self.streams = StreamWork(self.identity, self.bucket, self.credentials, self.downloads)
+            self.streams = StreamWork(self.identity, self._open_bucket, self.credentials, self.downloads)
         return self.streams
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, state: ExtractionState) -> None:

@@ -49,8 +49,8 @@ class WorkerApi:
         return self._request({"action": "hello", "ticket": self._identity.ticket} | host_names(), give_up_after_s)
 
     def lease(self, loaded: dict | None) -> dict:
-        """Asks for work. `loaded`: the model in memory and the hash of its spec."""
-        return self._request({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
+        """Asks for work. `loaded`: the model in memory and the hash of its spec. `token`: this agent takes tokens."""
+        return self._request({"action": "lease", "token": True, "loaded": loaded}, give_up_after_s=float("inf"))
 
     def heartbeat(
         self,
@@ -76,6 +76,13 @@ class WorkerApi:
     def finish(self, lease: dict, ending: dict, give_up_after_s: float) -> None:
         """Ends an attempt of a job. `ending`: the other fields of the request. Raises as `release` does."""
         self._request({"action": "finish", "lease": lease} | ending, give_up_after_s)
+
+    def token(self, lease: dict | None) -> dict:
+        """A token for the objects of a lease or of a command; without one, for code and the log of this incarnation.
+
+        One attempt, because the request for an object is repeated. Raises as `heartbeat` does.
+        """
+        return self._request({"action": "token", "lease": lease}, give_up_after_s=0)
 
     def source(self, give_up_after_s: float) -> dict:
         """The source and environment of the worker's pool."""
@@ -152,11 +159,16 @@ class WorkerApi:
             raise OSError(f"worker-api's answer ended early: {type(error).__name__}: {error}") from error
         try:
             answer = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise OSError(f"worker-api answered with text that is not JSON: {text[:100]!r}") from error
+        except (ValueError, RecursionError):
+            # `from None`: the error of the parser holds the text, which may hold a token.
+            raise OSError(f"worker-api answered with text that is not JSON{_begin_of(text)}") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("action"), str):
-            raise OSError(f"worker-api answered without an action: {text[:100]!r}")
+            raise OSError(f"worker-api answered without an action{_begin_of(text)}")
         return answer
+
+
+def _begin_of(text: bytes) -> str:
+    return "" if b"token" in text else f": {text[:100]!r}"
 
 
 def _time_left(give_up: float) -> float:

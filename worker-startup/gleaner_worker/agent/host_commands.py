@@ -32,9 +32,14 @@ class HostCommands:
     """Runs the commands that heartbeats name, and reports their ends to worker-api."""
 
     def __init__(
-        self, api, bucket: Bucket, prepare: Callable[[dict], Prepared], find_user: Callable[[], JobUser], home: str
+        self,
+        api,
+        open_bucket: Callable[[dict], Bucket],
+        prepare: Callable[[dict], Prepared],
+        find_user: Callable[[], JobUser],
+        home: str,
     ):
-        self._api, self._bucket, self._prepare = api, bucket, prepare
+        self._api, self._open_bucket, self._prepare = api, open_bucket, prepare
         self._find_user, self._home = find_user, home
         self._records = os.path.join(os.path.realpath(home), "execs")  # a file per command, until its end is reported
         self._ends: dict[str, End] = {}  # by id, until the end is reported
@@ -108,7 +113,7 @@ class HostCommands:
             os.unlink(os.path.join(self._records, exec_id))
 
     def _outcome(self, order: dict) -> End:
-        output = OutputParts(self._bucket, order["folder"], every_s=1.0)
+        output = OutputParts(self._open_bucket({"exec": order["id"]}), order["folder"], every_s=1.0)
         folder = None
         try:
             user = self._find_user()

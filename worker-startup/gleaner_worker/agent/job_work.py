@@ -28,8 +28,14 @@ class JobOrder:
 class JobWork:
     """The orders and runners of jobs."""
 
-    def __init__(self, identity: Identity, bucket: Bucket, orders: Orders, find_user: Callable[[], JobUser]):
-        self._identity, self._bucket, self._orders, self._find_user = identity, bucket, orders, find_user
+    def __init__(
+        self,
+        identity: Identity,
+        open_bucket: Callable[[dict], Bucket],
+        orders: Orders,
+        find_user: Callable[[], JobUser],
+    ):
+        self._identity, self._open_bucket, self._orders, self._find_user = identity, open_bucket, orders, find_user
         self._path = os.path.join(identity.home, "order")
 
     def new_order(self, answer: dict) -> JobOrder:
@@ -55,7 +61,7 @@ class JobWork:
         return order
 
     def runner(self, order: JobOrder) -> JobRunner:
-        bucket = Bucket(self._bucket.client, order.job["bucket"])
+        bucket = self._open_bucket(order.lease)
         epoch, home = int(order.lease["epoch"]), self._identity.home
         return JobRunner(order.job, epoch, home, bucket, self._orders.prepare, self._find_user, _machine_settings)
 

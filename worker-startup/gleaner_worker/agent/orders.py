@@ -26,14 +26,14 @@ class Orders:
         self,
         identity: Identity,
         api,
-        bucket: Bucket,
+        open_bucket: Callable[[dict | None], Bucket],
         credentials: Credentials,
         user_finder: Callable[[], JobUser],
     ):
         self._api = api
         repositories = Repositories(identity.git_host, credentials)
-        self._preparation = Preparation(identity.home, bucket, user_finder, repositories)
-        self._commands = HostCommands(api, bucket, self._prepare_for_command, user_finder, identity.home)
+        self._preparation = Preparation(identity.home, open_bucket(None), user_finder, repositories)
+        self._commands = HostCommands(api, open_bucket, self._prepare_for_command, user_finder, identity.home)
         self.changed = threading.Event()
         self._lock = threading.Lock()
         self._wanted = 0  # version of the pool's source

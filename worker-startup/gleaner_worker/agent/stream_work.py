@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..extract.extract import extract
@@ -25,8 +26,14 @@ log = logging.getLogger(__name__)
 class StreamWork:
     """Extracts leased streams, one after another. Keeps the model and the tokenizer's processes between streams."""
 
-    def __init__(self, identity: Identity, bucket: Bucket, credentials: Credentials, downloads: Downloads):
-        self.identity, self.bucket, self.downloads = identity, bucket, downloads
+    def __init__(
+        self,
+        identity: Identity,
+        open_bucket: Callable[[dict], Bucket],
+        credentials: Credentials,
+        downloads: Downloads,
+    ):
+        self.identity, self.open_bucket, self.downloads = identity, open_bucket, downloads
         hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, credentials)
         self.hub = replace(hub, received=downloads.add_from_hub)
         self.model: Model | None = None
@@ -38,7 +45,7 @@ class StreamWork:
     def run(self, lease: dict, raw_work: dict, state: ExtractionState) -> str:
         """Returns the outcome of the release. Raises Failure, and LeaseLost when the lease is lost."""
         work = parse_work(lease, raw_work)
-        bucket = Bucket(self.bucket.client, work.bucket, state.check_lease)
+        bucket = self.open_bucket(lease).checked(state.check_lease)
         # One folder per lease: an upload of a lost lease never meets the files of the next lease.
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
@@ -55,7 +62,7 @@ class StreamWork:
             state.phase = "loading"
             previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
             hub = replace(self.hub, report=state.set_waits_for)
-            source = Bucket(bucket.client, bucket.name, state.check_running, self.downloads)
+            source = bucket.checked(state.check_running, self.downloads)
             files = find_files(work.spec, self.identity.home, source, work.run, hub)
             config, _ = read_config(work.spec, files.folder)
             # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.

@@ -41,7 +41,7 @@ def find_model(
     """The files of `model`; copied files lie under `home`. Without `weights`, the small files alone. Without
     `tokenizer`, a folder or a bucket may lack tokenizer.json.
 
-    `bucket` gives the client, and the check that may end the reading. Raises Failure with the remedy for an unknown
+    `bucket` gives the clients, and the check that may end the reading. Raises Failure with the remedy for an unknown
     kind of name, a model that does not exist, and a model that lacks a file.
     """
     check = bucket.check if bucket else lambda: None
@@ -55,9 +55,7 @@ def find_model(
         )
     if in_bucket:
         assert bucket is not None
-        return _find_in_bucket(
-            Bucket(bucket.client, in_bucket[1], check, bucket.downloads), in_bucket[2], model, home, weights, tokenizer
-        )
+        return _find_in_bucket(bucket.named(in_bucket[1]), in_bucket[2], model, home, weights, tokenizer)
     if is_folder:
         copy = Copy(model, is_kept=False)
     elif model.startswith((".", "/", "~")):

@@ -23,6 +23,7 @@ from ..failures import Damaged, Failure, Unreachable
 from ..waits import wait
 from .disk import writing
 from .downloads import Downloads
+from .lease_credentials import LeaseCredentials
 from .upload_content import CheckedContent, Content, sha256_of
 
 GIVE_UP_AFTER_S = 600.0
@@ -82,6 +83,7 @@ class Bucket:
     check: called before every attempt, while waiting for the next attempt, and between the parts of a large upload. An
     error of `check` ends the request, so that work without a lease stops here too.
     downloads: counts the bytes of `download` and `read_into`.
+    others: the client of other buckets, where the credentials of `client` are good for this bucket alone.
     """
 
     def __init__(
@@ -90,16 +92,23 @@ class Bucket:
         name: str,
         check: Callable[[], None] = lambda: None,
         downloads: Downloads | None = None,
+        others: storage.Client | None = None,
     ):
         self.client = client
+        self._others = others or client
         self.name = name
         self._bucket = client.bucket(name)
         self.check = check
         self.downloads = downloads
 
-    def checked(self, check: Callable[[], None]) -> "Bucket":
+    def checked(self, check: Callable[[], None], downloads: Downloads | None = None) -> "Bucket":
         """The same bucket with another `check`."""
-        return Bucket(self.client, self.name, check, self.downloads)
+        return Bucket(self.client, self.name, check, downloads or self.downloads, self._others)
+
+    def named(self, name: str) -> "Bucket":
+        """The bucket `name`, with the same `check`."""
+        client = self.client if name == self.name else self._others
+        return Bucket(client, name, self.check, self.downloads, self._others)
 
     def list(self, prefix: str) -> list[ObjectInfo]:
         """The newest generation of every object under `prefix`, by name."""
@@ -262,9 +271,13 @@ class Bucket:
 
     def overwrite(self, name: str, data: bytes, content_type: str) -> None:
         """Writes the agent's log: one attempt, because the next write repeats it."""
-        self._bucket.blob(name).upload_from_string(
-            data, content_type=content_type, checksum="crc32c", retry=None, timeout=_TIMEOUT_S
-        )
+        try:
+            self._bucket.blob(name).upload_from_string(
+                data, content_type=content_type, checksum="crc32c", retry=None, timeout=_TIMEOUT_S
+            )
+        except api.Forbidden:
+            self._forget_token()
+            raise
 
     def _visible(self, name: str) -> ObjectInfo | None:
         try:
@@ -274,7 +287,7 @@ class Bucket:
         return _info(blob) if blob else None
 
     def _retry(self, action: str, call: Callable[[], T]) -> T:
-        """Calls `call` until it succeeds; waits after transient errors.
+        """Calls `call` until it succeeds; waits after transient errors, and renews a token of a lease once after 403.
 
         Raises FileNotFoundError for 404, Damaged after a few downloads with a wrong checksum, Unreachable after
         GIVE_UP_AFTER_S, and Failure("infrastructure") for every other error.
@@ -282,10 +295,18 @@ class Bucket:
         give_up = time.monotonic() + GIVE_UP_AFTER_S
         wait_s = FIRST_WAIT_S
         damaged = 0
+        has_renewed = False
         while True:
             self.check()
             try:
                 return call()
+            except api.Forbidden as error:
+                if has_renewed or not self._forget_token():
+                    raise Failure(
+                        "infrastructure", f"Failed to {action}: {_brief(error)}{self._advice(error)}"
+                    ) from error
+                has_renewed = True
+                continue
             except api.NotFound as error:
                 if "bucket does not exist" in str(error).lower():
                     raise Failure("infrastructure", f"Failed to {action}: create the bucket {self.name}") from error
@@ -312,9 +333,17 @@ class Bucket:
             wait(wait_s * random.uniform(0.5, 1), self.check)
             wait_s = min(wait_s * 2, 15.0)
 
+    def _forget_token(self) -> bool:
+        """Makes the next request ask for a token of the lease. False for other credentials."""
+        credentials = self.client._credentials
+        if isinstance(credentials, LeaseCredentials):
+            credentials.forget()
+        return isinstance(credentials, LeaseCredentials)
+
     def _advice(self, error: Exception) -> str:
         if isinstance(error, api.Forbidden):
-            return f"; grant the worker's service account this permission on {self.name}"
+            owner = "worker-api's" if isinstance(self.client._credentials, LeaseCredentials) else "the worker's"
+            return f"; grant {owner} service account this permission on {self.name}"
         if isinstance(error, (api.Unauthorized, google.auth.exceptions.GoogleAuthError)):
             return "; check that the worker's service account exists and that the node runs as this account"
         return ""

@@ -1,0 +1,61 @@
+/** Tokens of a host for Cloud Storage: one for its incarnation, one for each lease, and one for each command. */
+import {hasHostEnded} from '../../domain/exec/exec.ts';
+import {holdsJob} from '../../domain/job/lifecycle.ts';
+import {holds, saysItHas} from '../../domain/stream/lease.ts';
+import {
+  type ObjectRights,
+  rightsOfExec,
+  rightsOfHost,
+  rightsOfJob,
+  rightsOfStream,
+} from '../../domain/worker/object-rights.ts';
+import {advise, ok, type RequestDecision} from '../../domain/worker/requests.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords, streamRecords} from '../documents/documents.ts';
+import {execHostRecords} from '../documents/exec-documents.ts';
+import {jobRecords} from '../documents/job-documents.ts';
+import type {AuthenticatedRequest} from './answers.ts';
+
+type TokenRequest = AuthenticatedRequest<'token'>;
+
+/** Answers a token that is good for the objects of the named lease alone. Refuses a lease that the worker does not hold. */
+export async function answerToken(
+  deps: Deps,
+  worker: Worker,
+  request: TokenRequest,
+): Promise<RequestDecision> {
+  const rights = await rightsFor(deps, worker, request);
+  if (rights) return {answer: ok({action: 'token', ...(await deps.tokens.issue(rights))})};
+  return {answer: advise('stop', `${worker.name} does not hold this lease any more`, 409)};
+}
+
+/** Rights that the request may have. Undefined: the worker does not hold the lease, or the host has not the command. */
+async function rightsFor(
+  deps: Deps,
+  worker: Worker,
+  {lease, host}: TokenRequest,
+): Promise<ObjectRights[] | undefined> {
+  const buckets = {bucket: deps.objects.bucket, logs_bucket: deps.config.logs_bucket};
+  if (lease === null) return rightsOfHost(worker, buckets);
+  if ('exec' in lease) {
+    const found = await execHostRecords.get(deps.store, lease.exec, worker.name, host);
+    const isOpen = found?.incarnation === worker.incarnation && !hasHostEnded(found);
+    return isOpen ? rightsOfExec(lease.exec, worker, host, buckets) : undefined;
+  }
+  const claim = {worker: worker.name, incarnation: worker.incarnation, epoch: lease.epoch};
+  if ('job' in lease) {
+    const isHeld = async () => {
+      const job = await jobRecords.get(deps, deps.store, lease.job);
+      return job !== undefined && holdsJob(job, claim);
+    };
+    return saysItHas(worker, lease) || (await isHeld()) ? rightsOfJob(lease, buckets) : undefined;
+  }
+  const isHeld = async () => {
+    const stream = await streamRecords.get(deps.store, lease.run, lease.stream);
+    return stream !== undefined && holds(stream, claim);
+  };
+  if (!(saysItHas(worker, lease) || (await isHeld()))) return undefined;
+  const run = await runRecords.get(deps.store, lease.run);
+  return run && rightsOfStream(lease, run.spec?.model, buckets);
+}

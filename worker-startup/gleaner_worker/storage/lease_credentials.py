@@ -1,0 +1,54 @@
+"""Credentials of one lease: tokens of worker-api that are good for the objects of the lease alone."""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import google.auth.credentials
+import google.auth.exceptions
+
+
+class LeaseCredentials(google.auth.credentials.Credentials):
+    """A token that the client renews some minutes before its end, and once after a refusal.
+
+    ask: requests a token; returns the answer of worker-api. May raise OSError without an answer, and LeaseLost.
+    """
+
+    def __init__(self, ask: Callable[[], dict]):
+        super().__init__()
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._renewed_at = float("-inf")
+
+    def refresh(self, request) -> None:
+        """Asks once for all threads that need a token. Keeps the token until its end while worker-api gives none."""
+        began = time.monotonic()
+        with self._lock:
+            if self._renewed_at > began:
+                return
+            try:
+                answer = self._ask()
+            except OSError as error:
+                self._keep(str(error))
+            else:
+                if answer["action"] == "token":
+                    self.token = answer["access_token"]
+                    self.expiry = _utc(answer["expires_at"])  # pyrefly: ignore[bad-override-mutable-attribute]
+                    self._renewed_at = time.monotonic()
+                else:
+                    self._keep(str(answer.get("reason", "")))
+
+    def forget(self) -> None:
+        """Makes the next request ask for a token: Cloud Storage has refused this one."""
+        self.token = None
+
+    def _keep(self, reason: str) -> None:
+        # A fresh token is renewed only after a refusal.
+        if self.token_state != google.auth.credentials.TokenState.STALE:
+            raise google.auth.exceptions.TransportError(f"worker-api gives no token: {reason}")
+
+
+def _utc(text: str) -> datetime:
+    """google-auth compares with a UTC time without a time zone."""
+    return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
