@@ -176,6 +176,8 @@ total = int(jax.jit(jnp.sum)(numbers))
 print("host", os.environ["JOB_HOST"], "of", os.environ["JOB_HOSTS"], flush=True)
 open(os.path.join(os.environ["JOB_ARTIFACTS"], "total"), "w").write(str(total))
 result = json.dumps([jax.process_index(), jax.process_count(), jax.local_device_count(), total])
+if jax.process_index() == 1:
+    result = type('NoText', (), {'__str__': None})()
 """
 """A sum over all devices, which are numbered from 1."""
 

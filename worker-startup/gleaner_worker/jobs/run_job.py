@@ -63,7 +63,8 @@ def main() -> None:
     except BaseException as error:
         _print_traceback(error, name)
         _fail(report_file, "memory" if isinstance(error, MemoryError) else "exit", _last_line(error))
-    _write_result(module.__dict__.get("result"), report_file, name)
+    if os.environ["JOB_HOST"] == "0":  # the result is that of the first host
+        _write_result(module.__dict__.get("result"), report_file, name)
 
 
 def _join(distributed, report_file: str) -> None:

@@ -77,7 +77,7 @@ class JobRunner:
     def restart(self, prepared: Prepared) -> None:
         """Ends the process with TERM and runs it again with another source. The deadline stays.
 
-        Processes of several hosts restart together alone: the first host ends the attempt, and the job runs anew.
+        On several hosts one process cannot restart alone: the first host ends the attempt, and the job runs again.
         """
         with self._lock:
             if self._ended_as is None and self._cluster.process == 0:
