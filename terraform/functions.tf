@@ -48,6 +48,7 @@ locals {
       GLEANER_ALLOWED_ZONES           = join(",", local.allowed_zones)
       GLEANER_WORKERS_PER_ZONE        = tostring(var.workers_per_zone)
       GLEANER_MAX_WORKERS             = tostring(var.max_workers)
+      GLEANER_MAX_HOSTS               = tostring(var.max_hosts)
       GLEANER_MAX_BUDGET_USD          = tostring(var.max_budget_usd)
       GLEANER_MODEL_SOURCES           = join(",", local.model_sources)
       GLEANER_PROVIDER                = var.tpu_provider

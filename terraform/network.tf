@@ -5,9 +5,11 @@ locals {
   ranges     = { for index, region in local.regions : region => cidrsubnet("10.64.0.0/10", 10, index) if local.makes_network }
   network    = local.makes_network ? google_compute_network.network[0].name : var.network.name
   subnetwork = local.makes_network ? "${var.name}-workers" : var.network.subnetwork
+  # The provider checks each element of a set before it knows an account.
+  slice_accounts = var.max_hosts > 1 ? ["${var.name}-worker@${var.project}.iam.gserviceaccount.com"] : []
 }
 
-# A network without a rule for ingress admits no connection from outside.
+# A network without a rule for ingress admits no connection from outside. See the rule for slices of several hosts below.
 resource "google_compute_network" "network" {
   count                   = local.makes_network ? 1 : 0
   name                    = var.name
@@ -23,6 +25,21 @@ resource "google_compute_subnetwork" "workers" {
   region                   = each.key
   ip_cidr_range            = each.value
   private_ip_google_access = true
+}
+
+# The hosts of a slice, and slices that run one job, form a cluster of JAX. A network of the project needs such a rule of its own.
+resource "google_compute_firewall" "slices" {
+  count                   = local.makes_network && var.max_hosts > 1 ? 1 : 0
+  name                    = "${var.name}-slices"
+  network                 = google_compute_network.network[0].id
+  direction               = "INGRESS"
+  source_service_accounts = local.slice_accounts
+  target_service_accounts = local.slice_accounts
+  depends_on              = [google_service_account.account]
+
+  allow {
+    protocol = "tcp"
+  }
 }
 
 resource "google_compute_router" "nat" {

@@ -207,6 +207,17 @@ variable "max_workers" {
   }
 }
 
+variable "max_hosts" {
+  description = "Most hosts of a TPU node. Above 1, TPU nodes may connect to each other."
+  type        = number
+  default     = 1
+
+  validation {
+    condition     = var.max_hosts >= 1 && var.max_hosts <= 256 && floor(var.max_hosts) == var.max_hosts
+    error_message = "max_hosts must be a whole number from 1 to 256."
+  }
+}
+
 variable "max_budget_usd" {
   description = "Most dollars that TPU nodes may cost in a UTC month. No message lifts this ceiling."
   type        = number

@@ -46,11 +46,11 @@ export async function readSettings(file: string): Promise<Settings> {
 }
 
 /** Terraform has no table of accelerators. */
-function typeProblems({accelerator, runtime_version, tpu_provider}: Settings): string[] {
+function typeProblems({accelerator, runtime_version, tpu_provider, max_hosts}: Settings): string[] {
   const type = String(accelerator ?? DEFAULT_ACCELERATOR);
   const provider = providers.catch('tpu-api').parse(tpu_provider);
   const problem =
-    acceleratorProblem(type, provider) ??
+    acceleratorProblem(type, provider, Number(max_hosts ?? 1)) ??
     runtimeProblem(type, String(runtime_version ?? runtimeOf(type, provider)), provider);
   return problem ? [problem] : [];
 }

@@ -1,18 +1,8 @@
-import {chipsOf} from '../../shared/domain/billing/prices.ts';
-import {ONE_HOST, RUNTIME_VERSIONS} from '../../shared/domain/fleet/accelerators.ts';
+import {ACCELERATORS, hostsOfType, RUNTIME_VERSIONS} from '../../shared/domain/fleet/accelerators.ts';
 
 /** Types of up to four hosts: each host is a process group of this machine. */
-export const acceleratorTypes = [
-  ...ONE_HOST,
-  ...['v2-16', 'v2-32', 'v3-16', 'v3-32', 'v4-16', 'v4-32', 'v5litepod-16', 'v5p-16', 'v5p-32', 'v6e-16'],
-];
-
-/** Chips of each host of a slice of several hosts. */
-export const CHIPS_OF_A_HOST = 4;
-
-export function hostsOfType(type: string): number {
-  return ONE_HOST.includes(type) ? 1 : (chipsOf(type)?.chips ?? 0) / CHIPS_OF_A_HOST;
-}
+const MOST_HOSTS = 4;
+export const acceleratorTypes = ACCELERATORS.filter(type => hostsOfType(type) <= MOST_HOSTS);
 
 export const runtimeVersions = [...RUNTIME_VERSIONS];
 

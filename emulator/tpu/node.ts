@@ -1,5 +1,6 @@
+import {HOST_CHIPS, hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import type {VmSpec} from '../vm/vm-spec.ts';
-import {CHIPS_OF_A_HOST, hostsOfType, type NodeState} from './catalog.ts';
+import type {NodeState} from './catalog.ts';
 import type {NodeSpec} from './spec.ts';
 
 /** TPU node: a slice of one or more hosts. */
@@ -43,7 +44,7 @@ export function vmsOf(node: TpuNode): VmSpec[] {
       'worker-network-endpoints': addresses.map(each => `unknown:unknown:${each}`).join(','),
       ...metadata,
     },
-    env: isSlice ? {XLA_FLAGS: `--xla_force_host_platform_device_count=${CHIPS_OF_A_HOST}`} : {},
+    env: isSlice ? {XLA_FLAGS: `--xla_force_host_platform_device_count=${HOST_CHIPS}`} : {},
   }));
 }
 

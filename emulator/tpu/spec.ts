@@ -1,7 +1,8 @@
+import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import {ApiError} from '../http/errors.ts';
 import {isObject, type Json, type JsonObject} from '../http/json.ts';
 import {optionalString, stringMap} from '../http/request-body.ts';
-import {acceleratorTypes, hostsOfType, runtimeVersions} from './catalog.ts';
+import {acceleratorTypes, runtimeVersions} from './catalog.ts';
 
 /** Writable fields of a node, under the names of the API. */
 export type NodeSpec = {

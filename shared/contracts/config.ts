@@ -95,6 +95,8 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     has_internet: v.GLEANER_INTERNET === 'true',
     local_token: v.GLEANER_LOCAL_TOKEN,
     ceilings: ceilingsOf(v),
+    /** Hosts that a TPU may have. */
+    max_hosts: v.GLEANER_MAX_HOSTS,
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,
     audit_s: v.GLEANER_AUDIT_S,

@@ -1,6 +1,7 @@
 import {z} from 'zod';
 import {type Ceilings, modelProblem, poolProblem} from '../domain/billing/ceilings.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
+import {hostsOfType, MAX_HOSTS} from '../domain/fleet/accelerators.ts';
 import {JOB_WAIT_S, POLL_S} from '../domain/fleet/pool.ts';
 import {DISK_GB, diskGb, provider, providerProblem} from '../domain/fleet/providers.ts';
 import {isZone} from '../domain/names.ts';
@@ -140,6 +141,8 @@ const variables = z.object({
   GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
   /** Ceilings that no message lifts: see domain/billing/ceilings.ts. First, the TPUs that may exist at once. */
   GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
+  /** Hosts that a TPU may have: one document takes the heartbeats of all hosts of a TPU. */
+  GLEANER_MAX_HOSTS: z.coerce.number().int().min(1).max(256).default(MAX_HOSTS),
   /** Dollars that the deployment may spend in a UTC month. */
   GLEANER_MAX_BUDGET_USD: z.coerce.number().positive().optional(),
   /** Zones that a message may name; without it, every zone. */
@@ -284,6 +287,12 @@ export const environment = variables.superRefine((given, {addIssue}) => {
   if (whyPool) refuse('GLEANER_ZONES', whyPool);
   const whyProvider = providerProblem(ownTerms(given), given.GLEANER_PROVIDERS);
   if (whyProvider) refuse('GLEANER_PROVIDER', whyProvider);
+  const hosts = hostsOfType(given.GLEANER_ACCELERATOR);
+  if (hosts > given.GLEANER_MAX_HOSTS)
+    refuse(
+      'GLEANER_ACCELERATOR',
+      `${given.GLEANER_ACCELERATOR} has ${hosts} hosts, and GLEANER_MAX_HOSTS allows ${given.GLEANER_MAX_HOSTS}`,
+    );
   if (!isLocal(given) && ceilings.model_sources.includes('folder'))
     refuse('GLEANER_MODEL_SOURCES', 'folder is for a local cloud: name a bucket instead');
   // Without the internet each run names its model.

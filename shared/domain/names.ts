@@ -234,6 +234,11 @@ export function jobFolder(job: string, epoch: number): string {
   return `${jobsFolder(job)}epoch_${epoch}/`;
 }
 
+/** Folder of one process of an attempt on several hosts. */
+export function processFolder(job: string, epoch: number, index: number): string {
+  return `${jobFolder(job, epoch)}host_${index}/`;
+}
+
 /** Folder of the output of a command on one host. */
 export function execFolder(exec: string, worker: string, host: number): string {
   return `execs/${exec}/${worker}/${host}/`;

@@ -71,6 +71,12 @@ run "settings_of_places_people_and_documents" {
     error_message = "The subnets need one name, Private Google Access and ranges of their own."
   }
 
+  # TPUs of one host need no way to each other.
+  assert {
+    condition     = length(google_compute_firewall.slices) == 0
+    error_message = "The network of TPUs with one host admits no connection."
+  }
+
   # Only the worker reads the tokens.
   assert {
     condition     = google_secret_manager_secret_iam_member.git_token[0].secret_id == "git" && google_secret_manager_secret_iam_member.git_token[0].project == "other-project"
@@ -156,6 +162,7 @@ run "settings_of_places_people_and_documents" {
 
 run "another_deployment_with_another_pool" {
   variables {
+    max_hosts          = 16
     name               = "team-b"
     zones              = ["us-east5-b", "us-west4-a", "us-central1-a"]
     network            = { nat = false, external_ips = true }
@@ -184,6 +191,12 @@ run "another_deployment_with_another_pool" {
   assert {
     condition     = google_compute_subnetwork.workers["us-east5"].ip_cidr_range == "10.64.0.0/20" && google_compute_subnetwork.workers["us-west4"].ip_cidr_range == "10.64.16.0/20"
     error_message = "The range of a region must depend on the regions before it alone."
+  }
+
+  # The hosts of a slice reach each other, and nobody else reaches them.
+  assert {
+    condition     = google_compute_firewall.slices[0].source_service_accounts == google_compute_firewall.slices[0].target_service_accounts && one(google_compute_firewall.slices[0].source_service_accounts) == "${google_service_account.account["worker"].account_id}@${var.project}.iam.gserviceaccount.com"
+    error_message = "TPUs of several hosts need a rule from the account of workers to itself."
   }
 
   # Cloud NAT can be left out.

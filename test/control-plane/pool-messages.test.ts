@@ -71,7 +71,11 @@ describe('the message pool', () => {
       says: /"v2-alpha-tpuv5-lite" is not for v6e-1: leave it out, or use v2-alpha-tpuv6e or v6e-ubuntu-2404/,
     },
     {name: 'of another provider', message: {provider: 'compute-engine'}, says: /GLEANER_PROVIDERS/},
-    {name: 'with several hosts', message: {accelerator: 'v6e-16'}, says: /"v6e-16" has several hosts/},
+    {
+      name: 'with more hosts than the deployment allows',
+      message: {accelerator: 'v6e-128'},
+      says: /"v6e-128" has 32 hosts, and this deployment allows 16 .*GLEANER_MAX_HOSTS/,
+    },
     {name: 'larger than the ceiling', message: {workers_per_zone: 101}, says: /GLEANER_MAX_WORKERS/},
     {
       name: 'that exceeds the ceiling together with the other pools',

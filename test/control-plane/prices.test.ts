@@ -31,11 +31,11 @@ describe('the prices of TPUs', () => {
     await world.tick();
     assert.deepEqual(world.asked(), [`create ${SLOT}#1`]);
     assert.equal((await world.worker(SLOT))?.usd_per_hour, USD_PER_HOUR);
-    world.redeploy({GLEANER_ACCELERATOR: 'v6e-16'});
+    world.redeploy({GLEANER_ACCELERATOR: 'v6e-4'});
     await world.until('a node', () => world.tpus.made.length > 0, 9, 1);
-    assert.equal((await world.worker(SLOT))?.usd_per_hour, 2 * USD_PER_HOUR);
+    assert.equal((await world.worker(SLOT))?.usd_per_hour, USD_PER_HOUR / 2);
     assert.deepEqual(world.tpus.made, [`${SLOT}#1`]);
-    const [was, is] = [USD_PER_HOUR, 2 * USD_PER_HOUR].map(usd => `$${usd}`);
+    const [was, is] = [USD_PER_HOUR, USD_PER_HOUR / 2].map(usd => `$${usd}`);
     const text = (await world.timeline('worker')).join();
     assert.ok(text.includes(`is not created: its price an hour is ${is} now, and was ${was}`), text);
     await world.untilAsleep();

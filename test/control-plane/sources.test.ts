@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {NO_HOST, type Worker} from '../../shared/domain/worker/worker.ts';
 import {at, aWorker} from '../support/builders.ts';
 import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
@@ -135,12 +135,16 @@ describe('the name of a host', () => {
   it('is stored by a hello, changed by a later hello, and not written again when it is equal', async () => {
     const world = await aWorld(A0);
     await hello(world, {hostname: 'vm-1', address: '10.0.0.1'});
-    assert.deepEqual((await world.worker(A0))?.hosts, {0: {hostname: 'vm-1', address: '10.0.0.1'}});
+    assert.deepEqual((await world.worker(A0))?.hosts, {
+      0: {...NO_HOST, hostname: 'vm-1', address: '10.0.0.1'},
+    });
     const before = await wholeStore(world);
     await hello(world, {hostname: 'vm-1', address: '10.0.0.1'});
     await hello(world, {});
     assert.deepEqual(await wholeStore(world), before);
     await hello(world, {address: '10.0.0.2'});
-    assert.deepEqual((await world.worker(A0))?.hosts, {0: {hostname: 'vm-1', address: '10.0.0.2'}});
+    assert.deepEqual((await world.worker(A0))?.hosts, {
+      0: {...NO_HOST, hostname: 'vm-1', address: '10.0.0.2'},
+    });
   });
 });

@@ -1,6 +1,7 @@
 /** A small world in which agents work: messages, TPUs and agents do one thing at a time. */
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import {parseWorkerName, streamId} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
@@ -10,8 +11,10 @@ import {textOf} from './function-calls.ts';
 import {FunctionWorld} from './function-world.ts';
 import {assertStoredOnce, describe} from './world-checks.ts';
 
+const keyOf = (name: string, host: number) => (host === 0 ? name : `${name}/${host}`);
+
 export class World extends FunctionWorld {
-  /** The agents of READY nodes, by node. */
+  /** The agents of READY nodes: that of host 0 by its node, and of another host by `NODE/HOST`. */
   readonly agents = new Map<string, FakeAgent>();
   /** Agents that go on without their node. */
   readonly zombies: FakeAgent[] = [];
@@ -37,9 +40,10 @@ export class World extends FunctionWorld {
   settle(): void {
     this.settleTpus();
     for (const [name, agent] of this.agents)
-      if (this.#incarnationOf(name) !== agent.incarnation) this.agents.delete(name);
-    for (const {name, state} of this.tpus.nodes.values())
-      if (state === 'READY' && !this.agents.has(name)) this.boot(name);
+      if (this.#incarnationOf(name.split('/', 1)[0] ?? '') !== agent.incarnation) this.agents.delete(name);
+    for (const {name, state, accelerator} of this.tpus.nodes.values())
+      for (let host = 0; host < hostsOfType(accelerator); host++)
+        if (state === 'READY' && !this.agents.has(keyOf(name, host))) this.boot(name, host);
   }
 
   /** A request that leaves the queue becomes a node, and then the node becomes READY. */
@@ -55,20 +59,21 @@ export class World extends FunctionWorld {
   }
 
   /** Starts the host, perhaps again: its agent begins from nothing. */
-  boot(name: string): FakeAgent {
+  boot(name: string, host = 0): FakeAgent {
     const {metadata} = this.tpus.node(name);
     const incarnation = Number(metadata['gleaner-incarnation']);
     const worker = String(metadata['gleaner-worker']);
     const ticket = String(metadata['gleaner-ticket']);
-    const agent = new FakeAgent(worker, incarnation, ticket, body => this.api(body), this.deps.objects);
+    const api = (body: object) => this.api(body);
+    const agent = new FakeAgent(worker, incarnation, ticket, api, this.deps.objects, host);
     agent.silent = this.isStillborn(name, incarnation);
     this.onAgent(agent);
-    this.agents.set(name, agent);
+    this.agents.set(keyOf(name, host), agent);
     return agent;
   }
 
-  agent(name: string): FakeAgent {
-    const agent = this.agents.get(name);
+  agent(name: string, host = 0): FakeAgent {
+    const agent = this.agents.get(keyOf(name, host));
     if (!agent) throw new Error(`There is no agent on ${name}: ${[...this.agents.keys()]}`);
     return agent;
   }

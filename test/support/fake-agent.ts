@@ -56,11 +56,13 @@ export class FakeAgent {
   #reports = 0;
   /** True after a hello that worker-api accepted. */
   isBound = false;
+  readonly host: number;
   readonly #ticket: string;
   readonly #api: Api;
   readonly #objects: Objects;
 
-  constructor(worker: string, incarnation: number, ticket: string, api: Api, objects: Objects) {
+  constructor(worker: string, incarnation: number, ticket: string, api: Api, objects: Objects, host = 0) {
+    this.host = host;
     this.worker = worker;
     this.incarnation = incarnation;
     this.#ticket = ticket;
@@ -263,8 +265,8 @@ export class FakeAgent {
    * An order to exit ends the agent, and so does a refusal other than that of a lease: a repeated request cannot help.
    */
   async #post(request: object): Promise<Answer> {
-    const {worker, incarnation} = this;
-    const ask = (question: object) => this.#api({...question, worker, incarnation, host: 0});
+    const {worker, incarnation, host} = this;
+    const ask = (question: object) => this.#api({...question, worker, incarnation, host});
     const hello = async () => {
       const said = await ask({action: 'hello', ticket: this.#ticket});
       this.isBound = said.status === 200 && said.body.action === 'continue';

@@ -16,6 +16,7 @@ import {type NodeRequest, type QueuedResource, TpuQueue} from './tpu-queue.ts';
 export type FakeNode = Tpu & {
   provider: Provider;
   state: string;
+  accelerator: string;
   metadata: Record<string, string>;
   before: string;
   changed_at: number;
@@ -107,10 +108,14 @@ export class FakeTpus {
   add({state, queued, ...tpu}: Tpu, metadata: Record<string, string> = {}): void {
     const {name, zone} = tpu;
     if (state !== null) {
-      const was = {before: 'CREATING', changed_at: this.#faults.clockwork.now};
+      const was = {before: 'CREATING', changed_at: this.#faults.clockwork.now, accelerator: ''};
       this.nodes.set(name, {...tpu, provider: 'tpu-api', state, queued: null, ...was, metadata, from: null});
     }
-    if (queued) this.queue.set(name, {...queued, request: {name, zone, labels: queued.labels, metadata}});
+    if (queued)
+      this.queue.set(name, {
+        ...queued,
+        request: {name, zone, accelerator: '', labels: queued.labels, metadata},
+      });
   }
 
   removeForeign(): void {
@@ -211,7 +216,7 @@ export class FakeTpus {
   }
 
   make(request: NodeRequest, from: QueuedResource | null): void {
-    const {name, zone, labels, metadata, provider = 'tpu-api'} = request;
+    const {name, zone, accelerator, labels, metadata, provider = 'tpu-api'} = request;
     const {chance, clockwork} = this.#faults;
     const created_at = iso(clockwork.now);
     const was = {
@@ -221,7 +226,8 @@ export class FakeTpus {
       symptoms: [],
       queued: null,
     };
-    const node = {name, zone, provider, state: 'CREATING', ...was, labels, metadata, created_at, from};
+    const made = {state: 'CREATING', ...was, labels, metadata, created_at, from};
+    const node = {name, zone, accelerator, provider, ...made};
     this.nodes.set(name, node);
     this.#faults.see('a node is: CREATING');
     this.#faults.see(`a node comes from: ${provider}`);

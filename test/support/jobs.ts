@@ -48,7 +48,7 @@ export const HOLDER = {worker: A0, incarnation: 2};
 
 /** A job in its third attempt, which began at the beginning. */
 export function aRunningJob(changes: Partial<Job> = {}): Job {
-  const lease = {...HOLDER, epoch: 3, members: []};
+  const lease = {...HOLDER, epoch: 3, host_count: 1, members: []};
   return aJob({
     ...{status: 'running', queue: null, epoch: 3, lease, started_at: at(0), due_at: at(420)},
     ...changes,

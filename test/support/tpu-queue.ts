@@ -5,7 +5,7 @@ import type {FakeTpus} from './fake-tpus.ts';
 import type {TpuFaults} from './tpu-faults.ts';
 
 /** The part of a request that its node keeps. */
-export type NodeRequest = Pick<TpuRequest, 'name' | 'zone' | 'labels' | 'metadata'> &
+export type NodeRequest = Pick<TpuRequest, 'name' | 'zone' | 'accelerator' | 'labels' | 'metadata'> &
   Partial<Pick<TpuRequest, 'provider'>>;
 export type QueuedResource = Queued & {request: NodeRequest & {queue?: TpuRequest['queue']}};
 

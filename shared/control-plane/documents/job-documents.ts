@@ -56,6 +56,18 @@ export async function workerOf(
   return worker && isJobHeldBy(job, worker) ? worker : undefined;
 }
 
+/** Reads the workers of the other slices that hold the lease of the job. */
+export async function membersOf(
+  {log}: Pick<Deps, 'log'>,
+  tx: Transaction,
+  job: Job,
+  but: string,
+): Promise<Worker[]> {
+  const names = (job.lease?.members ?? []).map(({worker}) => worker).filter(name => name !== but);
+  const read = await Promise.all(names.map(name => workerRecords.read(log, tx, name)));
+  return read.flatMap(worker => (worker && isJobHeldBy(job, worker) ? worker : []));
+}
+
 /** Stores a job whose attempt has ended. A failed job is an event and a signal. */
 export function storeEnded(
   deps: Pick<Deps, 'config' | 'log'>,

@@ -12,7 +12,7 @@ import {
 } from '../../domain/exec/exec.ts';
 import {execFolder, paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
-import {FIRST_HOST} from '../../domain/worker/hosts.ts';
+import {hostsOf} from '../../domain/worker/hosts.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import type {Filter} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
@@ -108,10 +108,12 @@ async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec,
   await store.transaction(async tx => {
     const targets = await Promise.all(names.map(name => workerRecords.read(log, tx, name)));
     const workers = targets.flatMap(worker => (worker && isAlive(worker) ? worker : []));
-    const host = FIRST_HOST;
-    const assigned = await Promise.all(workers.map(({name}) => execHostRecords.get(tx, exec, name, host)));
+    const hosts = workers.flatMap(worker => hostsOf(worker).map(host => ({worker, host})));
+    const assigned = await Promise.all(
+      hosts.map(({worker, host}) => execHostRecords.get(tx, exec, worker.name, host)),
+    );
     const at = iso(now());
-    for (const [index, worker] of workers.entries()) {
+    for (const [index, {worker, host}] of hosts.entries()) {
       if (assigned[index]) continue;
       const refused = workerProblem(worker);
       execHostRecords.set(tx, exec, {

@@ -1,4 +1,5 @@
 import {decideEndExec, decideTakeExec} from '../../domain/exec/host-requests.ts';
+import {hostsOf} from '../../domain/worker/hosts.ts';
 import type {RequestDecision} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
@@ -32,6 +33,12 @@ export async function endExec(
   request: AuthenticatedRequest<'exec-end'>,
   now: number,
 ): Promise<RequestDecision> {
-  const execHost = await execHostRecords.get(tx, request.exec, worker.name, request.host);
-  return decideEndExec({worker, execHost}, request, now);
+  const hostOf = (host: number) => execHostRecords.get(tx, request.exec, worker.name, host);
+  const execHost = await hostOf(request.host);
+  const others = await Promise.all(
+    hostsOf(worker)
+      .filter(host => host !== request.host)
+      .map(hostOf),
+  );
+  return decideEndExec({worker, execHost, others}, request, now);
 }

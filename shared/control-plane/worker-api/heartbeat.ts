@@ -1,13 +1,19 @@
 import {parseWorkerName} from '../../domain/names.ts';
 import {chargeSuspect, RESTARTED, saysItHas} from '../../domain/stream/lease.ts';
-import {decideHeartbeat, type HeartbeatState, hasRestarted} from '../../domain/worker/heartbeat.ts';
+import {
+  decideHeartbeat,
+  decideHostHeartbeat,
+  type HeartbeatState,
+  hasRestarted,
+} from '../../domain/worker/heartbeat.ts';
+import {FIRST_HOST} from '../../domain/worker/hosts.ts';
 import type {RequestDecision} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';
-import {jobRecords} from '../documents/job-documents.ts';
+import {jobOf, jobRecords} from '../documents/job-documents.ts';
 import {runOfFailed, suspectedBy} from '../documents/lease-documents.ts';
 import {type AuthenticatedRequest, heartbeatOf} from './answers.ts';
 
@@ -21,6 +27,11 @@ export async function takeHeartbeat(
   request: Heartbeat,
   now: number,
 ): Promise<RequestDecision> {
+  if (request.host !== FIRST_HOST) {
+    const job = hasRestarted(worker, request) ? await jobOf(deps, tx, worker) : undefined;
+    const {limits, region} = deps.config;
+    return decideHostHeartbeat({worker, job}, request, now, {silent_s: limits.silent_s, region});
+  }
   const claimed = await readClaimed(deps, tx, worker, request);
   const suspected = await readSuspected(deps, tx, worker, request, now);
   return decideHeartbeat({worker, ...claimed, ...suspected}, request, now, deps.config);

@@ -1,10 +1,15 @@
+import type {Pool} from '../../domain/fleet/pool.ts';
+import {decideJoin, type JoinDecision} from '../../domain/job/grant.ts';
+import {parseJobWork} from '../../domain/names.ts';
 import {retryIn} from '../../domain/stream/spread.ts';
-import {askedForWork} from '../../domain/worker/heartbeat.ts';
+import {askedForWork, heardFromHost} from '../../domain/worker/heartbeat.ts';
+import {FIRST_HOST, unreadyHosts} from '../../domain/worker/hosts.ts';
 import {advise, isCurrent, notWantedText, ok, type RequestDecision} from '../../domain/worker/requests.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';
+import {jobOf} from '../documents/job-documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
 import {type AuthenticatedRequest, askerOf, type GrantResult, heartbeatOf, waitFor} from './answers.ts';
 import {grantWaitingJob} from './grant-job.ts';
@@ -26,6 +31,10 @@ export async function answerLease(
 ): Promise<RequestDecision> {
   const {name, incarnation} = worker;
   if (!request.token) return {answer: advise('exit', earlierReleaseText(name))};
+  if (parseJobWork(worker.work) !== undefined || request.host !== FIRST_HOST) {
+    const joined = await answerJoin(deps, request, await poolOf(deps, worker.pool));
+    if (joined) return {answer: ok(joined)};
+  }
   if (worker.phase === 'draining') return {answer: advise('exit', notWantedText(name, incarnation))};
   const asker = askerOf(request, deps.now());
   const soon = (reason: string) => ({
@@ -39,6 +48,11 @@ export async function answerLease(
   const pool = await poolOf(deps, worker.pool);
   const wait = (reason: string) => ({answer: waitFor(pool ?? deps.config.pool, asker, reason)});
   if (isReplaced) return wait(`${name} is being replaced`);
+  const unready = unreadyHosts(worker).length;
+  if (unready > 0 && worker.work === null) {
+    await recordRequest(deps, request);
+    return soon(`${worker.host_count - unready} of ${worker.host_count} hosts are ready`);
+  }
   const began_ms = deps.now();
   const shared_ms = Math.min(MOST_SHARED_MS, SHARE_OF_POLL * 1000 * (pool ?? deps.config.pool).poll_s);
   const isKnownIdle = began_ms - (deps.idlePools.get(worker.pool) ?? Number.NEGATIVE_INFINITY) < shared_ms;
@@ -57,6 +71,32 @@ function earlierReleaseText(name: string): string {
   return `the agent of ${name} is of a release without tokens of leases, and has no rights in the bucket any more: another TPU replaces it`;
 }
 
+/**
+ * Answers with the attempt that the slice has. A host but host 0 without one waits until host 0 leases work: it changes no lease. Undefined:
+ * host 0 leases work itself.
+ */
+async function answerJoin(
+  deps: Deps,
+  request: AuthenticatedRequest<'lease'>,
+  pool: Pool | undefined,
+): Promise<object | undefined> {
+  const settings = {pool, bucket: deps.objects.bucket};
+  const decision = await transact<JoinDecision>(deps, async (tx, now) => {
+    const worker = await workerRecords.get(tx, request.worker);
+    const job = worker && (await jobOf(deps, tx, worker));
+    const join = decideJoin({job, worker}, request, settings, now);
+    if (join || request.host === FIRST_HOST) return join ?? {};
+    const waits = 'host 0 asks for the work of its slice';
+    if (!isCurrent(worker, request)) return {waits};
+    const heard = heardFromHost(worker, request.host, {phase: 'idle'}, deps.config.limits.silent_s, now);
+    return {waits, writes: heard === worker ? {} : {worker: heard}};
+  });
+  if (decision.order) return {...decision.order, heartbeat_s: heartbeatOf(deps, pool)};
+  if (decision.waits === undefined) return undefined;
+  const retry_s = retryIn(...SOON_S, askerOf(request, deps.now()));
+  return {action: 'wait', retry_s, reason: decision.waits};
+}
+
 async function searchWork(
   deps: Deps,
   worker: Worker,
@@ -65,6 +105,8 @@ async function searchWork(
 ): Promise<GrantResult> {
   const job = await grantWaitingJob(deps, worker, await poolOf(deps, worker.pool), asker);
   if (job && 'order' in job) return job;
+  // A stream has one writer: a slice of several hosts runs jobs alone.
+  if (worker.host_count > 1) return job;
   return (await grantStream(deps, worker, request, asker)) ?? job;
 }
 

@@ -22,8 +22,20 @@ export function transact<Decision extends {writes?: RequestWrites}>(
 }
 
 function write(deps: Deps, tx: Transaction, writes: RequestWrites, now: number): void {
-  const {worker, stream, run, breaker, job, endedJob, execHost, events = [], events_since} = writes;
+  const {
+    worker,
+    members = [],
+    stream,
+    run,
+    breaker,
+    job,
+    endedJob,
+    execHost,
+    events = [],
+    events_since,
+  } = writes;
   if (worker) workerRecords.set(tx, worker);
+  for (const member of members) workerRecords.set(tx, member);
   if (stream) streamRecords.set(tx, stream);
   if (run) runRecords.set(tx, run);
   if (breaker) setBreaker(deps.log, tx, breaker, now);

@@ -4,6 +4,7 @@ import {RELEASE} from '../../contracts/config.ts';
 import type {NotUnderstood} from '../../contracts/errors.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
+import {quietestHost} from '../../domain/worker/hosts.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, withProof} from '../../domain/worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {LONGEST_SILENCE_S} from '../../domain/zone/silence-brake.ts';
@@ -87,7 +88,7 @@ export async function findLost(
   failures: Failures,
 ): Promise<Set<string>> {
   const silent = [...workers.values()].filter(
-    worker => isAlive(worker) && isServedFor(served, worker.heartbeat_at, LONGEST_SILENCE_S),
+    worker => isAlive(worker) && isServedFor(served, quietestHost(worker).at, LONGEST_SILENCE_S),
   );
   const lost = new Set<string>();
   await forEachConcurrently(silent, async ({name, suspect}) => {

@@ -7,6 +7,7 @@ import {required} from '../../contracts/identity-settings.ts';
 import type {tpuMessage} from '../../contracts/schemas.ts';
 import {priceOf} from '../../domain/billing/budget.ts';
 import {labelsOf} from '../../domain/deployment.ts';
+import {hostsOfType} from '../../domain/fleet/accelerators.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {afterLostBoot} from '../../domain/tick/shared-documents.ts';
@@ -83,7 +84,9 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
   );
   const isPaused = pool?.limiter.cause === 'person';
   const usd_per_hour = pool ? priceOf(await readPrices(deps, [pool]), pool, worker.zone) : null;
-  if (pool && !isPaused && usd_per_hour === worker.usd_per_hour) {
+  const isSame =
+    usd_per_hour === worker.usd_per_hour && hostsOfType(pool?.accelerator ?? '') === worker.host_count;
+  if (pool && !isPaused && isSame) {
     await deps.tpus.create(await nodeRequest(deps, pool, worker));
     // The next list shows whether the zone gives nodes again.
     if (limiter.state === 'probing') await wake(deps.bus);
@@ -96,7 +99,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const [before, is] = [worker.usd_per_hour, usd_per_hour].map(usd =>
       usd === null ? 'unknown' : `$${usd}`,
     );
-    const ofPrice = `its price an hour is ${is} now, and was ${before} when it was decided`;
+    const ofPrice = `its price an hour is ${is} now, and was ${before} when it was decided, or its type has changed`;
     const ofPool = pool
       ? `a person paused pool "${worker.pool}"`
       : `pool "${worker.pool}" has no valid document`;

@@ -68,13 +68,14 @@ export function decideScale(
 
 /**
  * `elsewhere`: slots of the other pools. `longest_poll_s`: an idle worker that is silent for longer counts as stalled. `providers`: those of
- * the deployment; by default that of the pool.
+ * the deployment; by default that of the pool. `max_hosts`: hosts that a TPU may have.
  */
 export type PoolLimits = {
   ceilings: Ceilings;
   elsewhere?: number;
   longest_poll_s?: number;
   providers?: readonly Provider[];
+  max_hosts?: number;
 };
 
 export function slotsIn({zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers_per_zone'>): number {
@@ -117,13 +118,13 @@ export function decideKeep(
 /** A pool that no document describes yet. Provider, accelerator, runtime version, disk and spot stay as they are then. */
 export function decideNewPool(
   pool: Pool,
-  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY, providers}: PoolLimits,
+  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY, providers, max_hosts}: PoolLimits,
   fields: readonly string[],
   published_at: string,
 ): Decision<Pool> {
   const refused =
     providerProblem(pool, providers ?? [pool.provider]) ??
-    acceleratorProblem(pool.accelerator, pool.provider) ??
+    acceleratorProblem(pool.accelerator, pool.provider, max_hosts) ??
     runtimeProblem(pool.accelerator, pool.runtime_version, pool.provider) ??
     poolProblem(pool, ceilings, elsewhere) ??
     nodeNameProblem(pool) ??

@@ -52,13 +52,18 @@ export function decideTakeExec(
   };
 }
 
-export type EndExecState = {worker: Worker; execHost: ExecHost | undefined};
+/** `others`: the command on the other hosts of the worker. */
+export type EndExecState = {
+  worker: Worker;
+  execHost: ExecHost | undefined;
+  others?: readonly (ExecHost | undefined)[];
+};
 
 type ExecEnd = ExecRequest & Pick<ExecHost, 'exit_code' | 'error'> & {outcome: ExecHost['status']};
 
-/** Records the end of the command on the host once. The last host of all ends the command. */
+/** Records the end of the command on the host once. The last host of the worker takes it off the worker, and the last of all ends it. */
 export function decideEndExec(
-  {worker, execHost}: EndExecState,
+  {worker, execHost, others = []}: EndExecState,
   {exec: id, host, outcome, exit_code, error}: ExecEnd,
   now: number,
 ): RequestDecision {
@@ -69,11 +74,12 @@ export function decideEndExec(
   const decision: RequestDecision = {answer: ok({action: 'continue', reason: ''}), endsExec: id};
   if (hasHostEnded(execHost)) return decision;
   const ended = {...execHost, status: outcome, exit_code, error, ended_at: iso(now)};
+  const isLast = others.every(other => !other || hasHostEnded(other));
   return {
     ...decision,
     writes: {
       execHost: {exec: id, host: ended},
-      worker: worker.execs.includes(id) ? withoutExec(worker, id) : undefined,
+      worker: isLast && worker.execs.includes(id) ? withoutExec(worker, id) : undefined,
     },
   };
 }

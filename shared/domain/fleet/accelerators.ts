@@ -1,28 +1,63 @@
 import {chipsOf} from '../billing/prices.ts';
 import {acceleratorOf, INSTANCE_TYPES, isImage, type Provider} from './providers.ts';
 
-/** Types of the Cloud TPU API with one host: a worker is one host. */
-export const ONE_HOST = [
-  ...['v2-8', 'v3-8', 'v4-8', 'v5litepod-1', 'v5litepod-4', 'v5litepod-8'],
-  ...['v5p-8', 'v6e-1', 'v6e-4', 'v6e-8'],
-];
+/** Sizes of each generation, as the number of the type: doubled from the first to the last. */
+const SIZES: Readonly<Record<string, readonly number[]>> = {
+  v2: [8, 32, 128, 256, 512],
+  v3: [8, ...doubled(32, 2048)],
+  v4: doubled(8, 4096),
+  v5litepod: [1, ...doubled(4, 256)],
+  v5p: doubled(8, 8192),
+  v6e: [1, ...doubled(4, 256)],
+};
+
+function doubled(from: number, to: number): number[] {
+  return from > to ? [] : [from, ...doubled(2 * from, to)];
+}
+
+/** Every known type. */
+export const ACCELERATORS = Object.entries(SIZES).flatMap(([generation, sizes]) =>
+  sizes.map(size => `${generation}-${size}`),
+);
+
+/** Chips of each host of a slice of several hosts. */
+export const HOST_CHIPS = 4;
+
+/** Hosts of a node of this type: 1 for an unknown type. A host of v5e and v6e has up to 8 chips where it is the only one. */
+export function hostsOfType(accelerator: string): number {
+  const {generation, chips} = chipsOf(accelerator) ?? {generation: '', chips: 1};
+  const isOne = ['v5litepod', 'v6e'].includes(generation) && chips <= 8;
+  return isOne ? 1 : Math.max(1, Math.ceil(chips / HOST_CHIPS));
+}
+
+/** Types of TPUs with one host. */
+export const ONE_HOST = ACCELERATORS.filter(type => hostsOfType(type) === 1);
 
 /** The types that the TPU compiler can compile for, as `ACCELERATORS` of preflight/accelerators.py. */
 export const COMPILED = ONE_HOST.filter(type => !/^v[234]-/.test(type));
 
+/** Hosts that a TPU may have where the deployment says nothing: all of them write one document. */
+export const MAX_HOSTS = 16;
+
 /** Why a pool cannot have this accelerator, or undefined. */
-export function acceleratorProblem(accelerator: string, provider: Provider = 'tpu-api'): string | undefined {
-  const own = provider === 'tpu-api' ? ONE_HOST : INSTANCE_TYPES;
+export function acceleratorProblem(
+  accelerator: string,
+  provider: Provider = 'tpu-api',
+  max_hosts = MAX_HOSTS,
+): string | undefined {
+  const hosts = hostsOfType(accelerator);
+  const fitting = ACCELERATORS.filter(type => hostsOfType(type) <= max_hosts);
+  const own = provider === 'tpu-api' ? fitting : INSTANCE_TYPES;
   if (own.includes(accelerator)) return undefined;
   const types = `use one of ${own.join(', ')}`;
   const named = acceleratorOf(accelerator);
   if (named) return `"${accelerator}" is the machine type of ${named}: name the accelerator ${named}`;
   if (INSTANCE_TYPES.includes(accelerator))
     return `the Cloud TPU API has no ${accelerator}: use provider "compute-engine"`;
-  if (ONE_HOST.includes(accelerator))
+  if (!ACCELERATORS.includes(accelerator)) return `there is no accelerator "${accelerator}": ${types}`;
+  if (provider === 'compute-engine')
     return `Compute Engine has no instance with a ${accelerator}: ${types}, or provider "tpu-api"`;
-  if (!chipsOf(accelerator)) return `there is no accelerator "${accelerator}": ${types}`;
-  return `"${accelerator}" has several hosts, and a worker is one host: ${types}`;
+  return `"${accelerator}" has ${hosts} hosts, and this deployment allows ${max_hosts} (max_hosts, GLEANER_MAX_HOSTS): ${types}`;
 }
 
 type Versions = Readonly<Record<string, readonly [string, ...string[]]>>;

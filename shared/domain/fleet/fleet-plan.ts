@@ -16,6 +16,7 @@ import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
 import {isOlderThan} from '../time.ts';
 import {bindingConstraints, type Constraints} from '../waiting/binding.ts';
 import {type Constraint, constraint} from '../waiting/constraint.ts';
+import {quietestHost} from '../worker/hosts.ts';
 import {NOT_LISTED} from '../worker/nodes.ts';
 import {isServedFor} from '../worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
@@ -213,7 +214,8 @@ export function silentWorkers(
   {workers, served}: Pick<Snapshot, 'workers' | 'served'>,
   silent_s: number,
 ): Set<string> {
-  const isSilent = (worker: Worker) => isAlive(worker) && isServedFor(served, worker.heartbeat_at, silent_s);
+  const isSilent = (worker: Worker) =>
+    isAlive(worker) && isServedFor(served, quietestHost(worker).at, silent_s);
   return new Set([...workers.values()].flatMap(worker => (isSilent(worker) ? worker.name : [])));
 }
 

@@ -20,22 +20,25 @@ const cause = describing(CAUSES).nullable();
 const ran = kept<Ran>().nullable();
 const limit = z.number().nullable();
 
-/** The end of an attempt on one host. An attempt of several hosts ends with the first failure, or with the last host. */
-const ends = z
-  .record(
-    text,
-    stored({
-      outcome: describing(['completed', 'failed', 'preempted', 'drained']),
-      cause,
-      error: text.nullable(),
-      exit_code: integer.nullable(),
-    }),
-  )
-  .default({});
-export type HostEnd = z.infer<typeof ends>[string];
+/** The end of an attempt on one host. The results of host 0 count once all hosts have ended, and are null elsewhere. */
+const hostEnd = stored({
+  outcome: describing(['completed', 'failed', 'preempted', 'drained']),
+  cause,
+  error: text.nullable(),
+  exit_code: integer.nullable(),
+  result: orNull(text),
+  result_path: orNull(text),
+  artifacts_path: orNull(text),
+  ran: z._default(ran, null),
+});
+export type HostEnd = z.infer<typeof hostEnd>;
 
-/** The lease of a job: the worker of slice 0, and all members where the job has several slices. */
-const jobLease = lease.extend({members: z.array(stored({worker: text, incarnation})).default([])});
+/** The lease of a job: the worker of slice 0 and its hosts, and all workers where the job has several slices. */
+const jobLease = lease.extend({
+  host_count: count.min(1).default(1),
+  members: z.array(stored({worker: text, incarnation})).default([]),
+});
+export type JobLease = z.infer<typeof jobLease>;
 
 /** An ended attempt: the epoch of its lease is its number. */
 const attempt = stored({
@@ -60,11 +63,14 @@ export const ownFields = {
   lease: jobLease
     .nullable()
     .describe(
-      'The holder: `worker`, `incarnation`, `epoch`, and `members` of a job of several slices. Null without a holder.',
+      'The holder: `worker`, `incarnation`, `epoch`, `host_count`, and `members` of a job of several slices. Null without a holder.',
     ),
-  ends: ends.describe(
-    'Ends that hosts of the newest attempt have reported, by the number of the process: slice times hosts, plus host.',
-  ),
+  ends: z
+    .record(text, hostEnd)
+    .default({})
+    .describe(
+      'Ends that hosts of the newest attempt have reported, by the number of the process: slice times hosts, plus host. Empty for one host.',
+    ),
   due_at: instant
     .nullable()
     .describe('Time at which a tick ends the job: deadline, timeout or budget. Null for an ended job.'),

@@ -4,11 +4,12 @@ import {jobWork} from '../names.ts';
 import type {Ran} from '../source/source.ts';
 import {type Holder, isLeasedTo} from '../stream/lease.ts';
 import {isOlderThan, iso, msOf, utcText} from '../time.ts';
+import {hostText} from '../worker/hosts.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import type {Worker} from '../worker/worker.ts';
 import {type Cause, OWN_CAUSES} from './causes.ts';
-import type {Job, JobAttempt} from './job.ts';
+import type {HostEnd, Job, JobAttempt, JobLease} from './job.ts';
 import {queuePlace} from './queue.ts';
 
 /** Ends of machines that a job may have caused, before the job counts as their cause. */
@@ -17,6 +18,10 @@ export const MAX_MACHINE_FAILURES = 5;
 export const MOST_ATTEMPTS = 50;
 export const MOST_ERROR_CHARS = 20_000;
 const MOST_ATTEMPT_ERROR_CHARS = 500;
+const MOST_HOST_ERROR_CHARS = 200;
+/** Time for which an attempt waits for its other hosts: after the success of one, and after one that lost a peer. */
+const OTHERS_S = 60;
+const PEERS_S = 30;
 /** Time after its timeout at which a tick ends a job, because its agent has not: a timeout counts neither 60 s of preparation nor 60 s of JAX. */
 const GRACE_S = 180;
 /** Time for which the document of an ended job is kept. */
@@ -33,6 +38,17 @@ export type JobEnd = {
   artifacts_path?: string | null;
   ran?: Ran | null;
 };
+
+/** Processes of an attempt: one for each host of each slice. */
+export function processesOf({host_count, members}: JobLease): number {
+  return host_count * Math.max(1, members.length);
+}
+
+/** Number of the process on a host of the holder, as JAX counts them: slice by slice. */
+export function processOf({host_count, members}: JobLease, {worker}: Holder, host: number): number {
+  const slice = members.findIndex(member => member.worker === worker);
+  return Math.max(0, slice) * host_count + host;
+}
 
 export function isFinal({status}: Pick<Job, 'status'>): boolean {
   return status === 'completed' || status === 'failed' || status === 'cancelled';
@@ -65,12 +81,12 @@ export function scheduleJob(job: Job, now: number): Job {
 /** The job as leased to a worker at this price. The new epoch makes every earlier lease worthless. */
 export function grantJob(
   job: Job,
-  holder: Holder,
+  holder: Holder & Partial<Pick<JobLease, 'host_count' | 'members'>>,
   usd_per_hour: number | null,
   now: number,
-): Job & {lease: NonNullable<Job['lease']>} {
+): Job & {lease: JobLease} {
   const epoch = job.epoch + 1;
-  const lease = {...holder, epoch, members: []};
+  const lease = {host_count: 1, members: [], ...holder, epoch};
   return {
     ...job,
     ...{
@@ -87,11 +103,15 @@ export function grantJob(
 }
 
 /** The earliest end of an attempt that starts now: the deadline, the timeout with its grace, or the end of the budget. */
-function dueAt({deadline_at, timeout, budget_usd, spent_usd}: Job, usd_per_hour: number | null, now: number) {
+function dueAt(
+  {deadline_at, timeout, budget_usd, spent_usd, slices}: Job,
+  usd_per_hour: number | null,
+  now: number,
+) {
   const ends = [now + (timeout + GRACE_S) * 1000];
   if (deadline_at !== null) ends.push(msOf(deadline_at));
   if (budget_usd !== null && usd_per_hour)
-    ends.push(now + ((budget_usd - spent_usd) / usd_per_hour) * 3_600_000);
+    ends.push(now + ((budget_usd - spent_usd) / (slices * usd_per_hour)) * 3_600_000);
   return iso(Math.max(now, Math.min(...ends)));
 }
 
@@ -105,6 +125,62 @@ export function grantProblem(job: Job, usd_per_hour: number | null, now: number)
   if (usd_per_hour === null) return failed('budget', 'the price of its worker is unknown; set prices/chips');
   if (spent_usd < budget_usd) return undefined;
   return failed('budget', `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent`);
+}
+
+/**
+ * The job after the end of its attempt on one host. The attempt ends with the first failure of its own, or with the last host. JAX ends the
+ * other processes where one is lost: their ends wait for its cause.
+ */
+export function endProcess(
+  job: Job & {lease: JobLease},
+  index: number,
+  end: JobEnd,
+  usd_per_hour: number | null,
+  now: number,
+): Job {
+  const processes = processesOf(job.lease);
+  if (processes === 1) return endAttempt(job, end, usd_per_hour, now);
+  const ends = {...job.ends, [index]: hostEndOf(end)};
+  const isConsequence = end.outcome === 'completed' || end.cause === 'peer';
+  if (!isConsequence) return endAttempt({...job, ends}, byHost(end, index, processes), usd_per_hour, now);
+  if (Object.keys(ends).length === processes)
+    return endAttempt({...job, ends}, endOfAll(ends, processes), usd_per_hour, now);
+  const wait_s = end.outcome === 'completed' ? OTHERS_S : PEERS_S;
+  const due_at = iso(Math.min(now + wait_s * 1000, job.due_at === null ? Infinity : msOf(job.due_at)));
+  return {...job, ends, due_at, updated_at: iso(now)};
+}
+
+function hostEndOf({outcome, cause, error, ...end}: JobEnd): HostEnd {
+  const {exit_code = null, result = null, result_path = null, artifacts_path = null, ran = null} = end;
+  const clippedError = clipped(error, MOST_HOST_ERROR_CHARS);
+  return {
+    ...{outcome: outcome as HostEnd['outcome'], cause, error: clippedError, exit_code},
+    ...{result, result_path, artifacts_path, ran},
+  };
+}
+
+/** The end of an attempt by one host, whose error says which. */
+function byHost(end: JobEnd, index: number, processes: number): JobEnd {
+  const error = end.error === null ? null : `${hostText(index, processes)}: ${end.error}`;
+  return {...end, error};
+}
+
+/** The end of an attempt whose hosts have succeeded, have lost a peer, or have given no end in time. */
+function endOfAll(ends: Job['ends'], processes: number): JobEnd {
+  const all = Array.from({length: processes}, (_, index) => ends[index]);
+  const lost = all.indexOf(undefined);
+  const peer = all.findIndex(end => end?.cause === 'peer');
+  const failed = (index: number, error: string): JobEnd =>
+    byHost({outcome: 'failed', cause: 'machine', error}, index, processes);
+  if (lost >= 0) return failed(lost, 'it gave no end');
+  if (peer >= 0) return failed(peer, all[peer]?.error ?? 'it lost another host');
+  return all[0] ?? failed(0, 'it gave no end');
+}
+
+/** The ends without the results, which the job has now. */
+function withoutResults(ends: Job['ends']): Job['ends'] {
+  const none = {result: null, result_path: null, artifacts_path: null, ran: null};
+  return Object.fromEntries(Object.entries(ends).map(([index, end]) => [index, {...end, ...none}]));
 }
 
 /**
@@ -181,7 +257,7 @@ function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: nu
   // The clock of another process may be behind the clock that started the attempt.
   const ended_ms = Math.max(now, msOf(started_at));
   const hours = (ended_ms - msOf(started_at)) / 3_600_000;
-  const cost_usd = usd_per_hour === null ? null : hours * usd_per_hour;
+  const cost_usd = usd_per_hour === null ? null : hours * job.slices * usd_per_hour;
   const {outcome, cause, exit_code = null, ran = null} = end;
   const error = clipped(end.error, MOST_ATTEMPT_ERROR_CHARS);
   const attempt = {
@@ -191,6 +267,7 @@ function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: nu
   return {
     ...job,
     lease: null,
+    ends: withoutResults(job.ends),
     attempts: [...job.attempts, attempt].slice(-MOST_ATTEMPTS),
     spent_usd: job.spent_usd + (cost_usd ?? 0),
     ...(end.artifacts_path ? {artifacts_path: end.artifacts_path} : {}),
@@ -223,19 +300,20 @@ export function endWithoutHolder({lease}: Job): JobEnd {
 /** The end of a job that is due: by its deadline, its budget or its timeout. Undefined for a job that is not due. */
 export function endOfDue(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
   if (isFinal(job) || job.due_at === null || msOf(job.due_at) > now) return undefined;
-  const {deadline_at, budget_usd, spent_usd, started_at, timeout} = job;
+  const {deadline_at, budget_usd, spent_usd, started_at, timeout, slices, lease, ends} = job;
   if (deadline_at !== null && msOf(deadline_at) <= now)
     return {outcome: 'failed', cause: 'deadline', error: `its deadline passed at ${utcText(deadline_at)}`};
   // An edit of the document moved the time.
   if (job.status !== 'running') return undefined;
   const hours = started_at === null ? 0 : (now - msOf(started_at)) / 3_600_000;
-  const cost = spent_usd + hours * (usd_per_hour ?? 0);
+  const cost = spent_usd + hours * slices * (usd_per_hour ?? 0);
   if (budget_usd !== null && cost >= budget_usd)
     return {
       outcome: 'failed',
       cause: 'budget',
       error: `$${cost.toFixed(2)} of $${budget_usd.toFixed(2)} are spent; submit it again with a larger budget_usd`,
     };
+  if (lease && Object.keys(ends).length > 0) return endOfAll(ends, processesOf(lease));
   return {outcome: 'failed', cause: 'timeout', error: `it ran longer than its timeout of ${timeout} s`};
 }
 

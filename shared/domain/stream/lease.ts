@@ -28,9 +28,13 @@ export type Failure = {
   contradiction?: Contradiction | null;
 };
 
-/** True if this incarnation holds the lease of the stream or the job, of any epoch. */
-export function isLeasedTo({lease}: {lease: Lease | null}, holder: Holder): boolean {
-  return lease?.worker === holder.worker && lease.incarnation === holder.incarnation;
+/** True if this incarnation holds the lease of the stream or the job, of any epoch. Members hold the lease of a job of several slices. */
+export function isLeasedTo(
+  {lease}: {lease: (Lease & {members?: readonly Holder[]}) | null},
+  {worker, incarnation}: Holder,
+): boolean {
+  const isTheirs = (each: Holder) => each.worker === worker && each.incarnation === incarnation;
+  return lease !== null && [lease, ...(lease.members ?? [])].some(isTheirs);
 }
 
 export function holds(stream: Stream, claim: Claim): boolean {

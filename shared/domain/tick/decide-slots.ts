@@ -2,6 +2,7 @@
 import {addBill, addPreemption} from '../billing/bills.ts';
 import {pricedAs, priceOf} from '../billing/budget.ts';
 import {totalOf} from '../billing/cost.ts';
+import {hostsOfType} from '../fleet/accelerators.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Job} from '../job/job.ts';
 import {endAttempt, endByDeath} from '../job/lifecycle.ts';
@@ -148,7 +149,9 @@ function createFields(
 ) {
   const usd_per_hour = priceOf(prices, pool, zone.zone);
   const ask = askOf(pool.provisioning, zone, placement, now);
-  return {...ask, usd_per_hour, priced_as: pricedAs(pool), charged_to: payers.get(name) ?? null};
+  const host_count = hostsOfType(pool.accelerator);
+  const charged_to = payers.get(name) ?? null;
+  return {...ask, usd_per_hour, priced_as: pricedAs(pool), host_count, charged_to};
 }
 
 /** Adds what follows from the decision to the writes. */

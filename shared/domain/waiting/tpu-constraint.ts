@@ -1,5 +1,6 @@
 /** Why a TPU does no work, or a slot has no TPU, by the document of the slot. */
 import {utcText} from '../time.ts';
+import {quietestHost} from '../worker/hosts.ts';
 import {nodeStanding, queueStanding} from '../worker/provider-states.ts';
 import {hasEnded, isBlocked, type Worker} from '../worker/worker.ts';
 import type {Brake} from '../zone/silence-brake.ts';
@@ -14,11 +15,10 @@ export function slotConstraint(worker: Worker | undefined, now: number): Constra
 }
 
 /** The constraint of a worker that has sent nothing for too long: the brake of its zone, if it holds workers. */
-export function silentConstraint(
-  {name, zone, heartbeat_at}: Worker,
-  brake: Brake | null | undefined,
-): Constraint {
-  if (!brake || brake.held === 0) return constraint('silent', name, null, {since_at: heartbeat_at});
+export function silentConstraint(worker: Worker, brake: Brake | null | undefined): Constraint {
+  const {name, zone} = worker;
+  if (!brake || brake.held === 0)
+    return constraint('silent', name, null, {since_at: quietestHost(worker).at});
   const usd =
     brake.held_usd_per_hour === null ? 'an unknown price' : `$${brake.held_usd_per_hour.toFixed(2)}`;
   return constraint('brake', zone, `${brake.held} TPUs for ${usd} an hour`, {since_at: brake.since_at});

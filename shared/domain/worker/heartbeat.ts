@@ -3,13 +3,14 @@ import {accrue} from '../billing/cost.ts';
 import {withReceived} from '../billing/downloads.ts';
 import type {BucketRegion} from '../billing/network.ts';
 import type {Job} from '../job/job.ts';
-import {holdsJob} from '../job/lifecycle.ts';
+import {endAttempt, holdsJob, isJobHeldBy} from '../job/lifecycle.ts';
 import {leasedWork, parseJobWork} from '../names.ts';
 import {isOpen, type Run} from '../run/run.ts';
 import type {SourceReport} from '../source/source.ts';
 import {chargeSuspect, type Holder, holds, RESTARTED, returnedStream, saysItHas} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
-import {iso} from '../time.ts';
+import {isOlderThan, iso} from '../time.ts';
+import {bootingHosts, FIRST_HOST, hostText} from './hosts.ts';
 import {livedUntil} from './life-phases.ts';
 import {nodeStanding} from './provider-states.ts';
 import {
@@ -20,7 +21,16 @@ import {
   type WorkerAnswer,
   type WorkLease,
 } from './requests.ts';
-import {NO_WORK, type Phase, type Received, readySince, type Worker} from './worker.ts';
+import {
+  type Host,
+  NO_HOST,
+  NO_WORK,
+  type Phase,
+  type Received,
+  readySince,
+  type Worker,
+  withoutWork,
+} from './worker.ts';
 
 export type Heartbeat = Holder & {
   phase: string;
@@ -89,9 +99,74 @@ function jobLeaseOf({work, epoch}: Worker): {job: string; epoch: number} | null 
   return job === undefined || epoch === null ? null : {job, epoch};
 }
 
-/** True if the host restarted in the middle of its work. A repair by Google is no evidence against the work. */
-export function hasRestarted(worker: Worker, {phase}: Pick<Heartbeat, 'phase'>): boolean {
-  return phase === 'setup' && worker.phase !== 'booting' && nodeStanding(worker) !== 'mending';
+/**
+ * A heartbeat of a host but host 0. It proves that this host lives, and changes no lease but that of an attempt during which the host
+ * restarted. Words that repeat the last one are written seldom: all hosts of a slice write one document.
+ */
+export function decideHostHeartbeat(
+  {worker, job}: Pick<HeartbeatState, 'worker' | 'job'>,
+  request: Heartbeat,
+  now: number,
+  {silent_s, region}: {silent_s: number; region: BucketRegion},
+): RequestDecision {
+  const {host, lease, phase, received, source_report} = request;
+  const isHeld = lease !== null && saysItHas(worker, lease);
+  const isRestart = hasRestarted(worker, request);
+  const said = {phase, ...readyCode(source_report)};
+  const heard = heardFromHost(worker, host, said, silent_s, now);
+  const billed = heard === worker ? worker : withReceived(heard, host, received, region, now);
+  const after = isRestart && worker.phase !== 'draining' ? bootsAgain(billed, now) : billed;
+  const {execs, source_version} = after;
+  const error = `${hostText(host, worker.host_count)} restarted in the middle of it`;
+  const end = {outcome: 'failed', cause: 'machine', error} as const;
+  return {
+    answer: ok({
+      ...verdict(after, lease, isHeld && !isRestart, undefined).body,
+      ...{lease_expires_at: null, lease: jobLeaseOf(after), execs, source_version},
+    }),
+    writes: {
+      ...(after === worker ? {} : {worker: after}),
+      ...(isRestart && job && isJobHeldBy(job, worker)
+        ? {endedJob: {before: job, after: endAttempt(job, end, worker.usd_per_hour, now)}}
+        : {}),
+    },
+  };
+}
+
+/** The code that is ready on a host, or why it is not. A report of a preparation says nothing yet. */
+function readyCode(report: Heartbeat['source_report']): Partial<Host> {
+  if (!report || report.status === 'preparing') return {};
+  const source_error = report.status === 'failed' ? (report.error ?? 'without a reason') : null;
+  return {source_version: report.version, source_error};
+}
+
+/** A slice whose host boots again: it is up when all of its hosts are. */
+function bootsAgain(worker: Worker, now: number): Worker {
+  return {...withoutWork(worker), phase: 'booting', phase_since_at: iso(now)};
+}
+
+/** The worker after a word of a host but host 0. The same object for a word that repeats the last one soon. */
+export function heardFromHost(
+  worker: Worker,
+  host: number,
+  said: Partial<Host>,
+  silent_s: number,
+  now: number,
+): Worker {
+  const before = worker.hosts[host] ?? NO_HOST;
+  const known = {...before, ...said};
+  const isSame = (['phase', 'source_version', 'source_error'] as const).every(
+    field => known[field] === before[field],
+  );
+  const isRecent = before.heartbeat_at !== null && !isOlderThan(before.heartbeat_at, silent_s / 4, now);
+  if (isSame && isRecent) return worker;
+  return {...worker, hosts: {...worker.hosts, [host]: {...known, heartbeat_at: iso(now)}}};
+}
+
+/** True if the host restarted after its slice was up. A repair by Google is no evidence against the work. */
+export function hasRestarted(worker: Worker, {phase, host}: Pick<Heartbeat, 'phase' | 'host'>): boolean {
+  const isUp = host === FIRST_HOST ? worker.phase !== 'booting' : !bootingHosts(worker).includes(host);
+  return phase === 'setup' && isUp && nodeStanding(worker) !== 'mending';
 }
 
 /** True if the worker holds the lease. Its own document proves the lease of a stream. A person may have deleted a job. */
@@ -130,7 +205,9 @@ function verdict(
 ): WorkerAnswer {
   if (lease && !isHeld)
     return advise('stop', `the lease of ${leasedWork(lease)} is over: ${endText(lease, run)}`);
-  if (worker.phase === 'draining')
+  // A host that has not joined the attempt of its slice yet, or has ended it before the others, stays until its end.
+  const isAwaited = lease === null && jobLeaseOf(worker) !== null;
+  if (worker.phase === 'draining' && !isAwaited)
     return advise(lease ? 'drain' : 'exit', notWantedText(worker.name, worker.incarnation));
   if (worker.drains && lease && 'run' in lease) return advise('drain', `run ${lease.run} is paused`);
   if (worker.yields_to !== null && lease && 'run' in lease)
@@ -145,9 +222,18 @@ function endText(lease: WorkLease, run: Run | undefined): string {
 }
 
 /** The boot of the host has failed: the next tick replaces the worker. The first reason counts. */
-export function decideFailedBoot(worker: Worker, {reason}: {reason: string}, now: number): RequestDecision {
+export function decideFailedBoot(
+  worker: Worker,
+  {reason, host}: {reason: string; host: number},
+  now: number,
+): RequestDecision {
   const answer = advise('continue', '');
   if (worker.fault !== null) return {answer};
+  if (host !== FIRST_HOST) {
+    const heard = heardFromHost(worker, host, {phase: 'setup'}, 0, now);
+    const fault = faultText(`${hostText(host, worker.host_count)}: ${reason}`);
+    return {answer, writes: {worker: {...heard, fault}}, wakes: true};
+  }
   const held = {...NO_WORK, ...leaseFieldsOf(worker)};
   const heard = heardFrom(worker, {...held, activity: 'setup', step: worker.boot_step ?? undefined}, now);
   return {answer, writes: {worker: {...heard, fault: faultText(reason)}}, wakes: true};
@@ -156,6 +242,13 @@ export function decideFailedBoot(worker: Worker, {reason}: {reason: string}, now
 /** The worker after the grant of the lease. */
 export function beganWork(worker: Worker, lease: WorkLease, now: number): Worker {
   const claim = {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now)};
+  return heardFrom(worker, {...NO_WORK, activity: 'loading', ...claim}, now);
+}
+
+/** The worker after one of its hosts has taken the order of the attempt. */
+export function joinedWork(worker: Worker, host: number, now: number): Worker {
+  if (host !== FIRST_HOST) return heardFromHost(worker, host, {phase: 'loading'}, 0, now);
+  const claim = {...leaseFieldsOf(worker), claimed_at: iso(now)};
   return heardFrom(worker, {...NO_WORK, activity: 'loading', ...claim}, now);
 }
 
@@ -171,6 +264,12 @@ export function gaveBack(worker: Worker, outcome: string, fault: string | null, 
   };
 }
 
+/** The worker after a host but host 0 has ended its work. */
+export function lostToHost(worker: Worker, host: number, fault: string | null): Worker {
+  const text = fault === null ? worker.fault : faultText(`${hostText(host, worker.host_count)}: ${fault}`);
+  return {...withoutWork(worker), fault: text};
+}
+
 function faultText(fault: string): string {
   return fault.slice(0, MOST_FAULT_CHARS).toWellFormed();
 }
@@ -182,21 +281,22 @@ export function askedForWork(worker: Worker, now: number): Worker {
   return {...heardFrom(worker, {...NO_WORK, activity: 'idle'}, now), progress_at: iso(now)};
 }
 
-/** The word of a host proves that it lives. The word of its agent ends booting, and heals the slot. */
+/** The word of host 0 proves that it lives. A node is up with the first word of host 0's agent after the agents of all other hosts. */
 export function heardFrom(
   worker: Worker,
   {step, ...said}: Pick<Worker, keyof typeof NO_WORK> & {activity: string; step?: string | undefined},
   now: number,
 ): Worker {
-  const phase = phaseAfter(worker, said.activity, said.work);
   const isSetup = said.activity === 'setup';
+  const isUp = !isSetup && bootingHosts(worker).length === 0;
+  const phase = phaseAfter(worker, isUp, said.work);
   return {
     ...accrue(worker, now),
     ...livedUntil(worker, said, now),
     ...said,
     boot_step: isSetup ? (step ?? null) : null,
-    last_error: isSetup ? worker.last_error : null,
-    agent_at: worker.agent_at ?? (isSetup ? null : iso(now)),
+    last_error: isUp ? null : worker.last_error,
+    agent_at: worker.agent_at ?? (isUp ? iso(now) : null),
     phase,
     phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),
     ready_at: worker.ready_at ?? readyBySaying(worker, now),
@@ -219,8 +319,8 @@ function readyBySaying(
   return isBegun ? readySince([phase_since_at, provider_since_at, unready_at], now) : iso(now);
 }
 
-function phaseAfter(worker: Worker, activity: string, work: string | null): Phase {
+function phaseAfter(worker: Worker, isUp: boolean, work: string | null): Phase {
   if (worker.phase === 'draining') return 'draining';
-  if (activity === 'setup') return 'booting';
+  if (!isUp) return 'booting';
   return work === null ? 'idle' : 'working';
 }

@@ -7,6 +7,8 @@ export const FIRST_HOST = 0;
 /** Port on which the process of host 0 coordinates JAX, as JAX takes it on TPUs. */
 const COORDINATOR_PORT = 8482;
 
+type Slice = Pick<Worker, 'host_count' | 'hosts'>;
+
 /** True if the node of the worker has a host of this number. Every node has host 0. */
 export function hasHost(worker: Pick<Worker, 'host_count'> | undefined, host: number): boolean {
   return host < (worker?.host_count ?? 1);
@@ -17,8 +19,49 @@ export function hostsOf({host_count}: Pick<Worker, 'host_count'>): number[] {
   return Array.from({length: host_count}, (_, host) => host);
 }
 
+/** `host 2 of 4`. */
+export function hostText(host: number, hosts: number): string {
+  return `host ${host} of ${hosts}`;
+}
+
+/** The subject of a sentence about a host: a node of one host is `it`. */
+export function subjectOf({host_count}: Pick<Worker, 'host_count'>, host: number): string {
+  return host_count === 1 ? 'it' : `host ${host}`;
+}
+
+/** The host whose last word is the oldest, and the time of that word. Null: it has said nothing since its node was READY. */
+export function quietestHost(worker: Slice & Pick<Worker, 'heartbeat_at'>): {
+  host: number;
+  at: string | null;
+} {
+  const words = hostsOf(worker).map(host => ({
+    host,
+    at: host === FIRST_HOST ? worker.heartbeat_at : (worker.hosts[host]?.heartbeat_at ?? null),
+  }));
+  return words.reduce((oldest, word) => ((word.at ?? '') < (oldest.at ?? '') ? word : oldest));
+}
+
+/** Hosts beside host 0 whose agent has not spoken since their boot. */
+export function bootingHosts(worker: Slice): number[] {
+  const isUp = (host: number) => ![null, undefined, 'setup'].includes(worker.hosts[host]?.phase);
+  return hostsOf(worker).filter(host => host !== FIRST_HOST && !isUp(host));
+}
+
+/** Hosts that cannot begin an attempt yet. Host 0 asks for it, so it is ready. */
+export function unreadyHosts(worker: Slice & Pick<Worker, 'host_secrets'>): number[] {
+  const isReady = (host: number) =>
+    worker.host_secrets[host] !== undefined && worker.hosts[host]?.phase === 'idle';
+  return hostsOf(worker).filter(host => host !== FIRST_HOST && !isReady(host));
+}
+
+/** The hosts before their first word: a repaired node boots from nothing. */
+export function withoutWords({hosts}: Slice): Slice['hosts'] {
+  const silent = {heartbeat_at: null, phase: null};
+  return Object.fromEntries(Object.entries(hosts).map(([host, known]) => [host, {...known, ...silent}]));
+}
+
 /** The part of an order by which the hosts of a slice find each other. An address is empty before its host has said it. */
-export function sliceOrder(worker: Pick<Worker, 'host_count' | 'hosts'>, host: number) {
+export function sliceOrder(worker: Slice, host: number) {
   const addresses = hostsOf(worker).map(each => worker.hosts[each]?.address ?? '');
   return {host, hosts: worker.host_count, addresses, port: COORDINATOR_PORT};
 }

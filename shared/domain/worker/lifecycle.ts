@@ -4,6 +4,7 @@
  */
 import {parseJobWork} from '../names.ts';
 import {iso, msOf} from '../time.ts';
+import {withoutWords} from './hosts.ts';
 import type {Limits} from './limits.ts';
 import {causeOfDeath, type Death} from './liveness.ts';
 import {
@@ -52,7 +53,8 @@ export function decideWorker(
   const events = newSymptoms(worker, seen).map(symptom => `${worker.name} shows ${symptomText(symptom)}`);
   const isRepaired = hasBeenRepaired(worker, seen);
   if (isRepaired) events.push(`${worker.name} is ${seen.provider_state} again and boots`);
-  const booting = isRepaired ? enter(seen, 'booting', bootsSince(worker, now), {heartbeat_at: null}) : seen;
+  const silent = {heartbeat_at: null, hosts: withoutWords(seen)};
+  const booting = isRepaired ? enter(seen, 'booting', bootsSince(worker, now), silent) : seen;
   const decision = decideSeen(booting, observation, wanted, {limits, moment, silence});
   return events.length === 0 ? decision : {...decision, events: [...events, ...decision.events]};
 }

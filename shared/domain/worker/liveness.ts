@@ -1,5 +1,6 @@
 import {parseJobWork} from '../names.ts';
 import {isOlderThan, utcText} from '../time.ts';
+import {bootingHosts, hostText, quietestHost, subjectOf} from './hosts.ts';
 import type {Limits} from './limits.ts';
 import type {FoundNode, Observation} from './observation.ts';
 import {
@@ -61,12 +62,15 @@ export function causeOfDeath(
   switch (worker.phase) {
     case 'creating':
       return notReady(worker, limits, now);
-    case 'booting':
-      if (worker.heartbeat_at === null) {
-        const cause = `it is ${worker.provider_state ?? 'READY'} but said nothing within ${limits.boot_s} s`;
+    case 'booting': {
+      const {host, at} = quietestHost(worker);
+      if (at === null) {
+        const who = worker.host_count === 1 ? 'it' : `its ${hostText(host, worker.host_count)}`;
+        const cause = `${who} is ${worker.provider_state ?? 'READY'} but said nothing within ${limits.boot_s} s`;
         return isLate(limits.boot_s) ? {kind: 'unheard', cause} : undefined;
       }
       return withClues(worker, unfinishedBoot(worker, limits, moment));
+    }
     default:
       return withClues(worker, silence(worker, limits, moment) ?? standstill(worker, limits, moment));
   }
@@ -116,7 +120,9 @@ function saidBy({phase}: Worker, fault: string): Death {
 
 /** A host that spoke and never reached its agent has a failed boot, which no brake holds. A host that restarts is silent. */
 function unfinishedBoot(worker: Worker, limits: Limits, moment: Moment): Death | undefined {
-  const step = worker.boot_step === null ? '' : ` (${worker.boot_step})`;
+  const [host] = bootingHosts(worker);
+  const late = worker.boot_step ?? (host === undefined ? null : hostText(host, worker.host_count));
+  const step = late === null ? '' : ` (${late})`;
   const silent = silence(worker, limits, moment);
   if (silent && worker.agent_at !== null) return silent;
   if (silent) return {kind: 'boot', cause: `${silent.cause} in its boot${step}`};
@@ -124,9 +130,11 @@ function unfinishedBoot(worker: Worker, limits: Limits, moment: Moment): Death |
   return {kind: 'boot', cause: `its boot took longer than ${limits.setup_s} s${step}`};
 }
 
+/** One silent host ends its slice. */
 function silence(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
-  if (!isServedFor(served, worker.heartbeat_at ?? worker.phase_since_at, limits.silent_s)) return undefined;
-  return {kind: 'silent', cause: `it has said nothing for ${limits.silent_s} s`};
+  const {host, at} = quietestHost(worker);
+  if (!isServedFor(served, at ?? worker.phase_since_at, limits.silent_s)) return undefined;
+  return {kind: 'silent', cause: `${subjectOf(worker, host)} has said nothing for ${limits.silent_s} s`};
 }
 
 /** An agent that sends heartbeats without progress hangs. Compiling and loading have limits of their own. */

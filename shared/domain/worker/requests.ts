@@ -14,6 +14,8 @@ export type WorkLease = {run: string; stream: string; epoch: number} | {job: str
 /** The documents that a decision changes. A missing field leaves its document as it is. */
 export type RequestWrites = {
   worker?: Worker | undefined;
+  /** Workers of the other slices of a job. */
+  members?: Worker[];
   stream?: Stream;
   run?: Run;
   /** The run of a stream that failed for its machines or its model: a breaker may pause or end the run. */

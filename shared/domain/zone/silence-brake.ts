@@ -1,6 +1,7 @@
 import type {z} from 'zod';
 import {count, dollars, emptyOf, instant, stored} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
+import {quietestHost} from '../worker/hosts.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, servedBetween} from '../worker/served-time.ts';
 import {isAlive, type Worker} from '../worker/worker.ts';
 
@@ -90,7 +91,7 @@ function wasSilentWhenAnotherSpoke(
   served: Served,
 ): boolean {
   if (spoke_at === null) return false;
-  return servedBetween(served, worker.heartbeat_at ?? worker.phase_since_at, spoke_at) > silent_s * 1000;
+  return servedBetween(served, quietestHost(worker).at ?? worker.phase_since_at, spoke_at) > silent_s * 1000;
 }
 
 function newBrake(now: number): Brake {

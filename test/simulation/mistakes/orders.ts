@@ -122,7 +122,7 @@ export const ORDERS: Mistakes = {
   },
   'a worker that is told of a command after its end': {
     in: 'decideEndExec',
-    find: '$worker.execs.includes($id) ? $withoutExec($worker, $id) : undefined',
+    find: '$isLast && $worker.execs.includes($id) ? $withoutExec($worker, $id) : undefined',
     replace: 'undefined',
   },
   'a host that is given up too early': {

@@ -109,7 +109,7 @@ export const STICK: Mistakes = {
   'an ended job that asks for no tick': {
     in: 'decideFinish',
     within:
-      "{answer: $advise('continue', ''), writes: {$$ended, worker: $worker, events: $events}, wakes: true}",
+      '{answer: $answer, writes: {endedJob: $ended, worker: $worker, members: $members, events: $events}, wakes: true}',
     find: 'wakes: true',
   },
   'a job that no count of machines fails': {

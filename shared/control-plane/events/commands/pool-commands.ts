@@ -48,10 +48,10 @@ export const poolSettings = {
 
 /** Ceilings of the deployment, and the slots of its other pools, as of now. Each tick enforces them. */
 export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
-  const {ceilings, limits, providers} = deps.config;
+  const {ceilings, limits, max_hosts, providers} = deps.config;
   const others = (await readPools(deps)).pools.filter(({pool}) => pool !== name);
   const elsewhere = others.reduce((sum, pool) => sum + slotsIn(pool), 0);
-  return {ceilings, elsewhere, longest_poll_s: limits.stall_s / 2, providers};
+  return {ceilings, elsewhere, longest_poll_s: limits.stall_s / 2, max_hosts, providers};
 }
 
 /** Stops the creates of a pool until `resume`. */

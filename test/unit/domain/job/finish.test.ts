@@ -6,7 +6,7 @@ import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aWorker, T0} from '../../../support/builders.ts';
 import {aJob, aRunningJob, HOLDER} from '../../../support/jobs.ts';
 
-const REQUEST = {...HOLDER, lease: {job: 'my-job', epoch: 3}};
+const REQUEST = {host: 0, ...HOLDER, lease: {job: 'my-job', epoch: 3}};
 const COMPLETED: JobEnd = {outcome: 'completed', cause: null, error: null, result: '42'};
 const BROKEN: JobEnd = {outcome: 'failed', cause: 'machine', error: 'its chips are gone'};
 const AT_WORK = aWorker({phase: 'working', work: 'job:my-job', epoch: 3});
@@ -62,7 +62,7 @@ describe('the decision about the end of an attempt', () => {
     {name: 'of a job that waits again is refused', job: aJob({epoch: 3}), worker: FREE, then: {status: 409}},
     {
       name: 'of a job under a later epoch is refused',
-      job: aRunningJob({epoch: 4, lease: {...HOLDER, epoch: 4, members: []}}),
+      job: aRunningJob({epoch: 4, lease: {...HOLDER, epoch: 4, host_count: 1, members: []}}),
       worker: {...AT_WORK, epoch: 4},
       then: {status: 409},
     },
@@ -70,7 +70,7 @@ describe('the decision about the end of an attempt', () => {
   ];
   for (const {name, job, worker = AT_WORK, end = COMPLETED, then} of cases)
     it(name, () => {
-      const {answer, writes, wakes} = decideFinish({job, worker}, REQUEST, end, T0);
+      const {answer, writes, wakes} = decideFinish({job, worker, others: []}, REQUEST, end, T0);
       assert.equal(answer.status, then.status);
       assert.equal(wakes ?? false, then.status === 200, 'a repeated report asks for a tick too');
       assert.equal(writes?.endedJob?.after.status, then.job);
@@ -84,7 +84,8 @@ describe('the decision about the end of an attempt', () => {
     const others: Partial<JobAttempt>[] = [{epoch: 2}, {incarnation: 1}, {worker: 'tpu-us-central1-a-1'}];
     const statuses = [{}, ...others].map(change => {
       const attempts = job.attempts.map(attempt => ({...attempt, ...change}));
-      return decideFinish({job: {...job, attempts}, worker: FREE}, REQUEST, COMPLETED, T0).answer.status;
+      return decideFinish({job: {...job, attempts}, worker: FREE, others: []}, REQUEST, COMPLETED, T0).answer
+        .status;
     });
     assert.deepEqual(statuses, [200, 409, 409, 409]);
   });

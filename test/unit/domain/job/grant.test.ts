@@ -18,7 +18,10 @@ const orderOf = (state: Partial<JobGrantState>) =>
 describe('the grant of a job', () => {
   it('leases the job in both documents, under the next epoch', () => {
     const {job, worker, events} = decide({}).writes ?? {};
-    assert.deepEqual([job?.status, job?.lease], ['running', {...HOLDER, epoch: 3, members: []}]);
+    assert.deepEqual(
+      [job?.status, job?.lease],
+      ['running', {...HOLDER, epoch: 3, host_count: 1, members: []}],
+    );
     assert.equal(job?.log_path, 'gs://bucket/jobs/my-job/epoch_3/output/');
     assert.deepEqual([worker?.phase, worker?.work, worker?.epoch], ['working', 'job:my-job', 3]);
     assert.equal(events?.[0]?.text, `${HOLDER.worker} runs job my-job, attempt 3`);
@@ -39,7 +42,7 @@ describe('the grant of a job', () => {
   const refusals: {name: string; given: Partial<JobGrantState>; frees?: boolean}[] = [
     {
       name: 'a job that another worker took',
-      given: {job: aRunningJob({lease: {...HOLDER, incarnation: 9, epoch: 3, members: []}})},
+      given: {job: aRunningJob({lease: {...HOLDER, incarnation: 9, epoch: 3, host_count: 1, members: []}})},
     },
     {name: 'a job of another pool', given: {job: aJob({pool: 'other'})}},
     {name: 'a job that is not checked yet', given: {job: aJob({status: 'pending'})}},
@@ -49,7 +52,10 @@ describe('the grant of a job', () => {
     {name: 'a deleted job, and frees its worker', given: {job: undefined, worker: AT_WORK}, frees: true},
     {
       name: 'a job that left its worker, and frees the worker',
-      given: {job: aRunningJob({lease: {...HOLDER, incarnation: 9, epoch: 4, members: []}}), worker: AT_WORK},
+      given: {
+        job: aRunningJob({lease: {...HOLDER, incarnation: 9, epoch: 4, host_count: 1, members: []}}),
+        worker: AT_WORK,
+      },
       frees: true,
     },
   ];

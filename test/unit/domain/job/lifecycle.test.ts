@@ -135,7 +135,7 @@ describe('a grant', () => {
     const job = grantJob(aJob({epoch: 7}), HOLDER, 6, T0);
     assert.deepEqual(
       [job.status, job.queue, job.epoch, job.lease, job.started_at],
-      ['running', null, 8, {...HOLDER, epoch: 8, members: []}, at(0)],
+      ['running', null, 8, {...HOLDER, epoch: 8, host_count: 1, members: []}, at(0)],
     );
   });
 

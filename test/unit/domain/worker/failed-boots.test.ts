@@ -57,7 +57,7 @@ describe('a host that spoke and never reached its agent', () => {
 describe('the report of a failed boot', () => {
   it('keeps the work and the step of the worker, and asks for a tick', () => {
     const worker = aWorker({...BOOTING, work: 'my-run/007', epoch: 3});
-    const {writes, wakes} = decideFailedBoot(worker, {reason: 'the disk is full'}, T0 + 1000);
+    const {writes, wakes} = decideFailedBoot(worker, {host: 0, reason: 'the disk is full'}, T0 + 1000);
     const {fault, work, boot_step, heartbeat_at, phase} = writes?.worker ?? {};
     assert.deepEqual(
       [fault, work, boot_step, heartbeat_at, phase, wakes],
@@ -67,12 +67,12 @@ describe('the report of a failed boot', () => {
 
   it('changes nothing after an earlier report', () => {
     const worker = aWorker({...BOOTING, fault: 'the disk is full'});
-    const {writes, wakes} = decideFailedBoot(worker, {reason: 'another'}, T0);
+    const {writes, wakes} = decideFailedBoot(worker, {host: 0, reason: 'another'}, T0);
     assert.deepEqual([writes, wakes], [undefined, undefined]);
   });
 
   it('keeps at most 2000 characters of the reason', () => {
-    const {writes} = decideFailedBoot(aWorker(BOOTING), {reason: 'x'.repeat(4000)}, T0);
+    const {writes} = decideFailedBoot(aWorker(BOOTING), {host: 0, reason: 'x'.repeat(4000)}, T0);
     assert.equal(writes?.worker?.fault?.length, 2000);
   });
 });
