@@ -45,7 +45,7 @@ describe('types of TPUs', () => {
     ['ct6e-standard-8t', 'compute-engine', /name the accelerator v6e-8/],
     ['tpu7x-8', 'tpu-api', /use provider "compute-engine"/],
     ['v5litepod-8', 'compute-engine', /or provider "tpu-api"/],
-    ['v6e-16', 'compute-engine', /several hosts/],
+    ['v6e-16', 'compute-engine', /no instance with a v6e-16/],
   ] as [string, Provider, RegExp][])
     it(`${accelerator} is refused for ${provider}`, () =>
       assert.match(acceleratorProblem(accelerator, provider) ?? '', says));
