@@ -77,24 +77,27 @@ export function addRunGroup(program: GleanerCommand): void {
     .action(async (id, options) => (await import('../run/report.ts')).report(id, options));
   about('export', 'write layers of a run to files; a second call goes on')
     .choice('--to <kind>', 'files for', EXPORTS, 'numpy')
-    .option('--layer <n>', 'layer, needed for all but speculators', natural)
+    .option('--layer <n>', 'layer, needed for all but speculators and hub', natural)
     .option('--layers <n...>', 'for speculators, as it counts them (default: all that are stored)', naturals)
     .option('--site <site>', 'site, needed where the run has several', text)
     .choice('--dtype <dtype>', 'of the numbers', ['float32', 'float16', 'bfloat16'], 'float32')
     .option('--context-size <n>', 'rows of a context of SAELens', positive, 128)
     .option('--window <n>', 'tokens of the text of a pair', positive, 64)
     .option('--tokenizer <where>', "for pairs: tokenizer.json or a model (default: the run's model)", text)
-    .requiredOption('--output <folder>', 'folder that does not exist yet', folder)
+    .option('--repo <name>', 'for hub: dataset, such as me/my-run', text)
+    .option('--public', 'for hub: create a dataset that everybody can read')
+    .option('--output <folder>', 'folder that does not exist yet, needed for all but hub', folder)
     .examples(
       'gleaner run export my-run --layer 12 --output layer-12',
       'gleaner run export my-run --layer 12 --to saelens --output sae-12',
       'gleaner run export my-run --layer 12 --to pairs --window 32 --output pairs-12',
       'gleaner run export my-run --to speculators --output eagle',
+      'gleaner run export my-run --to hub --repo me/my-run',
     )
     .action(async (id, options) => (await import('../run/export.ts')).exportRun(id, options));
 }
 
-const EXPORTS = ['numpy', 'safetensors', 'saelens', 'dictionary_learning', 'pairs', 'speculators'];
+const EXPORTS = ['numpy', 'safetensors', 'saelens', 'dictionary_learning', 'pairs', 'speculators', 'hub'];
 
 const COMPARED = `
 Exit code 0: both have the same samples, rejected samples, tokens and rows, and statistics within 0.1 %.

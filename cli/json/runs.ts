@@ -126,6 +126,11 @@ const exported = z.union([
     ...{target_layer_ids: z.array(count), last_layer_id: count, dtype: text, d_model: count},
     ...{samples: count, tokens: count, output: text},
   }),
+  z.strictObject({
+    to: z.literal('hub'),
+    ...{repo: text, url: text, private: z.boolean(), digest: text, files: count},
+    ...{size_bytes: count, uploaded: count},
+  }),
 ]);
 
 const survey = z.looseObject({

@@ -18,7 +18,9 @@ type Options = CloudOptions & {
   context_size: number;
   window: number;
   tokenizer?: string;
-  output: string;
+  repo?: string;
+  public?: boolean;
+  output?: string;
 };
 
 type Exported = Answers['run export'];
@@ -31,30 +33,45 @@ const ARROW_EXPORTS = ['saelens', 'speculators'];
 
 /** Writes layers of a run to files of another project. An export that was interrupted goes on. */
 export async function exportRun(run: string, options: Options): Promise<void> {
-  const output = resolve(options.output);
-  if (existsSync(output))
-    throw new CliError(`Failed to export into ${output}: it exists; choose another --output, or delete it`);
+  const output = folderOf(options);
   const connection = await connect(options);
   try {
     const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
     const folder = `gs://${connection.bucket}/${outputsPrefix(run).replace(/\/tpu_$/, '')}`;
-    const args = ['gleaner_reader.export', folder, '--output', output, ...exporterOptions(options)];
+    const args = ['gleaner_reader.export', folder, ...exporterOptions(options)];
+    if (output !== undefined) args.push('--output', output);
     // The last line of a failure is the error of this command.
-    const sayProgress = (line: string) => (/ rows$/.test(line) ? say(line) : undefined);
+    const sayProgress = (line: string) => (/ (rows|bytes)$/.test(line) ? say(line) : undefined);
     const lock = ARROW_EXPORTS.includes(options.to) ? ARROW_LOCK : undefined;
     await workerPython(say, lock);
     const {code, stdout, stderr} = await runWorkerModule(args, env, sayProgress, lock);
     const last = stdout.at(-1);
     if (code !== 0 || last === undefined)
       throw new CliError(stderr.at(-1) ?? `Failed to export ${run}: the exporter ended with exit ${code}`);
-    const exported = {...JSON.parse(last), output} as Exported;
-    print<'run export'>(options.json, exported, linesOf(exported, options.output));
+    const exported = (output ? {...JSON.parse(last), output} : JSON.parse(last)) as Exported;
+    print<'run export'>(options.json, exported, linesOf(exported, options.output ?? ''));
   } finally {
     await connection.close();
   }
 }
 
-function exporterOptions({to, layer, layers, site, dtype, context_size, window, tokenizer}: Options) {
+/** The folder to write; undefined where a dataset of the hub takes the files. */
+function folderOf({to, repo, output}: Options): string | undefined {
+  if (to === 'hub') {
+    if (repo === undefined || output !== undefined)
+      throw new CliError('--to hub takes --repo, such as me/my-run, and no --output');
+    return undefined;
+  }
+  if (output === undefined) throw new CliError(`--to ${to} writes a folder: pass --output`);
+  const folder = resolve(output);
+  if (existsSync(folder))
+    throw new CliError(`Failed to export into ${folder}: it exists; choose another --output, or delete it`);
+  return folder;
+}
+
+function exporterOptions(chosen: Options): string[] {
+  const {to, layer, layers, site, dtype, context_size, window, tokenizer} = chosen;
+  if (to === 'hub') return ['--to', to, '--repo', chosen.repo ?? '', ...(chosen.public ? ['--public'] : [])];
   if (to === 'speculators' ? layer !== undefined : layers !== undefined)
     throw new CliError(
       to === 'speculators' ? '--to speculators takes --layers' : `--to ${to} takes one layer: --layer`,
@@ -75,6 +92,14 @@ function linesOf(exported: Exported, output: string): string[] {
     return [
       `${counted(contexts, 'context')} of ${context_size} rows of ${hook_name} [${d_in}]${left}`,
       `${output}: cached_activations_path of SAELens`,
+    ];
+  }
+  if (exported.to === 'hub') {
+    const {url, files, size_bytes, uploaded, digest} = exported;
+    const visible = exported.private ? 'private' : 'public';
+    return [
+      `${counted(files, 'file')}, ${bytesText(size_bytes)}, ${uploaded} of them new: digest ${digest}`,
+      `${url} (${visible})`,
     ];
   }
   if (exported.to === 'speculators') {

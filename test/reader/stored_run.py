@@ -1,12 +1,15 @@
 """Builders: `store_run(folder, …)` writes a run as the worker does, and returns the values that it stored."""
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
+from gleaner_reader.checksums import as_text, crc32c
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
@@ -130,3 +133,23 @@ def put_in_bucket(storage, folder: str, bucket: str, prefix: str) -> None:
             path = os.path.join(root, name)
             with open(path, "rb") as file:
                 storage.put(bucket, f"{prefix}/{os.path.relpath(path, folder)}", file.read())
+
+
+def summarise(folder):
+    """Writes metadata.json of each stream, with the keys that the reader needs."""
+    for stream in Path(folder).glob("tpu_*"):
+        shards = [
+            {
+                "filename": path.name,
+                "size_bytes": path.stat().st_size,
+                "crc32c": as_text(crc32c(path.read_bytes())),
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            }
+            for path in sorted(stream.glob("shard_*"))
+        ]
+        (stream / "metadata.json").write_text(json.dumps({"shards": shards}))
+
+
+def state_digest(folder, digest, shards=6):
+    manifest = {"schema": "gleaner/1", "spec": {}, "result": {"shards": shards, "digest": digest}}
+    (folder / "manifest.json").write_text(json.dumps(manifest))

@@ -1,35 +1,16 @@
 """A run is verified by its files alone: every byte of every shard, and the digest of all shards."""
 
-import hashlib
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from forged import forged
 from gleaner_reader.__main__ import main
-from gleaner_reader.checksums import as_text, crc32c
 from gleaner_reader.digest import digest_of, run_digest
 from gleaner_reader.files import open_folder
 from gleaner_reader.verify import verify
-from stored_run import put_in_bucket, store_run
-
-
-def summarise(folder):
-    """Writes metadata.json of each stream, with the keys that the reader needs."""
-    for stream in Path(folder).glob("tpu_*"):
-        shards = [
-            {
-                "filename": path.name,
-                "size_bytes": path.stat().st_size,
-                "crc32c": as_text(crc32c(path.read_bytes())),
-                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-            }
-            for path in sorted(stream.glob("shard_*"))
-        ]
-        (stream / "metadata.json").write_text(json.dumps({"shards": shards}))
-
+from stored_run import put_in_bucket, state_digest, store_run, summarise
 
 # The digest of the run, by the tools of a shell.
 DIGEST = """
@@ -41,11 +22,6 @@ for stream in tpu_0 tpu_7; do
   echo "$(cd $stream && sha256sum shard_* | digest_of)  $stream"
 done | digest_of
 """
-
-
-def state_digest(folder, digest, shards=6):
-    manifest = {"schema": "gleaner/1", "spec": {}, "result": {"shards": shards, "digest": digest}}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
 @pytest.fixture

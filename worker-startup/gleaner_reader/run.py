@@ -50,6 +50,8 @@ class Sample:
 class Run(Shards[Shard]):
     """The shards that a run has when it is opened. streams: by stream and number. manifest: manifest.json, or None.
 
+    files: all files of its folder, by their path there.
+
     Raises FileNotFoundError for a folder without shards, and ShardError for two shards of one number.
     """
 
@@ -73,7 +75,7 @@ class Run(Shards[Shard]):
                 f"{_contents(list(files))}. Pass the folder activations/RUN of a run"
             )
         self.manifest = _read_object(files.get("manifest.json"), "manifest")
-        self._model_file = files.get("model.json")
+        self.files = files
 
     def __repr__(self) -> str:
         """Reads no shard. Leaves out the values that the manifest lacks."""
@@ -117,7 +119,7 @@ class Run(Shards[Shard]):
     @cached_property
     def model(self) -> dict | None:
         """model.json: the name, the revision and the digests of the model's files; None without the file."""
-        return _read_object(self._model_file, "model.json")
+        return _read_object(self.files.get("model.json"), "model.json")
 
     @cached_property
     def problems(self) -> list[str]:

@@ -1,6 +1,7 @@
 """Exports stored activations for the training code of other projects."""
 
 from .dictionary_learning import open_dictionary_learning, to_dictionary_learning
+from .hub import to_hub
 from .npy import to_npy
 from .pairs import open_tokenizer, to_pairs, tokenizer_of
 from .parts import to_safetensors, to_shuffled_safetensors
@@ -11,6 +12,7 @@ __all__ = [
     "open_dictionary_learning",
     "open_tokenizer",
     "to_dictionary_learning",
+    "to_hub",
     "to_npy",
     "to_pairs",
     "to_saelens",

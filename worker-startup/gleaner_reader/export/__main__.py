@@ -6,6 +6,7 @@ with one line on stderr.
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -15,10 +16,10 @@ from typing import Any
 import gleaner_reader
 from gleaner_reader.errors import printable
 
-from . import npy, pairs, parts, saelens, speculators
+from . import hub, npy, pairs, parts, saelens, speculators
 
 _PROGRESS_EVERY_S = 3.0
-_KINDS = ("numpy", "safetensors", "saelens", "dictionary_learning", "pairs", "speculators")
+_KINDS = ("numpy", "safetensors", "saelens", "dictionary_learning", "pairs", "speculators", "hub")
 
 
 def main() -> int:
@@ -26,7 +27,7 @@ def main() -> int:
         prog="python -m gleaner_reader.export", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("run")
-    parser.add_argument("--layer", type=int, help="needed for all but speculators")
+    parser.add_argument("--layer", type=int, help="needed for all but speculators and hub")
     parser.add_argument(
         "--layers", type=int, nargs="+", help="as speculators counts them (default: all that are stored)"
     )
@@ -39,7 +40,9 @@ def main() -> int:
     parser.add_argument(
         "--tokenizer", help="tokenizer.json, its folder, or a model of the hub (default: the run's model)"
     )
-    parser.add_argument("--output", required=True, help="folder that does not exist yet")
+    parser.add_argument("--output", help="folder that does not exist yet, needed for all but hub")
+    parser.add_argument("--repo", help="dataset of the hub, such as me/my-run")
+    parser.add_argument("--public", action="store_true", help="create a dataset that everybody can read")
     args = parser.parse_args()
     reported_at = time.monotonic()
 
@@ -47,7 +50,8 @@ def main() -> int:
         nonlocal reported_at
         if time.monotonic() - reported_at > _PROGRESS_EVERY_S:
             reported_at = time.monotonic()
-            print(f"{done:,} of {total:,} rows", file=sys.stderr, flush=True)
+            what = "bytes" if args.to == "hub" else "rows"
+            print(f"{done:,} of {total:,} {what}", file=sys.stderr, flush=True)
 
     try:
         run = gleaner_reader.open(args.run)
@@ -67,6 +71,13 @@ def main() -> int:
 
 
 def _export(run: gleaner_reader.Run, args: argparse.Namespace, progress: Callable[[int, int], None]):
+    if args.to == "hub":
+        if args.repo is None:
+            raise ValueError("--to hub needs --repo, such as me/my-run")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        return hub.to_hub(run, args.repo, private=not args.public, progress=progress)
+    if args.output is None:
+        raise ValueError(f"--to {args.to} writes a folder: pass --output")
     if args.to == "speculators":
         return speculators.to_speculators(run, args.output, args.layers, progress=progress)
     if args.layer is None:

@@ -1,0 +1,170 @@
+"""Publishes a run as a dataset of the Hugging Face Hub: all its files under their names, and a card."""
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import MissingPackage
+from ..files import File
+from ..run import Run
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd
+
+_PIECE_BYTES = 8 << 20
+# A commit holds this much. An interrupted export goes on after its last commit.
+_COMMIT_BYTES, _COMMIT_FILES = 2 << 30, 100
+_CARD = "README.md"
+
+
+@dataclass(frozen=True)
+class HubExport:
+    """The dataset, and the files that this call has uploaded: those that the dataset lacked."""
+
+    repo: str
+    url: str
+    private: bool
+    digest: str
+    files: int
+    size_bytes: int
+    uploaded: int
+
+
+def to_hub(
+    run: Run,
+    repo: str,
+    *,
+    private: bool = True,
+    token: str | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> HubExport:
+    """Uploads every file of the run to the dataset `repo` of the hub, such as "me/my-run", and creates it if needed.
+
+    private: of a dataset that is created; one that exists keeps its visibility. token: of a person who may write there;
+    None for that of `HF_TOKEN` or `hf auth login`. progress: bytes that are there, and all. The manifest and the card
+    come last, so a dataset with a manifest is whole. A call that was interrupted is called again: files with the same
+    digest stay. Raises MissingPackage, ValueError for a run that is not complete, and OSError for what the hub refuses.
+    """
+    api, operation, file_of_hub = _import_hub(token)
+    if run.problems:
+        raise ValueError(f"{run.url} is not complete, and a dataset of it would not be: {'; '.join(run.problems)}")
+    digest = ((run.manifest or {}).get("result") or {}).get("digest")
+    if not isinstance(digest, str):
+        raise ValueError(f"the manifest of {run.url} states no digest, by which a copy is verified")
+    url = str(api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True))
+    there = {
+        entry.path: entry.lfs.sha256 if entry.lfs else entry.blob_id
+        for entry in api.list_repo_tree(repo, repo_type="dataset", recursive=True)
+        if isinstance(entry, file_of_hub)
+    }
+    files = run.files
+    card = _card(run, repo, digest).encode()
+    total, done, uploaded = sum(file.size for file in files.values()) + len(card), 0, 0
+    with tempfile.TemporaryDirectory(prefix="gleaner-hub-") as folder:
+        for names in _commits(files):
+            additions: list[CommitOperationAdd] = []
+            for name in names:
+                path = os.path.join(folder, str(len(additions)))
+                if there.get(name) not in _download(files[name], path):
+                    additions.append(operation(name, path))
+            if additions:
+                api.create_commit(repo, additions, commit_message=f"Add {names[0]}", repo_type="dataset")
+            done, uploaded = done + sum(files[name].size for name in names), uploaded + len(additions)
+            progress(done, total)
+        blob = _new_blob(len(card))
+        blob.update(card)
+        if there.get(_CARD) != blob.hexdigest():
+            api.create_commit(
+                repo, [operation(_CARD, io.BytesIO(card))], commit_message="Add the card", repo_type="dataset"
+            )
+            uploaded += 1
+        progress(total, total)
+    info = api.dataset_info(repo)
+    return HubExport(repo, url, bool(info.private), digest, len(files) + 1, total, uploaded)
+
+
+def _commits(files: dict[str, File]) -> list[list[str]]:
+    """The names of the files of each commit, the manifest in the last one."""
+    commits, size = [[]], 0
+    for name in sorted(files, key=lambda name: (name == "manifest.json", name)):
+        if commits[-1] and (size + files[name].size > _COMMIT_BYTES or len(commits[-1]) == _COMMIT_FILES):
+            commits.append([])
+            size = 0
+        commits[-1].append(name)
+        size += files[name].size
+    return commits
+
+
+def _download(file: File, path: str) -> tuple[str, str]:
+    """Writes the file to `path`. Returns the digests by which the hub names large files and small ones."""
+    sha256, blob = hashlib.sha256(), _new_blob(file.size)
+    with open(path, "wb") as target:
+        for begin in range(0, file.size, _PIECE_BYTES):
+            piece = file.read(begin, min(begin + _PIECE_BYTES, file.size))
+            target.write(piece)
+            sha256.update(piece)
+            blob.update(piece)
+    return sha256.hexdigest(), blob.hexdigest()
+
+
+def _new_blob(size: int):
+    """The hash of a file in git, before its bytes."""
+    return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+
+
+def _card(run: Run, repo: str, digest: str) -> str:
+    spec = (run.manifest or {}).get("spec") or {}
+    facts = {
+        "model": spec.get("model"),
+        "revision": (run.model or {}).get("revision"),
+        "layers": ", ".join(map(str, run.layers)),
+        "sites": ", ".join(f"{site} [{run.widths[site]}] as {run.dtypes[site]}" for site in run.sites),
+        "samples": f"{run.num_samples:,}",
+        "tokens": f"{run.num_tokens:,}",
+        "rows of each layer and site": f"{run.num_rows:,}",
+        "digest": digest,
+    }
+    rows = "\n".join(f"| {name} | {_cell(value)} |" for name, value in facts.items() if value is not None)
+    return f"""---
+pretty_name: {json.dumps(repo.rpartition("/")[2])}
+tags: [activations, interpretability, gleaner]
+viewer: false
+---
+
+# Activations of {_cell(spec.get("model"))}
+
+| | |
+|---|---|
+{rows}
+
+```python
+import gleaner_reader
+import huggingface_hub
+
+run = gleaner_reader.open(huggingface_hub.snapshot_download({json.dumps(repo)}, repo_type="dataset"))
+for batch in run.batches({run.layers[0]}, {json.dumps(run.sites[0])}):
+    ...
+```
+
+`gleaner-reader verify FOLDER --digest {digest}` shows that a copy has these bytes.
+`manifest.json` has the settings of the run, and `rejects.jsonl` the lines of a stream that were left out.
+"""
+
+
+def _cell(value: object) -> str:
+    """A value as one line of text in a table of Markdown."""
+    text = "".join(char if char.isprintable() and char not in "|<>`[]" else " " for char in str(value))
+    return " ".join(text.split())[:200]
+
+
+def _import_hub(token: str | None):
+    try:
+        from huggingface_hub import CommitOperationAdd, HfApi, RepoFile
+    except ImportError:
+        raise MissingPackage("export to the hub", "huggingface_hub") from None
+    return HfApi(token=token), CommitOperationAdd, RepoFile
