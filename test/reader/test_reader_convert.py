@@ -201,7 +201,7 @@ def test_a_value_beyond_float16_is_refused_instead_of_becoming_infinite(tmp_path
     run = gleaner_reader.open(tmp_path / "run")
     assert np.isfinite(run.layer(2, dtype="float32")[:]).all()
     assert run.layer(0, dtype="float16")[:].dtype == np.float16
-    monkeypatch.setattr(gleaner_reader.export.saelens, "_import_datasets", MagicMock())
+    monkeypatch.setattr(gleaner_reader.export.saelens, "import_datasets", MagicMock())
     for ask, name in (
         (lambda: run.layer(2, dtype="float16")[:], "rows"),
         (lambda: run.layer(2, dtype="float16", as_="jax")[3], "rows"),
