@@ -1,7 +1,15 @@
 import {Contradicted, Rejected} from '../../contracts/errors.ts';
 import {completeSpec} from '../../contracts/spec.ts';
 import {outputsPrefix, parseOutputObject, stopObject} from '../../domain/names.ts';
-import {isOpen, LOST_AFTER_S, lostReason, NO_MESSAGES, NO_STREAMS, type Run} from '../../domain/run/run.ts';
+import {
+  endedAs,
+  isOpen,
+  LOST_AFTER_S,
+  lostReason,
+  NO_MESSAGES,
+  NO_STREAMS,
+  type Run,
+} from '../../domain/run/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
 import {type Contradiction, contradictionEvent} from '../../domain/timeline.ts';
 import type {Deps} from '../deps.ts';
@@ -82,8 +90,8 @@ async function stopAgain(deps: Deps, run: string): Promise<Run | undefined> {
     const current = await runRecords.get(tx, run);
     if (!current || !isOpen(current)) return current;
     const now = deps.now();
-    const [reason, at] = [stoppedText(run), iso(now)];
-    const stopped: Run = {...current, status: 'cancelled', stopped_at: at, updated_at: at, reason};
+    const reason = stoppedText(run);
+    const stopped: Run = {...endedAs('cancelled', current, reason, now), stopped_at: iso(now)};
     runRecords.set(tx, stopped);
     recordEvent(tx, {kind: 'run', run, text: `Run ${run} is cancelled: ${reason}`}, now);
     return stopped;

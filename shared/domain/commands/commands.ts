@@ -5,7 +5,7 @@ import type {Pool} from '../fleet/pool.ts';
 import {streamObject} from '../names.ts';
 import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
 import {withMark} from '../run/marks.ts';
-import {NO_MODEL_FAILURES, pausedFor, type Run} from '../run/run.ts';
+import {endedAs, NO_MODEL_FAILURES, pausedFor, type Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
 import {iso, utcText} from '../time.ts';
@@ -87,7 +87,7 @@ export function decideRunAction(
       const reason = run.status === 'paused' ? null : run.reason;
       return {
         kind: 'applied',
-        next: {...run, said, status: 'cancelled', reason, stopped_at: iso(now), updated_at: iso(now)},
+        next: {...endedAs('cancelled', run, reason, now), said, stopped_at: iso(now)},
         what: `${name} stopped for good`,
       };
     }

@@ -2,7 +2,7 @@
 import {iso, msOf} from '../time.ts';
 import {type Constraint, constraint, minuteText} from '../waiting/constraint.ts';
 import {withMark} from './marks.ts';
-import {againCommand, pausedFor, type Run} from './run.ts';
+import {againCommand, endedAs, pausedFor, type Run} from './run.ts';
 
 /** Tries without the model after which a run gives up its TPUs. */
 const MOST_MODEL_MISSES = 2;
@@ -17,7 +17,7 @@ export function isCertain(run: Run, shards_of_stream: number): boolean {
 /** The run after a failure of its model that comes again with every stream. */
 export function afterCertainFailure(run: Run, failure: string, now: number): Run {
   const reason = `${failure}. Every stream fails in the same way, and the spec is frozen: \`${againCommand(run.run)}\` starts another run, with the options that change; \`gleaner run retry ${run.run}\` tries the same spec again`;
-  return {...run, status: 'failed', reason, certain_failure: failure, updated_at: iso(now)};
+  return {...endedAs('failed', run, reason, now), certain_failure: failure};
 }
 
 /**

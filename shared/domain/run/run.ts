@@ -137,6 +137,12 @@ export function pausedFor(reason: string, now: number) {
   return {status: 'paused' as const, reason, waits: null, paused_at: iso(now), updated_at: iso(now)};
 }
 
+/** The run that a person or its model ends before its streams end. Its history ends too. */
+export function endedAs(status: 'failed' | 'cancelled', run: Run, reason: string | null, now: number): Run {
+  const history = withPoint(run.history, run, now, {turns: true});
+  return {...run, status, reason, waits: null, history, updated_at: iso(now)};
+}
+
 /** The totals of a run before its first stream. */
 export const NO_STREAMS = emptyOf(totals);
 
@@ -285,7 +291,9 @@ export function summarizeRun(
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   if (!changed) return run;
-  const history = withPoint(run.history, next, now, {turns: next.status !== run.status});
+  const turns = next.status !== run.status;
+  // Costs that come after the end are no part of its curves.
+  const history = isOpen(next) || turns ? withPoint(run.history, next, now, {turns}) : run.history;
   return {...next, history, updated_at: iso(now)};
 }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
+  endedAs,
   isOpen,
   isRunnable,
   type Run,
@@ -104,6 +105,12 @@ describe('the status of a run', () => {
     const first = summarizeRun(aRun(), streams, 0, T0 + 1000);
     assert.equal(first.updated_at, at(1));
     assert.equal(summarizeRun(first, streams, 0, T0 + 2000), first);
+  });
+
+  it('a run that a message ends has its end in its history, and later costs change no curve', () => {
+    const ended = endedAs('cancelled', aRun(), null, T0 + 60_000);
+    const later = summarizeRun(ended, totalsOf(streamsOf('completed')), 99, T0 + 90_000);
+    assert.deepEqual([ended.history?.at_s, later.cost_usd, later.history], [[60], 99, ended.history]);
   });
 
   it('a run without a valid run.json keeps its reason', () => {
