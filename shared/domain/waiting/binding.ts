@@ -72,7 +72,9 @@ export function bindingConstraints(withheld: Withheld): Constraints {
   };
   if (jobs?.waiting) note(JOBS, jobs.waiting, plan.hole ?? ofWholeBudget(plan));
   for (const run of inLine) {
-    const pending = plan.snapshot.streams.get(run.run)?.totals.streams_pending ?? 0;
+    const counts = plan.snapshot.streams.get(run.run);
+    // Each status is counted by a query of its own, and streams end between two of them.
+    const pending = counts ? Math.min(counts.totals.streams_pending, counts.unfinished) : 0;
     note(run.run, pending, ofRun(run, pending, plan));
   }
   return {work, zones: work.size > 0 ? zonesOf(plan) : new Map()};
@@ -188,7 +190,7 @@ function ofFullPool(name: string, plan: Withheld): Constraint {
   const leaving = [...workers.values()].find(
     worker => worker.phase !== 'gone' && (hasEnded(worker) || worker.phase === 'draining'),
   );
-  if (leaving && at(name) === 0)
+  if (leaving && payers.length < slots.length)
     return constraint('leaving', leaving.name, leaving.last_death, {since_at: leaving.phase_since_at});
   return constraint('turn', pool.pool, `${at(name)} of ${slots.length} at this work`);
 }
