@@ -7,6 +7,7 @@ import {crc32} from 'node:zlib';
 import type {withNotices} from '../../shared/control-plane/documents/notices.ts';
 import type {withRunMarks} from '../../shared/control-plane/documents/run-marks.ts';
 import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
+import type {tpuConstraint} from '../../shared/domain/waiting/tpu-constraint.ts';
 import {type Memory, newMemory} from '../support/deps.ts';
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, type Splice, spliceAll} from './anchors.ts';
@@ -18,6 +19,7 @@ export type Code = {
   newTickQueue: (...clock: ConstructorParameters<typeof TickQueue>) => TickQueue;
   withRunMarks: typeof withRunMarks;
   withNotices: typeof withNotices;
+  tpuConstraint: typeof tpuConstraint;
   newMemory: () => Memory;
 };
 /** Only worlds with a rollout have a `next` release. */
@@ -234,7 +236,8 @@ async function load(mark: string): Promise<Code> {
   const caches = ['active-runs', 'open-runs', 'pool-cache'].map(name => `caches/${name}`);
   const documents = ['run-marks', 'notices'].map(name => `documents/${name}`);
   const parts = ['tick-queue', ...documents, ...caches].map(name => `../../shared/control-plane/${name}.ts`);
-  const files = [...functions, ...parts].map(file => file + mark);
+  const views = ['../../shared/domain/waiting/tpu-constraint.ts'];
+  const files = [...functions, ...parts, ...views].map(file => file + mark);
   const {workerApi, TickQueue, ActiveRuns, newOpenRuns, KnownPools, ...on} = Object.assign(
     {},
     ...(await Promise.all(files.map(file => import(file)))),
@@ -245,6 +248,7 @@ async function load(mark: string): Promise<Code> {
   };
   return {
     ...{handlers, workerApi, withRunMarks: on.withRunMarks, withNotices: on.withNotices},
+    tpuConstraint: on.tpuConstraint,
     newTickQueue: clock => new TickQueue(clock),
     newMemory: () => newMemory({ActiveRuns, newOpenRuns, KnownPools}),
   };

@@ -11,7 +11,7 @@ import {Chance, Clockwork} from '../support/kernel.ts';
 import type {SharedProject} from '../support/shared-project.ts';
 import type {Splice} from './anchors.ts';
 import {FAR_REGION, isFar, PriceRise} from './bills.ts';
-import type {Release} from './code.ts';
+import type {Code, Release} from './code.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './faults.ts';
 import {Invariants} from './invariants.ts';
 import type {Submitted} from './jobs.ts';
@@ -88,6 +88,8 @@ export class Context {
   readonly clockwork: Clockwork;
   readonly store: SimStore;
   readonly objects: FakeBucket;
+  /** Why a TPU does no work, in the words of the current release. */
+  tpuConstraint: Code['tpuConstraint'] | undefined;
   readonly tpus: FakeTpus;
   /** Documents with a field that no release of the world understands, each with the fields to restore. */
   readonly alone = new Map<string, Document>();

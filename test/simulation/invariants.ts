@@ -22,7 +22,6 @@ import {Silence} from './invariants/silence.ts';
 import {Speakers} from './invariants/speakers.ts';
 import {Tasks} from './invariants/tasks.ts';
 import {type StartedTick, Ticks} from './invariants/ticks.ts';
-import {Turns} from './invariants/turns.ts';
 import {type Actor, Check, Violations, type WorkerRequest} from './invariants/violations.ts';
 import {Waiting} from './invariants/waiting.ts';
 import {Wakes} from './invariants/wakes.ts';
@@ -53,14 +52,13 @@ export class Invariants extends Check {
   readonly waiting = new Waiting(...this.#of);
   readonly notices = new Notices(...this.#of);
   readonly #wakes = new Wakes(...this.#of);
-  readonly #turns = new Turns(...this.#of);
   readonly #retention = new Retention(...this.#of);
   readonly #speakers = new Speakers(...this.#of);
 
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
     ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
-    ...[this.execs, this.#effects, this.notices, this.#retention, this.#turns, this.#need],
+    ...[this.execs, this.#effects, this.notices, this.#retention, this.#need],
     new Marks(...this.#of),
   ];
 
@@ -102,6 +100,7 @@ export class Invariants extends Check {
         this.operatorIntent.onRun(id, before, after);
         this.notices.onRun(id, before, after);
         this.progress.onRun(id, after);
+        this.waiting.onRun(id, before, after);
         if (before) this.#retention.onRun(id, before, after);
         break;
       case 'runs/streams':
@@ -124,6 +123,7 @@ export class Invariants extends Check {
         this.context.see(`a worker is: ${after.phase}`);
         this.#leases.onWorker(id, before, after);
         this.#speakers.onWorker(id, before, after);
+        this.waiting.onWorker(id, after);
         if (!before) {
           this.nodes.onWorkerCreated(id, after);
           break;
@@ -137,7 +137,6 @@ export class Invariants extends Check {
         this.#ledger.onWorker(id, before, after);
         this.#need.onWorker(id, before, after);
         this.#jobs.onWorker(id, before, after);
-        this.#turns.onWorker(id, before, after);
         break;
       case 'workers/attempts':
         if (before) break;
@@ -160,6 +159,7 @@ export class Invariants extends Check {
         break;
       case 'pools':
         this.#zones.onPool(before, after);
+        this.waiting.onPool(id, before, after);
         this.nodes.onPool(id, after);
         break;
       case 'execs':
@@ -204,13 +204,11 @@ export class Invariants extends Check {
 
   onTickStarted(): StartedTick {
     this.#wakes.onTickStarted();
-    this.#turns.onTickStarted();
     return this.#ticks.onTickStarted();
   }
 
   onTickEnded(begun: StartedTick): void {
     this.#ticks.onTickEnded(begun);
-    this.#turns.onTickEnded();
     this.#caps.onTickEnded(begun);
   }
 

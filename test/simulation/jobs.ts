@@ -5,6 +5,7 @@ import type {Document} from '../../shared/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
+import {hasLeftAlone} from './left-alone.ts';
 import {hasOrders} from './orders.ts';
 import type {SecondPool} from './second-pool.ts';
 
@@ -16,6 +17,8 @@ const MOST_DEADLY = 1;
 const MACHINES_OF_A_JOB = 5;
 const HASTY_JOBS = 8;
 const SHORT_JOBS = 16;
+/** Time of a job whose document may be left alone, in seconds: its lost machine shows before the time is over. */
+const LONG_S = 7200;
 /** Time between two looks of a person at a job. */
 const LOOK_MS = 15_000;
 
@@ -38,6 +41,7 @@ export class Jobs {
   readonly #chance: Chance;
   /** Draws of the worlds with orders: long and broken jobs, deadlines and budgets. */
   readonly #more: Chance | undefined;
+  readonly #isLeftAlone: boolean;
   #deadly = 0;
   /** The most machines that the jobs end: a job fails at its fifth. */
   machines = 0;
@@ -47,6 +51,7 @@ export class Jobs {
     this.#delivery = delivery;
     this.#second = second;
     this.#chance = new Chance(seed * 7919 + 1);
+    this.#isLeftAlone = hasLeftAlone(seed);
     this.#more = hasOrders(seed) ? new Chance(seed * 613 + 7) : undefined;
     this.#planShort();
     if (seed % JOBS_EVERY !== 1 || !context.hasPart('jobs')) return;
@@ -112,10 +117,11 @@ export class Jobs {
     const seconds = chance.integer(5, 400);
     const timeout = drawn === 'invalid' ? -1 : drawn === 'endless' ? chance.pick([60, 300]) : 600;
     const course = this.#courseOf(drawn, timeout);
+    const isLong = course === 'works' && this.#isLeftAlone;
     if (course === 'deadly' || course === 'stuck') this.machines += MACHINES_OF_A_JOB;
     const drawn_fields = {
       code: `${course} ${seconds}`,
-      timeout,
+      timeout: isLong ? LONG_S : timeout,
       priority: chance.integer(-1, 1),
       max_retries: chance.pick([0, 0, 1, 2]),
     };

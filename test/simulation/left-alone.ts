@@ -1,13 +1,16 @@
 /**
  * A later release, or a person, writes a field that the releases of the world do not understand. The document is restored when the storm is
- * over. Until then no release may write it.
+ * over. Until then no release may write it. The machine of a job that is left alone is often recreated.
  */
 import type {Document} from '../../shared/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
+import type {Delivery} from './delivery.ts';
+import type {Lease} from './invariants/leases.ts';
 
 /** Every fifth world has such documents. Their draws are apart, so that the other worlds stay as they are. */
 const EVERY = 5;
+const REMAINDER = 2;
 const MOST = 3;
 
 /** Fields of a type that no release knows. The invariants read none of them. */
@@ -17,14 +20,21 @@ const FIELDS: Record<string, Document> = {
   zones: {orphans: 7, later: {nested: [1]}},
 };
 
+/** True for a seed whose world has such documents. */
+export function hasLeftAlone(seed: number): boolean {
+  return seed % EVERY === REMAINDER;
+}
+
 export class LeftAlone {
   readonly #context: Context;
+  readonly #delivery: Delivery;
   readonly #chance: Chance;
 
-  constructor(context: Context, seed: number, storm_ms: number) {
+  constructor(context: Context, delivery: Delivery, seed: number, storm_ms: number) {
     this.#context = context;
+    this.#delivery = delivery;
     this.#chance = new Chance(seed * 6151 + 5);
-    if (seed % EVERY !== 2 || !context.hasPart('left alone')) return;
+    if (!hasLeftAlone(seed) || !context.hasPart('left alone')) return;
     for (let count = this.#chance.integer(1, MOST); count > 0; count--)
       context.after(this.#chance.between(0.1, 0.9) * storm_ms, () => void this.#spoil());
   }
@@ -38,9 +48,18 @@ export class LeftAlone {
     const found = names
       .flatMap(name => store.collection(name))
       .filter(({data}) => data.release !== undefined);
-    const paths = found.map(({path}) => path).filter(path => !alone.has(path));
+    const running = found.filter(({data}) => data.status === 'running');
+    const paths = (running.length > 0 ? running : found)
+      .map(({path}) => path)
+      .filter(path => !alone.has(path));
     if (isCalm || paths.length === 0) return;
     const path = this.#chance.pick(paths);
+    const worker = (store.peek(path)?.lease as Lease | null | undefined)?.worker;
+    if (kind === 'jobs' && worker && this.#chance.happens(0.7))
+      this.#context.after(
+        60_000,
+        () => this.#context.isCalm || this.#delivery.command({action: 'recreate', worker}),
+      );
     const fields = FIELDS[kind] ?? {};
     const before = store.peek(path) ?? {};
     await this.#context.edit(async tx => {

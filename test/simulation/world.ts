@@ -89,6 +89,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     current: await loadCode(context.release, options.mistake),
     next: context.faults.rollout > 0 ? await loadCode('next', options.mistake) : undefined,
   };
+  context.tpuConstraint = codes.current.tpuConstraint;
   const delivery = new Delivery(context, codes);
   const vms = new Vms(context, delivery.processes, codes);
   const second = new SecondPool(context, delivery, seed);
@@ -135,7 +136,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   invariants.watchCaps();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
   const calm_ms = (CALM_MINUTES + CHURN_MINUTES * jobs.machines) * MINUTE_MS;
-  const leftAlone = new LeftAlone(context, seed, storm_ms);
+  const leftAlone = new LeftAlone(context, delivery, seed, storm_ms);
   let isLost = false;
   const loseDatabase = () => {
     if (isLost || context.isCalm) return;

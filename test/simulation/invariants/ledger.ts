@@ -19,15 +19,20 @@ export class Ledger extends Check {
     const {ready_at, usd_per_hour} = after;
     const isSameLife = before.incarnation === after.incarnation && before.usd_per_hour === usd_per_hour;
     if (!isSameLife || ready_at === null || usd_per_hour === null || before.costs === after.costs) return;
-    const [from, to] = [before.costs_at ?? ready_at, after.costs_at ?? ready_at];
+    // A node that is seen again after its end has a bill of its own for this time.
+    const isSeenAgain = before.phase === 'gone' && after.phase !== 'gone';
+    const {costs, costs_at}: Pick<Worker, 'costs' | 'costs_at'> = isSeenAgain
+      ? {costs: {}, costs_at: null}
+      : before;
+    const [from, to] = [costs_at ?? ready_at, after.costs_at ?? ready_at];
     const owed = ((Date.parse(to) - Date.parse(from)) / HOUR_MS) * usd_per_hour;
-    const paid = timeUsd(after.costs) - timeUsd(before.costs);
+    const paid = timeUsd(after.costs) - timeUsd(costs);
     if (!(Math.abs(paid - owed) < ROUNDING_H * usd_per_hour))
       this.breach(`${name} owes $${owed} for its time from ${from} to ${to}, and is billed for $${paid}`);
     const payers = [payerOf(before), payerOf(after)];
     for (const [key, usd] of Object.entries(after.costs))
-      if (!payers.includes(key) && isTime(key) && usd > (before.costs[key] ?? 0) + TOLERANCE_USD)
-        this.breach(`${name} works for ${payers}, and ${key} pays $${usd} after $${before.costs[key]}`);
+      if (!payers.includes(key) && isTime(key) && usd > (costs[key] ?? 0) + TOLERANCE_USD)
+        this.breach(`${name} works for ${payers}, and ${key} pays $${usd} after $${costs[key]}`);
   }
 }
 

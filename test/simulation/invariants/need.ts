@@ -24,6 +24,7 @@ export class Need extends Check {
   override onCommitted(changed: readonly string[]): void {
     const jobs = `${this.context.config.jobs_collection}/`;
     this.#tick();
+    this.#checkEvent(changed);
     const isWork = (path: string) => /^(runs|pools)\//.test(path) || path.startsWith(jobs);
     if (changed.some(isWork)) this.#note();
   }
@@ -84,6 +85,19 @@ export class Need extends Check {
     if (tick.late.includes(pool) && earlier.length > 0)
       this.breach(`${name} is created after nodes of ${earlier}, and the last tick left ${tick.late} out`);
     tick.asked.add(pool);
+  }
+
+  /** The pools that an event says were left out are those that the next tick serves first. */
+  #checkEvent(changed: readonly string[]): void {
+    const {store} = this.context;
+    const texts = changed.filter(path => path.startsWith('events/')).map(path => store.peek(path)?.text);
+    const left = texts.map(text => / with other pools than (.*)\. The next tick/.exec(String(text))?.[1]);
+    const names = left.find(found => found !== undefined);
+    if (names === undefined) return;
+    this.context.see('a tick was too slow for a pool');
+    const {late_pools = []} = store.peek(paths.creates()) ?? {};
+    if (names !== (late_pools as string[]).join(', '))
+      this.breach(`a tick left out ${names}, and the next one serves ${JSON.stringify(late_pools)} first`);
   }
 
   /** A pool that two ticks in a row leave out went before the others in the second. */

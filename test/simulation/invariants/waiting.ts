@@ -32,8 +32,13 @@ export class Waiting extends Check {
   readonly #asked = new Map<string, number[]>();
   /** Events about refusals, by zone and start of the refusals. */
   readonly #events = new Map<string, string>();
+  /** By TPU: its phases and their begin. */
+  readonly #phases = new Map<string, {at: number; phase: string}[]>();
+  /** By pool: the time of the last change of its slots. */
+  readonly #resized = new Map<string, number>();
 
   override onMinute(): void {
+    this.#checkTpus();
     const before = this.#found;
     this.#found = new Map();
     if (!this.context.isSettled(120_000) && !this.#areTicksSound()) return;
@@ -92,9 +97,7 @@ export class Waiting extends Check {
     const {store} = this.context;
     const worker = store.peek(paths.worker(about));
     const phases = PHASES[kind];
-    // The control plane ended the job of a TPU at its deadline, and its agent has not heard of that.
-    const hasLostItsWork = kind === 'idle' && worker?.phase === 'working' && worker.work === null;
-    if (phases && !hasLostItsWork && !phases.includes(String(worker?.phase ?? 'gone')))
+    if (phases && !phases.includes(phaseOf(worker ?? {})))
       return `waits for ${about}, which is ${worker?.phase}: ${kind}`;
     if (kind === 'deleted' && worker?.held !== true) return `waits for ${about}, whose slot is not held`;
     if (kind === 'behind-run' && store.peek(paths.run(about))?.status !== 'active')
@@ -156,6 +159,70 @@ export class Waiting extends Check {
     );
   }
 
+  /** People see a reason for each TPU that does no work, in the words of its phase. */
+  #checkTpus(): void {
+    const {clockwork, store, tpuConstraint} = this.context;
+    for (const worker of workersOf(store)) {
+      const phase = phaseOf(worker);
+      const kind = tpuConstraint?.(worker, undefined, clockwork.now)?.kind;
+      const phases = kind && PHASES[kind];
+      if (phases ? !phases.includes(phase) : kind === undefined && !['working', 'gone'].includes(phase))
+        this.breach(`${worker.name} is ${phase}, and people see ${kind ?? 'no reason'}`);
+    }
+  }
+
+  onWorker(name: string, worker: Document): void {
+    const now_is = phaseOf(worker);
+    const all = this.#phases.get(name) ?? [];
+    if (all.at(-1)?.phase !== now_is) all.push({at: this.context.clockwork.now, phase: now_is});
+    this.#phases.set(name, all);
+  }
+
+  onPool(name: string, before: Document | undefined, after: Document): void {
+    const isSame = before?.zones === after.zones && before?.workers_per_zone === after.workers_per_zone;
+    if (!isSame) this.#resized.set(name, this.context.clockwork.now);
+    this.#onReason(`pool ${name}`, after as Pool, before?.jobs_wait, after.jobs_wait);
+  }
+
+  onRun(run: string, before: Document | undefined, {affinity, pool, status, waits}: Document): void {
+    if (waits && status !== 'active')
+      this.breach(`run ${run} is ${status}, and waits for ${(waits as Reason).about}`);
+    const found = this.context.store.peek(paths.pool(String(pool))) as Pool | undefined;
+    // A stream of a fixed run waits for its own slot.
+    if (found && affinity === 'any') this.#onReason(`run ${run}`, found, before?.waits, waits);
+  }
+
+  /** A reason that a tick stores was true at some time since the tick began. */
+  #onReason(what: string, pool: Pool, before: unknown, after: unknown): void {
+    const {actor} = this.violations;
+    const [was, is] = [before, after] as (Reason | null | undefined)[];
+    if (!actor || !('at' in actor) || !this.violations.isBy('tick')) return;
+    if (!is || (was?.kind === is.kind && was.about === is.about) || this.context.alone.size > 0) return;
+    const phases = PHASES[is.kind];
+    const had = this.#phasesSince(is.about, actor.at);
+    if (phases && !phases.some(phase => had.has(phase)))
+      this.breach(`${what} waits for ${is.about}: ${is.kind}, and that was ${[...had]}`);
+    if (is.kind !== 'turn' || (this.#resized.get(pool.pool) ?? 0) >= actor.at) return;
+    const slots = slotsOf(pool).map(({name}) => this.#phasesSince(name, actor.at));
+    const empty = slots.filter(had => had.size === 1 && had.has('gone')).length;
+    // A fault may drop a request for an empty slot. The reason counts that slot as one at work.
+    const atWork = Number(/^\d+/.exec(is.evidence ?? '')?.[0]);
+    const isAnyDropped = atWork > slots.length - empty && !this.#areTicksSound() && !this.context.isSettled();
+    if (empty > 0 && !isAnyDropped)
+      this.breach(
+        `${what} waits for its turn, and ${empty} of ${slots.length} slots of ${pool.pool} are empty`,
+      );
+  }
+
+  #phasesSince(name: string, at: number): Set<string> {
+    const all = this.#phases.get(name) ?? [];
+    const first = all.findLastIndex(each => each.at <= at);
+    return new Set([
+      ...(first < 0 ? ['gone'] : []),
+      ...all.slice(Math.max(0, first)).map(({phase}) => phase),
+    ]);
+  }
+
   onNodeRequest({zone}: TpuRequest): void {
     this.#asked.set(zone, [...(this.#asked.get(zone) ?? []), this.context.clockwork.now]);
   }
@@ -186,5 +253,11 @@ export class Waiting extends Check {
 
   override onWipe(): void {
     this.#events.clear();
+    for (const [name, phases] of this.#phases) if (phases.length > 0) this.onWorker(name, {phase: 'gone'});
   }
+}
+
+/** The control plane ended the job of a TPU at its deadline, and its agent has not heard of that: the TPU counts as idle. */
+function phaseOf({phase, work}: Document): string {
+  return phase === 'working' && work === null ? 'idle' : String(phase ?? 'gone');
 }

@@ -199,4 +199,25 @@ export const STICK: Mistakes = {
     find: "PROVISIONING: 'coming'",
     replace: "PROVISIONING: 'over'",
   },
+  'a job without a holder that no tick ends': {
+    in: 'tick',
+    find: "await $failures.$isolate('end the jobs that no worker holds', $work);",
+  },
+  'an ended run that waits': {
+    in: 'endedAs',
+    within: '{...$run, status: $status, reason: $reason, waits: null, history: $history, updated_at: $now}',
+    find: 'waits: null',
+  },
+  'a budget without money for a TPU that is no reason': {
+    in: 'whyWaiting',
+    find: 'if ($plan.unpaid.has($name)) return $ofBudget($name, $plan);',
+  },
+  'a leaving TPU that is named idle': {
+    in: 'tpuConstraint',
+    find: "if ($hasEnded($worker) || $phase === 'draining') return $leaving;",
+  },
+  'a leaving TPU that is no reason': {
+    in: 'ofFullPool',
+    find: "if ($leaving && $payers.length < $slots.length) return $constraint('leaving', $leaving.name, $death, $since);",
+  },
 };
