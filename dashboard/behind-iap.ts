@@ -5,9 +5,9 @@ import type {Cloud} from '../cli/cloud/cloud.ts';
 import {openStore} from '../shared/compose.ts';
 import type {Config} from '../shared/contracts/config.ts';
 import {jsonLog} from '../shared/control-plane/log.ts';
-import {openIapCheck} from '../shared/google/iap.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import {behindIap} from './guard.ts';
+import {openIapCheck} from './iap.ts';
 import {openPages} from './pages-of-cloud.ts';
 
 /** Serves until the process ends. Throws `ConfigError` without the audience of IAP. */

@@ -3,7 +3,7 @@ import type {Context, MiddlewareHandler} from 'hono';
 import {getCookie, setCookie} from 'hono/cookie';
 import {isSameText} from '../shared/contracts/constant-time.ts';
 import {CallerRefused} from '../shared/contracts/errors.ts';
-import {IAP_HEADER} from '../shared/google/iap.ts';
+import {IAP_HEADER} from './iap.ts';
 
 const HEADERS: Record<string, string> = {
   'content-security-policy':

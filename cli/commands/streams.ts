@@ -1,4 +1,4 @@
-import {LIMITS, MOST_ROW_MIB} from '../../shared/contracts/limits.ts';
+import {LIMITS, MOST_ROW_MIB} from '../streams/limits.ts';
 import {FORMATS} from '../streams/sources/formats.ts';
 import {count, delimiter, folder, index, positive, runId, text, whole, words} from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';

@@ -1,10 +1,10 @@
 /** Answers of the commands about runs. Documents keep the fields that later releases add. */
 import {z} from 'zod';
-import {comparedManifest} from '../../shared/contracts/manifest.ts';
 import {runDocument} from '../../shared/domain/run/run.ts';
 import {streamDocument} from '../../shared/domain/stream/stream.ts';
 import {waiting} from '../../shared/domain/waiting/constraint.ts';
 import {workerDocument} from '../../shared/domain/worker/worker.ts';
+import {comparedManifest} from '../run/compared-manifest.ts';
 import {commands, count, dollars, maybe, text} from './fields.ts';
 import {event} from './tpus.ts';
 

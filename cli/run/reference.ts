@@ -1,13 +1,7 @@
 /** `gleaner run verify --reference`: computes samples of a run with transformers, and keeps the drift in the manifest of the run. */
 import {fileURLToPath} from 'node:url';
 import {Rejected} from '../../shared/contracts/errors.ts';
-import {
-  type Comparison,
-  comparedManifest,
-  comparison,
-  MAX_MANIFEST_BYTES,
-  type StoredComparison,
-} from '../../shared/contracts/manifest.ts';
+import {MAX_MANIFEST_BYTES} from '../../shared/contracts/manifest.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {manifestObject} from '../../shared/domain/names.ts';
@@ -17,6 +11,7 @@ import {runWorkerModule} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';
 import {counted, table} from '../terminal/format.ts';
 import type {StyledLine} from '../terminal/styled-lines.ts';
+import {type Comparison, comparedManifest, comparison, type StoredComparison} from './compared-manifest.ts';
 
 /** Packages of the worker, and transformers with torch. */
 const LOCK = fileURLToPath(new URL('reference-requirements.lock', import.meta.url));

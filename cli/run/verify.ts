@@ -1,4 +1,3 @@
-import type {StoredComparison} from '../../shared/contracts/manifest.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {expiresFrom} from '../../shared/domain/run/run.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -10,6 +9,7 @@ import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, numberText, table} from '../terminal/format.ts';
 import {complain, printJson, say} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
+import type {StoredComparison} from './compared-manifest.ts';
 import {compareWithReference, comparisonLines, storeComparison} from './reference.ts';
 
 /** Report of `gleaner_worker.verify`. `truncated`: stored samples that were cut to the length limit, as the spec asked. */

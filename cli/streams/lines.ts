@@ -2,8 +2,8 @@
 import {createReadStream} from 'node:fs';
 import {pipeline} from 'node:stream';
 import {createGunzip} from 'node:zlib';
-import {LIMITS} from '../../shared/contracts/limits.ts';
 import {isGzip} from './gzip.ts';
+import {LIMITS} from './limits.ts';
 
 const NEWLINE = 10;
 

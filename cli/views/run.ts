@@ -1,10 +1,11 @@
 /** A run as screens and pages show it: bounded reads, also for a run of 100,000 streams. */
+import {z} from 'zod';
 import {Rejected} from '../../shared/contracts/errors.ts';
-import {completedManifest, MAX_MANIFEST_BYTES} from '../../shared/contracts/manifest.ts';
+import {MAX_MANIFEST_BYTES} from '../../shared/contracts/manifest.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {manifestObject, parseWork, paths} from '../../shared/domain/names.ts';
-import type {RunResult} from '../../shared/domain/run/result.ts';
+import {type RunResult, runResult} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
@@ -104,6 +105,8 @@ export async function viewRun(store: Store, name: string): Promise<RunView | und
   state.invalid.forEach(complain);
   return {...state, rejected: await listRejected(store, each => each === name)};
 }
+
+const completedManifest = z.object({schema: z.literal('gleaner/1'), result: runResult});
 
 /** Result in the manifest of a completed run; null for a manifest without a result. */
 export async function readResult(objects: Objects, run: string): Promise<RunResult | null> {

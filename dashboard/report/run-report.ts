@@ -1,10 +1,11 @@
 /** A run as a file to mail or to attach to a paper: its origin, its course, its content, how to load it, and its checks. */
+
+import type {StoredComparison} from '../../cli/run/compared-manifest.ts';
 import {comparedText, driftRows} from '../../cli/run/reference.ts';
 import type {Report as Verified} from '../../cli/run/verify.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import type {Life, Reason, Report} from '../../cli/views/report.ts';
 import {endOf, streamCount, tookSeconds} from '../../cli/views/run.ts';
-import type {StoredComparison} from '../../shared/contracts/manifest.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';

@@ -6,8 +6,8 @@ import {join} from 'node:path';
 import {mostAnHour} from '../../cli/deploy/cost.ts';
 import {CliError} from '../../cli/terminal/errors.ts';
 import {applyMocked, TerraformRefused} from '../../cli/terraform/mocked-apply.ts';
+import {openIapCheck} from '../../dashboard/iap.ts';
 import {loadConfig} from '../../shared/contracts/config.ts';
-import {openIapCheck} from '../../shared/google/iap.ts';
 import {resourcesOf, VARIABLES} from './a-deployment.ts';
 
 async function withSetting(name: string, value: string, work: () => Promise<void>): Promise<void> {

@@ -1,9 +1,9 @@
 /** CSV files with a header line, and files of tabs. */
 import {Readable} from 'node:stream';
 import {parse} from 'csv-parse';
-import {LIMITS} from '../../../shared/contracts/limits.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {counted} from '../../terminal/format.ts';
+import {LIMITS} from '../limits.ts';
 import {findLayout, type Layout, LINE_ENDS, nameOf} from './csv-layout.ts';
 import {bytesOf, FileSource, tooLong} from './file-source.ts';
 import {type Row, requireUnique, type Watch} from './row.ts';

@@ -1,6 +1,7 @@
 /** JSON files: an array of objects, one object, or JSON lines under the name `.json`. */
-import {MOST_ROW_MIB} from '../../../shared/contracts/limits.ts';
+
 import {CliError} from '../../terminal/errors.ts';
+import {MOST_ROW_MIB} from '../limits.ts';
 import {bytesOf, FileSource, headOf, tooLong} from './file-source.ts';
 import {arrayElements, BrokenArray, LongElement} from './json-array.ts';
 import {rowsOfObject} from './json-object.ts';

@@ -1,5 +1,5 @@
 /** Pages of a column chunk of Parquet. The library allocates what their headers claim, so each header is read here before. */
-import {isInflated, LIMITS} from '../../../shared/contracts/limits.ts';
+import {isInflated, LIMITS} from '../limits.ts';
 
 /** A file that claims more than its bytes can hold, or than memory can. The message follows the name of the file. */
 export class Inflated extends Error {}

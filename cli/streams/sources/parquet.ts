@@ -14,9 +14,9 @@ import {
   type SchemaTree,
 } from 'hyparquet';
 import {compressors as decompressors} from 'hyparquet-compressors';
-import {isInflated, LIMITS} from '../../../shared/contracts/limits.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {bytesText, listText} from '../../terminal/format.ts';
+import {isInflated, LIMITS} from '../limits.ts';
 import {FileSource} from './file-source.ts';
 import {type ChunkSize, Inflated, sizeOfChunk} from './parquet-pages.ts';
 import {columnMaker, NoText, PHYSICAL, physicalSchema} from './parquet-values.ts';

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
 import {parquetWriteBuffer} from 'hyparquet-writer';
+import {LIMITS} from '../../../../cli/streams/limits.ts';
 import {openParquet, parquetRows} from '../../../../cli/streams/sources/parquet.ts';
 import {openSources} from '../../../../cli/streams/sources/resolve.ts';
 import type {Watch} from '../../../../cli/streams/sources/row.ts';
 import {CliError} from '../../../../cli/terminal/errors.ts';
-import {LIMITS} from '../../../../shared/contracts/limits.ts';
 import {Folder} from '../../../support/folder.ts';
 import {parquetFile} from './parquet-bytes.ts';
 

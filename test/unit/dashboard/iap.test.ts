@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
+import {openIapCheck} from '../../../dashboard/iap.ts';
 import {ConfigError} from '../../../shared/contracts/config.ts';
 import {CallerRefused} from '../../../shared/contracts/errors.ts';
-import {openIapCheck} from '../../../shared/google/iap.ts';
 import {aConfig} from '../../support/builders.ts';
 import {AUDIENCE, FORGED_HEADERS, IAP_KEYS, iapClaims, iapHeader} from '../../support/iap.ts';
 

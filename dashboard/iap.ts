@@ -1,8 +1,8 @@
 /** Identity-Aware Proxy signs a header for every request that it lets pass. */
-import {CallerRefused} from '../contracts/errors.ts';
-import {type IdentitySettings, required} from '../contracts/identity-settings.ts';
-import {partsOf, problemsOf} from './claims.ts';
-import {memoizeAsync} from './memoize-async.ts';
+import {CallerRefused} from '../shared/contracts/errors.ts';
+import {type IdentitySettings, required} from '../shared/contracts/identity-settings.ts';
+import {partsOf, problemsOf} from '../shared/google/claims.ts';
+import {memoizeAsync} from '../shared/google/memoize-async.ts';
 
 export const IAP_HEADER = 'x-goog-iap-jwt-assertion';
 
