@@ -184,14 +184,14 @@ function ofFullPool(name: string, plan: Withheld): Constraint {
   const slots = slotsOf(pool);
   const payers = slots.flatMap(slot => payerOfSlot(slot.name, plan) ?? []);
   const at = (payer: string) => payers.filter(each => each === payer).length;
-  const [most] = [...new Set(payers)].filter(payer => payer !== name).sort((a, b) => at(b) - at(a));
-  if (most !== undefined && at(name) === 0)
-    return name === JOBS ? afterStreams(payers.length, pool) : behind(most, plan);
   const leaving = [...workers.values()].find(
     worker => worker.phase !== 'gone' && (hasEnded(worker) || worker.phase === 'draining'),
   );
   if (leaving && payers.length < slots.length)
     return constraint('leaving', leaving.name, leaving.last_death, {since_at: leaving.phase_since_at});
+  const [most] = [...new Set(payers)].filter(payer => payer !== name).sort((a, b) => at(b) - at(a));
+  if (most !== undefined && at(name) === 0)
+    return name === JOBS ? afterStreams(payers.length, pool) : behind(most, plan);
   return constraint('turn', pool.pool, `${at(name)} of ${slots.length} at this work`);
 }
 
