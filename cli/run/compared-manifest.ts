@@ -1,4 +1,4 @@
-/** What a manifest says of a comparison with the reference: `gleaner run verify --reference` writes it. */
+/** The comparison of a run with the reference, as its manifest keeps it: `gleaner run verify --reference` writes it. */
 import {z} from 'zod';
 import {layerName, short, total} from '../../shared/domain/run/result.ts';
 
