@@ -2,6 +2,7 @@ import {z} from 'zod';
 import {RELEASE} from '../../contracts/config.ts';
 import {NotUnderstood, Rejected} from '../../contracts/errors.ts';
 import {reasonsOf} from '../../contracts/rejection-reasons.ts';
+import type {News} from '../../domain/notices/notice.ts';
 import type {Document, Store, Stored, Transaction} from '../../ports.ts';
 import type {Log} from '../log.ts';
 
@@ -27,12 +28,20 @@ export async function skipIfInvalid<T>(log: Log, part: () => Promise<T>): Promis
 /** Paths that a transaction has read and not understood. Its writes leave these documents alone. */
 const notUnderstood = new WeakMap<Store | Transaction, Set<string>>();
 
+type NewsOf<T> = (before: T | undefined, after: T) => News[];
+const tellers = new WeakMap<Transaction, (news: News) => void>();
+
+/** Passes on what people are told of the changes of a transaction. */
+export function onNews(tx: Transaction, tell: (news: News) => void): void {
+  tellers.set(tx, tell);
+}
+
 /**
  * Reads and writes documents of one schema. A document with a field that the schema does not understand throws `NotUnderstood`: a newer
  * release or a person wrote it. No write replaces it in the transaction that has read it. Every write is checked, and names this release
  * unless every key of the document is a name of its own.
  */
-export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true) {
+export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true, newsOf?: NewsOf<T>) {
   /** A version of a document is one object, which nothing changes: it is parsed once. */
   const understood = new WeakMap<Document, T>();
   /** Documents as each transaction has read them: a write checks the fields that differ. */
@@ -75,6 +84,9 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
       const named = isNamed ? {release: RELEASE} : {};
       const data = {...value, ...named} as unknown as Document;
       understood.set(data, {...parsed, ...named});
+      const tell = newsOf && tellers.get(tx);
+      if (tell) newsOf(read.get(tx)?.get(path), parsed).forEach(tell);
+      read.get(tx)?.set(path, parsed);
       tx.set(path, data);
     },
   };
@@ -109,8 +121,9 @@ export function recordsAt<T extends object, Ids extends unknown[]>(
   schema: z.ZodType<T>,
   pathOf: (...ids: Ids) => string,
   pathIn: (value: T) => string,
+  newsOf?: NewsOf<T>,
 ) {
-  const records = recordsOf(schema);
+  const records = recordsOf(schema, true, newsOf);
   const get = (from: Store | Transaction, ...ids: Ids) => records.get(from, pathOf(...ids));
   return {
     ...records,

@@ -4,6 +4,7 @@ import {NO_SPENDING, spendingDocument} from '../../domain/billing/monthly-spendi
 import {count, stored, text} from '../../domain/fields.ts';
 import {type Pool, poolDocument} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
+import {newsOfMonth, newsOfPool, newsOfRun, newsOfZone} from '../../domain/notices/news.ts';
 import {runDocument} from '../../domain/run/run.ts';
 import {streamDocument} from '../../domain/stream/stream.ts';
 import {NEVER_SERVED, servedDocument} from '../../domain/worker/served-time.ts';
@@ -40,16 +41,21 @@ export const LIVING: Filter = {
 /** Workers that a message deleted and no message has recreated. */
 export const HELD: Filter = {field: 'held', op: '==', value: true};
 
-export const runRecords = recordsAt(runDocument, paths.run, ({run}) => paths.run(run));
+export const runRecords = recordsAt(runDocument, paths.run, ({run}) => paths.run(run), newsOfRun);
 export const streamRecords = recordsAt(streamDocument, paths.stream, ({run, stream}) =>
   paths.stream(run, stream),
 );
 export const workerRecords = recordsAt(workerDocument, paths.worker, ({name}) => paths.worker(name));
-export const zoneRecords = recordsAt(zoneDocument, paths.zone, ({zone, pool}) => paths.zone(zone, pool));
+export const zoneRecords = recordsAt(
+  zoneDocument,
+  paths.zone,
+  ({zone, pool}) => paths.zone(zone, pool),
+  newsOfZone,
+);
 
-const pools = recordsAt(poolDocument, paths.pool, ({pool}) => paths.pool(pool));
+const pools = recordsAt(poolDocument, paths.pool, ({pool}) => paths.pool(pool), newsOfPool);
 const served = recordsAt(servedDocument, paths.served, paths.served);
-const spending = recordsAt(spendingDocument, paths.spending, paths.spending);
+const spending = recordsAt(spendingDocument, paths.spending, paths.spending, newsOfMonth);
 const creates = recordsAt(createsDocument, paths.creates, paths.creates);
 
 /** A document that is not understood proves nothing. */

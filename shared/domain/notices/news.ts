@@ -1,5 +1,6 @@
 /** The facts of a change that people are told: the end or the pause of a run, a budget that is half or nearly spent, silent workers. */
 import {type BudgetMark, reachedPercent} from '../billing/budget-marks.ts';
+import type {Spending} from '../billing/monthly-spending.ts';
 import {capped} from '../billing/network.ts';
 import type {Pool} from '../fleet/pool.ts';
 import {isFurtherMiss} from '../run/model-failures.ts';
@@ -46,8 +47,8 @@ export function newsOfPool(before: Pool | undefined, {pool, budget_mark}: Pool):
   return newsOfMark('pool.budget', {pool}, before?.budget_mark ?? null, budget_mark);
 }
 
-export function newsOfMonth(before: BudgetMark | null, mark: BudgetMark | null): News[] {
-  return newsOfMark('month.budget', {}, before, mark);
+export function newsOfMonth(before: Spending | undefined, {budget_mark}: Spending): News[] {
+  return newsOfMark('month.budget', {}, before?.budget_mark ?? null, budget_mark);
 }
 
 /** `about`: the subject of the budget; a budget without a subject is that of the deployment. */

@@ -116,9 +116,9 @@ export const DOUBLE: Mistakes = {
     },
   ],
   'a notification for every write of a run that has ended': {
-    in: 'withNotices',
-    within: '$kind.newsOf($path, $seen.get($path), $data)',
-    find: '$seen.get($path)',
+    in: 'recordsOf',
+    within: '$newsOf($read.get($tx)?.get($path), $parsed)',
+    find: '$read.get($tx)?.get($path)',
     replace: 'undefined',
   },
   'a task that two deliveries work on at once': {
