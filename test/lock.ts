@@ -1,10 +1,10 @@
 /**
- * Writes the lock files of Python again: `npm run lock`. Locked versions stay, unless an argument such as `--upgrade` changes them. A lock
+ * Writes the lock files of Python again, and the licences of their packages: `npm run lock`. Locked versions stay, unless an argument such as `--upgrade` changes them. A lock
  * on top of another one has that lock as its first line, and only the packages that the other lacks.
  */
 import {readFileSync, writeFileSync} from 'node:fs';
 import {dirname, relative} from 'node:path';
-import {uvCache, WORKER_FOLDER} from '../cli/python/python.ts';
+import {LOCK, TPU_LOCK, uvCache, WORKER_FOLDER, workerPython} from '../cli/python/python.ts';
 import {ROOT, type Run, runCommand} from './support/process.ts';
 
 const WORKER = 'worker-startup/requirements';
@@ -62,6 +62,14 @@ for (const {name, base, overrides} of LOCKS) {
   writeFileSync(`${ROOT}${name}.lock`, `${[...head, ...own.flatMap(([, block]) => block)].join('\n')}\n`);
   console.log(`${name}.lock: ${own.length} packages`);
 }
+
+const licences = await run(await workerPython(console.log, TPU_LOCK), [
+  `${ROOT}test/worker/licences.py`,
+  LOCK,
+  TPU_LOCK,
+]);
+if (licences.code !== 0) throw new Error(`Failed to list licences: ${licences.lines.slice(-5).join(' | ')}`);
+writeFileSync(`${ROOT}cli/build/python-licences.json`, `${licences.lines.join('\n')}\n`);
 
 /** The packages of a lock file, and those of the lock below it. */
 function packagesIn(name: string): Map<string, string[]> {

@@ -25,7 +25,7 @@ export async function build(options: {environment?: boolean; json?: boolean}): P
         ? line('environment', environment)
         : 'environment           not built: a deployment needs `gleaner build --environment`',
       `${'packages'.padEnd(11)}           dist/${sbom.file}: ${counted(sbom.components, 'package')} in CycloneDX`,
-      `${'licences'.padEnd(11)}           ${licencesText(sbom.licences)}; those of Python lie beside its packages`,
+      `${'licences'.padEnd(11)}           ${licencesText(sbom.licences)}`,
       `${'variables'.padEnd(11)}           dist/${VARIABLES_FILE}`,
     ],
   );

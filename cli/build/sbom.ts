@@ -1,14 +1,16 @@
-/** Software bill of materials of a deployment, in CycloneDX: packages of npm by `npm sbom`, and packages of Python by the lock of the worker. */
+/** Software bill of materials of a deployment, in CycloneDX: packages of npm by `npm sbom`, and packages of Python by the locks of TPU VMs. */
 import {execFile} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {readFile, writeFile} from 'node:fs/promises';
 import {promisify} from 'node:util';
 import {z} from 'zod';
 import {jsonText} from '../../shared/contracts/printable.ts';
+import {lockText, TPU_LOCK} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';
 import {ROOT} from './functions.ts';
 
-const LOCK = `${ROOT}worker-startup/requirements.lock`;
+/** Licences of the locked packages by their own metadata. `npm run lock` writes them. */
+const LICENCES = new URL('python-licences.json', import.meta.url);
 const MOST_BYTES = 64 << 20;
 
 const license = z.looseObject({
@@ -27,6 +29,8 @@ const bill = z.looseObject({
   metadata: z.looseObject({timestamp: z.string().optional(), component: z.looseObject({})}),
   components: z.array(component),
 });
+
+const licencesOfPython = z.record(z.string(), z.strictObject({version: z.string(), licence: z.string()}));
 
 export type Bill = {components: number; licences: Record<string, number>};
 
@@ -49,9 +53,16 @@ export async function billOf(path: string): Promise<Bill> {
 async function makeBill(): Promise<string> {
   const {serialNumber: _, metadata, components, ...rest} = bill.parse(JSON.parse(await npmSbom()));
   const {timestamp: _made, component: about, ...described} = metadata;
-  const python = packagesIn(await readFile(LOCK, 'utf8')).map(({name, version}) => {
+  const licences = licencesOfPython.parse(JSON.parse(await readFile(LICENCES, 'utf8')));
+  const python = packagesIn(await lockText(TPU_LOCK)).map(({name, version}) => {
+    const found = licences[name];
+    if (found?.version !== version)
+      throw new CliError(`The licence of ${name} ${version} is unknown: run \`npm run lock\``);
     const purl = `pkg:pypi/${name}@${version}`;
-    return {'bom-ref': purl, type: 'library', name, version, purl};
+    return {
+      ...{'bom-ref': purl, type: 'library', name, version, purl},
+      licenses: [{license: {name: found.licence}}],
+    };
   });
   return `${jsonText({...rest, metadata: {...described, component: {...about, name: 'gleaner'}}, components: [...components, ...python]})}\n`;
 }
@@ -71,10 +82,10 @@ async function npmSbom(): Promise<string> {
   }
 }
 
-/** Packages of a lock file, in its order. */
-export function packagesIn(lock: string): {name: string; version: string}[] {
-  return [...lock.matchAll(/^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)/gm)].map(([, name = '', version = '']) => ({
-    name,
-    version,
-  }));
+/** Packages of a lock file in its order, without those of other systems than a TPU VM has. */
+function packagesIn(lock: string): {name: string; version: string}[] {
+  const lines = lock.matchAll(/^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)(.*)/gm);
+  return [...lines].flatMap(([, name = '', version = '', marker = '']) =>
+    /^ ; sys_platform == '(win32|emscripten)'/.test(marker) ? [] : [{name, version}],
+  );
 }

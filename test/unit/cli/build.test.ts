@@ -74,7 +74,13 @@ describe('gleaner build @full', () => {
       purls.some(purl => /^pkg:npm\/%40google-cloud\/firestore@\d/.test(purl)),
       purls.join(),
     );
-    assert.ok(purls.some(purl => /^pkg:pypi\/jax@\d/.test(purl)));
+    const python = components.filter(({purl}: {purl: string}) => purl.startsWith('pkg:pypi/'));
+    const licenceOf = (name: string) =>
+      python.find((each: {name: string}) => each.name === name)?.licenses?.[0].license.name;
+    assert.deepEqual([licenceOf('jax'), licenceOf('jinja2')], ['Apache-2.0', 'BSD License']);
+    assert.match(licenceOf('libtpu'), /Google/);
+    assert.ok(python.every(({licenses}: {licenses?: unknown[]}) => licenses?.length === 1));
+    assert.ok(!purls.some(purl => /colorama|jsfetch/.test(purl)));
     assert.equal(built.sbom.components, purls.length);
     assert.ok((built.sbom.licences.MIT ?? 0) > 50, JSON.stringify(built.sbom.licences));
     const {stdout} = await gleaner(['--version']);
