@@ -19,7 +19,7 @@ import {bytesText, counted} from '../terminal/format.ts';
 
 /** Bytes of one request to the hub, which are in memory. */
 const PIECE_BYTES = 16 << 20;
-/** Last object of a copy: the model, its commit, and the sha256 and the size of each file. */
+/** Last object of a copy: the model, its commit, and the digests and the size of each file. */
 const COMPLETE = 'gleaner-model.json';
 /** Files that a worker reads, as worker-startup/gleaner_worker/model/identity.py names them; the licence and the card of the model. */
 const READ_BY_WORKERS =
@@ -43,7 +43,16 @@ const listing = z.object({
 
 /** `blob_id`: the digest that git gives a file. */
 type HubFile = {name: string; size_bytes: number; sha256: string | undefined; blob_id: string | undefined};
-type StoredFile = {sha256: string; size_bytes: number};
+const completed = z.object({
+  files: z.record(
+    z.string(),
+    // Copies of an earlier release state no crc32c.
+    z.object({sha256: z.string(), size_bytes: z.number(), crc32c: z.string().optional()}),
+  ),
+});
+type StoredFiles = z.infer<typeof completed>['files'];
+/** Limit of the last object of a copy. */
+const MAX_COMPLETE_BYTES = 4 << 20;
 
 const knownDigests = z.record(z.string(), z.strictObject({sha256: z.string(), crc32c: z.string()}));
 type Digests = z.infer<typeof knownDigests>[string];
@@ -140,17 +149,20 @@ async function readCommit(
   return {commit: listed.sha, files};
 }
 
-/** True if an earlier command has ended, and no file of its copy is lost. */
+/** True if an earlier command has ended, and its files are there with the bytes that it has copied. */
 async function isComplete(
   {objects}: Pick<Cloud, 'objects'>,
   prefix: string,
   files: HubFile[],
 ): Promise<boolean> {
-  const stored = new Map((await objects.list(prefix)).map(({name, size_bytes}) => [name, size_bytes]));
-  return (
-    stored.has(`${prefix}${COMPLETE}`) &&
-    files.every(({name, size_bytes}) => stored.get(`${prefix}${name}`) === size_bytes)
-  );
+  const bytes = await objects.read(`${prefix}${COMPLETE}`, {max_bytes: MAX_COMPLETE_BYTES});
+  const known = completed.safeParse(parsedOrNull(Buffer.from(bytes ?? '').toString('utf8'))).data?.files;
+  if (!known) return false;
+  const stored = new Map((await objects.list(prefix)).map(object => [object.name, object]));
+  return files.every(({name, size_bytes}) => {
+    const object = stored.get(`${prefix}${name}`);
+    return object?.size_bytes === size_bytes && (known[name]?.crc32c ?? object.crc32c) === object.crc32c;
+  });
 }
 
 /** Copies files of one commit: each to a folder of this machine, where it is checked, and then to the bucket. */
@@ -176,7 +188,7 @@ class Copier {
     this.#folder = join(cacheFolder(), 'mirror', `${commit.model.replace('/', '--')}@${commit.commit}`);
   }
 
-  async copyAll(files: HubFile[], say: (line: string) => void): Promise<Record<string, StoredFile>> {
+  async copyAll(files: HubFile[], say: (line: string) => void): Promise<StoredFiles> {
     await mkdir(this.#folder, {recursive: true});
     const digests = await this.#knownDigests();
     for (const [index, file] of files.entries()) {
@@ -186,7 +198,10 @@ class Copier {
     }
     await rm(this.#folder, {recursive: true});
     return Object.fromEntries(
-      files.map(({name, size_bytes}) => [name, {sha256: digests[name]?.sha256 ?? '', size_bytes}]),
+      files.map(({name, size_bytes}) => {
+        const {sha256, crc32c} = digests[name] ?? {sha256: '', crc32c: ''};
+        return [name, {sha256, crc32c, size_bytes}];
+      }),
     );
   }
 

@@ -88,6 +88,14 @@ describe('gleaner models mirror', () => {
     assert.deepEqual(await stored(), [...COPIED, 'gleaner-model.json'].toSorted());
   });
 
+  it('is not complete where an object has other bytes of the same size', async () => {
+    await mirror();
+    const name = `${prefix}model-00002-of-00002.safetensors`;
+    await objects().delete(name);
+    await objects().create(name, weights(9));
+    await assert.rejects(mirror(), /00002\.safetensors has other content than the file of the hub: delete/);
+  });
+
   it('goes on after a failure with the file that is missing', async () => {
     const lost = 'model.safetensors.index.json';
     hub.missing.add(lost);

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {hash} from 'node:crypto';
 import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {environmentOf, sourceOf, upload} from '../../../cli/jobs/source.ts';
 import {callAtOnce} from '../../support/call.ts';
@@ -13,16 +14,19 @@ describe('the options of a source', () => {
 });
 
 describe('a packed folder whose name in the bucket is taken', () => {
-  it('is not taken for stored: the error has both checksums', async () => {
+  it('is not taken for stored: the error has both digests', async () => {
     const bucket = new FakeBucket(Date.now);
     const cloud = {objects: bucket.through(callAtOnce)} as unknown as Cloud;
     const code = {source: undefined, object: 'code/a.tar.gz', bytes: Buffer.from('mine')};
     await upload(cloud, code);
     await upload(cloud, code);
-    const there = bucket.put('code/a.tar.gz', 'evil');
+    // A forger makes other bytes of the same size and CRC-32C.
+    const {crc32c} = bucket.info(code.object) ?? {};
+    bucket.put(code.object, 'evil', {}, {crc32c: crc32c ?? ''});
+    const sha256 = hash('sha256', 'evil');
     await assert.rejects(upload(cloud, code), (error: Error) => {
-      assert.ok(error.message.includes(`4 bytes of crc32c ${there.crc32c}`), error.message);
-      return /these are 4 bytes of crc32c/.test(error.message);
+      assert.ok(error.message.includes(`it has bytes of sha256 ${sha256}`), error.message);
+      return error.message.includes(`these are 4 bytes of sha256 ${hash('sha256', 'mine')}`);
     });
   });
 });
