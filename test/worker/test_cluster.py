@@ -15,7 +15,7 @@ import pytest
 from build import BUCKET
 from gleaner_worker.agent import job_work
 from gleaner_worker.failures import Failure
-from gleaner_worker.jobs.cluster import ONE_HOST, Cluster, cluster_of, has_lost_peer
+from gleaner_worker.jobs.cluster import ONE_HOST, Cluster, cluster_of, lost_peer
 from gleaner_worker.jobs.prepared import Prepared
 from job_attempts import FOLDER, RAN, Jobs, needs_root, processes_of
 from waiting import HANG_S, until
@@ -35,6 +35,7 @@ OF_TPU_ENV = {
     "TPU_TOPOLOGY": "2x4",
     "TPU_TOPOLOGY_WRAP": "true,true",
 }
+FATAL = "Terminating process because the JAX distributed service detected fatal errors."
 LOOPBACK = "127.0.0.1"
 needs_iptables = pytest.mark.skipif(
     not shutil.which("iptables") and "CI" not in os.environ, reason="iptables is not installed, and CI needs it"
@@ -87,17 +88,18 @@ def test_a_host_without_an_address_forms_no_cluster():
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "error", "output", "is_lost"),
+    ("exit_code", "error", "output", "lost"),
     [
-        (134, "SIGABRT", b"Terminating process because the JAX distributed service detected fatal errors.", True),
-        (134, "SIGABRT", b"RPC: /xla.coordination.CoordinationService/PollForError\n    @ 0x7f74", True),
-        (134, "SIGABRT", b"Check failed: x == y", False),
-        (1, "JaxRuntimeError: UNKNOWN: Gloo all-reduce failed: Connection closed by peer", b"", True),
-        (1, "ValueError: PollForError", b"PollForError", False),
+        (134, "SIGABRT", f"{FATAL} absl::Status: UNAVAILABLE: Task 1 is lost\n    @ 0x7f74".encode(), "Task 1 is lost"),
+        (134, "SIGABRT", b"RPC: /xla.coordination.CoordinationService/PollForError\n    @ 0x7f74", "coordinator"),
+        (134, "SIGABRT", b"Check failed: x == y", None),
+        (1, "UNKNOWN: Gloo all-reduce failed: Connection closed by peer", b"", "Connection closed by peer"),
+        (1, "ValueError: PollForError", b"PollForError", None),
     ],
 )
-def test_a_process_ends_for_a_lost_host_by_the_texts_of_jax_alone(exit_code, error, output, is_lost):
-    assert has_lost_peer(exit_code, error, output) == is_lost
+def test_a_process_ends_for_a_lost_host_by_the_texts_of_jax_alone(exit_code, error, output, lost):
+    found = lost_peer(exit_code, error, output)
+    assert found is None if lost is None else lost in found
 
 
 @pytest.mark.slow
@@ -203,6 +205,16 @@ def test_two_hosts_sum_over_their_devices_and_host_0_gives_the_result(storage, t
 
 @needs_root
 @pytest.mark.slow
+def test_a_host_that_restarted_joins_no_attempt_again(storage, tmp_path):
+    found = Slice(storage, tmp_path)
+    (found.places[1].home / "jobs" / "j1-e2").mkdir(parents=True)  # its agent was killed
+    found.start(1, command="echo begun")
+    assert found.wait() == {1: ("failed", "machine")}
+    assert found.endings[1]["error"] == "The host restarted in the middle of the attempt"
+
+
+@needs_root
+@pytest.mark.slow
 def test_host_0_ends_the_attempt_for_a_new_source(storage, tmp_path):
     found = Slice(storage, tmp_path)
     found.start(command="echo begun; sleep 1000")
@@ -268,7 +280,7 @@ def test_a_host_without_its_peer_ends_the_attempt(storage, tmp_path, present):
     found = Slice(storage, tmp_path)
     found.start(present, code=SUM)
     assert found.wait() == {present: ("failed", "peer")}
-    assert re.search("lost another host|start JAX together", found.endings[present]["error"])
+    assert re.search("JAX lost another host|start JAX together", found.endings[present]["error"])
 
 
 @needs_root

@@ -24,6 +24,7 @@ _LINE = re.compile(r"([A-Z0-9_]+): '([^'\0]*)'")
 # collective operation.
 _ABORTED = 134
 _FATAL_TEXTS = (b"JAX distributed service detected fatal errors", b"PollForError")
+_STATUS = re.compile(rb"absl::Status: ([^\n]{1,1000})")
 _GLOO_FAILURE = re.compile(r"Gloo [A-Za-z -]+ failed")
 
 
@@ -121,11 +122,17 @@ def cluster_of(order: dict) -> Cluster:
     return cluster
 
 
-def has_lost_peer(exit_code: int | None, error: str, output: bytes) -> bool:
-    """Whether a process ended because another host of its cluster was lost. output: the end of what it printed."""
-    if exit_code == _ABORTED:
-        return any(text in output for text in _FATAL_TEXTS)
-    return _GLOO_FAILURE.search(error) is not None
+def lost_peer(exit_code: int | None, error: str, output: bytes) -> str | None:
+    """How JAX says that a process ended because it lost another host of its cluster; None for any other end.
+
+    output: the end of what the process printed.
+    """
+    if exit_code != _ABORTED:
+        return error if _GLOO_FAILURE.search(error) else None
+    if not any(text in output for text in _FATAL_TEXTS):
+        return None
+    status = _STATUS.search(output)
+    return status[1].decode("utf-8", "replace").strip() if status else "its coordinator ended the process"
 
 
 def _with_port(address: str, port: int) -> str:

@@ -12,6 +12,11 @@ from .user import JobUser, remove
 _RUN_JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_job.py")
 
 
+def path_of_attempt(home: str, order: dict, epoch: int) -> str:
+    """The folder of an attempt. It exists from the start of the process until the end of the attempt."""
+    return os.path.realpath(os.path.join(home, "jobs", f"{order['id']}-e{epoch}"))
+
+
 class JobFolder:
     """Makes the folder. It belongs to the agent until all its files exist, so that the job user cannot replace a file.
 
@@ -25,7 +30,7 @@ class JobFolder:
         self, home: str, order: dict, epoch: int, user: JobUser, machine: Mapping[str, str], prepared: Prepared
     ):
         self.order, self.user, self._machine = order, user, machine
-        self.path = os.path.realpath(os.path.join(home, "jobs", f"{order['id']}-e{epoch}"))
+        self.path = path_of_attempt(home, order, epoch)
         self.remove()
         os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
         os.mkdir(self.path, 0o700)

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from ..failures import Failure, LeaseLost
 from ..storage.objects import Bucket
-from .cluster import ONE_HOST, Cluster, cluster_of, has_lost_peer
+from .cluster import ONE_HOST, Cluster, cluster_of, lost_peer
 from .egress import reaching
-from .job_folder import JobFolder
+from .job_folder import JobFolder, path_of_attempt
 from .left_files import read_report
 from .output import OutputParts
 from .prepared import Prepared, SourceFailed
@@ -96,6 +96,9 @@ class JobRunner:
             self._cluster = cluster_of(self.order)
             if self._cluster.processes > 1:
                 self._folder += f"host_{self._cluster.process}/"
+                # Its process cannot connect to the others a second time.
+                if os.path.lexists(path_of_attempt(self._home, self.order, self._epoch)):
+                    return _failed("machine", "The host restarted in the middle of the attempt")
             user = self._find_user()
             prepared = self._prepare(self.order)
             self._check()
@@ -204,8 +207,8 @@ class JobRunner:
         if code != 0:
             report = read_report(folder.report, folder.user.uid)
             error = report.get("error") or self._why(ended)
-            if has_peers and has_lost_peer(code, error, bytes(self._tail)):
-                return _failed("peer", f"JAX ended the process because it lost another host: {error}", code)
+            if has_peers and (lost := lost_peer(code, error, bytes(self._tail))):
+                return _failed("peer", f"JAX lost another host: {lost}", code)
             return _failed(report.get("cause", "exit"), error, code)
         if self._cluster.process != 0:  # the result is that of the first host
             return _ending("completed", None, None, code)
