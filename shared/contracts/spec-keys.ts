@@ -33,14 +33,15 @@ const layers = z.union([z.string().regex(/^(all|\d{1,4}-\d{1,4})$/, LAYERS), lis
   error: LAYERS,
 });
 
-const site = z.union([z.enum(SITES), z.string().regex(OTHER_NAME)], {
-  error: ({input}) => {
+const noSite = {
+  error: ({input}: {input?: unknown}) => {
     const near = nearNames(String(input).slice(0, 100), [...SITES, ...Object.keys(OTHER_NAMES)]);
     return near.length > 0
       ? `expected a site, did you mean ${near.join(' or ')}?`
       : `expected a site: ${SITES.join(', ')}, or a name of another library`;
   },
-});
+};
+const site = z.union([z.enum(SITES), z.string().regex(OTHER_NAME, noSite)], noSite);
 
 const TOKENS =
   'expected "all", "last", "mean", "assistant", a slice such as "0:16" or "-8:", or a list of positions';

@@ -29,7 +29,7 @@ describe('The spec of run start', () => {
 
   for (const {given, error} of [
     {given: {priority: 5000}, error: /priority: expected at most 1000, but it is 5000/},
-    {given: {sites: ['bad']}, error: /sites\.0: expected one of "resid_pre"/},
+    {given: {sites: ['bad']}, error: /sites\.0: expected a site: resid_pre, .* but it is "bad"/},
     {given: {layers: '5-2'}, error: /layers: expected a range from low to high, "2-5"/},
     {given: {field: 'a', template: 'b'}, error: /record: expected field or template, not both/},
     {
