@@ -17,6 +17,8 @@ const STEPS: Record<ConstraintKind, ((about: string, work: string) => string) | 
       : about.startsWith('pool ')
         ? `gleaner scale ${about.slice(5)} --budget-usd N`
         : 'raise max_budget_usd and deploy, or wait for the next month',
+  'several-hosts': () =>
+    'create a pool of the type that is named, and start the run in it: gleaner run start RUN --pool POOL',
   'no-slot': about => `gleaner scale ${about} --workers-per-zone 2`,
   'behind-jobs': () => 'wait, or add TPUs: gleaner scale --workers-per-zone N',
   'behind-run': (_, work) =>

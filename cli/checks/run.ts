@@ -1,7 +1,8 @@
-/** Checks before a run gets its streams: model, layers, first records and budget. */
+/** Checks before a run gets its streams: model, layers, first records, type of TPU and budget. */
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
+import {runAcceleratorProblem} from '../../shared/domain/fleet/run-accelerators.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet, requirePool} from '../cloud/fleet.ts';
 import {completeIn} from '../run/spec.ts';
@@ -19,18 +20,21 @@ export async function checkRun(
 ): Promise<void> {
   const what = `start run ${run}`;
   const spec = completeIn(cloud, input);
-  const budget = await checkBudgetOf(cloud, input);
+  const pool = await checkPoolOf(cloud, input);
   const model = await checkModel(cloud, spec);
-  refuseProblems(what, [...budget, ...model]);
+  refuseProblems(what, [...pool, ...model]);
   if (streams.length > 0) refuseProblems(what, await checkRecords(streams, spec, cloud.connection));
 }
 
-async function checkBudgetOf(cloud: Cloud, {budget_usd = null, pool}: RunSpecInput) {
+/** Checks the type of the pool, and that the budget pays for one of its TPUs. */
+async function checkPoolOf(cloud: Cloud, {budget_usd = null, pool}: RunSpecInput) {
   const fleet = await readFleet(cloud);
   const name = pool ?? poolOf(cloud.connection.deployment);
   requirePool(fleet, name);
-  if (budget_usd === null) return [];
   const found = fleet.pools.find(each => each.pool === name);
+  const problem = runAcceleratorProblem(found?.accelerator ?? '');
+  if (problem) return [{problem}];
+  if (budget_usd === null) return [];
   const types = found ? [{accelerator: found.accelerator}] : [];
   return checkBudget(budget_usd, found, await readPrices({store: cloud.store, log: warn}, types));
 }

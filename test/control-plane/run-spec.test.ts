@@ -102,6 +102,15 @@ describe('run.json', () => {
       await assertOthersGoOn(world);
     });
 
+  it('in a pool of slices fails its run with the type that fits', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_ACCELERATOR: 'v6e-16'});
+    world.drop('my-run', 0, someLines(3));
+    await world.deliverAll();
+    const run = await world.run('my-run');
+    assert.equal(run?.status, 'failed');
+    assert.match(run?.reason ?? '', /a run uses TPUs of one host, and v6e-16 has 4 hosts .* use 2 × v6e-8/);
+  });
+
   it('is frozen with the first stream: a later one is refused by name', async () => {
     const world = new World(ONE_SLOT);
     world.objects.put('datasets/my-run/run.json', '{"seed": 1}');

@@ -307,6 +307,19 @@ const CASES: Wait[] = [
     ...{kind: 'no-spec', about: 'my-run'},
   },
   {
+    name: 'TPUs of several hosts since a deploy',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      Object.assign(world.deps.config.pool, {accelerator: 'v5litepod-16'});
+      await wait(world, 2);
+      assert.equal(world.tpus.nodes.size, 0, 'no slice waits for a stream that it never gets');
+      return world;
+    },
+    ...{kind: 'several-hosts', about: 'tpu', evidence: /v5litepod-16 has 4 hosts .* use 2 × v5litepod-8/},
+  },
+  {
     name: 'nodes without documents',
     given: () =>
       aWorldWith(

@@ -13,6 +13,7 @@ import {
   specHash,
 } from '../../contracts/spec.ts';
 import {modelProblem} from '../../domain/billing/ceilings.ts';
+import {runAcceleratorProblem} from '../../domain/fleet/run-accelerators.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
 import type {Contradiction} from '../../domain/timeline.ts';
 import type {Objects} from '../../ports.ts';
@@ -65,7 +66,8 @@ export async function freezeSpec(
     };
   }
   if (!pool) throw new Rejected(`${specObject(run)}: ${await missingPoolText(deps, placement.pool)}`);
-  const unusable = await bucketModelProblem(objects, completed.spec);
+  const unusable =
+    runAcceleratorProblem(pool.accelerator) ?? (await bucketModelProblem(objects, completed.spec));
   if (unusable) throw new Rejected(`${specObject(run)}: ${unusable}`);
   const spec_hash = specHash(spec);
   const bytes = Buffer.from(manifestText({run, spec, spec_hash, placement}));

@@ -24,6 +24,7 @@ import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
 import {costOfOrphans} from '../zone/orphans.ts';
 import {ALLOWS_ALL, type Allowance, allowanceOf, type Zone} from '../zone/placement.ts';
 import {isOpenSlot, keptBy, livingAmong, slotsOf, wantedSlots} from './pool.ts';
+import {runAcceleratorProblem} from './run-accelerators.ts';
 
 export type FleetPlan = {
   wanted: ReadonlySet<string>;
@@ -178,8 +179,9 @@ function remainingWork(
 ): Work | Constraint {
   if (isUnreadable) return constraint('unreadable', `the document of pool ${pool.pool}`);
   if (!jobs) return constraint('not-read', `the jobs of pool ${pool.pool}`);
+  const canRun = runAcceleratorProblem(pool.accelerator) === undefined;
   const served = runs
-    .filter(run => isRunnable(run) && run.pool === pool.pool && !over.has(run.run))
+    .filter(run => canRun && isRunnable(run) && run.pool === pool.pool && !over.has(run.run))
     .sort(byPreference(null));
   const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
   const work: Work = {open: [], fixed: new Map()};

@@ -2,6 +2,7 @@
 import {type Budgets, priceOf} from '../billing/budget.ts';
 import {costOfDeleting, JOBS, KEPT, payerOf, runAtWork} from '../billing/cost.ts';
 import {type Pool, slotsOf} from '../fleet/pool.ts';
+import {runAcceleratorProblem} from '../fleet/run-accelerators.ts';
 import type {Run} from '../run/run.ts';
 import {byPreference} from '../stream/service-order.ts';
 import type {Snapshot} from '../tick/snapshot.ts';
@@ -88,6 +89,8 @@ function ofRun(run: Run, pending: number, plan: Indexed): Constraint | undefined
   const over = plan.budgets.over.get(run.run);
   if (over !== undefined) return constraint('budget', `run ${run.run}`, over);
   if (run.spec === null) return constraint('no-spec', run.run);
+  const slice = runAcceleratorProblem(plan.snapshot.pool.accelerator);
+  if (slice) return constraint('several-hosts', run.pool, slice);
   if (!plan.snapshot.streams.has(run.run)) return constraint('not-read', `the streams of run ${run.run}`);
   return stuckHolders(run.run, plan) ?? (pending > 0 ? plan.hole : undefined);
 }

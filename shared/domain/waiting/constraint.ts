@@ -11,6 +11,7 @@ const HEADS = {
   'not-read': about => `the tick cannot read ${about}`,
   unreadable: about => `${about} is left alone`,
   budget: about => `the budget of ${about} pays for no further TPU`,
+  'several-hosts': about => `pool ${about} has TPUs of several hosts`,
   'no-slot': about => `pool ${about} has no slot`,
   'behind-jobs': about => `jobs of pool ${about} go first`,
   'behind-run': about => `run ${about} goes first`,
