@@ -1,8 +1,9 @@
 import type {RunSpec} from '../shared/contracts/spec.ts';
 import {readPrices} from '../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../shared/domain/billing/list-prices.ts';
-import {usdPerHour} from '../shared/domain/billing/prices.ts';
-import {COMPILED} from '../shared/domain/fleet/accelerators.ts';
+import {chipsOf, usdPerHour} from '../shared/domain/billing/prices.ts';
+import {COMPILED, hostsOfType} from '../shared/domain/fleet/accelerators.ts';
+import {runAcceleratorProblem} from '../shared/domain/fleet/run-accelerators.ts';
 import {withCloudIfThere} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import type {Connection} from './cloud/connection.ts';
@@ -15,45 +16,59 @@ import {bytesText, dollarText, numberText, table} from './terminal/format.ts';
 import {print, say, warn} from './terminal/output.ts';
 import {withClock} from './terminal/progress-clock.ts';
 
-export type PreflightOptions = CloudOptions & SpecOptions & {accelerator: string[]; zone: string};
+export type PreflightOptions = CloudOptions & SpecOptions & {accelerator?: string[]; zone: string};
 /** A program with the dollars of a million tokens in full rows, while the chips compute. */
-type Answer = Compiled & {usd_per_million_tokens: {spot: number | null; on_demand: number | null}};
+export type Answer = Compiled & {
+  chips: number;
+  hosts: number;
+  usd_per_million_tokens: {spot: number | null; on_demand: number | null};
+};
 
-/** Compiles the program of a run for types of TPU that need not exist here. Exit code 1 if it does not fit into one of them. */
+/**
+ * Compiles the program of a run for types of TPU that need not exist here, and recommends the cheapest. Exit code 1 if it does not fit into a
+ * given type, or into no type of one host.
+ */
 export async function preflight(options: PreflightOptions): Promise<void> {
-  for (const accelerator of options.accelerator) {
+  const {accelerator: given, zone} = options;
+  for (const accelerator of given ?? []) {
     if (!COMPILED.includes(accelerator))
       throw new CliError(`Failed to compile for ${accelerator}: give one of ${COMPILED.join(', ')}`);
   }
   await withCloudIfThere(options, async cloud => {
     const spec = completeIn(cloud, await specOf(options));
-    const types = options.accelerator.map(accelerator => ({accelerator}));
-    const prices = cloud ? await readPrices({store: cloud.store, log: warn}, types) : LIST_PRICES;
-    const programs: Answer[] = [];
-    for (const accelerator of options.accelerator) {
-      const compiled = await compileProgram(spec, accelerator, cloud?.connection);
+    const types = given ?? COMPILED;
+    const compiled = await compilePrograms(spec, types, cloud?.connection, {smallest: given === undefined});
+    const tried = types.map(accelerator => ({accelerator}));
+    const prices = cloud ? await readPrices({store: cloud.store, log: warn}, tried) : LIST_PRICES;
+    const programs = compiled.map((program): Answer => {
+      const {accelerator} = program;
       const usd = (spot: boolean) => {
-        const hour = usdPerHour(prices, {accelerator, spot, zone: options.zone});
-        return hour === null || !compiled.fits ? null : hour / 3600 / (compiled.tokens_per_s / 1e6);
+        const hour = usdPerHour(prices, {accelerator, spot, zone});
+        return hour === null || !program.fits ? null : hour / 3600 / (program.tokens_per_s / 1e6);
       };
-      programs.push({...compiled, usd_per_million_tokens: {spot: usd(true), on_demand: usd(false)}});
-    }
-    print<'preflight'>(options.json, {spec, programs}, linesOf(programs, options.zone));
-    if (programs.some(program => !program.fits)) process.exitCode = 1;
+      const size = {chips: chipsOf(accelerator)?.chips ?? 0, hosts: hostsOfType(accelerator)};
+      return {...program, ...size, usd_per_million_tokens: {spot: usd(true), on_demand: usd(false)}};
+    });
+    const recommended = cheapestOf(programs)?.accelerator ?? null;
+    print<'preflight'>(options.json, {spec, recommended, programs}, linesOf(programs, zone));
+    const isUsable = given
+      ? programs.every(({fits}) => fits)
+      : programs.some(({fits, hosts}) => fits && hosts === 1);
+    if (!isUsable) process.exitCode = 1;
   });
 }
 
-function linesOf(programs: readonly Answer[], zone: string): string[] {
+/** The program of one host with the lowest price of a million tokens on spot. The first of equals is the smallest. */
+export function cheapestOf(programs: readonly Answer[]): Answer | undefined {
+  const priced = programs.filter(({hosts, usd_per_million_tokens: {spot}}) => hosts === 1 && spot !== null);
+  const usdOf = ({usd_per_million_tokens: {spot}}: Answer) => spot ?? Number.POSITIVE_INFINITY;
+  return priced.sort((a, b) => usdOf(a) - usdOf(b))[0];
+}
+
+export function linesOf(programs: readonly Answer[], zone: string): string[] {
   const columns = [
-    'TPU',
-    'fits',
-    'mesh',
-    'HBM of a chip',
-    'a step',
-    'tokens/s',
-    'of the peak',
-    'spot $/M tokens',
-    'on demand',
+    ...['TPU', 'fits', 'mesh', 'HBM of a device', 'a step', 'tokens/s', 'of the peak'],
+    ...['spot $/M tokens', 'on demand'],
   ];
   const rows = programs.map(program => {
     const limit = bytesText(program.hbm_limit_bytes);
@@ -72,8 +87,17 @@ function linesOf(programs: readonly Answer[], zone: string): string[] {
       rows,
     ),
     ...programs.flatMap(program => (program.fits ? [] : [`${program.accelerator}: ${program.reason}`])),
+    ...programs.flatMap(({fits, accelerator}) => (fits ? (runAcceleratorProblem(accelerator) ?? []) : [])),
+    ...recommendation(programs, zone),
     `Times are estimates of the TPU compiler for full rows, and no TPU has run them; prices are those of ${zone}. \`gleaner estimate\` adds padding, starts, uploads and preemptions.`,
   ];
+}
+
+function recommendation(programs: readonly Answer[], zone: string): string[] {
+  const cheapest = cheapestOf(programs);
+  if (!cheapest) return [];
+  const usd = money(cheapest.usd_per_million_tokens.spot);
+  return [`Recommended: ${cheapest.accelerator}, for ${usd} a million tokens on spot in ${zone}.`];
 }
 
 function money(usd: number | null): string {
@@ -81,18 +105,19 @@ function money(usd: number | null): string {
 }
 
 /**
- * Compiles the program of a run for a type of TPU, by the TPU compiler on this machine. Throws `CliError` for a model that cannot be
- * used, and for a type that the compiler is not set up for.
+ * Compiles the program of a run for types of TPU, by the TPU compiler on this machine. `smallest`: of each generation, no type after the first
+ * that the program fits into. Throws `CliError` for a model that cannot be used, and for a type that the compiler is not set up for.
  */
-export async function compileProgram(
+export async function compilePrograms(
   spec: RunSpec,
-  accelerator: string,
+  accelerators: readonly string[],
   connection: Connection | undefined,
-): Promise<Compiled> {
+  {smallest} = {smallest: false},
+): Promise<Compiled[]> {
   await workerPython(say, TPU_LOCK); // minutes at the first time, which are not the compiler's
-  say(`Compiling ${spec.model} for ${accelerator}`);
-  const compiled = await withClock('The preflight has worked', () =>
-    askWorker('gleaner_worker.preflight', spec, ['--accelerator', accelerator], connection, TPU_LOCK),
+  const args = ['--accelerators', accelerators.join(','), ...(smallest ? ['--smallest'] : [])];
+  const programs = await withClock('The preflight has worked', () =>
+    askWorker('gleaner_worker.preflight', spec, args, connection, TPU_LOCK),
   );
-  return compiled as Compiled;
+  return programs as Compiled[];
 }

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from gleaner_worker.model.config import parse_config
-from gleaner_worker.preflight.accelerators import ACCELERATORS, COMPILER_ENV, chip_of
+from gleaner_worker.preflight.accelerators import ACCELERATORS, COMPILER_ENV, device_of
 from gleaner_worker.preflight.cost_model import cost_of, square_buffers
 from gleaner_worker.preflight.operations import speed_of
 
@@ -81,7 +81,7 @@ def measure(model: str, accelerator: str, shape: str) -> dict:
             raise SystemExit(f"Failed to compile {model} {shape} for {accelerator}:\n{done.stderr[-3000:]}")
         text = Path(f"{out}.txt").read_text()
         facts = json.loads(Path(f"{out}.json").read_text())
-    config, chip, cost = parse_config(CONFIGS[model], model), chip_of(accelerator), cost_of(text)
+    config, device, cost = parse_config(CONFIGS[model], model), device_of(accelerator), cost_of(text)
     data, ways = MESHES[model][accelerator]
     rows, tokens = map(int, shape.split("x"))
     used = sum(facts["hbm_bytes"].values())
@@ -90,9 +90,9 @@ def measure(model: str, accelerator: str, shape: str) -> dict:
         "accelerator": accelerator,
         "mesh": f"{data}x{ways}",
         "shape": shape,
-        **speed_of(cost.milliseconds(chip), rows * data, tokens, config, config.num_layers, chip, data * ways),
+        **speed_of(cost.milliseconds(device), rows * data, tokens, config, config.num_layers, device, data * ways),
         **facts,
-        "fits": used <= chip.hbm_bytes,
+        "fits": used <= device.hbm_bytes,
         "collectives": [
             {"kind": each.kind, "dtypes": list(each.dtypes), "bytes": each.size_bytes, "calls": each.calls}
             for each in cost.collectives
@@ -114,7 +114,7 @@ def problems_of(case: tuple[str, str, str], found: dict) -> list[str]:
     if found["square_buffers"]:
         problems.append(f"{name}: buffers of all tokens by all tokens: {', '.join(found['square_buffers'])}")
     if not found["fits"]:
-        problems.append(f"{name}: it does not fit into {chip_of(case[1]).hbm_bytes / 1e9:.1f} GB")
+        problems.append(f"{name}: it does not fit into {device_of(case[1]).hbm_bytes / 1e9:.1f} GB")
     return problems
 
 

@@ -23,6 +23,12 @@ _LLAMA = {
     "rope_theta": 5e5,
     "rms_norm_eps": 1e-5,
 }
+_LLAMA_70B = _LLAMA | {
+    "hidden_size": 8192,
+    "intermediate_size": 28_672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+}
 _GEMMA = {"model_type": "gemma2", "vocab_size": 256_000, "max_position_embeddings": 8192}
 _GEMMA_2B = _GEMMA | {
     "hidden_size": 2304,
@@ -94,6 +100,7 @@ CONFIGS = {
     "gemma-2-2b": _GEMMA_2B,
     "Llama-3.1-8B": _LLAMA,
     "gemma-2-27b": _GEMMA_27B,
+    "Llama-3.1-70B": _LLAMA_70B,
     "pythia-6.9b": _PYTHIA,
     "OLMo-2-7B": _OLMO,
     "Qwen3-30B-A3B": _QWEN_MOE,
@@ -127,6 +134,7 @@ MESHES: dict[str, dict[str, tuple[int, int]]] = {
         "v6e-8": (4, 2),
         "v5p-8": (4, 1),
     },
+    "Llama-3.1-70B": {"v5litepod-16": (1, 16), "v6e-8": (1, 8), "v5p-8": (2, 2)},
     "pythia-6.9b": {"v6e-1": (1, 1)},
     "OLMo-2-7B": {"v5litepod-4": (2, 2), "v6e-1": (1, 1)},
     "Qwen3-30B-A3B": {"v6e-8": (2, 4)},

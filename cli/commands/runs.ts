@@ -241,14 +241,18 @@ export function addRunCommands(program: GleanerCommand): void {
   const preflight = program
     .about(
       'preflight',
-      'compile the program of a run for TPUs, without a TPU: whether it fits, its speed and its price',
+      'compile the program of a run for TPUs, without a TPU: where it fits, its speed, and the cheapest type',
     )
-    .requiredOption('--accelerator <types>', 'types of TPU, with commas between', words)
+    .option(
+      '--accelerator <types>',
+      'types of TPU, with commas between (default: of each generation the smallest that the program fits into)',
+      words,
+    )
     .option('--zone <zone>', 'zone of the TPUs, for their price', zone, 'us-central1-a');
   addSpecOptions(preflight)
     .onCloud(RUNNING_OR_STOPPED)
     .examples(
-      'gleaner preflight --model Qwen/Qwen2.5-0.5B --accelerator v5litepod-1',
+      'gleaner preflight --model meta-llama/Llama-3.3-70B-Instruct',
       'gleaner preflight --model google/gemma-2-27b --layers 20 --accelerator v5litepod-8,v6e-8 --json',
     )
     .action(async options => (await import('../preflight.ts')).preflight(options));

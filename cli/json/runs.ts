@@ -85,9 +85,15 @@ const estimate = z.looseObject({
   }),
 });
 
-const compiled = z.looseObject({model: text, accelerator: text, chips: count, fits: z.boolean()});
+const compiled = z.looseObject({
+  ...{model: text, accelerator: text, fits: z.boolean()},
+  /** Hosts above 1: the type is for jobs, and a run uses types of one host. */
+  ...{chips: count, hosts: count},
+});
+/** `recommended`: the type of one host with the lowest price of a million tokens on spot; null if no such type has a price. */
 const preflight = z.strictObject({
   spec: z.looseObject({}),
+  recommended: text.nullable(),
   programs: z.array(
     compiled.extend({
       usd_per_million_tokens: z.strictObject({

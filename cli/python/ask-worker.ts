@@ -12,12 +12,12 @@ export class HubSilent extends CliError {}
 /** Exit code of a module that could not read its inputs. */
 const NOT_READ = 3;
 
-/** Begins each line of the worker's `print_wait`, which reports a hub that does not answer. */
-const WAIT = 'Waiting for ';
+/** Beginnings of the lines that are passed on: the worker's `print_wait` reports a hub that does not answer, and the preflight each type. */
+const PASSED_ON = /^(Waiting|Compiling .*) for /;
 
 /**
  * Runs a module of the worker that looks at a spec and the small files of its model, and prints one line of JSON. Throws `CliError` with
- * the module's own reason, and says each wait for a hub. `lock`: packages of the module, the worker's by default.
+ * the module's own reason, and says each wait for a hub and each type of TPU. `lock`: packages of the module, the worker's by default.
  */
 export async function askWorker(
   module: string,
@@ -37,7 +37,7 @@ export async function askWorker(
     [module, '--spec', JSON.stringify(spec), '--home', home, ...args, ...bucket],
     endpoint ? {STORAGE_EMULATOR_HOST: endpoint} : {},
     line => {
-      if (line.startsWith(WAIT)) say(line);
+      if (PASSED_ON.test(line)) say(line);
     },
     lock,
   );

@@ -25,11 +25,33 @@ describe('gleaner preflight', () => {
     assert.equal(all.code, 0, all.stderr);
     const [found] = all.answer.programs;
     assert.deepEqual([found.fits, found.mesh, found.chips, found.shape], [true, '8x1', 8, '1x2048']);
+    assert.equal(all.answer.recommended, 'v5litepod-8');
     assert.ok(found.hbm_bytes.arguments > 1024 * 256 * 2, JSON.stringify(found));
     const full_rows = (8 * 2048) / (found.estimated_ms / 1000);
     assert.ok(Math.abs(found.tokens_per_s / full_rows - 1) < 0.01, JSON.stringify(found));
     const {spot, on_demand} = found.usd_per_million_tokens;
     assert.ok(spot > 0 && spot < on_demand, JSON.stringify(found));
+  });
+
+  it('recommends the cheapest of the smallest types, and compiles for slices and for TPU7x @long', async () => {
+    const {answer} = await ask();
+    assert.deepEqual(
+      answer.programs.map(({accelerator}: {accelerator: string}) => accelerator),
+      ['v5litepod-1', 'v6e-1', 'v5p-8', 'tpu7x-8'],
+    );
+    const usd = answer.programs.flatMap(
+      ({usd_per_million_tokens: {spot}}: {usd_per_million_tokens: {spot: number | null}}) => spot ?? [],
+    );
+    assert.equal(usd.length, 3, 'the list of prices has no TPU7x');
+    assert.equal(answer.recommended, answer.programs[usd.indexOf(Math.min(...usd))].accelerator);
+    const slices = await ask('--accelerator', 'v5litepod-16,v6e-16,v5p-16,tpu7x-16');
+    assert.equal(slices.code, 0, slices.stderr);
+    for (const {accelerator, hosts, mesh} of slices.answer.programs)
+      assert.deepEqual(
+        [hosts, mesh],
+        {'v5p-16': [2, '8x1'], 'tpu7x-16': [2, '16x1']}[accelerator as string] ?? [4, '16x1'],
+      );
+    assert.equal(slices.answer.recommended, null);
   });
 
   it('answers no with exit 1 for a model that does not fit', async () => {
@@ -59,7 +81,6 @@ describe('gleaner preflight', () => {
   });
 
   const wrong: {name: string; args: string[]; says: RegExp; exit: number}[] = [
-    {name: 'no type', args: [], says: /--accelerator/, exit: 2},
     {
       name: 'an unknown type behind a known one, before it compiles,',
       args: ['--accelerator', 'v5litepod-1,v9-8'],

@@ -8,7 +8,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "worker-startup"))
-from gleaner_worker.preflight.accelerators import chip_of, devices_of  # isort: skip
+from gleaner_worker.preflight.accelerators import device_of, devices_of  # isort: skip
 
 import numpy as np
 from jax.sharding import Mesh
@@ -43,7 +43,7 @@ def problems_of(accelerator: str, data: int, ways: int, dtype: str, mode: str, f
     width = ROW_TOKENS if mode == "all" else ROW_TOKENS // 8
     params, tuning = parameter_shapes(config, 4, "bf16"), tuning_of(mesh.devices.flat[0], "bf16")
     shape = StepShape(1, ROW_TOKENS, width)
-    limit = chip_of(accelerator).hbm_bytes
+    limit = device_of(accelerator).hbm_bytes
     text = compile_rows(capture, Layout(mesh), params, shape, tuning, limit, name).run.as_text()
     cost = cost_of(text)
     problems = [
@@ -56,7 +56,7 @@ def problems_of(accelerator: str, data: int, ways: int, dtype: str, mode: str, f
         problems.append(f"{name}: the attention kernel is missing")
     if bool(cost.collectives) != (ways > 1):
         problems.append(f"{name}: {len(cost.collectives)} collectives")
-    print(f"{name}: {cost.milliseconds(chip_of(accelerator)):.3f} ms", flush=True)
+    print(f"{name}: {cost.milliseconds(device_of(accelerator)):.3f} ms", flush=True)
     return problems
 
 

@@ -199,7 +199,7 @@ def test_an_estimate_of_a_stream_without_the_right_to_read_it_exits_with_status_
 
 @pytest.mark.parametrize("module", ["estimate", "preflight"])
 def test_a_spec_that_is_not_json_ends_the_command_with_status_2(tmp_path, forks, module):
-    which = ["--file", __file__] if module == "estimate" else ["--accelerator", "v5litepod-8"]
+    which = ["--file", __file__] if module == "estimate" else ["--accelerators", "v5litepod-8"]
     found = forks.command(f"gleaner_worker.{module}", "--spec", "{", "--home", str(tmp_path), *which)
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.startswith("Failed to read the spec: it is not JSON: ")
@@ -207,7 +207,7 @@ def test_a_spec_that_is_not_json_ends_the_command_with_status_2(tmp_path, forks,
 
 @pytest.mark.parametrize("module", ["estimate", "preflight"])
 def test_a_command_reports_a_wait_for_an_unreachable_hub_on_stderr(tmp_path, forks, module):
-    which = ["--file", __file__] if module == "estimate" else ["--accelerator", "v5litepod-8"]
+    which = ["--file", __file__] if module == "estimate" else ["--accelerators", "v5litepod-8"]
     spec = json.dumps(a_raw_spec(model="an-org/a-model", revision=None))
     command = [f"gleaner_worker.{module}", "--spec", spec, "--home", str(tmp_path), *which]
     where = {"stdout": tmp_path / "stdout", "stderr": tmp_path / "stderr"}

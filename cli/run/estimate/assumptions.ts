@@ -30,24 +30,27 @@ export type Sampled = {
   warnings: string[];
 };
 
-/** Output of `gleaner_worker.preflight`: the program of a run, compiled for one type of TPU. Bytes are of one chip. */
+/**
+ * Output of `gleaner_worker.preflight`: the program of a run, compiled for one type of TPU. Bytes are of one device of JAX, which is a chip, or
+ * half a chip of TPU7x.
+ */
 export type Compiled = {
   model: string;
   accelerator: string;
-  chips: number;
-  /** Rows of one chip in a step, and tokens of a row. */
+  devices: number;
+  /** Rows of one device in a step, and tokens of a row. */
   shape: string;
   hbm_limit_bytes: number;
 } & (
   | {fits: false; reason: string}
   | {
       fits: true;
-      /** Copies of the weights, and chips of a copy. */
+      /** Copies of the weights, and devices of a copy. */
       mesh: string;
       hbm_bytes: {arguments: number; temp: number; output: number};
-      /** Of one step of all chips. */
+      /** Of one step of all devices. */
       estimated_ms: number;
-      /** Of all chips, with full rows. */
+      /** Of all devices, with full rows. */
       tokens_per_s: number;
       share_of_peak: number;
       compile_cpu_s: number;
@@ -62,6 +65,7 @@ const PEAK_OPS_PER_S: Record<string, number> = {
   v5litepod: 197e12,
   v5p: 459e12,
   v6e: 918e12,
+  tpu7x: 2307e12,
 };
 
 /** Assumptions without a measurement on a TPU. */

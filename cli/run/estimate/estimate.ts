@@ -2,9 +2,10 @@ import {Rejected} from '../../../shared/contracts/errors.ts';
 import type {RunSpec} from '../../../shared/contracts/spec.ts';
 import {readPrices} from '../../../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
+import {runAcceleratorProblem} from '../../../shared/domain/fleet/run-accelerators.ts';
 import {type Cloud, withCloudIfThere} from '../../cloud/cloud.ts';
 import type {Connection} from '../../cloud/connection.ts';
-import {compileProgram} from '../../preflight.ts';
+import {compilePrograms} from '../../preflight.ts';
 import {askWorker} from '../../python/ask-worker.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {print, say, warn} from '../../terminal/output.ts';
@@ -29,6 +30,8 @@ export async function estimate(target: string, options: EstimateOptions): Promis
 
 async function estimateIn(cloud: Cloud | undefined, target: string, options: EstimateOptions): Promise<void> {
   const {like, accelerator, model} = options;
+  const problem = runAcceleratorProblem(accelerator);
+  if (problem) throw new CliError(`Failed to estimate: ${problem}`);
   const found = await findTarget(target, options.spec, cloud);
   const spec = completeIn(cloud, model ? {...found.input, model} : found.input);
   const prices = cloud ? await readPrices({store: cloud.store, log: warn}, [{accelerator}]) : LIST_PRICES;
@@ -58,7 +61,8 @@ async function compile(
   if (quick || tokens_per_second !== undefined || like !== undefined || sampled.totals.tokens.estimate === 0)
     return undefined;
   try {
-    return await compileProgram(spec, accelerator, connection);
+    const [program] = await compilePrograms(spec, [accelerator], connection);
+    return program;
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
     sampled.warnings.push(`${error.message}; a share of the peak is assumed`);

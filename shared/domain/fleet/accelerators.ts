@@ -33,8 +33,11 @@ export function hostsOfType(accelerator: string): number {
 /** Types of TPUs with one host. */
 export const ONE_HOST = ACCELERATORS.filter(type => hostsOfType(type) === 1);
 
-/** The types that the TPU compiler can compile for, as `ACCELERATORS` of preflight/accelerators.py. */
-export const COMPILED = ONE_HOST.filter(type => !/^v[234]-/.test(type));
+/** The types that the TPU compiler can compile for, by generation and size, as `ACCELERATORS` of preflight/accelerators.py. */
+export const COMPILED = [
+  ...['v5litepod-1', 'v5litepod-4', 'v5litepod-8', 'v5litepod-16', 'v6e-1', 'v6e-4', 'v6e-8', 'v6e-16'],
+  ...['v5p-8', 'v5p-16', 'tpu7x-8', 'tpu7x-16'],
+];
 
 /** Hosts that a TPU may have where the deployment says nothing: all of them write one document. */
 export const MAX_HOSTS = 16;

@@ -50,7 +50,7 @@ const COMPILED: Compiled = {
   ...{
     model: 'm',
     accelerator: 'v5litepod-1',
-    chips: 1,
+    devices: 1,
     shape: '1x2048',
     hbm_limit_bytes: 17e9,
     fits: true,

@@ -17,7 +17,8 @@ class Tuning:
 
 CPU = Tuning("blocks", query_block=128, step_tokens=2048, bf16_as_bits=True)
 TPU = Tuning("splash", query_block=256, step_tokens=2048)
-_STEP_TOKENS = {"TPU v6 lite": 8192, "TPU v5": 4096, "TPU v5p": 4096}  # by device kind; fast chips need longer steps
+# By device kind: fast devices need longer steps.
+_STEP_TOKENS = {"TPU v6 lite": 8192, "TPU v5": 4096, "TPU v5p": 4096, "TPU7x": 8192}
 
 
 def tuning_of(device: Any, compute_dtype: str) -> Tuning:

@@ -1,10 +1,10 @@
-"""Compiles the program of a run for a TPU type, without a TPU, and prints its figures as one line of JSON.
+"""Compiles the program of a run for types of TPU, without a TPU, and prints its figures as one line of JSON.
 
-    python -m gleaner_worker.preflight --spec JSON --home FOLDER --accelerator TYPE [--bucket B]
+    python -m gleaner_worker.preflight --spec JSON --home FOLDER --accelerators TYPES [--smallest] [--bucket B]
 
 Reads the small files of the model, never its weights. Exit status: 0, or 2 when the model or the accelerator cannot be
-used, with the reason on the last line of stderr. Earlier lines report waits for a hub. A program that does not fit is a
-result.
+used, with the reason on the last line of stderr. Earlier lines report the types, and waits for a hub. A program that
+does not fit is a result.
 """
 
 import argparse
@@ -27,17 +27,18 @@ def main() -> int:
     )
     parser.add_argument("--spec", required=True, help="the complete spec, as JSON")
     parser.add_argument("--home", required=True, help="where the small files of models are kept")
-    parser.add_argument("--accelerator", required=True)
+    parser.add_argument("--accelerators", required=True, help="types of TPU, with commas between")
+    parser.add_argument(
+        "--smallest", action="store_true", help="compile no further type of a generation after one that fits"
+    )
     parser.add_argument("--bucket")
     parser.add_argument("--project")
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)
     try:
-        if args.accelerator not in ACCELERATORS:
-            raise Failure(
-                "model",
-                f"Failed to compile for {args.accelerator}: pass one of {', '.join(ACCELERATORS)}",
-            )
+        types = args.accelerators.split(",")
+        if unknown := ", ".join(each for each in types if each not in ACCELERATORS):
+            raise Failure("model", f"Failed to compile for {unknown}: pass one of {', '.join(ACCELERATORS)}")
         bucket = Bucket(make_client(args.project), args.bucket) if args.bucket else None
         spec = read_spec(args.spec)
         hub = own_hub(print_wait)
@@ -48,9 +49,18 @@ def main() -> int:
         # JAX takes its settings from the environment when it is imported.
         from .estimate_program import estimate_program
 
-        figures = estimate_program(spec, config, layers, args.accelerator)
         model = {"model": files.name, "revision": files.revision, "layers": len(layers)}
-        print(json.dumps(model | figures), flush=True)
+        programs: list[dict] = []
+        fitting: set[str] = set()
+        for accelerator in types:
+            generation, *_ = ACCELERATORS[accelerator]
+            if args.smallest and generation in fitting:
+                continue
+            print(f"Compiling {files.name} for {accelerator}", file=sys.stderr, flush=True)
+            programs.append(model | estimate_program(spec, config, layers, accelerator))
+            if programs[-1]["fits"]:
+                fitting.add(generation)
+        print(json.dumps(programs), flush=True)
     except (Failure, OSError) as error:
         print(error, file=sys.stderr, flush=True)
         return 2

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from .accelerators import Chip
+from .accelerators import Device
 
 PALLAS_SHARE_OF_PEAK = 0.3
 COLLECTIVE_BYTES_PER_S = 45e9
@@ -47,14 +47,14 @@ class Cost:
     kernels: list[tuple[float, int, int]] = field(default_factory=list)  # FLOPs, bytes, calls
     collectives: list[Collective] = field(default_factory=list)
 
-    def milliseconds(self, chip: Chip) -> float:
-        """The estimated time of one run of the program on `chip`."""
+    def milliseconds(self, device: Device) -> float:
+        """The estimated time of one run of the program on `device`."""
         kernels = sum(
-            calls * max(flops / (PALLAS_SHARE_OF_PEAK * chip.peak_flops), size / chip.hbm_bytes_per_s)
+            calls * max(flops / (PALLAS_SHARE_OF_PEAK * device.peak_flops), size / device.hbm_bytes_per_s)
             for flops, size, calls in self.kernels
         )
         moved = sum(each.size_bytes * each.calls for each in self.collectives) / COLLECTIVE_BYTES_PER_S
-        return 1e3 * (self.cycles / chip.clock_hz + kernels + moved)
+        return 1e3 * (self.cycles / device.clock_hz + kernels + moved)
 
 
 def cost_of(text: str) -> Cost:

@@ -10,33 +10,34 @@ from ..model.config import DecoderConfig
 from ..model.model import choose_program
 from ..model.step_plan import plan_step
 from ..spec import Spec
-from .accelerators import chip_of, devices_of
+from .accelerators import device_of, devices_of
 from .cost_model import cost_of
 from .operations import speed_of
 
 
 def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...], accelerator: str) -> dict:
-    """The figures of the program. Bytes are those of one chip; tokens per second are those of all chips with full rows.
+    """The figures of the program. Bytes are those of one device; tokens per second are those of all devices with full
+    rows.
 
     Raises KeyError for an accelerator that is not in accelerators.ACCELERATORS, and Failure("model") for tokens that
     no sample has.
     """
-    devices, chip = devices_of(accelerator), chip_of(accelerator)
+    devices, device = devices_of(accelerator), device_of(accelerator)
     plan = plan_step(spec, config, layers, devices[0])
     figures = {
         "accelerator": accelerator,
-        "chips": len(devices),
-        "hbm_limit_bytes": chip.hbm_bytes,
+        "devices": len(devices),
+        "hbm_limit_bytes": device.hbm_bytes,
         "shape": f"{plan.shape.rows}x{plan.shape.row_tokens}",
     }
     began = time.process_time()
     try:
-        layout, program = choose_program(plan, plan.weights, chip.hbm_bytes, devices, spec.model)
+        layout, program = choose_program(plan, plan.weights, device.hbm_bytes, devices, spec.model)
     except Failure as failure:
         return figures | {"fits": False, "reason": failure.reason}
     memory = program.run.memory_analysis()
     assert memory is not None  # the TPU compiler always reports it
-    milliseconds = cost_of(program.run.as_text() or "").milliseconds(chip)
+    milliseconds = cost_of(program.run.as_text() or "").milliseconds(device)
     rows, tokens = plan.shape.rows * layout.data, plan.shape.row_tokens
     return (
         figures
@@ -51,5 +52,5 @@ def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...],
             },
             "steps_in_flight": program.in_flight,
         }
-        | speed_of(milliseconds, rows, tokens, config, plan.capture.depth, chip, len(devices))
+        | speed_of(milliseconds, rows, tokens, config, plan.capture.depth, device, len(devices))
     )

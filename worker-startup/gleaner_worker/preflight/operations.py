@@ -1,7 +1,7 @@
 """The operations of a decoder's blocks, and the speed that follows from the time of a step."""
 
 from ..model.config import DecoderConfig
-from .accelerators import Chip
+from .accelerators import Device
 
 
 def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
@@ -20,13 +20,13 @@ def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
 
 
 def speed_of(
-    milliseconds: float, rows: int, row_tokens: int, config: DecoderConfig, depth: int, chip: Chip, chips: int
+    milliseconds: float, rows: int, row_tokens: int, config: DecoderConfig, depth: int, device: Device, devices: int
 ) -> dict[str, float]:
-    """The figures of a step in which `chips` chips compute `rows` full rows, by their names in reports."""
+    """The figures of a step in which `devices` devices compute `rows` full rows, by their names in reports."""
     seconds = milliseconds / 1e3
     operations = rows * operations_of(config, depth, row_tokens)
     return {
         "estimated_ms": round(milliseconds, 3),
         "tokens_per_s": round(rows * row_tokens / seconds),
-        "share_of_peak": round(operations / seconds / (chips * chip.peak_flops), 3),
+        "share_of_peak": round(operations / seconds / (devices * device.peak_flops), 3),
     }
