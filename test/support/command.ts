@@ -32,7 +32,7 @@ async function runAlone(
   const terminal = process.stdin.isTTY;
   process.stdin.isTTY = false;
   process.argv = [...argv.slice(0, 2), ...args];
-  process.env = {...env, ...variables};
+  process.env = {...withoutClouds(env), ...variables};
   process.exitCode = undefined;
   process.chdir(cwd);
   try {
@@ -47,6 +47,12 @@ async function runAlone(
     stdout.end();
     stderr.end();
   }
+}
+
+/** The variables without the cloud that an earlier test of this process has pointed Google's clients at. */
+function withoutClouds(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const {STORAGE_EMULATOR_HOST: _, FIRESTORE_EMULATOR_HOST: __, PUBSUB_EMULATOR_HOST: ___, ...others} = env;
+  return others;
 }
 
 type Captured = {text: () => string; end: () => void};
