@@ -16,7 +16,8 @@ from job_attempts import RAN, an_order, needs_root
 pytestmark = [needs_root, pytest.mark.slow]
 
 PYTHON = (sys.executable, "-c")
-RAMFS = "/mnt/gleaner/a-world"
+# Names of this process: another run of these tests, which may leave them on the host, has others.
+LEFT, RAMFS = f"left-{os.getpid()}", f"/mnt/gleaner/a-world-{os.getpid()}"
 KEYCTL, ADD_KEY = (219, 217) if os.uname().machine == "aarch64" else (250, 248)
 JOIN, SEARCH, SESSION = 1, 10, -3
 
@@ -29,7 +30,7 @@ for top in ('/tmp', '/var', '/run', '/dev', '/opt', '/srv', '/mnt'):
         if os.access(folder, os.W_OK):
             left.append(folder)
 for folder in set(left):
-    open(folder + '/left', 'w').close()
+    open(folder + '/{LEFT}', 'w').close()
 libc = ctypes.CDLL(None, use_errno=True)
 print(libc.shmget(0x61, ctypes.c_size_t(1 << 20), 0o1666) >= 0, libc.shmget(0x62, ctypes.c_size_t(2 << 30), 0o1666))
 libc.syscall({ADD_KEY}, b'user', b'left', b'x', ctypes.c_size_t(1), {SESSION})
@@ -41,7 +42,7 @@ print(os.getuid())
 FIND = f"""
 import ctypes, os
 print([folder for folder in ('/tmp', '/var/tmp', '/dev/shm', '/run/lock', '/dev/mqueue', {RAMFS!r})
-    if os.path.exists(folder + '/left')])
+    if os.path.exists(folder + '/{LEFT}')])
 libc = ctypes.CDLL(None)
 print(libc.shmget(0x61, ctypes.c_size_t(1), 0), libc.syscall({KEYCTL}, {SEARCH}, {SESSION}, b'user', b'left', 0))
 print(sorted(open(f'/proc/{{pid}}/comm').read().strip() for pid in os.listdir('/proc') if pid.isdigit()))
@@ -54,13 +55,13 @@ def test_an_attempt_finds_nothing_of_an_earlier_one_and_leaves_nothing_on_the_ho
     pieces = []
     for code in (LEAVE, FIND):
         ended = jobs.process(*PYTHON, code, write=pieces.append, ramfs=RAMFS)
-        assert ended.exit_code == 0, pieces
+        assert ended.exit_code == 0, (ended, pieces)
     made, first_uid, *found, second_uid = b"".join(pieces).decode().splitlines()
     assert made == "True -1"  # more System V memory than the limit of the attempt is refused
     assert found == ["[]", "-1 -1", "['python', 'python']"]
     assert first_uid != second_uid
     folders = ["/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/dev/mqueue", RAMFS, *sys.path]
-    assert [folder for folder in folders if os.path.exists(f"{folder}/left")] == []
+    assert [folder for folder in folders if os.path.exists(f"{folder}/{LEFT}")] == []
     assert not os.path.exists(RAMFS)
 
 
