@@ -1,7 +1,7 @@
 /** Reads and writes of the documents of jobs. The deployment chooses their collection. */
 import type {NotUnderstood} from '../../contracts/errors.ts';
 import {type Job, jobDocument} from '../../domain/job/job.ts';
-import {isJobHeldBy} from '../../domain/job/lifecycle.ts';
+import {isFinal, isJobHeldBy} from '../../domain/job/lifecycle.ts';
 import {parseJobWork, paths} from '../../domain/names.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Store, Stored, Transaction} from '../../ports.ts';
@@ -79,7 +79,8 @@ export function storeEnded(
   jobRecords.set(deps, tx, job);
   const last = job.attempts.at(-1);
   const who = before.lease ? `${before.lease.worker}: ` : '';
-  const why = job.error ?? last?.error;
+  // A job that runs again keeps the error of its last failure, which may be of an earlier attempt.
+  const why = isFinal(job) ? (job.error ?? last?.error) : (last?.error ?? last?.cause);
   const text = `Job ${job.job} is ${job.status}${why ? `, because ${who}${why}` : ''}`;
   const about = before.lease ? {worker: before.lease.worker, epoch: before.lease.epoch} : {};
   recordEvent(tx, {kind: 'job', job: job.job, ...about, text}, now);

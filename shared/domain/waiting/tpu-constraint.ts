@@ -1,6 +1,6 @@
 /** Why a TPU does no work, or a slot has no TPU, by the document of the slot. */
 import {utcText} from '../time.ts';
-import {quietestHost} from '../worker/hosts.ts';
+import {hostText, quietestHost} from '../worker/hosts.ts';
 import {nodeStanding, queueStanding} from '../worker/provider-states.ts';
 import {hasEnded, isBlocked, type Worker} from '../worker/worker.ts';
 import type {Brake} from '../zone/silence-brake.ts';
@@ -50,7 +50,14 @@ export function tpuConstraint(
     return constraint('leaving', name, worker.last_death, {since_at});
   const still = standstillOf(worker);
   if (still) return still;
-  if (phase === 'booting') return constraint('boot', name, usual.boot, {since_at});
+  if (phase === 'booting') {
+    const {host, at} = quietestHost(worker);
+    const said =
+      worker.host_count > 1 && at === null
+        ? [`${hostText(host, worker.host_count)} has said nothing yet`]
+        : [];
+    return constraint('boot', name, [...said, usual.boot ?? []].flat().join(', ') || null, {since_at});
+  }
   if (phase !== 'creating')
     return worker.work === null ? constraint('idle', name, null, {since_at}) : undefined;
   if (queueStanding(worker) === 'waiting') {
