@@ -87,7 +87,7 @@ export function jobLines(id: string, job: Document, waits?: string): string[] {
   const spent = typeof job.spent_usd === 'number' && job.spent_usd > 0 ? dollarText(job.spent_usd) : null;
   const command = job.command ? text(job.command) : null;
   return [
-    `${id}  ${text(job.status)}${reasonOf(job)}`,
+    `${id}  ${text(job.status)}${isEnded(job) ? reasonOf(job) : ''}`,
     ...line('waits', waits),
     ...line('pool', job.pool),
     ...line('command', command),
