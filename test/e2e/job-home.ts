@@ -25,8 +25,9 @@ export class JobHome {
     workers: number,
     flags: string[] = [],
     secrets: Record<string, string> = {},
+    env: Record<string, string> = {},
   ): Promise<JobHome> {
-    return new JobHome(await TestHome.start(workers, ISOLATION, flags, secrets));
+    return new JobHome(await TestHome.start(workers, {...ISOLATION, ...env}, flags, secrets));
   }
 
   remove(): Promise<void> {
@@ -99,16 +100,17 @@ export class JobHome {
     return Buffer.concat(parts.map(part => Buffer.from(part ?? ''))).toString();
   }
 
-  /** Output of an attempt of a job. */
-  output(id: string, epoch = 1): Promise<string> {
-    return this.text(`jobs/${id}/epoch_${epoch}/output/`);
+  /** Output of an attempt of a job, of one host where the job has several. */
+  output(id: string, epoch = 1, host?: number): Promise<string> {
+    const ofHost = host === undefined ? '' : `host_${host}/`;
+    return this.text(`jobs/${id}/epoch_${epoch}/${ofHost}output/`);
   }
 
   /** Waits until the output of an attempt has a text. */
-  async prints(id: string, text: string, epoch = 1): Promise<string> {
+  async prints(id: string, text: string, epoch = 1, host?: number): Promise<string> {
     return until(
       `"${text}" of ${id}`,
-      () => this.output(id, epoch),
+      () => this.output(id, epoch, host),
       output => output.includes(text),
     );
   }
