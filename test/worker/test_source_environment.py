@@ -1,6 +1,8 @@
 """Versions of JAX in environments of their own, from an index of this machine, and preparations at the same time."""
 
+import logging
 import os
+import re
 import subprocess
 import threading
 
@@ -28,15 +30,21 @@ def index(tmp_path, monkeypatch):
     nightly.close()
 
 
-def test_the_requested_version_of_jax_replaces_the_locked_version_and_is_recorded(index, prepare):
+def test_the_requested_version_of_jax_replaces_the_locked_version_and_is_recorded(index, prepare, caplog):
     """Also where the index of releases has a higher version: an index never takes a package of another one."""
+    caplog.set_level(logging.INFO)
     index.add("jax", "99.0.0.dev20260102")
     prepared = prepare(jax_version="nightly")
     assert prepared.ran["jax_version"] == "98.2.0.dev20260101"
     code = "import jax, numpy; print(jax.__version__)"
     done = subprocess.run([prepared.python, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "98.2.0.dev20260101"
-    assert ".uv-cache" not in os.listdir(os.path.dirname(os.path.dirname(prepared.python)))  # no downloads are left
+    folder = os.path.dirname(os.path.dirname(prepared.python))
+    assert ".uv-cache" not in os.listdir(folder)  # no downloads are left
+    with open(f"{folder}/installed.lock", encoding="utf-8") as file:
+        lock = file.read()
+    assert re.fullmatch(r"jax==98\.2\.0\.dev20260101 \\\n    --hash=sha256:[0-9a-f]{64}\n", lock)
+    assert lock.strip() in caplog.text
 
 
 @pytest.mark.long

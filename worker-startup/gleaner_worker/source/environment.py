@@ -28,6 +28,16 @@ _LOGGED_CHARS = 16_384
 _NIGHTLY = "https://us-python.pkg.dev/ml-oss-artifacts-published/jax/simple/"
 _LIBTPU = "https://storage.googleapis.com/jax-releases/libtpu_releases.html"  # for versions before libtpu was on PyPI
 _LIBTPU_ON_PYPI = (0, 6, 0)
+# Arguments: uv, the requirement and the options of both steps. Prints each package with its hashes, for the log.
+_INSTALL = """
+set -eu -o pipefail
+uv=$1 requirement=$2
+shift 2
+printf '%s\\n' "$requirement" > requirement.in
+"$uv" pip compile --quiet --generate-hashes --no-header --no-annotate --output-file installed.lock "$@" requirement.in
+cat installed.lock
+"$uv" pip install --quiet --require-hashes --requirements installed.lock "$@"
+"""
 
 
 def environment_digest(wanted: dict, version: int) -> str:
@@ -96,17 +106,19 @@ class Environments:
         self._call(["bash", "-c", script, "link", locked], folder, uv)
 
     def _install(self, folder: str, uv: str, version: str) -> None:
+        """Locks JAX and its packages by their hashes, and installs these. `installed.lock` stays in the folder."""
         is_tpu = os.environ.get("JAX_PLATFORMS") == "tpu"
         package = "jax[tpu]" if is_tpu else "jax"
-        command = [uv, "pip", "install", "--quiet", "--python", f"{folder}/bin/python"]
+        options = ["--python", f"{folder}/bin/python"]
         if version == "nightly":
             # The first index that has a package decides: no other index can offer a higher version of jax.
-            command += ["--pre", "--extra-index-url", _NIGHTLY]
+            options += ["--pre", "--extra-index-url", _NIGHTLY]
         elif version != "newest":
             package += f"=={version}"
             if is_tpu and tuple(map(int, version.split("."))) < _LIBTPU_ON_PYPI:
-                command += ["--find-links", _LIBTPU]
-        self._call([*command, package], folder, uv, f"Failed to install jax {version}")
+                options += ["--find-links", _LIBTPU]
+        command = ["bash", "-c", _INSTALL, "install", uv, package, *options]
+        self._call(command, folder, uv, f"Failed to install jax {version}")
 
     def _set_up(self, folder: str, uv: str, script: str) -> None:
         """Writes the script outside the folder of the user, so that the agent follows no link of the user."""
