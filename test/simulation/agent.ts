@@ -9,6 +9,8 @@ export type Machine = {
   seconds: (low: number, high: number) => number;
   /** The duration of the setup: infinite for a setup that never ends. */
   setup_s: number;
+  /** Hosts of its node. */
+  hosts: number;
   /** The reason of a boot that fails, if it does. */
   bootFault: string | null;
   /** The reason of a machine fault at the next shard, if there is one. */
@@ -35,6 +37,10 @@ const LOAD_MS = 60_000;
 const WAYS = ['nat_bytes', 'bucket_bytes', 'other_bytes', 'nat_bytes'] as const;
 /** Time between two looks of a job at the orders of its agent. */
 const JOB_STEP_S = 10;
+/** Courses that end the process of one host. */
+const ONE_HOST_COURSES = ['fails', 'deadly', 'restarts', 'broken'];
+/** Time until JAX ends the process of a host that has lost a peer. */
+const PEER_S = {least: 1, most: 40};
 
 type End = 'lost' | 'completed' | 'drained' | Failure;
 
@@ -101,8 +107,11 @@ export class AgentLoop {
 
   /** Runs a job. Its code says its course and the seconds that it takes. */
   async #runJob({lease, order}: JobInHand): Promise<void> {
-    const [agent, {sleep, die}] = [this.#agent, this.#machine];
-    const [course, seconds] = (order.code ?? '').split(' ');
+    const [agent, {sleep, seconds: drawn, die, hosts}] = [this.#agent, this.#machine];
+    const [whole, seconds] = (order.code ?? '').split(' ');
+    // One host of a slice meets the course of the job, and JAX ends the others where they lose a peer.
+    const isPeer = ONE_HOST_COURSES.includes(String(whole)) && agent.host !== lease.epoch % hosts;
+    const course = isPeer ? 'peer' : whole;
     const ends_s =
       course === 'stuck'
         ? Infinity
@@ -113,14 +122,20 @@ export class AgentLoop {
       await sleep(JOB_STEP_S * 1000);
     if (course === 'deadly' && !this.#isLost()) return die();
     if (course === 'restarts' && !this.#isLost()) return this.#restart();
+    if (course === 'peer') await sleep(drawn(PEER_S.least, PEER_S.most) * 1000);
     const isLate = course === 'endless' || Number(seconds) > order.timeout_s;
     const end = isLate
       ? ({outcome: 'failed', cause: 'timeout'} as const)
       : course === 'fails'
         ? ({outcome: 'failed', cause: 'exit', error: 'exit code 1', exit_code: 1} as const)
-        : course === 'broken'
-          ? ({outcome: 'failed', cause: 'setup', error: 'no environment'} as const)
-          : ({outcome: 'completed', result: resultOf(lease.job, lease.epoch)} as const);
+        : course === 'peer'
+          ? ({outcome: 'failed', cause: 'peer', error: 'a peer is lost', exit_code: 134} as const)
+          : course === 'broken'
+            ? ({outcome: 'failed', cause: 'setup', error: 'no environment'} as const)
+            : ({
+                outcome: 'completed',
+                ...(agent.host === 0 ? {result: resultOf(lease.job, lease.epoch)} : {}),
+              } as const);
     while (!this.#isLost() && agent.job?.lease === lease && !(await agent.finish(end))) await sleep(RETRY_MS);
     agent.giveUp();
   }

@@ -230,6 +230,11 @@ export class Context {
     };
   }
 
+  /** True if the second pool has slices of several hosts. */
+  get hasSlices(): boolean {
+    return this.hasSecondPool && this.drawsOf('slices') !== undefined;
+  }
+
   /** False if the world leaves the part out, or has a plan in place of its draws. */
   hasPart(part: string): boolean {
     return !this.options.plan && !this.options.without?.has(part);

@@ -1,4 +1,5 @@
 /** Passes each commit, call and minute of a world to the invariants that check it. */
+import type {Job} from '../../shared/domain/job/job.ts';
 import type {Zone} from '../../shared/domain/zone/placement.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
@@ -19,6 +20,7 @@ import {OperatorIntent} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
 import {Retention} from './invariants/retention.ts';
 import {Silence} from './invariants/silence.ts';
+import {Slices} from './invariants/slices.ts';
 import {Speakers} from './invariants/speakers.ts';
 import {Tasks} from './invariants/tasks.ts';
 import {type StartedTick, Ticks} from './invariants/ticks.ts';
@@ -53,12 +55,13 @@ export class Invariants extends Check {
   readonly notices = new Notices(...this.#of);
   readonly #wakes = new Wakes(...this.#of);
   readonly #retention = new Retention(...this.#of);
+  readonly #slices = new Slices(...this.#of);
   readonly #speakers = new Speakers(...this.#of);
 
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
     ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
-    ...[this.execs, this.#effects, this.notices, this.#retention, this.#need],
+    ...[this.execs, this.#effects, this.notices, this.#retention, this.#need, this.#slices],
     new Marks(...this.#of),
   ];
 
@@ -91,6 +94,8 @@ export class Invariants extends Check {
     this.violations.onCommit();
     if (!after) return;
     if (isJob) this.#jobs.onJob(path, before, after);
+    if (isJob && before?.epoch !== undefined)
+      this.#slices.onJob(path, before as unknown as Job, after as unknown as Job);
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
     if (isEnd && (after.status ?? after.phase) !== (before?.status ?? before?.phase))
       this.context.isDangerous = true;
@@ -137,6 +142,7 @@ export class Invariants extends Check {
         this.#ledger.onWorker(id, before, after);
         this.#need.onWorker(id, before, after);
         this.#jobs.onWorker(id, before, after);
+        this.#slices.onWorker(id, before, after);
         break;
       case 'workers/attempts':
         if (before) break;
@@ -196,6 +202,7 @@ export class Invariants extends Check {
     const what = request.outcome === undefined ? '' : `${request.outcome}: `;
     this.context.see(`${request.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(request, answer);
+    this.#slices.onAnswer(request, answer);
     this.execs.onAnswer(request, answer);
     const isEnd = request.action === 'release' || request.action === 'finish';
     if (isEnd && status === 200 && this.violations.changed.has(request))

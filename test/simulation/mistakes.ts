@@ -7,6 +7,7 @@ import {LEAK} from './mistakes/leak.ts';
 import {LOSE} from './mistakes/lose.ts';
 import {ORDERS} from './mistakes/orders.ts';
 import {OVERSPEND} from './mistakes/overspend.ts';
+import {SLICES} from './mistakes/slices.ts';
 import {STICK} from './mistakes/stick.ts';
 
 export const CLASSES = {
@@ -18,6 +19,7 @@ export const CLASSES = {
   blame: BLAME,
   forge: FORGE,
   orders: ORDERS,
+  slices: SLICES,
 };
 
 /** The edits of each mistake, by its name. */

@@ -30,6 +30,8 @@ const PARTS = {
   'slow ticks': {every: 10, remainder: 2, draws: 86_028_121},
   /** Notifications go to a receiver, which refuses some in the storm, or is away. */
   receiver: {every: 16, remainder: 12, draws: 49_979_687},
+  /** A second pool of slices of four hosts, which runs jobs alone. These worlds have jobs and a second pool. */
+  slices: {every: 15, remainder: 7, draws: 32_452_843},
 } satisfies Record<string, Part>;
 
 export type PartName = keyof typeof PARTS;

@@ -1,14 +1,14 @@
 /** In some worlds operators create a second pool, name it in a run and in jobs, and change it by messages and by edits. */
 import type {Config} from '../../shared/contracts/config.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
-import {runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
+import {hostsOfType, runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
-import {SPOT_V5E_USD} from './prices.ts';
+import {chipsOfHosts, SPOT_V5E_USD} from './prices.ts';
 
 const EVERY = 5;
 const REMAINDER = 2;
@@ -17,6 +17,9 @@ export const SECOND_SLOTS = 2;
 /** Slots of the pool after an edit of its document: more than the ceiling has room for. */
 const EDITED_SLOTS = 4;
 const MOST_MESSAGES = 4;
+
+/** Type of the TPUs of the pool in worlds with slices: four hosts, and 16 chips. */
+const SLICE = 'v5litepod-16';
 
 /** True for a seed whose world has a second pool. */
 export function hasSecondPool(seed: number): boolean {
@@ -43,10 +46,12 @@ export class SecondPool {
     const {config, tpus} = context;
     this.name = secondPoolOf(config);
     this.#isThere = context.hasSecondPool;
-    const {accelerator, provisioning} = config.pool;
+    const {provisioning} = config.pool;
+    const accelerator = context.hasSlices ? SLICE : config.pool.accelerator;
     const zones = [this.#chance.pick([...tpus.zones.keys()])];
     const workers_per_zone = this.#chance.integer(1, SECOND_SLOTS);
-    const budget = this.#chance.happens(0.2) ? {budget_usd: this.#chance.between(0.1, 1) * SPOT_V5E_USD} : {};
+    const usd = SPOT_V5E_USD * chipsOfHosts(hostsOfType(accelerator));
+    const budget = this.#chance.happens(0.2) ? {budget_usd: this.#chance.between(0.1, 1) * usd} : {};
     this.#creation = {
       ...{action: 'pool', pool: this.name, accelerator, provisioning},
       runtime_version: runtimeOf(accelerator),
@@ -62,7 +67,9 @@ export class SecondPool {
     this.#after(chance.between(0, 8), () => this.#delivery.command(this.#creation));
     const run = chance.pick(['run-0', 'run-1', '']);
     const spec = JSON.stringify({pool: this.name});
-    if (run !== '') this.#context.after(0, () => void objects.put(`datasets/${run}/run.json`, spec));
+    // A run has no use for a slice of several hosts.
+    if (run !== '' && !this.#context.hasSlices)
+      this.#context.after(0, () => void objects.put(`datasets/${run}/run.json`, spec));
     for (let count = chance.integer(0, MOST_MESSAGES); count > 0; count--)
       this.#after(chance.between(2, 25), () => this.#delivery.command(this.#aMessage()));
     if (chance.happens(0.7)) this.#after(chance.between(5, 25), () => this.#edit());

@@ -1,4 +1,5 @@
 /** The VMs of nodes boot, send requests to worker-api over an unreliable network, and are lost in every known way. */
+import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
@@ -32,17 +33,26 @@ export const SYMPTOMS = [
 export const TRANSIENT = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];
 
 /** `cut` is the time without a network of its own. The network of its zone may also be down. */
-type Machine = {process: Process; agent: FakeAgent; cut: {zone: string; from: number; to: number}};
+type Machine = {
+  process: Process;
+  agent: FakeAgent;
+  cut: {zone: string; from: number; to: number};
+  secret: string;
+};
+/** Faults of the machines of a node from its boot on. */
+type Ills = {isBadImage: boolean; isStuck: boolean; isBadHost: boolean};
 
 export class Vms {
   readonly #context: Context;
   readonly #functions: Processes;
   readonly #codes: Codes;
-  readonly #vms = new Map<FakeNode, Machine>();
+  /** The machines of each node, by the number of their host. */
+  readonly #vms = new Map<FakeNode, Machine[]>();
   readonly #zombies: Process[] = [];
   readonly #repeats: Chance | undefined;
   readonly #hangs: Chance | undefined;
   readonly #forges: Chance | undefined;
+  readonly #slices: Chance | undefined;
 
   constructor(context: Context, functions: Processes, codes: Codes) {
     this.#context = context;
@@ -51,23 +61,51 @@ export class Vms {
     this.#repeats = context.drawsOf('hurried people');
     this.#hangs = context.drawsOf('hung');
     this.#forges = context.drawsOf('early forger');
+    this.#slices = context.drawsOf('slices');
     context.tpus.onReady = node => this.#boot(node);
     context.tpus.onGone = node => this.#end(node, 'its node is gone');
   }
 
   #boot(node: FakeNode): void {
     const context = this.#context;
-    const {clockwork, chance, faults} = context;
+    const {chance} = context;
     this.#planLoss(node);
     const isBadImage = context.hasBadImage && !context.isCalm;
     const isStuck = context.strikes('stillborn') || isBadImage;
     if (isStuck && !isBadImage && chance.happens(0.5)) return;
     const isBadHost = context.strikes('bad_host');
     if (isBadHost) this.#addSymptom(node, 'MESH_BUILD_FAIL');
+    const ills = {isBadImage, isStuck, isBadHost};
+    const hosts = hostsOfType(node.accelerator);
+    this.#vms.set(node, []);
+    for (let host = 0; host < hosts; host++) this.#bootHost(node, host, ills);
+    if (hosts > 1) this.#planHostFaults(node, hosts, ills);
+  }
+
+  /** One host of a slice dies, has no network for minutes, or starts again. */
+  #planHostFaults(node: FakeNode, hosts: number, ills: Ills): void {
+    const draws = this.#slices;
+    if (!draws) return;
+    const [kind, host, minutes] = [draws.next(), draws.integer(0, hosts - 1), draws.between(1, 30)];
+    this.#context.after(minutes * MINUTE_MS, () => {
+      const machine = this.#vms.get(node)?.[host];
+      if (!machine || !this.#exists(node) || kind > 0.6) return;
+      this.#context.see(`a host of a slice: ${kind < 0.2 ? 'dies' : kind < 0.4 ? 'is cut' : 'restarts'}`);
+      const {now} = this.#context.clockwork;
+      if (kind < 0.2 || kind > 0.4) machine.process.isDead = true;
+      else Object.assign(machine.cut, {from: now, to: now + draws.between(1, 12) * MINUTE_MS});
+      if (kind > 0.4) this.#bootHost(node, host, ills, machine.secret);
+    });
+  }
+
+  /** `secret`: of the host, where it starts again. */
+  #bootHost(node: FakeNode, host: number, {isBadImage, isStuck, isBadHost}: Ills, secret?: string): void {
+    const context = this.#context;
+    const {clockwork, chance, faults} = context;
     const incarnation = Number(node.metadata['gleaner-incarnation']);
     const code = this.#codes.current;
     const process: Process = {
-      name: `${node.name}#${incarnation}`,
+      name: host === 0 ? `${node.name}#${incarnation}` : `${node.name}#${incarnation}/${host}`,
       isDead: false,
       skew_ms: 0,
       memory: code.newMemory(),
@@ -81,20 +119,21 @@ export class Vms {
       new Promise<void>(resolve => context.after(ms * drift, () => process.isDead || resolve()));
     const objects = context.objects.through(repeated(this.#extractorCalls(process, cut), sleep));
     const ticket = String(node.metadata['gleaner-ticket']);
-    const secret = secretOf(`${node.name} of ${clockwork.now}`, incarnation);
+    const own = secret ?? secretOf(`${node.name} of ${clockwork.now}`, incarnation, host);
     const ask = (body: object) => {
       const forged = context.strikes('forgery') ? forgedBy(context, node.name, ticket) : undefined;
-      if (forged) void this.#request(process, cut, {secret, isForged: true}, forged);
-      this.#forgeHellos(process, cut, {secret, isForged: true}, {name: node.name, ticket});
-      return this.#request(process, cut, {secret, isForged: false}, body);
+      if (forged) void this.#request(process, cut, {secret: own, isForged: true}, forged);
+      this.#forgeHellos(process, cut, {secret: own, isForged: true}, {name: node.name, ticket});
+      return this.#request(process, cut, {secret: own, isForged: false}, body);
     };
-    const agent = new FakeAgent(node.name, incarnation, ticket, ask, objects);
+    const agent = new FakeAgent(node.name, incarnation, ticket, ask, objects, host);
     agent.mostReports = 600_000 / RETRY_MS;
     const loop = new AgentLoop(agent, {
       sleep,
       seconds: (low, high) => context.chance.between(low, high),
       bootFault: isBadImage || (isStuck && incarnation % 2 === 0) ? 'the disk is full' : null,
-      setup_s: isStuck ? Number.POSITIVE_INFINITY : chance.between(5, 90),
+      setup_s: isStuck ? Number.POSITIVE_INFINITY : this.#setupOf(host),
+      hosts: hostsOfType(node.accelerator),
       fault: () => {
         if (isBadHost)
           return 'RuntimeError: TPU initialization failed: open(/dev/vfio/0): Device or resource busy';
@@ -112,8 +151,15 @@ export class Vms {
     });
     if (this.#zombies.some(zombie => !zombie.isDead && zombie.name.startsWith(`${node.name}#`)))
       context.see('at the same time: a second machine of a slot');
-    this.#vms.set(node, {process, agent, cut});
+    const machines = this.#vms.get(node) ?? [];
+    machines[host] = {process, agent, cut, secret: own};
     void loop.run();
+  }
+
+  /** In some worlds a further host of a slice is slow, and misses the barrier or its end. */
+  #setupOf(host: number): number {
+    const seconds = this.#context.chance.between(5, 90);
+    return host > 0 && this.#slices?.happens(0.15) ? seconds * 12 : seconds;
   }
 
   /** In some worlds a machine says hello in the name of every worker that has not yet said it. */
@@ -205,7 +251,7 @@ export class Vms {
     const context = this.#context;
     if (context.faults.preemption > 0) context.see('fault: preemption');
     context.note(() => `${node.name} is preempted`);
-    if (context.strikes('notice')) void this.#vms.get(node)?.agent.preempted();
+    if (context.strikes('notice')) void this.#vms.get(node)?.at(-1)?.agent.preempted();
     if (context.strikes('vanish')) {
       context.tpus.remove(node);
       return;
@@ -224,15 +270,15 @@ export class Vms {
 
   /** Stops the machine of a node, at once or minutes after the loss of the node. */
   #end(node: FakeNode, why: string): void {
-    const machine = this.#vms.get(node);
-    if (!machine) return;
+    const machines = this.#vms.get(node);
+    if (!machines) return;
     this.#vms.delete(node);
     this.#context.note(() => `the machine of ${node.name} stops: ${why}`);
     const end = () => {
-      machine.process.isDead = true;
+      for (const {process} of machines) process.isDead = true;
     };
     const isZombie = this.#context.strikes('zombie');
-    if (isZombie) this.#zombies.push(machine.process);
+    if (isZombie) this.#zombies.push(...machines.map(({process}) => process));
     this.#context.after(isZombie ? this.#context.minutes(1, 25) : 0, end);
   }
 

@@ -83,7 +83,7 @@ export class Caps extends Check {
     const {clockwork, rise} = this.context;
     const billed_h = isShown ? rise.hours(Date.parse(String(after.ready_at)), clockwork.now) : 0;
     const life_usd = this.#unseen.get(paths.attempt(name, Number(after.incarnation))) ?? 0;
-    const price = usdPerHourIn(String(after.zone));
+    const price = usdPerHourIn(String(after.zone), Number(after.host_count ?? 1));
     const late_usd = Math.max(0, life_usd - billed_h * price);
     const unseen_usd = isShown ? Math.min(late_usd, (UNSEEN_MINUTES / 60) * price) : late_usd;
     for (const budget of budgetsOf(after as unknown as Worker))
@@ -142,7 +142,7 @@ export class Caps extends Check {
       const isKnown = worker?.incarnation === Number(node.metadata['gleaner-incarnation']);
       if (!worker || !isKnown || !isPaidFor(node)) continue;
       const from_ms = Math.max(since_ms, isReadySince(node));
-      const price = usdPerHourIn(node.zone);
+      const price = usdPerHourIn(node.zone, worker.host_count);
       const usd = rise.hours(from_ms, now) * price;
       const isSaved = this.#canBeSaved(worker, now);
       const life = paths.attempt(worker.name, worker.incarnation);

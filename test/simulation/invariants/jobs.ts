@@ -130,7 +130,7 @@ export class Jobs extends Check {
     if (!isOfLease || last.started_at !== was.started_at || last.ended_at < last.started_at)
       this.breach(`${path} has the attempt ${JSON.stringify(last)} of ${JSON.stringify(was.lease)}`);
     const {request} = this.violations;
-    if (request?.action !== 'finish') this.#checkCost(path, last);
+    if (request?.action !== 'finish' || Number(was.lease.host_count) > 1) this.#checkCost(path, last);
     else this.#checkReport(path, job, request);
   }
 
@@ -152,7 +152,8 @@ export class Jobs extends Check {
   /** An attempt costs its time at the price of its zone, which rises in some worlds. */
   #checkCost(path: string, {started_at, ended_at, cost_usd, worker}: Job['attempts'][number]): void {
     const hours = (Date.parse(ended_at) - Date.parse(started_at)) / 3_600_000;
-    const usd = usdPerHourIn(parseWorkerName(worker)?.zone ?? '');
+    const hosts = this.context.store.peek(paths.worker(worker))?.host_count ?? 1;
+    const usd = usdPerHourIn(parseWorkerName(worker)?.zone ?? '', Number(hosts));
     const {clockwork, rise} = this.context;
     const most = clockwork.now < rise.since_ms - MAX_SKEW_MS ? 1 : RISE;
     const [least_usd, most_usd] = [(hours - ROUNDING_H) * usd, most * (hours + ROUNDING_H) * usd];

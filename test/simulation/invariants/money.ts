@@ -16,6 +16,7 @@ import type {Costs, Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
+import {chipsOfHosts} from '../prices.ts';
 import {timeUsd} from './ledger.ts';
 import {isNewIncarnation, isUp, workersOf} from './nodes.ts';
 import {Check} from './violations.ts';
@@ -204,12 +205,12 @@ export class Money extends Check {
       this.breach(`${run}/${stream} was leased to another region without permission`);
   }
 
-  /** Every simulated node has one chip on spot. An incarnation that ended before its new price was read may keep the earlier price. */
+  /** Every simulated node is on spot. An incarnation that ended before its new price was read may keep the earlier price. */
   #checkBill(path: string, {worker, costs, ready_at, gone_at, seen_again_at}: Document): void {
     const {rise, storm, store} = this.context;
-    const zone = String(store.peek(paths.worker(String(worker)))?.zone);
+    const {zone, host_count} = store.peek(paths.worker(String(worker))) ?? {};
     const [from_ms, to_ms] = [Date.parse(String(ready_at)), Date.parse(String(gone_at))];
-    const paid_h = timeUsd(costs as Costs) / usdPerHourIn(zone);
+    const paid_h = timeUsd(costs as Costs) / usdPerHourIn(String(zone), Number(host_count ?? 1));
     const lived_h = (to_ms - from_ms) / 3_600_000;
     const most_h = rise.hours(from_ms, to_ms);
     const least_h = to_ms < rise.seen_ms + PRICE_READ_MINUTES * 60_000 ? lived_h : most_h;
@@ -225,6 +226,7 @@ export class Money extends Check {
 /** The highest price of a world over the list price. */
 const PRICES_TO_LIST = 3;
 
-export function usdPerHourIn(zone: string): number {
-  return usdPerHour(LIST_PRICES, {accelerator: 'v5litepod-1', spot: true, zone}) ?? Number.NaN;
+export function usdPerHourIn(zone: string, host_count = 1): number {
+  const chip_usd = usdPerHour(LIST_PRICES, {accelerator: 'v5litepod-1', spot: true, zone}) ?? Number.NaN;
+  return chip_usd * chipsOfHosts(host_count);
 }

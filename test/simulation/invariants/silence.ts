@@ -17,6 +17,14 @@ const SILENT_FOR_GOOD_MS = 6 * 3_600_000;
 
 type Episode = {ended_at: number; bad_verdicts: number};
 
+/** The last word of the host that has been silent for longest. */
+export function wordOf({heartbeat_at, hosts, host_count, phase_since_at}: Document): string {
+  const words = Array.from({length: Number(host_count ?? 1)}, (_, host) =>
+    host === 0 ? heartbeat_at : (hosts as Record<string, Document>)[host]?.heartbeat_at,
+  );
+  return String(words.map(at => at ?? phase_since_at).sort()[0]);
+}
+
 export class Silence extends Check {
   readonly #outages: {from: number; to: number}[] = [];
   /** By pool and zone: the last end of a silent worker since the last first heartbeat of a worker. */
@@ -54,7 +62,7 @@ export class Silence extends Check {
     if (/^it vanished from Cloud TPU/.test(cause))
       this.#checkSilence(name, before, this.context.config.lease_s);
     // A symptom that no host can work with is a cause of its own.
-    if (!/^it has said nothing for/.test(cause) || /MESH_BUILD_FAIL/.test(cause)) return;
+    if (!/^(it|host \d+) has said nothing for/.test(cause) || /MESH_BUILD_FAIL/.test(cause)) return;
     this.#checkSilence(name, before, this.context.config.limits.silent_s);
     // A boot that never reached its agent is held by no brake.
     if (/in its boot/.test(cause)) {
@@ -70,7 +78,7 @@ export class Silence extends Check {
   #checkSilence(name: string, before: Document, limit_s: number): void {
     const {clockwork, storm} = this.context;
     const {now} = clockwork;
-    const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
+    const since = Date.parse(wordOf(before));
     // The control plane cannot see an outage that is shorter than the interval between two proofs of service.
     const seen = this.#outages.filter(({from, to}) => Math.min(now, to) - from > PROOF_MS);
     // A slow heartbeat that was received before the outage is stored during the outage, and is a proof too.
@@ -84,7 +92,7 @@ export class Silence extends Check {
   #checkShare(name: string, zone: string, before: Document): void {
     const {now} = this.context.clockwork;
     const last = this.#episodes.get(zone);
-    const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
+    const since = Date.parse(wordOf(before));
     // A new worker sent a heartbeat, so every worker that was silent at that time ends.
     const silent_ms = (this.#first_heartbeat_at.get(zone) ?? 0) - since;
     if (silent_ms > this.context.config.limits.silent_s * 1000 - 2 * MAX_SKEW_MS) return;

@@ -38,7 +38,8 @@ export class Speakers extends Check {
       this.context.see(`a ${isForged ? 'forged' : 'true'} request is refused: ${request.action}`);
     const worker = this.context.store.peek(paths.worker(request.worker));
     const secrets = worker?.host_secrets as Secrets | undefined;
-    const isBound = worker?.incarnation === request.incarnation && secrets?.[0] === secretHash(secret);
+    const isBound =
+      worker?.incarnation === request.incarnation && secrets?.[request.host ?? 0] === secretHash(secret);
     if (status === 403 && isBound)
       this.breach(`${request.worker} was refused a ${request.action} with its own secret`);
     if (isForged && (answer.action === 'work' || answer.action === 'job'))

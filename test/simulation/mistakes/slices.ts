@@ -1,0 +1,55 @@
+import type {Mistakes} from '../anchors.ts';
+
+/** Hosts of a slice that act for one another, or that no barrier waits for. */
+export const SLICES: Mistakes = {
+  'a host but the first that leases work': {
+    in: 'answerLease',
+    find: '$parseJobWork($worker.work) !== undefined || $request.host !== $FIRST_HOST',
+    replace: '$parseJobWork($worker.work) !== undefined',
+  },
+  'a slice that lives by its loudest host': {
+    in: 'quietestHost',
+    find: "($word.at ?? '') < ($oldest.at ?? '')",
+    replace: "($word.at ?? '') > ($oldest.at ?? '')",
+  },
+  'an attempt that begins on hosts that are bound, and not ready': {
+    in: 'unreadyHosts',
+    find: "$worker.host_secrets[$host] !== undefined && $worker.hosts[$host]?.phase === 'idle'",
+    replace: '$worker.host_secrets[$host] !== undefined',
+  },
+  'a host whose restart ends no attempt': {
+    in: 'decideHostHeartbeat',
+    find: '$isRestart && $job && $isJobHeldBy($job, $worker)',
+    replace: 'false',
+  },
+  'a lost peer that ends the attempt before its cause': {
+    in: 'endProcess',
+    find: "$end.outcome === 'completed' || $end.cause === 'peer'",
+    replace: "$end.outcome === 'completed'",
+  },
+  'a job that its first host completes': {
+    in: 'endProcess',
+    find: 'Object.keys($ends).length === $processes',
+    replace: 'Object.keys($ends).length > 0',
+  },
+  'a slice that is up with its first host': {
+    in: 'heardFrom',
+    find: '!$isSetup && $bootingHosts($worker).length === 0',
+    replace: '!$isSetup',
+  },
+  'a job with the result of its last host': {
+    in: 'endOfAll',
+    find: "$all[0] ?? $failed(0, 'it gave no end')",
+    replace: "$all.at(-1) ?? $failed(0, 'it gave no end')",
+  },
+  'an attempt that waits for its hosts until its timeout': {
+    in: 'endProcess',
+    find: '$Math.min($now + $wait * 1000, $due)',
+    replace: '$due',
+  },
+  'a slice that counts as one host': {
+    in: 'createFields',
+    find: '$hostsOfType($pool.accelerator)',
+    replace: '1',
+  },
+};
