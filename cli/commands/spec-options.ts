@@ -28,6 +28,7 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
       'all, last, mean, assistant, a slice such as 0:16, or positions such as 0,-1',
       text,
     )
+    .option('--top-k <n>', 'next tokens of a row of top_tokens and top_logprobs', whole(1, 1024))
     .option('--exclude-special', 'leave special tokens out before --tokens chooses')
     .choice('--dtype <dtype>', 'of the stored values', ['bf16', 'fp16', 'fp32', 'int8'])
     .choice('--compute-dtype <dtype>', 'of weights and computation', ['bf16', 'fp32'])

@@ -18,11 +18,14 @@ export const SITES = [
   'router_logits',
   'experts',
   'final_norm',
+  'top_tokens',
+  'top_logprobs',
+  'loss',
 ] as const;
 export type Site = (typeof SITES)[number];
 
-/** Sites whose values have a type of their own, whatever `dtype` says. */
-export const OF_OWN_TYPE: readonly Site[] = ['experts'];
+/** Sites whose values are numbers of things, stored as 32-bit integers whatever `dtype` says. */
+export const NUMBERS_OF_THINGS: readonly Site[] = ['experts', 'top_tokens'];
 
 /**
  * Names of TransformerLens and SAELens, and of nnsight, below the name of a block. Names whose values differ between families are not here:

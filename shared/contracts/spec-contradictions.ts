@@ -1,5 +1,5 @@
 /** Contradictions between keys of `run.json`, or between entries of one key. */
-import {OF_OWN_TYPE, readSite, siteProblem} from './site-names.ts';
+import {NUMBERS_OF_THINGS, readSite, siteProblem} from './site-names.ts';
 import {LEAST_SHARD_GB, SLICE, type SpecValues} from './spec-keys.ts';
 
 type Issue = [path: (string | number)[], message: string];
@@ -16,7 +16,7 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
     yield [['sites'], 'expected one site, as pkl.gz holds no more: ask for safetensors'];
   const problem = siteProblem(spec);
   if (problem) yield [['sites'], problem];
-  const own = sites.find(name => OF_OWN_TYPE.some(site => site === readSite(name)?.site));
+  const own = sites.find(name => NUMBERS_OF_THINGS.some(site => site === readSite(name)?.site));
   if (own && (format === 'pkl.gz' || tokens === 'mean'))
     yield [
       ['sites'],

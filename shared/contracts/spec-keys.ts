@@ -164,6 +164,7 @@ export const specFields = {
     about('the places in a block to store, by our names or by those of other libraries', ['resid_post']),
   ),
   tokens: tokens.meta(about('the tokens of a sample whose activations are stored', 'all')),
+  top_k: whole(1, 1024).meta(about('next tokens of a row of top_tokens and top_logprobs', 20)),
   exclude_special: z.boolean().meta(about('leave special tokens out before `tokens` chooses', false)),
   dtype: z
     .enum(['bf16', 'fp16', 'fp32', 'int8'])

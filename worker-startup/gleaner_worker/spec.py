@@ -52,6 +52,7 @@ class Spec:
     context_size: int | None = None  # tokens of a chunk or a packed window; None for max_seq_length
     overlap: int = 0  # tokens that a chunk repeats of the chunk before
     bos: str | bool = "auto"
+    top_k: int = 20  # tokens of the sites top_tokens and top_logprobs
 
     @property
     def cuts_documents(self) -> bool:
@@ -115,9 +116,9 @@ def _invalid_values(where: str, raw: dict, values: dict, keys: dict[str, tuple])
 
 def _contradictions(values: dict) -> list[str]:
     problems = []
-    whole = [site for site in values["sites"] if TABLE[site].dtype]
+    whole = [site for site in values["sites"] if TABLE[site].dtype == "int32"]
     if whole and (values["format"] == "pkl.gz" or values["tokens"] == "mean"):
-        problems.append(f"{whole[0]} has values of its own type; ask for safetensors and other tokens than mean")
+        problems.append(f"{whole[0]} has numbers of things; ask for safetensors, and other tokens than mean")
     if values["format"] == "pkl.gz" and (values["dtype"] not in ("fp16", "fp32") or len(values["sites"]) > 1):
         problems.append("pkl.gz holds one site in fp16 or fp32; ask for safetensors")
     if values["over_long"] in ("chunk", "pack"):
@@ -234,6 +235,7 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "overlap": (0, _whole(0, 131_070), "0 to 131070"),
     "bos": ("auto", lambda value: value == "auto" or _is_flag(value), "auto, true and false"),
     "window_tokens": (65_536, _whole(1024, 1 << 20), "1024 to 1048576"),
+    "top_k": (20, _whole(1, 1024), "1 to 1024"),
     # The keys of the control plane alone.
     **dict.fromkeys(("pool", "affinity", "stream_offset", "priority", "budget_usd"), (None, lambda _: True, "")),
 }
@@ -266,7 +268,7 @@ def mode_of(spec: Spec) -> str:
 
 def capture_of(spec: Spec, config: DecoderConfig, layers: tuple[int, ...]) -> Capture:
     """The vectors that a run stores. layers: those that resolve_layers gives."""
-    return Capture(config, layers, spec.sites, mode_of(spec), spec.dtype)
+    return Capture(config, layers, spec.sites, mode_of(spec), spec.dtype, spec.top_k)
 
 
 def resolve_layers(spec: Spec, num_layers: int) -> tuple[int, ...]:

@@ -101,6 +101,7 @@ describe('the hash of a spec', () => {
       {record: {prompt_version: 'input-from-inputs-v0'}},
       {record: {predictions_per_task: 2}},
       {record: {add_generation_prompt: true}},
+      {top_k: 5},
       {keep: ['id']},
       {keep: ['id', 'name']},
       {seed: 43},
@@ -122,7 +123,7 @@ describe('the hash of a spec', () => {
   it('the hash of the default spec changes with a new key alone: every shard carries it', () => {
     assert.equal(
       specHash(complete({}).spec),
-      'ef50855dccb678e8b676b464142743e3f1f1053cb727a06ebfa4691c6186b2ef',
+      'a3d6e89fdc165b06857db62493b75ef9028e29c39f218013508aafc4937ee833',
     );
   });
 });

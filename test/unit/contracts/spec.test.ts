@@ -128,6 +128,7 @@ describe('run.json', () => {
     assert.ok(taken.length < cases.invalid.length / 4);
     const compared = [
       'the mean of the numbers of experts',
+      'the mean of the numbers of tokens',
       'a context beyond the longest sample',
       'an overlap of whole chunks',
       'a chunk of one token',

@@ -76,6 +76,9 @@ class DecoderConfig:
     pre_norms: bool  # norms before attention and MLP
     post_norms: bool  # norms after attention and MLP
     multimodal: bool  # the weight files hold other towers too
+    is_tied: bool  # the unembedding has the weights of the embeddings
+    logits_scale: float  # of the logits, before their soft cap
+    logits_softcap: float | None
 
 
 def parse_config(raw: dict, where: str) -> DecoderConfig:
@@ -170,6 +173,11 @@ def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig
         pre_norms=family.pre_norms,
         post_norms=family.post_norms,
         multimodal=family.inner is not None,
+        is_tied=fields.flag("tie_word_embeddings"),
+        logits_scale=1 / fields.number("logits_scaling", 1e-6, 1e6) if "logits_scaling" in family.defaults else 1.0,
+        logits_softcap=fields.number("final_logit_softcapping", 1e-3, 1e6)
+        if "final_logit_softcapping" in family.reads and fields.has("final_logit_softcapping")
+        else None,
     )
 
 

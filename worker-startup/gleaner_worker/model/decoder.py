@@ -20,12 +20,14 @@ from .attention import attend
 from .config import DecoderConfig, Experts
 from .cpu import from_bits
 from .rotate import angles, rotate
-from .sites import TABLE, Capture
+from .sites import Capture
 from .tensors import OF_DENSE, OF_MIXTURE, OF_MLP, layers_with
 from .tuning import Tuning
 
 _WHOLE_BLOCK = {"resid_post", "mlp_out"}  # the sites that need the second half of a block
 _OF_MLPS = {"mlp_neurons", "router_logits", "experts"}  # that one kind of MLP has
+_OF_LOGITS = {"top_tokens", "top_logprobs", "loss"}
+_LOGIT_TOKENS = 256  # whose logits memory holds at once
 _MAX_RANGES = 4  # of kept layers and of other layers; each range is compiled by itself
 _ACTIVATIONS = {
     "silu": jax.nn.silu,
@@ -91,7 +93,7 @@ def run_blocks(
     """
     config, sites, layers = capture.config, set(capture.sites), capture.blocks
     embedded, x = _embed(params, rows, config, split)
-    block = _block_runner(params["blocks"], rows, config, sites, tuning, split)
+    block = _block_runner(params["blocks"], rows, capture, tuning, split)
     pieces: list[tuple[tuple[int, ...], Any]] = []
 
     def once(layer: int, found: dict[str, jax.Array]) -> None:
@@ -107,8 +109,8 @@ def run_blocks(
     if "embeddings" in sites:
         once(0, {"embeddings": embedded})
     # If no site needs its second half, the deepest block stays outside of the scan, so that XLA drops that half.
-    whole = bool(_WHOLE_BLOCK & sites) or capture.has_end
-    scanned = config.num_layers if capture.has_end else max(layers, default=-1) + whole
+    whole = bool(_WHOLE_BLOCK & sites) or bool(capture.end)
+    scanned = config.num_layers if capture.end else max(layers, default=-1) + whole
     for first, end, kept in layer_ranges(layers, scanned):
         x, out = jax.lax.scan(keeping if kept else passing, x, jnp.arange(first, end))
         if kept:
@@ -116,9 +118,40 @@ def run_blocks(
             pieces.append((kept, out if len(kept) == end - first else jax.tree.map(lambda y, at=chosen: y[at], out)))
     if layers and not whole:
         once(layers[-1], block(x, layers[-1])[1])
-    if "final_norm" in sites:
-        once(config.num_layers - 1, {"final_norm": _norm(x, "final_norm", params, config)})
+    if capture.end:
+        last = _norm(x, "final_norm", params, config)
+        found = {"final_norm": last} | _next_tokens(last, params, rows, capture, split)
+        once(config.num_layers - 1, {site: found[site] for site in capture.sites if site in found})
     return pieces
+
+
+def _next_tokens(x, params: dict, rows: Rows, capture: Capture, split: Split) -> dict[str, jax.Array]:
+    """fp32 [R, T, width]: the sites of the logits of x [R, T, D]. Memory holds the logits of a few tokens."""
+    if not _OF_LOGITS & set(capture.sites):
+        return {}
+    config, head = capture.config, jnp.asarray(params.get("head", params["embed"]))  # [V, D]
+    following = jnp.roll(rows.token_ids, -1, axis=1)
+    is_last = (rows.segments != jnp.roll(rows.segments, -1, axis=1)).at[:, -1].set(True)
+
+    def of(tokens):
+        h, target, ends = tokens
+        logits = jnp.einsum("md,vd->mv", h, head, preferred_element_type=jnp.float32)
+        logits = split.total(logits, head.shape[1], config.d_model, jnp.float32) * config.logits_scale
+        if config.logits_softcap is not None:
+            logits = jnp.tanh(logits / config.logits_softcap) * config.logits_softcap
+        total = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
+        top, numbers = jax.lax.top_k(logits, capture.top_k)
+        loss = total - jnp.take_along_axis(logits, target, axis=-1)
+        return numbers.astype(jnp.float32), top - total, jnp.where(ends, 0, loss)
+
+    count = rows.token_ids.size
+    size = min(_LOGIT_TOKENS, count)
+    blocks = [
+        jnp.pad(y.reshape(count, -1), ((0, -count % size), (0, 0))).reshape(-1, size, y.size // count)
+        for y in (split.own(x, 2, head.shape[1]), following, is_last)
+    ]
+    found = zip(("top_tokens", "top_logprobs", "loss"), jax.lax.map(of, tuple(blocks)), strict=True)
+    return {site: y.reshape(-1, y.shape[-1])[:count].reshape(*x.shape[:2], -1) for site, y in found}
 
 
 def layer_ranges(layers: tuple[int, ...], end: int) -> list[tuple[int, int, tuple[int, ...]]]:
@@ -150,11 +183,10 @@ def _embed(params: dict, rows: Rows, config: DecoderConfig, split: Split) -> tup
     return whole(tokens), whole(tokens + jnp.asarray(params["positions"])[rows.positions])
 
 
-def _block_runner(
-    blocks: dict, rows: Rows, config: DecoderConfig, sites: set[str], tuning: Tuning, split: Split
-) -> Callable:
+def _block_runner(blocks: dict, rows: Rows, capture: Capture, tuning: Tuning, split: Split) -> Callable:
     """A function (x [R, T, D], layer) -> the stream after that block and its sites, for a layer number that is known
     only in the scan."""
+    config, sites = capture.config, set(capture.sites)
     length = rows.token_ids.shape[1]
     # Gathered once, for all layers and heads.
     cos, sin = angles(config.ropes, config.rotary_dim, rows.segments, rows.positions)
@@ -197,7 +229,7 @@ def _block_runner(
         return {
             site: found[site]().astype(jnp.float32)
             if site in found
-            else jnp.zeros((*h.shape[:2], TABLE[site].width(config)), jnp.float32)
+            else jnp.zeros((*h.shape[:2], capture.width(site)), jnp.float32)
             for site in sorted(wanted)
         }
 

@@ -56,6 +56,7 @@ DEFAULTS = {
     "partial_rotary_factor": 1.0,
     "embedding_multiplier": 1.0,
     "residual_multiplier": 1.0,
+    "tie_word_embeddings": False,
 }
 _QWEN = {"num_key_value_heads": 32, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 _GEMMA = {
@@ -64,6 +65,7 @@ _GEMMA = {
     "hidden_activation": "gelu_pytorch_tanh",
     "query_pre_attn_scalar": 256,
     "sliding_window": 4096,
+    "tie_word_embeddings": True,
 }
 # The text part of gemma-3-4b-it's file has only the width, the depth and the MLP's size.
 _GEMMA3 = _GEMMA | {
@@ -88,8 +90,8 @@ LLAMA = Family("nowhere", reads=frozenset({"attention_bias", "mlp_bias"}))
 MISTRAL = Family("everywhere", {"num_key_value_heads": 8, "sliding_window": 4096}, frozenset({"sliding_window"}))
 GEMMA2 = Family(
     "every other layer",
-    _GEMMA | {"attn_logit_softcapping": 50.0},
-    frozenset({"sliding_window", "attention_bias", "attn_logit_softcapping"}),
+    _GEMMA | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+    frozenset({"sliding_window", "attention_bias", "attn_logit_softcapping", "final_logit_softcapping"}),
     {"hidden_act": "hidden_activation"},
     tensors=names.SANDWICH,
     post_norms=True,
@@ -100,7 +102,7 @@ GEMMA3_TEXT = replace(
     GEMMA2,
     windows="all but every sliding_window_pattern-th",
     defaults=_GEMMA3,
-    reads=frozenset({"sliding_window", "attention_bias"}),
+    reads=frozenset({"sliding_window", "attention_bias", "final_logit_softcapping"}),
     qk_norm="head",
     local_rope=True,
 )
@@ -132,17 +134,19 @@ PHI3 = Family(
 )
 GRANITE = Family(
     "nowhere",
-    {"attention_multiplier": 1.0},
+    {"attention_multiplier": 1.0, "logits_scaling": 1.0},
     frozenset({"attention_bias", "mlp_bias", "attention_multiplier", "embedding_multiplier", "residual_multiplier"}),
 )
 SMOLLM3 = Family(
     "without rope",
-    {"num_key_value_heads": 4, "rope_theta": 2e6, "use_sliding_window": False, "no_rope_layer_interval": 4},
+    {"num_key_value_heads": 4, "rope_theta": 2e6, "use_sliding_window": False, "no_rope_layer_interval": 4}
+    | {"tie_word_embeddings": True},
     frozenset({"sliding_window", "attention_bias", "mlp_bias", "no_rope_layers"}),
 )
 GPT2 = Family(
     "nowhere",
-    {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True},
+    {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True}
+    | {"tie_word_embeddings": True},
     frozenset({"scale_attn_weights", "scale_attn_by_inverse_layer_idx"}),
     {
         "hidden_size": "n_embd",

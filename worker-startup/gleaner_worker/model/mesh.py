@@ -83,7 +83,7 @@ def can_split(config: DecoderConfig, ways: int) -> bool:
 def parameter_axes(name: str, shape: tuple[int, ...], config: DecoderConfig, ways: int) -> tuple[str | None, ...]:
     """The axis of a parameter that is split over `model`; none where the axis does not divide."""
     outputs = _OUTPUT_PARAMETERS | ({"q_norm", "k_norm"} if config.qk_norm == "together" else set())
-    if name in ("embed", "positions"):  # [V, D]
+    if name in ("embed", "positions", "head"):  # [V, D]
         axis = 1
     elif name in outputs and not (name in _KV_PARAMETERS and config.num_kv_heads % ways):
         axis = 1

@@ -29,7 +29,7 @@ from .place import place
 from .program import Program, StepShape, compile_rows
 from .row_selection import SelectedTokens, make_inputs, row_counts, row_limits
 from .rows import RowLimits
-from .sites import STORED, Capture
+from .sites import ENDS, STORED, Capture
 from .step_plan import StepPlan, plan_step
 from .weights import Weights, open_weights
 
@@ -174,8 +174,8 @@ def load_model(
         weights = previous.params
 
     def open_stored() -> Weights:
-        depth, has_end = plan.capture.depth, plan.capture.has_end
-        return open_weights(files.weights, config, depth, spec.compute_dtype, spec.model, has_end)
+        depth, end = plan.capture.depth, plan.capture.end
+        return open_weights(files.weights, config, depth, spec.compute_dtype, spec.model, end)
 
     stored = None if previous else open_stored()  # damaged files fail before the compilation
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
@@ -223,4 +223,4 @@ def _delete_weights(model: Model) -> None:
 def _has_weights(model: Model, files: ModelFiles, spec: Spec, capture: Capture) -> bool:
     """Whether `model` holds the weights of `capture`; it may hold more."""
     same = (model.fingerprint, model.spec.compute_dtype) == (files.fingerprint, spec.compute_dtype)
-    return same and model.capture.depth >= capture.depth and model.capture.has_end >= capture.has_end
+    return same and model.capture.depth >= capture.depth and ENDS.index(model.capture.end) >= ENDS.index(capture.end)

@@ -84,7 +84,7 @@ def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]
     """The model's config.json, and the layers of it that the spec asks for. Raises Failure("model")."""
     config = parse_config(read_model_json(folder, CONFIG, spec.model, _MAX_CONFIG_BYTES), spec.model)
     layers = resolve_layers(spec, config.num_layers)
-    check_sites(config, layers, spec.sites, spec.model)
+    check_sites(config, layers, spec.sites, spec.top_k, spec.model)
     return config, layers
 
 

@@ -17,7 +17,7 @@ def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
     The host holds two layers at most, or what is outside of the layers: while one moves to the devices, a thread reads
     the next. A device holds its weights and one layer more. Raises Failure("model") when a file cannot be read.
     """
-    shapes = parameter_shapes(weights.config, weights.num_layers, weights.dtype, weights.has_end)
+    shapes = parameter_shapes(weights.config, weights.num_layers, weights.dtype, weights.end)
     specs = parameter_specs(shapes, weights.config, layout.model)
     outer = {
         name: jax.device_put(array, layout.sharding(*specs[name])).block_until_ready()

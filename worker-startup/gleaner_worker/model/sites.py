@@ -24,43 +24,57 @@ INT8_STATS = (*STATS, "squared_error", "squares")
 
 @dataclass(frozen=True)
 class Site:
-    """width: of a row. where: every "block", the blocks with a "dense" MLP or with a "mixture" of experts; or once,
-    with the number of the "first" or the "last" block. dtype: of the stored values; None for that of the run."""
+    """width: of a row, for a config and top_k. where: every "block", the blocks with a "dense" MLP or with a "mixture"
+    of experts; or once, with the number of the "first" or the "last" block. dtype: of the stored values; None for that
+    of the run. end: the weights after the last block that it needs, one of ENDS."""
 
-    width: Callable[[DecoderConfig], int]
+    width: Callable[[DecoderConfig, int], int]
     where: str = "block"
     dtype: str | None = None
+    end: str = ""
 
 
-def _d_model(config: DecoderConfig) -> int:
+ENDS = ("", "norm", "head")  # each needs those before it
+
+
+def _d_model(config: DecoderConfig, _top_k: int) -> int:
     return config.d_model
 
 
-def _queries(config: DecoderConfig) -> int:
+def _queries(config: DecoderConfig, _top_k: int) -> int:
     return config.num_heads * config.head_dim
 
 
-def _keys(config: DecoderConfig) -> int:
+def _keys(config: DecoderConfig, _top_k: int) -> int:
     return config.num_kv_heads * config.head_dim
 
 
-def _neurons(config: DecoderConfig) -> int:
+def _neurons(config: DecoderConfig, _top_k: int) -> int:
     return config.d_ff
 
 
-def _experts(config: DecoderConfig) -> int:
+def _experts(config: DecoderConfig, _top_k: int) -> int:
     return config.experts.count if config.experts else 0
 
 
-def _chosen_experts(config: DecoderConfig) -> int:
+def _chosen_experts(config: DecoderConfig, _top_k: int) -> int:
     return config.experts.per_token if config.experts else 0
+
+
+def _top(_config: DecoderConfig, top_k: int) -> int:
+    return top_k
+
+
+def _one(_config: DecoderConfig, _top_k: int) -> int:
+    return 1
 
 
 # The order of tensors in a shard. resid_pre: the residual stream that enters a block. attn_out and mlp_out: the sums
 # that the block's two halves add, after their own norms in families with such norms. resid_mid and resid_post: the
 # residual stream after each half. q, k and v: the projections with their biases, before any norm; rot_q and rot_k: as
 # attention takes them. attn_z: the input of the output projection. mlp_in: the input of the MLP. mlp_neurons: the input
-# of its last projection. experts: the numbers of the chosen experts, the largest weight first.
+# of its last projection. experts: the numbers of the chosen experts, the largest weight first. top_tokens and
+# top_logprobs: the likeliest next tokens and their log-probabilities. loss: of the next token, 0 for the last token.
 TABLE = {
     "resid_pre": Site(_d_model),
     "resid_mid": Site(_d_model),
@@ -78,13 +92,17 @@ TABLE = {
     "mlp_neurons": Site(_neurons, "dense"),
     "router_logits": Site(_experts, "mixture"),
     "experts": Site(_chosen_experts, "mixture", "int32"),
-    "final_norm": Site(_d_model, "last"),
+    "final_norm": Site(_d_model, "last", end="norm"),
+    "top_tokens": Site(_top, "last", "int32", "head"),
+    "top_logprobs": Site(_top, "last", "fp32", "head"),
+    "loss": Site(_one, "last", "fp32", "head"),
 }
 SITES = tuple(TABLE)
 # The order of computation in a block.
 COMPUTED = (
     *("embeddings", "resid_pre", "q", "k", "v", "rot_q", "rot_k", "attn_z", "attn_out", "resid_mid", "mlp_in"),
     *("router_logits", "experts", "mlp_neurons", "mlp_out", "resid_post", "final_norm"),
+    *("top_tokens", "top_logprobs", "loss"),
 )
 
 
@@ -97,6 +115,7 @@ class Capture:
     sites: tuple[str, ...]
     mode: str  # "all" tokens, picked "rows", or the "mean" of picked tokens
     dtype: str  # a key of STORED
+    top_k: int = 20  # next tokens of top_tokens and top_logprobs
 
     def layers_of(self, site: str) -> tuple[int, ...]:
         """The blocks that store the site; one block for a site that is outside of the blocks."""
@@ -108,7 +127,7 @@ class Capture:
         return tuple(layer for layer in self.layers if bool(experts and experts.layers[layer]) == (where == "mixture"))
 
     def width(self, site: str) -> int:
-        return TABLE[site].width(self.config)
+        return TABLE[site].width(self.config, self.top_k)
 
     def dtype_of(self, site: str) -> str:
         return TABLE[site].dtype or self.dtype
@@ -125,14 +144,15 @@ class Capture:
         return tuple(sorted({layer for site in inside for layer in self.layers_of(site)}))
 
     @property
-    def has_end(self) -> bool:
-        """Whether a site comes after the last block."""
-        return any(TABLE[site].where == "last" for site in self.sites)
+    def end(self) -> str:
+        """The weights after the last block that the sites need, one of ENDS. Tied weights are those of embeddings."""
+        end = max((TABLE[site].end for site in self.sites), key=ENDS.index, default="")
+        return "norm" if end == "head" and self.config.is_tied else end
 
     @property
     def depth(self) -> int:
         """The number of blocks whose weights are loaded."""
-        return self.config.num_layers if self.has_end else max(self.blocks, default=0) + 1
+        return self.config.num_layers if self.end else max(self.blocks, default=0) + 1
 
     def stats_columns(self, site: str) -> tuple[str, ...]:
         return INT8_STATS if self.dtype_of(site) == "int8" else STATS
@@ -147,9 +167,11 @@ class Capture:
         return self.width(site) * STORED[dtype].itemsize + (4 if dtype == "int8" else 0)
 
 
-def check_sites(config: DecoderConfig, layers: tuple[int, ...], sites: tuple[str, ...], where: str) -> None:
+def check_sites(config: DecoderConfig, layers: tuple[int, ...], sites: tuple[str, ...], top_k: int, where: str) -> None:
     """Raises Failure("model") for a site that no chosen block of the model has."""
     capture = Capture(config, layers, sites, "all", "bf16")
+    if "top_tokens" in sites or "top_logprobs" in sites:
+        _check_top_k(config, top_k, where)
     absent = [site for site in sites if not capture.layers_of(site)]
     if absent:
         kind = "dense MLP" if TABLE[absent[0]].where == "dense" else "mixture of experts"
@@ -157,4 +179,12 @@ def check_sites(config: DecoderConfig, layers: tuple[int, ...], sites: tuple[str
             "model",
             f"Failed to choose {', '.join(absent)} of {where}: no chosen layer has a {kind}; leave the site out of "
             "`sites`, or change `layers`",
+        )
+
+
+def _check_top_k(config: DecoderConfig, top_k: int, where: str) -> None:
+    if top_k > config.vocab_size:
+        raise Failure(
+            "model",
+            f"Failed to choose the {top_k} likeliest tokens of {where}: it has {config.vocab_size}; lower `top_k`",
         )

@@ -32,5 +32,5 @@ def plan_step(spec: Spec, config: DecoderConfig, layers: tuple[int, ...], device
         capture,
         tuning,
         StepShape(max(1, tuning.step_tokens // row.tokens), row.tokens, row.vectors),
-        parameter_shapes(config, capture.depth, spec.compute_dtype, capture.has_end),
+        parameter_shapes(config, capture.depth, spec.compute_dtype, capture.end),
     )

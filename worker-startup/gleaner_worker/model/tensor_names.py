@@ -99,7 +99,9 @@ MIXTRAL = TensorNames(
     }
 )
 GPT_OSS = TensorNames(_LLAMA | {"sinks": "self_attn.sinks", "router": "mlp.router", "experts": "mlp.experts"})
-# Heads of language models and of reward models.
-HEADS = ("lm_head.weight", "language_model.lm_head.weight", "embed_out.weight", "score.weight", "score.bias")
+# The unembedding: its name here, and its other names in files.
+HEADS = ("lm_head.weight", "language_model.lm_head.weight", "embed_out.weight")
+# Heads of reward models.
+SCORES = ("score.weight", "score.bias")
 # Towers of other modalities; text does not pass through them.
 OTHER_TOWERS = ("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")

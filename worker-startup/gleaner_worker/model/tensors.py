@@ -9,7 +9,7 @@ import numpy as np
 from .config import DecoderConfig
 from .families import FAMILIES
 from .mxfp4 import GROUP, unpack
-from .tensor_names import TensorNames
+from .tensor_names import HEADS, TensorNames
 
 Shape = tuple[int, ...]
 _PARAMETERS = {  # of a linear module: its weight and its bias
@@ -60,15 +60,18 @@ def names_of(config: DecoderConfig) -> TensorNames:
     return FAMILIES[config.family].tensors
 
 
-def outer_table(config: DecoderConfig, has_end: bool = False) -> dict[str, tuple[str, Shape]]:
-    """The tensors outside of the blocks: name -> (parameter, its shape). has_end: with those after the last block."""
+def outer_table(config: DecoderConfig, end: str = "") -> dict[str, tuple[str, Shape]]:
+    """The tensors outside of the blocks: name -> (parameter, its shape). end: of those after the last block, see
+    sites.ENDS."""
     names = names_of(config)
     table: dict[str, tuple[str, Shape]] = {names.embedding: ("embed", (config.vocab_size, config.d_model))}
     if config.learned_positions:
         table[names.positions] = ("positions", (config.max_positions, config.d_model))
-    if has_end:
+    if end:
         for kind, parameter in (("weight", "final_norm"), ("bias", "final_norm_bias"))[: 1 + config.layer_norm]:
             table[f"{names.final_norm}.{kind}"] = (parameter, (config.d_model,))
+    if end == "head":
+        table[HEADS[0]] = ("head", (config.vocab_size, config.d_model))
     return table
 
 

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from .config import parse_config
 from .families import FAMILIES
+from .tensor_names import HEADS
 from .tensors import block_table, names_of, outer_table
 
 CONFIG = {
@@ -139,7 +140,7 @@ def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dic
     """Norms and biases are random too: with ones and zeros, a decoder without norms and biases would seem right."""
     config = parse_config(raw_config, "the tiny model")
     names, tensors = names_of(config), {}
-    shapes = {name: shape for name, (_, shape) in outer_table(config, has_end=True).items()}
+    shapes = {name: shape for name, (_, shape) in outer_table(config, "norm" if config.is_tied else "head").items()}
     for layer in range(config.num_layers):
         shapes |= {
             f"{names.layers}{layer}.{name}": tensor.shape for name, tensor in block_table(config, layer).tensors.items()
@@ -152,7 +153,7 @@ def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dic
             values = 1 - config.norm_offset + 0.1 * values
         elif name != names.embedding:
             values /= np.sqrt(shape[-1])
-        tensors[names.prefixes[0] + name] = values.astype(dtype)
+        tensors[name if name in HEADS else names.prefixes[0] + name] = values.astype(dtype)
     return tensors
 
 

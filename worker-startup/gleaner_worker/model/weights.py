@@ -15,7 +15,7 @@ from gleaner_reader.safetensors_header import read_header
 from ..failures import Failure
 from .config import DecoderConfig
 from .config_parser import shown
-from .tensor_names import HEADS, OTHER_TOWERS
+from .tensor_names import HEADS, OTHER_TOWERS, SCORES
 from .tensors import Part, block_table, layers_with, names_of, outer_table
 from .weight_files import WeightFile
 
@@ -72,12 +72,12 @@ class Weights:
     dtype: str  # bf16 or fp32, as the arrays have it
     where: str  # the model's name in the spec
     tensors: dict[str, StoredTensor]  # by their names without the prefix of the file
-    has_end: bool  # with the tensors after the last block
+    end: str = ""  # of the tensors after the last block, see sites.ENDS
 
     def outer(self) -> dict[str, np.ndarray]:
         """The parameters outside of the blocks. Raises Failure("model") for a file that cannot be read, and the errors
         of its bucket."""
-        table = outer_table(self.config, self.has_end)
+        table = outer_table(self.config, self.end)
         arrays = {parameter: np.empty(shape, DTYPES[self.dtype]) for parameter, shape in table.values()}
         self._read([(self.tensors[name], arrays[parameter]) for name, (parameter, _) in table.items()])
         return arrays
@@ -131,7 +131,7 @@ def open_weights(
     num_layers: int,
     dtype: str,
     where: str,
-    has_end: bool = False,
+    end: str = "",
 ) -> Weights:
     """Reads the headers of the files alone.
 
@@ -139,10 +139,10 @@ def open_weights(
     duplicated, no float, or of another shape than config.json states.
     """
     stored = [tensor for file in files for tensor in _read_tensors(file, where)]
-    return Weights(config, num_layers, dtype, where, _match(stored, config, where, has_end), has_end)
+    return Weights(config, num_layers, dtype, where, _match(stored, config, where, end), end)
 
 
-def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str, has_end: bool = False) -> dict:
+def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str, end: str = "") -> dict:
     """The shapes of the parameters on the devices: {"embed": [V, D], "blocks": {name: [layers, ...]}}, with the layers
     that have the parameter."""
     parameters: dict[str, tuple[int, ...]] = {}
@@ -151,7 +151,7 @@ def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str, has_end
     blocks = {
         parameter: (len(layers_with(config, parameter, num_layers)), *shape) for parameter, shape in parameters.items()
     }
-    shapes = dict(outer_table(config, has_end).values()) | {"blocks": blocks}
+    shapes = dict(outer_table(config, end).values()) | {"blocks": blocks}
     return jax.tree.map(
         lambda shape: jax.ShapeDtypeStruct(shape, DTYPES[dtype]), shapes, is_leaf=lambda x: isinstance(x, tuple)
     )
@@ -172,11 +172,11 @@ def _read_tensors(file: WeightFile, where: str) -> list[StoredTensor]:
     return [StoredTensor(name, file, info.dtype, info.shape, info.begin) for name, info in header.tensors.items()]
 
 
-def _match(stored: list[StoredTensor], config: DecoderConfig, where: str, has_end: bool) -> dict[str, StoredTensor]:
+def _match(stored: list[StoredTensor], config: DecoderConfig, where: str, end: str) -> dict[str, StoredTensor]:
     """The tensors that the decoder needs, by their names without the prefix of the file."""
     names, found = names_of(config), {tensor.name for tensor in stored}
     prefix = next((prefix for prefix in names.prefixes if prefix + names.embedding in found), names.prefixes[0])
-    wanted = {name: (shape, _FLOATS) for name, (_, shape) in outer_table(config, has_end).items()}
+    wanted = {name: (shape, _FLOATS) for name, (_, shape) in outer_table(config, end).items()}
     wanted |= {
         f"{names.layers}{layer}.{name}": (tensor.shape, _PACKED if tensor.is_packed else _FLOATS)
         for layer in range(config.num_layers)
@@ -185,11 +185,12 @@ def _match(stored: list[StoredTensor], config: DecoderConfig, where: str, has_en
     matched: dict[str, StoredTensor] = {}
     problems = []
     for tensor in stored:
-        name = tensor.name.removeprefix(prefix)
+        is_head = tensor.name in HEADS and HEADS[0] in wanted
+        name = HEADS[0] if is_head else tensor.name.removeprefix(prefix)
         if name not in wanted and _is_ignored(tensor.name, name, config):
             continue
         shape, dtypes = wanted.get(name, ((), {}))
-        if name not in wanted or not tensor.name.startswith(prefix):
+        if name not in wanted or not (is_head or tensor.name.startswith(prefix)):
             problems.append(f"{shown_name(tensor.name)} is not part of this architecture")
         elif name in matched:
             problems.append(f"{tensor.name} is stored twice")
@@ -199,7 +200,8 @@ def _match(stored: list[StoredTensor], config: DecoderConfig, where: str, has_en
             problems.append(f"{tensor.name} is {tensor.dtype}, only {', '.join(dtypes)} are supported")
         if name in wanted:
             matched[name] = tensor
-    problems += [f"{prefix}{name} is missing" for name in wanted if name not in matched]
+    missing = [name for name in wanted if name not in matched]
+    problems += [f"{'' if name in HEADS else prefix}{name} is missing" for name in missing]
     if problems:
         listed = "; ".join(problems[:_LISTED])
         if len(problems) > _LISTED:
@@ -216,7 +218,7 @@ def _is_ignored(full_name: str, name: str, config: DecoderConfig) -> bool:
     layer = re.fullmatch(rf"{re.escape(names.layers)}(0|[1-9]\d{{0,4}})\.(.+)", name, re.DOTALL)
     return (
         name in (f"{names.final_norm}.weight", f"{names.final_norm}.bias")
-        or full_name in HEADS
+        or full_name in (*HEADS, *SCORES)
         or (layer[2] if layer else name) in names.buffers
         or (config.multimodal and full_name.startswith(OTHER_TOWERS))
     )

@@ -49,7 +49,7 @@ def load(folder: str) -> Reference:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     model = transformers_model.load(folder)
-    return lambda token_ids, names: transformers_model.run(model, token_ids, names)
+    return lambda token_ids, names, top_k: transformers_model.run(model, token_ids, names, top_k)
 
 
 def versions() -> dict[str, str]:

@@ -23,8 +23,8 @@ from ..storage.objects import Bucket, ObjectInfo
 from ..verify.run import list_streams, read_manifest
 from .drift import Drift
 
-# {(site, layer): fp32 [T, width]} of token ids and names of tensors.
-Reference = Callable[[np.ndarray, tuple[tuple[str, int], ...]], dict[tuple[str, int], np.ndarray]]
+# {(site, layer): fp32 [T, width]} of token ids, names of tensors and top_k.
+Reference = Callable[[np.ndarray, tuple[tuple[str, int], ...], int], dict[tuple[str, int], np.ndarray]]
 
 
 def compare_run(
@@ -52,7 +52,7 @@ def compare_run(
             raise Failure("stream", f"Failed to compare {run}: {output_prefix(run, name)} has shards of no stream")
         for sample in _samples(bucket, streams[name], numbers, settings, folder):
             report(f"Computing sample {sample.index} of stream {name}, {len(sample.token_ids)} tokens")
-            wanted = reference(sample.token_ids, names)
+            wanted = reference(sample.token_ids, names, spec.top_k)
             _add(drifts, spec, stored.sample(stream, sample.index, dtype="float32"), wanted, sample, name)
     first = next(iter(drifts.values()))
     return {

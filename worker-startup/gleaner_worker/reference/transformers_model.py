@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, Mxfp4Config
 
-from ..model.tensor_names import HEADS
+from ..model.tensor_names import HEADS, SCORES
 
 
 def class_of(folder: str):
@@ -30,15 +30,20 @@ def load(folder: str, dtype=torch.float32, attention: str = "eager"):
         use_safetensors=True,
         output_loading_info=True,
     )
-    unused = (*HEADS, "rotary_emb.inv_freq")
+    unused = (*HEADS, *SCORES, "rotary_emb.inv_freq")
     strange = [name for name in info["unexpected_keys"] if not name.endswith(unused)]
-    missing = [name for name in info["missing_keys"] if not name.endswith(HEADS)]
+    missing = [name for name in info["missing_keys"] if not name.endswith((*HEADS, *SCORES))]
     if missing or info["mismatched_keys"] or strange:
         raise ValueError(f"transformers does not take {folder} as it is: {info}")
     return model.eval()
 
 
-def run(model, token_ids: np.ndarray, names: Collection[tuple[str, int]]) -> dict[tuple[str, int], np.ndarray]:
+_OF_LOGITS = ("top_tokens", "top_logprobs", "loss")
+
+
+def run(
+    model, token_ids: np.ndarray, names: Collection[tuple[str, int]], top_k: int = 20
+) -> dict[tuple[str, int], np.ndarray]:
     """{(site, layer): fp32 [T, width]} of one sequence, by hooks on the blocks.
 
     transformers' own hidden_states cannot replace the hooks: the last of them is after the final norm.
@@ -71,8 +76,12 @@ def run(model, token_ids: np.ndarray, names: Collection[tuple[str, int]]) -> dic
     else:
         first.on_input(blocks[0], "embeddings")
     setattr(module, "eager_attention_forward", recorded)  # noqa: B010 - modules of transformers have no types
+    ids = torch.as_tensor(np.asarray(token_ids, np.int64))[None]
     with torch.no_grad():
-        text(torch.as_tensor(np.asarray(token_ids))[None], use_cache=False)
+        if any(site in _OF_LOGITS for site, _ in names):
+            last.keep_next_tokens(model(ids, use_cache=False).logits[0].float(), ids[0], top_k)
+        else:
+            text(ids, use_cache=False)
     setattr(module, "eager_attention_forward", attend)  # noqa: B010
     for remove in [*hooks, *first.hooks, *last.hooks]:
         remove()
@@ -105,6 +114,15 @@ class _Block:
     def keep_heads(self, site: str, heads) -> None:
         """heads: [1, N, T, H]."""
         self.keep(site, heads.transpose(1, 2).flatten(2))
+
+    def keep_next_tokens(self, logits, ids, top_k: int) -> None:
+        """logits: fp32 [T, V]. The last token predicts nothing."""
+        logprobs = torch.log_softmax(logits, -1)
+        top = logprobs.topk(top_k)
+        loss = -logprobs[:-1].gather(1, ids[1:, None])
+        self.keep("top_tokens", top.indices)
+        self.keep("top_logprobs", top.values)
+        self.keep("loss", torch.nn.functional.pad(loss, (0, 0, 0, 1)))
 
     def on_input(self, module, site: str) -> None:
         hook = module.register_forward_pre_hook(
