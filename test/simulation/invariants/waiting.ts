@@ -6,6 +6,7 @@ import type {Waiting as Reason} from '../../../shared/domain/waiting/constraint.
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document, TpuRequest} from '../../../shared/ports.ts';
 import {keepsWakes, MAX_HANG_MINUTES} from '../faults.ts';
+import {streamPathOf} from './leases.ts';
 import {workersOf} from './nodes.ts';
 import {Check} from './violations.ts';
 
@@ -208,10 +209,18 @@ export class Waiting extends Check {
     // A fault may drop a request for an empty slot. The reason counts that slot as one at work.
     const atWork = Number(/^\d+/.exec(is.evidence ?? '')?.[0]);
     const isAnyDropped = atWork > slots.length - empty && !this.#areTicksSound() && !this.context.isSettled();
-    if (empty > 0 && !isAnyDropped)
+    if (empty > 0 && !isAnyDropped && !this.#isAnyFree(pool))
       this.breach(
         `${what} waits for its turn, and ${empty} of ${slots.length} slots of ${pool.pool} are empty`,
       );
+  }
+
+  /** True if a TPU of the pool has stored its last shard, and takes the next stream soon. */
+  #isAnyFree({pool}: Pool): boolean {
+    const {store} = this.context;
+    return workersOf(store).some(
+      worker => worker.pool === pool && store.peek(streamPathOf(worker.work))?.status === 'completed',
+    );
   }
 
   #phasesSince(name: string, at: number): Set<string> {
