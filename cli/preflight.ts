@@ -3,7 +3,6 @@ import {readPrices} from '../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../shared/domain/billing/list-prices.ts';
 import {chipsOf, usdPerHour} from '../shared/domain/billing/prices.ts';
 import {COMPILED, hostsOfType} from '../shared/domain/fleet/accelerators.ts';
-import {runAcceleratorProblem} from '../shared/domain/fleet/run-accelerators.ts';
 import {withCloudIfThere} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import type {Connection} from './cloud/connection.ts';
@@ -87,7 +86,11 @@ export function linesOf(programs: readonly Answer[], zone: string): string[] {
       rows,
     ),
     ...programs.flatMap(program => (program.fits ? [] : [`${program.accelerator}: ${program.reason}`])),
-    ...programs.flatMap(({fits, accelerator}) => (fits ? (runAcceleratorProblem(accelerator) ?? []) : [])),
+    ...programs.flatMap(({fits, hosts, accelerator}) =>
+      fits && hosts > 1
+        ? [`${accelerator} is here to compare: it has ${hosts} hosts, and a run uses TPUs of one host`]
+        : [],
+    ),
     ...recommendation(programs, zone),
     `Times are estimates of the TPU compiler for full rows, and no TPU has run them; prices are those of ${zone}. \`gleaner estimate\` adds padding, starts, uploads and preemptions.`,
   ];
