@@ -25,7 +25,7 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     .option('--sites <sites>', `${SITES.join(', ')}, with commas between`, words)
     .option(
       '--tokens <tokens>',
-      'all, last, mean, assistant, a slice such as 0:16, or positions such as 0,-1',
+      'all, last, mean, max, assistant, random:N, a slice such as 0:16, or positions such as 0,-1',
       text,
     )
     .option('--top-k <n>', 'next tokens of a row of top_tokens and top_logprobs', whole(1, 1024))

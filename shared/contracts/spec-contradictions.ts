@@ -17,10 +17,10 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
   const problem = siteProblem(spec);
   if (problem) yield [['sites'], problem];
   const own = sites.find(name => NUMBERS_OF_THINGS.some(site => site === readSite(name)?.site));
-  if (own && (format === 'pkl.gz' || tokens === 'mean'))
+  if (own && (format === 'pkl.gz' || tokens === 'mean' || tokens === 'max'))
     yield [
       ['sites'],
-      `expected no ${own} beside pkl.gz and the mean of tokens: its values are numbers of things`,
+      `expected no ${own} beside pkl.gz and pools of tokens (mean, max): its values are numbers of things`,
     ];
   if (typeof layers === 'string') {
     const [first = 0, last = 0] = layers.split('-').map(Number);

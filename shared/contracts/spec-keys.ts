@@ -44,11 +44,15 @@ const noSite = {
 const site = z.union([z.enum(SITES), z.string().regex(OTHER_NAME, noSite)], noSite);
 
 const TOKENS =
-  'expected "all", "last", "mean", "assistant", a slice such as "0:16" or "-8:", or a list of positions';
+  'expected "all", "last", "mean", "max", "assistant", "random:N" (1 to 1024), a slice such as "0:16" or "-8:", or a list of positions';
+/** `random:1` to `random:1024`. */
+const RANDOM = 'random:(?:[1-9]\\d{0,2}|10[01]\\d|102[0-4])';
 export const SLICE = /^(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?$/;
 const tokens = z.union(
   [
-    z.string().regex(new RegExp(`^(all|last|mean|assistant|${SLICE.source.slice(1, -1)})$`), TOKENS),
+    z
+      .string()
+      .regex(new RegExp(`^(all|last|mean|max|assistant|${RANDOM}|${SLICE.source.slice(1, -1)})$`), TOKENS),
     list(whole(-MAX_LENGTH, MAX_LENGTH - 1), 1, MAX_POSITIONS),
   ],
   {error: TOKENS},

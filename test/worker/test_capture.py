@@ -43,6 +43,7 @@ SELECTIONS = [
     ((3, -1, 0), False, ([3, 19, 0], [3, 6, 0])),
     ("mean", False, (None, None)),
     ("mean", True, ([0, 2, 3, 18], [1])),
+    ("max", True, ([0, 2, 3, 18], [1])),
 ]
 
 
@@ -58,8 +59,8 @@ def test_stored_rows_belong_to_the_selected_positions_in_order(capture_models, t
         for site in SITES:
             expected = rows_of(everything, site, b)
             expected = expected if chosen is None else expected[:, chosen]
-            if tokens == "mean":
-                expected = expected.astype(np.float64).mean(axis=1, keepdims=True)
+            if tokens in ("mean", "max"):
+                expected = getattr(expected.astype(np.float64), tokens)(axis=1, keepdims=True)
             assert rows_of(host, site, b).shape == expected.shape
             assert relative(rows_of(host, site, b), expected) < 1e-6, site
     assert list(host.counts) == [rows_of(host, "resid_post", b).shape[1] for b in range(2)]

@@ -26,6 +26,10 @@ IDS = [BOS, 1, 2, EOS, 3, BOS]  # not special at positions 1, 2 and 4
     [
         ("all", PLAIN, IDS, None),
         ("mean", PLAIN, IDS, None),
+        ("max", PLAIN, IDS, None),
+        ("max", SPECIAL, IDS, [1, 2, 4]),
+        ("random:9", PLAIN, IDS, [0, 1, 2, 3, 4, 5]),
+        ("random:3", SPECIAL, IDS, [1, 2, 4]),
         ("all", SPECIAL, IDS, [1, 2, 4]),
         ("mean", SPECIAL, IDS, [1, 2, 4]),
         ("all", SPECIAL, [1, 2], [0, 1]),
@@ -128,3 +132,17 @@ def test_selection_counts_the_tokens_after_truncation(tmp_path, tiny_folder):
         "sample_idx": 0,
         "reason": "has 10 tokens: position 10 does not exist (0 to 9, or -10 to -1)",
     }
+
+
+def test_random_positions_depend_on_the_seed_and_on_the_sample():
+    ids = np.arange(1000, dtype=np.int32)
+
+    def chosen(seed=0, index=0, ids=ids):
+        found = select(Selection("random:10", None, seed), ids, None, index)
+        assert found is not None and len(found) == 10 and (np.diff(found) > 0).all()
+        return found.tolist()
+
+    assert chosen() == chosen() == [151, 177, 444, 457, 491, 546, 808, 883, 909, 949]
+    assert len({str(each) for each in (chosen(), chosen(seed=1), chosen(index=1), chosen(ids=ids + 1))}) == 4
+    counts = np.bincount(np.concatenate([chosen(index=index) for index in range(2000)]), minlength=1000)
+    assert 0 < counts.min() and counts.max() < 50

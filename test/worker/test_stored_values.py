@@ -42,6 +42,8 @@ SPECS = [
     {"dtype": "bf16", "format": "safetensors.zst", "tokens": "2:20:3", "keep": ["n"]},
     {"dtype": "bf16", "format": "safetensors", "tokens": [3, 0, -1], "exclude_special": True},
     {"dtype": "fp32", "format": "safetensors", "tokens": "last", "keep": ["n", "absent"]},
+    {"dtype": "bf16", "format": "safetensors", "tokens": "max"},
+    {"dtype": "bf16", "format": "safetensors", "tokens": "random:3"},
     {"dtype": "fp32", "format": "pkl.gz"},
     {"dtype": "fp16", "format": "pkl.gz", "tokens": "-4:", "keep": ["n"], "layers": [0, 2]},
     {"dtype": "fp32", "format": "pkl.gz", "tokens": "mean"},

@@ -11,6 +11,7 @@ from .failures import Failure
 from .model.config import DecoderConfig
 from .model.sites import SITES, TABLE, Capture
 
+POOLS = ("mean", "max")  # selections of one row for each sample
 DTYPES = ("bf16", "fp16", "fp32", "int8")
 FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
 
@@ -36,7 +37,7 @@ class Spec:
     revision: str | None
     layers: str | tuple[int, ...]  # "all", "0-23", or the numbers themselves
     sites: tuple[str, ...]  # in the order of SITES
-    tokens: str | tuple[int, ...]  # "all", "last", "mean", "assistant", a slice such as "0:16" or "-8:", or positions
+    tokens: str | tuple[int, ...]  # "all", "last", "mean", "max", "assistant", "random:N", a slice, or positions
     exclude_special: bool
     dtype: str  # as stored
     compute_dtype: str  # of the weights and the computation: bf16 or fp32
@@ -53,6 +54,11 @@ class Spec:
     overlap: int = 0  # tokens that a chunk repeats of the chunk before
     bos: str | bool = "auto"
     top_k: int = 20  # tokens of the sites top_tokens and top_logprobs
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether a sample has one row, over all its chosen tokens."""
+        return self.tokens in POOLS
 
     @property
     def cuts_documents(self) -> bool:
@@ -117,8 +123,8 @@ def _invalid_values(where: str, raw: dict, values: dict, keys: dict[str, tuple])
 def _contradictions(values: dict) -> list[str]:
     problems = []
     whole = [site for site in values["sites"] if TABLE[site].dtype == "int32"]
-    if whole and (values["format"] == "pkl.gz" or values["tokens"] == "mean"):
-        problems.append(f"{whole[0]} has numbers of things; ask for safetensors, and other tokens than mean")
+    if whole and (values["format"] == "pkl.gz" or values["tokens"] in POOLS):
+        problems.append(f"{whole[0]} has numbers of things; ask for safetensors, and other tokens than mean and max")
     if values["format"] == "pkl.gz" and (values["dtype"] not in ("fp16", "fp32") or len(values["sites"]) > 1):
         problems.append("pkl.gz holds one site in fp16 or fp32; ask for safetensors")
     if values["over_long"] in ("chunk", "pack"):
@@ -197,7 +203,7 @@ def _is_layers(value: object) -> bool:
 
 def _is_tokens(value: object) -> bool:
     if isinstance(value, str):
-        return value in ("all", "last", "mean", "assistant") or is_slice(value)
+        return value in ("all", "last", "assistant", *POOLS) or is_slice(value) or random_count(value) is not None
     return _is_each_once(value, _whole(-(1 << 31), (1 << 31) - 1))
 
 
@@ -215,7 +221,11 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "revision": (None, _or_none(_is_name), "a name without control characters, or null"),
     "layers": (None, _is_layers, '"all", a range such as "0-23", and a list of numbers'),
     "sites": (["resid_post"], lambda value: _is_each_once(value, SITES.__contains__), f"{', '.join(SITES)}, each once"),
-    "tokens": ("all", _is_tokens, "all, last, mean, assistant, a slice such as 0:16, and positions, each once"),
+    "tokens": (
+        "all",
+        _is_tokens,
+        "all, last, mean, max, assistant, random:N, a slice such as 0:16, and positions, each once",
+    ),
     "exclude_special": (False, _is_flag, "true and false"),
     "dtype": (None, *_one_of(DTYPES)),
     "compute_dtype": (None, *_one_of(("bf16", "fp32"))),
@@ -254,6 +264,12 @@ _RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
 }
 
 
+def random_count(tokens: object) -> int | None:
+    """The N of random:N; None for another selection."""
+    match = re.fullmatch(r"random:([1-9]\d{0,3})", tokens) if isinstance(tokens, str) else None
+    return int(match[1]) if match and int(match[1]) <= 1024 else None
+
+
 def is_slice(text: str) -> bool:
     """Whether `text` is START:STOP or START:STOP:STEP as in Python, each part optional, STEP positive."""
     return re.fullmatch(r"(-?\d{1,6})?:(-?\d{1,6})?(:[1-9]\d{0,5})?", text) is not None
@@ -261,8 +277,8 @@ def is_slice(text: str) -> bool:
 
 def mode_of(spec: Spec) -> str:
     """The `mode` of a Capture for this spec."""
-    if spec.tokens == "mean":
-        return "mean"
+    if spec.is_pooled:
+        return str(spec.tokens)
     return "all" if spec.tokens == "all" and not spec.exclude_special else "rows"
 
 

@@ -32,7 +32,7 @@ def compute_step(
     W is `width`. By mode, vector w of row r is:
     all: token w (W = T); the mode ignores picks.
     rows: token picks[r, w] (int32 [R, W]).
-    mean: the mean over the tokens of segment w + 1 that picks (bool [R, T]) marks.
+    mean, max: of each value over the tokens of segment w + 1 that picks (bool [R, T]) marks.
     Vectors of padding have arbitrary values. K: sum, L2 norm, largest magnitude; for int8 also the squares of the
     rounding errors and of the values.
     Compile without xla_allow_excess_precision. With it, XLA leaves out conversions to a narrow type and back. Then two
@@ -63,7 +63,15 @@ def _select(x, rows: Rows, picks, mode: str, width: int):
     if mode == "rows":
         x = jnp.take_along_axis(x, picks[:, :, None], axis=1, mode="clip")
     x = x.astype(jnp.float32)
-    return _means(x, rows.segments, picks, width) if mode == "mean" else x
+    if mode == "mean":
+        return _means(x, rows.segments, picks, width)
+    return _maxima(x, rows.segments, picks, width) if mode == "max" else x
+
+
+def _maxima(x, segments, picks, width: int):
+    """fp32 [R, W, D]: the largest values of each segment's picked tokens; NaN where a picked value is NaN."""
+    pools = jnp.where(picks, segments, 0)
+    return jax.vmap(lambda y, pool: jax.ops.segment_max(y, pool, num_segments=width + 1)[1:])(x, pools)
 
 
 def _means(x, segments, picks, width: int):

@@ -82,9 +82,9 @@ def lower_rows(capture: Capture, layout: Layout, params: dict, shape: StepShape,
     weights = jax.tree.map_with_path(placed, params, specs)
     height = shape.rows * layout.data
     row, by_row = (height, shape.row_tokens), layout.sharding("data")
-    picks = {"all": ((height, 0), jnp.int32), "rows": ((height, shape.width), jnp.int32), "mean": (row, bool)}
+    picks = {"all": ((height, 0), jnp.int32), "rows": ((height, shape.width), jnp.int32)}
     tokens = jax.ShapeDtypeStruct(row, jnp.int32, sharding=by_row)
-    chosen = jax.ShapeDtypeStruct(*picks[capture.mode], sharding=by_row)
+    chosen = jax.ShapeDtypeStruct(*picks.get(capture.mode, (row, bool)), sharding=by_row)
     # On a TPU the default precision of an fp32 product is bf16.
     with jax.default_matmul_precision("highest" if params["embed"].dtype == jnp.float32 else "default"):
         return _over_devices(capture, layout, specs, shape.width, tuning).lower(

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from ..failures import Failure
-from ..spec import Spec, mode_of
+from ..spec import POOLS, Spec, mode_of, random_count
 from .decoder import Rows
 from .rows import RowLimits, row_length
 
@@ -34,7 +34,7 @@ def stored_width(spec: Spec, row_tokens: int, max_length: int) -> int:
     The number follows from the spec and the model's limits alone, so one program serves a run.
     """
     mode = mode_of(spec)
-    if mode == "mean":
+    if mode in POOLS:
         return max_samples(row_tokens)
     if mode == "all" or spec.tokens in _ANY_NUMBER:
         return row_tokens
@@ -58,13 +58,15 @@ def most_rows(tokens: str | tuple[int, ...], length: int) -> int:
     """The most tokens that a slice or a list of positions takes from any sample of up to `length` tokens."""
     if not isinstance(tokens, str):
         return len(tokens)
+    if count := random_count(tokens):
+        return count
     part = slice(*(int(number) if number else None for number in tokens.split(":")))
     return max(len(range(*part.indices(size))) for size in range(length + 1))
 
 
 def check_token_selection(spec: Spec, max_length: int) -> None:
     """Raises Failure("model") when no sample of up to `max_length` tokens has the tokens that `tokens` selects."""
-    if spec.tokens in (*_ANY_NUMBER, "last", "mean"):
+    if spec.tokens in (*_ANY_NUMBER, "last", *POOLS):
         return
     problem = None
     if isinstance(spec.tokens, str):
@@ -87,7 +89,7 @@ def make_inputs(
     """The rows and picks that capture.compute_step takes, for up to `height` rows; further rows are padding."""
     shape = (height, row_tokens)
     token_ids, segments, positions = (np.zeros(shape, np.int32) for _ in range(3))
-    picks = np.zeros({"all": (height, 0), "rows": (height, width), "mean": shape}[mode], np.int32)
+    picks = np.zeros({"all": (height, 0), "rows": (height, width)}.get(mode, shape), np.int32)
     for r, samples in enumerate(rows):
         begin = stored = 0
         for number, sample in enumerate(samples, 1):
@@ -98,16 +100,16 @@ def make_inputs(
             if mode == "rows":
                 picks[r, stored : stored + len(chosen)] = begin + chosen
                 stored += len(chosen)
-            elif mode == "mean":
+            elif mode in POOLS:
                 picks[r, begin + chosen] = 1
             begin += length
         # Padding repeats a token of the row: another token may be infinite, and 0 times infinity makes the row NaN.
         token_ids[r, begin:] = token_ids[r, begin - 1]
-    return Rows(token_ids, segments, positions), picks.astype(bool) if mode == "mean" else picks
+    return Rows(token_ids, segments, positions), picks.astype(bool) if mode in POOLS else picks
 
 
 def row_counts(samples: Sequence[SelectedTokens], mode: str) -> np.ndarray:
     """int32 [samples]: the stored vectors of each sample."""
-    if mode == "mean":
+    if mode in POOLS:
         return np.ones(len(samples), np.int32)
     return np.array([len(s.token_ids if s.positions is None else s.positions) for s in samples], np.int32)

@@ -173,7 +173,7 @@ def _whole(document: Document, settings: SampleSettings) -> Sample | Reject:
         )
     ids = document.token_ids
     try:
-        positions = select(settings.selection, ids, document.assistant_mask)
+        positions = select(settings.selection, ids, document.assistant_mask, document.index)
     except Rejected as reason:
         return Reject(document.index, str(reason), document.line)
     return Sample(document.index, ids, positions, document.preview, is_longer, document.kept, document.line)
@@ -182,7 +182,7 @@ def _whole(document: Document, settings: SampleSettings) -> Sample | Reject:
 def _cut_sample(tokens: SampleTokens, index: int, settings: SampleSettings) -> Sample | Reject:
     """One sample of a cut document, or of several."""
     try:
-        positions = select(settings.selection, tokens.token_ids, tokens.assistant_mask)
+        positions = select(settings.selection, tokens.token_ids, tokens.assistant_mask, index)
     except Rejected as reason:
         return Reject(index, str(reason), tokens.line, chunk=tokens.chunk)
     return Sample(

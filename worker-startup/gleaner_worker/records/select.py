@@ -1,11 +1,12 @@
 """The tokens of a sample whose vectors are stored (spec: tokens, exclude_special)."""
 
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from ..spec import Spec
+from ..spec import POOLS, Spec, random_count
 from .rejected import Rejected
 
 
@@ -15,24 +16,28 @@ class Selection:
 
     tokens: str | tuple[int, ...]  # "all", "last", "mean", "assistant", a slice as text, or positions
     special_ids: np.ndarray | None  # int32, ascending: ids that are excluded first; None without exclude_special
+    seed: int = 0  # of random positions
 
     @property
     def is_everything(self) -> bool:
-        return self.tokens in ("all", "mean") and self.special_ids is None
+        return self.tokens in ("all", *POOLS) and self.special_ids is None
 
 
 def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
     """Special tokens are the added tokens that tokenizer.json calls special, anywhere in a sample."""
     if not spec.exclude_special:
-        return Selection(spec.tokens, None)
+        return Selection(spec.tokens, None, spec.seed)
     special = [id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special]
-    return Selection(spec.tokens, np.array(sorted(special), np.int32))
+    return Selection(spec.tokens, np.array(sorted(special), np.int32), spec.seed)
 
 
-def select(selection: Selection, token_ids: np.ndarray, assistant_mask: np.ndarray | None = None) -> np.ndarray | None:
-    """The int32 [rows] positions in token_ids, in the order of storage; for "mean" the averaged positions.
+def select(
+    selection: Selection, token_ids: np.ndarray, assistant_mask: np.ndarray | None = None, index: int = 0
+) -> np.ndarray | None:
+    """The int32 [rows] positions in token_ids, in the order of storage; for a pool the pooled positions.
 
-    assistant_mask: bool [length], the tokens that the model wrote; only for "assistant". Returns None for all tokens,
+    assistant_mask: bool [length], the tokens that the model wrote; only for "assistant". index: of the sample in its
+    stream. Returns None for all tokens,
     for every sample of a run or for none. Positions and slices count the tokens that are left without excluded tokens.
     Raises Rejected for a sample without the selected tokens.
     """
@@ -52,8 +57,10 @@ def select(selection: Selection, token_ids: np.ndarray, assistant_mask: np.ndarr
         if not len(chosen):
             raise Rejected(f"has {words}, and the model wrote none of them")
         return chosen
-    if wanted in ("all", "mean"):
+    if wanted in ("all", *POOLS):
         return positions
+    if count := random_count(wanted):
+        return positions[_random(len(positions), count, selection.seed, index, zlib.crc32(token_ids.tobytes()))]
     if wanted == "last":
         return positions[-1:]
     if isinstance(wanted, str):
@@ -70,6 +77,12 @@ def select(selection: Selection, token_ids: np.ndarray, assistant_mask: np.ndarr
         first, second = _same(wanted, places)
         raise Rejected(f"has {words}: positions {first} and {second} are the same token")
     return positions[places]
+
+
+def _random(size: int, count: int, *seed: int) -> np.ndarray:
+    """`count` of the numbers below `size`, or all of them, ascending: the same with every version of numpy."""
+    raw = np.random.Philox(np.random.SeedSequence(seed)).random_raw(size)
+    return np.sort(np.argsort(raw, kind="stable")[:count])
 
 
 def _same(wanted: tuple[int, ...], places: list[int]) -> tuple[int, int]:

@@ -106,11 +106,11 @@ def _add(
     stream: str,
 ) -> None:
     positions = np.arange(len(sample.token_ids)) if sample.positions is None else sample.positions
-    is_mean = spec.tokens == "mean"
     for (site, layer), values in wanted.items():
         rows, name = values[positions], f"{site}.{layer}"
         found = stored.activations[name]
-        rows = rows.mean(axis=0, keepdims=True) if is_mean else rows
+        if spec.is_pooled:
+            rows = (np.mean if spec.tokens == "mean" else np.max)(rows, axis=0, keepdims=True)
         if found.shape != rows.shape:
             raise Failure(
                 "stream",
@@ -123,7 +123,7 @@ def _add(
                 f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
                 "finite, stored or computed; verify the run without a reference",
             )
-        drifts[name].add(found, rows, stream, sample.index, None if is_mean else positions)
+        drifts[name].add(found, rows, stream, sample.index, None if spec.is_pooled else positions)
 
 
 def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callable[[str], None]) -> str:

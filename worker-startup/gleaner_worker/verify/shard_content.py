@@ -32,7 +32,7 @@ class Expectation:
 
     @property
     def pooled(self) -> bool:
-        return self.spec.tokens == "mean"
+        return self.spec.is_pooled
 
     @property
     def has_positions(self) -> bool:
