@@ -95,6 +95,7 @@ function addSubmit(jobs: GleanerCommand): void {
     .option('--command', 'run the words after -- in place of a file')
     .option('--timeout <s>', 'seconds that an attempt may take (default: 300)', seconds)
     .option('--pool <pool>', "pool (default: the deployment's own)", text)
+    .option('--slices <n>', 'TPUs of one zone that run the job together (default: 1)', integer)
     .option('--priority <n>', 'higher comes first (default: 0)', integer)
     .option('--max-retries <n>', 'further attempts after failures of the job itself (default: 0)', integer)
     .option('--name <text>', 'name of the job, stored as metadata', text)

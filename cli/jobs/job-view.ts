@@ -92,6 +92,7 @@ export function jobLines(id: string, job: Document, waits?: string): string[] {
     ...line('pool', job.pool),
     ...line('command', command),
     ...line('timeout', typeof job.timeout === 'number' ? `${job.timeout} s` : job.timeout),
+    ...line('slices', job.slices === 1 ? null : job.slices),
     ...line('priority', job.priority === 0 ? null : job.priority),
     ...line(
       'retries',

@@ -25,6 +25,7 @@ export type SubmitOptions = CloudOptions &
     command?: boolean;
     timeout?: number;
     pool?: string;
+    slices?: number;
     priority?: number;
     max_retries?: number;
     name?: string;
@@ -78,7 +79,7 @@ function wordsAfterDashes(): string[] {
 }
 
 function withOptions(fields: JobFields, options: SubmitOptions, code: JobFields): JobFields {
-  const {challenge_number, timeout, pool, priority, max_retries} = options;
+  const {challenge_number, timeout, pool, slices, priority, max_retries} = options;
   const {deadline: deadline_at, budget: budget_usd, name} = options;
   const metadata = {
     submitted_by: sender(),
@@ -86,7 +87,16 @@ function withOptions(fields: JobFields, options: SubmitOptions, code: JobFields)
     ...given({name}),
     ...Object.fromEntries(options.metadata ?? []),
   };
-  const chosen = given({challenge_number, timeout, pool, priority, max_retries, deadline_at, budget_usd});
+  const chosen = given({
+    challenge_number,
+    timeout,
+    pool,
+    slices,
+    priority,
+    max_retries,
+    deadline_at,
+    budget_usd,
+  });
   return {...fields, ...chosen, ...code, metadata};
 }
 

@@ -1,6 +1,6 @@
 /** Schemas of jobs, sources and environments, as people type them and as agents report them. */
 import {z} from 'zod';
-import {MAX_TIMEOUT_S} from '../domain/bounds.ts';
+import {MAX_SLICES, MAX_TIMEOUT_S} from '../domain/bounds.ts';
 import {JOB} from '../domain/names.ts';
 import {environment, reported, source, wellFormed} from '../domain/source/source.ts';
 
@@ -42,6 +42,7 @@ export const jobFields = {
     .string()
     .regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool name such as tpu')
     .nullish(),
+  slices: z.number().int().min(1).max(MAX_SLICES).default(1),
   priority: z.number().int().min(-1000).max(1000).default(0),
   max_retries: z.number().int().min(0).max(100).default(0),
   source: source.nullish(),

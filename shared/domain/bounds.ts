@@ -17,3 +17,5 @@ export const MAX_STREAM_SAMPLES = 1e12;
 export const MAX_STREAM_TOKENS = 1e15;
 /** Longest timeout of a job: a week. */
 export const MAX_TIMEOUT_S = 604_800;
+/** Most slices of one job: one transaction leases all of them. */
+export const MAX_SLICES = 16;

@@ -61,7 +61,7 @@ export async function membersOf(
   {log}: Pick<Deps, 'log'>,
   tx: Transaction,
   job: Job,
-  but: string,
+  but: string | undefined,
 ): Promise<Worker[]> {
   const names = (job.lease?.members ?? []).map(({worker}) => worker).filter(name => name !== but);
   const read = await Promise.all(names.map(name => workerRecords.read(log, tx, name)));

@@ -51,9 +51,9 @@ export async function suspectedBy(log: Log, tx: Transaction, {suspect}: Worker):
   return work && streamRecords.read(log, tx, work.run, work.stream);
 }
 
-/** Clears the work of the holder. Its next heartbeat tells the agent. */
-export function clearWork(tx: Transaction, holder: Worker | undefined): void {
-  if (holder) workerRecords.set(tx, withoutWork(holder));
+/** Clears the work of the holders. The next heartbeat of each tells its agent. */
+export function clearWork(tx: Transaction, ...holders: readonly (Worker | undefined)[]): void {
+  for (const holder of holders) if (holder) workerRecords.set(tx, withoutWork(holder));
 }
 
 /** Reads the run of a stream that failed with its machines. Called before the first write of the transaction. */

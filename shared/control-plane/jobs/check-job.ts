@@ -77,8 +77,10 @@ async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<s
   if ((code ?? null) !== null && (command ?? null) !== null)
     return 'the job has code and command: write one of them';
   const name = fields.pool ?? deps.config.pool.pool;
-  if (!(await poolOf(deps, name)))
-    return `there is no pool "${name}": create it with a message, or name another`;
+  const pool = await poolOf(deps, name);
+  if (!pool) return `there is no pool "${name}": create it with a message, or name another`;
+  if (fields.slices > 1 && fields.slices > pool.workers_per_zone)
+    return `a job of ${fields.slices} slices needs as many TPUs in one zone, and pool "${name}" has ${pool.workers_per_zone} in each: scale it first`;
   const need = internetNeed(source ?? null, environment ?? {});
   if (need && !deps.config.has_internet)
     return `${need} needs the internet, and this deployment has no way out (GLEANER_INTERNET): use a code bundle`;
@@ -105,7 +107,12 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
     challenge_number: fields.challenge_number ?? null,
     code: fields.code ?? null,
     command: fields.command ?? null,
-    ...{timeout: fields.timeout, priority: fields.priority, max_retries: fields.max_retries, slices: 1},
+    ...{
+      timeout: fields.timeout,
+      priority: fields.priority,
+      max_retries: fields.max_retries,
+      slices: fields.slices,
+    },
     pool: fields.pool ?? config.pool.pool,
     source: fields.source ?? null,
     environment: (fields.environment ?? null) as Job['environment'],

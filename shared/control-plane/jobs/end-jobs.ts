@@ -11,12 +11,12 @@ import {hasRunOut} from '../../domain/stream/lease.ts';
 import type {DeploymentSnapshot} from '../../domain/tick/snapshot.ts';
 import {isOlderThan, iso, utcText} from '../../domain/time.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
-import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
-import {jobOf, jobRecords, storeEnded, workerOf} from '../documents/job-documents.ts';
+import {jobOf, jobRecords, membersOf, storeEnded, workerOf} from '../documents/job-documents.ts';
 import {clearWork} from '../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../documents/pages.ts';
 
@@ -47,8 +47,9 @@ function endDueJob(deps: Deps, id: string): Promise<boolean> {
     const holder = job && (await workerOf(deps, tx, job));
     const end = job && endOfDueAt(job, holder, deps.config.lease_s, now);
     if (!end) return false;
+    const others = await membersOf(deps, tx, job, job.lease?.worker);
     storeEnded(deps, tx, job, endAttempt(job, end, holder?.usd_per_hour ?? null, now), now);
-    clearWork(tx, holder);
+    clearWork(tx, holder, ...others);
     return true;
   });
 }
@@ -62,7 +63,8 @@ export async function endExpiredJobs(deps: Deps, names: readonly string[], serve
       if (!worker || parseJobWork(worker.work) === undefined || !hasRunOut(worker, lease_s, served)) return;
       const job = await jobOf(deps, tx, worker);
       const now = deps.now();
-      workerRecords.set(tx, withoutWork(worker));
+      const others = job ? await membersOf(deps, tx, job, name) : [];
+      clearWork(tx, worker, ...others);
       if (!job) return;
       const end = endByExpiry(worker, lease_s);
       storeEnded(deps, tx, job, endAttempt(job, end, worker.usd_per_hour, now), now);
@@ -85,8 +87,11 @@ export async function endOrphanedJobs(
   if ((await store.count(config.jobs_collection, running.where)) <= atJobs) return;
   for await (const page of pagesOf(store, config.jobs_collection, running)) {
     const orphans = jobRecords.parseAll(page, leftAlone(log)).filter(job => {
-      const holder = workers.get(job.lease?.worker ?? '');
-      return job.lease && !unreadable.has(job.lease.worker) && !(holder && isJobHeldBy(job, holder));
+      const holders = job.lease ? [job.lease, ...job.lease.members] : [];
+      return holders.some(({worker}) => {
+        const holder = workers.get(worker);
+        return !unreadable.has(worker) && !(holder && isJobHeldBy(job, holder));
+      });
     });
     await forEachConcurrently(orphans, ({job}) => skipIfInvalid(log, () => endOrphanedJob(deps, job)));
   }
@@ -96,9 +101,13 @@ async function endOrphanedJob(deps: Deps, id: string): Promise<void> {
   await deps.store.transaction(async tx => {
     const job = await jobRecords.get(deps, tx, id);
     if (job?.status !== 'running' || !job.lease) return;
-    const worker = await workerRecords.get(tx, job.lease.worker);
-    if (worker && isJobHeldBy(job, worker)) return;
+    const {worker: name, members} = job.lease;
+    const worker = await workerRecords.get(tx, name);
+    const others = await membersOf(deps, tx, job, name);
+    const isWhole = others.length === Math.max(1, members.length) - 1;
+    if (worker && isJobHeldBy(job, worker) && isWhole) return;
     const now = deps.now();
+    clearWork(tx, worker && isJobHeldBy(job, worker) ? worker : undefined, ...others);
     storeEnded(deps, tx, job, endAttempt(job, endWithoutHolder(job), null, now), now);
   });
 }

@@ -1,5 +1,6 @@
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {decideJobGrant, type JobGrantState} from '../../domain/job/grant.ts';
+import type {Job} from '../../domain/job/job.ts';
 import {rankIn} from '../../domain/job/queue.ts';
 import {jobWork, parseJobWork} from '../../domain/names.ts';
 import {shuffled} from '../../domain/stream/spread.ts';
@@ -7,8 +8,8 @@ import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {firstWaiting} from '../caches/waiting-jobs.ts';
 import type {Deps} from '../deps.ts';
-import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
-import {jobRecords} from '../documents/job-documents.ts';
+import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {jobRecords, membersOf} from '../documents/job-documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
 import type {GrantResult} from './answers.ts';
 import {transact} from './write.ts';
@@ -25,30 +26,57 @@ export async function grantWaitingJob(
   asker: string,
 ): Promise<GrantResult> {
   const own = parseJobWork(worker.work);
-  const waiting = own === undefined ? await waitingFor(deps, worker, asker) : [own];
+  const waiting = own === undefined ? await waitingFor(deps, worker, asker) : [{job: own, slices: 1}];
+  let gathers: string | undefined;
   const holder = {worker: worker.name, incarnation: worker.incarnation};
   const settings = {pool, bucket: deps.objects.bucket};
-  for (const id of waiting.slice(0, MOST_TRIES)) {
+  for (const {job: id, slices} of waiting.slice(0, MOST_TRIES)) {
+    const names = slices > 1 ? await freeBeside(deps, worker, slices) : [];
     const grant = () =>
       transact(deps, async (tx, now) =>
-        decideJobGrant(await readGrant(deps, tx, worker.name, id), id, holder, settings, now),
+        decideJobGrant(await readGrant(deps, tx, worker.name, id, names), id, holder, settings, now),
       );
-    const order = (await skipIfInvalid(deps.log, grant))?.order;
-    if (order) return {order};
+    const decision = await skipIfInvalid(deps.log, grant);
+    if (decision?.order) return {order: decision.order};
+    gathers ??= decision?.waits;
   }
+  if (gathers) return {soon: gathers, isRaced: false};
   return waiting.length > 0 ? {soon: 'others took the jobs: ask again', isRaced: false} : undefined;
 }
 
-/** Ids of waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. */
-async function waitingFor(deps: Deps, {pool}: Worker, asker: string): Promise<string[]> {
+/** Waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. */
+async function waitingFor(deps: Deps, {pool}: Worker, asker: string): Promise<Pick<Job, 'job' | 'slices'>[]> {
   const waiting = await firstWaiting(deps, pool, PAGE);
   const groups = Map.groupBy(waiting, ({queue}) => rankIn(queue ?? ''));
-  return [...groups.values()].flatMap(group => shuffled(group, asker, ({job}) => job)).map(({job}) => job);
+  return [...groups.values()].flatMap(group => shuffled(group, asker, ({job}) => job));
 }
 
-async function readGrant(deps: Deps, tx: Transaction, name: string, id: string): Promise<JobGrantState> {
+/** Names of workers that may run a job together with this one: few more than it needs, because others may take some. */
+async function freeBeside({store, log}: Deps, {name, pool, zone}: Worker, slices: number): Promise<string[]> {
+  const where = [
+    {field: 'pool', op: '==' as const, value: pool},
+    {field: 'zone', op: '==' as const, value: zone},
+    {field: 'phase', op: '==' as const, value: 'idle'},
+  ];
+  const found = workerRecords.parseAll(
+    await store.query('workers', {where, limit: 2 * slices}),
+    leftAlone(log),
+  );
+  return found.flatMap(each => (each.name === name ? [] : each.name));
+}
+
+/** `free`: names of workers that may become members. The members of an attempt that the worker holds are read too: its end frees them. */
+async function readGrant(
+  deps: Deps,
+  tx: Transaction,
+  name: string,
+  id: string,
+  free: readonly string[],
+): Promise<JobGrantState> {
   const job = await jobRecords.get(deps, tx, id);
   const worker = await workerRecords.get(tx, name);
   const hasOtherWork = !!worker && worker.work !== jobWork(id) && (await holdsWork(deps, tx, worker));
-  return {job, worker, hasOtherWork};
+  const read = await Promise.all(free.map(each => workerRecords.read(deps.log, tx, each)));
+  const members = job?.lease ? await membersOf(deps, tx, job, name) : [];
+  return {job, worker, hasOtherWork, others: [...members, ...read.flatMap(each => each ?? [])]};
 }

@@ -13,7 +13,7 @@ import type {Transaction} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';
-import {jobOf, jobRecords} from '../documents/job-documents.ts';
+import {jobOf, jobRecords, membersOf} from '../documents/job-documents.ts';
 import {runOfFailed, suspectedBy} from '../documents/lease-documents.ts';
 import {type AuthenticatedRequest, heartbeatOf} from './answers.ts';
 
@@ -29,8 +29,9 @@ export async function takeHeartbeat(
 ): Promise<RequestDecision> {
   if (request.host !== FIRST_HOST) {
     const job = hasRestarted(worker, request) ? await jobOf(deps, tx, worker) : undefined;
+    const others = job ? await membersOf(deps, tx, job, worker.name) : [];
     const {limits, region} = deps.config;
-    return decideHostHeartbeat({worker, job}, request, now, {silent_s: limits.silent_s, region});
+    return decideHostHeartbeat({worker, job, others}, request, now, {silent_s: limits.silent_s, region});
   }
   const claimed = await readClaimed(deps, tx, worker, request);
   const suspected = await readSuspected(deps, tx, worker, request, now);

@@ -9,7 +9,7 @@ import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';
-import {jobOf} from '../documents/job-documents.ts';
+import {jobOf, membersOf} from '../documents/job-documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
 import {type AuthenticatedRequest, askerOf, type GrantResult, heartbeatOf, waitFor} from './answers.ts';
 import {grantWaitingJob} from './grant-job.ts';
@@ -84,7 +84,8 @@ async function answerJoin(
   const decision = await transact<JoinDecision>(deps, async (tx, now) => {
     const worker = await workerRecords.get(tx, request.worker);
     const job = worker && (await jobOf(deps, tx, worker));
-    const join = decideJoin({job, worker}, request, settings, now);
+    const others = job ? await membersOf(deps, tx, job, request.worker) : [];
+    const join = decideJoin({job, worker, others}, request, settings, now);
     if (join || request.host === FIRST_HOST) return join ?? {};
     const waits = 'host 0 asks for the work of its slice';
     if (!isCurrent(worker, request)) return {waits};

@@ -25,7 +25,7 @@ import {
 } from '../documents/documents.ts';
 import {recordBreak, recordEvent} from '../documents/event-log.ts';
 import {attemptRecords} from '../documents/history-documents.ts';
-import {jobOf, storeEnded} from '../documents/job-documents.ts';
+import {jobOf, membersOf, storeEnded} from '../documents/job-documents.ts';
 import {returnStream, suspectedBy, workOf} from '../documents/lease-documents.ts';
 import {zoneOf} from '../documents/zones.ts';
 
@@ -74,9 +74,11 @@ export async function readSlotDocuments(
 
 async function readWork(deps: Deps, tx: Transaction, {before, worker, death}: SlotDecision): Promise<Work> {
   const isEnd = isEnding(before, worker);
+  const job = isEnd ? await jobOf(deps, tx, before) : undefined;
   return {
     stream: isEnd ? await workOf(deps.log, tx, before) : undefined,
-    job: isEnd ? await jobOf(deps, tx, before) : undefined,
+    job,
+    members: job ? await membersOf(deps, tx, job, before.name) : [],
     suspected: death?.kind === 'silent' ? await suspectedBy(deps.log, tx, before) : undefined,
   };
 }

@@ -23,6 +23,7 @@ import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
 import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
 import {costOfOrphans} from '../zone/orphans.ts';
 import {ALLOWS_ALL, type Allowance, allowanceOf, type Zone} from '../zone/placement.ts';
+import {gangSlots} from './gangs.ts';
 import {isOpenSlot, keptBy, livingAmong, slotsOf, wantedSlots} from './pool.ts';
 import {runAcceleratorProblem} from './run-accelerators.ts';
 
@@ -45,7 +46,7 @@ type Decided = {budgets: Budgets; orphans: readonly string[]; silent: ReadonlySe
 export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConfig, now: number): FleetPlan {
   const {pool, workers, zones} = snapshot;
   const {budgets, orphans, silent} = decided;
-  const work = remainingWork(snapshot, budgets, now);
+  const work = remainingWork(snapshot, budgets, config, now);
   const facts = {snapshot, budgets, silent, now};
   // Without counts of streams or zones, the plan creates no node and deletes none for lack of work.
   if ('kind' in work || !zones) {
@@ -175,6 +176,7 @@ type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>}
 function remainingWork(
   {pool, isUnreadable, jobs, workers, runs, streams}: Snapshot,
   {over, whole}: Budgets,
+  {limits}: TickConfig,
   now: number,
 ): Work | Constraint {
   if (isUnreadable) return constraint('unreadable', `the document of pool ${pool.pool}`);
@@ -185,8 +187,11 @@ function remainingWork(
     .sort(byPreference(null));
   const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
   const work: Work = {open: [], fixed: new Map()};
-  if (whole === undefined && jobs.waiting + atJobs > 0)
-    work.open.push({run: JOBS, streams: jobs.waiting + atJobs});
+  const gangs = (jobs.first ?? []).filter(({slices}) => slices > 1);
+  const ofOne = jobs.waiting - gangs.length + atJobs;
+  if (whole === undefined && ofOne > 0) work.open.push({run: JOBS, streams: ofOne});
+  const gathered = whole === undefined ? gangSlots({pool, workers}, gangs, limits.boot_s, now) : [];
+  for (const slot of gathered) work.fixed.set(slot, JOBS);
   for (const {run, affinity} of served) {
     const counts = streams.get(run);
     if (!counts) return constraint('not-read', `the streams of run ${run}`);

@@ -3,7 +3,7 @@ import type {Pool} from '../fleet/pool.ts';
 import {jobFolder, jobWork} from '../names.ts';
 import {NO_ENVIRONMENT} from '../source/source.ts';
 import {type Holder, isLeasedTo} from '../stream/lease.ts';
-import {beganWork, joinedWork} from '../worker/heartbeat.ts';
+import {beganWork, joinedWork, takenForWork} from '../worker/heartbeat.ts';
 import {FIRST_HOST, sliceOrder, unreadyHosts} from '../worker/hosts.ts';
 import type {GrantDecision} from '../worker/requests.ts';
 import {isAlive, type Worker, withoutWork} from '../worker/worker.ts';
@@ -18,19 +18,27 @@ import {
   processOf,
 } from './lifecycle.ts';
 
-/** `job`: undefined if its document is deleted. `hasOtherWork`: the worker holds a stream, or another job. */
-export type JobGrantState = {job: Job | undefined; worker: Worker | undefined; hasOtherWork: boolean};
+/**
+ * `job`: undefined if its document is deleted. `hasOtherWork`: the worker holds a stream, or another job. `others`: the workers of the other
+ * slices of its attempt, or those that may become so.
+ */
+export type JobGrantState = {
+  job: Job | undefined;
+  worker: Worker | undefined;
+  hasOtherWork: boolean;
+  others?: readonly Worker[];
+};
 
 type Settings = {pool: Pool | undefined; bucket: string};
 
 /** Leases the job, unless the job or the worker has changed since the search. */
 export function decideJobGrant(
-  {job, worker, hasOtherWork}: JobGrantState,
+  {job, worker, hasOtherWork, others = []}: JobGrantState,
   id: string,
   holder: Holder,
   settings: Settings,
   now: number,
-): GrantDecision {
+): JoinDecision {
   if (!worker || worker.incarnation !== holder.incarnation || !isAlive(worker)) return {};
   const isAtWork = worker.work === jobWork(id);
   const isOwn = job?.status === 'running' && isLeasedTo(job, holder);
@@ -46,27 +54,43 @@ export function decideJobGrant(
   const free = isOwn ? endAttempt(job, endByRequest(worker), price, now) : job;
   const problem = free.status === 'scheduled' ? grantProblem(free, price, now) : undefined;
   const isReady = unreadyHosts(worker).length === 0;
+  const gathered = job.slices === 1 ? [] : others.filter(other => !isOwn && isFreeBeside(other, worker));
+  const isGathered = gathered.length + 1 >= job.slices;
   if (!isOwn && !problem && !isReady) return {};
-  if (free.status !== 'scheduled' || problem || !isReady)
+  if (!isOwn && !problem && !isGathered)
+    return {waits: `job ${id} needs ${job.slices} slices of one zone, and ${gathered.length + 1} are ready`};
+  if (free.status !== 'scheduled' || problem || !isReady || !isGathered)
     return {
       writes: {
         worker: isAtWork ? withoutWork(worker) : undefined,
+        ...(isOwn ? {members: others.map(withoutWork)} : {}),
         endedJob: {before: job, after: problem ? endAttempt(free, problem, price, now) : free},
       },
     };
-  const granted = grantJob(free, {...holder, host_count: worker.host_count}, price, now);
+  const slices = [worker, ...gathered.slice(0, job.slices - 1)];
+  const members = job.slices === 1 ? [] : slices.map(({name, incarnation}) => ({worker: name, incarnation}));
+  const granted = grantJob(free, {...holder, host_count: worker.host_count, members}, price, now);
   const {epoch} = granted;
   const text = `${worker.name} runs job ${id}, attempt ${epoch}`;
   const {bucket} = settings;
   const output = processesOf(granted.lease) === 1 ? 'output/' : '';
   return {
-    order: jobOrder(granted, worker, FIRST_HOST, settings),
+    order: jobOrder(granted, slices, worker, FIRST_HOST, settings),
     writes: {
+      members: slices.slice(1).map(member => takenForWork(member, {job: id, epoch}, now)),
       job: {...granted, log_path: `gs://${bucket}/${jobFolder(id, epoch)}${output}`},
       worker: beganWork(worker, {job: id, epoch}, now),
       events: [{kind: 'job', job: id, worker: worker.name, epoch, text}],
     },
   };
+}
+
+/** True if the slice may run a job together with that of the worker: both are free, in one zone, and of one shape. */
+function isFreeBeside(other: Worker, {name, pool, zone, host_count}: Worker): boolean {
+  const isAlike = other.pool === pool && other.zone === zone && other.host_count === host_count;
+  const isFree = other.phase === 'idle' && other.work === null && other.activity === 'idle';
+  const isSound = !other.recreate && other.fault === null && unreadyHosts(other).length === 0;
+  return other.name !== name && isAlike && isFree && isSound;
 }
 
 /** A restart of the host in the middle of the job may be the job's work. Without one, the answer with the lease was lost. */
@@ -84,7 +108,7 @@ export type JoinDecision = GrantDecision & {waits?: string};
  * host that asks. A repeated request gets the same order.
  */
 export function decideJoin(
-  {job, worker}: Pick<JobGrantState, 'job' | 'worker'>,
+  {job, worker, others = []}: Omit<JobGrantState, 'hasOtherWork'>,
   {host, ...holder}: Holder & {host: number},
   settings: Settings,
   now: number,
@@ -96,14 +120,24 @@ export function decideJoin(
   if (host === FIRST_HOST && worker.claimed_at === null) return undefined;
   if (job.ends[processOf(job.lease, holder, host)])
     return {waits: `${Object.keys(job.ends).length} of ${processes} hosts have ended job ${job.job}`};
+  const held = new Map([worker, ...others].map(each => [each.name, each]));
+  const members = job.lease.members.flatMap(member => held.get(member.worker) ?? []);
+  if (members.length < job.lease.members.length) return {waits: `job ${job.job} has lost a slice`};
   return {
-    order: jobOrder({...job, lease: job.lease}, worker, host, settings),
+    order: jobOrder(
+      {...job, lease: job.lease},
+      members.length === 0 ? [worker] : members,
+      worker,
+      host,
+      settings,
+    ),
     writes: {worker: joinedWork(worker, host, now)},
   };
 }
 
 function jobOrder(
   granted: Job & {lease: JobLease},
+  slices: readonly Worker[],
   worker: Worker,
   host: number,
   {pool, bucket}: Settings,
@@ -114,7 +148,7 @@ function jobOrder(
   return {
     action: 'job',
     lease: {job: id, epoch},
-    slice: sliceOrder(worker, host),
+    slice: sliceOrder(slices, slices.indexOf(worker), host),
     job: {
       ...{id, code, command, challenge_number, timeout_s: timeout, limits, folder, bucket},
       source: source ?? pool?.source ?? null,

@@ -16,7 +16,7 @@ import type {Limits} from '../worker/limits.ts';
 import {isFailedBoot, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import type {WorkerAction} from '../worker/transitions.ts';
-import type {Worker} from '../worker/worker.ts';
+import {type Worker, withoutWork} from '../worker/worker.ts';
 import {limiterEvent, refusalsOf} from '../zone/limiter.ts';
 import {allowanceOf, askOf, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
 import {type Counts, withWeather} from '../zone/weather.ts';
@@ -46,7 +46,13 @@ export type SlotSettings = {
 };
 
 /** `stream`, `job`: leased to an incarnation that ends. `suspected`: the stream that the worker lost when it fell silent. */
-export type Work = {stream: Stream | undefined; job: Job | undefined; suspected: Stream | undefined};
+export type Work = {
+  stream: Stream | undefined;
+  job: Job | undefined;
+  suspected: Stream | undefined;
+  /** Workers of the other slices of the job. */
+  members?: readonly Worker[];
+};
 
 /** `works`: by the name of the worker. `attempts`: records of ended incarnations, by their path. */
 export type SlotDocuments = {
@@ -99,7 +105,22 @@ export function decideSlots(
     const decision = allowed(writes, change, context);
     if (decision) apply(writes, decision, context);
   }
+  freeMembers(writes, documents, now);
   return {...writes, shared: addBill(writes.shared, writes.ended, now)};
+}
+
+/** Frees the other slices of each job whose attempt has ended with one slice. */
+function freeMembers(writes: SlotWrites, {works}: SlotDocuments, now: number): void {
+  const ended = new Set(writes.jobs.map(({before}) => before.job));
+  const members = [...works.values()].flatMap(({job, members = []}) =>
+    job && ended.has(job.job) ? members : [],
+  );
+  for (const member of members) {
+    const place = writes.workers.findIndex(({name}) => name === member.name);
+    const current = writes.workers[place];
+    if (!current) writes.workers.push({...withoutWork(member), updated_at: iso(now)});
+    else if (current.work !== null) writes.workers[place] = withoutWork(current);
+  }
 }
 
 /**
@@ -231,7 +252,9 @@ function endIncarnation(
     writes.stops.push(...stops.map(text => ({worker: before.name, text})));
   } else if (before.agent_at === null)
     writes.shared = giveBootBack(writes.shared, before, settings.placement, now);
-  if (work?.job) {
+  // Another slice of the job may end in the same transaction.
+  const isEnded = writes.jobs.some(({before}) => before.job === work?.job?.job);
+  if (work?.job && !isEnded) {
     const ended = endAttempt(work.job, endByDeath(before.name, death), before.usd_per_hour, now);
     writes.jobs.push({before: work.job, ended});
   }

@@ -104,7 +104,7 @@ function jobLeaseOf({work, epoch}: Worker): {job: string; epoch: number} | null 
  * restarted. Words that repeat the last one are written seldom: all hosts of a slice write one document.
  */
 export function decideHostHeartbeat(
-  {worker, job}: Pick<HeartbeatState, 'worker' | 'job'>,
+  {worker, job, others = []}: Pick<HeartbeatState, 'worker' | 'job'> & {others?: readonly Worker[]},
   request: Heartbeat,
   now: number,
   {silent_s, region}: {silent_s: number; region: BucketRegion},
@@ -127,7 +127,10 @@ export function decideHostHeartbeat(
     writes: {
       ...(after === worker ? {} : {worker: after}),
       ...(isRestart && job && isJobHeldBy(job, worker)
-        ? {endedJob: {before: job, after: endAttempt(job, end, worker.usd_per_hour, now)}}
+        ? {
+            endedJob: {before: job, after: endAttempt(job, end, worker.usd_per_hour, now)},
+            members: others.map(withoutWork),
+          }
         : {}),
     },
   };
@@ -243,6 +246,12 @@ export function decideFailedBoot(
 export function beganWork(worker: Worker, lease: WorkLease, now: number): Worker {
   const claim = {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now)};
   return heardFrom(worker, {...NO_WORK, activity: 'loading', ...claim}, now);
+}
+
+/** The worker after the request of another slice has leased it a job. It hears of the job with its next request. */
+export function takenForWork(worker: Worker, lease: WorkLease, now: number): Worker {
+  const claim = {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now)};
+  return {...worker, ...NO_WORK, ...claim, phase: 'working', phase_since_at: iso(now)};
 }
 
 /** The worker after one of its hosts has taken the order of the attempt. */

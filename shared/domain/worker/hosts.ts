@@ -60,8 +60,12 @@ export function withoutWords({hosts}: Slice): Slice['hosts'] {
   return Object.fromEntries(Object.entries(hosts).map(([host, known]) => [host, {...known, ...silent}]));
 }
 
-/** The part of an order by which the hosts of a slice find each other. An address is empty before its host has said it. */
-export function sliceOrder(worker: Slice, host: number) {
-  const addresses = hostsOf(worker).map(each => worker.hosts[each]?.address ?? '');
-  return {host, hosts: worker.host_count, addresses, port: COORDINATOR_PORT};
+/**
+ * The part of an order by which the hosts of all slices of an attempt find each other: addresses slice by slice. An address is empty before
+ * its host has said it.
+ */
+export function sliceOrder(members: readonly Slice[], slice: number, host: number) {
+  const addresses = members.flatMap(member => hostsOf(member).map(each => member.hosts[each]?.address ?? ''));
+  const hosts = members[slice]?.host_count ?? 1;
+  return {host, hosts, addresses, port: COORDINATOR_PORT, slice, slices: members.length};
 }

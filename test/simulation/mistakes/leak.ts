@@ -83,14 +83,14 @@ export const LEAK: Mistakes = {
   },
   'a job whose lease runs out and that its worker keeps': {
     in: 'endExpiredJobs',
-    within: '{$$before; $records.set($tx, $withoutWork($worker)); if (!$job) return; $$after}',
-    find: '$records.set($tx, $withoutWork($worker));',
+    within: '{$$before; $clearWork($tx, $worker, ...$others); if (!$job) return; $$after}',
+    find: '$clearWork($tx, $worker, ...$others);',
   },
   'a due job that its worker keeps': {
     in: 'endDueJob',
     within:
-      '{$$before; if (!$end) return false; $storeEnded($deps, $tx, $$job); $clearWork($tx, $holder); return true;}',
-    find: '$clearWork($tx, $holder);',
+      '{$$before; if (!$end) return false; $$read; $storeEnded($deps, $tx, $$job); $clearWork($tx, $holder, ...$others); return true;}',
+    find: '$clearWork($tx, $holder, ...$others);',
   },
   'an expired run that keeps the documents of its streams': {
     in: 'deleteStream',

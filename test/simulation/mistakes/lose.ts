@@ -102,7 +102,10 @@ export const LOSE: Mistakes = {
     in: 'tick',
     find: "await $failures.$isolate('schedule pending jobs', $work);",
   },
-  'a job of a dead worker that never waits again': {in: 'endIncarnation', find: 'if ($work?.job) {$$end}'},
+  'a job of a dead worker that never waits again': {
+    in: 'endIncarnation',
+    find: 'if ($work?.job && !$isEnded) {$$end}',
+  },
   'a job that ends its last machine and fails without an attempt': {
     in: 'withAttempt',
     find: 'attempts: [...$job.attempts, $attempt].slice(-$most)',

@@ -103,8 +103,8 @@ export const STICK: Mistakes = {
   'an overdue job that no tick ends': {in: 'tick', find: "await $failures.$isolate('end due jobs', $work);"},
   'a plan that forgets the waiting jobs': {
     in: 'remainingWork',
-    find: '$jobs.$waiting + $atJobs > 0',
-    replace: '$atJobs > 0',
+    find: '$jobs.waiting - $gangs.length + $atJobs',
+    replace: '$atJobs',
   },
   'an ended job that asks for no tick': {
     in: 'decideFinish',

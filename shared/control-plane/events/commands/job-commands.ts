@@ -9,7 +9,7 @@ import {isFinal} from '../../../domain/job/lifecycle.ts';
 import {paths} from '../../../domain/names.ts';
 import type {Document, Filter, Stored, Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
-import {deleteJob, jobRecords, storeEnded, workerOf} from '../../documents/job-documents.ts';
+import {deleteJob, jobRecords, membersOf, storeEnded, workerOf} from '../../documents/job-documents.ts';
 import {clearWork} from '../../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../../documents/pages.ts';
 import {scheduleNewJob, submitJob} from '../../jobs/schedule-jobs.ts';
@@ -116,13 +116,14 @@ async function concludeJobs(
       if (job === undefined) return {decision: noJob(id)};
       if (typeof job === 'string') return {decision: {kind: 'rejected' as const, reason: job}};
       const holder = await workerOf(deps, tx, job);
-      return {job, holder, decision: decide(job, holder?.usd_per_hour ?? null)};
+      const others = await membersOf(deps, tx, job, job.lease?.worker);
+      return {job, holders: [holder, ...others], decision: decide(job, holder?.usd_per_hour ?? null)};
     }),
   );
-  for (const {job, holder, decision} of decided) {
+  for (const {job, holders = [], decision} of decided) {
     if (decision.kind !== 'applied' || !job) continue;
     storeEnded(deps, tx, job, decision.next, now);
-    if (decision.next.lease === null) clearWork(tx, holder);
+    if (decision.next.lease === null) clearWork(tx, ...holders);
   }
   const reasons = decided.map(({decision}) =>
     decision.kind === 'applied' ? decision.what : decision.reason,

@@ -16,7 +16,7 @@ describe('a node', () => {
 
   it('gives each host the addresses in the order of their numbers', () => {
     const hosts = {1: {...NO_HOST, address: '10.0.0.2'}, 0: {...NO_HOST, address: '10.0.0.1'}};
-    const {host, addresses} = sliceOrder({host_count: 3, hosts}, 1);
+    const {host, addresses} = sliceOrder([{host_count: 3, hosts}], 0, 1);
     assert.deepEqual({host, addresses}, {host: 1, addresses: ['10.0.0.1', '10.0.0.2', '']});
   });
 });

@@ -1,0 +1,80 @@
+/** Jobs of several slices, over the real functions. */
+import assert from 'node:assert/strict';
+import type {World} from '../support/control-plane-harness.ts';
+import {aWorldOfJobs, jobIn} from '../support/jobs.ts';
+import {ZONE} from '../support/places.ts';
+
+const FOUR_SLOTS = {GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '4'};
+const CODE = {code: 'result = 1', status: 'pending', timeout: 3600};
+
+const atWork = (world: World, id: string) =>
+  [...world.agents.values()].filter(({job}) => job?.lease.job === id);
+
+function untilAtWork(world: World, id: string, epoch: number): Promise<void> {
+  const has = () => atWork(world, id).filter(({job}) => job?.lease.epoch === epoch).length === 3;
+  return world.until(`${id} on three slices`, has, 40, 2);
+}
+
+describe('a job of three slices', () => {
+  it('gets three TPUs of one zone at once, and each knows its slice', async () => {
+    const world = aWorldOfJobs(FOUR_SLOTS);
+    await world.writeJob('my-job', {...CODE, slices: 3});
+    await untilAtWork(world, 'my-job', 1);
+    const {lease} = await jobIn(world);
+    assert.equal(lease?.members.length, 3);
+    const orders = await Promise.all(atWork(world, 'my-job').map(agent => agent.ask()));
+    const slices = orders.map(({body}) => (body.slice as {slice: number; slices: number}).slice);
+    assert.deepEqual(slices.toSorted(), [0, 1, 2]);
+    for (const agent of atWork(world, 'my-job'))
+      await agent.finish({outcome: 'completed', result: agent.worker});
+    const {status, result} = await jobIn(world);
+    assert.deepEqual([status, result], ['completed', lease?.members[0]?.worker]);
+    await world.untilAsleep();
+  });
+
+  it('ends with the loss of any slice, and runs again on three', async () => {
+    const world = aWorldOfJobs(FOUR_SLOTS);
+    await world.writeJob('my-job', {...CODE, slices: 3});
+    await untilAtWork(world, 'my-job', 1);
+    const [, lost] = atWork(world, 'my-job');
+    world.tpus.node(lost?.worker ?? '').state = 'PREEMPTED';
+    await untilAtWork(world, 'my-job', 2);
+    const {attempts} = await jobIn(world);
+    assert.deepEqual(
+      attempts.map(({outcome}) => outcome),
+      ['preempted'],
+    );
+  });
+
+  it('never holds slices that another one waits for: two of them share four TPUs one after the other', async () => {
+    const world = aWorldOfJobs(FOUR_SLOTS);
+    for (const id of ['job-a', 'job-b']) await world.writeJob(id, {...CODE, slices: 3});
+    const isAtWork = (id: string) => atWork(world, id).length === 3;
+    await world.until('one of them', () => isAtWork('job-a') || isAtWork('job-b'), 40, 2);
+    const [first, second] = isAtWork('job-a') ? ['job-a', 'job-b'] : ['job-b', 'job-a'];
+    await world.minutes(30, 2);
+    assert.equal(atWork(world, String(second)).length, 0);
+    assert.equal(world.tpus.nodes.size, 3, 'no TPU waits beside the first job');
+    for (const agent of atWork(world, String(first))) await agent.finish({outcome: 'completed'});
+    await untilAtWork(world, String(second), 1);
+  });
+
+  it('releases the slices that wait for a missing one', async () => {
+    const world = aWorldOfJobs({...FOUR_SLOTS, GLEANER_WORKERS_PER_ZONE: '3'});
+    world.isStillborn = name => name.endsWith('-2');
+    await world.writeJob('my-job', {...CODE, slices: 3});
+    await world.until(
+      'two slices',
+      async () => (await world.worker(`tpu-${ZONE}-0`))?.phase === 'idle',
+      20,
+      2,
+    );
+    await world.until(
+      'their release',
+      async () => (await world.worker(`tpu-${ZONE}-0`))?.phase !== 'idle',
+      20,
+      2,
+    );
+    assert.equal((await jobIn(world)).epoch, 0);
+  });
+});
