@@ -143,7 +143,7 @@ export class Vms {
       hangs: () => !context.isCalm && (this.#hangs?.happens(0.05) ?? false),
       weights_bytes: context.drawsOf('run budgets') ? HEAVY_BYTES : WEIGHTS_BYTES,
       isLying: () => context.strikes('lie'),
-      onExec: exec => context.invariants.execs.onStarted(exec, node.name, incarnation),
+      onExec: exec => context.invariants.execs.onStarted(exec, node.name, incarnation, host),
       die: () => {
         context.see(isStuck ? 'a boot fails' : 'a job kills its machine');
         process.isDead = true;

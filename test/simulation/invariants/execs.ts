@@ -31,9 +31,9 @@ export class Execs extends Check {
   }
 
   /** An agent starts the command that worker-api gave to it. */
-  onStarted(exec: string, worker: string, incarnation: number): void {
-    const run = `${exec} on ${worker}#${incarnation}`;
-    const given = this.context.store.peek(paths.execHost(exec, worker, 0));
+  onStarted(exec: string, worker: string, incarnation: number, host: number): void {
+    const run = `${exec} on host ${host} of ${worker}#${incarnation}`;
+    const given = this.context.store.peek(paths.execHost(exec, worker, host));
     if (this.#started.has(run)) this.breach(`${run} is started twice`);
     this.#started.add(run);
     if (given && given.incarnation !== incarnation)
@@ -53,11 +53,11 @@ export class Execs extends Check {
         this.breach(`${request.worker} is not told of ${exec} by a heartbeat`);
   }
 
-  /** Commands that have not ended on the worker. */
-  #openOn({worker, incarnation}: WorkerRequest): string[] {
+  /** Commands that have not ended on the host of the worker. */
+  #openOn({worker, incarnation, host: number = 0}: WorkerRequest): string[] {
     const {store} = this.context;
     const open = store.collection('execs').filter(({id, data}) => {
-      const host = store.peek(paths.execHost(id, worker, 0)) as ExecHost | undefined;
+      const host = store.peek(paths.execHost(id, worker, number)) as ExecHost | undefined;
       return data.status === 'running' && host?.incarnation === incarnation && !hasHostEnded(host);
     });
     return open.map(({id}) => id);
@@ -154,13 +154,13 @@ export class Execs extends Check {
       this.breach(`${path} of ${exec?.argv} has exit code ${exit_code}`);
   }
 
-  /** A worker is told of a command as long as its host has not ended it. */
+  /** A worker is told of a command as long as one of its hosts has not ended it. */
   override onCommitted(changed: readonly string[]): void {
     for (const path of changed) {
       const [collection, name = '', ...below] = path.split('/');
       if (collection === 'workers' && below.length === 0) this.#checkTold(name);
       if (collection === 'execs' && below.length > 0)
-        this.#checkTold(below.at(-1)?.replace(/\.0$/, '') ?? '');
+        this.#checkTold(below.at(-1)?.replace(/\.\d+$/, '') ?? '');
     }
   }
 
@@ -169,10 +169,13 @@ export class Execs extends Check {
     const worker = store.peek(paths.worker(name)) as unknown as Worker | undefined;
     if (!worker || !isAlive(worker)) return;
     for (const {id, data} of store.collection('execs')) {
-      const host = store.peek(paths.execHost(id, name, 0)) as unknown as ExecHost | undefined;
-      const isOpen = host !== undefined && host.incarnation === worker.incarnation && !hasHostEnded(host);
+      const hosts = this.#hostsOf(id).filter(
+        host => host.worker === name && host.incarnation === worker.incarnation,
+      );
+      const isOpen = hosts.some(host => !hasHostEnded(host));
       const isTold = worker.execs?.includes(id) ?? false;
-      if (isTold && !isOpen) this.breach(`${name} is told of ${id}, which is ${host?.status} there`);
+      if (isTold && !isOpen)
+        this.breach(`${name} is told of ${id}, which is ${hosts.map(({status}) => status)} there`);
       if (!isTold && isOpen && data.status === 'running') this.breach(`${name} is not told of ${id}`);
     }
   }
