@@ -107,9 +107,12 @@ export class SecondPool {
   }
 
   /** The pool for a new job: this one or that of the deployment. */
-  forJob(): {pool?: string} {
+  forJob(): {pool?: string; slices?: number} {
     const isNamed = this.#chance.happens(0.5);
-    return isNamed && this.#isThere && this.#find() ? {pool: this.name} : {};
+    const pool = isNamed && this.#isThere ? this.#find() : undefined;
+    if (!pool) return {};
+    const isGang = this.#context.hasSlices && pool.workers_per_zone >= SECOND_SLOTS;
+    return {pool: this.name, ...(isGang ? {slices: SECOND_SLOTS} : {})};
   }
 
   #find(): Pool | undefined {
@@ -129,8 +132,10 @@ export class SecondPool {
       this.#delivery.command({...this.#creation, budget_usd: null});
       return;
     }
-    if (pool.workers_per_zone === 0 || pool.workers_per_zone > SECOND_SLOTS || pool.budget_usd !== null)
-      this.#delivery.command({action: 'scale', pool: this.name, workers_per_zone: 1, budget_usd: null});
+    // A job of two slices needs both slots.
+    const least = this.#context.hasSlices ? SECOND_SLOTS : 1;
+    if (pool.workers_per_zone < least || pool.workers_per_zone > SECOND_SLOTS || pool.budget_usd !== null)
+      this.#delivery.command({action: 'scale', pool: this.name, workers_per_zone: least, budget_usd: null});
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#delivery.command({action: 'recreate', worker: name});
   }

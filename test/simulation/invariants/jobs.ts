@@ -130,7 +130,8 @@ export class Jobs extends Check {
     if (!isOfLease || last.started_at !== was.started_at || last.ended_at < last.started_at)
       this.breach(`${path} has the attempt ${JSON.stringify(last)} of ${JSON.stringify(was.lease)}`);
     const {request} = this.violations;
-    if (request?.action !== 'finish' || Number(was.lease.host_count) > 1) this.#checkCost(path, last);
+    const slices = Number(was.slices ?? 1);
+    if (request?.action !== 'finish' || Number(was.lease.host_count) > 1) this.#checkCost(path, last, slices);
     else this.#checkReport(path, job, request);
   }
 
@@ -150,10 +151,14 @@ export class Jobs extends Check {
   }
 
   /** An attempt costs its time at the price of its zone, which rises in some worlds. */
-  #checkCost(path: string, {started_at, ended_at, cost_usd, worker}: Job['attempts'][number]): void {
+  #checkCost(
+    path: string,
+    {started_at, ended_at, cost_usd, worker}: Job['attempts'][number],
+    slices = 1,
+  ): void {
     const hours = (Date.parse(ended_at) - Date.parse(started_at)) / 3_600_000;
     const hosts = this.context.store.peek(paths.worker(worker))?.host_count ?? 1;
-    const usd = usdPerHourIn(parseWorkerName(worker)?.zone ?? '', Number(hosts));
+    const usd = slices * usdPerHourIn(parseWorkerName(worker)?.zone ?? '', Number(hosts));
     const {clockwork, rise} = this.context;
     const most = clockwork.now < rise.since_ms - MAX_SKEW_MS ? 1 : RISE;
     const [least_usd, most_usd] = [(hours - ROUNDING_H) * usd, most * (hours + ROUNDING_H) * usd];
@@ -166,7 +171,7 @@ export class Jobs extends Check {
     const {deadline_at, budget_usd, spent_usd, lease} = bounds;
     const {store} = this.context;
     const started_ms = Date.parse(started_at ?? '');
-    const price = Number(store.peek(paths.worker(lease?.worker ?? ''))?.usd_per_hour);
+    const price = bounds.slices * Number(store.peek(paths.worker(lease?.worker ?? ''))?.usd_per_hour);
     const ends = [started_ms + timeout * 1000 + GRACE_MS, Date.parse(deadline_at ?? '9999-01-01')];
     if (budget_usd !== null && price > 0)
       ends.push(started_ms + ((budget_usd - spent_usd) / price) * 3_600_000);
@@ -264,8 +269,10 @@ export class Jobs extends Check {
     const {request} = this.violations;
     if (!request || request.action === 'lease' || status === 'scheduled') return;
     const claimed = request.lease && 'job' in request.lease ? request.lease.epoch : lease?.epoch;
-    const isHolder = lease?.worker === request.worker && lease.incarnation === request.incarnation;
-    if (!isHolder || lease.epoch !== claimed)
+    const isHolder = [lease, ...(lease?.members ?? [])].some(
+      held => held?.worker === request.worker && held.incarnation === request.incarnation,
+    );
+    if (!isHolder || lease?.epoch !== claimed)
       this.breach(
         `${path}, leased to ${JSON.stringify(lease)}, is ${job.status} by ${JSON.stringify(request)}`,
       );

@@ -1,6 +1,6 @@
 /** Checks leases: a stream has one holder, a lease ends for a reason, and its worker is notified. */
 import {budgetProblem} from '../../../shared/domain/billing/budget.ts';
-import {jobWork, parseJobWork, paths} from '../../../shared/domain/names.ts';
+import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
@@ -55,7 +55,9 @@ export class Leases extends Check {
         const job = parseJobWork(String(document.work));
         const held = store.peek(job ? paths.job(config.jobs_collection, job) : streamPathOf(document.work));
         const lease = held?.lease as Lease | null | undefined;
-        const isHeld = path === paths.worker(String(lease?.worker)) && lease?.epoch === document.epoch;
+        const members = (lease as {members?: Lease[]} | null | undefined)?.members ?? [];
+        const isTheirs = [lease, ...members].some(each => path === paths.worker(String(each?.worker)));
+        const isHeld = isTheirs && lease?.epoch === document.epoch;
         // A worker that stored the last shard keeps its stream until it releases it. A lost Store has no streams, and people delete jobs.
         if (!isHeld && held !== undefined && (job || held.status !== 'completed'))
           this.breach(`${path} works on ${document.work}, which is leased to ${JSON.stringify(lease)}`);
@@ -170,7 +172,17 @@ export class Leases extends Check {
     const claim = streamLeaseOf(request);
     const same = claim && `${claim.run}/${claim.stream}`;
     const losesSame = same && before?.work === same && after.work === null;
-    if (request && !losesSame && (request.worker !== name || request.incarnation !== after.incarnation))
+    // A job of several slices begins and ends on all of them with the request of one.
+    const isMember =
+      this.context.hasSlices &&
+      parseWorkerName(request?.worker ?? '')?.zone === after.zone &&
+      [before?.work, after.work].some(work => parseJobWork(work as string | null) !== undefined);
+    if (
+      request &&
+      !losesSame &&
+      !isMember &&
+      (request.worker !== name || request.incarnation !== after.incarnation)
+    )
       this.breach(
         `${name}#${after.incarnation} changed on a request of ${request?.worker}#${request?.incarnation}`,
       );

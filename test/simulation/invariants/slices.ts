@@ -50,6 +50,10 @@ export class Slices extends Check {
     const last = job.attempts.at(-1);
     const {lease} = was;
     if (!lease || lease.host_count === 1) return;
+    const members = lease.members.map(({worker}) => worker);
+    const zones = new Set(members.map(name => name.replace(/-\d+$/, '')));
+    if (members.length !== (was.slices === 1 ? 0 : was.slices) || zones.size > 1)
+      this.breach(`${path} of ${was.slices} slices is leased to ${members}`);
     const changed = Object.entries(was.ends).filter(([host, end]) => job.ends[host]?.outcome !== end.outcome);
     if (job.epoch === was.epoch && changed.length > 0)
       this.breach(`${path} changed the ends of ${changed.map(([host]) => host)}`);
@@ -57,8 +61,9 @@ export class Slices extends Check {
     if (job.status !== 'completed') return;
     this.context.see('a slice completes a job');
     const completed = Object.values(job.ends).filter(({outcome}) => outcome === 'completed').length;
-    if (completed !== lease.host_count)
-      this.breach(`${path} is completed by ${completed} of ${lease.host_count} hosts`);
+    const processes = lease.host_count * Math.max(1, lease.members.length);
+    if (completed !== processes) this.breach(`${path} is completed by ${completed} of ${processes} hosts`);
+    if (lease.members.length > 1) this.context.see('several slices complete a job');
   }
 
   /** The order of an attempt names all hosts of the node. */

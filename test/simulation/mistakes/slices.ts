@@ -47,6 +47,15 @@ export const SLICES: Mistakes = {
     find: '$Math.min($now + $wait * 1000, $due)',
     replace: '$due',
   },
+  'a job that begins with a slice too few': {
+    in: 'decideJobGrant',
+    find: '$gathered.length + 1 >= $job.slices',
+    replace: '$gathered.length + 2 >= $job.slices',
+  },
+  'an attempt whose end leaves its other slices at work': {
+    in: 'decideFinish',
+    find: 'members: $others.map($withoutWork)',
+  },
   'a slice that counts as one host': {
     in: 'createFields',
     find: '$hostsOfType($pool.accelerator)',
