@@ -4,7 +4,9 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {z} from 'zod';
 import {jobFields} from '../../shared/contracts/job-schemas.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
+import type {JobAttempt} from '../../shared/domain/job/job.ts';
 import {paths} from '../../shared/domain/names.ts';
+import type {Holder} from '../../shared/domain/stream/lease.ts';
 import type {Document} from '../../shared/ports.ts';
 import {refuseProblems} from '../checks/findings.ts';
 import {checkSource} from '../checks/repository.ts';
@@ -118,21 +120,24 @@ export function sender(): string {
   return `${user}@${hostname()}`.slice(0, 200);
 }
 
-/** Limit of waiting for the end of the worker that is recreated. */
+/** Limit of waiting for the ends of the workers that are recreated. */
 const RECREATE_S = 1200;
 
-/** Runs the job, recreates its worker, runs it again, and compares results and exit codes. */
+/** Runs the job, recreates the workers of all its slices, runs it again, and compares results and exit codes. */
 async function compareAfterRestart(cloud: Cloud, id: string, fields: JobFields, json = false): Promise<void> {
   say(`first run: job ${id}`);
   const first = await followJob(cloud, id, say);
-  const last = (first.attempts as {worker: string; incarnation: number}[] | undefined)?.at(-1);
+  const last = (first.attempts as JobAttempt[] | undefined)?.at(-1);
   if (!last)
     throw new CliError(
       `There is no result of job ${id} to compare: it is ${first.status}, and no worker ran it`,
     );
-  await apply(cloud, {action: 'recreate', worker: last.worker});
-  say(`${last.worker} is recreated`);
-  await untilEnded(cloud, last);
+  const holders = last.members?.length ? last.members : [last];
+  for (const {worker} of holders) {
+    await apply(cloud, {action: 'recreate', worker});
+    say(`${worker} is recreated`);
+  }
+  for (const holder of holders) await untilEnded(cloud, holder);
   const again = newId();
   await apply(cloud, {action: 'submit', job: again, ...fields});
   say(`second run: job ${again}`);
@@ -162,7 +167,7 @@ function shown(value: unknown): string {
 }
 
 /** Waits until the incarnation is over, so that the second run comes on a fresh TPU. */
-async function untilEnded({store}: Cloud, {worker, incarnation}: {worker: string; incarnation: number}) {
+async function untilEnded({store}: Cloud, {worker, incarnation}: Holder): Promise<void> {
   for (const end = Date.now() + RECREATE_S * 1000; Date.now() < end; await sleep(POLL_MS)) {
     const found = await store.get(paths.worker(worker));
     if (!found || found.incarnation !== incarnation || found.phase === 'deleting' || found.phase === 'gone')

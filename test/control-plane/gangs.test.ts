@@ -1,5 +1,6 @@
 /** Jobs of several slices, over the real functions. */
 import assert from 'node:assert/strict';
+import {isDeepStrictEqual} from 'node:util';
 import type {World} from '../support/control-plane-harness.ts';
 import {aWorldOfJobs, jobIn} from '../support/jobs.ts';
 import {ZONE} from '../support/places.ts';
@@ -44,6 +45,19 @@ describe('a job of three slices', () => {
       attempts.map(({outcome}) => outcome),
       ['preempted'],
     );
+  });
+
+  it('runs again on three after a recreate of one, and its attempt names the three TPUs before', async () => {
+    const world = aWorldOfJobs(FOUR_SLOTS);
+    await world.writeJob('my-job', {...CODE, slices: 3});
+    await untilAtWork(world, 'my-job', 1);
+    const before = (await jobIn(world)).lease?.members ?? [];
+    world.control({action: 'recreate', worker: before[2]?.worker ?? ''});
+    await untilAtWork(world, 'my-job', 2);
+    const {attempts, lease} = await jobIn(world);
+    assert.deepEqual([attempts[0]?.outcome, attempts[0]?.members], ['preempted', before]);
+    const isSame = (member: object) => isDeepStrictEqual(member, before[2]);
+    assert.ok(lease?.members.length === 3 && !lease.members.some(isSame));
   });
 
   it('never holds slices that another one waits for: two of them share four TPUs one after the other', async () => {

@@ -115,6 +115,14 @@ describe('a slice of four hosts', () => {
     assert.match(String(attempt?.error), /is lost: host 1 has said nothing for 120 s/);
   });
 
+  it('runs its job again on all hosts after a recreate', async () => {
+    const world = await aSliceAtWork();
+    world.control({action: 'recreate', worker: A0});
+    await untilAllHave(world, 2);
+    const {attempts, lease} = await jobIn(world);
+    assert.deepEqual([attempts[0]?.outcome, lease?.incarnation], ['preempted', 2]);
+  });
+
   it('ends the attempt during which one of its hosts restarts, and waits for that host', async () => {
     const world = await aSliceAtWork();
     const before = world.agent(A0, 1);

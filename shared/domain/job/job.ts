@@ -34,15 +34,13 @@ const hostEnd = stored({
 export type HostEnd = z.infer<typeof hostEnd>;
 
 /** The lease of a job: the worker of slice 0 and its hosts, and all workers where the job has several slices. */
-const jobLease = lease.extend({
-  host_count: count.min(1).default(1),
-  members: z.array(stored({worker: text, incarnation})).default([]),
-});
+const members = z.array(stored({worker: text, incarnation})).default([]);
+const jobLease = lease.extend({host_count: count.min(1).default(1), members});
 export type JobLease = z.infer<typeof jobLease>;
 
-/** An ended attempt: the epoch of its lease is its number. */
+/** An ended attempt: the epoch of its lease is its number. Where the job has several slices, the attempt names the workers of all. */
 const attempt = stored({
-  ...{epoch, worker: text, incarnation, started_at: instant, ended_at: instant, cause},
+  ...{epoch, worker: text, incarnation, members, started_at: instant, ended_at: instant, cause},
   outcome: describing(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
   error: text.nullable(),
   exit_code: integer.nullable(),

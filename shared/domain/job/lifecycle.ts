@@ -261,7 +261,7 @@ function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: nu
   const {outcome, cause, exit_code = null, ran = null} = end;
   const error = clipped(end.error, MOST_ATTEMPT_ERROR_CHARS);
   const attempt = {
-    ...{epoch: lease.epoch, worker: lease.worker, incarnation: lease.incarnation},
+    ...{epoch: lease.epoch, worker: lease.worker, incarnation: lease.incarnation, members: lease.members},
     ...{started_at, ended_at: iso(ended_ms), outcome, cause, error, exit_code, cost_usd, ran},
   };
   return {
