@@ -48,6 +48,7 @@ const STEPS: Record<ConstraintKind, ((about: string, work: string) => string) | 
   create: null,
   boot: null,
   idle: null,
+  slices: () => 'wait, or add TPUs: gleaner scale --workers-per-zone N',
   turn: null,
 };
 

@@ -13,6 +13,7 @@ import {aConfig} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {FAULT_WAITS} from '../support/fault-waits.ts';
 import {aFleet, silence, stopCreates, wait} from '../support/fleet.ts';
+import {aWorldAtWork} from '../support/jobs.ts';
 import {aWorkingWorld, aWorldWithAShard} from '../support/one-worker.ts';
 import {A0, ONE_SLOT, TWO_SLOTS, ZONE} from '../support/places.ts';
 import {edit, queueJobs} from '../support/second-pool.ts';
@@ -318,6 +319,31 @@ const CASES: Wait[] = [
       return world;
     },
     ...{kind: 'several-hosts', about: 'tpu', evidence: /v5litepod-16 has 4 hosts .* use 2 × v5litepod-8/},
+  },
+  {
+    name: 'slices of one zone that a job needs at once',
+    given: async () => {
+      const world = new World(TWO_SLOTS);
+      world.isStillborn = name => name.endsWith('-1');
+      await world.writeJob('my-job', {code: 'result = 1', status: 'pending', slices: 2});
+      await world.until('one slice', async () => (await world.worker(A0))?.phase === 'idle', 20, 2);
+      await world.tick();
+      return world;
+    },
+    of: 'my-job',
+    ...{kind: 'slices', about: 'job my-job'},
+    evidence: new RegExp(`^1 of 2 slices of pool tpu are idle in ${ZONE}; tpu-${ZONE}-1 boots`),
+  },
+  {
+    name: 'slices that other jobs have',
+    given: async () => {
+      const world = await aWorldAtWork(undefined, TWO_SLOTS);
+      await world.writeJob('job-of-two', {code: 'result = 1', status: 'pending', slices: 2});
+      await wait(world, 3);
+      return world;
+    },
+    of: 'job-of-two',
+    ...{kind: 'slices', about: 'job job-of-two', evidence: /^0 of 2 slices of pool tpu are idle in [^;]*$/},
   },
   {
     name: 'nodes without documents',

@@ -10,7 +10,7 @@ import {msOf} from '../time.ts';
 import {isForeign} from '../worker/nodes.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
 import type {Allowance} from '../zone/placement.ts';
-import {type Constraint, constraint, dominant} from './constraint.ts';
+import {type Constraint, constraint, dominant, shortText} from './constraint.ts';
 import {silentConstraint, standstillOf, tpuConstraint, type Usual} from './tpu-constraint.ts';
 
 /** `work`: by run, and by `JOBS`; work without a constraint moves. `zones`: of the slots that a zone does not fill. */
@@ -160,7 +160,9 @@ function whyWaiting(
   if (waiting === 0) return undefined;
   const {workers, pool} = plan.snapshot;
   const isBegun = plan.atWork.has(name);
-  const nearest = dominantOfComing(coming);
+  const gang = name === JOBS ? ofFirstGang(coming, plan.snapshot) : undefined;
+  const next = dominantOfComing(coming);
+  const nearest = next?.kind === 'idle' ? (gang ?? next) : next;
   if (nearest && (!isBegun || waiting <= coming.length)) return nearest;
   if (plan.unpaid.has(name)) return ofBudget(name, plan);
   const first = before[0];
@@ -172,13 +174,25 @@ function whyWaiting(
   const empty = slots.flatMap(({name}) =>
     (workers.get(name)?.phase ?? 'gone') === 'gone' ? (plan.withheld.get(name) ?? []) : [],
   );
-  return dominant(empty) ?? nearest ?? ofFullPool(name, plan);
+  return dominant(empty) ?? nearest ?? gang ?? ofFullPool(name, plan);
 }
 
 /** The TPU that comes first: an idle one, then a boot, then a create. */
 function dominantOfComing(coming: readonly Constraint[]): Constraint | undefined {
   const order = ['idle', 'boot', 'create', 'queue'];
   return order.flatMap(kind => coming.find(each => each.kind === kind) ?? [])[0] ?? dominant(coming);
+}
+
+/** The slices that the first waiting job still needs, and why the next one is missing; undefined if one slice is enough for the job. */
+function ofFirstGang(coming: readonly Constraint[], {pool, workers, jobs}: Snapshot): Constraint | undefined {
+  const [job] = jobs?.first ?? [];
+  if (!job || job.slices === 1) return undefined;
+  const idle = [...workers.values()].filter(({phase, work}) => phase === 'idle' && work === null);
+  const groups = pool.zones.map(zone => ({zone, idle: idle.filter(each => each.zone === zone).length}));
+  const [best] = groups.sort((a, b) => b.idle - a.idle);
+  const missing = dominant(coming.filter(({kind}) => kind !== 'idle'));
+  const ready = `${best?.idle ?? 0} of ${job.slices} slices of pool ${pool.pool} are idle in ${best?.zone}`;
+  return constraint('slices', `job ${job.job}`, [ready, ...(missing ? [shortText(missing)] : [])].join('; '));
 }
 
 /** Slots that have a TPU for other work, or one that leaves. */

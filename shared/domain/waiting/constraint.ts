@@ -37,6 +37,7 @@ const HEADS = {
   create: about => `${about} is being created`,
   boot: about => `${about} boots`,
   idle: about => `${about} is about to ask for work`,
+  slices: about => `${about} waits for slices of one zone`,
   turn: about => `every TPU of pool ${about} is at work`,
 } satisfies Record<string, (about: string) => string>;
 

@@ -125,6 +125,10 @@ export class Waiting extends Check {
         return empty > 0 || !isThere
           ? `${empty} of ${workers.length} slots of ${about} are empty`
           : undefined;
+      case 'slices': {
+        const job = store.peek(paths.job(config.jobs_collection, about.replace('job ', '')));
+        return job?.status === 'scheduled' && Number(job.slices) > 1 ? undefined : `${about} is no such job`;
+      }
       case 'no-slot':
         return workers.length > 0 ? `${about} has ${workers.length} slots` : undefined;
       case 'pool-paused':
