@@ -137,9 +137,10 @@ export class Effects extends Check {
     return this.#oldIn(this.context.config.jobs_collection, isMeant, 'completed_at');
   }
 
-  #lackOfResume({pool, limiter}: Pool, published_at: string): string | undefined {
+  #lackOfResume({pool, limiter, zones: wanted}: Pool, published_at: string): string | undefined {
     const {config, everAlone, store} = this.context;
-    const isOf = (zone: Zone) => (zone.pool ?? config.pool.pool) === pool;
+    // A pool may have left a zone, whose document stays.
+    const isOf = (zone: Zone) => (zone.pool ?? config.pool.pool) === pool && wanted.includes(zone.zone);
     const known = store.collection('zones').filter(({path}) => !everAlone.has(path));
     const zones = known.map(({data}) => data as unknown as Zone);
     const closed = zones.find(

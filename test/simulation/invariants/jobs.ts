@@ -193,6 +193,8 @@ export class Jobs extends Check {
         ({path: other, data}) =>
           data.status === 'scheduled' &&
           data.pool === pool &&
+          // A job of several slices waits until all of them are idle together.
+          (data.slices ?? 1) === 1 &&
           Number(data.priority) > priority &&
           Date.parse(String(data.updated_at)) < since &&
           !everAlone.has(other),
