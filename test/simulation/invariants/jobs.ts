@@ -187,18 +187,16 @@ export class Jobs extends Check {
   #checkOrder({job, pool, priority}: Job): void {
     const {clockwork, config, everAlone, storm, store} = this.context;
     const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
-    const first = store
-      .collection(config.jobs_collection)
-      .find(
-        ({path: other, data}) =>
-          data.status === 'scheduled' &&
-          data.pool === pool &&
-          // A job of several slices waits until all of them are idle together.
-          (data.slices ?? 1) === 1 &&
-          Number(data.priority) > priority &&
-          Date.parse(String(data.updated_at)) < since &&
-          !everAlone.has(other),
-      );
+    const first = store.collection(config.jobs_collection).find(
+      ({path: other, data}) =>
+        data.status === 'scheduled' &&
+        data.pool === pool &&
+        // A job of several slices waits until all of them are idle together.
+        (data.slices ?? 1) === 1 &&
+        Number(data.priority) > priority &&
+        Date.parse(String(data.updated_at)) < since &&
+        !everAlone.has(other),
+    );
     if (first)
       this.breach(`${job} of priority ${priority} is granted before ${first.id} of ${first.data.priority}`);
   }
