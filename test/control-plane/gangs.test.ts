@@ -1,6 +1,7 @@
 /** Jobs of several slices, over the real functions. */
 import assert from 'node:assert/strict';
 import {isDeepStrictEqual} from 'node:util';
+import {send} from '../support/control-messages.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {aWorldOfJobs, jobIn} from '../support/jobs.ts';
 import {ZONE} from '../support/places.ts';
@@ -31,6 +32,15 @@ describe('a job of three slices', () => {
     const {status, result} = await jobIn(world);
     assert.deepEqual([status, result], ['completed', lease?.members[0]?.worker]);
     await world.untilAsleep();
+  });
+
+  it('is valid as soon as its pool is large enough', async () => {
+    const world = aWorldOfJobs(FOUR_SLOTS);
+    const submit = {action: 'submit', job: 'my-job', code: 'result = 1', slices: 5};
+    assert.match(String((await send(world, submit)).reason), /pool "tpu" has 4 in each/);
+    await send(world, {action: 'scale', workers_per_zone: 5});
+    const {outcome, reason} = await send(world, submit);
+    assert.equal(outcome, 'applied', String(reason));
   });
 
   it('ends with the loss of any slice, and runs again on three', async () => {

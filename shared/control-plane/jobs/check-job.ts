@@ -12,7 +12,7 @@ import {JOB, paths} from '../../domain/names.ts';
 import {internetNeed} from '../../domain/source/source.ts';
 import {iso} from '../../domain/time.ts';
 import type {Document, Transaction, Value} from '../../ports.ts';
-import {poolOf} from '../caches/pool-cache.ts';
+import {readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {storeEnded} from '../documents/job-documents.ts';
 
@@ -77,7 +77,7 @@ async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<s
   if ((code ?? null) !== null && (command ?? null) !== null)
     return 'the job has code and command: write one of them';
   const name = fields.pool ?? deps.config.pool.pool;
-  const pool = await poolOf(deps, name);
+  const pool = await readPool(deps, name);
   if (!pool) return `there is no pool "${name}": create it with a message, or name another`;
   if (fields.slices > 1 && fields.slices > pool.workers_per_zone)
     return `a job of ${fields.slices} slices needs as many TPUs in one zone, and pool "${name}" has ${pool.workers_per_zone} in each: scale it first`;
