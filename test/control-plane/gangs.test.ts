@@ -43,18 +43,20 @@ describe('a job of three slices', () => {
     assert.equal(outcome, 'applied', String(reason));
   });
 
-  it('ends with the loss of any slice, and runs again on three', async () => {
-    const world = aWorldOfJobs(FOUR_SLOTS);
+  it('ends with the loss of any slice, and runs again with the two others', async () => {
+    const world = aWorldOfJobs({...FOUR_SLOTS, GLEANER_WORKERS_PER_ZONE: '3'});
     await world.writeJob('my-job', {...CODE, slices: 3});
     await untilAtWork(world, 'my-job', 1);
     const [, lost] = atWork(world, 'my-job');
     world.tpus.node(lost?.worker ?? '').state = 'PREEMPTED';
     await untilAtWork(world, 'my-job', 2);
-    const {attempts} = await jobIn(world);
+    const {attempts, lease} = await jobIn(world);
     assert.deepEqual(
       attempts.map(({outcome}) => outcome),
       ['preempted'],
     );
+    const incarnations = lease?.members.map(({incarnation}) => incarnation);
+    assert.deepEqual(incarnations?.toSorted(), [1, 1, 2]);
   });
 
   it('runs again on three after a recreate of one, and its attempt names the three TPUs before', async () => {

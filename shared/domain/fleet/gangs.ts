@@ -7,8 +7,18 @@ import {type Pool, slotsOf} from './pool.ts';
 
 type Fleet = {pool: Pool; workers: ReadonlyMap<string, Worker>};
 
-/** Order in which slots serve a job: the slots whose TPU is ready, or will be, come first. */
-const RANKS: Partial<Record<Worker['phase'], number>> = {idle: 0, booting: 1, creating: 2, gone: 3};
+/**
+ * Order in which slots serve a job: the slots whose TPU is ready, or will be, come first. A TPU in phase `working` without work has just lost
+ * its job. A slot whose TPU is deleted comes last.
+ */
+const RANKS: Partial<Record<Worker['phase'], number>> = {
+  idle: 0,
+  working: 1,
+  booting: 2,
+  creating: 3,
+  gone: 4,
+  deleting: 5,
+};
 
 /**
  * The slots that the jobs need, by the first job first. A job that finds too few free slots in every zone gets none: its TPUs would wait
@@ -43,7 +53,10 @@ function groupIn(
     .slice(0, slices);
   const idle = free.flatMap(({worker}) => (worker?.phase === 'idle' ? worker : []));
   const isLate = idle.length < slices && idle.some(each => isOlderThan(each.phase_since_at, boot_s, now));
-  if (free.length < slices || isLate) return undefined;
-  const missing = free.filter(({worker}) => rankOf(worker) === RANKS.gone).length;
+  const hasSurvivor = free.some(({worker}) => ['idle', 'working'].includes(worker?.phase ?? 'gone'));
+  // A deletion may take without end: only the slices that survived another one wait for it, for `boot_s` at most.
+  const isPointless = !hasSurvivor && free.some(({worker}) => worker?.phase === 'deleting');
+  if (free.length < slices || isLate || isPointless) return undefined;
+  const missing = free.filter(({worker}) => ['gone', 'deleting'].includes(worker?.phase ?? 'gone')).length;
   return {names: free.map(({name}) => name), missing};
 }
