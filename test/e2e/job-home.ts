@@ -48,12 +48,12 @@ export class JobHome {
     return stdout;
   }
 
-  /** Submits a job by the command. Returns its id. */
-  async submit(fields: Document): Promise<string> {
+  /** Submits a job by the command, with further flags. Returns its id. */
+  async submit(fields: Document, ...flags: string[]): Promise<string> {
     const file = join(this.home.dir, 'submitted', `${++this.#files}.json`);
     mkdirSync(join(this.home.dir, 'submitted'), {recursive: true});
     writeFileSync(file, JSON.stringify(fields));
-    const {id} = JSON.parse(await this.succeeds('jobs', 'submit', file, '--json'));
+    const {id} = JSON.parse(await this.succeeds('jobs', 'submit', file, '--json', ...flags));
     return String(id);
   }
 
