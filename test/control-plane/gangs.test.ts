@@ -4,7 +4,8 @@ import {isDeepStrictEqual} from 'node:util';
 import {send} from '../support/control-messages.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {aWorldOfJobs, jobIn} from '../support/jobs.ts';
-import {ZONE} from '../support/places.ts';
+import {A0, ZONE} from '../support/places.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const FOUR_SLOTS = {GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '4'};
 const CODE = {code: 'result = 1', status: 'pending', timeout: 3600};
@@ -15,6 +16,15 @@ const atWork = (world: World, id: string) =>
 function untilAtWork(world: World, id: string, epoch: number): Promise<void> {
   const has = () => atWork(world, id).filter(({job}) => job?.lease.epoch === epoch).length === 3;
   return world.until(`${id} on three slices`, has, 40, 2);
+}
+
+/** A world in which my-job has two idle slices, and the third one never boots. */
+async function aHalfGatheredWorld(): Promise<World> {
+  const world = aWorldOfJobs({...FOUR_SLOTS, GLEANER_WORKERS_PER_ZONE: '3'});
+  world.isStillborn = name => name.endsWith('-2');
+  await world.writeJob('my-job', {...CODE, slices: 3});
+  await world.until('two slices', async () => (await world.worker(A0))?.phase === 'idle', 20, 2);
+  return world;
 }
 
 describe('a job of three slices', () => {
@@ -85,22 +95,27 @@ describe('a job of three slices', () => {
     await untilAtWork(world, String(second), 1);
   });
 
+  it('keeps its idle slices from younger jobs and from streams, for GLEANER_BOOT_S at most', async () => {
+    const world = await aHalfGatheredWorld();
+    await world.writeJob('a-younger-job', CODE);
+    world.drop('my-run', 0, someLines(12));
+    await world.deliverAll();
+    const {body} = await world.agent(A0).ask();
+    assert.match(String(body.reason), /^job my-job needs 3 slices of one zone, and 2 are ready/);
+    await world.until('the younger job', () => atWork(world, 'a-younger-job').length === 1, 20, 2);
+  });
+
+  it('keeps no slice from a job of a higher priority', async () => {
+    const world = await aHalfGatheredWorld();
+    await world.writeJob('a-greater-job', {...CODE, priority: 1});
+    await world.deliverAll();
+    const {body} = await world.agent(A0).ask();
+    assert.deepEqual(body.lease, {job: 'a-greater-job', epoch: 1});
+  });
+
   it('releases the slices that wait for a missing one', async () => {
-    const world = aWorldOfJobs({...FOUR_SLOTS, GLEANER_WORKERS_PER_ZONE: '3'});
-    world.isStillborn = name => name.endsWith('-2');
-    await world.writeJob('my-job', {...CODE, slices: 3});
-    await world.until(
-      'two slices',
-      async () => (await world.worker(`tpu-${ZONE}-0`))?.phase === 'idle',
-      20,
-      2,
-    );
-    await world.until(
-      'their release',
-      async () => (await world.worker(`tpu-${ZONE}-0`))?.phase !== 'idle',
-      20,
-      2,
-    );
+    const world = await aHalfGatheredWorld();
+    await world.until('their release', async () => (await world.worker(A0))?.phase !== 'idle', 20, 2);
     assert.equal((await jobIn(world)).epoch, 0);
   });
 });

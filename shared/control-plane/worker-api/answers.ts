@@ -19,8 +19,8 @@ export type AgentRequest<Action extends AgentAction = AgentAction> = Requests[Ac
 /** A request of a host that the document of its worker vouches for. */
 export type AuthenticatedRequest<Action extends AgentAction> = Requests[Action];
 
-/** The order of leased work, or why the worker asks again soon. `isRaced`: others took every stream. Undefined: no work waits. */
-export type GrantResult = {order: object} | {soon: string; isRaced: boolean} | undefined;
+/** The order of leased work, or why the worker asks again soon. `isRaced`: others took every stream. `isKept`: a job of several slices gathers this one. Undefined: no work waits. */
+export type GrantResult = {order: object} | {soon: string; isRaced: boolean; isKept?: boolean} | undefined;
 
 /** Interval of the heartbeats of a pool: short in a pool that people wait for. */
 export function heartbeatOf({config}: Pick<Deps, 'config'>, pool: Pool | undefined): number {

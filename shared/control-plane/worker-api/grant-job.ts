@@ -1,3 +1,4 @@
+import {gangSlots} from '../../domain/fleet/gangs.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {decideJobGrant, type JobGrantState} from '../../domain/job/grant.ts';
 import type {Job} from '../../domain/job/job.ts';
@@ -26,7 +27,8 @@ export async function grantWaitingJob(
   asker: string,
 ): Promise<GrantResult> {
   const own = parseJobWork(worker.work);
-  const waiting = own === undefined ? await waitingFor(deps, worker, asker) : [{job: own, slices: 1}];
+  const {waiting, keeper} =
+    own === undefined ? await waitingFor(deps, worker, pool, asker) : {waiting: [{job: own, slices: 1}]};
   let gathers: string | undefined;
   const holder = {worker: worker.name, incarnation: worker.incarnation};
   const settings = {pool, bucket: deps.objects.bucket};
@@ -40,15 +42,49 @@ export async function grantWaitingJob(
     if (decision?.order) return {order: decision.order};
     gathers ??= decision?.waits;
   }
+  if (keeper !== undefined)
+    return {soon: gathers ?? `job ${keeper} gathers slices`, isRaced: false, isKept: true};
   if (gathers) return {soon: gathers, isRaced: false};
   return waiting.length > 0 ? {soon: 'others took the jobs: ask again', isRaced: false} : undefined;
 }
 
-/** Waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. */
-async function waitingFor(deps: Deps, {pool}: Worker, asker: string): Promise<Pick<Job, 'job' | 'slices'>[]> {
-  const waiting = await firstWaiting(deps, pool, PAGE);
-  const groups = Map.groupBy(waiting, ({queue}) => rankIn(queue ?? ''));
-  return [...groups.values()].flatMap(group => shuffled(group, asker, ({job}) => job));
+/**
+ * Waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. `keeper`: a job of several slices that
+ * gathers this slice, which no job behind it gets.
+ */
+async function waitingFor(
+  deps: Deps,
+  worker: Worker,
+  pool: Pool | undefined,
+  asker: string,
+): Promise<{waiting: Pick<Job, 'job' | 'slices'>[]; keeper?: string | undefined}> {
+  const first = await firstWaiting(deps, worker.pool, PAGE);
+  const keeper = pool && (await keeperOf(deps, worker, pool, first));
+  const mine = keeper ? first.slice(0, first.indexOf(keeper) + 1) : first;
+  const groups = Map.groupBy(mine, ({queue}) => rankIn(queue ?? ''));
+  const waiting = [...groups.values()].flatMap(group => shuffled(group, asker, ({job}) => job));
+  return {waiting, keeper: keeper?.job};
+}
+
+/** The first job for which the plan of a tick would keep the slot of this worker. A slice waits in vain for `boot_s` at most. */
+async function keeperOf(
+  deps: Deps,
+  {name, pool: of, zone}: Worker,
+  pool: Pool,
+  waiting: readonly Job[],
+): Promise<Job | undefined> {
+  const gangs = waiting.filter(({slices}) => slices > 1);
+  if (gangs.length === 0) return undefined;
+  const where = [
+    {field: 'pool', op: '==' as const, value: of},
+    {field: 'zone', op: '==' as const, value: zone},
+  ];
+  const found = workerRecords.parseAll(await deps.store.query('workers', {where}), leftAlone(deps.log));
+  const fleet = {pool: {...pool, zones: [zone]}, workers: new Map(found.map(each => [each.name, each]))};
+  const {boot_s} = deps.config.limits;
+  const keeps = (_: Job, index: number) =>
+    gangSlots(fleet, gangs.slice(0, index + 1), boot_s, deps.now()).has(name);
+  return gangs.find(keeps);
 }
 
 /** Names of workers that may run a job together with this one: few more than it needs, because others may take some. */

@@ -107,7 +107,7 @@ async function searchWork(
   const job = await grantWaitingJob(deps, worker, await poolOf(deps, worker.pool), asker);
   if (job && 'order' in job) return job;
   // A stream has one writer: a slice of several hosts runs jobs alone.
-  if (worker.host_count > 1) return job;
+  if (worker.host_count > 1 || job?.isKept) return job;
   return (await grantStream(deps, worker, request, asker)) ?? job;
 }
 
