@@ -49,6 +49,8 @@ export function decideJobGrant(
   }
   // A later request of this worker has been granted other work: this request is late.
   if (hasOtherWork) return {};
+  // Another slice, or an earlier request, has begun the attempt after this search: the next request joins it.
+  if (isOwn && job.lease && processesOf(job.lease) > 1 && worker.claimed_at !== null) return {};
   const price = worker.usd_per_hour;
   // The worker asks again, so the attempt before has ended, or never began.
   const free = isOwn ? endAttempt(job, endByRequest(worker), price, now) : job;

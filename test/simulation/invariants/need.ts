@@ -43,15 +43,17 @@ export class Need extends Check {
     }
   }
 
-  /** Unfinished streams of active runs and jobs, or the TPUs to keep if they are more. */
+  /** Unfinished streams of active runs and slices of jobs, or the TPUs to keep if they are more. */
   #needOf({pool, keep}: Pool): number {
     const {clockwork, config, store} = this.context;
     const runs = store.collection('runs').filter(({data}) => data.pool === pool && data.status === 'active');
     const streams = runs.flatMap(({path}) => store.collection(`${path}/streams`));
-    const jobs = store.collection(config.jobs_collection);
+    const jobs = store
+      .collection(config.jobs_collection)
+      .filter(({data}) => data.pool === pool && OPEN_JOBS.includes(String(data.status)));
     const work =
       streams.filter(({data}) => UNFINISHED.includes(String(data.status))).length +
-      jobs.filter(({data}) => data.pool === pool && OPEN_JOBS.includes(String(data.status))).length;
+      jobs.reduce((slices, {data}) => slices + Number(data.slices ?? 1), 0);
     const kept = keep && Date.parse(keep.until_at) > clockwork.now ? keep.workers : 0;
     return Math.max(work, kept);
   }

@@ -10,6 +10,8 @@ const IDLE = aWorker({phase: 'idle', usd_per_hour: 1});
 const AT_WORK = aWorker({phase: 'working', work: 'job:my-job', epoch: 3, claimed_at: at(0), usd_per_hour: 1});
 const WAITING: JobGrantState = {job: aJob({epoch: 2}), worker: IDLE, hasOtherWork: false};
 
+const OTHER = {worker: 'other', incarnation: 1};
+
 const decide = (state: Partial<JobGrantState>) =>
   decideJobGrant({...WAITING, ...state}, 'my-job', HOLDER, {pool: POOL, bucket: 'bucket'}, T0);
 const orderOf = (state: Partial<JobGrantState>) =>
@@ -43,6 +45,13 @@ describe('the grant of a job', () => {
     {
       name: 'a job that another worker took',
       given: {job: aRunningJob({lease: {...HOLDER, incarnation: 9, epoch: 3, host_count: 1, members: []}})},
+    },
+    {
+      name: 'an attempt that another slice began after the search',
+      given: {
+        job: aRunningJob({slices: 2, lease: {...OTHER, epoch: 3, host_count: 1, members: [OTHER, HOLDER]}}),
+        worker: AT_WORK,
+      },
     },
     {name: 'a job of another pool', given: {job: aJob({pool: 'other'})}},
     {name: 'a job that is not checked yet', given: {job: aJob({status: 'pending'})}},
