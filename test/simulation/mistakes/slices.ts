@@ -29,6 +29,8 @@ export const SLICES: Mistakes = {
   },
   'a job that its first host completes': {
     in: 'endProcess',
+    within:
+      'if (Object.keys($ends).length === $processes) return $end({...$job, ends: $ends}, $all($ends, $processes), $usd, $now);',
     find: 'Object.keys($ends).length === $processes',
     replace: 'Object.keys($ends).length > 0',
   },
@@ -54,11 +56,13 @@ export const SLICES: Mistakes = {
   },
   'an attempt whose end leaves its other slices at work': {
     in: 'decideFinish',
+    within: '{endedJob: $ended, worker: $worker, members: $others.map($withoutWork), events: $events}',
     find: 'members: $others.map($withoutWork)',
   },
   'a slice that counts as one host': {
     in: 'createFields',
-    find: '$hostsOfType($pool.accelerator)',
-    replace: '1',
+    within: '{...$ask, usd_per_hour: $usd, priced_as: $priced, host_count: $count, charged_to: $charged}',
+    find: 'host_count: $count',
+    replace: 'host_count: 1',
   },
 };
