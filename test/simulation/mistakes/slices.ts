@@ -17,22 +17,10 @@ export const SLICES: Mistakes = {
     find: "$worker.host_secrets[$host] !== undefined && $worker.hosts[$host]?.phase === 'idle'",
     replace: '$worker.host_secrets[$host] !== undefined',
   },
-  'a host whose restart ends no attempt': {
-    in: 'decideHostHeartbeat',
-    find: '$isRestart && $job && $isJobHeldBy($job, $worker)',
-    replace: 'false',
-  },
   'a lost peer that ends the attempt before its cause': {
     in: 'endProcess',
     find: "$end.outcome === 'completed' || $end.cause === 'peer'",
     replace: "$end.outcome === 'completed'",
-  },
-  'a job that its first host completes': {
-    in: 'endProcess',
-    within:
-      'if (Object.keys($ends).length === $processes) return $end({...$job, ends: $ends}, $all($ends, $processes), $usd, $now);',
-    find: 'Object.keys($ends).length === $processes',
-    replace: 'Object.keys($ends).length > 0',
   },
   'a slice that is up with its first host': {
     in: 'heardFrom',
