@@ -1,19 +1,8 @@
+import {EVENT_KINDS} from '../../shared/domain/timeline.ts';
 import {DASHBOARD_PORT} from '../local/address.ts';
 import {portFrom, positive, runId, since, tail, text} from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 
-const KINDS = [
-  'run',
-  'stream',
-  'shard',
-  'worker',
-  'zone',
-  'rejected',
-  'control',
-  'job',
-  'exec',
-  'contradiction',
-];
 const FOLLOW = ['-f, --follow', 'print new lines until the end, or Ctrl-C'] as const;
 const JSON_LINES = 'print one JSON object a line';
 
@@ -43,7 +32,7 @@ export function addLogCommands(program: GleanerCommand): void {
     .argument('[run]', 'run id', runId)
     .option(...FOLLOW)
     .option('--tail <n>', 'last events to print, or all', tail, 100)
-    .choice('--kind <kind>', 'only events of this kind', KINDS)
+    .choice('--kind <kind>', 'only events of this kind', EVENT_KINDS)
     .port()
     .dir(RUNNING_OR_STOPPED)
     .json(JSON_LINES)

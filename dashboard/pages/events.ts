@@ -5,22 +5,10 @@ import type {Line} from '../../cli/screen/timeline.ts';
 import {timeText} from '../../cli/terminal/format.ts';
 import {foldedLines} from '../../cli/views/run-page.ts';
 import type {readTimeline, TimelineFilter} from '../../cli/views/timeline.ts';
+import {EVENT_KINDS} from '../../shared/domain/timeline.ts';
 import type {Section} from '../feed.ts';
 import {empty, type Html, html, type Mark, withCommands} from '../html.ts';
 import {section} from './section.ts';
-
-const KINDS = [
-  'run',
-  'stream',
-  'shard',
-  'worker',
-  'zone',
-  'rejected',
-  'control',
-  'job',
-  'exec',
-  'contradiction',
-];
 
 export function eventsPage(
   {entries, runs}: Awaited<ReturnType<typeof readTimeline>>,
@@ -39,7 +27,7 @@ export function eventsPage(
 function filters({run, kind, text}: TimelineFilter, runs: readonly string[]): Html {
   const option = (value: string, chosen: string | undefined) =>
     html`<option value="${value}"${value === chosen ? html` selected` : ''}>${value}</option>`;
-  return html`<form class="inline" method="get" action="/events"><label>Run <select name="run"><option value="">all</option>${runs.map(name => option(name, run))}</select></label> <label>Kind <select name="kind"><option value="">all</option>${KINDS.map(name => option(name, kind))}</select></label> <label>Text <input name="text" value="${text ?? ''}" size="16"></label> <button>Filter</button></form>`;
+  return html`<form class="inline" method="get" action="/events"><label>Run <select name="run"><option value="">all</option>${runs.map(name => option(name, run))}</select></label> <label>Kind <select name="kind"><option value="">all</option>${EVENT_KINDS.map(name => option(name, kind))}</select></label> <label>Text <input name="text" value="${text ?? ''}" size="16"></label> <button>Filter</button></form>`;
 }
 
 const MARKS: Record<string, Mark> = {

@@ -1,16 +1,20 @@
+/** Subjects of events. `contradiction`: an object that exists with other bytes than were to be created. */
+export const EVENT_KINDS = [
+  'run',
+  'stream',
+  'shard',
+  'worker',
+  'zone',
+  'rejected',
+  'control',
+  'job',
+  'exec',
+  'contradiction',
+] as const;
+
 /** Event of the timeline: a change that people read about. The store keeps it for 30 days. */
 export type TimelineEvent = {
-  kind:
-    | 'run'
-    | 'stream'
-    | 'shard'
-    | 'worker'
-    | 'zone'
-    | 'rejected'
-    | 'control'
-    | 'job'
-    | 'exec'
-    | 'contradiction';
+  kind: (typeof EVENT_KINDS)[number];
   text: string;
   run?: string;
   stream?: string;

@@ -2,6 +2,7 @@
 import {z} from 'zod';
 import {describing, instant, text} from '../../domain/fields.ts';
 import {shardDocument} from '../../domain/stream/checkpoint.ts';
+import {EVENT_KINDS} from '../../domain/timeline.ts';
 import {attemptDocument} from '../../domain/worker/attempt.ts';
 import {recordsOf} from './document-kind.ts';
 
@@ -12,18 +13,7 @@ export const shardRecords = recordsOf(shardDocument);
 
 export const eventRecords = recordsOf(
   z.looseObject({
-    kind: describing([
-      'run',
-      'stream',
-      'shard',
-      'worker',
-      'zone',
-      'rejected',
-      'control',
-      'job',
-      'exec',
-      'contradiction',
-    ]).describe(
+    kind: describing(EVENT_KINDS).describe(
       'Subject of the event: `run`, `stream`, `shard`, `worker`, `zone`, `rejected`, `control`, `job` or `exec`; or `contradiction`, an object that exists with other bytes than were to be created.',
     ),
     text: text.max(MAX_TEXT).describe('The event as a sentence.'),
