@@ -77,14 +77,16 @@ def run(
         first.on_input(blocks[0], "embeddings")
     setattr(module, "eager_attention_forward", recorded)  # noqa: B010 - modules of transformers have no types
     ids = torch.as_tensor(np.asarray(token_ids, np.int64))[None]
-    with torch.no_grad():
-        if any(site in _OF_LOGITS for site, _ in names):
-            last.keep_next_tokens(model(ids, use_cache=False).logits[0].float(), ids[0], top_k)
-        else:
-            text(ids, use_cache=False)
-    setattr(module, "eager_attention_forward", attend)  # noqa: B010
-    for remove in [*hooks, *first.hooks, *last.hooks]:
-        remove()
+    try:
+        with torch.no_grad():
+            if any(site in _OF_LOGITS for site, _ in names):
+                last.keep_next_tokens(model(ids, use_cache=False).logits[0].float(), ids[0], top_k)
+            else:
+                text(ids, use_cache=False)
+    finally:
+        setattr(module, "eager_attention_forward", attend)  # noqa: B010
+        for remove in [*hooks, *first.hooks, *last.hooks]:
+            remove()
     for number in range(len(blocks)):
         if is_parallel:  # no module of a parallel block receives the sum
             seen["resid_mid", number] = seen["resid_pre", number] + seen["attn_out", number]
