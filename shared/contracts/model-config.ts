@@ -1,29 +1,26 @@
 /** Keys of a model's config.json that decide whether a run can use it. The worker reads the whole file; commands and functions read these keys first. */
+import rules from './model-rules.json' with {type: 'json'};
 import type {RunSpec} from './spec.ts';
 
-/**
- * Supported values of `model_type`, each with the path of its number of layers. As families.py has them.
- */
-export const FAMILIES: Readonly<Record<string, string>> = {
-  gemma2: 'num_hidden_layers',
-  gemma3: 'text_config.num_hidden_layers',
-  gemma3_text: 'num_hidden_layers',
-  gpt2: 'n_layer',
-  gpt_neox: 'num_hidden_layers',
-  gpt_oss: 'num_hidden_layers',
-  granite: 'num_hidden_layers',
-  llama: 'num_hidden_layers',
-  mistral: 'num_hidden_layers',
-  mixtral: 'num_hidden_layers',
-  olmo2: 'num_hidden_layers',
-  olmo3: 'num_hidden_layers',
-  phi3: 'num_hidden_layers',
-  qwen2: 'num_hidden_layers',
-  qwen3: 'num_hidden_layers',
-  qwen3_moe: 'num_hidden_layers',
-  smollm3: 'num_hidden_layers',
+/** The rules of one value of `model_type`, as config_rules.py writes them. */
+type Family = {
+  inner: string | null;
+  layers: string;
+  activation: string;
+  reads: readonly string[];
+  renamed: Readonly<Record<string, readonly unknown[]>>;
+  ropes: readonly string[];
+  ropes_by_layer_type: boolean;
+  windows: string;
 };
 
+const FAMILY_RULES: Readonly<Record<string, Family>> = rules.families;
+const NEUTRAL: Readonly<Record<string, readonly unknown[]>> = rules.neutral;
+const LAYER_TYPES = ['full_attention', 'sliding_attention'];
+const SHOWN_PROBLEMS = 20;
+
+/** Supported values of `model_type`. */
+export const FAMILIES: readonly string[] = Object.keys(FAMILY_RULES);
 export const MAX_CONFIG_BYTES = 16 * 1024 * 1024;
 
 type Table = {[key: string]: unknown};
@@ -33,26 +30,144 @@ export function configProblem(
   text: string,
   {model, layers}: Pick<RunSpec, 'model' | 'layers'>,
 ): string | undefined {
-  const config = tableOf(text);
+  const config = tableOfText(text);
   if (!config) return `config.json of ${model} is no JSON object: copy the model again`;
   const {model_type} = config;
-  const path =
-    typeof model_type === 'string' && Object.hasOwn(FAMILIES, model_type) ? FAMILIES[model_type] : undefined;
-  if (path === undefined)
-    return `${model} has ${model_type === undefined ? 'no model_type' : `model_type ${JSON.stringify(model_type).slice(0, 100)}`}, and the supported types are ${Object.keys(FAMILIES).join(', ')}: set \`model\` to a model of one of these`;
-  const count = path.split('.').reduce<unknown>((value, key) => (value as Table | undefined)?.[key], config);
+  const family =
+    typeof model_type === 'string' && Object.hasOwn(FAMILY_RULES, model_type)
+      ? FAMILY_RULES[model_type]
+      : undefined;
+  if (family === undefined)
+    return `${model} has ${model_type === undefined ? 'no model_type' : `model_type ${shown(model_type)}`}, and the supported types are ${FAMILIES.join(', ')}: set \`model\` to a model of one of these`;
+  const problems = unsupportedKeys(config, family);
+  if (problems.length > 0)
+    return `config.json of ${model} has what Gleaner does not compute: ${problems.slice(0, SHOWN_PROBLEMS).join('; ')}: set \`model\` to another model`;
+  const count = (family.inner === null ? config : tableOf(config[family.inner]))[family.layers];
   if (!Number.isSafeInteger(count) || Number(count) < 1) return undefined;
   const absent = highestOf(layers);
   if (absent < Number(count)) return undefined;
   return `${model} has layers 0 to ${Number(count) - 1}, and none with number ${absent}: set \`layers\` within them`;
 }
 
-function tableOf(text: string): Table | undefined {
+/** The keys whose values the decoder does not compute, each with the reason. */
+function unsupportedKeys(config: Table, family: Family): string[] {
+  if (family.inner === null) return problemsOf(config, family, '');
+  if (!isTable(config[family.inner])) return [`${family.inner} is ${shown(config[family.inner])}`];
+  return [
+    ...neutralProblems(config, family, ''),
+    ...problemsOf(tableOf(config[family.inner]), family, `${family.inner}.`),
+  ];
+}
+
+function problemsOf(fields: Table, family: Family, prefix: string): string[] {
+  const activation = fields[family.activation];
+  const activations: unknown[] = rules.activations;
+  return [
+    ...neutralProblems(fields, family, prefix),
+    ...(activation === undefined || activations.includes(activation)
+      ? []
+      : [`${prefix}${family.activation} is ${shown(activation)}, supported is ${activations.join(', ')}`]),
+    ...ropeProblems(fields, family, prefix),
+    ...layerTypeProblems(fields, family, prefix),
+    ...quantizationProblems(fields, family, prefix),
+  ];
+}
+
+function neutralProblems(fields: Table, family: Family, prefix: string): string[] {
+  const unread = Object.entries(NEUTRAL).filter(([key]) => !family.reads.includes(key));
+  const changed = unread.filter(([key, values]) => !values.some(value => isSame(value, fields[key])));
+  const misnamed = Object.entries(family.renamed).filter(
+    ([key, [own, usual]]) => !(String(own) in fields) && key in fields && !isSame(usual, fields[key]),
+  );
+  return [
+    ...changed.map(([key]) => `${prefix}${key} is ${shown(fields[key])}, which this family does not support`),
+    ...misnamed.map(
+      ([key, [own]]) =>
+        `${prefix}${key} is ${shown(fields[key])}, ${own === '' ? 'which models of this family do not use' : `models of this family use ${own}`}`,
+    ),
+  ];
+}
+
+function ropeProblems(fields: Table, family: Family, prefix: string): string[] {
+  if (family.ropes.length === 0) return [];
+  const chosen = Object.keys(tableOf(fields.rope_scaling)).length > 0 ? 'rope_scaling' : 'rope_parameters';
+  const table = tableOf(fields[chosen]);
+  const isByType = family.ropes_by_layer_type && chosen === 'rope_parameters';
+  const strange = Object.keys(table).find(key => LAYER_TYPES.includes(key) !== isByType);
+  if (strange !== undefined)
+    return [
+      `${prefix}${chosen}.${strange} is ${shown(table[strange])}, this family has one rope for ${isByType ? 'each type of layer' : 'all layers'}`,
+    ];
+  return isByType
+    ? LAYER_TYPES.flatMap(type =>
+        kindProblems(tableOf(table[type]), family, `${prefix}rope_parameters.${type}.`),
+      )
+    : kindProblems(table, family, `${prefix}${chosen}.`);
+}
+
+function kindProblems(table: Table, family: Family, prefix: string): string[] {
+  const kind = table.rope_type ?? table.type ?? 'default';
+  const {partial_rotary_factor: part} = table;
+  // The first files of Phi-3 have the other names of longrope.
+  const isLongrope = !family.ropes.includes('yarn') && ['su', 'yarn'].includes(String(kind));
+  return [
+    ...(isLongrope || family.ropes.includes(String(kind))
+      ? []
+      : [`${prefix}rope_type is ${shown(kind)}, supported is ${family.ropes.join(', ')}`]),
+    ...(family.reads.includes('partial_rotary_factor') || [undefined, null, 1].includes(part as null)
+      ? []
+      : [`${prefix}partial_rotary_factor is ${shown(part)}, only a full rotation is supported`]),
+  ];
+}
+
+function layerTypeProblems({layer_types: types = null}: Table, family: Family, prefix: string): string[] {
+  if (types === null) return [];
+  const known = family.windows === 'nowhere' ? LAYER_TYPES.slice(0, 1) : LAYER_TYPES;
+  const isUniform = family.windows === 'everywhere';
+  const isSupported =
+    Array.isArray(types) &&
+    types.every(type => known.includes(String(type)) && !(isUniform && type !== types[0]));
+  return isSupported
+    ? []
+    : [
+        `${prefix}layer_types is ${shown(types)}, supported is ${known.join(isUniform ? ' alone or ' : ' and ')}`,
+      ];
+}
+
+function quantizationProblems(fields: Table, family: Family, prefix: string): string[] {
+  const quantization = tableOf(fields.quantization_config);
+  const {quant_method} = quantization;
+  const isUnread = Object.keys(quantization).length === 0 || !family.reads.includes('quantization_config');
+  return isUnread || quant_method === 'mxfp4'
+    ? []
+    : [`${prefix}quantization_config.quant_method is ${shown(quant_method)}, supported is mxfp4`];
+}
+
+/** Whether the values are equal, true and 1 included; `undefined` is equal to null. */
+function isSame(value: unknown, other: unknown): boolean {
+  const plain = (each: unknown) =>
+    typeof each === 'boolean' ? String(Number(each)) : (JSON.stringify(each) ?? 'null');
+  return plain(value) === plain(other);
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'missing';
+  return text.length <= 100 ? text : `${text.slice(0, 97)}...`;
+}
+
+function isTable(value: unknown): value is Table {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The object; an empty object for any other value. */
+function tableOf(value: unknown): Table {
+  return isTable(value) ? value : {};
+}
+
+function tableOfText(text: string): Table | undefined {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Table)
-      : undefined;
+    return isTable(value) ? value : undefined;
   } catch {
     return undefined;
   }

@@ -9,7 +9,7 @@ import {FAMILIES} from '../../shared/contracts/model-config.ts';
 import {gleaner, TestHome, texts} from './home.ts';
 
 /** gemma3_text is the text part of gemma3. */
-const families = Object.keys(FAMILIES).filter(family => family !== 'gemma3');
+const families = FAMILIES.filter(family => family !== 'gemma3');
 const runOf = (family: string) => family.replaceAll('_', '-');
 
 describe('A local cloud with a tiny model of every family @long', () => {

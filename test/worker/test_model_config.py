@@ -1,6 +1,7 @@
 """config.json files from any source: parsed, or refused with all problems in one error."""
 
 import json
+import os
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,10 @@ from hypothesis import strategies as st
 
 import golden_models as golden
 from build import fails
+from environment import WORKER
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.config_rules import rules
 from gleaner_worker.model.families import FAMILIES
 from gleaner_worker.model.rope import Rope, inverse_frequencies
 
@@ -40,6 +43,8 @@ REFUSED = [
     (QWEN2, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, which this decoder does not support"),
     (QWEN2, {"quantization_config": {"quant_method": "awq"}}, "quantization_config is {'quant_method': 'awq'}"),
     (QWEN2, {"mlp_bias": True}, "mlp_bias is True"),
+    (QWEN2, {"per_layer_config": {"0": {"head_dim": 8}}}, "per_layer_config is {'0'"),
+    (OLMO3, {"rope_scaling": {"full_attention": {}}}, "rope_scaling.full_attention is {}, it is of all layers"),
     (LLAMA, {"sliding_window": 4096}, "sliding_window is 4096, which this decoder does not support for this family"),
     (LLAMA, {"num_local_experts": 8}, "num_local_experts is 8"),
     (MISTRAL, {"attention_bias": True}, "attention_bias is True"),
@@ -221,3 +226,8 @@ def test_an_unknown_family_is_refused_with_the_known_families():
         parse_config({"model_type": "bert"}, "m")
     assert all(name in failure.value.reason for name in FAMILIES)
     assert json.dumps(list(FAMILIES)) == json.dumps(sorted(FAMILIES))
+
+
+def test_commands_and_functions_have_the_same_rules():
+    with open(os.path.join(WORKER, "..", "shared", "contracts", "model-rules.json"), encoding="utf-8") as file:
+        assert json.load(file) == json.loads(json.dumps(rules()))

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
-import {readFileSync} from 'node:fs';
+import {readdirSync, readFileSync} from 'node:fs';
 import {checkBudget} from '../../../cli/checks/budget.ts';
 import {type Finding, refuseProblems} from '../../../cli/checks/findings.ts';
 import {checkModel} from '../../../cli/checks/model.ts';
@@ -56,16 +56,48 @@ describe('A config.json before a run', () => {
       else assert.equal(problem, undefined);
     });
 
-  it('has the families of the worker', () => {
-    const source = readFileSync(
-      new URL('../../../worker-startup/gleaner_worker/model/families.py', import.meta.url),
-      'utf8',
+  const refused: {config: object; says: RegExp}[] = [
+    {config: {model_type: 'olmo2', clip_qkv: 8}, says: /clip_qkv is 8, which this family does not support/},
+    {config: {model_type: 'llama', per_layer_config: {0: {head_dim: 8}}}, says: /per_layer_config is \{"0"/},
+    {config: {model_type: 'qwen2', hidden_act: 'mish'}, says: /hidden_act is "mish", supported is gelu, /},
+    {config: {model_type: 'gpt2', intermediate_size: 50}, says: /intermediate_size is 50, .* use n_inner/},
+    {
+      config: {model_type: 'phi3', rope_scaling: {type: 'linear'}},
+      says: /rope_scaling.rope_type is "linear"/,
+    },
+    {
+      config: {model_type: 'gemma3', text_config: {rope_parameters: {rope_type: 'default'}}},
+      says: /text_config.rope_parameters.rope_type is "default", .* each type of layer/,
+    },
+    {
+      config: {model_type: 'llama', rope_parameters: {partial_rotary_factor: 0.5}},
+      says: /rope_parameters.partial_rotary_factor is 0.5/,
+    },
+    {
+      config: {model_type: 'olmo3', layer_types: ['chunked_attention']},
+      says: /layer_types is .*, supported is full_attention and sliding_attention/,
+    },
+    {
+      config: {model_type: 'gpt_oss', quantization_config: {quant_method: 'awq'}},
+      says: /quant_method is "awq", supported is mxfp4/,
+    },
+    {
+      config: {model_type: 'qwen3', mlp_bias: true, num_experts: 4},
+      says: /mlp_bias is true, .*; num_experts is 4, /,
+    },
+  ];
+  for (const {config, says} of refused)
+    it(`${JSON.stringify(config)} is refused by name`, () =>
+      assert.match(configProblem(JSON.stringify(config), {model: 'm', layers: 'all'}) ?? '', says));
+
+  it('of a small model of each family is accepted', () => {
+    const golden = new URL('../../worker/golden/', import.meta.url);
+    const models = readdirSync(golden).map(name =>
+      readFileSync(new URL(`${name}/config.json`, golden), 'utf8'),
     );
-    const table = /^FAMILIES = \{\n([\s\S]*?)^\}/m.exec(source)?.[1] ?? '';
-    assert.deepEqual(
-      Object.keys(FAMILIES),
-      [...table.matchAll(/"(\w+)":/g)].map(([, name]) => name),
-    );
+    const families = models.map(text => JSON.parse(text).model_type);
+    assert.deepEqual([...new Set(families)].sort(), [...FAMILIES].sort());
+    for (const text of models) assert.equal(configProblem(text, {model: 'm', layers: 'all'}), undefined);
   });
 });
 

@@ -278,11 +278,16 @@ def _refuse_unsupported_keys(fields: Fields, family: Family) -> None:
     for key, neutral in NEUTRAL.items():
         if key not in family.reads and fields.raw.get(key) not in neutral:
             fields.refuse(key, "which this decoder does not support for this family")
-    # transformers reads one of two names. A file with only the other name would be misread.
     defaults = DEFAULTS | family.defaults
-    renamed = family.renamed if "hidden_act" in family.renamed else {"hidden_activation": "hidden_act"} | family.renamed
-    for key, own in renamed.items():
+    for key, own in renamed_keys(family).items():
         default = defaults.get(own)
-        if key not in family.aliases and own not in fields.raw and fields.raw.get(key, default) != default:
+        if own not in fields.raw and fields.raw.get(key, default) != default:
             instead = f"models of this family use {own}" if own else "which models of this family do not use"
             fields.problems.append(f"{fields.prefix}{key} is {shown(fields.raw[key])}, {instead}")
+
+
+def renamed_keys(family: Family) -> dict[str, str]:
+    """{key of other families: key of this family}, empty for no such key. transformers reads the second alone, so a
+    file with the first alone would be misread."""
+    names = family.renamed if "hidden_act" in family.renamed else {"hidden_activation": "hidden_act"} | family.renamed
+    return {key: own for key, own in names.items() if key not in family.aliases}

@@ -292,6 +292,7 @@ NEUTRAL = {
     "num_experts": (None, 0),
     "num_local_experts": (None, 0),
     "partial_rotary_factor": (None, 1),
+    "per_layer_config": (None, {}),
     "quantization_config": (None,),
     "residual_multiplier": (None, 1),
     "scale_attn_by_inverse_layer_idx": (None, False),

@@ -48,6 +48,8 @@ def parse_ropes(
         if flat := sorted(set(parameters.raw) - set(theta)):
             parameters.refuse(flat[0], f"supported are the keys {FULL} and {SLIDING}")
         objects = {kind: parameters.table(kind) for kind in theta}
+        if nested := sorted(scaling.raw.keys() & theta.keys()):
+            scaling.refuse(nested[0], "it is of all layers with full attention")
         if scaling.raw:
             objects[FULL] = Fields(objects[FULL].raw | scaling.raw, scaling.prefix, fields.problems)
     else:
