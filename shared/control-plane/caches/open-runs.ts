@@ -11,8 +11,8 @@ export type OpenRuns = {
   /** Begin of the last reading, and of the last reading of all open runs. */
   read_ms: number;
   whole_ms: number;
-  /** The last count of each run: its begin, and the mark of the run then. */
-  counts: Map<string, {counted_ms: number; changed_at: string | null}>;
+  /** The last count that this instance stored in the document of each run: its begin, and the document's `updated_at` since. */
+  counts: Map<string, {counted_ms: number; updated_at: string}>;
   /** Slots with a bound stream, by run: see `countStreams`. */
   slots: Map<string, {of: string; slots: readonly string[]}>;
 };

@@ -25,8 +25,6 @@ export async function countStreams(
 ): Promise<StreamCounts> {
   const isCounted = !mayDiffer(deps, of, [...workers.values()]);
   const counts = isCounted ? storedCounts(of) : await countNow(deps, of, workers);
-  const {counted_ms} = counts;
-  if (counted_ms !== null) deps.openRuns.counts.set(of.run, {counted_ms, changed_at: of.changed_at});
   const isBound = of.affinity === 'fixed' && isRunnable(of) && pool !== undefined;
   return isBound ? {...counts, slots: await knownSlots(deps, of, pool, isCounted)} : counts;
 }
@@ -38,7 +36,7 @@ export async function countStreams(
 function mayDiffer({openRuns, now}: Counting, run: Run, workers: readonly Worker[]): boolean {
   const {changed_at, streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
   const last = openRuns.counts.get(run.run);
-  const isKnown = last?.changed_at === changed_at && isCountedSince(run, last.counted_ms);
+  const isKnown = last?.updated_at === run.updated_at && isCountedSince(run, last.counted_ms);
   if (changed_at !== null && (!isKnown || markAfterCount(run, now()) === null)) return true;
   const holders = workers.filter(worker => runAtWork(worker) === run.run).length;
   if (streams_in_progress > holders) return true;

@@ -28,7 +28,7 @@ export const FINISHING = 'writing its result';
  * reason. `waits`: why the run waits. `counts`: the count of the totals, which may end the mark of the run. Returns true if the run has ended.
  */
 export async function storeRunTotals(
-  deps: Pick<Deps, 'store' | 'log' | 'now' | 'config'>,
+  deps: Pick<Deps, 'store' | 'log' | 'now' | 'config' | 'openRuns'>,
   seen: Run,
   totals: StreamTotals,
   costs: RunCosts,
@@ -38,12 +38,13 @@ export async function storeRunTotals(
   }: {ending?: string | undefined; waits?: Constraint | undefined; counts?: StreamCounts} = {},
 ): Promise<boolean> {
   const {run} = seen;
-  const {store, log, now} = deps;
+  const {store, log, now, openRuns} = deps;
   const traffic = await trafficOf(store, seen);
-  return store.transaction(async tx => {
+  const last = openRuns.counts.get(run);
+  const {hasEnded, count} = await store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
     // Another tick may have ended the run since: counts of a slow tick never reopen it.
-    if (!current || (isOpen(seen) && !isOpen(current))) return false;
+    if (!current || (isOpen(seen) && !isOpen(current))) return {hasEnded: false};
     const at = now();
     const bill = await readNetworkBill(deps, tx, current, traffic, at);
     const known = withDownloads(bill.run, costs.download_usd, at);
@@ -54,7 +55,10 @@ export async function storeRunTotals(
     const summed = summarizeRun(known, present, costs.cost_usd, at, state);
     const changed_at = counts ? markAfter(current, counts) : current.changed_at;
     const next = summed.changed_at === changed_at ? summed : {...summed, changed_at, updated_at: iso(at)};
-    if (next === current) return false;
+    const isLast = last?.updated_at === current.updated_at;
+    const counted_ms = isCounted ? counts?.counted_ms : isLast ? last.counted_ms : undefined;
+    const count = counted_ms == null ? undefined : {counted_ms, updated_at: next.updated_at};
+    if (next === current) return {hasEnded: false, count};
     bill.write();
     runRecords.set(tx, next);
     const text = `Run ${run} is ${next.status}${next.reason ? `: ${next.reason}` : ''}`;
@@ -63,8 +67,10 @@ export async function storeRunTotals(
       log('ERROR', text, {run, signal: 'run-failed'});
     else if (isMostlyRejected(next) && !isMostlyRejected(current))
       log('WARNING', `Run ${run}: ${next.reason}`, {run, signal: 'samples-rejected'});
-    return !isOpen(next);
+    return {hasEnded: !isOpen(next), count};
   });
+  if (count) openRuns.counts.set(run, count);
+  return hasEnded;
 }
 
 /** True if another tick may have stored a newer count: the run has changed since, and has no mark. */
