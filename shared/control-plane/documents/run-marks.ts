@@ -1,5 +1,5 @@
 /** Marks the run of every stream that a transaction changes, before the transaction is committed. */
-import {isFresh, MARK_S, withMark} from '../../domain/run/marks.ts';
+import {isFresh, MARK_S, RELY_S, withMark} from '../../domain/run/marks.ts';
 import {isOpen} from '../../domain/run/run.ts';
 import type {Now, Store, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
@@ -27,14 +27,16 @@ export function withRunMarks(deps: Marking): Store {
   const {store, runMarks, now} = deps;
   const isMarked = (run: string) => now() - (runMarks.get(run) ?? Number.NEGATIVE_INFINITY) < MARK_S * 1000;
   const transaction = async <T>(work: (tx: Transaction) => Promise<T>): Promise<T> => {
-    for (const tried = new Set<string>(); ; ) {
+    for (const marks = new Map<string, number>(); ; ) {
       const missing = new Set<string>();
       try {
         return await store.transaction(async inner => {
           missing.clear();
+          const oldest_ms = now() - RELY_S * 1000;
           const noted = (path: string) => {
             const run = STREAM.exec(path)?.[1];
-            if (run !== undefined && !tried.has(run) && !isMarked(run)) missing.add(run);
+            const hasMark = run === undefined || isMarked(run) || (marks.get(run) ?? 0) > oldest_ms;
+            if (!hasMark) missing.add(run);
           };
           const result = await work(watchWrites(inner, noted));
           if (missing.size > 0) throw new Unmarked();
@@ -43,15 +45,17 @@ export function withRunMarks(deps: Marking): Store {
       } catch (error) {
         if (!(error instanceof Unmarked)) throw error;
       }
-      await forEachConcurrently([...missing], run => markRun(deps, run));
-      for (const run of missing) tried.add(run);
+      await forEachConcurrently([...missing], async run => void marks.set(run, await markRun(deps, run)));
     }
   };
   return withTransactions(store, transaction);
 }
 
-/** Marks an open run, unless another instance has just marked it. An ended run is marked when it opens again. */
-async function markRun({store, runMarks, now, log}: Marking, run: string): Promise<void> {
+/**
+ * Marks an open run, unless another instance has just marked it. Returns the time of the mark. An ended run is marked when it opens again. A
+ * document that is left alone gets no mark, and needs none.
+ */
+async function markRun({store, runMarks, now, log}: Marking, run: string): Promise<number> {
   const marked_ms = await skipIfInvalid(log, () =>
     store.transaction(async tx => {
       const current = await runRecords.get(tx, run);
@@ -64,4 +68,5 @@ async function markRun({store, runMarks, now, log}: Marking, run: string): Promi
   );
   if (runMarks.size >= MOST_KNOWN) runMarks.clear();
   if (marked_ms !== undefined) runMarks.set(run, marked_ms);
+  return marked_ms ?? Number.POSITIVE_INFINITY;
 }

@@ -10,6 +10,9 @@ export const MARK_S = 10;
 /** Longest time between the time in a document and its commit: a transaction of Firestore lasts at most 270 s, and clocks differ. */
 export const COMMIT_S = 300;
 
+/** Longest time from a mark to the begin of a transaction that relies on it: a transaction must end within `MARK_S` and `COMMIT_S` of the mark. */
+export const RELY_S = 20;
+
 /** Longest difference of two clocks. */
 const SKEW_S = 20;
 
