@@ -50,10 +50,14 @@ export function decideRegistration(
   return {stream: next, refusal, isClosed: false, reopens, events};
 }
 
-/** True if a stop of the run closes it for the object. After a lost Store, a stream from before the stop is registered again. */
-function isClosed(run: Run, before: Stream | undefined, {created_at}: DroppedStream): boolean {
-  const isLate = msOf(created_at) > msOf(run.stopped_at ?? iso(0));
-  return run.status === 'cancelled' ? before !== undefined || isLate : run.stopped_at !== null && isLate;
+/**
+ * True if a stop of the run closes it for the object. After a lost Store, a stream from before the stop is registered again, but not after
+ * the documents of its streams were deleted.
+ */
+function isClosed({status, stopped_at, expired_at}: Run, before: unknown, object: DroppedStream): boolean {
+  const isLate = msOf(object.created_at) > msOf(stopped_at ?? iso(0));
+  if (status !== 'cancelled') return stopped_at !== null && isLate;
+  return before !== undefined || isLate || expired_at !== null;
 }
 
 /** Names the slot of a stream that is bound to one. */
