@@ -48,6 +48,8 @@ export class Effects extends Check {
     if (action === 'clear') return isOf(jobs_collection) && after === undefined;
     if (message.where !== undefined) return isOf(jobs_collection);
     if (run !== undefined && stream !== undefined && before?.work === `${run}/${stream}`) return true;
+    // The end of a run bills what the run owes.
+    if (run !== undefined && isBill({path, before, after})) return true;
     if (run !== undefined) return path === paths.run(String(run)) || isOf(paths.run(String(run)));
     if (worker !== undefined) return path === paths.worker(String(worker));
     const ofPool = String(after?.pool ?? own.pool) === pool;
@@ -158,6 +160,14 @@ export class Effects extends Check {
     const left = store.collection(collection).find(isOld);
     return left && `${left.path} is left, which is ${left.data.status}`;
   }
+}
+
+function isBill({path, before, after}: Change): boolean {
+  const fields = Object.keys({...before, ...after});
+  const changed = fields.filter(field => !isDeepStrictEqual(before?.[field], after?.[field]));
+  // The next release counts its writes of each document.
+  const own = changed.filter(field => !['release', 'next_release'].includes(field));
+  return path === 'system/spending' || (path.startsWith('pools/') && String(own) === 'spent_usd');
 }
 
 const NO_FAILURES = {failures: 0, machine_failures: 0, cause: null, error: null, completed_at: null};

@@ -18,8 +18,10 @@ const OPEN_JOBS = ['pending', 'scheduled', 'running'];
 export class Need extends Check {
   /** By pool: the TPUs that it needed at each change of its work. */
   readonly #needs = new Map<string, {at: number; count: number}[]>();
-  /** By tick: the pools that the tick before left out, and those that it has requested nodes for. */
+  /** By tick: the pools that the ticks before left out, and those that it has requested nodes for. */
   readonly #ticks = new WeakMap<NonNullable<Actor>, {late: string[]; asked: Set<string>}>();
+  /** The pools that ticks have left out, by the time of their record. */
+  #late: {at: number; pools: string[]}[] = [];
 
   override onCommitted(changed: readonly string[]): void {
     const jobs = `${this.context.config.jobs_collection}/`;
@@ -69,12 +71,14 @@ export class Need extends Check {
       this.breach(`${name} is created as TPU ${used.length} of ${pool}, whose work needs ${most}`);
   }
 
-  /** The tick that causes the present call. */
+  /** The tick that causes the present call. Two ticks may overlap: only pools that are late from its begin on are those that it knows. */
   #tick() {
     const {actor} = this.violations;
-    if (!actor || !this.violations.isBy('tick')) return undefined;
-    const late = (this.context.store.peek(paths.creates())?.late_pools ?? []) as string[];
+    if (!actor || !('at' in actor) || !this.violations.isBy('tick')) return undefined;
+    const late = this.#late.findLast(({at}) => at <= actor.at)?.pools ?? [];
     const tick = this.#ticks.get(actor) ?? {late, asked: new Set<string>()};
+    const are_late = (this.context.store.peek(paths.creates())?.late_pools ?? []) as string[];
+    tick.late = tick.late.filter(pool => are_late.includes(pool));
     this.#ticks.set(actor, tick);
     return tick;
   }
@@ -104,6 +108,7 @@ export class Need extends Check {
 
   /** A pool that two ticks in a row leave out went before the others in the second. */
   onCreates(before: Document | undefined, {creates, late_pools}: Document): void {
+    this.#late.push({at: this.context.clockwork.now, pools: late_pools as string[]});
     const tick = this.#tick();
     const again = tick?.late.find(pool => (late_pools as string[]).includes(pool));
     const others = [...(tick?.asked ?? [])].filter(pool => !tick?.late.includes(pool));
@@ -142,5 +147,6 @@ export class Need extends Check {
 
   override onWipe(): void {
     this.#needs.clear();
+    this.#late = [];
   }
 }
