@@ -3,6 +3,7 @@ import {type Budgets, priceOf} from '../billing/budget.ts';
 import {costOfDeleting, JOBS, KEPT, payerOf, runAtWork} from '../billing/cost.ts';
 import {type Pool, slotsOf} from '../fleet/pool.ts';
 import {runAcceleratorProblem} from '../fleet/run-accelerators.ts';
+import {parseWork} from '../names.ts';
 import type {Run} from '../run/run.ts';
 import {byPreference} from '../stream/service-order.ts';
 import type {Snapshot} from '../tick/snapshot.ts';
@@ -187,6 +188,13 @@ function dominantOfComing(coming: readonly Constraint[]): Constraint | undefined
 function ofFirstGang(coming: readonly Constraint[], {pool, workers, jobs}: Snapshot): Constraint | undefined {
   const [job] = jobs?.first ?? [];
   if (!job || job.slices === 1) return undefined;
+  const {workers_per_zone: slots} = pool;
+  if (job.slices > slots)
+    return constraint(
+      'slices',
+      `job ${job.job}`,
+      `it needs ${job.slices} of them, and pool ${pool.pool} has ${slots} in each: scale it`,
+    );
   const idle = [...workers.values()].filter(({phase, work}) => phase === 'idle' && work === null);
   const groups = pool.zones.map(zone => ({zone, idle: idle.filter(each => each.zone === zone).length}));
   const [best] = groups.sort((a, b) => b.idle - a.idle);
@@ -206,10 +214,29 @@ function ofFullPool(name: string, plan: Withheld): Constraint {
   );
   if (leaving && payers.length < slots.length)
     return constraint('leaving', leaving.name, leaving.last_death, {since_at: leaving.phase_since_at});
+  const free = soonFree(plan);
+  if (free && payers.length < slots.length)
+    return constraint(
+      'idle',
+      free.name,
+      `it ends the shard in hand of ${free.work}, whose run is not active`,
+    );
   const [most] = [...new Set(payers)].filter(payer => payer !== name).sort((a, b) => at(b) - at(a));
   if (most !== undefined && at(name) === 0)
     return name === JOBS ? afterStreams(payers.length, pool) : behind(most, plan);
   return constraint('turn', pool.pool, `${at(name)} of ${slots.length} at this work`);
+}
+
+/** The TPU that the work waits for, with a stream of a run that was paused or has ended: the plan creates no further one. */
+function soonFree({silent, snapshot: {runs, unreadable_runs, workers}}: Withheld): Worker | undefined {
+  const kept = new Set([
+    ...runs.flatMap(({run, status}) => (status === 'active' ? run : [])),
+    ...unreadable_runs,
+  ]);
+  return [...workers.values()].find(worker => {
+    const run = worker.phase === 'working' ? parseWork(worker.work)?.run : undefined;
+    return run !== undefined && !kept.has(run) && !silent.has(worker.name);
+  });
 }
 
 /** Jobs go before streams: a TPU gives its stream back to a late job, at the end of a shard. */

@@ -1,7 +1,7 @@
 /** Checks that waiting work has a reason that is true in the world, and that the refusals of a zone are one event with their count. */
 import {type Pool, slotsOf} from '../../../shared/domain/fleet/pool.ts';
 import {isWaiting} from '../../../shared/domain/job/queue.ts';
-import {paths} from '../../../shared/domain/names.ts';
+import {parseWork, paths} from '../../../shared/domain/names.ts';
 import type {Waiting as Reason} from '../../../shared/domain/waiting/constraint.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document, TpuRequest} from '../../../shared/ports.ts';
@@ -98,7 +98,7 @@ export class Waiting extends Check {
     const {store} = this.context;
     const worker = store.peek(paths.worker(about));
     const phases = PHASES[kind];
-    if (phases && !phases.includes(phaseOf(worker ?? {})))
+    if (phases && !phases.includes(phaseOf(worker ?? {})) && !this.#isSoonFree(waits))
       return `waits for ${about}, which is ${worker?.phase}: ${kind}`;
     if (kind === 'deleted' && worker?.held !== true) return `waits for ${about}, whose slot is not held`;
     if (kind === 'behind-run' && store.peek(paths.run(about))?.status !== 'active')
@@ -205,7 +205,7 @@ export class Waiting extends Check {
     if (!is || (was?.kind === is.kind && was.about === is.about) || this.context.alone.size > 0) return;
     const phases = PHASES[is.kind];
     const had = this.#phasesSince(is.about, actor.at);
-    if (phases && !phases.some(phase => had.has(phase)))
+    if (phases && !phases.some(phase => had.has(phase)) && !this.#isSoonFree(is))
       this.breach(`${what} waits for ${is.about}: ${is.kind}, and that was ${[...had]}`);
     if (is.kind !== 'turn' || (this.#resized.get(pool.pool) ?? 0) >= actor.at) return;
     // A slow tick stores the reason of work that has ended since.
@@ -219,6 +219,15 @@ export class Waiting extends Check {
       this.breach(
         `${what} waits for its turn, and ${empty} of ${slots.length} slots of ${pool.pool} are empty`,
       );
+  }
+
+  /** True if the reason names a TPU with a stream of a run that was paused or has ended: the TPU asks for work soon. */
+  #isSoonFree({kind, about}: Reason): boolean {
+    const {store} = this.context;
+    const {phase, work} = store.peek(paths.worker(about)) ?? {};
+    const run = parseWork(work as string | null)?.run;
+    const isAtStream = kind === 'idle' && phase === 'working' && run !== undefined;
+    return isAtStream && store.peek(paths.run(run))?.status !== 'active';
   }
 
   /** True if a TPU of the pool has stored its last shard, and takes the next stream soon. */
