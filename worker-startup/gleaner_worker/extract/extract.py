@@ -247,10 +247,12 @@ class _Extraction:
     def _put_row(self, row: Row, host: HostRow) -> None:
         """Copies the missing samples of the row. Raises Failure for a value that is not finite."""
         check_finite(host, [place.sample.index for place in row], self._model, self._work.object)
+        samples = tokens = 0
         for b, place in enumerate(row):
             if self._is_missing(place):
                 put_sample(self._open[place.shard], place.position, host, b)
-                self._state.add_done(1, len(place.sample.token_ids))
+                samples, tokens = samples + 1, tokens + len(place.sample.token_ids)
+        self._state.add_done(samples, tokens)
 
     def _completed(self, step: Step) -> Iterator[ShardBuffer]:
         """The shards that the rows of the step completed."""

@@ -1,8 +1,10 @@
 """The output of a step, in flight to the host and then as rows: the vectors of each sample, and their statistics."""
 
 import threading
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import jax
@@ -72,7 +74,7 @@ class HostRow:
     def __init__(self, parts: dict[str, dict[str, list[OutputPart]]], row: int, counts: np.ndarray, capture: Capture):
         self.counts = counts
         self._capture = capture
-        self._ends = np.cumsum(counts)
+        self._bounds = [0, *np.cumsum(counts).tolist()]  # of the vectors of each sample
         held = {kind: {site: _of_row(each, row) for site, each in sites.items()} for kind, sites in parts.items()}
         for kind, sites in held.items():
             for site, each in sites.items():
@@ -80,20 +82,19 @@ class HostRow:
                 stats = len(capture.stats_columns(site)) - 1
                 width = {"rows": capture.width(site), "scale": 1, "stats": stats}[kind]
                 _check_whole(each, len(capture.layers_of(site)) * width, f"{kind} of {site}")
-        self._values, self._scale = held["rows"], held.get("scale", {})
+        self._values, self._scale = _as_integers(held["rows"]), _as_integers(held.get("scale", {}))
         self._stats = {site: self._table(each) for site, each in held["stats"].items()}
 
     def store(self, sample: int, rows: dict, scale: dict, begin: int) -> None:
         """Copies the vectors of the sample to `begin` and after it, in `rows` {site: [L, rows, D]} and, for int8, in
         `scale` {site: fp32 [L, rows]}, as Model.empty makes them."""
-        source = self._span(sample)
-        target = slice(begin, begin + int(self.counts[sample]))
+        first, end = self._bounds[sample : sample + 2]
+        target = slice(begin, begin + end - first)
         for arrays, computed in ((rows, self._values), (scale, self._scale)):
             for site, array in arrays.items():
-                # As integers: numpy copies the floats of ml_dtypes one by one.
                 raw = array.view(_RAW[array.itemsize])
                 for part in computed[site]:
-                    data = part.data[:, source].view(raw.dtype)
+                    data = part.data[:, first:end]
                     layers = slice(part.layer, part.layer + len(data))
                     if data.ndim == 3:
                         raw[layers, target, part.column : part.column + data.shape[2]] = data
@@ -102,7 +103,7 @@ class HostRow:
 
     def sums(self, sample: int) -> dict[str, np.ndarray]:
         """Statistics of the sample by site, fp64 [L, K]: its columns as Capture.stats_columns, over its vectors."""
-        return {site: self._fold(stats[:, self._span(sample)]) for site, stats in self._stats.items()}
+        return {site: sums[:, sample] for site, sums in self._sums.items()}
 
     def non_finite(self) -> tuple[str, int, int, int] | None:
         """The origin of the first value that is not finite: site, layer, first sample with such a value there, and the
@@ -115,23 +116,26 @@ class HostRow:
             for site in COMPUTED:
                 if (site, layer) in names and (marks := broken[site][names[site, layer]]).any():
                     first = int(np.flatnonzero(marks)[0])
-                    return site, layer, int(np.searchsorted(self._ends, first, "right")), int(marks.sum())
+                    return site, layer, bisect_right(self._bounds, first) - 1, int(marks.sum())
         raise AssertionError("a mark belongs to a site and a layer")
-
-    def _span(self, sample: int) -> slice:
-        end = int(self._ends[sample])
-        return slice(end - int(self.counts[sample]), end)
 
     def _table(self, parts: list[OutputPart]) -> np.ndarray:
         """fp32 [L, stored vectors, K] of all layers."""
-        return np.concatenate([part.data[:, : self._ends[-1]] for part in parts])
+        return np.concatenate([part.data[:, : self._bounds[-1]] for part in parts])
 
-    def _fold(self, stats: np.ndarray) -> np.ndarray:
-        values = stats.astype(np.float64)
-        folded = values.sum(axis=1)
-        largest = values[:, :, _MAX_ABS]
-        broken = (~np.isfinite(largest)).sum(axis=1)
-        return np.column_stack([folded[:, :2], largest.max(axis=1, initial=0), broken, folded[:, 3:]])
+    @cached_property
+    def _sums(self) -> dict[str, np.ndarray]:
+        """fp64 [L, samples, K] by site."""
+        return {site: _fold(stats.astype(np.float64), self._bounds[:-1]) for site, stats in self._stats.items()}
+
+
+def _fold(values: np.ndarray, begins: list[int]) -> np.ndarray:
+    """[L, samples, K], from the statistics [L, vectors, K - 1] of samples that begin at `begins`, one vector at least
+    each. Adds in the order of the vectors."""
+    sums, largest = np.add.reduceat(values, begins, axis=1), values[:, :, _MAX_ABS]
+    broken = np.add.reduceat(~np.isfinite(largest), begins, axis=1, dtype=np.float64)
+    folded = [sums[:, :, :2], np.maximum.reduceat(largest, begins, axis=1)[:, :, None], broken[:, :, None]]
+    return np.concatenate([*folded, sums[:, :, 3:]], axis=2)
 
 
 def _of_row(parts: list[OutputPart], row: int) -> list[OutputPart]:
@@ -141,6 +145,14 @@ def _of_row(parts: list[OutputPart], row: int) -> list[OutputPart]:
         for part in parts
         if part.row <= row < part.row + part.data.shape[1]
     ]
+
+
+def _as_integers(sites: dict[str, list[OutputPart]]) -> dict[str, list[OutputPart]]:
+    """The same parts as unsigned integers: numpy copies the floats of ml_dtypes one by one."""
+    for parts in sites.values():
+        for part in parts:
+            part.data = part.data.view(_RAW[part.data.dtype.itemsize])
+    return sites
 
 
 def _check_whole(parts: list[OutputPart], size: int, name: str) -> None:

@@ -91,21 +91,25 @@ def make_inputs(
     token_ids, segments, positions = (np.zeros(shape, np.int32) for _ in range(3))
     picks = np.zeros({"all": (height, 0), "rows": (height, width)}.get(mode, shape), np.int32)
     for r, samples in enumerate(rows):
-        begin = stored = 0
-        for number, sample in enumerate(samples, 1):
-            length = len(sample.token_ids)
-            span = slice(begin, begin + length)
-            token_ids[r, span], segments[r, span], positions[r, span] = sample.token_ids, number, np.arange(length)
-            chosen = np.arange(length) if sample.positions is None else sample.positions
-            if mode == "rows":
-                picks[r, stored : stored + len(chosen)] = begin + chosen
-                stored += len(chosen)
-            elif mode in POOLS:
-                picks[r, begin + chosen] = 1
-            begin += length
+        lengths = [len(sample.token_ids) for sample in samples]
+        begins, end = np.cumsum(lengths) - lengths, sum(lengths)
+        token_ids[r, :end] = np.concatenate([sample.token_ids for sample in samples])
         # Padding repeats a token of the row: another token may be infinite, and 0 times infinity makes the row NaN.
-        token_ids[r, begin:] = token_ids[r, begin - 1]
+        token_ids[r, end:] = token_ids[r, end - 1]
+        segments[r, :end] = np.repeat(np.arange(1, len(lengths) + 1), lengths)
+        positions[r, :end] = np.arange(end) - np.repeat(begins, lengths)
+        if mode == "all":
+            continue
+        chosen = np.concatenate([begin + _chosen(sample) for begin, sample in zip(begins, samples, strict=True)])
+        if mode == "rows":
+            picks[r, : len(chosen)] = chosen
+        else:
+            picks[r, chosen] = 1
     return Rows(token_ids, segments, positions), picks.astype(bool) if mode in POOLS else picks
+
+
+def _chosen(sample: SelectedTokens) -> np.ndarray:
+    return np.arange(len(sample.token_ids)) if sample.positions is None else sample.positions
 
 
 def row_counts(samples: Sequence[SelectedTokens], mode: str) -> np.ndarray:
