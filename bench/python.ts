@@ -1,9 +1,9 @@
 /**
- * Runs a Python benchmark: `npm run bench:extraction [-- NAME... --quick --rounds N]`, and
- * `npm run bench:tpu [-- --json --model M --accelerator A --shape RxT]`.
+ * Runs a Python benchmark: `npm run bench:extraction [-- NAME... --quick --rounds N]`, `npm run bench:host [-- CASE... --json --quick]`
+ * and `npm run bench:tpu [-- --json --model M --accelerator A --shape RxT]`.
  *
  * The environment of `extraction` has the libraries of the comparison (torch, transformers, SAELens, ...) from a lock file with
- * hashes. That of `tpu` has libtpu from the lock file of TPU VMs; no TPU is needed.
+ * hashes. That of `host` is the worker's. That of `tpu` has libtpu from the lock file of TPU VMs; no TPU is needed.
  */
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
@@ -14,9 +14,17 @@ const REFERENCE_LOCK = fileURLToPath(new URL('../test/reference/requirements.loc
 
 const [module = '', ...args] = process.argv.slice(2);
 const say = (line: string) => console.error(line);
-const python = await (module === 'tpu'
-  ? workerPython(say, TPU_LOCK)
-  : workerPython(say, REFERENCE_LOCK, 'with-builds'));
+const environments: Record<string, () => Promise<string>> = {
+  extraction: () => workerPython(say, REFERENCE_LOCK, 'with-builds'),
+  host: () => workerPython(say),
+  tpu: () => workerPython(say, TPU_LOCK),
+};
+const make = environments[module];
+if (!make)
+  throw new Error(
+    `Failed to run the benchmark ${module}: name one of ${Object.keys(environments).join(', ')}`,
+  );
+const python = await make();
 const run = spawnSync(python, ['-m', module, ...args], {
   env: {
     ...process.env,

@@ -1,20 +1,26 @@
-"""A bucket on the loopback that receives at memory speed: `python -m extraction.sink [CERTIFICATE KEY]` prints its URL.
+"""A bucket on the loopback that receives at memory speed: `python -m extraction.sink` prints its URL.
 
-The sink has the part of Cloud Storage's JSON API that an upload needs, in a process of its own. Large objects are
+The sink has the part of Cloud Storage's JSON API that an upload needs, in processes of its own. Large objects are
 counted and dropped, so that no disk and no second checksum is measured; small objects can be read again.
 """
 
+import argparse
 import itertools
 import json
+import multiprocessing
 import os
 import re
+import signal
 import ssl
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from gleaner_worker.storage.objects import Bucket, make_client
 
@@ -23,21 +29,43 @@ _KEPT_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
 
 
+@dataclass(frozen=True)
+class Network:
+    """The network between a worker and the sink. receivers: processes that receive large objects, beside the first.
+    latency_s: before each answer. bytes_per_s: the most that a connection carries; 0 without a limit."""
+
+    receivers: int = 0
+    latency_s: float = 0.0
+    bytes_per_s: float = 0.0
+
+
 @contextmanager
-def running_sink(with_tls: bool = False):
+def running_sink(with_tls: bool = False, network: Network = Network()) -> Iterator[Bucket]:  # noqa: B008 - immutable
     """Yields a Bucket that uploads to a sink; with TLS, by a certificate that this process alone trusts."""
     with tempfile.TemporaryDirectory(prefix="gleaner-sink-") as folder:
         files = [os.path.join(folder, name) for name in ("certificate.pem", "key.pem")] if with_tls else []
         if files:
             _make_certificate(*files)
             os.environ["REQUESTS_CA_BUNDLE"] = files[0]
-        child = subprocess.Popen([sys.executable, "-m", "extraction.sink", *files], stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "extraction.sink", *files]
+        command += [
+            f"--receivers={network.receivers}",
+            f"--latency={network.latency_s}",
+            f"--rate={network.bytes_per_s}",
+        ]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
         try:
             os.environ["STORAGE_EMULATOR_HOST"] = child.stdout.readline().strip()
             yield Bucket(make_client("local"), BUCKET)
         finally:
-            child.kill()
+            child.terminate()
             child.wait()
+
+
+def most_streams(bucket: Bucket) -> int:
+    """The most uploads of large objects that the sink received at once since the last call."""
+    return bucket.client._http.get(f"{bucket.client.api_endpoint}/streams").json()["most"]
 
 
 def _make_certificate(certificate: str, key: str) -> None:
@@ -53,6 +81,9 @@ class _Handler(BaseHTTPRequestHandler):
     uploads: dict[str, dict] = {}
     numbers = itertools.count(1)
     scheme = "http"
+    network = Network()
+    ports = itertools.repeat(0)  # of the receivers of large objects, in turns; 0 for this process
+    streams = multiprocessing.Array("i", 2)  # uploads of large objects at this moment, and the most of them
 
     def setup(self):
         super().setup()
@@ -63,6 +94,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         url = urlsplit(self.path)
+        if url.path == "/streams":
+            with self.streams:
+                most, self.streams[1] = self.streams[1], self.streams[0]
+            return self._answer(200, {"most": most})
         if match := re.fullmatch(r"(?:/download)?/storage/v1/b/[^/]+/o/(.+)", url.path):
             resource, data = self.objects.get(unquote(match[1]), (None, None))
             if resource is None:
@@ -86,30 +121,43 @@ class _Handler(BaseHTTPRequestHandler):
             data = second.split(b"\r\n\r\n", 1)[1][:-2]
             return self._store(json.loads(first.split(b"\r\n\r\n", 1)[1]), len(data), data)
         token = str(next(self.numbers))
-        self.uploads[token] = json.loads(self.rfile.read(size)) | {"kept": b""}
-        host = self.headers["Host"]
-        self._answer(
-            200,
-            {},
-            {"Location": f"{self.scheme}://{host}/upload/storage/v1/b/{BUCKET}/o?uploadType=resumable&token={token}"},
-        )
+        resource = json.loads(self.rfile.read(size))
+        self.uploads[token] = resource | {"kept": b""}
+        port = next(self.ports) if int(self.headers.get("X-Upload-Content-Length") or 0) > _KEPT_BYTES else 0
+        host = f"127.0.0.1:{port}" if port else self.headers["Host"]
+        # A receiver knows an upload by its URL alone.
+        of_receiver = f"&name={quote(resource['name'], safe='')}" if port else ""
+        path = f"/upload/storage/v1/b/{BUCKET}/o?uploadType=resumable&token={token}{of_receiver}"
+        return self._answer(200, {}, {"Location": f"{self.scheme}://{host}{path}"})
 
     def do_PUT(self):
-        token = parse_qs(urlsplit(self.path).query)["token"][0]
-        upload = self.uploads[token]
+        query = parse_qs(urlsplit(self.path).query)
+        token = query["token"][0]
+        upload = self.uploads.setdefault(token, {"name": query.get("name", [""])[0], "kept": b""})
         end, total = re.fullmatch(r"bytes \d+-(\d+)/(\d+|\*)", self.headers["Content-Range"]).groups()
         left = int(self.headers["Content-Length"])
         is_kept = total != "*" and int(total) <= _KEPT_BYTES
         if is_kept:
             upload["kept"] += self.rfile.read(left)
         else:
-            buffer = memoryview(bytearray(_PIECE_BYTES))
-            while left and (count := self.rfile.readinto(buffer[: min(left, _PIECE_BYTES)])):
-                left -= count
+            self._drop(left)
         if total == "*" or int(end) + 1 < int(total):
             return self._answer(308, b"", {"Range": f"bytes=0-{end}"})
         data = upload.pop("kept")
         return self._store(self.uploads.pop(token), int(total), data if is_kept else None)
+
+    def _drop(self, left: int):
+        """Receives a part of a large object, at most at the rate of the network."""
+        with self.streams:
+            self.streams[0] += 1
+            self.streams[1] = max(self.streams)
+        buffer, began, received = memoryview(bytearray(_PIECE_BYTES)), time.monotonic(), 0
+        while left and (count := self.rfile.readinto(buffer[: min(left, _PIECE_BYTES)])):
+            left, received = left - count, received + count
+            if self.network.bytes_per_s:
+                time.sleep(max(0.0, began + received / self.network.bytes_per_s - time.monotonic()))
+        with self.streams:
+            self.streams[0] -= 1
 
     def _store(self, resource: dict, size: int, data: bytes | None):
         resource |= {"bucket": BUCKET, "generation": str(next(self.numbers)), "size": str(size)}
@@ -118,6 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, answer: dict | bytes | memoryview, headers: dict[str, str] | None = None):
         data = json.dumps(answer).encode() if isinstance(answer, dict) else answer
+        time.sleep(self.network.latency_s)
         self.send_response(status)
         for key, value in (headers or {}).items():
             self.send_header(key, value)
@@ -127,14 +176,35 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    if files := sys.argv[1:]:
+    parser = argparse.ArgumentParser(prog="python -m extraction.sink")
+    parser.add_argument("files", nargs="*", help="a certificate and its key, for TLS")
+    parser.add_argument("--receivers", type=int, default=0)
+    parser.add_argument("--latency", type=float, default=0.0)
+    parser.add_argument("--rate", type=float, default=0.0)
+    args = parser.parse_args()
+    _Handler.network = Network(args.receivers, args.latency, args.rate)
+    context = None
+    if args.files:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*files)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        context.load_cert_chain(*args.files)
         _Handler.scheme = "https"
-    print(f"{_Handler.scheme}://127.0.0.1:{server.server_address[1]}", flush=True)
-    server.serve_forever()
+    servers = [_server(context) for _ in range(1 + args.receivers)]
+    first, *receivers = servers
+    fork = multiprocessing.get_context("fork")
+    for server in receivers:
+        fork.Process(target=server.serve_forever, daemon=True).start()
+    if receivers:
+        _Handler.ports = itertools.cycle([server.server_address[1] for server in receivers])
+    print(f"{_Handler.scheme}://127.0.0.1:{first.server_address[1]}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # ends the receivers too
+    first.serve_forever()
+
+
+def _server(context: ssl.SSLContext | None) -> ThreadingHTTPServer:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    if context:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    return server
 
 
 if __name__ == "__main__":
