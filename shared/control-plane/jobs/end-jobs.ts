@@ -5,6 +5,7 @@ import {
   endOfDueAt,
   endWithoutHolder,
   isJobHeldBy,
+  waitsForOthers,
 } from '../../domain/job/lifecycle.ts';
 import {parseJobWork} from '../../domain/names.ts';
 import {hasRunOut} from '../../domain/stream/lease.ts';
@@ -54,7 +55,7 @@ function endDueJob(deps: Deps, id: string): Promise<boolean> {
   });
 }
 
-/** Ends the attempts of living workers that have not claimed their job for `lease_s`. */
+/** Ends the attempts of living workers that have not claimed their job for `lease_s`, and whose end of it is not known. */
 export async function endExpiredJobs(deps: Deps, names: readonly string[], served: Served): Promise<void> {
   const {lease_s} = deps.config;
   await forEachConcurrently(names, name =>
@@ -62,6 +63,7 @@ export async function endExpiredJobs(deps: Deps, names: readonly string[], serve
       const worker = await workerRecords.get(tx, name);
       if (!worker || parseJobWork(worker.work) === undefined || !hasRunOut(worker, lease_s, served)) return;
       const job = await jobOf(deps, tx, worker);
+      if (job && waitsForOthers(job, worker)) return;
       const now = deps.now();
       const others = job ? await membersOf(deps, tx, job, name) : [];
       clearWork(tx, worker, ...others);

@@ -4,7 +4,7 @@ import {jobWork} from '../names.ts';
 import type {Ran} from '../source/source.ts';
 import {type Holder, isLeasedTo} from '../stream/lease.ts';
 import {isOlderThan, iso, msOf, utcText} from '../time.ts';
-import {hostText} from '../worker/hosts.ts';
+import {FIRST_HOST, hostText} from '../worker/hosts.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import type {Worker} from '../worker/worker.ts';
@@ -19,8 +19,7 @@ export const MOST_ATTEMPTS = 50;
 export const MOST_ERROR_CHARS = 20_000;
 const MOST_ATTEMPT_ERROR_CHARS = 500;
 const MOST_HOST_ERROR_CHARS = 200;
-/** Time for which an attempt waits for its other hosts: after the success of one, and after one that lost a peer. */
-const OTHERS_S = 60;
+/** Time for which an attempt waits for the true cause, after a host that lost a peer. */
 const PEERS_S = 30;
 /** Time after its timeout at which a tick ends a job, because its agent has not: a timeout counts neither 60 s of preparation nor 60 s of JAX. */
 const GRACE_S = 180;
@@ -48,6 +47,11 @@ export function processesOf({host_count, members}: JobLease): number {
 export function processOf({host_count, members}: JobLease, {worker}: Holder, host: number): number {
   const slice = members.findIndex(member => member.worker === worker);
   return Math.max(0, slice) * host_count + host;
+}
+
+/** True if host 0 of the worker has ended the attempt, which goes on with other hosts. Such a worker claims the lease no more. */
+export function waitsForOthers({lease, ends}: Job, {name, incarnation}: Worker): boolean {
+  return lease !== null && ends[processOf(lease, {worker: name, incarnation}, FIRST_HOST)] !== undefined;
 }
 
 export function isFinal({status}: Pick<Job, 'status'>): boolean {
@@ -128,8 +132,8 @@ export function grantProblem(job: Job, usd_per_hour: number | null, now: number)
 }
 
 /**
- * The job after the end of its attempt on one host. The attempt ends with the first failure of its own, or with the last host. JAX ends the
- * other processes where one is lost: their ends wait for its cause.
+ * The job after the end of its attempt on one host. The attempt ends with the first failure of its own, or with the last host: a host may
+ * store its artifacts for longer than the others. JAX ends the other processes where one is lost: their ends wait for its cause.
  */
 export function endProcess(
   job: Job & {lease: JobLease},
@@ -145,8 +149,8 @@ export function endProcess(
   if (!isConsequence) return endAttempt({...job, ends}, byHost(end, index, processes), usd_per_hour, now);
   if (Object.keys(ends).length === processes)
     return endAttempt({...job, ends}, endOfAll(ends, processes), usd_per_hour, now);
-  const wait_s = end.outcome === 'completed' ? OTHERS_S : PEERS_S;
-  const due_at = iso(Math.min(now + wait_s * 1000, job.due_at === null ? Infinity : msOf(job.due_at)));
+  const due_ms = job.due_at === null ? Infinity : msOf(job.due_at);
+  const due_at = end.cause === 'peer' ? iso(Math.min(now + PEERS_S * 1000, due_ms)) : job.due_at;
   return {...job, ends, due_at, updated_at: iso(now)};
 }
 

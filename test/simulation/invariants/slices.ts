@@ -9,11 +9,11 @@ import {Check, type WorkerRequest} from './violations.ts';
 /** Time after the limit of silence until a tick has deleted a silent slice. */
 const TICKS_MS = 150_000;
 
-/** Time for which an attempt waits for its other hosts, until the next tick. */
-const OTHERS_MS = 4 * 60_000;
+/** Time for which an attempt waits for the true cause after a host that lost a peer, until the next tick. */
+const PEERS_MS = 4 * 60_000;
 
 export class Slices extends Check {
-  /** Jobs whose first host has ended the attempt, and since when. */
+  /** Jobs with a host that has lost a peer, and since when. */
   readonly #waits = new Map<string, number>();
 
   onWorker(name: string, before: Document, after: Document): void {
@@ -44,7 +44,7 @@ export class Slices extends Check {
   }
 
   onJob(path: string, was: Job, job: Job): void {
-    const isWaiting = job.status === 'running' && Object.keys(job.ends).length > 0;
+    const isWaiting = job.status === 'running' && Object.values(job.ends).some(({cause}) => cause === 'peer');
     if (!isWaiting) this.#waits.delete(path);
     else if (!this.#waits.has(path)) this.#waits.set(path, this.context.clockwork.now);
     const last = job.attempts.at(-1);
@@ -75,13 +75,13 @@ export class Slices extends Check {
       this.breach(`${worker} has a job for ${hosts} hosts of ${hostsOfType(node.accelerator)}`);
   }
 
-  /** In the calm, an attempt waits for its hosts shortly, and a slice with a silent host goes, unless the brake of its zone holds it. */
+  /** In the calm, an attempt waits shortly for the cause of a lost peer, and a slice with a silent host goes, unless the brake of its zone holds it. */
   override onMinute(): void {
     const {clockwork, config, everAlone, store} = this.context;
-    if (this.context.isSettled(OTHERS_MS))
+    if (this.context.isSettled(PEERS_MS))
       for (const [path, since] of this.#waits)
-        if (clockwork.now - since > OTHERS_MS && store.peek(path) && !everAlone.has(path))
-          this.breach(`${path} waits for its hosts since ${clockwork.now - since} ms`);
+        if (clockwork.now - since > PEERS_MS && store.peek(path) && !everAlone.has(path))
+          this.breach(`${path} waits for the cause of a lost peer since ${clockwork.now - since} ms`);
     const limit_ms = config.limits.silent_s * 1000 + TICKS_MS;
     if (!this.context.isSettled(limit_ms)) return;
     const held = store.collection('zones').some(({data}) => data.brake !== null);

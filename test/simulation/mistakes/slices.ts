@@ -34,7 +34,7 @@ export const SLICES: Mistakes = {
   },
   'an attempt that waits for its hosts until its timeout': {
     in: 'endProcess',
-    find: '$Math.min($now + $wait * 1000, $due)',
+    find: '$Math.min($now + $PEERS_S * 1000, $due)',
     replace: '$due',
   },
   'a job that begins with a slice too few': {
