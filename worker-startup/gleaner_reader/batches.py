@@ -122,10 +122,9 @@ class Batches:
         while self._epochs is None or self._epoch < self._first_epoch + self._epochs:
             parts, missing = [], self._batch_rows
             while missing and (group := self._load()):
-                chosen = group.order[self._row : self._row + missing]
-                parts.append(group.rows.take(chosen))
-                missing -= len(chosen)
-                self._row += len(chosen)
+                parts.append(group.take(self._row, self._row + missing))
+                missing -= len(parts[-1].stored)
+                self._row += len(parts[-1].stored)
                 if self._row >= len(group.order):
                     self._group, self._row = self._group + 1, 0
             if parts and missing < self._batch_rows and (not missing or not self._drop_last):

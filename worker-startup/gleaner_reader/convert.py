@@ -36,11 +36,11 @@ class Rows:
     scale: np.ndarray | None  # fp32 [n] or [n, layers]
 
     def take(self, chosen: slice | np.ndarray) -> "Rows":
-        """The chosen rows, in that order."""
+        """The chosen rows, in that order: a view for a slice, a copy for numbers, which may be [n, layers]."""
         return Rows(self.stored[chosen], None if self.scale is None else self.scale[chosen])
 
-    def put(self, places: slice | np.ndarray | tuple[slice, int], rows: "Rows") -> None:
-        """Writes `rows` to these places, or to one layer of them. The dtypes are equal."""
+    def put(self, places: slice | np.ndarray, rows: "Rows") -> None:
+        """Writes `rows` to these places. The dtypes are equal."""
         self.stored[places] = rows.stored
         if self.scale is not None:
             self.scale[places] = rows.scale
@@ -48,13 +48,15 @@ class Rows:
     def to_float32(self) -> np.ndarray:
         """fp32 of the same shape: bf16 exactly, int8 times the scale of its row."""
         if self.stored.dtype == np.uint16:  # bf16 is the upper half of a float32
-            return (self.stored.astype(np.uint32) << 16).view(np.float32)
+            wide = self.stored.astype(np.uint32)
+            wide <<= 16
+            return wide.view(np.float32)
         values = self.stored.astype(np.float32, copy=False)
         return values if self.scale is None else values * self.scale[..., None]
 
 
-def empty_rows(shape: tuple[int, ...], dtype: str) -> Rows:
-    """Rows of arbitrary values. shape: (n, width) or (n, layers, width). dtype: the name in a spec."""
+def empty_rows(shape: tuple[int, int], dtype: str) -> Rows:
+    """Rows of arbitrary values. shape: (n, width). dtype: the name in a spec."""
     scale = np.empty(shape[:-1], np.float32) if dtype == "int8" else None
     return Rows(np.empty(shape, STORED[dtype]), scale)
 
@@ -108,6 +110,8 @@ def finish(rows: Rows, as_: str = "numpy", dtype: str | None = None):
 
 def _as_torch(rows: Rows, dtype: str | None):
     torch = _import("torch")
+    if dtype == "float32":  # numpy needs half of the processor time of torch's threads
+        return torch.from_numpy(_writable(rows.to_float32()))
     if rows.stored.dtype == np.uint16:
         values = torch.from_numpy(_writable(rows.stored).view(np.int16)).view(torch.bfloat16)
     else:

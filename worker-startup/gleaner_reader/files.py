@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from .errors import MissingPackage, ShardError
 from .seekable import File
 
@@ -41,13 +43,18 @@ class LocalFile:
     size: int
 
     def read(self, begin: int, end: int) -> bytes | memoryview:
-        data = bytearray(end - begin)
+        data = np.empty(end - begin, np.uint8)
+        self.read_into(begin, end, data)
+        return memoryview(data)
+
+    def read_into(self, begin: int, end: int, target: np.ndarray) -> None:
+        """Reads the same bytes into an array of that size."""
+        view, done = memoryview(target).cast("B"), 0
         with open(self.url, "rb", buffering=0) as file:
             file.seek(begin)
-            done = 0
-            while done < len(data) and (count := file.readinto(memoryview(data)[done:])):
+            while done < len(view) and (count := file.readinto(view[done:])):
                 done += count
-        return _whole(memoryview(data)[:done], begin, end, self.url)
+        _whole(view[:done], begin, end, self.url)
 
 
 @dataclass(frozen=True)

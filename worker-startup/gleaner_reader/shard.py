@@ -166,6 +166,10 @@ class Shard:
         """Rows begin..end of one layer, as stored. Raises the errors of read()."""
         raise NotImplementedError
 
+    def read_rows(self, site: str, layer: int, begin: int, end: int, into: Rows) -> None:
+        """Reads rows begin..end of one layer into rows of the same shape and type."""
+        into.put(slice(None), self.rows(site, layer, begin, end))
+
     def rows_of_each(self, names: Sequence[tuple[str, int]], begin: int, end: int) -> list[Rows]:
         """The same rows of several (site, layer)."""
         with ThreadPoolExecutor(PARALLEL, "rows") as pool:

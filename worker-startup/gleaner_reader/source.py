@@ -69,6 +69,8 @@ class ShardSource(Protocol):
 
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows: ...
 
+    def read_rows(self, site: str, layer: int, begin: int, end: int, into: Rows) -> None: ...
+
 
 class RowSource(Protocol):
     """Shards with one numbering of rows: shard s holds rows row_offsets[s]..row_offsets[s + 1]."""

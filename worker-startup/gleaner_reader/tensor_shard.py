@@ -7,6 +7,7 @@ import numpy as np
 from .checksums import as_text, crc32c
 from .convert import NAMES, STORED, Rows, as_stored
 from .errors import ShardError
+from .files import LocalFile
 from .forks import cached_property
 from .index import INDEX, Index, read_index
 from .limits import is_inflated
@@ -83,10 +84,14 @@ class SafetensorsShard(Shard):
         stored = self.tensor(name, begin, end, verify)
         if self.dtypes[site] != "int8":
             return Rows(stored, None)
-        scale = self.header.tensors.get(f"{name}.scale")
-        if scale is None or scale.dtype != "F32" or scale.shape != (self.num_rows,):
-            raise ShardError(f"{self.url} cannot be read: {name} is int8 without one fp32 scale for each row")
-        return Rows(stored, self.tensor(f"{name}.scale", begin, end, verify))
+        return Rows(stored, self.tensor(self._scale_of(name), begin, end, verify))
+
+    def read_rows(self, site: str, layer: int, begin: int, end: int, into: Rows) -> None:
+        self._check(site, layer, begin, end)
+        name = f"{site}.{layer}"
+        self._read_into(name, begin, end, into.stored)
+        if into.scale is not None:
+            self._read_into(self._scale_of(name), begin, end, into.scale)
 
     def tensor(self, name: str, begin: int = 0, end: int | None = None, verify: bool = False) -> np.ndarray:
         """Rows begin..end of any tensor, as stored: bf16 as uint16. Raises ShardError for a missing tensor."""
@@ -95,11 +100,28 @@ class SafetensorsShard(Shard):
             raise ShardError(f"{self.url} cannot be read: it has no {name}")
         if verify:
             return self._verified(name)[begin:end]
-        count = info.shape[0] if info.shape else 1
-        end = count if end is None else end
-        row_bytes = (info.end - info.begin) // max(count, 1)
-        data = self._plain.read(info.begin + begin * row_bytes, info.begin + end * row_bytes)
+        end = (info.shape[0] if info.shape else 1) if end is None else end
+        data = self._plain.read(*self._range(name, begin, end))
         return as_stored(np.frombuffer(data, np.uint8), info.dtype).reshape(end - begin, *info.shape[1:])
+
+    def _read_into(self, name: str, begin: int, end: int, target: np.ndarray) -> None:
+        if isinstance(self._plain, LocalFile):
+            self._plain.read_into(*self._range(name, begin, end), target)
+        else:
+            target[:] = self.tensor(name, begin, end)
+
+    def _range(self, name: str, begin: int, end: int) -> tuple[int, int]:
+        """The bytes of rows begin..end of a tensor in the content."""
+        info = self.header.tensors[name]
+        row_bytes = (info.end - info.begin) // max(info.shape[0] if info.shape else 1, 1)
+        return info.begin + begin * row_bytes, info.begin + end * row_bytes
+
+    def _scale_of(self, name: str) -> str:
+        """The tensor with the scales of int8 rows."""
+        scale = self.header.tensors.get(f"{name}.scale")
+        if scale is None or scale.dtype != "F32" or scale.shape != (self.num_rows,):
+            raise ShardError(f"{self.url} cannot be read: {name} is int8 without one fp32 scale for each row")
+        return f"{name}.scale"
 
     def _verified(self, name: str) -> np.ndarray:
         array = self.tensor(name)
