@@ -80,7 +80,10 @@ function faultsOf(
     const toOne = () => {
       if (isQueueFault(kind)) return queue.inflict(kind, target);
       const {name} = nodeTargetOf(kind as NodeFault, target);
-      return (instances.has(name) ? instances : nodes).inflict(kind as NodeFault, target);
+      const owner = [nodes, instances].find(each => each.names().includes(name));
+      if (owner) return owner.inflict(kind as NodeFault, target);
+      const names = [...nodes.names(), ...instances.names()].join(', ');
+      throw badFault(`Unknown TPU "${name}"; the cloud has ${names || 'no TPU now'}`);
     };
     const done = faults.set(kind, target) ?? (await toOne());
     log('cloud', `fault: ${done}`);

@@ -3,9 +3,10 @@ import {LocalCloudError} from './http/errors.ts';
 import {zones} from './zones.ts';
 
 /** Faults of nodes and queued resources happen once. Faults of zones and events last until `clear`. */
+const vmFaults = ['dead', 'restart', 'cut'] as const;
 const nodeFaults = [
-  ...(['preempt', 'preempt-with-notice', 'maintenance', 'vanish', 'dead', 'restart'] as const),
-  'cut',
+  ...(['preempt', 'preempt-with-notice', 'maintenance', 'vanish'] as const),
+  ...vmFaults,
 ] as const;
 const queueFaults = ['suspend', 'fail'] as const;
 /** `seconds`: default of a fault that takes time. */
@@ -25,6 +26,8 @@ const zoneFaults = {
 const eventFaults = ['drop', 'double', 'reorder'] as const;
 
 export type QueueFault = (typeof queueFaults)[number];
+/** Faults of a VM whose TPU stays as it is. */
+export type VmFault = (typeof vmFaults)[number];
 export type NodeFault = (typeof nodeFaults)[number];
 export type ZoneFault = keyof typeof zoneFaults;
 export type EventFault = (typeof eventFaults)[number];

@@ -1,6 +1,12 @@
 /** Checks before a pool is created: its type of TPU, the offer of its zones, and its budget. */
+import {LOCAL_HOSTS} from '../../emulator/tpu/catalog.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
-import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
+import {
+  acceleratorProblem,
+  MAX_HOSTS,
+  runtimeOf,
+  runtimeProblem,
+} from '../../shared/domain/fleet/accelerators.ts';
 import type {Provider} from '../../shared/domain/fleet/providers.ts';
 import type {Provisioning} from '../../shared/domain/zone/placement.ts';
 import type {Cloud} from '../cloud/cloud.ts';
@@ -30,7 +36,8 @@ export async function checkPool({connection, store}: Cloud, name: string, pool: 
   const {runtime_version = runtimeOf(accelerator, provider)} = pool;
   const what = `create pool ${name}`;
   const wrong =
-    acceleratorProblem(accelerator, provider) ?? runtimeProblem(accelerator, runtime_version, provider);
+    acceleratorProblem(accelerator, provider, connection.is_google ? MAX_HOSTS : LOCAL_HOSTS) ??
+    runtimeProblem(accelerator, runtime_version, provider);
   if (wrong !== undefined) refuseProblems(what, [{problem: wrong}]);
   const offer = {zones, accelerator, runtime_version, provider};
   const findings: Finding[] = await checkOffer(googleOf(connection), connection.project, offer);

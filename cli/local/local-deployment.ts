@@ -15,6 +15,7 @@ import {requireEmulators} from '../../emulator/google/process.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {privateFile, readPrivate} from '../../emulator/http/private-file.ts';
 import {secretFile} from '../../emulator/secrets.ts';
+import {LOCAL_HOSTS} from '../../emulator/tpu/catalog.ts';
 import {timingDefaults} from '../../shared/contracts/environment.ts';
 import {receiverProblem} from '../../shared/contracts/webhook.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -243,6 +244,7 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_DEFAULT_MODEL: tinyModel(bucket),
     GLEANER_ZONES: ZONE,
     GLEANER_WORKERS_PER_ZONE: String(workers),
+    GLEANER_MAX_HOSTS: String(LOCAL_HOSTS),
     GLEANER_MAX_WORKERS: process.env.GLEANER_MAX_WORKERS ?? String(Math.max(100, workers)),
     // Each listed provider costs every tick a call.
     GLEANER_PROVIDERS: process.env.GLEANER_PROVIDERS ?? 'tpu-api',

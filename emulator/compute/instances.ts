@@ -1,14 +1,13 @@
-import {randomInt, randomUUID} from 'node:crypto';
+import {randomUUID} from 'node:crypto';
 import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
 import {acceleratorOf} from '../../shared/domain/fleet/providers.ts';
 import {regionOf} from '../../shared/domain/names.ts';
 import type {CloudDatabase} from '../database.ts';
-import {badFault, type Faults, type NodeFault, nodeTargetOf} from '../faults.ts';
+import {badFault, type NodeFault, nodeTargetOf} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {JsonObject} from '../http/json.ts';
-import {DEFAULT_ACCOUNT} from '../tpu/node.ts';
-import {Timers} from '../tpu/timers.ts';
-import type {Fleet} from '../vm/vms.ts';
+import {newTpuId, TpuVms, type TpuVmsOptions} from '../vm/tpu-vms.ts';
+import {DEFAULT_ACCOUNT} from '../vm/vm-spec.ts';
 import {type Instance, type InstanceStatus, vmOf} from './instance.ts';
 import {parseInstance} from './spec.ts';
 
@@ -28,41 +27,42 @@ export type InstanceOperation = {
 
 type Failure = {code: string; message: string; status: number};
 
-export type InstancesOptions = {
+export type InstancesOptions = TpuVmsOptions & {
   database: CloudDatabase;
-  faults: Faults;
-  fleet: Fleet;
   project: string;
-  create_ms: number;
   delete_ms: number;
   notice_ms: number;
   /** Interval at which a flex-start instance is tried again in a zone without capacity. */
   step_ms: number;
-  trouble: (error: unknown) => void;
 };
 
 /**
- * State machine of instances: (PENDING) → PROVISIONING → RUNNING → STOPPING → TERMINATED or gone. `fleet` runs their VMs. An instance that
- * is preempted, or at the end of its run duration, stops, and is gone where its termination action is DELETE.
+ * State machine of instances: (PENDING) → PROVISIONING → RUNNING → STOPPING → TERMINATED or gone. An instance that is preempted, or at
+ * the end of its run duration, stops, and is gone where its termination action is DELETE.
  */
 export class Instances {
   readonly #options: InstancesOptions;
-  readonly #timers = new Timers();
+  readonly #vms: TpuVms<Instance>;
 
   constructor(options: InstancesOptions) {
     this.#options = options;
+    this.#vms = new TpuVms(
+      options,
+      instance => [vmOf(instance)],
+      instance => this.#advance(instance),
+    );
   }
 
   /** Continues every instance from its stored status. A RUNNING instance boots again on its old disk. */
   async start(): Promise<void> {
     for (const instance of this.list()) {
-      if (instance.status === 'RUNNING') await this.#options.fleet.boot(vmOf(instance));
-      this.#schedule(instance);
+      if (instance.status === 'RUNNING') await this.#vms.boot(instance);
+      this.#vms.schedule(instance);
     }
   }
 
   stop(): void {
-    this.#timers.clearAll();
+    this.#vms.end();
   }
 
   /** Instances of a zone, or of every zone for `-`. */
@@ -99,7 +99,7 @@ export class Instances {
 
   /** A repeated request with the id of an earlier one answers with the operation of that one. */
   insert(zone: string, request_id: string, body: JsonObject): InstanceOperation {
-    const {database, faults, create_ms} = this.#options;
+    const {database, faults} = this.#options;
     const name = typeof body.name === 'string' ? body.name : '';
     if (!/^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name))
       throw new ApiError(
@@ -116,13 +116,11 @@ export class Instances {
         reason: 'quotaExceeded',
       });
     }
-    const slow_s = faults.zone('slow-create', zone) ?? faults.zone('late-failure', zone);
-    const ends_at = Date.now() + (slow_s === undefined ? create_ms : slow_s * 1000);
     const operation = `operation-${randomUUID()}`;
     const instance: Instance = {
-      ...{zone, name, id: newId(), spec, created_at: new Date().toISOString(), is_deleted: false},
+      ...{zone, name, id: newTpuId(), spec, created_at: new Date().toISOString(), is_deleted: false},
       status: is_flex ? 'PENDING' : 'PROVISIONING',
-      due_at: faults.zone('endless-create', zone) === undefined ? ends_at : null,
+      due_at: this.#vms.creationEnd({zone}),
       waits_until: spec.wait_ms === null ? null : Date.now() + spec.wait_ms,
     };
     const made = database.transaction(() => {
@@ -146,7 +144,7 @@ export class Instances {
       this.#begin(operation, instance, 'insert', request_id);
       return operation;
     });
-    if (made === operation) this.#schedule(instance);
+    if (made === operation) this.#vms.schedule(instance);
     return this.operation(zone, made);
   }
 
@@ -165,21 +163,20 @@ export class Instances {
       const due_at = Date.now() + this.#options.delete_ms;
       this.#move(instance, 'STOPPING', {due_at, is_deleted: true});
     });
-    await this.#options.fleet.stop(instance.id);
+    await this.#vms.stop(instance);
     return this.operation(zone, operation);
   }
 
-  has(name: string): boolean {
-    return this.list().some(each => each.name === name && !each.is_deleted);
+  names(): string[] {
+    return this.list().flatMap(({name, is_deleted}) => (is_deleted ? [] : name));
   }
 
   /** Injects a fault into the instance of a name and returns a sentence about the effect. */
   async inflict(kind: NodeFault, target: string): Promise<string> {
-    const {fleet} = this.#options;
     const {name, cut_s} = nodeTargetOf(kind, target);
     const instance = this.list().find(each => each.name === name && !each.is_deleted);
     if (!instance) throw badFault(`Unknown instance "${name}"`);
-    const {id, status, spec} = instance;
+    const {status, spec} = instance;
     if (kind !== 'preempt' && kind !== 'vanish' && status !== 'RUNNING')
       throw badFault(`${name} is ${status}: the VM of a RUNNING instance alone is on`);
     switch (kind) {
@@ -190,22 +187,17 @@ export class Instances {
       case 'maintenance': {
         const notice_ms = Math.min(spec.notice_ms ?? this.#options.notice_ms, this.#options.notice_ms);
         this.#move(instance, 'RUNNING', {due_at: Date.now() + notice_ms});
-        if (kind === 'maintenance') fleet.announceMaintenance(id);
-        else fleet.giveNotice(id, {signal: spec.notice_ms === null});
+        this.#vms.announce(kind, [vmOf(instance)], {signal: spec.notice_ms === null});
         return `gave ${name} notice: it stops in ${notice_ms / 1000} s`;
       }
       case 'vanish':
         await this.#remove(instance);
         return `${name} vanished: the instance and its VM are gone`;
-      case 'dead':
-        await fleet.stop(id);
-        return `stopped the VM of ${name}: the instance stays ${status}`;
-      case 'restart':
-        await fleet.restart(vmOf(instance));
-        return `restarted the VM of ${name} on its disk: the instance stays ${status}`;
-      case 'cut':
-        fleet.cut(id, cut_s * 1000);
-        return `cut ${name} off: worker-api hears nothing of it for ${cut_s} s`;
+      default:
+        return this.#vms.inflict(kind, [vmOf(instance)], {
+          ...{name, cut_s},
+          stays: `the instance stays ${status}`,
+        });
     }
   }
 
@@ -247,12 +239,7 @@ export class Instances {
       'UPDATE instances SET status = ?, due_at = ?, is_deleted = ? WHERE id = ?',
       ...[status, due_at, Number(is_deleted), instance.id],
     );
-    this.#schedule({...instance, status, due_at, is_deleted});
-  }
-
-  #schedule(instance: Instance): void {
-    const {id, due_at} = instance;
-    this.#timers.set(id, due_at, () => this.#advance(instance).catch(this.#options.trouble));
+    this.#vms.schedule({...instance, status, due_at, is_deleted});
   }
 
   async #advance(instance: Instance): Promise<void> {
@@ -292,7 +279,7 @@ export class Instances {
   }
 
   async #run(instance: Instance): Promise<void> {
-    const {database, faults, fleet, project} = this.#options;
+    const {database, faults, project} = this.#options;
     const {zone, spec} = instance;
     if (faults.zone('late-failure', zone) !== undefined)
       return this.#fail(instance, {
@@ -311,7 +298,7 @@ export class Instances {
       this.#move(instance, 'RUNNING', {due_at});
       this.#end(instance, 'insert');
     });
-    await fleet.boot(vmOf(instance));
+    await this.#vms.bootNew(instance);
   }
 
   #fail(instance: Instance, failure: Failure): void {
@@ -323,13 +310,13 @@ export class Instances {
 
   async #take(instance: Instance): Promise<void> {
     this.#move(instance, 'STOPPING', {due_at: Date.now() + this.#options.delete_ms});
-    await this.#options.fleet.stop(instance.id);
+    await this.#vms.stop(instance);
   }
 
   async #remove(instance: Instance): Promise<void> {
-    this.#schedule({...instance, due_at: null});
+    this.#vms.schedule({...instance, due_at: null});
     // The operation ends when the VM and its disk are gone.
-    await this.#options.fleet.destroy(instance.id);
+    await this.#vms.destroy(instance);
     this.#options.database.transaction(() => {
       this.#end(instance, 'insert', {
         code: 'RESOURCE_NOT_FOUND',
@@ -344,8 +331,4 @@ export class Instances {
 
 function fromRow({resource, is_deleted, ...row}: Row): Instance {
   return {...row, is_deleted: is_deleted === 1, spec: JSON.parse(resource) as Instance['spec']};
-}
-
-function newId(): string {
-  return (BigInt(randomInt(1, 2 ** 31)) * 2n ** 31n + BigInt(randomInt(2 ** 31))).toString();
 }

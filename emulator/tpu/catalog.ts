@@ -1,8 +1,8 @@
 import {ACCELERATORS, hostsOfType, RUNTIME_VERSIONS} from '../../shared/domain/fleet/accelerators.ts';
 
-/** Types of up to four hosts: each host is a process group of this machine. */
-const MOST_HOSTS = 4;
-export const acceleratorTypes = ACCELERATORS.filter(type => hostsOfType(type) <= MOST_HOSTS);
+/** Hosts that a TPU has at most: each is a process group of this machine. */
+export const LOCAL_HOSTS = 4;
+export const acceleratorTypes = ACCELERATORS.filter(type => hostsOfType(type) <= LOCAL_HOSTS);
 
 export const runtimeVersions = [...RUNTIME_VERSIONS];
 

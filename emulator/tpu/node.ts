@@ -1,5 +1,5 @@
 import {HOST_CHIPS, hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
-import type {VmSpec} from '../vm/vm-spec.ts';
+import {DEFAULT_ACCOUNT, type VmSpec} from '../vm/vm-spec.ts';
 import type {NodeState} from './catalog.ts';
 import type {NodeSpec} from './spec.ts';
 
@@ -22,9 +22,6 @@ export type TpuNode = {
 export type NodeChange =
   | {kind: 'ready' | 'preempted' | 'gone'}
   | {kind: 'failed'; code: number; message: string};
-
-/** Account of a node that names none, as at Google. */
-export const DEFAULT_ACCOUNT = '1-compute@developer.gserviceaccount.com';
 
 /** VMs of a node, one for each host, with the metadata attributes that Cloud TPU adds. JAX has a device for each chip of a slice. */
 export function vmsOf(node: TpuNode): VmSpec[] {

@@ -1,53 +1,48 @@
-import {randomInt} from 'node:crypto';
 import {regionOf} from '../../shared/domain/names.ts';
 import type {CloudDatabase} from '../database.ts';
-import {badFault, type Faults, type NodeFault, nodeTargetOf} from '../faults.ts';
+import {badFault, type NodeFault, nodeTargetOf} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {JsonObject} from '../http/json.ts';
+import {newTpuId, TpuVms, type TpuVmsOptions} from '../vm/tpu-vms.ts';
 import type {VmSpec} from '../vm/vm-spec.ts';
-import type {Fleet} from '../vm/vms.ts';
 import type {NodeState} from './catalog.ts';
 import {type NodeChange, subnetOf, type TpuNode, vmsOf} from './node.ts';
 import {type Operation, Operations} from './operations.ts';
 import {type NodeSpec, parseNode} from './spec.ts';
-import {Timers} from './timers.ts';
 
 type Row = Omit<TpuNode, 'spec'> & {resource: string};
 
-export type NodesOptions = {
+export type NodesOptions = TpuVmsOptions & {
   database: CloudDatabase;
-  faults: Faults;
-  fleet: Fleet;
   project: string;
-  create_ms: number;
   delete_ms: number;
   notice_ms: number;
-  trouble: (error: unknown) => void;
 };
 
-/** State machine of TPU nodes: CREATING → READY → (PREEMPTED) → DELETING → gone. `fleet` runs the VMs of the nodes. */
+/** State machine of TPU nodes: CREATING → READY → (PREEMPTED) → DELETING → gone. */
 export class Nodes {
   readonly #options: NodesOptions;
-  readonly #timers = new Timers();
+  readonly #vms: TpuVms<TpuNode>;
   readonly operations: Operations;
   /** Listener for changes of a node; `node` has the state before the change. */
   onChange: (node: TpuNode, change: NodeChange) => void = () => {};
 
   constructor(options: NodesOptions) {
     this.#options = options;
+    this.#vms = new TpuVms(options, vmsOf, node => this.#advance(node));
     this.operations = new Operations(options.database, options.project);
   }
 
   /** Continues every node from its stored state. A READY node boots again on its old disk. */
   async start(): Promise<void> {
     for (const node of this.list()) {
-      if (node.state === 'READY') await this.#bootVms(vmsOf(node));
-      this.#schedule(node);
+      if (node.state === 'READY') await this.#vms.boot(node);
+      this.#vms.schedule(node);
     }
   }
 
   stop(): void {
-    this.#timers.clearAll();
+    this.#vms.end();
   }
 
   list(zone = '-'): TpuNode[] {
@@ -76,9 +71,7 @@ export class Nodes {
       const metric = `TPU${spec.acceleratorType.split('-')[0]?.toUpperCase()}PreemptiblePerProjectPerZoneForTPUAPI`;
       throw new ApiError(429, `Quota '${metric}' exhausted. Limit 0 in region ${region}`);
     }
-    const slow_s = faults.zone('slow-create', zone) ?? faults.zone('late-failure', zone);
-    const ends_at = Date.now() + (slow_s === undefined ? this.#options.create_ms : slow_s * 1000);
-    const due_at = faults.zone('endless-create', zone) === undefined ? ends_at : null;
+    const due_at = this.#vms.creationEnd({zone});
     const {operation, node} = database.transaction(() => {
       if (this.#find(zone, name))
         throw new ApiError(409, `Resource '${this.path({zone, name})}' already exists`);
@@ -93,7 +86,7 @@ export class Nodes {
       );
       return {operation: begun, node: made};
     });
-    this.#schedule(node);
+    this.#vms.schedule(node);
     return operation;
   }
 
@@ -108,13 +101,13 @@ export class Nodes {
       this.#move(node, 'DELETING', {operation: begun.name, due_at: Date.now() + this.#options.delete_ms});
       return begun;
     });
-    await this.#stopVms(node);
+    await this.#vms.stop(node);
     return operation;
   }
 
   /** Injects a fault into a node or one of its hosts, such as `NAME-w-1`. Returns a sentence about the effect. */
   async inflict(kind: NodeFault, target: string): Promise<string> {
-    const {fleet, notice_ms} = this.#options;
+    const {notice_ms} = this.#options;
     const {name, cut_s} = nodeTargetOf(kind, target);
     const {node, vms} = this.#targetOf(name);
     if ((kind === 'preempt' || kind === 'vanish') && name !== node.name)
@@ -128,24 +121,20 @@ export class Nodes {
       case 'preempt-with-notice':
       case 'maintenance':
         this.#move(node, 'READY', {operation: null, due_at: Date.now() + notice_ms});
-        for (const {id} of vms) {
-          if (kind === 'maintenance') fleet.announceMaintenance(id);
-          else fleet.giveNotice(id);
-        }
+        this.#vms.announce(kind, vms);
         return `gave ${name} notice: ${node.name} is PREEMPTED in ${notice_ms / 1000} s`;
       case 'vanish':
         await this.#remove(node);
-        return `${name} vanished: the node and ${vmsIn(vms)} gone`;
-      case 'dead':
-        await Promise.all(vms.map(({id}) => fleet.stop(id)));
-        return `stopped the VM of ${name}: the node stays ${node.state}`;
-      case 'restart':
-        await Promise.all(vms.map(vm => fleet.restart(vm)));
-        return `restarted the VM of ${name} on its disk: the node stays ${node.state}`;
-      case 'cut':
-        for (const {id} of vms) fleet.cut(id, cut_s * 1000);
-        return `cut ${name} off: worker-api hears nothing of it for ${cut_s} s`;
+        return `${name} vanished: the node is gone, and ${vmsIn(vms)} too`;
+      default:
+        return this.#vms.inflict(kind, vms, {name, cut_s, stays: `the node stays ${node.state}`});
     }
+  }
+
+  /** Names of the nodes and of their hosts. */
+  names(): string[] {
+    const nodes = this.list().filter(({state}) => state !== 'DELETING');
+    return nodes.flatMap(node => [...new Set([node.name, ...vmsOf(node).map(vm => vm.name)])]);
   }
 
   /** The node of a name, with all of its VMs; of the name of a VM, with this VM alone. */
@@ -157,10 +146,7 @@ export class Nodes {
       const vm = vms.find(each => each.name === name);
       if (vm) return {node, vms: [vm]};
     }
-    const names = nodes.flatMap(node => [...new Set([node.name, ...vmsOf(node).map(vm => vm.name)])]);
-    throw badFault(
-      `Unknown TPU "${name}"; the pool has ${names.length > 0 ? names.join(', ') : 'no TPU now'}`,
-    );
+    throw badFault(`Unknown TPU "${name}"`);
   }
 
   #find(zone: string, name: string): TpuNode | undefined {
@@ -178,18 +164,14 @@ export class Nodes {
       'UPDATE nodes SET state = ?, operation = ?, due_at = ? WHERE id = ?',
       ...[state, operation, due_at, node.id],
     );
-    this.#schedule({...node, state, ...next});
-  }
-
-  #schedule(node: TpuNode): void {
-    this.#timers.set(node.id, node.due_at, () => this.#advance(node).catch(this.#options.trouble));
+    this.#vms.schedule({...node, state, ...next});
   }
 
   /** An id whose addresses no other node has. */
   #newId(): string {
     const taken = new Set(this.list().map(({id}) => subnetOf(id)));
-    let id = newId();
-    while (taken.has(subnetOf(id))) id = newId();
+    let id = newTpuId();
+    while (taken.has(subnetOf(id))) id = newTpuId();
     return id;
   }
 
@@ -201,7 +183,7 @@ export class Nodes {
         return this.#preempt(node);
       case 'DELETING':
         // The operation ends when the VMs and their disks are gone. A fault may remove the node before.
-        await this.#destroyVms(node);
+        await this.#vms.destroy(node);
         if (this.#find(node.zone, node.name)?.id !== node.id) return;
         return this.#remove(node);
       case 'PREEMPTED':
@@ -223,33 +205,7 @@ export class Nodes {
       if (node.operation) this.operations.succeed(node.operation, {node: node.name});
       this.onChange(node, {kind: 'ready'});
     });
-    await this.#bootVms(this.#withoutLate(ready));
-  }
-
-  async #bootVms(vms: VmSpec[]): Promise<void> {
-    await Promise.all(vms.map(vm => this.#options.fleet.boot(vm)));
-  }
-
-  /** VMs of a new node that boot now. Under the fault `slow-boot`, the VM of the last host boots later. */
-  #withoutLate(node: TpuNode): VmSpec[] {
-    const vms = vmsOf(node);
-    const slow_s = this.#options.faults.zone('slow-boot', node.zone);
-    if (slow_s === undefined) return vms;
-    const late = vms.splice(-1);
-    this.#timers.set(lateBoot(node), Date.now() + slow_s * 1000, () =>
-      this.#bootVms(late).catch(this.#options.trouble),
-    );
-    return vms;
-  }
-
-  async #stopVms(node: TpuNode): Promise<void> {
-    this.#timers.clear(lateBoot(node));
-    await Promise.all(vmsOf(node).map(({id}) => this.#options.fleet.stop(id)));
-  }
-
-  async #destroyVms(node: TpuNode): Promise<void> {
-    this.#timers.clear(lateBoot(node));
-    await Promise.all(vmsOf(node).map(({id}) => this.#options.fleet.destroy(id)));
+    await this.#vms.bootNew(ready);
   }
 
   #failCreate(node: TpuNode, code: number, message: string): void {
@@ -266,18 +222,18 @@ export class Nodes {
       this.#move(node, 'PREEMPTED', {operation: null, due_at: null});
       this.onChange(node, {kind: 'preempted'});
     });
-    await this.#stopVms(node);
+    await this.#vms.stop(node);
   }
 
   async #remove(node: TpuNode): Promise<void> {
-    this.#schedule({...node, due_at: null});
+    this.#vms.schedule({...node, due_at: null});
     this.#options.database.transaction(() => {
       if (node.operation && node.state === 'DELETING') this.operations.succeed(node.operation, {});
       else if (node.operation) this.operations.fail(node.operation, 13, `The node ${node.name} vanished`);
       this.#options.database.run('DELETE FROM nodes WHERE id = ?', node.id);
       this.onChange(node, {kind: 'gone'});
     });
-    await this.#destroyVms(node);
+    await this.#vms.destroy(node);
   }
 }
 
@@ -285,15 +241,6 @@ function fromRow({resource, ...row}: Row): TpuNode {
   return {...row, spec: JSON.parse(resource) as NodeSpec};
 }
 
-/** Key of the timer of a late boot. */
-function lateBoot({id}: TpuNode): string {
-  return `boot of ${id}`;
-}
-
 function vmsIn(vms: VmSpec[]): string {
   return vms.length === 1 ? 'its VM is' : `its ${vms.length} VMs are`;
-}
-
-function newId(): string {
-  return (BigInt(randomInt(1, 2 ** 31)) * 2n ** 31n + BigInt(randomInt(2 ** 31))).toString();
 }

@@ -2,13 +2,12 @@ import type {CloudDatabase} from '../database.ts';
 import {badFault, type Faults, type QueueFault} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {JsonObject} from '../http/json.ts';
-
+import {Timers} from '../timers.ts';
 import type {NodeChange, TpuNode} from './node.ts';
 import type {Nodes} from './nodes.ts';
 import type {Operation} from './operations.ts';
 import {type QueuedResource, QueuedResourceTable} from './queued-resources.ts';
 import {parseNode, parseQueuedResource} from './spec.ts';
-import {Timers} from './timers.ts';
 
 export type QueueOptions = {
   database: CloudDatabase;

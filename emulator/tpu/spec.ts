@@ -2,7 +2,7 @@ import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import {ApiError} from '../http/errors.ts';
 import {isObject, type Json, type JsonObject} from '../http/json.ts';
 import {optionalString, stringMap} from '../http/request-body.ts';
-import {acceleratorTypes, runtimeVersions} from './catalog.ts';
+import {acceleratorTypes, LOCAL_HOSTS, runtimeVersions} from './catalog.ts';
 
 /** Writable fields of a node, under the names of the API. */
 export type NodeSpec = {
@@ -25,7 +25,7 @@ export function parseNode(name: string, body: JsonObject): NodeSpec {
   if (!acceleratorTypes.includes(acceleratorType)) {
     throw new ApiError(
       400,
-      `Invalid acceleratorType "${acceleratorType}"; the local cloud has types of up to four hosts: ${acceleratorTypes.join(', ')}`,
+      `Invalid acceleratorType "${acceleratorType}"; the local cloud has types of up to ${LOCAL_HOSTS} hosts: ${acceleratorTypes.join(', ')}`,
     );
   }
   if (hostsOfType(acceleratorType) > 1 && process.platform !== 'linux') {

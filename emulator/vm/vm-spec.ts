@@ -1,3 +1,6 @@
+/** Account of a TPU that names none, as at Google. */
+export const DEFAULT_ACCOUNT = '1-compute@developer.gserviceaccount.com';
+
 /** Description of a VM: identity, place and metadata. */
 export type VmSpec = {
   /** Unique for each VM; two VMs with one name have different ids. */

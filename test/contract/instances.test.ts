@@ -23,6 +23,14 @@ describe('Tpus: instances of Compute Engine', () => {
   // biome-ignore lint/suspicious/noExplicitAny: JSON of the API: each test reads another part
   const instance = async (name: string): Promise<any> => (await fetch(`${at()}/${name}`)).json();
 
+  /** Process group of the VM of an instance; null while it is off. */
+  const pidOf = async (name: string) => {
+    const {tpus: shown} = (await (await fetch(`${cloud().url}/_local`)).json()) as {
+      tpus: {name: string; vms: {pid: number | null}[]}[];
+    };
+    return shown.find(each => each.name === name)?.vms[0]?.pid ?? null;
+  };
+
   it('a Spot instance has every property of its request and of the settings', async () => {
     const {project, url, token} = cloud();
     const service_account = 'worker@p.iam.gserviceaccount.com';
@@ -85,6 +93,16 @@ describe('Tpus: instances of Compute Engine', () => {
     await cloud().fault('late-failure', `${ZONE}=3`);
     assert.equal(await tpus.create(anInstance()), 'started');
     await listUntil(found => found.length === 0);
+  });
+
+  it('an instance boots late under the fault slow-boot', async () => {
+    const other = {name: 'tpu-us-east5-a-0', zone: 'us-east5-a'};
+    await cloud().fault('slow-boot', `${ZONE}=600`);
+    await tpus.create(anInstance());
+    await listUntil(([one]) => one?.state === 'RUNNING');
+    await tpus.create(anInstance(other));
+    await until('the other one boots', async () => (await pidOf(other.name)) !== null);
+    assert.equal(await pidOf(NAME), null);
   });
 
   it('both providers are one list, and a name is found and deleted with either', async () => {

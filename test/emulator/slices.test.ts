@@ -86,7 +86,10 @@ describe('A slice of two hosts', () => {
       cloud.fault('preempt', SECOND),
       /takes all hosts of a TPU: name tpu-us-central1-a-0/,
     );
-    await assert.rejects(cloud.fault('dead', `${NODE_ID}-w-2`), /Unknown TPU .* the pool has .*-w-0, .*-w-1/);
+    await assert.rejects(
+      cloud.fault('dead', `${NODE_ID}-w-2`),
+      /Unknown TPU .* the cloud has .*-w-0, .*-w-1/,
+    );
     await cloud.fault('preempt', NODE_ID);
     assert.deepEqual([await runningVms(cloud), await stateOf(client)], [[], 'PREEMPTED']);
     await (await client.deleteNode({name: NODE}))[0].promise();

@@ -89,7 +89,7 @@ describe('Cloud TPU through @google-cloud/tpu', () => {
     {
       say: 'a slice of eight hosts',
       request: {nodeId: NODE_ID, node: {...aNode(), acceleratorType: 'v4-64'}},
-      says: /up to four hosts/,
+      says: /up to 4 hosts/,
     },
     {
       say: 'no runtime version',

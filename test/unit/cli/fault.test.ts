@@ -8,7 +8,7 @@ describe('A fault for an unknown TPU', () => {
   it('is refused with a sentence about the TPUs of the pool', async () => {
     const cloud = await scratch.cloud();
     await assert.rejects(cloud.fault('preempt', 'nope'), {
-      message: /^Unknown TPU "nope"; the pool has no TPU now; `gleaner local fault help` lists the faults$/,
+      message: /^Unknown TPU "nope"; the cloud has no TPU now; `gleaner local fault help` lists the faults$/,
     });
   });
 });
