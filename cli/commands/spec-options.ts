@@ -25,9 +25,10 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     .option('--sites <sites>', `${SITES.join(', ')}, with commas between`, words)
     .option(
       '--tokens <tokens>',
-      'all, last, mean, max, assistant, random:N, a slice such as 0:16, or positions such as 0,-1',
+      'all, last, mean, max, assistant, turns, field:NAME, regex:PATTERN, the last four after last:, mean: or max:, random:N, a slice such as 0:16, or positions such as 0,-1',
       text,
     )
+    .option('--mask <spans>', 'tokens to mark: assistant, turns, field:NAME or regex:PATTERN', text)
     .option('--top-k <n>', 'next tokens of a row of top_tokens and top_logprobs', whole(1, 1024))
     .option('--exclude-special', 'leave special tokens out before --tokens chooses')
     .choice('--dtype <dtype>', 'of the stored values', ['bf16', 'fp16', 'fp32', 'int8'])

@@ -1,6 +1,8 @@
 /** Contradictions between keys of `run.json`, or between entries of one key. */
+
+import {areOfMessages, expressionProblem, isPool, SLICE, selectionOf} from './selections.ts';
 import {NUMBERS_OF_THINGS, readSite, siteProblem} from './site-names.ts';
-import {LEAST_SHARD_GB, SLICE, type SpecValues} from './spec-keys.ts';
+import {LEAST_SHARD_GB, type SpecValues} from './spec-keys.ts';
 
 type Issue = [path: (string | number)[], message: string];
 /** Most tokens of a sample, and the key that says so. */
@@ -17,7 +19,7 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
   const problem = siteProblem(spec);
   if (problem) yield [['sites'], problem];
   const own = sites.find(name => NUMBERS_OF_THINGS.some(site => site === readSite(name)?.site));
-  if (own && (format === 'pkl.gz' || tokens === 'mean' || tokens === 'max'))
+  if (own && (format === 'pkl.gz' || isPool(selectionOf(tokens))))
     yield [
       ['sites'],
       `expected no ${own} beside pkl.gz and pools of tokens (mean, max): its values are numbers of things`,
@@ -34,11 +36,7 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
       ['tokens'],
       `expected a slice that holds tokens of a sample of at most ${limit.length} (${limit.key})`,
     ];
-  if (tokens === 'assistant' && (record.template || record.encoder))
-    yield [
-      ['tokens'],
-      'expected other tokens: "assistant" needs records with messages, which a chat template writes',
-    ];
+  yield* ofSpans(spec);
   yield* ofLongDocuments(spec, limit.length);
   if (shard_size_gb < LEAST_SHARD_GB)
     yield [
@@ -79,6 +77,29 @@ function* beyond(positions: readonly number[], {length, key}: Limit): Generator<
       ['tokens', index],
       `expected a position from -${length} to ${length - 1}, as samples have at most ${length} tokens (${key})`,
     ];
+}
+
+/** Contradictions of the spans that `tokens` and `mask` ask for. */
+function* ofSpans({tokens, mask, format, over_long = 'reject', record = {}}: SpecValues): Generator<Issue> {
+  for (const [key, value] of Object.entries({tokens, mask})) {
+    const selection = selectionOf(value);
+    const problem = expressionProblem(selection);
+    if (problem) yield [[key], `expected an expression in the syntax of RE2: ${problem}`];
+    if (areOfMessages(selection) && (record.template || record.encoder))
+      yield [
+        [key],
+        `expected another value: "${selection.spans}" needs records with messages, which a chat template writes`,
+      ];
+  }
+  const {reduction, spans} = selectionOf(tokens);
+  const hasRowsOfSpans = reduction !== undefined && spans !== undefined;
+  if (format === 'pkl.gz' && (mask || hasRowsOfSpans))
+    yield [
+      [mask ? 'mask' : 'tokens'],
+      'expected safetensors beside it: pkl.gz has no place for a mask and for rows of spans',
+    ];
+  if (hasRowsOfSpans && (over_long === 'chunk' || over_long === 'pack'))
+    yield [['tokens'], `expected reject or truncate beside it: over_long "${over_long}" cuts spans`];
 }
 
 /** Contradictions between `over_long` and the keys that belong to it. */

@@ -1,6 +1,7 @@
 /** Every key of `run.json`, with the form of its values and its words in the JSON Schema. */
 import {z} from 'zod';
 import {nearNames} from './near-names.ts';
+import {MASK, MASK_FORMS, TOKENS, TOKENS_FORMS} from './selections.ts';
 import {OTHER_NAME, OTHER_NAMES, SITES} from './site-names.ts';
 
 const MAX_POSITIONS = 1024;
@@ -43,19 +44,12 @@ const noSite = {
 };
 const site = z.union([z.enum(SITES), z.string().regex(OTHER_NAME, noSite)], noSite);
 
-const TOKENS =
-  'expected "all", "last", "mean", "max", "assistant", "random:N" (1 to 1024), a slice such as "0:16" or "-8:", or a list of positions';
-/** `random:1` to `random:1024`. */
-const RANDOM = 'random:(?:[1-9]\\d{0,2}|10[01]\\d|102[0-4])';
-export const SLICE = /^(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?$/;
+const NO_TOKENS = `expected ${TOKENS_FORMS}`;
+const NO_MASK = `expected ${MASK_FORMS}`;
+const mask = text(1100).regex(MASK, NO_MASK);
 const tokens = z.union(
-  [
-    z
-      .string()
-      .regex(new RegExp(`^(all|last|mean|max|assistant|${RANDOM}|${SLICE.source.slice(1, -1)})$`), TOKENS),
-    list(whole(-MAX_LENGTH, MAX_LENGTH - 1), 1, MAX_POSITIONS),
-  ],
-  {error: TOKENS},
+  [text(1100).regex(TOKENS, NO_TOKENS), list(whole(-MAX_LENGTH, MAX_LENGTH - 1), 1, MAX_POSITIONS)],
+  {error: NO_TOKENS},
 );
 
 /** Names the unknown keys with the keys that they may mean, and every key where one has no near name. */
@@ -168,6 +162,11 @@ export const specFields = {
     about('the places in a block to store, by our names or by those of other libraries', ['resid_post']),
   ),
   tokens: tokens.meta(about('the tokens of a sample whose activations are stored', 'all')),
+  mask: mask
+    .nullable()
+    .meta(
+      about('the tokens to mark in `token_mask` of the shards, beside the rows; null stores no mask', null),
+    ),
   top_k: whole(1, 1024).meta(about('next tokens of a row of top_tokens and top_logprobs', 20)),
   exclude_special: z.boolean().meta(about('leave special tokens out before `tokens` chooses', false)),
   dtype: z

@@ -30,24 +30,28 @@ class Stored:
         return np.concatenate(self.layers[name])
 
 
-def a_sample(index: int, length: int, positions=None, kept: str = "") -> Sample:
+def a_sample(index: int, length: int, positions=None, kept: str = "", **parts) -> Sample:
     positions = None if positions is None else np.asarray(positions, np.int32)
-    return Sample(index, np.arange(length, dtype=np.int32) + index, positions, f"text {index}", False, kept)
+    return Sample(index, np.arange(length, dtype=np.int32) + index, positions, f"text {index}", False, kept, **parts)
 
 
-def a_plan(number=1, first=0, count=SAMPLES, final=True, tokens="all", keep=False, seed=0) -> ShardPlan:
+def a_plan(number=1, first=0, count=SAMPLES, final=True, tokens="all", keep=False, seed=0, masked=False) -> ShardPlan:
+    """tokens: "all", "mean", "spans" for the pools of two spans, or a slice. masked: every second token is."""
     random = np.random.default_rng([seed, number])
     samples = []
     for index in range(first, first + count):
         length = int(random.integers(1, 20))
         if index % 7 == 3:
             continue
-        positions = None if tokens in ("all", "mean") else np.arange(length)[tokens]
+        positions = None if tokens in ("all", "mean", "spans") else np.arange(length)[tokens]
         if positions is not None and not len(positions):
             continue  # a selection that chooses nothing rejects the sample
         kept = json.dumps({"n": index, "text": "é"}, separators=(",", ":")) if keep else ""
-        samples.append(a_sample(index, length, positions, kept))
-    return ShardPlan(number, first, first + count - 1, tuple(samples), final, tokens == "mean")
+        parts = {"mask": (np.arange(length) % 2).astype(np.uint8)} if masked else {}
+        if tokens == "spans":
+            parts |= {"pools": np.array([[0, 1], [0, length]], np.int32), "span_idx": np.array([0, 2], np.int32)}
+        samples.append(a_sample(index, length, positions, kept, **parts))
+    return ShardPlan(number, first, first + count - 1, tuple(samples), final, tokens in ("mean", "spans"))
 
 
 def some_rows(plan: ShardPlan, sites, layers, d_model, dtype, seed=0):
@@ -95,13 +99,14 @@ def store_run(
     streams=(0, 7),
     shards=3,
     count=SAMPLES,
+    masked=False,
 ) -> Stored:
     stored = Stored(str(folder))
     for stream in streams:
         path = os.path.join(stored.folder, f"tpu_{stream}")
         os.makedirs(path, exist_ok=True)
         for number in range(1, shards + 1):
-            plan = a_plan(number, (number - 1) * count, count, number == shards, tokens, keep, stream)
+            plan = a_plan(number, (number - 1) * count, count, number == shards, tokens, keep, stream, masked)
             rows, scale, values = some_rows(plan, sites, layers, d_model, dtype, stream)
             with open(os.path.join(path, f"shard_{number:04d}.{file_format}"), "wb") as file:
                 file.write(encode(plan, rows, scale, layers, file_format, stream=f"{stream:03d}").read())

@@ -19,10 +19,11 @@ def load(folder, name):
 
 @pytest.mark.parametrize(
     ("file_format", "dtype", "tokens"),
-    [("safetensors", "bf16", "all"), ("safetensors.zst", "int8", "all"), ("safetensors", "fp32", "mean")],
+    [("safetensors", "bf16", "all"), ("safetensors.zst", "int8", "all"), ("safetensors", "fp32", "spans")],
 )
 def test_every_exported_row_has_its_stream_sample_position_and_token(tmp_path, file_format, dtype, tokens):
-    stored = store_run(tmp_path / "run", file_format, dtype, tokens=tokens, sites=("resid_post", "mlp_out"))
+    sites, masked = ("resid_post", "mlp_out"), dtype != "int8"
+    stored = store_run(tmp_path / "run", file_format, dtype, tokens=tokens, sites=sites, masked=masked)
     run = gleaner_reader.open(stored.folder)
     out = tmp_path / "out"
     export = to_npy(run, str(out), 2, "mlp_out")
@@ -35,7 +36,12 @@ def test_every_exported_row_has_its_stream_sample_position_and_token(tmp_path, f
         if tokens == "all":
             np.testing.assert_array_equal(load(out, "token_id")[here], sample["token_ids"])
             np.testing.assert_array_equal(load(out, "position")[here], sample["positions"])
-    assert ("token_id" in export.files) == (tokens == "all")
+        else:
+            assert load(out, "span_idx")[here].tolist() == run.sample(stream, index).span_idx.tolist() == [0, 2]
+        mask = run.sample(stream, index).mask
+        assert mask.tolist() == [n % 2 for n in range(len(mask))] if masked else mask is None
+        assert "mask" not in export.files or load(out, "mask")[here].tolist() == mask.tolist()
+    assert [("token_id" in export.files), ("mask" in export.files)] == [tokens == "all", tokens == "all" and masked]
     assert json.loads((out / "export.json").read_text())["rows"] == run.num_rows
 
 

@@ -175,7 +175,9 @@ def test_speculators_loads_every_sample_with_its_layers(tmp_path, monkeypatch, d
     from gleaner_reader.export import speculators
 
     monkeypatch.setattr(speculators, "_KEPT_BYTES", 4000)
-    run = gleaner_reader.open(store_run(tmp_path / "run", dtype=dtype, layers=(1, 3, 4, 7)).folder)
+    run = gleaner_reader.open(
+        store_run(tmp_path / "run", dtype=dtype, layers=(1, 3, 4, 7), masked=dtype == "bf16").folder
+    )
     write, out = export.to_speculators, str(tmp_path / "out")
 
     def interrupt(done, total):
@@ -197,7 +199,7 @@ def test_speculators_loads_every_sample_with_its_layers(tmp_path, monkeypatch, d
         assert torch.equal(item["hidden_states"], torch.cat(layers[:3], dim=1))
         assert torch.equal(item["verifier_last_hidden_states"], layers[3])
         assert item["input_ids"].tolist() == sample.token_ids.tolist()
-        assert item["loss_mask"].all() and len(item["loss_mask"]) == len(sample.token_ids)
+        assert item["loss_mask"].tolist() == [1 if sample.mask is None else n % 2 for n in range(len(sample.token_ids))]
     write(run, str(tmp_path / "two"), [4, 8])
     assert torch.equal(
         ArrowDataset(64, str(tmp_path / "two"), on_missing="raise")[0]["hidden_states"], layers_of(run)[3]

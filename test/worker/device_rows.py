@@ -28,10 +28,9 @@ def capture_models(tiny_models):
     return get
 
 
-def a_sample(ids, positions=None):
-    return SimpleNamespace(
-        token_ids=np.asarray(ids, np.int32), positions=None if positions is None else np.asarray(positions, np.int32)
-    )
+def a_sample(ids, positions=None, pools=None):
+    chosen = None if positions is None else np.asarray(positions, np.int32)
+    return SimpleNamespace(token_ids=np.asarray(ids, np.int32), positions=chosen, pools=pools)
 
 
 def some_samples(lengths, seed=0):

@@ -34,7 +34,9 @@ def run(out, raw_spec, ways):
     model = a_model(spec, device_bytes=ways and memory_of_split(spec, ways))
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, model.max_length + 1, 300).tolist()
-    samples = [SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None) for n in lengths]
+    samples = [
+        SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None, pools=None) for n in lengths
+    ]
     rows, sums = {}, []
     packed = pack([(n, 1 if raw_spec.get("tokens") == "mean" else n) for n in lengths], model.row_limits)
     steps = [packed[begin : begin + model.rows_per_step] for begin in range(0, len(packed), model.rows_per_step)]

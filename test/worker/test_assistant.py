@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gleaner_worker.records.assistant import render_assistant
+from gleaner_worker.records.assistant import render_spans
 from gleaner_worker.records.chat import Chat
 from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.records.template import Template, TemplateProblem
@@ -97,7 +97,7 @@ def test_an_answer_whose_opening_cannot_be_rendered_is_chosen_from_its_content(t
     chat = Chat(Template(template, is_chat=True), None, {})
     names = {"u": "user", "a": "assistant", "s": "system"}
     messages = [{"role": names[role], "content": f"<{number}>"} for number, role in enumerate(roles)]
-    text, spans = render_assistant(chat, messages, False, None, ["<|im_end|>"])
+    text, spans = render_spans(chat, messages, False, None, ["<|im_end|>"])
     found = [text[begin:end] for begin, end in spans]
     assert [each.rpartition("</think>\n\n")[2] for each in found] == chosen
     assert "<|im_start|>" not in "".join(found)
@@ -114,7 +114,7 @@ THOUGHTS = (
 def test_an_answer_without_the_whole_opening_is_chosen_from_its_first_character(content):
     chat = Chat(Template(THOUGHTS, is_chat=True), None, {})
     messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": content}]
-    text, ((begin, end),) = render_assistant(chat, messages, False, None, ["<|end|>"])
+    text, ((begin, end),) = render_spans(chat, messages, False, None, ["<|end|>"])
     assert text[begin:end] == content.removeprefix("<think>\n") + "<|end|>"
 
 
@@ -122,8 +122,8 @@ def test_an_answer_without_the_whole_opening_is_chosen_from_its_first_character(
 def test_a_record_with_too_many_answers_for_renders_of_each_is_rejected(answers, size):
     chat = Chat(Template(THOUGHTS, is_chat=True), None, {})
     messages = [{"role": "assistant", "content": "a" * size}] * answers
-    with pytest.raises(TemplateProblem, match=f"^{answers} messages of the model in {answers} are too many"):
-        render_assistant(chat, messages, False, None, [])
+    with pytest.raises(TemplateProblem, match=f"^{answers} of {answers} messages are too many"):
+        render_spans(chat, messages, False, None, [])
 
 
 def test_a_truncated_chat_has_the_answer_as_far_as_it_goes(tmp_path):
@@ -189,7 +189,7 @@ def test_a_template_with_a_generation_block_inside_another_one_is_refused(tmp_pa
 def test_a_chat_whose_template_drops_an_answer_is_rejected(tmp_path):
     template = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": template}})
-    assert "does not show which text of message 1" in written(folder, tmp_path, TALK)
+    assert "does not show which text is that of message 1" in written(folder, tmp_path, TALK)
 
 
 @pytest.mark.parametrize(("bos", "begins"), [("auto", True), (True, True), (False, False)])

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from build import TINY_CONFIG
 from device_rows import MAX_LENGTH, SITES, a_sample, relative, rows_of, run, some_samples
+from gleaner_worker.model.capture import _maxima, _means
 from gleaner_worker.model.sites import STORED
 
 pytestmark = pytest.mark.slow
@@ -64,6 +65,23 @@ def test_stored_rows_belong_to_the_selected_positions_in_order(capture_models, t
             assert rows_of(host, site, b).shape == expected.shape
             assert relative(rows_of(host, site, b), expected) < 1e-6, site
     assert list(host.counts) == [rows_of(host, "resid_post", b).shape[1] for b in range(2)]
+
+
+@pytest.mark.parametrize("size", [1, 48])
+def test_each_pool_has_the_mean_or_the_largest_values_of_its_picked_tokens(size):
+    rng = np.random.default_rng(size)
+    x, picked = rng.standard_normal((2, size, 3)).astype(np.float32), rng.random((2, size)) < 0.8
+    pools = np.sort(rng.integers(0, size + 1, (2, 20, 2)), axis=2).astype(np.int32)
+    pools[0, 0], picked[0, :2] = (0, size), True
+    x[1, size // 2] = np.nan, np.inf, -np.inf
+    means, maxima = (np.asarray(pool(x, picked, pools)) for pool in (_means, _maxima))
+    for row, number in np.ndindex(2, 20):
+        begin, end = pools[row, number]
+        values = x[row, begin:end][picked[row, begin:end]]
+        if len(values):
+            np.testing.assert_array_equal(maxima[row, number], values.max(axis=0))
+            mean = values.mean(axis=0) if np.isfinite(values).all() else np.full(3, np.nan)
+            np.testing.assert_allclose(means[row, number], mean, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.sample(1)

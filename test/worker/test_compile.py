@@ -33,7 +33,9 @@ def programs():
 def some_samples(count=120):
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, MAX_LENGTH + 1, count)
-    return [SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None) for n in lengths]
+    return [
+        SimpleNamespace(token_ids=rng.integers(0, 600, n).astype(np.int32), positions=None, pools=None) for n in lengths
+    ]
 
 
 def run_all(model, samples):

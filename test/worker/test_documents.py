@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from gleaner_worker.records.documents import Cut, Document, SampleTokens, cut_documents
 from gleaner_worker.records.sample import Reject
+from gleaner_worker.records.select import Marks
 
 BOS, EOS = 1, 2
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=8)
 
 
 def a_document(line, ids, assistant_mask=None):
-    marks = None if assistant_mask is None else np.array(assistant_mask, bool)
+    marks = None if assistant_mask is None else Marks(np.array(assistant_mask, np.uint8))
     return Document(line, line, np.array(ids, np.int32), len(ids), marks, "", f'{{"line":{line}}}')
 
 
@@ -66,7 +67,7 @@ def test_chunks_hold_every_token_once_except_for_bos_and_overlap(lengths, length
         assert all(len(body) > overlap for body in bodies[1:])
         assert all(before[len(before) - overlap :] == body[:overlap] for before, body in pairwise(bodies))
         assert all(
-            sample.assistant_mask.tolist() == [False] * has_bos + [True] * len(body)
+            sample.marks.marked.tolist() == [False] * has_bos + [True] * len(body)
             for sample, body in zip(own, bodies, strict=True)
         )
 
@@ -95,14 +96,12 @@ def test_windows_hold_every_token_once_with_its_line(lengths, length, has_bos, h
     samples = cut(documents, "pack", length, bos_id=BOS if has_bos else None, eos_id=EOS if has_eos else None)
     assert all(len(sample.token_ids) == length for sample in samples[:-1]) and len(samples[-1].token_ids) <= length
     assert not has_bos or all(sample.token_ids[0] == BOS for sample in samples)
-    ids, lines, assistant_mask = (
-        np.concatenate([getattr(sample, name) for sample in samples])
-        for name in ("token_ids", "token_lines", "assistant_mask")
-    )
+    ids, lines = (np.concatenate([getattr(each, name) for each in samples]) for name in ("token_ids", "token_lines"))
+    marked = np.concatenate([sample.marks.marked for sample in samples])
     for document in documents:
         is_text = (lines == document.line) & (ids >= 100)
         assert ids[is_text].tolist() == [token for token in document.token_ids if token >= 100]
-    assert (assistant_mask == (ids >= 100)).all()
+    assert (marked == (ids >= 100)).all()
     assert len({(sample.line, sample.chunk) for sample in samples}) == len(samples)
     assert all(sample.line == sample.token_lines[0] for sample in samples)
 

@@ -15,7 +15,13 @@ pytestmark = pytest.mark.slow
 SPECS = [
     {},
     {"dtype": "int8", "tokens": "mean", "sites": ["resid_pre", "mlp_out"]},
-    {"dtype": "int8", "format": "safetensors.zst", "keep": ["text"]},
+    {
+        "dtype": "int8",
+        "format": "safetensors.zst",
+        "keep": ["text"],
+        "tokens": "mean:regex:[0-9]+|apples",
+        "mask": "regex:cost",
+    },
     {"dtype": "fp32", "format": "pkl.gz"},
     {"dtype": "fp16", "tokens": "::2"},
 ]

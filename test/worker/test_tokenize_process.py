@@ -31,7 +31,7 @@ RECORDS = [
 ]
 SPECS = {
     "whole samples": {"keep": ["id"]},
-    "truncated samples": {"over_long": "truncate", "max_seq_length": 8},
+    "truncated samples": {"over_long": "truncate", "max_seq_length": 8, "tokens": "max:regex:t?w?o", "mask": "regex:e"},
     "chunks": {"over_long": "chunk", "context_size": 8, "overlap": 2},
     "packed windows": {"over_long": "pack", "context_size": 8},
     "assistant": {"tokens": "assistant"},

@@ -22,9 +22,9 @@ PROCESSORS = {
 
 
 def encoded(texts, spans, tokenizer):
-    for each in encode_complete(texts, tokenizer, NO_BOS, spans):
-        assert isinstance(each, Encoded) and each.assistant_mask is not None
-        yield each.assistant_mask
+    for each in encode_complete(texts, tokenizer, NO_BOS, [[of_text] for of_text in spans]):
+        assert isinstance(each, Encoded) and each.marks is not None
+        yield each.marks
 
 
 @pytest.mark.parametrize("processor", PROCESSORS.values(), ids=PROCESSORS)
@@ -33,8 +33,8 @@ def test_every_blank_within_a_span_is_marked(tmp_path, processor):
     folder = a_folder(tmp_path, pre_tokenizer=LEVEL, post_processor=processor, model=model)
     text = "  a if x\n        return  y\n b"
     for begin, end in [(0, 1), (text.index("if"), text.index(" b"))]:
-        (mask,) = encoded([text], [[(begin, end)]], load_tokenizer(folder, "a model"))
-        assert mask.tolist() == [begin <= at < end for at in range(len(text))]
+        (marks,) = encoded([text], [[(begin, end)]], load_tokenizer(folder, "a model"))
+        assert marks.marked.tolist() == [begin <= at < end for at in range(len(text))]
 
 
 @given(
@@ -44,8 +44,9 @@ def test_every_blank_within_a_span_is_marked(tmp_path, processor):
 def test_a_token_is_marked_if_one_of_its_characters_is_in_a_span(tmp_path_factory, texts, drawn):
     tokenizer = load_tokenizer(a_folder(tmp_path_factory.mktemp("tokenizer")), "a model")
     spans = [[(begin, end) for begin, end in drawn if begin <= end <= len(text)] for text in texts]
-    for text, spans_of_text, mask in zip(texts, spans, encoded(texts, spans, tokenizer), strict=True):
-        assert mask.tolist() == [any(begin <= at < end for begin, end in spans_of_text) for at in range(len(text))]
+    for text, of_text, marks in zip(texts, spans, encoded(texts, spans, tokenizer), strict=True):
+        assert marks.marked.tolist() == [any(begin <= at < end for begin, end in of_text) for at in range(len(text))]
+        assert marks.ranges.tolist() == [[begin, end] if begin < end else [0, 0] for begin, end in of_text]
 
 
 def test_dropout_of_a_tokenizer_changes_no_sample(tmp_path):

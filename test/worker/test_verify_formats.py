@@ -61,6 +61,8 @@ KINDS = [
             "sites": ["resid_pre", "mlp_out"],
             "layers": [1, 2],
             "keep": ["n"],
+            "tokens": "last:regex:[0-9]+",
+            "mask": "regex:cost",
         },
         [
             (
@@ -72,7 +74,11 @@ KINDS = [
             (lambda t: t.pop("resid_pre.2.scale"), "lacks resid_pre.2.scale"),
             (lambda t: put(t, "kept", 5, ord("8")), "holds 1 samples that differ from the stream, the first at line 1"),
             (lambda t: t.pop("kept"), "lacks kept"),
-            (lambda t: t.update(positions=t["token_ids"]), "has positions, which does not belong there"),
+            (lambda t: t.update(chunk_idx=t["span_idx"]), "has chunk_idx, which does not belong there"),
+            (lambda t: put(t, "span_idx", 0, 1), "holds 1 samples that differ from the stream, the first at line 1"),
+            (lambda t: t.pop("token_mask"), "lacks token_mask"),
+            (lambda t: put(t, "token_mask", 0, 2), "its token_mask has other numbers than 0 and 1"),
+            (lambda t: put(t, "token_mask", 0, 1), "holds 1 samples that differ from the stream, the first at line 1"),
         ],
     ),
     (

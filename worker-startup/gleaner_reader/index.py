@@ -22,12 +22,14 @@ class Index:
     sample_offsets: np.ndarray  # int64 [S + 1]
     row_offsets: np.ndarray  # int64 [S + 1]
     token_ids: np.ndarray | None  # int32 [T]; a pkl.gz has none
-    positions: np.ndarray | None  # int32 [R]: the position in its sample of each row's token; None for means of tokens
+    positions: np.ndarray | None  # int32 [R]: the position in its sample of each row's token; None for pools of tokens
     kept: list[dict] | None  # per sample
     previews: list[str] | None = None  # per sample, in a pkl.gz alone
     lines: np.ndarray | None = None  # int64 [S], zero-based: the line of the stream that each sample begins in
     chunks: np.ndarray | None = None  # int32 [S]: how many samples before it hold tokens of that line
     token_lines: np.ndarray | None = None  # int64 [T]: the line of each token, in a run with over_long pack alone
+    span_idx: np.ndarray | None = None  # int32 [R]: the span of its sample that each row is of, where spans have rows
+    token_mask: np.ndarray | None = None  # uint8 [T]: 1 for each token that `mask` of the run marks, in such a run
 
     def __repr__(self) -> str:
         tokens = 0 if self.token_ids is None else len(self.token_ids)
@@ -35,10 +37,18 @@ class Index:
 
     @cached_property
     def row_tokens(self) -> np.ndarray | None:
-        """int32 [R]: the token id of each row; None where rows are means, or token ids are not stored."""
-        if self.token_ids is None or self.positions is None:
+        """int32 [R]: the token id of each row; None where rows are pools, or token ids are not stored."""
+        return self._of_rows(self.token_ids)
+
+    @cached_property
+    def row_mask(self) -> np.ndarray | None:
+        """uint8 [R]: 1 for each row whose token the run marks; None where rows are pools, or no mask is stored."""
+        return self._of_rows(self.token_mask)
+
+    def _of_rows(self, tokens: np.ndarray | None) -> np.ndarray | None:
+        if tokens is None or self.positions is None:
             return None
-        return self.token_ids[np.repeat(self.sample_offsets[:-1], np.diff(self.row_offsets)) + self.positions]
+        return tokens[np.repeat(self.sample_offsets[:-1], np.diff(self.row_offsets)) + self.positions]
 
     def find(self, sample_idx: int) -> int | None:
         """The place in this index of the sample with that number; None if the shard lacks it."""
@@ -55,6 +65,8 @@ _TYPES = {
     "line_idx": "I64",
     "chunk_idx": "I32",
     "token_line_idx": "I64",
+    "span_idx": "I32",
+    "token_mask": "U8",
     "kept": "U8",
 }
 INDEX = _TYPES.keys()  # the tensors of an index
@@ -85,15 +97,16 @@ def read_index(tensors: dict[str, TensorInfo], read: Callable[[str], np.ndarray]
         if (positions >= np.repeat(lengths, np.diff(row_offsets))).any():
             raise ShardError(f"{url} cannot be read: it has positions that its samples lack")
     kept = _parse_kept(arrays["kept"], len(numbers), url) if "kept" in arrays else None
-    lines, chunks, token_lines = (arrays.get(name) for name in ("line_idx", "chunk_idx", "token_line_idx"))
-    for name, values, count in (
-        ("line_idx", lines, len(numbers)),
-        ("chunk_idx", chunks, len(numbers)),
-        ("token_line_idx", token_lines, len(token_ids)),
-    ):
+    counts = {"line_idx": len(numbers), "chunk_idx": len(numbers), "token_line_idx": len(token_ids)}
+    counts |= {"span_idx": rows, "token_mask": len(token_ids)}
+    for name, count in counts.items():
+        values = arrays.get(name)
         if values is not None and (len(values) != count or (values < 0).any()):
             raise ShardError(f"{url} cannot be read: its {name} are not {count} numbers from 0")
-    return Index(numbers, offsets, row_offsets, token_ids, positions, kept, None, lines, chunks, token_lines)
+    if "token_mask" in arrays and (arrays["token_mask"] > 1).any():
+        raise ShardError(f"{url} cannot be read: its token_mask has other numbers than 0 and 1")
+    optional = [arrays.get(name) for name in counts]
+    return Index(numbers, offsets, row_offsets, token_ids, positions, kept, None, *optional)
 
 
 def check_order(index: Index, url: str) -> Index:

@@ -33,11 +33,13 @@ class Sample:
     index: int
     activations: dict[str, np.ndarray]  # "resid_post.12" -> [rows, d_model]
     token_ids: np.ndarray | None  # int32; a pkl.gz has none
-    positions: np.ndarray | None  # int32 [rows]: the position of each row's token; None for a mean of tokens
+    positions: np.ndarray | None  # int32 [rows]: the position of each row's token; None for pools of tokens
     kept: dict
     line: int | None = None  # zero-based; line and chunk only of a run with over_long chunk or pack
     chunk: int | None = None
     token_lines: np.ndarray | None = None  # int64: the line of each token; only of a run with over_long pack
+    span_idx: np.ndarray | None = None  # int32 [rows]: the span of each row; only of a run with one row for each span
+    mask: np.ndarray | None = None  # uint8: 1 for each token that `mask` of the run marks; only of such a run
 
     def __repr__(self) -> str:
         facts = [] if self.token_ids is None else [f"{len(self.token_ids):,} tokens"]
@@ -199,6 +201,8 @@ class Run(Shards[Shard]):
             line=None if held.lines is None else int(held.lines[place]),
             chunk=None if held.chunks is None else int(held.chunks[place]),
             token_lines=of_tokens(held.token_lines),
+            span_idx=None if held.span_idx is None else held.span_idx[begin:end],
+            mask=of_tokens(held.token_mask),
         )
 
     def _shard_with(self, stream: int, index: int) -> Shard:

@@ -10,8 +10,8 @@ from typing import Any
 from .failures import Failure
 from .model.config import DecoderConfig
 from .model.sites import SITES, TABLE, Capture
+from .selections import Spans, TokenSelection, parse_spans, parse_tokens, span_sources
 
-POOLS = ("mean", "max")  # selections of one row for each sample
 DTYPES = ("bf16", "fp16", "fp32", "int8")
 FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
 
@@ -37,7 +37,7 @@ class Spec:
     revision: str | None
     layers: str | tuple[int, ...]  # "all", "0-23", or the numbers themselves
     sites: tuple[str, ...]  # in the order of SITES
-    tokens: str | tuple[int, ...]  # "all", "last", "mean", "max", "assistant", "random:N", a slice, or positions
+    tokens: str | tuple[int, ...]  # as selections.py describes them
     exclude_special: bool
     dtype: str  # as stored
     compute_dtype: str  # of the weights and the computation: bf16 or fp32
@@ -54,11 +54,17 @@ class Spec:
     overlap: int = 0  # tokens that a chunk repeats of the chunk before
     bos: str | bool = "auto"
     top_k: int = 20  # tokens of the sites top_tokens and top_logprobs
+    mask: str | None = None  # the spans whose tokens are marked beside the rows
 
     @property
-    def is_pooled(self) -> bool:
-        """Whether a sample has one row, over all its chosen tokens."""
-        return self.tokens in POOLS
+    def selection(self) -> TokenSelection:
+        selection = parse_tokens(self.tokens)
+        assert selection is not None  # parse_spec refuses other texts
+        return selection
+
+    @property
+    def span_sources(self) -> tuple[Spans, ...]:
+        return span_sources(self.tokens, self.mask)
 
     @property
     def cuts_documents(self) -> bool:
@@ -122,9 +128,15 @@ def _invalid_values(where: str, raw: dict, values: dict, keys: dict[str, tuple])
 
 def _contradictions(values: dict) -> list[str]:
     problems = []
+    selection = parse_tokens(values["tokens"] if isinstance(values["tokens"], str) else tuple(values["tokens"]))
+    assert selection is not None
     whole = [site for site in values["sites"] if TABLE[site].dtype == "int32"]
-    if whole and (values["format"] == "pkl.gz" or values["tokens"] in POOLS):
+    if whole and (values["format"] == "pkl.gz" or selection.is_pool):
         problems.append(f"{whole[0]} has numbers of things; ask for safetensors, and other tokens than mean and max")
+    if values["format"] == "pkl.gz" and (values["mask"] or selection.reduces_spans):
+        problems.append("pkl.gz has no place for a mask and for rows of spans; ask for safetensors")
+    if values["over_long"] in ("chunk", "pack") and selection.reduces_spans:
+        problems.append(f"over_long {values['over_long']} excludes one row for each span, because it cuts spans")
     if values["format"] == "pkl.gz" and (values["dtype"] not in ("fp16", "fp32") or len(values["sites"]) > 1):
         problems.append("pkl.gz holds one site in fp16 or fp32; ask for safetensors")
     if values["over_long"] in ("chunk", "pack"):
@@ -203,7 +215,7 @@ def _is_layers(value: object) -> bool:
 
 def _is_tokens(value: object) -> bool:
     if isinstance(value, str):
-        return value in ("all", "last", "assistant", *POOLS) or is_slice(value) or random_count(value) is not None
+        return parse_tokens(value) is not None
     return _is_each_once(value, _whole(-(1 << 31), (1 << 31) - 1))
 
 
@@ -224,7 +236,13 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "tokens": (
         "all",
         _is_tokens,
-        "all, last, mean, max, assistant, random:N, a slice such as 0:16, and positions, each once",
+        "all, last, mean, max, assistant, turns, field:NAME, regex:PATTERN, each of these four also after last:, mean: "
+        "or max:, random:N, a slice such as 0:16, and positions, each once",
+    ),
+    "mask": (
+        None,
+        _or_none(lambda value: isinstance(value, str) and parse_spans(value) is not None),
+        "null, assistant, turns, field:NAME and regex:PATTERN",
     ),
     "exclude_special": (False, _is_flag, "true and false"),
     "dtype": (None, *_one_of(DTYPES)),
@@ -264,22 +282,12 @@ _RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
 }
 
 
-def random_count(tokens: object) -> int | None:
-    """The N of random:N; None for another selection."""
-    match = re.fullmatch(r"random:([1-9]\d{0,3})", tokens) if isinstance(tokens, str) else None
-    return int(match[1]) if match and int(match[1]) <= 1024 else None
-
-
-def is_slice(text: str) -> bool:
-    """Whether `text` is START:STOP or START:STOP:STEP as in Python, each part optional, STEP positive."""
-    return re.fullmatch(r"(-?\d{1,6})?:(-?\d{1,6})?(:[1-9]\d{0,5})?", text) is not None
-
-
 def mode_of(spec: Spec) -> str:
     """The `mode` of a Capture for this spec."""
-    if spec.is_pooled:
-        return str(spec.tokens)
-    return "all" if spec.tokens == "all" and not spec.exclude_special else "rows"
+    selection = spec.selection
+    if selection.is_pool:
+        return str(selection.reduction)
+    return "all" if selection.is_of_all and not spec.exclude_special else "rows"
 
 
 def capture_of(spec: Spec, config: DecoderConfig, layers: tuple[int, ...]) -> Capture:

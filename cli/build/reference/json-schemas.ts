@@ -14,6 +14,8 @@ const RECORD_RULES = [
   rule({template: STRING, predictions_per_task: {minimum: 2}}, false),
   rule({template: STRING, template_kwargs: {minProperties: 1}}, false),
 ];
+const OF_MESSAGES = {properties: {record: {properties: {template: {type: 'null'}, encoder: {type: 'null'}}}}};
+const ROWS_OF_SPANS = {type: 'string', pattern: '^(last|mean|max):'};
 const RULES = [
   {properties: {shard_size_gb: {minimum: LEAST_SHARD_GB}}},
   rule({stream_offset: {minimum: 1}}, given({affinity: {const: 'fixed'}})),
@@ -29,11 +31,20 @@ const RULES = [
     },
   ),
   rule({over_long: {const: 'pack'}}, {properties: {keep: {maxItems: 0}}}),
+  rule({tokens: {type: 'string', pattern: '^((last|mean|max):)?(assistant|turns)$'}}, OF_MESSAGES),
+  rule({mask: {enum: ['assistant', 'turns']}}, OF_MESSAGES),
+  rule({over_long: {enum: ['chunk', 'pack']}}, {properties: {tokens: {not: ROWS_OF_SPANS}}}),
   rule(
-    {tokens: {const: 'assistant'}},
-    {properties: {record: {properties: {template: {type: 'null'}, encoder: {type: 'null'}}}}},
+    {format: {const: 'pkl.gz'}},
+    {
+      properties: {
+        dtype: {enum: ['fp16', 'fp32']},
+        sites: {maxItems: 1},
+        tokens: {not: ROWS_OF_SPANS},
+        mask: {type: 'null'},
+      },
+    },
   ),
-  rule({format: {const: 'pkl.gz'}}, {properties: {dtype: {enum: ['fp16', 'fp32']}, sites: {maxItems: 1}}}),
 ];
 
 /** JSON Schema of `run.json`, published as docs/run.schema.json. */

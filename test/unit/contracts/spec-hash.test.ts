@@ -17,7 +17,7 @@ const inputs: fc.Arbitrary<RunSpecInput> = fc.record(
     ),
     sites: fc.shuffledSubarray([...SITES], {minLength: 1}),
     tokens: fc.oneof(
-      fc.constantFrom('all', 'last', 'mean', '0:16', '-8:'),
+      fc.constantFrom('all', 'last', 'mean', 'last:turns', '0:16', '-8:'),
       fc.uniqueArray(fc.integer({min: -9, max: 9}), {minLength: 1, maxLength: 5}),
     ),
     exclude_special: fc.boolean(),
@@ -95,6 +95,8 @@ describe('the hash of a spec', () => {
       {bos: true},
       {bos: false},
       {tokens: 'assistant'},
+      {tokens: 'mean:assistant'},
+      {mask: 'assistant'},
       {record: {field: 'text'}},
       {record: {template: 'text'}},
       {record: {encoder: 'MinimalGridEncoder()'}},
@@ -123,7 +125,7 @@ describe('the hash of a spec', () => {
   it('the hash of the default spec changes with a new key alone: every shard carries it', () => {
     assert.equal(
       specHash(complete({}).spec),
-      'a3d6e89fdc165b06857db62493b75ef9028e29c39f218013508aafc4937ee833',
+      '176823b9389958329fc1cf3f8d16873637487205145786c950e73d68b18c0b7d',
     );
   });
 });

@@ -129,12 +129,13 @@ describe('run.json', () => {
     const compared = [
       'the mean of the numbers of experts',
       'the mean of the numbers of tokens',
+      'the largest numbers of tokens of spans',
       'a context beyond the longest sample',
       'an overlap of whole chunks',
       'a chunk of one token',
     ];
     for (const {name, says} of taken)
-      if (!compared.includes(name)) assert.match(says[0] ?? '', /^(layers|tokens|sites)/, name);
+      if (!compared.includes(name)) assert.match(says[0] ?? '', /^(layers|tokens|sites|mask)/, name);
     for (const given of [
       {stream_offset: 8},
       {record: {template: 'a', predictions_per_task: 2}},

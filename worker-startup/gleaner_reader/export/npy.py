@@ -43,7 +43,8 @@ def to_npy(
     """Writes one layer of the run to `out_dir`, which must not exist.
 
     `activations.npy` is [rows, width], float32 or float16, in the order of storage. `stream.npy`, `sample_idx.npy`,
-    `position.npy` and `token_id.npy` are int64 [rows]; the last two are absent where rows are means of tokens.
+    `position.npy` and `token_id.npy` are int64 [rows]; the last two are absent where rows are pools of tokens. A run
+    with one row for each span has `span_idx.npy` too, and a run with a mask `mask.npy`.
     `np.load(path, mmap_mode="r")` reads rows without loading the file. progress(written, total): called with the
     written rows and all rows. Raises FileExistsError, and ValueError for an unknown layer, site or dtype and for a
     value that float16 cannot hold. An export that was interrupted leaves `out_dir.unfinished`, and goes on there.

@@ -38,7 +38,7 @@ def to_pairs(
 
     `part-00001.safetensors` has `activations` [rows, d_model], and line N of `part-00001.jsonl` tells of row N: `text`,
     `token`, `token_id`, `position`, `stream`, `sample` and `vector`, which has the `file` and the `row`. The text are
-    the last `window` tokens up to the token of the row, which are what the vector knows; for a mean of tokens, which
+    the last `window` tokens up to the token of the row, which are what the vector knows; for a pool of tokens, which
     has no token and no position, it is the whole sample. Raises FileExistsError, and ValueError for a wrong option, a
     value that float16 cannot hold, or a run without token ids. An export that was interrupted leaves
     `out_dir.unfinished`, and goes on there.

@@ -50,9 +50,10 @@ def to_safetensors(
     """Writes one layer of the run to `part-00001.safetensors` and so on in `out_dir`, which must not exist.
 
     A part has `activations` [rows, width] and int64 `stream`, `sample_idx`, `position` and `token_id` [rows], in the
-    order of storage; the last two are absent where rows are means of tokens. dtype: float32, float16, or bfloat16 for a
-    run that stores bf16. Raises FileExistsError, and ValueError for a wrong option or a value that float16 cannot hold.
-    An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
+    order of storage; the last two are absent where rows are pools of tokens. A run with one row for each span has
+    `span_idx` too, and a run with a mask `mask`. dtype: float32, float16, or bfloat16 for a run that stores bf16.
+    Raises FileExistsError, and ValueError for a wrong option or a value that float16 cannot hold. An export that was
+    interrupted leaves `out_dir.unfinished`, and goes on there.
     """
     site = check_parts(run, layer, site, dtype)
     unfinished = Unfinished(out_dir, settings_of(run, "safetensors", site=site, layer=layer, dtype=dtype))

@@ -46,9 +46,15 @@ def as_float(values: np.ndarray, dtype: str, what: str) -> np.ndarray:
 
 
 def columns_of(run: "Run") -> list[str]:
-    """The origins of a row. Means of tokens have no position and no token."""
-    has_tokens = run.index(run.first).row_tokens is not None
-    return ["stream", "sample_idx", *(["position", "token_id"] if has_tokens else [])]
+    """The origins of a row. Pools of tokens have no position and no token."""
+    return ["stream", "sample_idx", *_more_columns(run.index(run.first))]
+
+
+def _more_columns(index: Index) -> dict[str, np.ndarray]:
+    """int64 [rows]: the columns that only some runs have."""
+    positions = None if index.row_tokens is None else index.positions
+    more = {"position": positions, "token_id": index.row_tokens, "span_idx": index.span_idx, "mask": index.row_mask}
+    return {name: column.astype(np.int64) for name, column in more.items() if column is not None}
 
 
 def pieces(run: "Run", site: str, layer: int, begin: int = 0) -> Iterator[Piece]:
@@ -64,10 +70,9 @@ def pieces(run: "Run", site: str, layer: int, begin: int = 0) -> Iterator[Piece]
             "stream": np.full(shard.num_rows, streams[number], np.int64),
             "sample_idx": np.repeat(index.sample_idx, np.diff(index.row_offsets)),
         }
-        if "token_id" in names:
-            if index.positions is None or index.row_tokens is None:
-                raise ShardError(f"{shard.url} lacks the positions that other shards of the run have")
-            columns |= {"position": index.positions.astype(np.int64), "token_id": index.row_tokens.astype(np.int64)}
+        columns |= _more_columns(index)
+        if absent := [name for name in names if name not in columns]:
+            raise ShardError(f"{shard.url} lacks the {absent[0]} of rows that other shards of the run have")
         step = max(_ROWS_AT_ONCE, shard.block_rows(site))
         for first in range(max(0, begin - int(offsets[number])), shard.num_rows, step):
             last = min(first + step, shard.num_rows)

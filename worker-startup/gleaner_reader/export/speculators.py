@@ -53,9 +53,10 @@ def to_speculators(
     """Writes every sample of the run to `out_dir`, which must not exist.
 
     layers: as speculators counts them, the last one being the number of layers of the model; None for all stored layers
-    of the residual stream. Values are bf16 where the run stores bf16, else float32. Each token of a sample is in the
-    loss. Raises FileExistsError, MissingPackage, and ValueError for layers that the run lacks or a run without a row
-    for each token. An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
+    of the residual stream. Values are bf16 where the run stores bf16, else float32. The tokens that the run's `mask`
+    marks are in the loss, or all tokens of a run without a mask. Raises FileExistsError, MissingPackage, and ValueError
+    for layers that the run lacks or a run without a row for each token. An export that was interrupted leaves
+    `out_dir.unfinished`, and goes on there.
     """
     datasets = import_datasets("speculators")
     names = _names(run, layers)
@@ -71,9 +72,8 @@ def to_speculators(
     for place, sample in enumerate(_samples(run, [names[each] for each in ids], dataset.rows), dataset.rows):
         path = unfinished.path(os.path.join(_FOLDER, f"hs_{place}.safetensors"))
         write_safetensors(path, {"hidden_states": sample.values, "token_ids": sample.token_ids})
-        length = len(sample.token_ids)
-        row = {"input_ids": [sample.token_ids], "loss_mask": [np.ones(length, np.int64)], "seq_len": [length]}
-        dataset.write(row, 1)
+        length = [len(sample.token_ids)]
+        dataset.write({"input_ids": [sample.token_ids], "loss_mask": [sample.loss_mask], "seq_len": length}, 1)
         unkept += sample.values.nbytes
         if unkept >= _KEPT_BYTES:
             dataset.end_file()
@@ -91,6 +91,7 @@ def to_speculators(
 @dataclass(frozen=True)
 class _Sample:
     token_ids: np.ndarray  # int64 [tokens]
+    loss_mask: np.ndarray  # int64 [tokens]: 1 for each token in the loss
     values: np.ndarray  # [tokens, layers, d_model], the bits of bf16 or float32
     end: int  # row of the run after the sample
 
@@ -118,6 +119,7 @@ def _samples(run: "Run", names: list[tuple[str, int]], begin: int) -> Iterator[_
             continue
         index, offset = run.index(shard), int(run.row_offsets[number])
         tokens = _tokens_of_rows(index, shard.url)
+        mask = np.ones(len(tokens), np.int64) if index.token_mask is None else index.token_mask.astype(np.int64)
         while first < shard.num_samples:
             # At least one sample, and as many as fit.
             fit = int(np.searchsorted(index.row_offsets, index.row_offsets[first] + _ROWS_AT_ONCE, "right")) - 1
@@ -127,7 +129,7 @@ def _samples(run: "Run", names: list[tuple[str, int]], begin: int) -> Iterator[_
             for sample in range(first, last):
                 rows = slice(int(index.row_offsets[sample]), int(index.row_offsets[sample + 1]))
                 own = slice(rows.start - rows_begin, rows.stop - rows_begin)
-                yield _Sample(tokens[rows].astype(np.int64), values[own], offset + rows.stop)
+                yield _Sample(tokens[rows].astype(np.int64), mask[rows], values[own], offset + rows.stop)
             first = last
         shard.release()
 

@@ -92,7 +92,7 @@ def estimate(
     check_token_selection(spec, settings.max_length)
     capture = capture_of(spec, config, layers)
     row_bytes = capture.row_bytes
-    capacity = Capacity(spec.shard_size_bytes, row_bytes, spec.is_pooled)
+    capacity = Capacity(spec.shard_size_bytes, row_bytes, spec.selection.is_pool)
     window, row = window_limits(spec, row_bytes), row_limits(spec, settings.max_length)
     depth, total_bytes = capture.depth, sum(source.size for source in sources)
     sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))

@@ -97,7 +97,7 @@ class _Extraction:
         self._rejects = RejectsFile(folder)
         uploads = bucket.checked(self._pipeline.check)  # an upload ends when a stage has failed
         self._uploader = Uploader(work, model, uploads, state, self._existing, self._rejects)
-        self._pooled = work.spec.is_pooled
+        self._pooled = work.spec.selection.is_pool
         self._window = window_limits(work.spec, model.row_bytes)
         self._open: dict[int, ShardBuffer] = {}  # by shard number, from the first row to the last
         window_bytes = min(MAX_WINDOW_BYTES, work.spec.window_tokens * model.row_bytes)

@@ -19,9 +19,8 @@ _INT8_MAX = 127
 def compute_step(
     params: dict,
     rows: Rows,
-    picks: jax.Array,
+    picks: jax.Array | tuple[jax.Array, jax.Array],
     capture: Capture,
-    width: int,
     tuning: Tuning,
     split: Split = Split(),  # noqa: B008 - immutable
 ) -> dict[str, dict[str, list[jax.Array]]]:
@@ -29,10 +28,11 @@ def compute_step(
     {site: fp32 [L, R, W]}, each as a list of pieces of consecutive layers of the site. D is the width of the site, and
     this device's part of it where devices share a copy of the weights.
 
-    W is `width`. By mode, vector w of row r is:
+    By mode, vector w of row r is:
     all: token w (W = T); the mode ignores picks.
     rows: token picks[r, w] (int32 [R, W]).
-    mean, max: of each value over the tokens of segment w + 1 that picks (bool [R, T]) marks.
+    mean, max: of each value over pool w. picks are the tokens that count (bool [R, T]), and the first token of each
+    pool and the token after its last one (int32 [R, W, 2]).
     Vectors of padding have arbitrary values. K: sum, L2 norm, largest magnitude; for int8 also the squares of the
     rounding errors and of the values.
     Compile without xla_allow_excess_precision. With it, XLA leaves out conversions to a narrow type and back. Then two
@@ -41,7 +41,7 @@ def compute_step(
 
     def emit(found):
         return {
-            site: _store(_select(x, rows, picks, capture.mode, width), capture.dtype_of(site), tuning, split)
+            site: _store(_select(x, picks, capture.mode), capture.dtype_of(site), tuning, split)
             for site, x in found.items()
         }
 
@@ -58,31 +58,42 @@ def compute_step(
     return output
 
 
-def _select(x, rows: Rows, picks, mode: str, width: int):
+def _select(x, picks, mode: str):
     """x [R, T, D] -> fp32 [R, W, D]."""
     if mode == "rows":
         x = jnp.take_along_axis(x, picks[:, :, None], axis=1, mode="clip")
     x = x.astype(jnp.float32)
     if mode == "mean":
-        return _means(x, rows.segments, picks, width)
-    return _maxima(x, rows.segments, picks, width) if mode == "max" else x
+        return _means(x, *picks)
+    return _maxima(x, *picks) if mode == "max" else x
 
 
-def _maxima(x, segments, picks, width: int):
-    """fp32 [R, W, D]: the largest values of each segment's picked tokens; NaN where a picked value is NaN."""
-    pools = jnp.where(picks, segments, 0)
-    return jax.vmap(lambda y, pool: jax.ops.segment_max(y, pool, num_segments=width + 1)[1:])(x, pools)
+def _maxima(x, picked, pools):
+    """fp32 [R, W, D]: the largest values of each pool's picked tokens; NaN where a picked value is NaN."""
+    # The largest values of 2^level tokens from each token on. A pool is a chain of such spans, one for each set bit.
+    largest = jnp.where(picked[:, :, None], x, -jnp.inf)
+    begin, length = pools[:, :, 0], pools[:, :, 1] - pools[:, :, 0]
+    found = jnp.full((*begin.shape, x.shape[2]), -jnp.inf, x.dtype)
+    for level in range(x.shape[1].bit_length()):
+        has = (length >> level) & 1 == 1
+        span = jnp.take_along_axis(largest, begin[:, :, None], axis=1, mode="clip")
+        found = jnp.where(has[:, :, None], jnp.maximum(found, span), found)
+        begin = begin + jnp.where(has, 1 << level, 0)
+        later = jnp.pad(largest[:, 1 << level :], ((0, 0), (0, 1 << level), (0, 0)), constant_values=-jnp.inf)
+        largest = jnp.maximum(largest, later)
+    return found
 
 
-def _means(x, segments, picks, width: int):
-    """fp32 [R, W, D]: the mean of each segment's picked tokens; NaN where a picked token is not finite."""
-    member = (segments[:, None, :] == jnp.arange(1, width + 1)[:, None]) & picks[:, None, :]  # [R, W, T]
+def _means(x, picked, pools):
+    """fp32 [R, W, D]: the mean of each pool's picked tokens; NaN where a picked token is not finite."""
+    place = jnp.arange(x.shape[1])
+    member = (pools[:, :, :1] <= place) & (place < pools[:, :, 1:]) & picked[:, None, :]  # [R, W, T]
     broken = ~jnp.isfinite(x).all(axis=2)
-    # One product adds up all segments. Infinities are left out: 0 times infinity would turn the other sums into NaN.
+    # One product adds up all pools. Infinities are left out: 0 times infinity would turn the other sums into NaN.
     total = jnp.einsum(
         "rwt,rtd->rwd",
         member.astype(jnp.float32),
-        jnp.where((picks & ~broken)[:, :, None], x, 0),
+        jnp.where((picked & ~broken)[:, :, None], x, 0),
         precision=jax.lax.Precision.HIGHEST,
     )
     mean = total / jnp.maximum(member.sum(axis=2), 1)[:, :, None]

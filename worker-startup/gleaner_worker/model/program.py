@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..failures import Failure
+from ..selections import POOLS
 from .capture import compute_step
 from .decoder import Rows, Split
 from .mesh import Layout, parameter_specs
@@ -82,14 +83,17 @@ def lower_rows(capture: Capture, layout: Layout, params: dict, shape: StepShape,
     weights = jax.tree.map_with_path(placed, params, specs)
     height = shape.rows * layout.data
     row, by_row = (height, shape.row_tokens), layout.sharding("data")
-    picks = {"all": ((height, 0), jnp.int32), "rows": ((height, shape.width), jnp.int32)}
-    tokens = jax.ShapeDtypeStruct(row, jnp.int32, sharding=by_row)
-    chosen = jax.ShapeDtypeStruct(*picks.get(capture.mode, (row, bool)), sharding=by_row)
+
+    def input_of(shape: tuple[int, ...], dtype: Any = jnp.int32) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=by_row)
+
+    tokens = input_of(row)
+    picks: Any = input_of((height, shape.width if capture.mode == "rows" else 0))
+    if capture.mode in POOLS:
+        picks = input_of(row, bool), input_of((height, shape.width, 2))
     # On a TPU the default precision of an fp32 product is bf16.
     with jax.default_matmul_precision("highest" if params["embed"].dtype == jnp.float32 else "default"):
-        return _over_devices(capture, layout, specs, shape.width, tuning).lower(
-            weights, Rows(tokens, tokens, tokens), chosen
-        )
+        return _over_devices(capture, layout, specs, tuning).lower(weights, Rows(tokens, tokens, tokens), picks)
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -105,7 +109,7 @@ def _too_large(shape: StepShape, where: str, cause: str) -> Failure:
     )
 
 
-def _over_devices(capture: Capture, layout: Layout, specs: dict, width: int, tuning: Tuning):
+def _over_devices(capture: Capture, layout: Layout, specs: dict, tuning: Tuning):
     """compute_step over the mesh. Each device of the axis `data` runs the program of a single device, without
     communication; the devices of the axis `model` share one copy of the weights.
 
@@ -114,7 +118,7 @@ def _over_devices(capture: Capture, layout: Layout, specs: dict, width: int, tun
     split = Split(layout.model)
 
     def compute(params, rows, picks):
-        return compute_step(params, rows, picks, capture, width, tuning, split)
+        return compute_step(params, rows, picks, capture, tuning, split)
 
     by_row = PartitionSpec("data")
     output = PartitionSpec(None, "data")

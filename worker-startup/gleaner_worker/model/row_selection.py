@@ -7,11 +7,10 @@ from typing import Protocol
 import numpy as np
 
 from ..failures import Failure
-from ..spec import POOLS, Spec, mode_of, random_count
+from ..selections import POOLS, TokenSelection
+from ..spec import Spec, mode_of
 from .decoder import Rows
 from .rows import RowLimits, row_length
-
-_ANY_NUMBER = ("all", "assistant")  # selections that may take every token of a sample
 
 
 class SelectedTokens(Protocol):
@@ -24,7 +23,12 @@ class SelectedTokens(Protocol):
 
     @property
     def positions(self) -> np.ndarray | None:
-        """int32 [rows]: the positions of the stored or averaged tokens; None for all tokens."""
+        """int32 [rows]: the positions of the stored or pooled tokens; None for all tokens."""
+        ...
+
+    @property
+    def pools(self) -> np.ndarray | None:
+        """int32 [rows, 2]: the first token of each pool and the token after its last one; None for one pool, of all."""
         ...
 
 
@@ -33,13 +37,9 @@ def stored_width(spec: Spec, row_tokens: int, max_length: int) -> int:
 
     The number follows from the spec and the model's limits alone, so one program serves a run.
     """
-    mode = mode_of(spec)
-    if mode in POOLS:
-        return max_samples(row_tokens)
-    if mode == "all" or spec.tokens in _ANY_NUMBER:
+    if mode_of(spec) == "all":
         return row_tokens
-    most = 1 if spec.tokens == "last" else most_rows(spec.tokens, max_length)
-    return min(row_tokens, max_samples(row_tokens) * most)
+    return min(row_tokens, max_samples(row_tokens) * most_rows(spec.selection, max_length))
 
 
 def row_limits(spec: Spec, max_length: int) -> RowLimits:
@@ -54,25 +54,24 @@ def max_samples(row_tokens: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def most_rows(tokens: str | tuple[int, ...], length: int) -> int:
-    """The most tokens that a slice or a list of positions takes from any sample of up to `length` tokens."""
-    if not isinstance(tokens, str):
-        return len(tokens)
-    if count := random_count(tokens):
-        return count
-    part = slice(*(int(number) if number else None for number in tokens.split(":")))
-    return max(len(range(*part.indices(size))) for size in range(length + 1))
+def most_rows(selection: TokenSelection, length: int) -> int:
+    """The most rows of any sample of up to `length` tokens."""
+    if selection.spans is not None:
+        return length
+    if selection.reduction is not None:
+        return 1
+    if selection.positions is not None:
+        return len(selection.positions)
+    part = selection.part or slice(None)
+    return selection.random or max(len(range(*part.indices(size))) for size in range(length + 1))
 
 
 def check_token_selection(spec: Spec, max_length: int) -> None:
     """Raises Failure("model") when no sample of up to `max_length` tokens has the tokens that `tokens` selects."""
-    if spec.tokens in (*_ANY_NUMBER, "last", *POOLS):
-        return
-    problem = None
-    if isinstance(spec.tokens, str):
-        if not most_rows(spec.tokens, max_length):
-            problem = f"the slice {spec.tokens} takes nothing from any sample of 1 to {max_length} tokens"
-    elif absent := [position for position in spec.tokens if not -max_length <= position < max_length]:
+    problem, wanted = None, spec.selection.positions or ()
+    if not most_rows(spec.selection, max_length):
+        problem = f"the slice {spec.tokens} takes nothing from any sample of 1 to {max_length} tokens"
+    elif absent := [position for position in wanted if not -max_length <= position < max_length]:
         problem = (
             f"position{'s' if len(absent) > 1 else ''} {', '.join(map(str, absent[:20]))} cannot exist: a sample has "
             f"at most {max_length} tokens (0 to {max_length - 1}, or -{max_length} to -1)"
@@ -85,11 +84,12 @@ def check_token_selection(spec: Spec, max_length: int) -> None:
 
 def make_inputs(
     rows: Sequence[Sequence[SelectedTokens]], height: int, row_tokens: int, mode: str, width: int
-) -> tuple[Rows, np.ndarray]:
+) -> tuple[Rows, np.ndarray | tuple[np.ndarray, np.ndarray]]:
     """The rows and picks that capture.compute_step takes, for up to `height` rows; further rows are padding."""
     shape = (height, row_tokens)
     token_ids, segments, positions = (np.zeros(shape, np.int32) for _ in range(3))
-    picks = np.zeros({"all": (height, 0), "rows": (height, width)}.get(mode, shape), np.int32)
+    picks = np.zeros((height, width if mode == "rows" else 0), np.int32)
+    pooled, pools = np.zeros(shape, bool), np.zeros((height, width, 2), np.int32)
     for r, samples in enumerate(rows):
         lengths = [len(sample.token_ids) for sample in samples]
         begins, end = np.cumsum(lengths) - lengths, sum(lengths)
@@ -104,16 +104,21 @@ def make_inputs(
         if mode == "rows":
             picks[r, : len(chosen)] = chosen
         else:
-            picks[r, chosen] = 1
-    return Rows(token_ids, segments, positions), picks.astype(bool) if mode in POOLS else picks
+            own = np.concatenate([begin + _pools(sample) for begin, sample in zip(begins, samples, strict=True)])
+            pooled[r, chosen], pools[r, : len(own)] = True, own
+    return Rows(token_ids, segments, positions), (pooled, pools) if mode in POOLS else picks
 
 
 def _chosen(sample: SelectedTokens) -> np.ndarray:
     return np.arange(len(sample.token_ids)) if sample.positions is None else sample.positions
 
 
+def _pools(sample: SelectedTokens) -> np.ndarray:
+    return np.array([[0, len(sample.token_ids)]]) if sample.pools is None else sample.pools
+
+
 def row_counts(samples: Sequence[SelectedTokens], mode: str) -> np.ndarray:
     """int32 [samples]: the stored vectors of each sample."""
     if mode in POOLS:
-        return np.ones(len(samples), np.int32)
+        return np.array([1 if s.pools is None else len(s.pools) for s in samples], np.int32)
     return np.array([len(s.token_ids if s.positions is None else s.positions) for s in samples], np.int32)

@@ -113,7 +113,7 @@ class Capture:
     config: DecoderConfig
     layers: tuple[int, ...]  # that the spec asks for
     sites: tuple[str, ...]
-    mode: str  # "all" tokens, picked "rows", or the "mean" or "max" of picked tokens
+    mode: str  # "all" tokens, picked "rows", or the "mean" or "max" of pools
     dtype: str  # a key of STORED
     top_k: int = 20  # next tokens of top_tokens and top_logprobs
 

@@ -1,9 +1,11 @@
-"""Finds the text that the model wrote in a rendered list of messages (spec: tokens assistant).
+"""Finds the text of messages in a rendered list of them (spans `assistant` and `turns`).
 
 A template with {% generation %} blocks marks that text (template.py). This file is for other templates. There, the text
 of an assistant message begins after the opening that add_generation_prompt writes. It ends with its content and the
 special token after the content. Where the template cannot write the opening, the text begins with the content. Qwen3
 and Llama 3 cannot write it before the first message of a chat.
+
+The span of a turn begins with the content of its message, and ends with the special token after it.
 """
 
 import os
@@ -21,36 +23,45 @@ _PLACEHOLDER = "\ue010\ue011\ue012"
 _PRIVATE = re.compile(rb"(?<!\\)(?:\\\\)*\\ue01[0-2]")  # as JSON writes them
 
 
-def render_assistant(
-    chat: Chat, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None, specials: Sequence[str]
+def render_spans(
+    chat: Chat,
+    messages: list[dict],
+    add_generation_prompt: bool,
+    tools: list[dict] | None,
+    specials: Sequence[str],
+    kind: str = "assistant",
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Renders the messages. Returns the text, and the characters [begin, end) of each part that the model wrote.
+    """Renders the messages. Returns the text, and the characters [begin, end) of each part that the model wrote, or of
+    each message for the kind "turns".
 
     specials: the texts of special tokens. Raises TemplateProblem, also for a template that hides where a part begins
-    or ends, and for a record with too many messages: each of the model's is found by renders of all messages.
+    or ends, and for a record with too many messages: each span is found by renders of all messages.
     """
     values = chat.prepare(messages, add_generation_prompt, tools)[1]
     if _PRIVATE.search(values):
         raise TemplateProblem("the record has a private-use character from U+E010 to U+E012; remove it")
-    numbers = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
+    numbers = [number for number, message in enumerate(messages) if kind == "turns" or message["role"] == "assistant"]
     if len(numbers) * (len(values) + _MESSAGE_BYTES * len(messages)) > _MOST_RENDERED_BYTES:
         raise TemplateProblem(
-            f"{len(numbers)} messages of the model in {len(messages)} are too many without generation blocks in the "
-            "template; divide the record, or add the blocks to the model's chat template"
+            f"{len(numbers)} of {len(messages)} messages are too many to find each; divide the record, or for "
+            "assistant add generation blocks to the model's chat template"
         )
     text = chat.render(messages, add_generation_prompt, tools)
 
     def span(number: int) -> tuple[int, int]:
-        message = {key: value for key, value in messages[number].items() if key == "role"}
+        own = messages[number]
+        message = {"role": "assistant"} if own["role"] == "assistant" else own  # tool calls end the text of the model
         replaced = [*messages[:number], message | {"content": _PLACEHOLDER}, *messages[number + 1 :]]
-        marked, before, opening = _render_each(
-            chat, [(replaced, add_generation_prompt), (messages[:number], False), (messages[:number], True)], tools
-        )
+        earlier = [(messages[:number], False), (messages[:number], True)] if kind == "assistant" else []
+        marked, *others = _render_each(chat, [(replaced, add_generation_prompt), *earlier], tools)
         if isinstance(marked, TemplateProblem):
             raise marked
+        before, opening = others or ("", "")
         before = before if number else ""
         head, placeholder, rest = marked.rpartition(_PLACEHOLDER)
-        if isinstance(before, TemplateProblem) or isinstance(opening, TemplateProblem) or not text.startswith(before):
+        if kind == "turns":
+            opening, least = head, 0
+        elif isinstance(before, TemplateProblem) or isinstance(opening, TemplateProblem) or not text.startswith(before):
             opening, least = head, len(head)  # the content itself
         else:
             # A template without an opening of answers shows only where the content begins.
@@ -59,7 +70,7 @@ def render_assistant(
         begin = len(opening if text.startswith(opening) else os.path.commonprefix([opening, text, marked]))
         end = len(text) - len(rest)
         if not placeholder or not least <= begin <= end or not text.endswith(rest):
-            raise TemplateProblem(f"it does not show which text of message {number} the model wrote")
+            raise TemplateProblem(f"it does not show which text is that of message {number}")
         closing = next((special for special in specials if rest.startswith(special)), "")
         return begin, end + len(closing)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .sample import Reject
+from .select import Marks
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Document:
     line: int
     token_ids: np.ndarray  # int32 [length], or the first tokens that a sample may have
     length: int  # of all tokens of the record
-    assistant_mask: np.ndarray | None  # bool [length], the tokens that the model wrote; None where the run does not ask
+    marks: Marks | None  # of the same tokens; None where the run looks for no spans
     preview: str
     kept: str
 
@@ -36,7 +37,7 @@ class SampleTokens:
     line: int  # of its first token
     chunk: int
     token_ids: np.ndarray  # int32 [length]
-    assistant_mask: np.ndarray | None
+    marks: Marks | None
     kept: str = ""
     token_lines: np.ndarray | None = None  # int64 [length]
 
@@ -67,14 +68,14 @@ def cut_documents(items: Iterable[Document | Reject], cut: Cut) -> Iterator[Samp
 
 
 def _chunks(document: Document, cut: Cut) -> Iterator[SampleTokens]:
-    ids, mask = document.token_ids, document.assistant_mask
+    ids, marked = document.token_ids, _marked(document)
     prefix = int(_begins_with(ids, cut.bos_id))  # tokens that every chunk begins with
     step = cut.length - prefix - cut.overlap
     begins = range(prefix, max(prefix + 1, len(ids) - cut.overlap), step)
     for chunk, begin in enumerate(begins):
         span = np.r_[0:prefix, begin : min(begin + cut.length - prefix, len(ids))]
-        masked = None if mask is None else mask[span]
-        yield SampleTokens(document.line, chunk, ids[span], masked, document.kept)
+        marks = None if marked is None else Marks(marked[span])
+        yield SampleTokens(document.line, chunk, ids[span], marks, document.kept)
 
 
 class _PackedWindows:
@@ -82,42 +83,46 @@ class _PackedWindows:
 
     def __init__(self, cut: Cut):
         self._cut = cut
-        self._parts: list[tuple[np.ndarray, np.ndarray | None, int, int]] = []  # token ids, mask, line, chunk
+        self._parts: list[tuple[np.ndarray, np.ndarray | None, int, int]] = []  # token ids, marked, line, chunk
         self._size = 0
 
     def add(self, document: Document) -> Iterator[SampleTokens]:
-        cut, ids, mask = self._cut, document.token_ids, document.assistant_mask
+        cut, ids, marked = self._cut, document.token_ids, _marked(document)
         has_bos = _begins_with(ids, cut.bos_id)
         if not has_bos and cut.eos_id is not None and ids[-1] != cut.eos_id:
             ids = np.append(ids, np.int32(cut.eos_id))
-            mask = None if mask is None else np.append(mask, False)
+            marked = None if marked is None else np.append(marked, np.uint8(0))
         begin, chunk = 0, 0
         while begin < len(ids):
             if has_bos and begin and not self._size:
-                self._put(ids[:1], None if mask is None else np.zeros(1, bool), document.line, chunk)
+                self._put(ids[:1], None if marked is None else np.zeros(1, np.uint8), document.line, chunk)
             end = min(len(ids), begin + cut.length - self._size)
-            self._put(ids[begin:end], None if mask is None else mask[begin:end], document.line, chunk)
+            self._put(ids[begin:end], None if marked is None else marked[begin:end], document.line, chunk)
             begin, chunk = end, chunk + 1
             if self._size == cut.length:
                 yield from self.flush()
 
-    def _put(self, ids: np.ndarray, mask: np.ndarray | None, line: int, chunk: int) -> None:
-        self._parts.append((ids, mask, line, chunk))
+    def _put(self, ids: np.ndarray, marked: np.ndarray | None, line: int, chunk: int) -> None:
+        self._parts.append((ids, marked, line, chunk))
         self._size += len(ids)
 
     def flush(self) -> Iterator[SampleTokens]:
         """Yields the current window, unless it is empty."""
         if not self._parts:
             return
-        ids, masks, lines, chunks = zip(*self._parts, strict=True)
+        ids, marked, lines, chunks = zip(*self._parts, strict=True)
         yield SampleTokens(
             lines[0],
             chunks[0],
             np.concatenate(ids),
-            None if masks[0] is None else np.concatenate(masks),
+            None if marked[0] is None else Marks(np.concatenate(marked)),
             token_lines=np.repeat(np.array(lines, np.int64), [len(part) for part in ids]),
         )
         self._parts, self._size = [], 0
+
+
+def _marked(document: Document) -> np.ndarray | None:
+    return None if document.marks is None else document.marks.marked
 
 
 def _begins_with(ids: np.ndarray, token: int | None) -> bool:

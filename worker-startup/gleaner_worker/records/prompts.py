@@ -11,19 +11,21 @@ record.field (a field of any kind below), and these fields of the record:
     train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..failures import Failure
+from ..selections import Spans
 from ..spec import Spec
 from .arc import ArcPrompts, make_arc_prompts, parse_task
-from .assistant import render_assistant
+from .assistant import render_spans
 from .augment import Task, augment
 from .chat import Chat, check_messages, check_variables, find_unsupported_parts, load_chat
 from .parse import check_text, check_tokens, kind_of, list_fields
 from .rejected import Rejected
 from .render_process import LimitExceeded
+from .spans import Span, compile_patterns, find_spans
 from .template import Rendered, Template, TemplateProblem
 
 KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train` and `test`"
@@ -35,7 +37,7 @@ class Prompt:
 
     content: str | list[int]
     is_complete: bool  # the text holds its special tokens
-    assistant: list[tuple[int, int]] | None = None  # characters [begin, end) of the text that the model wrote
+    spans: tuple[list[Span], ...] = ()  # of each source of the run
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,12 @@ class PromptWriter:
     add_generation_prompt: bool
     predictions: int  # samples per line
     seed: int
-    specials: tuple[str, ...] | None  # texts of special tokens, for tokens assistant
+    specials: tuple[str, ...]  # texts of special tokens, which may end a message
+    sources: tuple[Spans, ...]  # of spans
+    patterns: Mapping[Spans, Any]  # the expressions of sources
 
 
-def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] | None = None) -> PromptWriter:
+def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] = ()) -> PromptWriter:
     """folder: of the model's files. Raises Failure("model") for `record` of run.json that cannot be used."""
     record = spec.record
     try:
@@ -85,13 +89,15 @@ def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] | None
         record.predictions_per_task,
         spec.seed,
         specials,
+        spec.span_sources,
+        compile_patterns(spec.span_sources),
     )
 
 
 def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unrendered | Rejected]:
     """The prompts, one per prediction, made on demand. Raises Rejected for the whole record."""
     if writer.template is not None:
-        prompt: Prompt | Unrendered | None = _from_template(record, writer.template)
+        prompt: Prompt | Unrendered | None = _from_template(record, writer.template, writer)
     elif writer.field is not None:
         if writer.field not in record:
             raise Rejected(f"has no field `{writer.field}`, which record.field names; it has {list_fields(record)}")
@@ -102,8 +108,6 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unren
             raise Rejected(f"`{writer.field}` is an object, but not an ARC task with `train` and `test`")
     else:
         prompt = _from_known(record, writer)
-    if writer.specials is not None and (prompt is None or isinstance(prompt, Prompt) and prompt.assistant is None):
-        raise Rejected("has no list of messages, in which `tokens` assistant finds the text of the model")
     if prompt is not None:
         if writer.predictions > 1:
             raise Rejected(f"is not an ARC task: predictions_per_task {writer.predictions} is for ARC tasks only")
@@ -113,7 +117,7 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unren
     except ValueError as error:
         raise Rejected(f"is not an ARC task: {error}") from error
     arc = replace(writer.arc, chat=writer.arc.chat.with_variables(check_variables(record)))
-    return (_from_task(augment(task, writer.seed, k), arc) for k in range(writer.predictions))
+    return (_from_task(augment(task, writer.seed, k), arc, record, writer) for k in range(writer.predictions))
 
 
 def render_prompts(prompts: Sequence[Prompt | Unrendered]) -> list[Prompt | Rejected]:
@@ -141,11 +145,11 @@ def _from_known(record: dict, writer: PromptWriter) -> Prompt | Unrendered | Non
     """None for an ARC task."""
     for name in ("text", "prompt"):
         if name in record:
-            return _plain(check_text(record[name], name))
+            return _plain(check_text(record[name], name), record, writer)
     if "messages" in record:
         return _from_messages(record["messages"], "messages", record, writer)
     if "tokens" in record:
-        return _plain(check_tokens(record["tokens"], "tokens"))
+        return _plain(check_tokens(record["tokens"], "tokens"), record, writer)
     if not _is_task(record):
         raise Rejected(f"has no known field: it has {list_fields(record)}; known are {KNOWN_FIELDS}")
     return None
@@ -157,21 +161,21 @@ def _is_task(record: dict) -> bool:
 
 def _from_value(value: object, record: dict, name: str, writer: PromptWriter) -> Prompt | Unrendered:
     if not isinstance(value, list):
-        return _plain(check_text(value, name))
+        return _plain(check_text(value, name), record, writer)
     if value and isinstance(value[0], dict):
         return _from_messages(value, name, record, writer)
-    return _plain(check_tokens(value, name))
+    return _plain(check_tokens(value, name), record, writer)
 
 
-def _plain(content: str | list[int]) -> Prompt:
-    return Prompt(content, is_complete=False)
+def _plain(content: str | list[int], record: dict, writer: PromptWriter) -> Prompt:
+    return Prompt(content, False, find_spans(content, record, writer.sources, writer.patterns, {}))
 
 
-def _from_template(record: dict, template: Template) -> Unrendered:
+def _from_template(record: dict, template: Template, writer: PromptWriter) -> Unrendered:
     def finish(rendered: Rendered | TemplateProblem) -> Prompt:
         if isinstance(rendered, TemplateProblem):
             raise Rejected(f"cannot be written with record.template: {rendered}")
-        return _plain(check_text(rendered[0], "record.template"))
+        return _plain(check_text(rendered[0], "record.template"), record, writer)
 
     try:
         return Unrendered(template, template.encode({"record": record, **record}), finish)
@@ -188,30 +192,34 @@ def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter)
     def finish(rendered: Rendered | TemplateProblem) -> Prompt:
         if isinstance(rendered, TemplateProblem):
             raise Rejected(f"`{name}` cannot be written with the chat template: {rendered}")
-        text, spans = rendered
+        text, written = rendered
         number = find_unsupported_parts(messages, text)
         if number is not None:
             raise Rejected(
                 f"`{name}[{number}]` has a list as its `content`, and the model's chat template supports only strings"
             )
-        return _complete(text, name, spans if writer.specials is not None else None)
+        text = check_text(text, name)
+        of_messages = {"assistant": written, **found}
+        return Prompt(text, True, find_spans(text, record, writer.sources, writer.patterns, of_messages))
 
     chat, add_generation_prompt = writer.chat.with_variables(check_variables(record)), writer.add_generation_prompt
+    found: dict[str, list[Span]] = {}
     try:
-        if writer.specials is not None and not chat.marks_generation(tools):
-            return finish(render_assistant(chat, messages, add_generation_prompt, tools, writer.specials))
+        for source in writer.sources:
+            if source.are_of_messages and not (source.kind == "assistant" and chat.marks_generation(tools)):
+                found[source.kind] = render_spans(
+                    chat, messages, add_generation_prompt, tools, writer.specials, source.kind
+                )[1]
         return Unrendered(*chat.prepare(messages, add_generation_prompt, tools), finish)
     except TemplateProblem as problem:
         return finish(problem)
 
 
-def _from_task(task: Task, arc: ArcPrompts) -> Prompt | Rejected:
+def _from_task(task: Task, arc: ArcPrompts, record: dict, writer: PromptWriter) -> Prompt | Rejected:
     try:
-        text = arc.write(task)
+        text = check_text(arc.write(task), "train")
+        return Prompt(text, arc.is_chat, find_spans(text, record, writer.sources, writer.patterns, {}))
     except TemplateProblem as problem:
         return Rejected(f"is an ARC task that cannot be written with the chat template: {problem}")
-    return _complete(text, "train") if arc.is_chat else Prompt(text, is_complete=False)
-
-
-def _complete(text: str, name: str, assistant: list[tuple[int, int]] | None = None) -> Prompt:
-    return Prompt(check_text(text, name), True, assistant)
+    except Rejected as reason:
+        return reason

@@ -15,13 +15,16 @@ class Sample:
 
     index: int  # from 0, without a gap over samples and rejects
     token_ids: np.ndarray  # int32 [length]
-    positions: np.ndarray | None  # int32 [rows], of the stored or averaged tokens; None for all
+    positions: np.ndarray | None  # int32 [rows], of the stored or pooled tokens; None for all
     preview: str
     truncated: bool
     kept: str = ""  # a JSON object of the record's fields that spec.keep names; "" without names
     line: int = 0  # zero-based, of its first token
     chunk: int | None = None
     token_lines: np.ndarray | None = None  # int64 [length]: the line of each token, in a packed window alone
+    pools: np.ndarray | None = None  # int32 [rows, 2]: the first token of each pooled span and the token after its last
+    span_idx: np.ndarray | None = None  # int32 [rows]: the number of the span of each row, where spans have rows
+    mask: np.ndarray | None = None  # uint8 [length]: 1 for the tokens that spec.mask marks
 
     @property
     def last(self) -> int:
@@ -32,7 +35,9 @@ class Sample:
         """The size of the sample's part of a shard's index."""
         ids = 4 * len(self.token_ids) + 16 + len(self.kept)
         lines = 0 if self.token_lines is None else 8 * len(self.token_lines)
-        return ids + lines + (0 if self.chunk is None else 12)
+        spans = 0 if self.span_idx is None else 4 * len(self.span_idx)
+        mask = 0 if self.mask is None else len(self.mask)
+        return ids + lines + spans + mask + (0 if self.chunk is None else 12)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import dataclass
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from ..failures import Failure
@@ -10,7 +11,7 @@ from ..spec import Spec
 from .bos import Bos, bos_rule, bos_warning
 from .documents import Cut
 from .prompts import PromptWriter, make_prompt_writer
-from .select import Selection, make_selection
+from .select import Marks, Selection, make_selection
 from .tokenizer import load_tokenizer, special_texts
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class SampleSettings:
     cut: Cut | None  # of runs that cut documents
     writer: PromptWriter
     selection: Selection
+    mask_bit: int | None  # of the marks, which spec.mask stores beside the rows
     keep: tuple[str, ...]
     warnings: tuple[str, ...] = ()
 
@@ -38,6 +40,10 @@ class SampleSettings:
     def samples_per_line(self) -> int | None:
         """None for runs that cut documents: only their tokens say how many samples a line makes."""
         return None if self.cut else self.writer.predictions
+
+    def mask_of(self, marks: Marks | None) -> np.ndarray | None:
+        """uint8 [length]: 1 for each token in a span of spec.mask; None where the run stores no mask."""
+        return None if self.mask_bit is None or marks is None else (marks.marked >> self.mask_bit) & 1
 
 
 def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> SampleSettings:
@@ -58,8 +64,7 @@ def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions
             f"Failed to use context_size {spec.context_size} of run.json: {spec.model} has {max_positions} positions; "
             f"set context_size to at most {max_positions}",
         )
-    specials = special_texts(tokenizer) if spec.tokens == "assistant" else None
-    writer = make_prompt_writer(spec, folder, specials)
+    writer = make_prompt_writer(spec, folder, special_texts(tokenizer))
     bos = bos_rule(spec, tokenizer, writer.chat)
     warning = bos_warning(bos, writer.chat, spec.model)
     if warning:
@@ -74,6 +79,7 @@ def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions
         _cut(spec, max_length, vocab_size, bos, tokenizer, writer),
         writer,
         make_selection(spec, tokenizer),
+        None if spec.mask is None else [source.text for source in spec.span_sources].index(spec.mask),
         spec.keep,
         (warning,) if warning else (),
     )

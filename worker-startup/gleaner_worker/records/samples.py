@@ -11,13 +11,14 @@ import numpy as np
 
 from ..failures import raise_exits
 from .documents import Document, SampleTokens, cut_documents
+from .prompts import Prompt
 from .read_prompts import MOST_BYTES, MOST_ITEMS, RenderedPrompt, in_batches, read_prompts
 from .rejected import Rejected
 from .sample import Reject, Sample
 from .sample_settings import SampleSettings
-from .select import select
+from .select import Marks, select
 from .stream import Line, read_lines
-from .tokenizer import Encoded, encode_complete, encode_texts
+from .tokenizer import Encoded, encode_complete, encode_ids, encode_texts
 
 _PREVIEW_CHARS = 200
 # Longer texts are rejected or cut before they cost time and memory: no tokenizer makes longer tokens on average.
@@ -84,10 +85,19 @@ def _line_batches(path: str, name: str, settings: SampleSettings) -> Iterator[li
 def _tokenize(batch: list[RenderedPrompt | Reject], settings: SampleSettings) -> Iterator[Document | Reject]:
     batch = [_limit(item, settings) for item in batch]
     complete = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and item.prompt.is_complete]
-    texts = [str(prompt.content) for prompt in complete]
-    spans = [prompt.assistant or [] for prompt in complete] if settings.selection.tokens == "assistant" else None
-    complete_ids = iter(encode_complete(texts, settings.tokenizer, settings.bos, spans))
-    plain_ids = iter(encode_texts(_plain_texts(batch), settings.tokenizer, settings.bos))
+    plain = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and _is_plain_text(item.prompt)]
+    has_spans = bool(settings.writer.sources)
+    complete_ids, plain_ids = (
+        iter(
+            encode(
+                [str(prompt.content) for prompt in prompts],
+                settings.tokenizer,
+                settings.bos,
+                [prompt.spans for prompt in prompts] if has_spans else None,
+            )
+        )
+        for encode, prompts in ((encode_complete, complete), (encode_texts, plain))
+    )
     for item in batch:
         if isinstance(item, Reject):
             yield item
@@ -96,7 +106,7 @@ def _tokenize(batch: list[RenderedPrompt | Reject], settings: SampleSettings) ->
         if isinstance(content, str):
             made = next(complete_ids if item.prompt.is_complete else plain_ids)
         else:
-            made = Encoded(content)
+            made = encode_ids(content, item.prompt.spans)
         try:
             if isinstance(made, Rejected):
                 raise made
@@ -110,9 +120,11 @@ def _document(item: RenderedPrompt, encoded: Encoded, settings: SampleSettings) 
     content = item.prompt.content
     preview = content if isinstance(content, str) else _decode(content, settings)
     end = settings.max_length if settings.cut is None else None  # no sample has the later tokens
-    mask = None if encoded.assistant_mask is None else encoded.assistant_mask[:end]
+    marks = encoded.marks and encoded.marks.first(end)
+    if marks and not settings.selection.parsed.reduces_spans:
+        marks = Marks(marks.marked)
     token_ids = np.asarray(encoded.ids[:end], dtype=np.int32)
-    return Document(item.index, item.line, token_ids, len(encoded.ids), mask, preview[:_PREVIEW_CHARS], item.kept)
+    return Document(item.index, item.line, token_ids, len(encoded.ids), marks, preview[:_PREVIEW_CHARS], item.kept)
 
 
 def _limit(item: RenderedPrompt | Reject, settings: SampleSettings) -> RenderedPrompt | Reject:
@@ -129,9 +141,8 @@ def _limit(item: RenderedPrompt | Reject, settings: SampleSettings) -> RenderedP
     return Reject(item.index, reason, item.line)
 
 
-def _plain_texts(batch: list[RenderedPrompt | Reject]) -> list[str]:
-    prompts = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and not item.prompt.is_complete]
-    return [prompt.content for prompt in prompts if isinstance(prompt.content, str)]
+def _is_plain_text(prompt: Prompt) -> bool:
+    return isinstance(prompt.content, str) and not prompt.is_complete
 
 
 def _check_ids(ids: list[int], item: RenderedPrompt, settings: SampleSettings) -> None:
@@ -173,18 +184,38 @@ def _whole(document: Document, settings: SampleSettings) -> Sample | Reject:
         )
     ids = document.token_ids
     try:
-        positions = select(settings.selection, ids, document.assistant_mask, document.index)
+        rows = select(settings.selection, ids, document.marks, document.index)
     except Rejected as reason:
         return Reject(document.index, str(reason), document.line)
-    return Sample(document.index, ids, positions, document.preview, is_longer, document.kept, document.line)
+    return Sample(
+        document.index,
+        ids,
+        rows.positions,
+        document.preview,
+        is_longer,
+        document.kept,
+        document.line,
+        pools=rows.pools,
+        span_idx=rows.span_idx,
+        mask=settings.mask_of(document.marks),
+    )
 
 
 def _cut_sample(tokens: SampleTokens, index: int, settings: SampleSettings) -> Sample | Reject:
     """One sample of a cut document, or of several."""
     try:
-        positions = select(settings.selection, tokens.token_ids, tokens.assistant_mask, index)
+        rows = select(settings.selection, tokens.token_ids, tokens.marks, index)
     except Rejected as reason:
         return Reject(index, str(reason), tokens.line, chunk=tokens.chunk)
     return Sample(
-        index, tokens.token_ids, positions, "", False, tokens.kept, tokens.line, tokens.chunk, tokens.token_lines
+        index,
+        tokens.token_ids,
+        rows.positions,
+        "",
+        False,
+        tokens.kept,
+        tokens.line,
+        tokens.chunk,
+        tokens.token_lines,
+        mask=settings.mask_of(tokens.marks),
     )

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
-from ..spec import POOLS, Spec, random_count
+from ..selections import Spans, TokenSelection, parse_tokens
+from ..spec import Spec
 from .rejected import Rejected
 
 
@@ -14,13 +15,57 @@ from .rejected import Rejected
 class Selection:
     """The spec's selection of tokens."""
 
-    tokens: str | tuple[int, ...]  # "all", "last", "mean", "assistant", a slice as text, or positions
+    tokens: str | tuple[int, ...]
     special_ids: np.ndarray | None  # int32, ascending: ids that are excluded first; None without exclude_special
     seed: int = 0  # of random positions
 
     @property
+    def parsed(self) -> TokenSelection:
+        parsed = parse_tokens(self.tokens)
+        assert parsed is not None
+        return parsed
+
+    @property
     def is_everything(self) -> bool:
-        return self.tokens in ("all", *POOLS) and self.special_ids is None
+        return self.parsed.is_of_all and self.special_ids is None
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The spans of a sample, as its tokens.
+
+    marked: uint8 [length]. Bit n is set for the tokens of the spans of source n (selections.span_sources).
+    ranges: int32 [spans, 2], the first token of each span of source 0 and the token after its last one. None where a
+    run needs no ranges. A span without a whole range in the sample has an empty one.
+    """
+
+    marked: np.ndarray
+    ranges: np.ndarray | None = None
+
+    def shifted(self, by: int) -> "Marks":
+        """The marks after a token is put before the first one (by 1), or the first one is removed (by -1)."""
+        marked = np.append(np.zeros(max(0, by), np.uint8), self.marked[max(0, -by) :])
+        return Marks(marked, None if self.ranges is None else np.maximum(self.ranges + by, 0).astype(np.int32))
+
+    def first(self, length: int | None) -> "Marks":
+        """The marks of the first tokens; None for all of them. A span that is cut has no row."""
+        if length is None or self.ranges is None:
+            return Marks(self.marked[:length], self.ranges)
+        return Marks(self.marked[:length], np.where(self.ranges[:, 1:] > length, 0, self.ranges).astype(np.int32))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The rows of a sample.
+
+    positions: int32 [rows] in the order of storage, for a pool the pooled tokens; None for all tokens.
+    pools: int32 [rows, 2], the first token of each pool and the token after its last one; None for one pool of the
+    whole sample, or none. span_idx: int32 [rows], the number of the span of each row; None without spans.
+    """
+
+    positions: np.ndarray | None = None
+    pools: np.ndarray | None = None
+    span_idx: np.ndarray | None = None
 
 
 def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
@@ -31,18 +76,14 @@ def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
     return Selection(spec.tokens, np.array(sorted(special), np.int32), spec.seed)
 
 
-def select(
-    selection: Selection, token_ids: np.ndarray, assistant_mask: np.ndarray | None = None, index: int = 0
-) -> np.ndarray | None:
-    """The int32 [rows] positions in token_ids, in the order of storage; for a pool the pooled positions.
+def select(selection: Selection, token_ids: np.ndarray, marks: Marks | None = None, index: int = 0) -> Chosen:
+    """Chooses the rows of a sample. index: of the sample in its stream.
 
-    assistant_mask: bool [length], the tokens that the model wrote; only for "assistant". index: of the sample in its
-    stream. Returns None for all tokens,
-    for every sample of a run or for none. Positions and slices count the tokens that are left without excluded tokens.
-    Raises Rejected for a sample without the selected tokens.
+    Positions are None for every sample of a run or for none. Positions and slices count the tokens that are left
+    without excluded tokens. Raises Rejected for a sample without the selected tokens.
     """
     if selection.is_everything:
-        return None
+        return Chosen()
     positions = np.arange(len(token_ids), dtype=np.int32)
     words = f"{len(token_ids)} tokens"
     if selection.special_ids is not None:
@@ -50,24 +91,46 @@ def select(
         words = f"{len(positions)} tokens that are not special"
         if not len(positions):
             raise Rejected(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
-    wanted = selection.tokens
-    if wanted == "assistant":
-        assert assistant_mask is not None
-        chosen = positions[assistant_mask[positions]]
-        if not len(chosen):
-            raise Rejected(f"has {words}, and the model wrote none of them")
-        return chosen
-    if wanted in ("all", *POOLS):
-        return positions
-    if count := random_count(wanted):
-        return positions[_random(len(positions), count, selection.seed, index, zlib.crc32(token_ids.tobytes()))]
-    if wanted == "last":
-        return positions[-1:]
-    if isinstance(wanted, str):
-        chosen = positions[slice(*(int(part) if part else None for part in wanted.split(":")))]
-        if not len(chosen):
-            raise Rejected(f"has {words}: the slice {wanted} selects none of them")
-        return chosen
+    wanted = selection.parsed
+    if wanted.spans is not None:
+        assert marks is not None
+        if wanted.reduction is None:
+            return Chosen(_of_spans(positions, marks, wanted.spans, words))
+        return _by_span(positions, marks, wanted, words, selection.special_ids is None)
+    if wanted.random:
+        seed = (selection.seed, index, zlib.crc32(token_ids.tobytes()))
+        return Chosen(positions[_random(len(positions), wanted.random, *seed)])
+    if wanted.part is not None and not len(positions[wanted.part]):
+        raise Rejected(f"has {words}: the slice {selection.tokens} selects none of them")
+    if wanted.positions is not None:
+        return Chosen(_at(positions, wanted.positions, words))
+    return Chosen(positions[-1:] if wanted.reduction == "last" else positions[wanted.part or slice(None)])
+
+
+def _of_spans(positions: np.ndarray, marks: Marks, spans: Spans, words: str) -> np.ndarray:
+    """The positions of all spans."""
+    chosen = positions[(marks.marked[positions] & 1).astype(bool)]
+    if not len(chosen):
+        raise Rejected(f"has {words}, {spans.nothing}")
+    return chosen
+
+
+def _by_span(positions: np.ndarray, marks: Marks, wanted: TokenSelection, words: str, takes_all: bool) -> Chosen:
+    """One row for each span that has one of the positions."""
+    assert marks.ranges is not None and wanted.spans is not None
+    begins, ends = (np.searchsorted(positions, edge) for edge in marks.ranges.T)
+    span_idx = np.flatnonzero(ends > begins).astype(np.int32)
+    if not len(span_idx):
+        raise Rejected(f"has {words}, {wanted.spans.nothing}")
+    if len(span_idx) > len(marks.marked):
+        raise Rejected(f"has {len(span_idx)} spans in {len(marks.marked)} tokens, and a token can have one row")
+    if wanted.reduction == "last":
+        return Chosen(positions[ends[span_idx] - 1], span_idx=span_idx)
+    return Chosen(None if takes_all else positions, marks.ranges[span_idx], span_idx)
+
+
+def _at(positions: np.ndarray, wanted: tuple[int, ...], words: str) -> np.ndarray:
+    """The positions with these numbers."""
     count = len(positions)
     absent = [position for position in wanted if not -count <= position < count]
     if absent:

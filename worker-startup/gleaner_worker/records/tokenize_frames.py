@@ -4,7 +4,7 @@ A frame is its length in 8 bytes, the length of its JSON in 4, the JSON, and the
 
     settings     {"folder", "spec", "vocab_size", "max_positions"}: the first request, which has no answer
     lines        {"name", "first", "sizes"}, and the bytes of the lines; a line without data has a negative size
-    documents    {"items", "assistant_mask"}, and the token ids; with "assistant_mask" also a byte for each token
+    documents    {"items", "has_marks"}, and the token ids; with "has_marks" also a byte for each token
     failure      {"kind", "reason"}
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from .documents import Document
 from .sample import Reject
+from .select import Marks
 from .stream import Line
 
 _LENGTHS = struct.Struct(">QI")
@@ -64,36 +65,40 @@ def lines_of_frame(frame: Frame) -> list[Line]:
 
 
 def frame_of_documents(documents: Sequence[Document | Reject]) -> Frame:
-    """A frame `documents`: the token ids of all documents as int32, then the assistant masks, a byte for each token."""
+    """A frame `documents`: the token ids of all documents as int32, then their marks, a byte for each token."""
     items: list[list] = []
-    ids, masks = [], []
+    ids, marked = [], []
     for document in documents:
         if isinstance(document, Reject):
             items.append([document.index, document.line, document.reason, document.samples])
             continue
         ids.append(document.token_ids)
-        if document.assistant_mask is not None:
-            masks.append(document.assistant_mask)
+        ranges = None
+        if document.marks is not None:
+            marked.append(document.marks.marked)
+            ranges = None if document.marks.ranges is None else document.marks.ranges.tolist()
         kept = len(document.token_ids)
-        items.append([document.index, document.line, kept, document.length, document.preview, document.kept])
-    return Frame({"items": items, "assistant_mask": bool(masks)}, b"".join(array.tobytes() for array in (*ids, *masks)))
+        items.append([document.index, document.line, kept, document.length, document.preview, document.kept, ranges])
+    return Frame({"items": items, "has_marks": bool(marked)}, b"".join(array.tobytes() for array in (*ids, *marked)))
 
 
 def documents_of_frame(frame: Frame) -> list[Document | Reject]:
-    """The documents and rejects of a frame `documents`. Their arrays are views of it: int32 ids, bool masks."""
+    """The documents and rejects of a frame `documents`. Their ids and marks are views of it."""
     items = frame.facts["items"]
-    count = sum(item[2] for item in items if len(item) == 6)
+    count = sum(item[2] for item in items if len(item) == 7)
     ids = np.frombuffer(frame.data, np.int32, count)
-    masks = np.frombuffer(frame.data, bool, count, 4 * count) if frame.facts["assistant_mask"] else None
+    marked = np.frombuffer(frame.data, np.uint8, count, 4 * count) if frame.facts["has_marks"] else None
     documents: list[Document | Reject] = []
     begin = 0
     for index, line, *rest in items:
         if len(rest) == 2:
             documents.append(Reject(index, rest[0], line, rest[1]))
             continue
-        size, length, preview, kept = rest
+        size, length, preview, kept, ranges = rest
         span = slice(begin, begin + size)
-        mask = None if masks is None else masks[span]
-        documents.append(Document(index, line, ids[span], length, mask, preview, kept))
+        marks = None
+        if marked is not None:
+            marks = Marks(marked[span], None if ranges is None else np.array(ranges, np.int32).reshape(-1, 2))
+        documents.append(Document(index, line, ids[span], length, marks, preview, kept))
         begin += size
     return documents

@@ -1,15 +1,19 @@
 """The tokenizer of a model, which encodes many texts at once on every core."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from tokenizers import Tokenizer, processors
 
 from ..failures import Failure, raise_exits
 from .bos import Bos
 from .rejected import Rejected
+from .select import Marks
+from .spans import Span, mark_tokens
+
+TextSpans = Sequence[Sequence[Span]]  # of a text: its spans for each source
 
 _MAX_FILE_BYTES = 256 * 1024 * 1024  # the parser needs a multiple of it in memory
 
@@ -39,7 +43,7 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
     tokenizer.no_padding()
     if getattr(tokenizer.model, "dropout", None):
         tokenizer.model.dropout = None
-    # Trimmed offsets leave a token of blanks without a character, so `tokens: "assistant"` would lose it.
+    # Trimmed offsets leave a token of blanks without a character, so spans would lose it.
     last: Any = tokenizer.post_processor
     for processor in last if isinstance(last, processors.Sequence) else [last]:
         if getattr(processor, "trim_offsets", False):
@@ -57,45 +61,34 @@ class Encoded:
     """The tokens of a text."""
 
     ids: list[int]
-    assistant_mask: np.ndarray | None = None  # bool [length], the tokens that the model wrote; None where not asked
+    marks: Marks | None = None  # None where a run looks for no spans
 
 
-def encode_texts(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[Encoded | Rejected]:
+def encode_texts(
+    texts: list[str], tokenizer: Tokenizer, bos: Bos, spans: Sequence[TextSpans] | None = None
+) -> list[Encoded | Rejected]:
     """Encodes with the special tokens that the tokenizer adds, but without a second BOS for a text that begins with it.
 
-    The empty text has no tokens.
+    The empty text has no tokens. spans: of each text, those of each source; each result then has marks.
     """
-    encoded = _encode(texts, tokenizer, bos, True)
+    encoded = _encode(texts, tokenizer, bos, True, spans)
     return [each if text else Encoded([]) for text, each in zip(texts, encoded, strict=True)]
 
 
 def encode_complete(
-    texts: list[str], tokenizer: Tokenizer, bos: Bos, spans: list[list[tuple[int, int]]] | None = None
+    texts: list[str], tokenizer: Tokenizer, bos: Bos, spans: Sequence[TextSpans] | None = None
 ) -> list[Encoded | Rejected]:
-    """Encodes texts that hold their special tokens already.
-
-    spans: of each text, the parts [begin, end) that the model wrote. Each result then has a mask of the tokens with a
-    character in one of them.
-    """
+    """Encodes texts that hold their special tokens already."""
     return _encode(texts, tokenizer, bos, False, spans)
 
 
-def _mask(offsets: list[tuple[int, int]], spans: list[tuple[int, int]], characters: int) -> np.ndarray:
-    """bool [tokens]: whether the token has a character in one of the spans."""
-    edges = np.zeros(characters + 1, np.int32)
-    for bounds, step in zip(np.array(spans, np.int64).reshape(-1, 2).T, (1, -1), strict=True):
-        np.add.at(edges, np.minimum(bounds, characters), step)  # a text may be cut, and its spans not
-    marked_before = np.append(0, np.cumsum(np.cumsum(edges[:-1]) > 0))  # [characters + 1]
-    begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
-    return marked_before[ends] > marked_before[begins]
+def encode_ids(ids: list[int], spans: TextSpans | None = None) -> Encoded:
+    """Token ids of a record, whose spans count tokens."""
+    return Encoded(ids, mark_tokens([(n, n + 1) for n in range(len(ids))], spans) if spans else None)
 
 
 def _encode(
-    texts: list[str],
-    tokenizer: Tokenizer,
-    bos: Bos,
-    add_special_tokens: bool,
-    spans: list[list[tuple[int, int]]] | None = None,
+    texts: list[str], tokenizer: Tokenizer, bos: Bos, add_special_tokens: bool, spans: Sequence[TextSpans] | None = None
 ) -> list[Encoded | Rejected]:
     encode = tokenizer.encode_batch_fast if spans is None else tokenizer.encode_batch
     try:
@@ -104,22 +97,28 @@ def _encode(
         raise_exits(error)
         if len(texts) == 1:
             return [Rejected(f"cannot be tokenised: {str(error)[:300]}")]
-        each_spans = [None] * len(texts) if spans is None else [[marked] for marked in spans]
+        each_spans = [None] * len(texts) if spans is None else [[of_text] for of_text in spans]
         pairs = zip(texts, each_spans, strict=True)
-        return [_encode([text], tokenizer, bos, add_special_tokens, marked)[0] for text, marked in pairs]
+        return [_encode([text], tokenizer, bos, add_special_tokens, of_text)[0] for text, of_text in pairs]
     encoded: list[Encoded | Rejected] = []
     for number, encoding in enumerate(encodings):
-        mask = None if spans is None else _mask(encoding.offsets, spans[number], len(texts[number]))
+        marks = None if spans is None else mark_tokens(encoding.offsets, spans[number])
         is_doubled = add_special_tokens and bos.is_added and encoding.ids[:2] == [bos.token_id] * 2
-        encoded.append(_with_bos(encoding.ids[1:] if is_doubled else encoding.ids, mask, bos))
+        whole = Encoded(encoding.ids, marks)
+        encoded.append(_with_bos(_without_first(whole) if is_doubled else whole, bos))
     return encoded
 
 
-def _with_bos(ids: list[int], mask: np.ndarray | None, bos: Bos) -> Encoded:
+def _with_bos(encoded: Encoded, bos: Bos) -> Encoded:
     """The tokens with or without BOS at their beginning, as the spec asks."""
+    ids = encoded.ids
     if bos.when is True and ids and ids[0] != bos.token_id:
         assert bos.token_id is not None
-        return Encoded([bos.token_id, *ids], None if mask is None else np.append(False, mask))
+        return Encoded([bos.token_id, *ids], encoded.marks and encoded.marks.shifted(1))
     if bos.when is False and bos.token_id is not None and ids[:1] == [bos.token_id]:
-        return Encoded(ids[1:], None if mask is None else mask[1:])
-    return Encoded(ids, mask)
+        return _without_first(encoded)
+    return encoded
+
+
+def _without_first(encoded: Encoded) -> Encoded:
+    return Encoded(encoded.ids[1:], encoded.marks and encoded.marks.shifted(-1))

@@ -106,11 +106,10 @@ def _add(
     stream: str,
 ) -> None:
     positions = np.arange(len(sample.token_ids)) if sample.positions is None else sample.positions
+    is_pool = spec.selection.is_pool
     for (site, layer), values in wanted.items():
-        rows, name = values[positions], f"{site}.{layer}"
+        rows, name = _pooled(values, positions, sample, spec) if is_pool else values[positions], f"{site}.{layer}"
         found = stored.activations[name]
-        if spec.is_pooled:
-            rows = (np.mean if spec.tokens == "mean" else np.max)(rows, axis=0, keepdims=True)
         if found.shape != rows.shape:
             raise Failure(
                 "stream",
@@ -123,7 +122,14 @@ def _add(
                 f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
                 "finite, stored or computed; verify the run without a reference",
             )
-        drifts[name].add(found, rows, stream, sample.index, None if spec.is_pooled else positions)
+        drifts[name].add(found, rows, stream, sample.index, None if is_pool else positions)
+
+
+def _pooled(values: np.ndarray, positions: np.ndarray, sample: Sample, spec: Spec) -> np.ndarray:
+    """The row of each pool of the sample."""
+    pool = np.mean if spec.selection.reduction == "mean" else np.max
+    pools = [(0, len(sample.token_ids))] if sample.pools is None else sample.pools.tolist()
+    return np.stack([pool(values[positions[(begin <= positions) & (positions < end)]], axis=0) for begin, end in pools])
 
 
 def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callable[[str], None]) -> str:

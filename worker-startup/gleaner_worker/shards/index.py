@@ -1,4 +1,4 @@
-"""The index of a shard: samples, their lines, token ids, positions of the tokens with rows, and kept fields."""
+"""The index of a shard: samples, their lines, token ids and mask, positions and spans of rows, and kept fields."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from .plan import ShardPlan
 
 
 def index_tensors(plan: ShardPlan) -> dict[str, np.ndarray]:
-    """The tensors of the index by name. row_offsets is absent when every token has a row; positions also for means."""
+    """The tensors of the index by name. row_offsets is absent when every token has a row; positions also for pools."""
     samples = plan.samples
     tensors = {
         "sample_idx": np.array([sample.index for sample in samples], np.int64),
@@ -21,6 +21,10 @@ def index_tensors(plan: ShardPlan) -> dict[str, np.ndarray]:
     if any(sample.chunk is not None for sample in samples):
         tensors["line_idx"] = np.array([sample.line for sample in samples], np.int64)
         tensors["chunk_idx"] = np.array([sample.chunk for sample in samples], np.int32)
+    if spans := [sample.span_idx for sample in samples if sample.span_idx is not None]:
+        tensors["span_idx"] = np.concatenate(spans)
+    if masks := [sample.mask for sample in samples if sample.mask is not None]:
+        tensors["token_mask"] = np.concatenate(masks)
     lines = [sample.token_lines for sample in samples if sample.token_lines is not None]
     if lines:
         tensors["token_line_idx"] = np.concatenate(lines)
@@ -31,7 +35,7 @@ def index_tensors(plan: ShardPlan) -> dict[str, np.ndarray]:
 
 
 def row_positions(plan: ShardPlan) -> list[np.ndarray] | None:
-    """int32 [rows] per sample: the position of each row's token. None when all tokens have rows, or rows are means."""
+    """int32 [rows] per sample: the position of each row's token. None when all tokens have rows, or rows are pools."""
     if plan.pooled or all(sample.positions is None for sample in plan.samples):
         return None
     return [

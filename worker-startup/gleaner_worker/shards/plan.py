@@ -23,7 +23,7 @@ class Capacity:
 
     shard_bytes: int
     row_bytes: int  # of one stored vector in every layer and site, scales included
-    pooled: bool = False  # one row per sample, the mean of its tokens
+    pooled: bool = False  # one row for each sample or span, over several tokens
 
     def sample_bytes(self, sample: Sample) -> int:
         """The size of the sample's rows and of its part of the index."""
@@ -70,7 +70,7 @@ class ShardPlan:
 def row_count(sample: Sample, pooled: bool) -> int:
     """The number of vectors that a shard stores for the sample, per layer and site."""
     if pooled:
-        return 1
+        return 1 if sample.pools is None else len(sample.pools)
     return len(sample.token_ids if sample.positions is None else sample.positions)
 
 

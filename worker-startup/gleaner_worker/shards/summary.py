@@ -78,6 +78,7 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
         "sites": list(model.sites),
         "token_selection": spec.tokens if isinstance(spec.tokens, str) else list(spec.tokens),
         "exclude_special": spec.exclude_special,
+        "mask": spec.mask,
         "stats": fold_stats([(entry["rows"], entry["stats"]) for entry in entries]),
         "model": {key: getattr(model.files, key) for key in MODEL_FACTS},
         "versions": {"python": platform.python_version()}

@@ -110,6 +110,12 @@ def _is_same(expected: Sample | Reject | None, content: ShardContent, place: int
         content.token_lines[place], cast(np.ndarray, expected.token_lines)
     ):
         return False
+    if content.span_idx is not None and not np.array_equal(
+        content.span_idx[place], cast(np.ndarray, expected.span_idx)
+    ):
+        return False
+    if content.masks is not None and not np.array_equal(content.masks[place], cast(np.ndarray, expected.mask)):
+        return False
     if content.positions is not None:
         all_tokens = np.arange(len(expected.token_ids))
         if not np.array_equal(

@@ -32,7 +32,7 @@ class Expectation:
 
     @property
     def pooled(self) -> bool:
-        return self.spec.is_pooled
+        return self.spec.selection.is_pool
 
     @property
     def has_positions(self) -> bool:
@@ -57,7 +57,9 @@ class ShardContent:
     sample_idx: list[int] = field(default_factory=list)
     row_counts: list[int] = field(default_factory=list)
     token_ids: list[np.ndarray] | None = None  # per sample; a pkl.gz has none
-    positions: list[np.ndarray] | None = None  # per sample; None where rows are means, or all tokens of a pkl.gz
+    positions: list[np.ndarray] | None = None  # per sample; None where rows are pools, or all tokens of a pkl.gz
+    span_idx: list[np.ndarray] | None = None  # per sample of a run with one row for each span
+    masks: list[np.ndarray] | None = None  # per sample of a run with a mask
     kept: list[dict] | None = None
     lines: list[tuple[int, int]] | None = None  # line and chunk per sample, of runs that cut documents
     token_lines: list[np.ndarray] | None = None  # per sample of a packed run

@@ -38,6 +38,8 @@ def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, conte
     assert index.token_ids is not None
     content.token_ids = _split(index.token_ids, index.sample_offsets)
     content.positions = None if index.positions is None else _split(index.positions, index.row_offsets)
+    content.span_idx = None if index.span_idx is None else _split(index.span_idx, index.row_offsets)
+    content.masks = None if index.token_mask is None else _split(index.token_mask, index.sample_offsets)
     content.kept = index.kept
     if index.lines is not None and index.chunks is not None:
         content.lines = list(zip(index.lines.tolist(), index.chunks.tolist(), strict=True))
@@ -57,6 +59,10 @@ def _expected_tensors(metadata: dict[str, str], expect: Expectation) -> dict[str
         expected["row_offsets"] = ("I64", [samples + 1])
     if expect.has_positions and samples:
         expected["positions"] = ("I32", [rows])
+    if expect.spec.selection.reduces_spans and samples:
+        expected["span_idx"] = ("I32", [rows])
+    if expect.spec.mask is not None and samples:
+        expected["token_mask"] = ("U8", [tokens])
     if expect.spec.cuts_documents and samples:
         expected |= {"line_idx": ("I64", [samples]), "chunk_idx": ("I32", [samples])}
         if expect.spec.over_long == "pack":

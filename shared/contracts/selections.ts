@@ -1,0 +1,45 @@
+/** The forms of `tokens` and `mask` of `run.json`. worker-startup/gleaner_worker/selections.py has the same forms. */
+import {RE2JS} from 're2js';
+
+/** `[[start]:[stop][:step]]` of Python. */
+export const SLICE = /^(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?$/;
+/** `random:1` to `random:1024`. */
+const RANDOM = 'random:(?:[1-9]\\d{0,2}|10[01]\\d|102[0-4])';
+/** Spans of a sample: of messages, of a field of the record, or of matches of an expression. Without control characters, because terminals show them. */
+const SPANS = '(?:assistant|turns|field:\\P{Cc}{1,256}|regex:\\P{Cc}{1,1000})';
+
+export const MASK = new RegExp(`^${SPANS}$`, 'u');
+export const TOKENS = new RegExp(
+  `^(?:all|last|mean|max|${RANDOM}|${SLICE.source.slice(1, -1)}|(?:(?:last|mean|max):)?${SPANS})$`,
+  'u',
+);
+export const MASK_FORMS = '"assistant", "turns", "field:NAME" or "regex:PATTERN"';
+export const TOKENS_FORMS = `"all", "last", "mean", "max", ${MASK_FORMS}, one of these four after "last:", "mean:" or "max:", "random:N" (1 to 1024), a slice such as "0:16" or "-8:", or a list of positions`;
+
+const PARTS = new RegExp(`^(?:(last|mean|max)(?::|$))?(${SPANS})?$`, 'u');
+
+/** Parts of a text of `tokens` or `mask`. reduction: one row for each sample or span. */
+export type Selection = {reduction?: string; spans?: string};
+
+/** The parts of a value of `tokens` or `mask`; none for positions, slices and random positions. */
+export function selectionOf(value: unknown): Selection {
+  const [, reduction, spans] = (typeof value === 'string' && PARTS.exec(value)) || [];
+  return {...(reduction && {reduction}), ...(spans && {spans})};
+}
+
+/** True for values that take several tokens as one row. */
+export const isPool = ({reduction}: Selection) => reduction === 'mean' || reduction === 'max';
+
+/** True for spans that only records with messages have. */
+export const areOfMessages = ({spans}: Selection) => spans === 'assistant' || spans === 'turns';
+
+/** Why RE2 does not accept the expression of the spans; undefined if it does, or if there is none. */
+export function expressionProblem({spans}: Selection): string | undefined {
+  if (!spans?.startsWith('regex:')) return undefined;
+  try {
+    RE2JS.compile(spans.slice('regex:'.length));
+    return undefined;
+  } catch (error) {
+    return (error as Error).message.replace(/^error parsing regexp: /, '');
+  }
+}
