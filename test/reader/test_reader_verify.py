@@ -9,6 +9,7 @@ from forged import forged
 from gleaner_reader.__main__ import main
 from gleaner_reader.digest import digest_of, run_digest
 from gleaner_reader.files import open_folder
+from gleaner_reader.spec_hash import hash_of_spec
 from gleaner_reader.verify import verify
 from stored_run import put_in_bucket, state_digest, store_run, summarise
 
@@ -59,6 +60,28 @@ def test_each_changed_file_is_a_problem(stored, capsys):
     assert "stream 7 lacks shard_0003.safetensors" in printed
     assert printed.count("was made with another spec") == 5
     assert f"NOT verified: {stored}" in printed
+
+
+def test_an_unreadable_shard_hides_no_other_problem(stored, capsys):
+    for name in ("tpu_0/shard_0001.safetensors", "tpu_7/shard_0003.safetensors"):
+        (stored / name).write_bytes(b"cut short")
+    assert main(["verify", str(stored)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("has 9 bytes of CRC-32C") == 2 and f"NOT verified: {stored}" in printed
+
+
+def test_a_spec_has_the_hash_of_the_control_plane():
+    # By specHash of shared/contracts/spec.ts.
+    text = """{"spec": {"z":1e-7,"model":"ä\u2028\\u0001\\"","b":{"9":1e+21,"10":0.5,"a":[0.00001,-3,null,true]},
+        "\uff5e":100000000000000000000,"\U0001f600":2}}"""
+    assert hash_of_spec(text.encode()) == "a68866138b035dbced16b89974e59c69f5cc25cac0469e8a4fd0dc9a338257e3"
+
+
+def test_a_changed_spec_in_the_manifest_is_a_problem(stored):
+    manifest = json.loads((stored / "manifest.json").read_text())
+    manifest |= {"spec": {"model": "other"}, "spec_hash": "5" * 64}
+    (stored / "manifest.json").write_text(json.dumps(manifest))
+    assert any(f"states the hash {'5' * 64}" in problem for problem in verify(open_folder(str(stored))).problems)
 
 
 @pytest.mark.parametrize("text", [None, "[", '{"shards": [3]}', "{}"])

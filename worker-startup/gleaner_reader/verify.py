@@ -17,6 +17,7 @@ from .files import File, Folder
 from .limits import MAX_SMALL_OBJECT_BYTES
 from .run import Run
 from .shard import Shard
+from .spec_hash import hash_of_spec
 
 _PIECE_BYTES = 8 << 20
 _THREADS = 4
@@ -54,11 +55,12 @@ class _Facts:
 def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, total: None) -> Verification:
     """Reads every shard of a run. progress: receives the shards that are read, and all.
 
-    Raises FileNotFoundError for a folder without shards, and ShardError for files that cannot be read.
+    Raises FileNotFoundError for a folder without shards, and ShardError for two shards of one number and for a manifest
+    that cannot be read.
     """
     run, files = Run(folder), {file.url: file for file in folder.files().values()}
     metadata = {name: file for name, file in folder.files().items() if name.rpartition("/")[2] == "metadata.json"}
-    problems, done, unhashed = list(run.problems), 0, 0
+    problems, done, unhashed = _problems_of(run), 0, 0
     hashes: dict[int, list[tuple[str, str]]] = {}
     with ThreadPoolExecutor(_THREADS, "verify") as pool:
         facts = pool.map(lambda shard: _facts(files[shard.url]), run.shards)
@@ -75,18 +77,35 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
                 progress(done, len(run.shards))
             problems += [f"stream {stream} lacks {name}, which its metadata.json lists" for name in stated]
     digest = run_digest(hashes)
-    problems += _wrong_digest(run, digest)
+    problems += _faults_of_manifest(run, digest)
     size_bytes = sum(shard.size_bytes for shard in run.shards)
+    problems = list(dict.fromkeys(problems))
     return Verification(run.url, len(run.shards), size_bytes, digest, unhashed, tuple(problems))
 
 
-def _wrong_digest(run: Run, digest: str) -> list[str]:
-    result = (run.manifest or {}).get("result")
+def _problems_of(run: Run) -> list[str]:
+    try:
+        return list(run.problems)
+    except ShardError as error:
+        return [str(error)]
+
+
+def _faults_of_manifest(run: Run, digest: str) -> list[str]:
+    wrong, manifest = [], run.manifest or {}
+    if "spec_hash" in manifest:
+        file = run.files["manifest.json"]
+        spec_hash = hash_of_spec(bytes(file.read(0, file.size)))
+        if spec_hash != manifest["spec_hash"]:
+            wrong.append(
+                f"its manifest has a spec of the hash {spec_hash}, and states the hash {manifest['spec_hash']}"
+            )
+    result = manifest.get("result")
     # A missing or further shard is a problem already.
-    if not isinstance(result, dict) or result.get("shards") != len(run.shards):
-        return []
-    stated = result.get("digest")
-    return [f"its digest is {digest}, and its manifest states {stated}"] if stated not in (None, digest) else []
+    if isinstance(result, dict) and result.get("shards") == len(run.shards):
+        stated = result.get("digest")
+        if stated not in (None, digest):
+            wrong.append(f"its digest is {digest}, and its manifest states {stated}")
+    return wrong
 
 
 def _facts(file: File) -> _Facts:
@@ -119,12 +138,16 @@ def _stated(file: File | None, stream: int, problems: list[str]) -> dict[str, _F
 def _faults(run: Run, shard: Shard, found: _Facts, stated: _Facts | None) -> list[str]:
     wrong = []
     hash_of_run = (run.manifest or {}).get("spec_hash")
-    if hash_of_run is not None and shard.metadata.get("spec_hash") != hash_of_run:
-        wrong.append("was made with another spec than the manifest has")
+    try:
+        if hash_of_run is not None and shard.metadata.get("spec_hash") != hash_of_run:
+            wrong.append("was made with another spec than the manifest has")
+        is_final = shard.is_final
+    except ShardError:  # its bytes differ from the stated ones
+        is_final = False
     if stated is not None and stated.sha256 is None:
         found = replace(found, sha256=None)
     # metadata.json is stored before the last shard, so a TPU that was lost in between leaves other last bits there.
-    if stated != found and not (shard.is_final and _holds_its_checksums(shard)):
+    if stated != found and not (is_final and _holds_its_checksums(shard)):
         wrong.append(f"has {_text(found)}; its metadata.json states {_text(stated) if stated else 'nothing of it'}")
     return wrong
 
