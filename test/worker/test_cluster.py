@@ -47,22 +47,38 @@ def a_slice(host=0, hosts=2, **changes):
     return {"host": host, "hosts": hosts, "addresses": addresses, "port": 8482} | changes
 
 
-def test_only_a_machine_without_the_attribute_has_no_settings_of_libtpu(cloud, monkeypatch):
+OF_ONE_HOST = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_ID": "0",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "JAX_COORDINATOR_ADDRESS": "localhost:8482",
+    "JAX_COORDINATOR_BIND_ADDRESS": "localhost:8482",
+    "MEGASCALE_NUM_SLICES": "1",
+    "MEGASCALE_SLICE_ID": "0",
+}
+
+
+def test_only_a_machine_without_a_tpu_has_no_settings_of_libtpu(cloud, monkeypatch):
     monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    cloud.attributes["accelerator-type"] = "v6e-8"
     assert job_work._machine_settings(ONE_HOST) == {}
     cloud.attributes["tpu-env"] = TPU_ENV
-    assert job_work._machine_settings(ONE_HOST) == OF_TPU_ENV | {
-        "TPU_SKIP_MDS_QUERY": "1",
-        "TPU_WORKER_ID": "0",
-        "TPU_WORKER_HOSTNAMES": "localhost",
-        "JAX_COORDINATOR_ADDRESS": "localhost:8482",
-        "JAX_COORDINATOR_BIND_ADDRESS": "localhost:8482",
-        "MEGASCALE_NUM_SLICES": "1",
-        "MEGASCALE_SLICE_ID": "0",
-    }
+    assert job_work._machine_settings(ONE_HOST) == OF_TPU_ENV | OF_ONE_HOST
     cloud.attributes["tpu-env"] = b"nonsense\r\n\r\n"
     with pytest.raises(OSError, match="the metadata server's answer ended early"):
         job_work._machine_settings(ONE_HOST)
+
+
+def test_an_instance_has_the_settings_of_its_accelerator_without_tpu_env(cloud, monkeypatch):
+    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    monkeypatch.setenv("JAX_PLATFORMS", "tpu")
+    cloud.attributes["accelerator-type"] = "v6e-8"
+    assert job_work._machine_settings(ONE_HOST) == OF_ONE_HOST | {
+        "TPU_ACCELERATOR_TYPE": "v6e-8",
+        "TPU_CHIPS_PER_HOST_BOUNDS": "2,4,1",
+        "TPU_HOST_BOUNDS": "1,1,1",
+    }
 
 
 def test_a_host_of_several_slices_finds_its_slice_and_the_coordinator_of_all():

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from ..jobs.cluster import Cluster
+from ..jobs.cluster import Cluster, tpu_env_of_instance
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
 from ..storage.objects import Bucket
@@ -82,5 +82,7 @@ def _holds_chips() -> bool:
 def _machine_settings(cluster: Cluster) -> dict[str, str]:
     try:
         return cluster.tpu_variables(get("instance/attributes/tpu-env"))
-    except FileNotFoundError:  # a machine without a TPU has none
-        return {}
+    except FileNotFoundError:  # an instance of Compute Engine, or a machine without a TPU
+        if os.environ.get("JAX_PLATFORMS") != "tpu":
+            return {}
+    return cluster.tpu_variables(tpu_env_of_instance(get("instance/attributes/accelerator-type").strip()))

@@ -19,6 +19,8 @@ _TPU_VARIABLES = {
     "TPU_TOPOLOGY_ALT": "TPU_TOPOLOGY_ALT",
     "TPU_TOPOLOGY_WRAP": "TPU_TOPOLOGY_WRAP",
 }
+# Chips of the accelerators of Compute Engine in each dimension of their host.
+_CHIPS = {"v6e-1": "1,1,1", "v6e-4": "2,2,1", "v6e-8": "2,4,1", "v5p-8": "2,2,1", "tpu7x-8": "2,2,1"}
 _LINE = re.compile(r"([A-Z0-9_]+): '([^'\0]*)'")
 # JAX ends a process that has lost another host: by SIGABRT with a text of its coordinator, or by the error of a
 # collective operation.
@@ -94,6 +96,12 @@ class Cluster:
 
 # JAX takes port 8482 on TPUs.
 ONE_HOST = Cluster(0, 1, ("localhost",), 8482)
+
+
+def tpu_env_of_instance(accelerator: str) -> str:
+    """The lines of `tpu-env` for an instance of Compute Engine, which has one host and no such attribute."""
+    lines = {"ACCELERATOR_TYPE": accelerator, "HOST_BOUNDS": "1,1,1", "CHIPS_PER_HOST_BOUNDS": _CHIPS.get(accelerator)}
+    return "\n".join(f"{name}: '{value}'" for name, value in lines.items() if value)
 
 
 def cluster_of(order: dict) -> Cluster:
