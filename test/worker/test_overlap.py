@@ -11,6 +11,7 @@ from build import BUCKET, SMALL, a_stream, fails, outputs, text_lines
 from gleaner_worker.extract.shard_memory import most_shards
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.extract.upload import Uploader
+from gleaner_worker.extract.upload_streams import FIRST
 from gleaner_worker.storage.upload_content import BytesContent
 from pipeline_probes import PREFIX, Alive
 from waiting import HANG_S, until
@@ -18,7 +19,7 @@ from waiting import HANG_S, until
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_thread_is_left")]
 
 
-HELD = most_shards(0, 3)  # a window of 1,024 tokens fills three shards of 400
+HELD = most_shards(0, 3, FIRST)  # a window of 1,024 tokens fills three shards of 400
 
 
 @pytest.mark.sample(1)
@@ -48,7 +49,7 @@ def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, extract, mon
 def test_memory_holds_fewer_large_shards_and_at_least_two_of_any_size(monkeypatch):
     memory = 64 << 30
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.get)
-    assert [most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [6, 6, 4, 2, 2]
+    assert [most_shards(size, 1, 4) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [6, 6, 4, 2, 2]
 
 
 def test_four_shards_upload_at_once_and_the_last_shard_uploads_alone(storage, extract):

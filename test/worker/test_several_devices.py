@@ -101,7 +101,7 @@ def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, extra
 
 def test_little_memory_changes_no_stored_byte(storage, extract, single_device, steps, monkeypatch):
     resource, stored = single_device
-    monkeypatch.setattr("gleaner_worker.extract.shard_memory.most_shards", lambda size, window_shards: 2)
+    monkeypatch.setattr("gleaner_worker.extract.shard_memory.most_shards", lambda *_: 2)
     assert extract(resource, **SMALL) == "completed"
     assert outputs(storage) == stored
     assert min(steps[:-1]) < DEVICES  # a step that waits for no more rows, because their shards have no room

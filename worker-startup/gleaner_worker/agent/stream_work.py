@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ..extract.extract import extract
 from ..extract.state import ExtractionState
+from ..extract.upload_streams import UploadStreams
 from ..failures import Interrupted
 from ..model.hub import worker_hub
 from ..model.model import Model, find_files, load_model
@@ -39,6 +40,7 @@ class StreamWork:
         self.model: Model | None = None
         self.settings: SampleSettings | None = None
         self.processes: TokenizeProcesses | None = None
+        self.streams = UploadStreams()
         self.loaded: dict | None = None  # as worker-api receives it
         self.loaded_for: tuple[str, Spec] | None = None
 
@@ -50,7 +52,7 @@ class StreamWork:
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
             model, settings = self._load(work, bucket, state)
-            return extract(work, model, settings, bucket, folder, state, self.processes)
+            return extract(work, model, settings, bucket, folder, state, self.processes, self.streams)
         except Interrupted:
             return "drained" if state.mode == "drain" else "preempted"
         finally:

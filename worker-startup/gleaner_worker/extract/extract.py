@@ -5,7 +5,7 @@ Memory is bounded by a few shards, whatever the stream's length and the size of 
 
 import os
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -30,9 +30,10 @@ from ..storage.disk import empty_folder
 from ..storage.objects import Bucket
 from ..work import Work
 from .pipeline import Handover, Pipeline
-from .shard_memory import UPLOADS, ShardMemory
+from .shard_memory import ShardMemory
 from .state import ExtractionState
 from .upload import EncodedShard, Uploader
+from .upload_streams import UploadStreams
 
 _PLANNED = 4  # shard plans and windows made ahead
 _LATE_UPLOADS = 2  # more uploads at once when the machine goes away
@@ -60,12 +61,13 @@ def extract(
     folder: str,
     state: ExtractionState,
     processes: TokenizeProcesses | None = None,
+    streams: UploadStreams | None = None,
 ) -> str:
     """Stores every shard of the stream that the bucket lacks; returns "completed", "drained" or "preempted".
 
     bucket: checked with state.check_lease, so that a worker that lost its lease writes nothing.
     folder: scratch space on this machine's disk, emptied first. processes: tokenise the lines of the stream; None for
-    this process. Raises Failure or LeaseLost.
+    this process. streams: of the last extraction, which know the network. Raises Failure or LeaseLost.
     """
     path = os.path.join(empty_folder(folder), "stream")
     try:
@@ -81,27 +83,38 @@ def extract(
         raise no_lines(work.object)
     if settings.samples_per_line is not None:
         state.samples_total = lines * settings.samples_per_line
-    return _Extraction(work, model, settings, bucket, folder, state).run(path, processes)
+    streams = streams or UploadStreams()
+    return _Extraction(work, model, settings, bucket, folder, state, streams).run(path, processes)
 
 
 class _Extraction:
     """The stages and the state that they share. Each stage is a generator over the items of the stage before it."""
 
     def __init__(
-        self, work: Work, model: Model, settings: SampleSettings, bucket: Bucket, folder: str, state: ExtractionState
+        self,
+        work: Work,
+        model: Model,
+        settings: SampleSettings,
+        bucket: Bucket,
+        folder: str,
+        state: ExtractionState,
+        streams: UploadStreams,
     ):
+        streams.reset()
+        self._streams = streams
         self._work, self._model, self._settings, self._state = work, model, settings, state
         self._pipeline = Pipeline(state.check_lease)
         self._existing = ExistingShards(work, model, bucket)
         self._partials = Partials(work, model, bucket, folder)
         self._rejects = RejectsFile(folder)
         uploads = bucket.checked(self._pipeline.check)  # an upload ends when a stage has failed
-        self._uploader = Uploader(work, model, uploads, state, self._existing, self._rejects)
+        self._uploader = Uploader(work, model, uploads, state, self._existing, self._rejects, self._streams.sent)
         self._pooled = work.spec.selection.is_pool
         self._window = window_limits(work.spec, model.row_bytes)
         self._open: dict[int, ShardBuffer] = {}  # by shard number, from the first row to the last
         window_bytes = min(MAX_WINDOW_BYTES, work.spec.window_tokens * model.row_bytes)
-        self._memory = ShardMemory(work.spec.shard_size_bytes, 1 + window_bytes // work.spec.shard_size_bytes)
+        window_shards = 1 + window_bytes // work.spec.shard_size_bytes
+        self._memory = ShardMemory(work.spec.shard_size_bytes, window_shards, lambda: self._streams.count)
 
     def run(self, path: str, processes: TokenizeProcesses | None) -> str:
         """Returns the outcome, as `extract` does."""
@@ -115,8 +128,7 @@ class _Extraction:
             running = pipeline.stage("device", self._compute(plans), ahead=1)
             shards = pipeline.stage("host", self._gather(running), ahead=1)
             encoded = pipeline.stage("encode", self._encode(shards), ahead=1)
-            are_stored = pipeline.each("upload", encoded, self._store, UPLOADS, self._note_stored)
-            pipeline.wait_until(lambda: are_stored() or state.mode == "flush")
+            are_stored = self._upload(pipeline, encoded)
             if state.mode == "flush":
                 # Every encoded shard is uploaded at once. The others are saved as they are: first the shards that are
                 # computed, then the steps that are still on the device.
@@ -131,6 +143,32 @@ class _Extraction:
         if self._uploader.is_committed:
             return "completed"
         return "drained" if state.mode == "drain" else "preempted"
+
+    def _upload(self, pipeline: Pipeline, encoded: Handover[EncodedShard]) -> Callable[[], bool]:
+        """Stores shards until all are stored or the machine goes away; returns whether all are stored."""
+        streams, stages = self._streams, []
+
+        def are_stored() -> bool:
+            return all(is_done() for is_done in stages)
+
+        while more := self._threads_to_start(are_stored if stages else lambda: False):
+            name = f"upload-{len(stages)}"
+            stages.append(pipeline.each(name, encoded, self._store, more, self._note_stored, streams.leave))
+        return are_stored
+
+    def _threads_to_start(self, are_stored: Callable[[], bool]) -> int:
+        """Waits for a change of the number of uploads; returns 0 when all shards are stored, or at a flush."""
+        more = 0
+
+        def has_news() -> bool:
+            nonlocal more
+            if are_stored() or self._state.mode == "flush":
+                return True
+            more = self._streams.start()
+            return more > 0
+
+        self._pipeline.wait_until(has_news)
+        return more
 
     def _plan(self, batches: Iterator[Documents]) -> Generator[ShardPlan | Window]:
         """Plans the shards and the rows of their samples."""
@@ -279,7 +317,9 @@ class _Extraction:
             del encoded
 
     def _store(self, shard: EncodedShard) -> None:
+        self._streams.begin()
         self._uploader.store(shard, self._pipeline)
+        self._streams.end()
 
     def _note_stored(self) -> None:
         self._memory.note_stored()

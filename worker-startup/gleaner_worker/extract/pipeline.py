@@ -63,10 +63,12 @@ class Pipeline:
         call: Callable[[T], None],
         threads: int,
         then: Callable[[], None] = lambda: None,
+        leaves: Callable[[], bool] = lambda: False,
     ) -> Callable[[], bool]:
         """Calls `call` for every item, on `threads` threads at once; returns a function that is true when all are done.
 
-        then: called after each item, when this stage holds the item no more.
+        then: called after each item, when this stage holds the item no more. leaves: whether the thread takes no
+        further item.
         """
         working = set(range(threads))
 
@@ -75,6 +77,8 @@ class Pipeline:
                 call(item)
                 del item
                 then()
+                if leaves():
+                    break
             with self._changed:
                 working.remove(number)
                 self._changed.notify_all()

@@ -2,23 +2,30 @@
 
 import os
 import threading
+from collections.abc import Callable
 
 from ..shards.shard_buffer import ShardBuffer
 
-# Concurrent uploads. A core sends 1.2 GB/s over TLS, so 24 fill a network of 200 Gbit/s; other stages need cores too.
-UPLOADS = min(24, max(4, (os.cpu_count() or 1) // 8))
-_MAX_SHARDS = 2 + UPLOADS  # two shards in computation and encoding, the others in upload
+_NOT_IN_UPLOAD = 2  # shards in computation and encoding
 _MEMORY_SHARE = 0.5  # of this machine's memory, for shards
 
 
 class ShardMemory:
-    """Counts a shard from its first row until it is stored. Every method may be called from any thread."""
+    """Counts a shard from its first row until it is stored. Every method may be called from any thread.
 
-    def __init__(self, shard_bytes: int, window_shards: int):
-        self.most = most_shards(shard_bytes, window_shards)
+    uploads: the number of uploads at once at this moment.
+    """
+
+    def __init__(self, shard_bytes: int, window_shards: int, uploads: Callable[[], int]):
+        self._shard_bytes, self._window_shards, self._uploads = shard_bytes, window_shards, uploads
         self._lock = threading.Lock()
         self.count = 0
         self._unencoded: list[ShardBuffer] = []
+
+    @property
+    def most(self) -> int:
+        """The limit of `count`."""
+        return most_shards(self._shard_bytes, self._window_shards, self._uploads())
 
     @property
     def unencoded(self) -> list[ShardBuffer]:
@@ -40,10 +47,11 @@ class ShardMemory:
             self.count -= 1
 
 
-def most_shards(shard_bytes: int, window_shards: int) -> int:
+def most_shards(shard_bytes: int, window_shards: int, uploads: int) -> int:
     """Enough shards to keep every stage busy, as far as they fit into memory; at least two.
 
     shard_bytes: of one shard in memory. window_shards: the shards that one window fills, which are open together.
+    uploads: at once.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(2, min(_MAX_SHARDS + window_shards - 1, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))
+    return max(2, min(_NOT_IN_UPLOAD + uploads + window_shards - 1, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))

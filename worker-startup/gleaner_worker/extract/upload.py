@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO
@@ -55,9 +55,11 @@ class Uploader:
         state: ExtractionState,
         existing: ExistingShards,
         rejects: RejectsFile,
+        sent: Callable[[int], None],
     ):
+        """sent: receives the bytes of shards as they are sent."""
         self._work, self._model, self._bucket = work, model, bucket
-        self._state, self._existing, self._rejects = state, existing, rejects
+        self._state, self._existing, self._rejects, self._sent = state, existing, rejects, sent
         self._lock = threading.Lock()
         self._entries: dict[int, dict] = {}  # by shard number, for the shards that the bucket has
         self.is_committed = False
@@ -80,7 +82,8 @@ class Uploader:
                 metadata |= OTHER_SUMMARY
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
         try:
-            stored = self._bucket.create(name, data, metadata, CONTENT_TYPES[work.spec.format], self._custom_time())
+            content_type = CONTENT_TYPES[work.spec.format]
+            stored = self._bucket.create(name, data, metadata, content_type, self._custom_time(), self._sent)
         except Contradicts as error:
             self._existing.accept(
                 plan, error.stored

@@ -30,7 +30,7 @@ GIVE_UP_AFTER_S = 600.0
 FIRST_WAIT_S = 0.25
 # The network seldom damages a download. A stored object that is damaged arrives damaged every time.
 _DOWNLOADS_OF_DAMAGED = 3
-_CONNECTIONS = 64  # kept open; uploads of a host with many cores need more than the client's ten
+_CONNECTIONS = 96  # kept open; the uploads of upload_streams.py need more than the client's ten
 _READ_BYTES = 1 << 20
 _COMPARED_BYTES = 16 << 20  # of a stored object, at once
 _TIMEOUT_S = (10, 60)  # to connect, and between two reads
@@ -203,11 +203,13 @@ class Bucket:
         metadata: dict[str, str],
         content_type: str,
         custom_time: datetime | None = None,
+        sent: Callable[[int], None] = lambda _size: None,
     ) -> ObjectInfo | None:
         """Uploads a new object and returns None. An object of that name is never overwritten.
 
         Returns an object that has the same bytes already. Raises Contradicts where it has others.
 
+        sent: receives the bytes as they are sent, those of a retry too.
         The server compares the crc32c of the bytes that it receives with the content's before the object exists.
         """
 
@@ -219,7 +221,7 @@ class Bucket:
             blob.crc32c = content.crc32c
             try:
                 blob.upload_from_file(
-                    CheckedContent(content, self.check),
+                    CheckedContent(content, self.check, sent),
                     rewind=True,
                     size=content.size,
                     content_type=content_type,

@@ -12,6 +12,7 @@ from gleaner_reader.checksums import as_text, crc32c
 
 _MULTIPART_BYTES = 8 << 20  # the client joins a content of at most this size with its metadata, so it needs bytes
 _READ_BYTES = 4 << 20
+_SENT_BYTES = 4 << 20  # are counted at once
 
 
 class Content(Protocol):
@@ -72,24 +73,32 @@ class Views:
     """Bytes in several memory blocks. The Cloud Storage client sends the blocks in order, and again for a retry."""
 
     parts: list[memoryview]
+    sent: Callable[[int], None]
 
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts)
 
     def __iter__(self) -> Iterator[memoryview]:
-        return iter(self.parts)
+        for part in self.parts:
+            for begin in range(0, len(part), _SENT_BYTES):
+                piece = part[begin : begin + _SENT_BYTES]
+                yield piece
+                self.sent(len(piece))
 
 
 class CheckedContent:
-    """A content that calls `check` before each read; an error of `check` ends the upload."""
+    """A content that calls `check` before each read; an error of `check` ends the upload. sent: receives the bytes as
+    they are sent."""
 
-    def __init__(self, content: Content, check: Callable[[], None]):
-        self._content, self._check = content, check
+    def __init__(self, content: Content, check: Callable[[], None], sent: Callable[[int], None]):
+        self._content, self._check, self._sent = content, check, sent
         self.seek, self.tell = content.seek, content.tell
 
     def read(self, size: int = -1) -> bytes | Views:
         """Returns large parts of a content in memory without a copy."""
         self._check()
         if size > _MULTIPART_BYTES and isinstance(self._content, InMemory):
-            return Views(self._content.views(size))
-        return self._content.read(size)
+            return Views(self._content.views(size), self._sent)
+        data = self._content.read(size)
+        self._sent(len(data))
+        return data
