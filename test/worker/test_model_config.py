@@ -18,6 +18,7 @@ from gleaner_worker.model.rope import Rope, inverse_frequencies
 
 QWEN2, LLAMA, MISTRAL = golden.raw_config("qwen2"), golden.raw_config("llama3.1"), golden.raw_config("mistral")
 GEMMA2, GEMMA3 = golden.raw_config("gemma2"), golden.raw_config("gemma3-text")
+IMAGES = golden.raw_config("gemma3-multimodal")
 PHI3, GRANITE, SMOLLM3, OLMO3 = (golden.raw_config(name) for name in ("phi3", "granite", "smollm3", "olmo3"))
 GPT2, NEOX, MIXTRAL = (golden.raw_config(name) for name in ("gpt2", "gpt-neox", "mixtral"))
 QWEN3_MOE, GPT_OSS = golden.raw_config("qwen3-moe"), golden.raw_config("gpt-oss")
@@ -169,6 +170,8 @@ ACCEPTED = [
     (LLAMA, {"rope_parameters": {"rope_type": "linear", "factor": 4.0}, "rope_scaling": None}, "max_positions", 2048),
     (LLAMA, {"rope_scaling": SCALED}, "max_positions", 512),
     (GEMMA3, {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, "max_positions", 512),
+    (IMAGES, {"text_config": IMAGES["text_config"] | {"tie_word_embeddings": False}}, "is_tied", True),
+    (IMAGES, {"tie_word_embeddings": False}, "is_tied", False),
     (QWEN2, {"tie_word_embeddings": False, "architectures": 3, "torch_dtype": None}, "num_layers", 3),
 ]
 

@@ -93,8 +93,11 @@ def parse_config(raw: dict, where: str) -> DecoderConfig:
         raise _failure(where, top)
     family = FAMILIES[name]
     decoder = top.table(family.inner) if family.inner else top
-    if family.inner and not top.has(family.inner):
-        top.problems.append(f"{family.inner} is missing")
+    if family.inner:
+        if not top.has(family.inner):
+            top.problems.append(f"{family.inner} is missing")
+        # The whole model decides about its head, and ties it unless it says otherwise.
+        decoder.raw = decoder.raw | {"tie_word_embeddings": raw.get("tie_word_embeddings", True)}
     config = _decoder_config(name, family, decoder)
     for fields in (top, decoder) if family.inner else (top,):
         _refuse_unsupported_keys(fields, family)
