@@ -4,12 +4,14 @@ The decoder's scan selects and converts the vectors, so memory never holds more 
 model.
 """
 
+from typing import cast
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .cpu import to_bits
-from .decoder import Rows, Split, run_blocks
+from .decoder import OF_LOGITS, Rows, Split, pick_tokens, run_blocks
 from .sites import STORED, Capture
 from .tuning import Tuning
 
@@ -39,13 +41,16 @@ def compute_step(
     sites would disagree on a bf16 number, and infinities of fp16 would stay undetected.
     """
 
-    def emit(found):
-        return {
-            site: _store(_select(x, picks, capture.mode), capture.dtype_of(site), tuning, split)
-            for site, x in found.items()
-        }
+    picked = cast(jax.Array, picks) if capture.mode == "rows" else None
 
-    pieces = run_blocks(params, rows, capture, emit, tuning, split)
+    def select(site, x):
+        mode = "all" if picked is not None and site in OF_LOGITS else capture.mode
+        return _select(x, picks, mode)
+
+    def emit(found):
+        return {site: _store(select(site, x), capture.dtype_of(site), tuning, split) for site, x in found.items()}
+
+    pieces = run_blocks(params, rows, capture, emit, tuning, split, picked)
     output: dict[str, dict[str, list[jax.Array]]] = {}
     for site in capture.sites:
         own = capture.layers_of(site)
@@ -61,7 +66,7 @@ def compute_step(
 def _select(x, picks, mode: str):
     """x [R, T, D] -> fp32 [R, W, D]."""
     if mode == "rows":
-        x = jnp.take_along_axis(x, picks[:, :, None], axis=1, mode="clip")
+        x = pick_tokens(x, picks)
     x = x.astype(jnp.float32)
     if mode == "mean":
         return _means(x, *picks)

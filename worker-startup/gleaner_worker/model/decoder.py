@@ -26,8 +26,8 @@ from .tuning import Tuning
 
 _WHOLE_BLOCK = {"resid_post", "mlp_out"}  # the sites that need the second half of a block
 _OF_MLPS = {"mlp_neurons", "router_logits", "experts"}  # that one kind of MLP has
-_OF_LOGITS = {"top_tokens", "top_logprobs", "loss"}
-_LOGIT_TOKENS = 256  # whose logits memory holds at once
+OF_LOGITS = {"top_tokens", "top_logprobs", "loss"}
+LOGIT_TOKENS = 256  # whose logits memory holds at once
 _MAX_RANGES = 4  # of kept layers and of other layers; each range is compiled by itself
 _ACTIVATIONS = {
     "silu": jax.nn.silu,
@@ -82,6 +82,7 @@ def run_blocks(
     emit: Callable[[dict[str, jax.Array]], Any],
     tuning: Tuning,
     split: Split = Split(),  # noqa: B008 - immutable
+    picks: jax.Array | None = None,
 ) -> list[tuple[tuple[int, ...], Any]]:
     """Runs the blocks up to the last site of `capture`; returns pieces of (layers, result of `emit` for these layers).
     The first axis of a result is the layer.
@@ -90,6 +91,8 @@ def run_blocks(
     `capture.depth` blocks; this device's part.
     emit: receives {site: [R, T, D]} for the sites of `capture` inside the scan; of blocks, outside of the scan the
     embeddings and the end. A block without a site, such as a dense block without router_logits, gives zeros for it.
+    picks: int32 [R, W], the tokens of each row whose logits are computed, so that OF_LOGITS are [R, W, width]; None
+    for all tokens.
     """
     config, sites, layers = capture.config, set(capture.sites), capture.blocks
     embedded, x = _embed(params, rows, config, split)
@@ -120,18 +123,20 @@ def run_blocks(
         once(layers[-1], block(x, layers[-1])[1])
     if capture.end:
         last = _norm(x, "final_norm", params, config)
-        found = {"final_norm": last} | _next_tokens(last, params, rows, capture, split)
+        found = {"final_norm": last} | _next_tokens(last, params, rows, capture, split, picks)
         once(config.num_layers - 1, {site: found[site] for site in capture.sites if site in found})
     return pieces
 
 
-def _next_tokens(x, params: dict, rows: Rows, capture: Capture, split: Split) -> dict[str, jax.Array]:
-    """fp32 [R, T, width]: the sites of the logits of x [R, T, D]. Memory holds the logits of a few tokens."""
-    if not _OF_LOGITS & set(capture.sites):
+def _next_tokens(x, params: dict, rows: Rows, capture: Capture, split: Split, picks) -> dict[str, jax.Array]:
+    """fp32 [R, W, width]: the sites of the logits of x [R, T, D]. Memory holds the logits of a few tokens."""
+    if not OF_LOGITS & set(capture.sites):
         return {}
     config, head = capture.config, jnp.asarray(params.get("head", params["embed"]))  # [V, D]
-    following = jnp.roll(rows.token_ids, -1, axis=1)
-    is_last = (rows.segments != jnp.roll(rows.segments, -1, axis=1)).at[:, -1].set(True)
+    following = jnp.roll(rows.token_ids, -1, axis=1)[..., None]
+    is_last = (rows.segments != jnp.roll(rows.segments, -1, axis=1)).at[:, -1].set(True)[..., None]
+    if picks is not None:
+        x, following, is_last = (pick_tokens(y, picks) for y in (x, following, is_last))
 
     def of(tokens):
         h, target, ends = tokens
@@ -144,14 +149,19 @@ def _next_tokens(x, params: dict, rows: Rows, capture: Capture, split: Split) ->
         loss = total - jnp.take_along_axis(logits, target, axis=-1)
         return numbers.astype(jnp.float32), top - total, jnp.where(ends, 0, loss)
 
-    count = rows.token_ids.size
-    size = min(_LOGIT_TOKENS, count)
+    count = x.shape[0] * x.shape[1]
+    size = min(LOGIT_TOKENS, count)
     blocks = [
         jnp.pad(y.reshape(count, -1), ((0, -count % size), (0, 0))).reshape(-1, size, y.size // count)
         for y in (split.own(x, 2, head.shape[1]), following, is_last)
     ]
     found = zip(("top_tokens", "top_logprobs", "loss"), jax.lax.map(of, tuple(blocks)), strict=True)
     return {site: y.reshape(-1, y.shape[-1])[:count].reshape(*x.shape[:2], -1) for site, y in found}
+
+
+def pick_tokens(x, picks):
+    """x [R, T, D] -> [R, W, D]: the tokens picks [R, W] of each row."""
+    return jnp.take_along_axis(x, picks[:, :, None], axis=1, mode="clip")
 
 
 def layer_ranges(layers: tuple[int, ...], end: int) -> list[tuple[int, int, tuple[int, ...]]]:
@@ -284,7 +294,7 @@ def _block(x, p, cos, sin, attention, mlp, layer, config: DecoderConfig, sites: 
 
     def by_token(y, heads: int):
         """[R, N, T, H] of this device's heads -> [R, T, heads * H] of all heads."""
-        return jnp.moveaxis(split.all_heads(y, heads), 1, 2).reshape(*x.shape[:2], -1)
+        return jnp.moveaxis(split.all_heads(y.astype(x.dtype), heads), 1, 2).reshape(*x.shape[:2], -1)
 
     found = {
         "resid_pre": lambda: x,
