@@ -16,6 +16,7 @@ from gleaner_worker.shards.plan import ShardPlan
 from gleaner_worker.shards.shard_bytes import ShardBytes
 
 DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "int8": np.int8}
+MANIFEST = {"schema": "gleaner/1", "spec": {}, "spec_hash": hashlib.sha256(b"{}").hexdigest()}
 SAMPLES = 40  # in a shard; every seventh is rejected
 
 
@@ -109,12 +110,13 @@ def store_run(
             plan = a_plan(number, (number - 1) * count, count, number == shards, tokens, keep, stream, masked)
             rows, scale, values = some_rows(plan, sites, layers, d_model, dtype, stream)
             with open(os.path.join(path, f"shard_{number:04d}.{file_format}"), "wb") as file:
-                file.write(encode(plan, rows, scale, layers, file_format, stream=f"{stream:03d}").read())
+                facts = {"stream": f"{stream:03d}", "spec_hash": MANIFEST["spec_hash"]}
+                file.write(encode(plan, rows, scale, layers, file_format, **facts).read())
             stored.plans.append(plan)
             for name, array in values.items():
                 stored.layers.setdefault(name, []).append(array)
             _note_samples(stored, stream, plan, values)
-    manifest = {"schema": "gleaner/1", "spec": {}, "result": {"shards": len(streams) * shards}}
+    manifest = MANIFEST | {"result": {"shards": len(streams) * shards}}
     with open(os.path.join(stored.folder, "manifest.json"), "w") as file:
         json.dump(manifest, file)
     return stored
@@ -156,5 +158,5 @@ def summarise(folder):
 
 
 def state_digest(folder, digest, shards=6):
-    manifest = {"schema": "gleaner/1", "spec": {}, "result": {"shards": shards, "digest": digest}}
+    manifest = MANIFEST | {"result": {"shards": shards, "digest": digest}}
     (folder / "manifest.json").write_text(json.dumps(manifest))

@@ -61,6 +61,7 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
     run, files = Run(folder), {file.url: file for file in folder.files().values()}
     metadata = {name: file for name, file in folder.files().items() if name.rpartition("/")[2] == "metadata.json"}
     problems, done, unhashed = _problems_of(run), 0, 0
+    spec_hash = _hash_of_spec(run)
     hashes: dict[int, list[tuple[str, str]]] = {}
     with ThreadPoolExecutor(_THREADS, "verify") as pool:
         facts = pool.map(lambda shard: _facts(files[shard.url]), run.shards)
@@ -71,13 +72,13 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
             for shard in shards:
                 found, name = next(facts), shard.url.replace("\\", "/").rpartition("/")[2]
                 hashes[stream].append((found.sha256, name))
-                problems += [f"{shard.url} {why}" for why in _faults(run, shard, found, stated.get(name))]
+                problems += [f"{shard.url} {why}" for why in _faults(spec_hash, shard, found, stated.get(name))]
                 unhashed += name in stated and stated.pop(name).sha256 is None
                 done += 1
                 progress(done, len(run.shards))
             problems += [f"stream {stream} lacks {name}, which its metadata.json lists" for name in stated]
     digest = run_digest(hashes)
-    problems += _faults_of_manifest(run, digest)
+    problems += _faults_of_manifest(run, spec_hash, digest)
     size_bytes = sum(shard.size_bytes for shard in run.shards)
     problems = list(dict.fromkeys(problems))
     return Verification(run.url, len(run.shards), size_bytes, digest, unhashed, tuple(problems))
@@ -90,15 +91,15 @@ def _problems_of(run: Run) -> list[str]:
         return [str(error)]
 
 
-def _faults_of_manifest(run: Run, digest: str) -> list[str]:
+def _hash_of_spec(run: Run) -> str | None:
+    file = run.files.get("manifest.json")
+    return hash_of_spec(bytes(file.read(0, file.size))) if file else None
+
+
+def _faults_of_manifest(run: Run, spec_hash: str | None, digest: str) -> list[str]:
     wrong, manifest = [], run.manifest or {}
-    if "spec_hash" in manifest:
-        file = run.files["manifest.json"]
-        spec_hash = hash_of_spec(bytes(file.read(0, file.size)))
-        if spec_hash != manifest["spec_hash"]:
-            wrong.append(
-                f"its manifest has a spec of the hash {spec_hash}, and states the hash {manifest['spec_hash']}"
-            )
+    if spec_hash != manifest.get("spec_hash"):
+        wrong.append(f"its manifest has a spec of the hash {spec_hash}, and states {manifest.get('spec_hash')}")
     result = manifest.get("result")
     # A missing or further shard is a problem already.
     if isinstance(result, dict) and result.get("shards") == len(run.shards):
@@ -135,11 +136,10 @@ def _stated(file: File | None, stream: int, problems: list[str]) -> dict[str, _F
         return {}
 
 
-def _faults(run: Run, shard: Shard, found: _Facts, stated: _Facts | None) -> list[str]:
+def _faults(spec_hash: str | None, shard: Shard, found: _Facts, stated: _Facts | None) -> list[str]:
     wrong = []
-    hash_of_run = (run.manifest or {}).get("spec_hash")
     try:
-        if hash_of_run is not None and shard.metadata.get("spec_hash") != hash_of_run:
+        if spec_hash is not None and shard.metadata.get("spec_hash") != spec_hash:
             wrong.append("was made with another spec than the manifest has")
         is_final = shard.is_final
     except ShardError:  # its bytes differ from the stated ones
