@@ -22,17 +22,23 @@ const DELETING_MS = 180_000;
  * worked for last. Before its first work, its time belongs to the run that it was created for, or else to its first run.
  */
 export function accrue(worker: Worker, now: number): Worker {
+  const counted = countedTo(worker, now);
+  if (!counted) return worker;
+  return {...worker, costs: counted.costs, costs_at: iso(counted.until_ms), charged_to: payerOf(worker)};
+}
+
+/** The costs up to `now`; undefined for a worker whose time costs nothing, or has no known price. */
+function countedTo(worker: Worker, now: number): {costs: Costs; until_ms: number} | undefined {
   const {ready_at, usd_per_hour, phase} = worker;
-  if (ready_at === null || usd_per_hour === null || phase === 'gone') return worker;
+  if (ready_at === null || usd_per_hour === null || phase === 'gone') return undefined;
   const since = msOf(worker.costs_at ?? ready_at);
   // A clock that is behind, or a slow transaction, must not count the same time again.
   const until = Math.max(now, since);
   const usd = ((until - since) / HOUR_MS) * usd_per_hour;
-  const run = payerOf(worker);
   const {[IDLE]: idle = 0, ...costs} = worker.costs;
-  const key = run ?? IDLE;
+  const key = payerOf(worker) ?? IDLE;
   const before = key === IDLE ? idle : (costs[key] ?? 0) + idle;
-  return {...worker, costs: {...costs, [key]: before + usd}, costs_at: iso(until), charged_to: run};
+  return {costs: {...costs, [key]: before + usd}, until_ms: until};
 }
 
 /**
@@ -196,7 +202,7 @@ export function costOfLiving(
   let total = 0;
   for (const worker of workers) {
     if (worker.phase === 'gone') continue;
-    const {costs} = accrue(worker, now);
+    const {costs} = countedTo(worker, now) ?? worker;
     for (const [run, usd] of Object.entries(costs)) runs.set(run, (runs.get(run) ?? 0) + usd);
     total += totalOf(costs);
   }

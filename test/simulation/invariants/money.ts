@@ -87,31 +87,33 @@ export class Money extends Check {
     return this.#spent().filter(({pool}) => pool === null || pool === name);
   }
 
-  /** The budgets and the spending of each pool and of the month, with the cost of living workers until they are deleted. */
+  /** The budgets of pools and of the month, and their spending with the cost of living workers until they are deleted. */
   #spent(): Spent[] {
     const {clockwork, config, store} = this.context;
     const {max_budget_usd} = config.ceilings;
-    const months = store.peek(paths.spending())?.months as Record<string, number> | undefined;
-    const inMonth = months?.[monthOf(clockwork.now)] ?? 0;
     const costOf = (workers: Worker[]) =>
       costOfLiving(workers, clockwork.now - MAX_SKEW_MS).total + costOfDeletingAll(workers).total;
-    const workers = workersOf(store);
-    const pools = poolsOf(this.context).map(({pool, budget_usd, spent_usd}) => ({
-      ...{budget: `the budget of ${pool}`, pool, budget_usd: budget_usd ?? Infinity},
-      spent_usd: spent_usd + costOf(workers.filter(worker => worker.pool === pool)),
-    }));
-    const month = {budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + costOf(workers)};
-    return [...pools, {budget: 'the month budget', pool: null, ...month}];
+    const pools = poolsOf(this.context).flatMap(({pool, budget_usd, spent_usd}) => {
+      if (budget_usd === null) return [];
+      const living_usd = costOf(workersOf(store).filter(worker => worker.pool === pool));
+      return {budget: `the budget of ${pool}`, pool, budget_usd, spent_usd: spent_usd + living_usd};
+    });
+    if (max_budget_usd === null) return pools;
+    const months = store.peek(paths.spending())?.months as Record<string, number> | undefined;
+    const spent_usd = (months?.[monthOf(clockwork.now)] ?? 0) + costOf(workersOf(store));
+    return [...pools, {budget: 'the month budget', pool: null, budget_usd: max_budget_usd, spent_usd}];
   }
 
   /** Workers that must be deleted now: the budget of the pool, the month or their run is spent. */
   overBudget(): string[] {
     const {clockwork, store} = this.context;
     const now = clockwork.now - MAX_SKEW_MS;
+    const spent = this.#spent().filter(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
+    const isAnyBudget = store.collection('runs').some(({data}) => data.budget_usd !== null);
+    if (spent.length === 0 && !isAnyBudget) return [];
     const workers = workersOf(store);
     const [living, deleting] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
-    const spent = this.#spent().filter(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
     const isAllSpent = ({pool: own}: Worker) => spent.some(({pool}) => pool === null || pool === own);
     const isOverBudget = (worker: Worker) => {
       const id = payerOf(worker);
