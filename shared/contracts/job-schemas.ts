@@ -1,9 +1,11 @@
 /** Schemas of jobs, sources and environments, as people type them and as agents report them. */
 import {z} from 'zod';
 import {MAX_SLICES, MAX_TIMEOUT_S} from '../domain/bounds.ts';
+import {POOL} from '../domain/deployment.ts';
 import {JOB} from '../domain/names.ts';
 import {environment, reported, source, wellFormed} from '../domain/source/source.ts';
 
+export const poolName = z.string().regex(POOL, 'a pool name such as tpu');
 export const jobId = z.string().regex(JOB, 'a job id: 1 to 100 letters, digits, dashes and underscores');
 
 /** Longest Python text or command of a job: longer code belongs in a source. */
@@ -38,10 +40,7 @@ export const jobFields = {
   command: z.union([argv, code]).nullish(),
   challenge_number: z.number().int().nullish(),
   timeout: z.number().positive().max(MAX_TIMEOUT_S).default(300),
-  pool: z
-    .string()
-    .regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool name such as tpu')
-    .nullish(),
+  pool: poolName.nullish(),
   slices: z.number().int().min(1).max(MAX_SLICES).default(1),
   priority: z.number().int().min(-1000).max(1000).default(0),
   max_retries: z.number().int().min(0).max(100).default(0),

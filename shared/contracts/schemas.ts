@@ -26,13 +26,15 @@ export const workerNameText = z
   .regex(WORKER, 'a worker name such as tpu-us-central1-a-0');
 export const streamText = z.string().regex(/^\d{3,9}$/, 'expected 3 to 9 digits such as 007');
 const upTo = (most: number) => z.number().int().min(0).max(most);
+const digest = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits');
 const digits = z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits');
 
-/** Replaces lone surrogates: JSON and error messages may have them, and documents cannot. */
-function toWellFormed(text: string): string {
-  return text.toWellFormed();
-}
-
+/** Text without lone surrogates: JSON and error messages may have them, and documents cannot. */
+const wellFormed = (most: number) =>
+  z
+    .string()
+    .max(most)
+    .transform(given => given.toWellFormed());
 /** Longest result in a request, in UTF-16 units: never more than its bytes of UTF-8. */
 const MAX_RESULT_CHARS = 262_144;
 
@@ -51,7 +53,6 @@ function printableText(most: number) {
 
 export const version = z.number().int().min(0);
 export const dollars = z.number().positive().max(10_000_000).nullable();
-export const poolName = z.string().regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool name such as tpu');
 export const zones = z
   .array(z.string().max(MOST_NAME_CHARS).regex(ZONE, 'a zone such as us-central1-a'))
   .min(1)
@@ -99,14 +100,10 @@ export const shardMetadata = z.object({
   samples: whole(0, MAX_SHARD_SAMPLES),
   rejected: whole(0, MAX_SHARD_SAMPLES),
   tokens: whole(0, MAX_SHARD_TOKENS),
-  spec_hash: z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits'),
+  spec_hash: digest,
   stream_crc32c: z.string().regex(/^[A-Za-z0-9+/=]{1,16}$/, 'expected a crc32c in base64'),
   /** Shards of an earlier release lack it. */
-  sha256: z
-    .string()
-    .regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits')
-    .nullable()
-    .default(null),
+  sha256: digest.nullable().default(null),
   final: z.enum(['true', 'false']).transform(text => text === 'true'),
 });
 
@@ -118,7 +115,7 @@ const progress = z.object({
   shards_done: upTo(MAX_ORDINAL),
   tokens_per_s: z.number().min(0).max(MAX_STREAM_TOKENS).nullable(),
   /** Host that the work waits for, its error, and the number of tries. */
-  waits_for: z.string().max(400).transform(toWellFormed).nullable().default(null),
+  waits_for: wellFormed(400).nullable().default(null),
 });
 /** Bytes that a host has downloaded since its boot. A host of an earlier release reports none. */
 const bytes = upTo(Number.MAX_SAFE_INTEGER);
@@ -164,11 +161,7 @@ export const workerRequest = z.discriminatedUnion('action', [
     received: received.optional(),
   }),
   // The boot of the host has failed.
-  z.object({
-    action: z.literal('setup-failed'),
-    ...sender,
-    reason: said(4000),
-  }),
+  z.object({action: z.literal('setup-failed'), ...sender, reason: said(4000)}),
   // The end of an attempt of a job.
   z.object({
     action: z.literal('finish'),
@@ -176,9 +169,9 @@ export const workerRequest = z.discriminatedUnion('action', [
     lease: jobLease,
     outcome: z.enum(['completed', 'failed', 'preempted', 'drained']),
     cause: z.enum(REPORTED_CAUSES).nullable(),
-    error: z.string().max(20_000).transform(toWellFormed).nullable(),
+    error: wellFormed(20_000).nullable(),
     exit_code: z.number().int().min(-1000).max(1000).nullable(),
-    result: z.string().max(MAX_RESULT_CHARS).transform(toWellFormed).nullable(),
+    result: wellFormed(MAX_RESULT_CHARS).nullable(),
     /** Name of the object with a longer result, in the folder of the attempt. */
     result_object: z.string().max(1024).nullable(),
     has_artifacts: z.boolean(),
@@ -201,7 +194,7 @@ export const workerRequest = z.discriminatedUnion('action', [
     exec: jobId,
     outcome: z.enum(['exited', 'timeout', 'refused']),
     exit_code: z.number().int().min(-1000).max(1000).nullable(),
-    error: z.string().max(20_000).transform(toWellFormed).nullable(),
+    error: wellFormed(20_000).nullable(),
   }),
   z
     .object({
@@ -212,7 +205,7 @@ export const workerRequest = z.discriminatedUnion('action', [
       failure: z
         .object({
           kind: z.enum(['stream', 'model', 'hub', 'infrastructure']),
-          reason: z.string().max(20_000).transform(toWellFormed),
+          reason: wellFormed(20_000),
           contradiction,
         })
         .nullable(),

@@ -1,5 +1,6 @@
 /** Every key of `run.json`, with the form of its values and its words in the JSON Schema. */
 import {z} from 'zod';
+import {POOL} from '../domain/deployment.ts';
 import {nearNames} from './near-names.ts';
 import {MASK, MASK_FORMS, TOKENS, TOKENS_FORMS} from './selections.ts';
 import {OTHER_NAME, OTHER_NAMES, SITES} from './site-names.ts';
@@ -215,7 +216,7 @@ export const fields = {
   ...specFields,
   pool: z
     .string()
-    .regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool: lower-case letters, digits and dashes')
+    .regex(POOL, 'a pool: lower-case letters, digits and dashes')
     .meta(about("the TPUs to use. Default the deployment's pool, such as tpu")),
   priority: whole(-1000, 1000).meta(about('between runs that share the TPUs; higher goes first', 0)),
   affinity: z

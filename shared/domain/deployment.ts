@@ -23,7 +23,7 @@ export function poolOf(deployment: string): string {
 }
 
 /** As in the names of nodes. */
-const POOL = /^[a-z][a-z0-9-]{0,30}$/;
+export const POOL = /^[a-z][a-z0-9-]{0,30}$/;
 
 /** Why the deployment has no pool of this name, or undefined. Pools of other deployments have other names. */
 export function poolNameProblem(name: string, deployment: string): string | undefined {

@@ -8,7 +8,6 @@ import {withAdvice} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
 const ADDRESS = 'https://cloudbilling.googleapis.com';
-/** The most items that Google puts into a page. */
 const PAGE_SIZE = 5000;
 /** A page of 5000 items has several megabytes. */
 const TIMEOUT_MS = 30_000;
@@ -17,13 +16,9 @@ const SCOPE = 'https://www.googleapis.com/auth/cloud-billing.readonly';
 const answer = z.object({skus: z.array(sku).default([]), nextPageToken: z.string().default('')});
 
 /** `endpoint` replaces Google's address, and `token` is what that server asks for. */
-export function openCatalog({
-  endpoint,
-  token,
-}: {
-  endpoint?: string | undefined;
-  token?: string | undefined;
-}): Catalog {
+type Server = {endpoint?: string | undefined; token?: string | undefined};
+
+export function openCatalog({endpoint, token}: Server): Catalog {
   const account = memoizeAsync(async () => {
     const {GoogleAuth} = (await import('google-auth-library')).default;
     return new GoogleAuth({scopes: [SCOPE]});

@@ -42,10 +42,7 @@ const ROWS: readonly Row[] = [
         ? `run \`gcloud services enable ${service} --project=${project}\`, and wait some minutes`
         : 'enable this API with `gcloud services enable`, and wait some minutes',
   },
-  {
-    pattern: NO_CREDENTIALS,
-    advise: () => SIGN_IN,
-  },
+  {pattern: NO_CREDENTIALS, advise: () => SIGN_IN},
   {
     pattern: /invalid authentication credentials|missing required authentication credential/i,
     advise: () => SIGN_IN,

@@ -21,11 +21,8 @@ export async function readPool({store, config, log}: Reader, name: string): Prom
 }
 
 /** Every pool, the deployment's own first. `unreadable`: names of pools whose document is left alone. */
-export async function readPools({
-  store,
-  config,
-  log,
-}: Reader): Promise<{pools: [Pool, ...Pool[]]; unreadable: Set<string>}> {
+export async function readPools(deps: Reader): Promise<{pools: [Pool, ...Pool[]]; unreadable: Set<string>}> {
+  const {store, config, log} = deps;
   let own = config.pool;
   const others: Pool[] = [];
   const unreadable = new Set<string>();

@@ -19,6 +19,7 @@ import {storeEnded} from '../documents/job-documents.ts';
 /** Fields that people write, in a document of their own. */
 const written = z.looseObject(jobFields);
 type Written = z.infer<typeof written>;
+type WrittenOf<T extends Record<keyof typeof jobFields, unknown>> = Pick<T, keyof typeof jobFields>;
 
 type Checked = {job: Job; problem: string | undefined};
 
@@ -103,24 +104,13 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
   const instantOf = (value: unknown) => (typeof value === 'string' && isInstant(value) ? value : null);
   const before = KEPT_FIELDS.parse(data);
   const {limits} = fields;
+  const names = Object.keys(jobFields) as (keyof typeof jobFields)[];
+  const written = Object.fromEntries(names.map(name => [name, fields[name] ?? null])) as WrittenOf<Job>;
   return {
+    ...written,
     job: id,
-    challenge_number: fields.challenge_number ?? null,
-    code: fields.code ?? null,
-    command: fields.command ?? null,
-    ...{
-      timeout: fields.timeout,
-      priority: fields.priority,
-      max_retries: fields.max_retries,
-      slices: fields.slices,
-    },
     pool: fields.pool ?? config.pool.pool,
-    source: fields.source ?? null,
-    environment: (fields.environment ?? null) as Job['environment'],
     limits: limits ? {...NO_LIMITS, ...defined(limits)} : null,
-    metadata: fields.metadata,
-    deadline_at: fields.deadline_at ?? null,
-    budget_usd: fields.budget_usd ?? null,
     ...NO_ATTEMPT,
     ...before,
     status: 'pending',

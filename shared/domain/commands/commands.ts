@@ -22,7 +22,12 @@ export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
  * Decision about the document that a message names. The message published last decides each field, whatever the order of delivery.
  * `stop` and `cancel` apply however late.
  */
-export type Decision<T> = {kind: 'applied'; next: T; what: string} | {kind: 'rejected'; reason: string};
+export type Decision<T> = {kind: 'applied'; next: T; what: string} | Rejection;
+export type Rejection = {kind: 'rejected'; reason: string};
+
+export function rejected(reason: string): Rejection {
+  return {kind: 'rejected', reason};
+}
 
 /**
  * Decides a command about a run. A command for the status that the run has already applies and changes nothing, so a repeated message
@@ -47,10 +52,10 @@ export function decideRunAction(
       what: isSame ? `${name} was ${status} already` : what,
     };
   };
-  const refuse = (): Decision<Run> => ({
-    kind: 'rejected',
-    reason: `run "${name}" is ${run.status}: ${action} does nothing to it${run.status === 'cancelled' ? ', because a stop is final; drop the streams as a new run' : ''}`,
-  });
+  const refuse = (): Decision<Run> =>
+    rejected(
+      `run "${name}" is ${run.status}: ${action} does nothing to it${run.status === 'cancelled' ? ', because a stop is final; drop the streams as a new run' : ''}`,
+    );
   switch (action) {
     case 'start':
     case 'resume':
@@ -104,11 +109,8 @@ function pauseText(run: Run): string {
   return `; it is paused again while this holds: ${reason}`;
 }
 
-export function noRun(name: string): {kind: 'rejected'; reason: string} {
-  return {
-    kind: 'rejected',
-    reason: `there is no run "${name}": drop ${streamObject(name, '000')} first`,
-  };
+export function noRun(name: string): Rejection {
+  return rejected(`there is no run "${name}": drop ${streamObject(name, '000')} first`);
 }
 
 /** `recreate`: deletes the slot's TPU in any state, and creates it again if the pool still wants it then. */
@@ -142,7 +144,7 @@ function decideHeld(
   published_at: string,
   change: (worker: Worker) => [next: Worker, what: string],
 ): Decision<Worker> {
-  if (!worker) return {kind: 'rejected', reason: `there is no worker "${name}"`};
+  if (!worker) return rejected(`there is no worker "${name}"`);
   if (isOutdated(worker, 'held', published_at)) return outdatedBy(worker, ['held']);
   const [next, what] = change(worker);
   const said = withPublishTime(worker.said, ['held'], published_at);
@@ -152,13 +154,11 @@ function decideHeld(
 /** `retry`: revives a failed stream. Its failures are reset, and its checkpoint stays. */
 export function decideRetry(stream: Stream, published_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
-  if (stream.status !== 'failed')
-    return {kind: 'rejected', reason: `stream ${of} is ${stream.status}, not failed`};
+  if (stream.status !== 'failed') return rejected(`stream ${of} is ${stream.status}, not failed`);
   if (stream.blocked_reason !== null)
-    return {kind: 'rejected', reason: `stream ${of} waits for a rebuild: ${stream.blocked_reason}`};
+    return rejected(`stream ${of} waits for a rebuild: ${stream.blocked_reason}`);
   // A worker would only find the stream empty again, on a TPU that costs money.
-  if (stream.size_bytes === 0)
-    return {kind: 'rejected', reason: `stream ${of} is empty: drop it again with its records`};
+  if (stream.size_bytes === 0) return rejected(`stream ${of} is empty: drop it again with its records`);
   if (isOutdated(stream, 'status', published_at)) return outdatedBy(stream, ['status']);
   const next = {
     ...stream,
@@ -177,7 +177,7 @@ const CANCELLED = 'cancelled by a message; retry revives it';
 /** `cancel`: fails the stream. The next heartbeat tells its worker. */
 export function decideCancel(stream: Stream, published_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
-  if (stream.status === 'completed') return {kind: 'rejected', reason: `stream ${of} is completed`};
+  if (stream.status === 'completed') return rejected(`stream ${of} is completed`);
   const next = {
     ...revokeLease(stream, now),
     said: withPublishTime(stream.said, ['status'], published_at),
@@ -192,11 +192,8 @@ export function isOutdated({said}: {said: PublishTimes}, field: string, publishe
   return splitByPublishTime(said, [field], published_at).outdated.length > 0;
 }
 
-export function outdatedBy(
-  {said}: {said: PublishTimes},
-  fields: readonly string[],
-): {kind: 'rejected'; reason: string} {
-  return {kind: 'rejected', reason: outdatedText(said, fields)};
+export function outdatedBy({said}: {said: PublishTimes}, fields: readonly string[]): Rejection {
+  return rejected(outdatedText(said, fields));
 }
 
 /** `pause` of a pool: creates no node until `resume`. Living nodes go on. */
@@ -213,10 +210,7 @@ export function decideResumePool(pool: Pool, published_at: string): Decision<Poo
   const {cause, since_at} = pool.limiter;
   const stopped_at = cause === 'person' ? null : since_at;
   if (stopped_at !== null && published_at < stopped_at)
-    return {
-      kind: 'rejected',
-      reason: `outdated: the creates of pool ${pool.pool} stopped later, at ${utcText(stopped_at)}`,
-    };
+    return rejected(`outdated: the creates of pool ${pool.pool} stopped later, at ${utcText(stopped_at)}`);
   const what = cause === null ? 'was not stopped' : 'creates nodes again';
   const said = withPublishTime(pool.said, ['creates'], published_at);
   return {kind: 'applied', next: {...pool, said, limiter: OPEN}, what: `pool ${pool.pool} ${what}`};

@@ -11,10 +11,7 @@ export function splitByPublishTime<Field extends string>(
     const last = said[`${field}_at`];
     return last !== undefined && last > published_at;
   };
-  return {
-    current: fields.filter(field => !isOutdated(field)),
-    outdated: fields.filter(isOutdated),
-  };
+  return {current: fields.filter(field => !isOutdated(field)), outdated: fields.filter(isOutdated)};
 }
 
 /** Stores the publish time of a message about these fields. A later time stays. */

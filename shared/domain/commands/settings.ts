@@ -5,7 +5,7 @@ import type {Pool} from '../fleet/pool.ts';
 import {type Provider, providerProblem} from '../fleet/providers.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf, utcText} from '../time.ts';
-import {type Decision, isOutdated, noRun, outdatedBy} from './commands.ts';
+import {type Decision, isOutdated, noRun, outdatedBy, rejected} from './commands.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 /** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
@@ -25,8 +25,7 @@ export function decideConfigure(
   now: number,
 ): Decision<Run> {
   if (!run) return noRun(name);
-  if (run.status === 'cancelled')
-    return {kind: 'rejected', reason: `run "${name}" was stopped, and a stop is final`};
+  if (run.status === 'cancelled') return rejected(`run "${name}" was stopped, and a stop is final`);
   const stale = staleFor(`run "${name}"`, run.version, if_version);
   if (stale) return stale;
   const {current, said, outdated} = sortSettings(run, settings, published_at);
@@ -58,9 +57,9 @@ export function decideScale(
   const isKind = current.provisioning !== undefined;
   const unfit = isKind ? providerProblem({...pool, ...current}, providers ?? [pool.provider]) : undefined;
   const refused = tooLarge ?? nodeNameProblem({...pool, ...current}) ?? unfit;
-  if (refused) return {kind: 'rejected', reason: refused};
+  if (refused) return rejected(refused);
   const slow = pollProblem(current.poll_s, longest_poll_s);
-  if (slow) return {kind: 'rejected', reason: slow};
+  if (slow) return rejected(slow);
   const next = {...pool, ...current, said, version: pool.version + 1};
   const what = `pool ${pool.pool} has ${settingsText(current)}, version ${next.version}${alsoOutdated(pool, outdated)}`;
   return {kind: 'applied', next, what};
@@ -103,14 +102,12 @@ export function decideKeep(
       what: `pool ${pool.pool} keeps no TPU without work`,
     };
   const until_ms = msOf(published_at) + minutes * 60_000;
-  if (until_ms <= now)
-    return {kind: 'rejected', reason: `too late: its ${minutes} minutes ended at ${utcText(until_ms)}`};
+  if (until_ms <= now) return rejected(`too late: its ${minutes} minutes ended at ${utcText(until_ms)}`);
   const slots = slotsIn(pool);
   if (workers > slots)
-    return {
-      kind: 'rejected',
-      reason: `pool "${pool.pool}" has ${slots} in all, and cannot keep ${workers} TPUs: scale it first`,
-    };
+    return rejected(
+      `pool "${pool.pool}" has ${slots} in all, and cannot keep ${workers} TPUs: scale it first`,
+    );
   const what = `pool ${pool.pool} keeps ${workers} of its TPUs until ${utcText(until_ms)}`;
   return {kind: 'applied', next: {...pool, said, keep: {workers, until_at: iso(until_ms)}}, what};
 }
@@ -129,7 +126,7 @@ export function decideNewPool(
     poolProblem(pool, ceilings, elsewhere) ??
     nodeNameProblem(pool) ??
     pollProblem(pool.poll_s, longest_poll_s);
-  if (refused) return {kind: 'rejected', reason: refused};
+  if (refused) return rejected(refused);
   const next = {...pool, version: 1, said: withPublishTime({}, fields, published_at)};
   const what = `pool ${pool.pool} has ${pool.workers_per_zone} ${pool.accelerator} in each of ${pool.zones.join(', ')}`;
   return {kind: 'applied', next, what};
@@ -154,7 +151,7 @@ function sortSettings<T extends object>({said}: {said: PublishTimes}, settings: 
 function staleFor(name: string, version: number, if_version: number | undefined) {
   if (if_version === undefined || if_version === version) return undefined;
   const reason = `${name} is at version ${version}, not ${if_version}: read it and send the message again`;
-  return {kind: 'rejected' as const, reason};
+  return rejected(reason);
 }
 
 function given<T extends object>(settings: T): {[K in keyof T]: Exclude<T[K], undefined>} {

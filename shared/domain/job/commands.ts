@@ -1,14 +1,12 @@
 /** Decisions about jobs that people ask for with messages. */
-import type {Decision} from '../commands/commands.ts';
+import {type Decision, type Rejection, rejected} from '../commands/commands.ts';
 import {splitByPublishTime, withPublishTime} from '../commands/publish-order.ts';
 import {iso} from '../time.ts';
 import type {Job} from './job.ts';
 import {endAttempt, isFinal, scheduleJob} from './lifecycle.ts';
 
-type Named = {kind: 'rejected'; reason: string};
-
-export function noJob(id: string): Named {
-  return {kind: 'rejected', reason: `there is no job "${id}"`};
+export function noJob(id: string): Rejection {
+  return rejected(`there is no job "${id}"`);
 }
 
 /** Cancels a job in any state but its last, however late the message comes. */
@@ -21,8 +19,7 @@ export function decideCancelJob(
   const said = withPublishTime(job.said, ['status'], published_at);
   if (job.status === 'cancelled')
     return {kind: 'applied', next: {...job, said}, what: `job ${job.job} was cancelled already`};
-  if (isFinal(job))
-    return {kind: 'rejected', reason: `job ${job.job} is ${job.status}: cancel does nothing to it`};
+  if (isFinal(job)) return rejected(`job ${job.job} is ${job.status}: cancel does nothing to it`);
   const end = {outcome: 'cancelled', cause: 'cancelled', error: 'cancelled by a message'} as const;
   const next = {...endAttempt(job, end, usd_per_hour, now), said};
   return {kind: 'applied', next, what: `job ${job.job} is cancelled`};
@@ -32,17 +29,11 @@ export function decideCancelJob(
 export function decideRetryJob(job: Job, published_at: string, now: number): Decision<Job> {
   const {outdated} = splitByPublishTime(job.said, ['status'], published_at);
   if (outdated.length > 0)
-    return {
-      kind: 'rejected',
-      reason: `outdated: a later message about job ${job.job} was published at ${job.said.status_at}`,
-    };
+    return rejected(`outdated: a later message about job ${job.job} was published at ${job.said.status_at}`);
   if (job.cause === 'invalid')
-    return {
-      kind: 'rejected',
-      reason: `job ${job.job} is invalid, and a retry cannot mend that: submit a valid one`,
-    };
+    return rejected(`job ${job.job} is invalid, and a retry cannot mend that: submit a valid one`);
   if (job.status !== 'failed' && job.status !== 'cancelled')
-    return {kind: 'rejected', reason: `job ${job.job} is ${job.status}: retry does nothing to it`};
+    return rejected(`job ${job.job} is ${job.status}: retry does nothing to it`);
   const fresh = {
     ...{failures: 0, machine_failures: 0, error: null, cause: null, exit_code: null},
     ...{completed_at: null, expire_at: null, scheduled_at: iso(now)},

@@ -55,13 +55,8 @@ export function isFurtherMiss({status, model_next_at, model_misses}: Run): boole
 }
 
 /** The constraint of a run that is paused until the next try of its model. */
-export function modelConstraint({
-  run,
-  status,
-  reason,
-  paused_at,
-  model_next_at,
-}: Run): Constraint | undefined {
+export function modelConstraint(waiting: Run): Constraint | undefined {
+  const {run, status, reason, paused_at, model_next_at} = waiting;
   if (status !== 'paused' || model_next_at === null) return undefined;
   const cause = reason?.replace(nextTryText(model_next_at), '') ?? null;
   return constraint('model', `run ${run}`, cause, {since_at: paused_at, next_try_at: model_next_at});

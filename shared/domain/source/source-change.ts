@@ -1,5 +1,5 @@
 /** Changes of a pool's source and environment by `update` messages. */
-import type {Decision} from '../commands/commands.ts';
+import {type Decision, rejected} from '../commands/commands.ts';
 import {outdatedText, splitByPublishTime, withPublishTime} from '../commands/publish-order.ts';
 import type {Pool} from '../fleet/pool.ts';
 import {type Environment, internetNeed, type Source, type SourceChange} from './source.ts';
@@ -21,17 +21,14 @@ export function decideUpdate(
   published_at: string,
 ): Decision<Pool> {
   const source = given === undefined ? pool.source : withRepo(given, pool.source);
-  if (typeof source === 'string') return {kind: 'rejected', reason: `pool ${pool.pool} ${source}`};
+  if (typeof source === 'string') return rejected(`pool ${pool.pool} ${source}`);
   const changed = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined));
   const isEmpty = given === undefined && Object.keys(changed).length === 0;
   if (isEmpty && !pool.source)
-    return {
-      kind: 'rejected',
-      reason: `pool ${pool.pool} has no source to update from: name a bundle or a repo`,
-    };
+    return rejected(`pool ${pool.pool} has no source to update from: name a bundle or a repo`);
   const fields = [...(given === undefined && !isEmpty ? [] : ['source']), ...Object.keys(changed)];
   const {current, outdated} = splitByPublishTime(pool.said, fields, published_at);
-  if (current.length === 0) return {kind: 'rejected', reason: outdatedText(pool.said, outdated)};
+  if (current.length === 0) return rejected(outdatedText(pool.said, outdated));
   const environmentFields = Object.fromEntries(
     Object.entries(changed).filter(([field]) => current.includes(field)),
   );
@@ -44,10 +41,9 @@ export function decideUpdate(
   };
   const needed = hasInternet ? undefined : internetNeed(next.source, next.environment);
   if (needed)
-    return {
-      kind: 'rejected',
-      reason: `pool ${pool.pool} has no way to the internet, which ${needed} needs: use a bundle, or deploy with internet = true`,
-    };
+    return rejected(
+      `pool ${pool.pool} has no way to the internet, which ${needed} needs: use a bundle, or deploy with internet = true`,
+    );
   const late = outdated.length > 0 ? `; ${outdatedText(pool.said, outdated)}` : '';
   const environmentText =
     Object.keys(environmentFields).length > 0 ? `, with ${Object.keys(environmentFields).join(', ')}` : '';

@@ -27,25 +27,24 @@ const branch = z
 const commit = z.string().regex(/^[0-9a-f]{40}$/, 'a commit: 40 hexadecimal digits');
 const pr = integer.min(1).max(10_000_000);
 
+function sourceWith<Repo extends z.ZodType>(repo: Repo) {
+  const ofRepo = [
+    z.strictObject({repo, branch}),
+    z.strictObject({repo, pr}),
+    z.strictObject({repo, commit}),
+  ] as const;
+  return z.union([z.strictObject({bundle: sha256}), ...ofRepo]);
+}
+
 /** A code bundle in the bucket, `code/SHA256.tar.gz`, or one state of a git repository. */
-export const source = z.union([
-  z.strictObject({bundle: sha256}),
-  z.strictObject({repo, branch}),
-  z.strictObject({repo, pr}),
-  z.strictObject({repo, commit}),
-]);
+export const source = sourceWith(repo);
 export type Source = z.infer<typeof source>;
 
 /** Longest text of a setup script or a config file. */
 const MAX_FILE_CHARS = 65_536;
 
 /** A source as messages name it: without `repo`, the repository is that of the pool. */
-export const sourceChange = z.union([
-  z.strictObject({bundle: sha256}),
-  z.strictObject({repo: repo.optional(), branch}),
-  z.strictObject({repo: repo.optional(), pr}),
-  z.strictObject({repo: repo.optional(), commit}),
-]);
+export const sourceChange = sourceWith(repo.optional());
 export type SourceChange = z.infer<typeof sourceChange>;
 
 /** Preparations of a host before a job. The texts are those of files. */

@@ -41,7 +41,6 @@ function poolsOf(all: DeploymentBudgets, others: Iterable<string> = []): Pool[] 
   return [...byName.values()];
 }
 
-/** The budget snapshot of each pool. */
 export function budgetsByPool(all: DeploymentBudgets): BudgetSnapshot[] {
   return poolsOf(all).map(pool => budgetSnapshotOf(all, pool));
 }
@@ -103,20 +102,15 @@ export function planPools(
     const names = orphansIn(nodes, part.workers).filter(name => !part.unreadable.has(name));
     return {nodes: names.length, usd: costOfOrphans(part, nodes, names, now)};
   });
-  const all_orphans = orphans.reduce(
-    (sum, {nodes, usd}) => ({nodes: sum.nodes + nodes, usd: sum.usd + usd}),
-    {
-      nodes: 0,
-      usd: 0,
-    },
-  );
+  const all_nodes = orphans.reduce((sum, {nodes}) => sum + nodes, 0);
+  const all_usd = orphans.reduce((sum, {usd}) => sum + usd, 0);
   const taken = {creates: 0, usd: 0};
   return parts.map((part, index) => {
     const own = orphans[index] ?? {nodes: 0, usd: 0};
     const others = {
       ...part.others,
-      nodes: part.others.nodes + all_orphans.nodes - own.nodes + taken.creates,
-      reserved_usd: all_orphans.usd - own.usd + taken.usd,
+      nodes: part.others.nodes + all_nodes - own.nodes + taken.creates,
+      reserved_usd: all_usd - own.usd + taken.usd,
     };
     const creates = part.creates === undefined ? undefined : part.creates + taken.creates;
     const snapshot = {...part, others, creates};

@@ -141,11 +141,7 @@ function decideDeleting(
   now: number,
 ): WorkerDecision {
   if (observation.kind === 'absent') {
-    const gone = enter(worker, 'gone', now, {
-      asked_at: null,
-      recreate: false,
-      ...NOTHING_SHOWN,
-    });
+    const gone = enter(worker, 'gone', now, {asked_at: null, recreate: false, ...NOTHING_SHOWN});
     return {worker: gone, actions: [], events: [`${worker.name} is gone`]};
   }
   if (observation.kind === 'unknown' || observation.kind === 'missing') return unchanged(worker);

@@ -23,7 +23,9 @@ export const ORDERS: Mistakes = {
   },
   'a cancel that changes an ended job': {
     in: 'decideCancelJob',
-    find: "if ($isFinal($job)) return {kind: 'rejected', reason: $text};",
+    within:
+      "{$$before; if ($isFinal($job)) return $refused($text); const $end = {outcome: 'cancelled', $$why}; const $next = $ended; return $applied;}",
+    find: 'if ($isFinal($job)) return $refused($text);',
   },
   'an ended job that is still due': {
     in: 'closed',

@@ -29,9 +29,21 @@ export function command<Schema extends z.ZodObject>(row: Command<Schema>): Comma
   return row;
 }
 
-/** Writes an applied decision about one document. */
 export function conclude<T>(decision: Decision<T>, set: (next: T) => void, about: About): CommandOutcome {
   if (decision.kind === 'applied') set(decision.next);
-  const reason = decision.kind === 'applied' ? decision.what : decision.reason;
-  return {outcome: decision.kind, reason, about};
+  return {outcome: decision.kind, reason: reasonOf(decision), about};
+}
+
+function reasonOf(decision: Decision<unknown>): string {
+  return decision.kind === 'applied' ? decision.what : decision.reason;
+}
+
+/** Documents that the recorded reason of a message about many names. */
+const MOST_NAMED = 20;
+
+/** The reasons of decisions about many documents. `further`: what to do about documents beyond these. */
+export function reasonsOf(decisions: readonly Decision<unknown>[], further: string | undefined): string {
+  const more = decisions.length - MOST_NAMED;
+  const named = decisions.slice(0, MOST_NAMED).map(reasonOf);
+  return [...named, ...(more > 0 ? [`and ${more} more`] : []), ...(further ? [further] : [])].join('; ');
 }

@@ -1,7 +1,8 @@
 import {isDeepStrictEqual} from 'node:util';
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
-import {poolName, version} from '../../../contracts/schemas.ts';
+import {poolName} from '../../../contracts/job-schemas.ts';
+import {version} from '../../../contracts/schemas.ts';
 import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
 import {poolNameProblem} from '../../../domain/deployment.ts';
 import {runtimeOf} from '../../../domain/fleet/accelerators.ts';

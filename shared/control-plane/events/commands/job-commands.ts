@@ -1,7 +1,7 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
 import {instant, jobFields, jobId} from '../../../contracts/job-schemas.ts';
-import type {Decision} from '../../../domain/commands/commands.ts';
+import {type Decision, rejected} from '../../../domain/commands/commands.ts';
 import {CAUSES} from '../../../domain/job/causes.ts';
 import {decideCancelJob, decideRetryJob, noJob} from '../../../domain/job/commands.ts';
 import type {Job} from '../../../domain/job/job.ts';
@@ -13,11 +13,10 @@ import {deleteJob, jobRecords, membersOf, storeEnded, workerOf} from '../../docu
 import {clearWork} from '../../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../../documents/pages.ts';
 import {scheduleNewJob, submitJob} from '../../jobs/schedule-jobs.ts';
-import {type CommandOutcome, command, type MessageTimes} from './command.ts';
+import {type CommandOutcome, command, type MessageTimes, reasonsOf} from './command.ts';
 
 /** Jobs that one message changes. A repeated message changes more. */
 const MOST_AT_ONCE = 200;
-const MOST_NAMED = 20;
 /** Jobs that one query reads. */
 const PAGE = 20;
 /** Bytes of documents that one message changes: a commit has at most 10 MiB. */
@@ -114,7 +113,7 @@ async function concludeJobs(
     ids.map(async id => {
       const job = await orReason(() => jobRecords.get(deps, tx, id));
       if (job === undefined) return {decision: noJob(id)};
-      if (typeof job === 'string') return {decision: {kind: 'rejected' as const, reason: job}};
+      if (typeof job === 'string') return {decision: rejected(job)};
       const holder = await workerOf(deps, tx, job);
       const others = await membersOf(deps, tx, job, job.lease?.worker);
       return {job, holders: [holder, ...others], decision: decide(job, holder?.usd_per_hour ?? null)};
@@ -125,14 +124,10 @@ async function concludeJobs(
     storeEnded(deps, tx, job, decision.next, now);
     if (decision.next.lease === null) clearWork(tx, ...holders);
   }
-  const reasons = decided.map(({decision}) =>
-    decision.kind === 'applied' ? decision.what : decision.reason,
-  );
-  const named = reasons.slice(0, MOST_NAMED);
-  if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);
-  if (ids.length > 1) named.push('if more have failed for this cause, send it again for them');
-  const isApplied = decided.some(({decision}) => decision.kind === 'applied');
-  return {outcome: isApplied ? 'applied' : 'rejected', reason: named.join('; ')};
+  const decisions = decided.map(({decision}) => decision);
+  const further = ids.length > 1 ? 'if more have failed for this cause, send it again for them' : undefined;
+  const isApplied = decisions.some(({kind}) => kind === 'applied');
+  return {outcome: isApplied ? 'applied' : 'rejected', reason: reasonsOf(decisions, further)};
 }
 
 /** The document, or why it is invalid: an invalid document stops no other. */

@@ -1,8 +1,9 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
-import {dollars, poolName, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
+import {poolName} from '../../../contracts/job-schemas.ts';
+import {dollars, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
 import {priceOf} from '../../../domain/billing/budget.ts';
-import {decidePausePool, decideResumePool} from '../../../domain/commands/commands.ts';
+import {type Decision, decidePausePool, decideResumePool} from '../../../domain/commands/commands.ts';
 import {decideKeep, decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
 import type {Pool} from '../../../domain/fleet/pool.ts';
 import {paths} from '../../../domain/names.ts';
@@ -36,6 +37,17 @@ async function existing({config}: Deps, tx: Transaction, name: string): Promise<
   return pool;
 }
 
+/** Decides about the pool of the message, by default the deployment's own, and writes it. */
+async function onPool(
+  deps: Deps,
+  tx: Transaction,
+  name: string | undefined,
+  decide: (pool: Pool) => Decision<Pool> | Promise<Decision<Pool>>,
+): Promise<CommandOutcome> {
+  const pool = await existing(deps, tx, name ?? deps.config.pool.pool);
+  return conclude(await decide(pool), next => poolRecords.set(tx, next), {pool: pool.pool});
+}
+
 /** Settings of a pool that messages may change at any time. */
 export const poolSettings = {
   workers_per_zone: z.number().int().min(0).max(1000).optional(),
@@ -55,15 +67,13 @@ export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
 }
 
 /** Stops the creates of a pool until `resume`. */
-export async function pausePool(
+export function pausePool(
   deps: Deps,
   tx: Transaction,
   name: string,
   {published_at, now}: MessageTimes,
 ): Promise<CommandOutcome> {
-  const pool = await existing(deps, tx, name);
-  const decision = decidePausePool(pool, published_at, now);
-  return conclude(decision, next => poolRecords.set(tx, next), {pool: pool.pool});
+  return onPool(deps, tx, name, pool => decidePausePool(pool, published_at, now));
 }
 
 /** Ends the stops of creates of a pool and of its zones that began before the message. */
@@ -94,12 +104,10 @@ export const scale = command({
     }),
     ...Object.keys(poolSettings),
   ),
-  decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {published_at}) => {
-    const stored = await existing(deps, tx, pool ?? deps.config.pool.pool);
-    const limits = await limitsOf(deps, stored.pool);
-    const decision = decideScale(stored, settings, if_version, limits, published_at);
-    return conclude(decision, next => poolRecords.set(tx, next), {pool: stored.pool});
-  },
+  decide: (deps, tx, {action: _, pool: name, if_version, ...settings}, {published_at}) =>
+    onPool(deps, tx, name, async pool =>
+      decideScale(pool, settings, if_version, await limitsOf(deps, pool.pool), published_at),
+    ),
   after: (deps, {pool}) => recordStranded(deps, pool ?? deps.config.pool.pool),
 });
 
@@ -111,14 +119,12 @@ export const keep = command({
     minutes: z.number().int().min(0).max(1440),
     workers: z.number().int().min(1).max(1000).optional(),
   }),
-  decide: async (deps, tx, {pool: name, minutes, workers = 1}, {published_at, now}) => {
-    const pool = await existing(deps, tx, name ?? deps.config.pool.pool);
-    const decision = decideKeep(pool, {minutes, workers}, published_at, now);
-    if (decision.kind === 'rejected' || minutes === 0)
-      return conclude(decision, next => poolRecords.set(tx, next), {pool: pool.pool});
-    const priced = {...decision, what: `${decision.what}, ${await priceText(deps, pool, workers)}`};
-    return conclude(priced, next => poolRecords.set(tx, next), {pool: pool.pool});
-  },
+  decide: (deps, tx, {pool: name, minutes, workers = 1}, {published_at, now}) =>
+    onPool(deps, tx, name, async pool => {
+      const decision = decideKeep(pool, {minutes, workers}, published_at, now);
+      if (decision.kind === 'rejected' || minutes === 0) return decision;
+      return {...decision, what: `${decision.what}, ${await priceText(deps, pool, workers)}`};
+    }),
 });
 
 async function priceText(deps: Deps, pool: Pool, workers: number): Promise<string> {
@@ -152,11 +158,10 @@ export const update = command({
     source: sourceChange.nullable().optional(),
     environment: environment.partial().optional(),
   }),
-  decide: async (deps, tx, {pool: name = deps.config.pool.pool, source, environment}, {published_at}) => {
-    const pool = await existing(deps, tx, name);
-    const decision = decideUpdate(pool, {source, environment}, deps.config.has_internet, published_at);
-    return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
-  },
+  decide: (deps, tx, {pool: name, source, environment}, {published_at}) =>
+    onPool(deps, tx, name, pool =>
+      decideUpdate(pool, {source, environment}, deps.config.has_internet, published_at),
+    ),
   after: (deps, {pool = deps.config.pool.pool}) => spreadSource(deps, pool),
 });
 

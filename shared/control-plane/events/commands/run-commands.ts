@@ -1,15 +1,18 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
-import {dollars, poolName, runId, version, withSomeOf} from '../../../contracts/schemas.ts';
-import {decideRunAction} from '../../../domain/commands/commands.ts';
+import {poolName} from '../../../contracts/job-schemas.ts';
+import {dollars, runId, version, withSomeOf} from '../../../contracts/schemas.ts';
+import {type Decision, decideRunAction} from '../../../domain/commands/commands.ts';
 import {decideConfigure} from '../../../domain/commands/settings.ts';
 import {paths, stopObject, streamPrefix} from '../../../domain/names.ts';
+import type {Run} from '../../../domain/run/run.ts';
+import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 import {runRecords} from '../../documents/documents.ts';
 import {openTask, publishTask, taskId} from '../../documents/tasks.ts';
 import {ensureRun} from '../../runs/ensure-run.ts';
 import {updateTotals} from '../../runs/summarize-run.ts';
-import {command, conclude} from './command.ts';
+import {type CommandOutcome, command, conclude} from './command.ts';
 import {pausePool, resumePool} from './pool-commands.ts';
 
 /** Creates the document of a run whose first event is still under way, so that no command comes too early. */
@@ -19,16 +22,26 @@ async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
   if (stream) await ensureRun(deps, run);
 }
 
+/** Decides about a run, and writes it. */
+async function onRun(
+  tx: Transaction,
+  run: string,
+  decide: (parent: Run | undefined) => Decision<Run> | Promise<Decision<Run>>,
+): Promise<CommandOutcome> {
+  const decision = await decide(await runRecords.get(tx, run));
+  return conclude(decision, next => runRecords.set(tx, next), {run});
+}
+
 /** Registers every stream of the run in the bucket, as if each had just been dropped. */
 export const start = command({
   schema: z.strictObject({action: z.literal('start'), run: runId}),
   prepare: ensureKnownRun,
-  decide: async (_, tx, {run}, {published_at, now}) => {
-    const parent = await runRecords.get(tx, run);
-    const decision = decideRunAction('start', run, parent, published_at, now);
-    if (decision.kind === 'applied') await openTask(tx, {task: 'register', run}, now);
-    return conclude(decision, next => runRecords.set(tx, next), {run});
-  },
+  decide: (_, tx, {run}, {published_at, now}) =>
+    onRun(tx, run, async parent => {
+      const decision = decideRunAction('start', run, parent, published_at, now);
+      if (decision.kind === 'applied') await openTask(tx, {task: 'register', run}, now);
+      return decision;
+    }),
   after: ({bus}, {run}) => publishTask(bus, {task: 'register', run}),
 });
 
@@ -40,7 +53,6 @@ function ofRunOrPool<Action extends 'pause' | 'resume'>(action: Action) {
     .meta({oneOf: [{required: ['run']}, {required: ['pool']}]});
 }
 
-/** Pauses or resumes a run, or the creates of a pool. */
 function runOrPoolCommand<Action extends 'pause' | 'resume'>(action: Action) {
   const decidePool = action === 'pause' ? pausePool : resumePool;
   return command({
@@ -50,9 +62,8 @@ function runOrPoolCommand<Action extends 'pause' | 'resume'>(action: Action) {
     },
     decide: async (deps, tx, {run, pool}, moment) => {
       if (run === undefined) return decidePool(deps, tx, pool ?? deps.config.pool.pool, moment);
-      const parent = await runRecords.get(tx, run);
-      const decision = decideRunAction(action, run, parent, moment.published_at, moment.now);
-      return conclude(decision, next => runRecords.set(tx, next), {run});
+      const {published_at, now} = moment;
+      return onRun(tx, run, parent => decideRunAction(action, run, parent, published_at, now));
     },
   });
 }
@@ -64,11 +75,8 @@ export const resume = runOrPoolCommand('resume');
 export const stop = command({
   schema: z.strictObject({action: z.literal('stop'), run: runId}),
   prepare: ensureKnownRun,
-  decide: async (_, tx, {run}, {published_at, now}) => {
-    const parent = await runRecords.get(tx, run);
-    const decision = decideRunAction('stop', run, parent, published_at, now);
-    return conclude(decision, next => runRecords.set(tx, next), {run});
-  },
+  decide: (_, tx, {run}, {published_at, now}) =>
+    onRun(tx, run, parent => decideRunAction('stop', run, parent, published_at, now)),
   after: async (deps, {run}) => {
     if ((await runRecords.get(deps.store, run))?.status === 'cancelled')
       await deps.objects.create(stopObject(run), Buffer.from('{}\n'), {content_type: 'application/json'});
@@ -91,11 +99,8 @@ export const configure = command({
     'allow_cross_region',
   ),
   prepare: ensureKnownRun,
-  decide: async (_, tx, {action: __, run, if_version, ...settings}, {published_at, now}) => {
-    const parent = await runRecords.get(tx, run);
-    const decision = decideConfigure(run, parent, settings, if_version, published_at, now);
-    return conclude(decision, next => runRecords.set(tx, next), {run});
-  },
+  decide: (_, tx, {action: __, run, if_version, ...settings}, {published_at, now}) =>
+    onRun(tx, run, parent => decideConfigure(run, parent, settings, if_version, published_at, now)),
 });
 
 /** Rebuilds the documents of one run, or of every run, from the bucket. The task shows the progress and the result. */

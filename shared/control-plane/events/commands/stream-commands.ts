@@ -10,13 +10,11 @@ import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 import {FAILED, runRecords, streamRecords} from '../../documents/documents.ts';
 import {clearWork, holderOf} from '../../documents/lease-documents.ts';
-import {type CommandOutcome, command, type MessageTimes} from './command.ts';
+import {type CommandOutcome, command, type MessageTimes, reasonsOf} from './command.ts';
 import {cancelJob, retryJobs, takeUpNamed, whichJobs} from './job-commands.ts';
 
 /** Failed streams that one message revives. A repeated message revives more. */
 const MOST_AT_ONCE = 200;
-/** Streams that the recorded reason names. */
-const MOST_NAMED = 20;
 
 /** Tries one failed stream again, or every failed stream of the run; or one ended job, or those that failed for a cause. */
 export const retry = command({
@@ -113,12 +111,10 @@ async function onStreams(
   const isRevived = revives && parent.certain_failure !== null;
   if (isRevived || (changed.some(({next}) => isUnfinished(next)) && !isOpen(parent)))
     runRecords.set(tx, withMark({...parent, ...NO_MODEL_FAILURES, status: 'active', reason: null}, now));
-  const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
-  const named = reasons.slice(0, MOST_NAMED);
-  if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);
-  if (ids.length > MOST_AT_ONCE) named.push('more have failed: send it again for them');
+  const further = ids.length > MOST_AT_ONCE ? 'more have failed: send it again for them' : undefined;
+  const reasons = reasonsOf(decisions, further);
   return {
     outcome: changed.length > 0 || isRevived ? 'applied' : 'rejected',
-    reason: named.length > 0 ? named.join('; ') : isRevived ? `${run} is active again` : nothing,
+    reason: reasons || (isRevived ? `${run} is active again` : nothing),
   };
 }

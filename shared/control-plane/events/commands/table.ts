@@ -27,7 +27,6 @@ export const COMMANDS = {
 };
 
 type Rows = typeof COMMANDS;
-/** A message on topic `control`. */
 export type ControlMessage = {[Action in keyof Rows]: z.infer<Rows[Action]['schema']>}[keyof Rows];
 
 const [first, ...others] = Object.values(COMMANDS).map(({schema}) => schema);
