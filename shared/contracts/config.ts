@@ -89,7 +89,6 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       : null,
     /** Providers that pools may have. */
     providers: v.GLEANER_PROVIDERS,
-    /** Collection of the documents of jobs. */
     jobs_collection: v.GLEANER_JOBS_COLLECTION,
     /** True if workers reach the internet: sources of git, other JAX versions and setup scripts need it. */
     has_internet: v.GLEANER_INTERNET === 'true',

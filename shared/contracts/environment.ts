@@ -40,7 +40,6 @@ const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-
 /** As startup.sh accepts it. */
 const bucket = z.string().regex(/^[a-z0-9][a-z0-9._-]{1,221}$/, 'the name of a bucket, without gs://');
 
-/** Collections of the control plane. */
 const STATE_COLLECTIONS = 'runs pools workers zones prices system tasks control events execs notices'.split(
   ' ',
 );
@@ -113,7 +112,6 @@ const variables = z.object({
   GLEANER_INTERNET: z.enum(['true', 'false']).default('true'),
   /** Network of jobs, commands and setup scripts: `nat` as the worker has it, or `none`. */
   GLEANER_JOB_EGRESS: z.enum(['nat', 'none']).default('nat'),
-  /** Collection of the documents of jobs. */
   GLEANER_JOBS_COLLECTION: z
     .string()
     .regex(/^[a-z][a-z0-9_-]{0,99}$/, 'the name of a collection, such as jobs')

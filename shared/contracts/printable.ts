@@ -3,7 +3,6 @@
 /** Control characters, format characters and line separators. */
 const UNSAFE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-/** Replaces every unsafe character of a line. */
 export function printable(line: string): string {
   return line.replace(UNSAFE, '\ufffd');
 }

@@ -38,10 +38,8 @@ export function signedHeaders(id: string, body: string, key: string, now: number
   return {'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': `v1,${signature}`};
 }
 
-/** Most characters of a reason in a notification. */
 const MOST_REASON = 1000;
 
-/** The deployment that a notification comes from. */
 type From = {project: string; deployment: string};
 
 export function noticeBody(format: NotifyFormat, id: string, notice: Notice, from: From): string {

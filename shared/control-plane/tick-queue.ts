@@ -19,7 +19,6 @@ type Clock = {now: Now; sleep: (ms: number) => Promise<void>};
 
 export class TickQueue {
   readonly #clock: Clock;
-  /** Start of the running tick. */
   #running_since_ms: number | undefined;
   #isWaiting = false;
   /** True if a wake came since the last tick began, and no request waits for it. */

@@ -50,7 +50,6 @@ export function regionOf(zone: string): string {
   return zone.slice(0, zone.lastIndexOf('-'));
 }
 
-/** Parses the work of a worker, `my-run/007`. */
 export function parseWork(work: string | null): {run: string; stream: string} | undefined {
   const [run, stream] = work?.split('/') ?? [];
   return run && stream ? {run, stream} : undefined;
@@ -66,7 +65,6 @@ export function leasedWork(lease: {run: string; stream: string} | {job: string})
   return 'job' in lease ? jobWork(lease.job) : `${lease.run}/${lease.stream}`;
 }
 
-/** Parses the work of a worker that runs a job. */
 export function parseJobWork(work: string | null): string | undefined {
   return work?.startsWith(JOB_WORK) ? work.slice(JOB_WORK.length) : undefined;
 }
@@ -224,7 +222,6 @@ export function logsPrefix(worker: string, incarnation: number): string {
   return `logs/${worker}/${incarnation}.`;
 }
 
-/** Folder of all attempts of a job. */
 export function jobsFolder(job: string): string {
   return `jobs/${job}/`;
 }
@@ -271,7 +268,6 @@ export const paths = {
     `workers/${name}/attempts/${String(incarnation).padStart(6, '0')}`,
   control: (message_id: string) => `control/${message_id}`,
   event: (id: string) => `events/${id}`,
-  /** The deployment chooses the collection of jobs: GLEANER_JOBS_COLLECTION. */
   job: (collection: string, id: string) => `${collection}/${id}`,
   exec: (id: string) => `execs/${id}`,
   execHosts: (id: string) => `execs/${id}/hosts`,

@@ -21,7 +21,6 @@ export type TimelineEvent = {
   worker?: string;
   job?: string;
   exec?: string;
-  /** Epoch of the lease that the event is about. */
   epoch?: number;
   /** Control message that the event is about. */
   message_id?: string;

@@ -32,7 +32,6 @@ export type StorageBucketOptions = {
   retries?: RetryPolicy;
 };
 
-/** Opens a bucket of Cloud Storage. */
 export function openObjects(options: StorageBucketOptions): Objects {
   return new StorageObjects(options);
 }

@@ -24,7 +24,6 @@ type Options = {
   endpoint?: string | undefined;
   /** Token that authorises calls to `endpoint`. */
   token?: string | undefined;
-  /** Client that replaces the client of these options. */
   client?: Client | undefined;
 } & NodeSettings;
 

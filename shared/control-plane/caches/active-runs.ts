@@ -32,7 +32,6 @@ export class ActiveRuns {
   }
 }
 
-/** Reads the first pending stream and the stream with the largest index. */
 async function readIndexes(store: Store, run: string): Promise<Indexes> {
   const [pending, largest] = await Promise.all([
     store.query(paths.streams(run), {where: [PENDING], limit: 1}),

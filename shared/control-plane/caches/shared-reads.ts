@@ -1,6 +1,5 @@
 import type {Now} from '../../ports.ts';
 
-/** Most keys in the cache. */
 const MOST_KNOWN = 1000;
 
 /** Reads by key: requests at about the same time share one. */

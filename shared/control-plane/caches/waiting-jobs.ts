@@ -1,4 +1,3 @@
-/** The jobs that wait for a worker. */
 import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {isWaiting, longestWaiting, type WaitingJobs} from '../../domain/job/queue.ts';

@@ -6,7 +6,6 @@ import type {News} from '../../domain/notices/notice.ts';
 import type {Document, Store, Stored, Transaction} from '../../ports.ts';
 import type {Log} from '../log.ts';
 
-/** The alert about a document that is left alone. */
 export const LEFT_ALONE = {signal: 'document-left-alone'} as const;
 
 /** Raises an alert about a document that is left alone. */

@@ -48,7 +48,6 @@ export async function recordEventNow(
   await store.transaction(async tx => recordEvent(tx, event, at));
 }
 
-/** Records rejected input as an event and in the log. */
 export async function recordRejection(deps: Deps, event: Omit<TimelineEvent, 'kind'>): Promise<void> {
   deps.log('WARNING', event.text, {object: event.object, run: event.run, stream: event.stream});
   await recordEventNow(deps, {kind: 'rejected', ...event});

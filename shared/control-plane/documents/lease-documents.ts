@@ -28,7 +28,6 @@ export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise
     : undefined;
 }
 
-/** True if the worker holds a stream or a job. */
 export async function holdsWork(deps: Pick<Deps, 'config' | 'log'>, tx: Transaction, worker: Worker) {
   return ((await workOf(deps.log, tx, worker)) ?? (await jobOf(deps, tx, worker))) !== undefined;
 }
@@ -83,7 +82,6 @@ export function setBreaker(log: Log, tx: Transaction, run: {before: Run; after: 
   recordBreak(log, tx, run.before, run.after, now);
 }
 
-/** Revokes the lease of the stream. */
 export function freeStream(tx: Transaction, stream: Stream, holder: Worker | undefined, now: number): void {
   streamRecords.set(tx, revokeLease(stream, now));
   clearWork(tx, holder);

@@ -8,7 +8,6 @@ import {runRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
 import {openTaskAgain} from './tasks.ts';
 
-/** Most runs in the cache of spec hashes. */
 const MOST_KNOWN = 1000;
 
 /** Returns the hash of a run's frozen spec, cached, because every shard needs it. */

@@ -80,7 +80,6 @@ type IsEnough = (stored: Task) => boolean;
 
 export const isOpenTask: IsEnough = ({status}) => status === 'open';
 
-/** Opens the task now, unless a stored task is enough. */
 export async function startTask(
   {store, bus, now}: Pick<Deps, 'store' | 'bus' | 'now'>,
   name: TaskName,

@@ -20,7 +20,6 @@ export function watchWrites(tx: Transaction, onWrite: (path: string, data?: Docu
   };
 }
 
-/** The Store that runs its transactions by this function. */
 export function withTransactions(store: Store, transaction: Store['transaction']): Store {
   return {
     get: path => store.get(path),

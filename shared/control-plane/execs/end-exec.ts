@@ -47,7 +47,6 @@ export async function concludeExec({store, log, now}: Deps, exec: string, anyway
 
 /** Commands that a tick reads at once. */
 const EXECS_AT_ONCE = 20;
-/** Hosts that one transaction ends. */
 const HOSTS_AT_ONCE = 50;
 
 /** Ends the hosts that give no answer any more, and then the commands without an open host. */

@@ -46,7 +46,6 @@ function mayDiffer({openRuns, now}: Counting, run: Run, workers: readonly Worker
   return isOver && !(run.status === 'paused' && streams_failed > 0);
 }
 
-/** The totals in the document of a run. */
 export function storedTotals(run: Run): StreamTotals {
   const fields = Object.keys(NO_STREAMS) as (keyof typeof NO_STREAMS)[];
   const totals = Object.fromEntries(fields.map(field => [field, run[field]])) as typeof NO_STREAMS;
@@ -147,7 +146,6 @@ export async function totalsOf(
   return {streams: all, unfinished, totals};
 }
 
-/** One failed stream of a run. */
 export async function failedAmong(store: Store, run: string): Promise<StreamTotals['failed']> {
   const [first] = await store.query(paths.streams(run), {where: [FAILED], limit: 1});
   return first && {stream: first.id, last_error: textOf(first.data.last_error)};

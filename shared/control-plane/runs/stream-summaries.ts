@@ -1,4 +1,3 @@
-/** Reads the summaries of streams from their metadata.json. */
 import {ObjectTooLarge, Rejected} from '../../contracts/errors.ts';
 import {streamMetadata} from '../../contracts/manifest.ts';
 import {parseJson} from '../../contracts/schemas.ts';

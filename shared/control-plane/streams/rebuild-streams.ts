@@ -11,7 +11,6 @@ import {shardRecords} from '../documents/history-documents.ts';
 import {type Comparison, compareStream, originsAmong, type StreamSurvey} from './compare-streams.ts';
 import {registerStream, streamsAmong} from './register-stream.ts';
 
-/** Objects of one page. */
 const LISTED = 500;
 /** Shard documents of one transaction: Firestore accepts 10 MiB, and each document has less than 1 KiB. */
 const SHARDS_AT_ONCE = 200;

@@ -7,7 +7,6 @@ import {skipIfInvalid, streamRecords} from '../documents/documents.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 import {registerStream, streamsAmong} from './register-stream.ts';
 
-/** Objects of one page. */
 const LISTED = 500;
 
 /** Registers the streams of one page whose document is missing or of another object. Returns the name before the next page. */

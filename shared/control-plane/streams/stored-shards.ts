@@ -1,4 +1,3 @@
-/** Reads the shards of a stream from the metadata of their objects. */
 import {Rejected} from '../../contracts/errors.ts';
 import {parseValue, shardMetadata} from '../../contracts/schemas.ts';
 import {outputPrefix, parseOutputObject} from '../../domain/names.ts';

@@ -19,7 +19,6 @@ import {skipIfInvalid} from '../documents/document-kind.ts';
 import {dueNotices, noticeRecords, receiverRecords} from '../documents/notices.ts';
 import type {Log} from '../log.ts';
 
-/** Notifications of one page. */
 const PAGE = 50;
 
 type DueNotice = {id: string; notice: Notice};

@@ -31,7 +31,6 @@ import {storeWaits} from './store-waits.ts';
 /** Pools whose runs are stored at once. */
 const POOLS_AT_ONCE = 4;
 
-/** Workers that one transaction notifies. */
 const MOST_NOTIFIED = 50;
 
 /** Pauses the runs of a pool that are over their budget or in a wrong region, deletes their workers, and resumes runs that try their model again. */
@@ -81,7 +80,6 @@ async function storeReason({store, now}: Deps, {run, version, reason}: Pause): P
   });
 }
 
-/** A pool's part of the snapshot, and its plan. */
 type Part = {snapshot: Snapshot; plan: TickPlan};
 
 /** Applies the plans of all pools: deletes and creates, then leases and runs, then tasks. `spent`: what the budget plans have deleted. */

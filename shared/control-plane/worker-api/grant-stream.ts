@@ -62,7 +62,6 @@ export async function isInVainForAll(deps: Deps, pool: string, since_ms: number)
   return runs.every(run => run.affinity === 'any');
 }
 
-/** A stream that the worker may be granted, and its run. */
 type Candidate = {run: Run; stream: Stream};
 
 /** Registers the newest generation of the stream: its event may be late, and workers cannot read an overwritten generation. */

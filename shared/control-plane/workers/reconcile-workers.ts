@@ -23,7 +23,6 @@ const MOST_SLOTS = 50;
 /** `held`: silent workers that a brake holds. `freed`: streams that lost their worker. `late`: slots whose request an old plan dropped. */
 export type Reconciled = {held: Worker[]; freed: Stream[]; late: string[]};
 
-/** The outcomes as one. */
 export function merged(outcomes: readonly (Reconciled | undefined)[]): Reconciled {
   return {
     held: outcomes.flatMap(outcome => outcome?.held ?? []),

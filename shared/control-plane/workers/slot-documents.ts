@@ -119,7 +119,6 @@ async function readShared(
   };
 }
 
-/** Writes the decisions, and the shared documents that they have changed. */
 export function writeSlots(
   deps: Deps,
   tx: Transaction,

@@ -13,7 +13,6 @@ export type Payers = {
   spending: Spending | undefined;
 };
 
-/** Dollars of a run: for the time of TPUs, and for their downloads. */
 export type Share = {spent_usd: number; spent_download_usd: number};
 
 /** Dollars of these incarnations by run. Keys of the costs that name no run are left out. */

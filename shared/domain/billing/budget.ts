@@ -40,7 +40,6 @@ export type Budgets = {
   whole: {about: string; why: string} | undefined;
   /** Runs without money, or without a zone that they may use, each with the reason; paused or ended before. */
   over: ReadonlyMap<string, string>;
-  /** Dollars left of the run's own budget. */
   leftOf: (run: string) => number;
   /** Workers to delete now: a finished shard costs as much as an unfinished one. */
   dismissed: ReadonlySet<string>;

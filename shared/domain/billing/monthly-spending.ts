@@ -54,7 +54,6 @@ export function livingInMonth(month: string, workers: Iterable<Worker>, now: num
   return addLives({}, living)[month] ?? 0;
 }
 
-/** Adds the cost of these lives to each month. */
 export function addLives(months: Months, workers: Iterable<Worker>): Months {
   const sums = {...months};
   for (const worker of workers)

@@ -10,7 +10,6 @@ import {networkBytePrice} from './unit-prices.ts';
 /** Region of the bucket; null where the deployment does not know it, such as on a local cloud. */
 export type BucketRegion = string | null;
 
-/** Dollars of a byte between a zone and the bucket. */
 export function bytePrice(zone: string, region: BucketRegion): number {
   return region === null ? 0 : networkBytePrice(regionOf(zone), region);
 }

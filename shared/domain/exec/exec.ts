@@ -5,7 +5,6 @@ import {parseWorkerName} from '../names.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {isAlive, type Worker} from '../worker/worker.ts';
 
-/** The document of a command. */
 export const execDocument = stored({
   exec: text.describe('Id of the command, which the sender chose.'),
   target: text.describe('A pool, a TPU, or `all`.'),

@@ -30,7 +30,6 @@ export function hostsOfType(accelerator: string): number {
   return isOne ? 1 : Math.max(1, Math.ceil(chips / HOST_CHIPS));
 }
 
-/** Types of TPUs with one host. */
 export const ONE_HOST = ACCELERATORS.filter(type => hostsOfType(type) === 1);
 
 /** The types that the TPU compiler can compile for, by generation and size, as `ACCELERATORS` of preflight/accelerators.py. */
@@ -84,7 +83,6 @@ const IMAGES: Versions = {
 
 const versionsOf = (provider: Provider) => (provider === 'tpu-api' ? RUNTIMES : IMAGES);
 
-/** Every known runtime version of the Cloud TPU API. */
 export const RUNTIME_VERSIONS: readonly string[] = [...new Set(Object.values(RUNTIMES).flat())].sort();
 
 /** Every known family of images. */

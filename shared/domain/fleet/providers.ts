@@ -20,7 +20,6 @@ export function machineTypeOf(accelerator: string): string | undefined {
   return MACHINE_TYPES[accelerator];
 }
 
-/** The accelerator of a machine type. */
 export function acceleratorOf(machine_type: string): string | undefined {
   return INSTANCE_TYPES.find(accelerator => MACHINE_TYPES[accelerator] === machine_type);
 }
@@ -36,7 +35,6 @@ export const DISK_GB = 100;
 /** Sizes of a boot disk: the environment of a worker and a model need more than the image. */
 export const diskGb = z.number().int().min(50).max(10_000);
 
-/** Google's project of images with the drivers of TPUs. */
 export const IMAGE_PROJECT = 'ubuntu-os-accelerator-images';
 
 /** A family of Google's images, or the path of an image or a family. */

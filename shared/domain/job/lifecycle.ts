@@ -23,7 +23,6 @@ const MOST_HOST_ERROR_CHARS = 200;
 const PEERS_S = 30;
 /** Time after its timeout at which a tick ends a job, because its agent has not: a timeout counts neither 60 s of preparation nor 60 s of JAX. */
 const GRACE_S = 180;
-/** Time for which the document of an ended job is kept. */
 const KEPT_DAYS = 30;
 
 /** The end of an attempt, as its worker reports it or as the control plane finds it. */

@@ -31,7 +31,6 @@ export const noticeDocument = stored({
 });
 export type Notice = z.infer<typeof noticeDocument>;
 
-/** The facts of a change for a notification. */
 export type News = Pick<Notice, 'type' | 'key' | 'text' | 'reason' | 'facts'>;
 
 export const receiverDocument = stored({

@@ -43,7 +43,6 @@ type Breakable = MachineDeaths & {
 /** `is_judged`: the cause is not silence, or a probe of the zone has spoken since. `total_shards`: shards of the run by now. */
 export type MachineDeath = {worker: string; cause: string; is_judged: boolean; total_shards: number};
 
-/** The run after the death of a worker at its work. */
 export function afterMachineDeath<R extends Breakable>(
   run: R,
   {worker, cause, is_judged, total_shards}: MachineDeath,
@@ -66,7 +65,6 @@ export function afterMachineDeath<R extends Breakable>(
   return paused(counted, `${why}; the last was ${worker}: ${cause}`, now);
 }
 
-/** The run after a stream failed because its machines died. */
 export function afterMachineFailedStream<R extends Breakable>(run: R, stream: string, now: number): R {
   const machine_failed_streams = run.machine_failed_streams + 1;
   const counted = {...run, machine_failed_streams, updated_at: iso(now)};

@@ -7,7 +7,6 @@ import {type Constraint, goesOn, isMoving, waiting, waitText} from '../waiting/c
 import {runHistory, withPoint} from './history.ts';
 import {machineDeaths} from './machine-deaths.ts';
 
-/** Failures of the model. */
 const modelFailures = {
   certain_failure: orNull(text).describe(
     'Reason of a failure that comes again with every stream: it ended the run. `retry` and `rebuild` clear it.',
@@ -143,7 +142,6 @@ export function endedAs(status: 'failed' | 'cancelled', run: Run, reason: string
   return {...run, status, reason, waits: null, history, updated_at: iso(now)};
 }
 
-/** The totals of a run before its first stream. */
 export const NO_STREAMS = emptyOf(totals);
 
 /** A new run: no message has changed it, no machine and no model has failed it, and nothing has crossed a region. */
@@ -178,7 +176,6 @@ export const SUMMED = [
   'total_bytes',
 ] as const;
 
-/** Adds a stream to the totals of its run. */
 export function addStream(totals: StreamTotals, stream: StreamFacts): void {
   totals[`streams_${stream.status}`] += 1;
   for (const field of SUMMED) totals[field] += stream[field];
@@ -192,7 +189,6 @@ export function totalsOf(streams: readonly StreamFacts[]): StreamTotals {
   return totals;
 }
 
-/** Counts a stream whose object is gone from the bucket. */
 export function addGone(totals: StreamTotals, object: string): void {
   totals.gone = {object: totals.gone?.object ?? object, count: (totals.gone?.count ?? 0) + 1};
 }
@@ -240,7 +236,6 @@ export function againCommand(run: string): string {
   return `gleaner run start ${nextRunName(run)} --from ${run}`;
 }
 
-/** Reason of a run whose samples were all rejected. */
 function allRejectedText({run, rejected_samples}: Run): string {
   return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why. The spec is frozen: \`${againCommand(run)}\` starts another run, with the options that change, such as --field`;
 }

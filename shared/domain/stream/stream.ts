@@ -64,7 +64,6 @@ export const streamDocument = stored({
 export type Stream = z.infer<typeof streamDocument>;
 export type StreamStatus = Stream['status'];
 
-/** Failures that the stream caused, after which it fails. */
 export const MAX_FAILURES = 3;
 
 /** Machines in a row that end without a stored shard, after which the stream fails. */

@@ -293,7 +293,6 @@ function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Cont
   );
 }
 
-/** Counts that the change of a slot adds to the weather of its zone. */
 function weatherOf(change: Change, {before, worker}: SlotDecision, now: number): Partial<Counts> | undefined {
   switch (change) {
     case 'asked':

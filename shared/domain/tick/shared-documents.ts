@@ -34,7 +34,6 @@ export type SharedDocuments = Payers & {
   creates: Creates | undefined;
 };
 
-/** The document `system/creates`. */
 export type Creates = {creates: number; late_pools: string[]};
 
 export function withZone(

@@ -15,7 +15,6 @@ import {hasEnded, newWorker, type Worker} from '../worker/worker.ts';
 import type {Verdict} from '../zone/silence-brake.ts';
 import {type Change, changeOf} from '../zone/zone-changes.ts';
 
-/** `seen`: the worker in the snapshot. */
 export type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | undefined};
 
 /** Facts of the snapshot that every decision about a slot needs. Budgets and streams may have changed since `read_at_ms`. */
@@ -35,7 +34,6 @@ export type PlanInputs = {
   crowded: ReadonlySet<string>;
   /** Workers that have been silent, and stored no shard, for longer than any brake holds. */
   lost: ReadonlySet<string>;
-  /** Stored shards of each run. */
   stored: ReadonlyMap<string, number>;
 };
 

@@ -30,7 +30,6 @@ export type Month = {name: string; spent_usd: number | undefined; copied_usd?: n
 
 /** Nodes and money that a pool shares with the other pools of the deployment. */
 export type Others = {
-  /** The workers of the other pools. */
   workers: readonly Worker[];
   /** Their nodes without a valid document, and the creates of the pools that were planned before. */
   nodes: number;

@@ -242,7 +242,6 @@ export function decideFailedBoot(
   return {answer, writes: {worker: {...heard, fault: faultText(reason)}}, wakes: true};
 }
 
-/** The worker after the grant of the lease. */
 export function beganWork(worker: Worker, lease: WorkLease, now: number): Worker {
   const claim = {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now)};
   return heardFrom(worker, {...NO_WORK, activity: 'loading', ...claim}, now);

@@ -14,7 +14,6 @@ export function hasHost(worker: Pick<Worker, 'host_count'> | undefined, host: nu
   return host < (worker?.host_count ?? 1);
 }
 
-/** Numbers of all hosts of the worker. */
 export function hostsOf({host_count}: Pick<Worker, 'host_count'>): number[] {
   return Array.from({length: host_count}, (_, host) => host);
 }

@@ -26,13 +26,11 @@ export type Tpu = {
 /** The label that names the incarnation of a node. */
 export const INCARNATION_LABEL = 'gleaner-incarnation';
 
-/** A list of nodes. */
 export type Nodes = {
   /** Time of the request for the list. */
   at_ms: number;
   /** Nodes with the labels of this deployment are ours. */
   deployment: string;
-  /** Nodes by the name of their slot. */
   tpus: ReadonlyMap<string, Tpu>;
   /** Nodes of ours whose name or zone fits no slot, and the second node of a name. */
   strays: readonly Tpu[];

@@ -25,7 +25,6 @@ export type FoundNode = {
   queued: Queued | null;
   /** Incarnations that the labels of both name: normally one. */
   incarnations: number[];
-  /** Creation time of the node. */
   created_at: string;
 };
 

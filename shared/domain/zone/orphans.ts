@@ -13,7 +13,6 @@ import type {Worker} from '../worker/worker.ts';
 import {isLeftAlone, type OrphansMark, type Zone} from './placement.ts';
 import {shareOf} from './silence-brake.ts';
 
-/** Seconds that many orphans wait before they are deleted. */
 const WAIT_S = 3600;
 /** Seconds without a listed orphan until a zone counts as free of orphans: one list may omit nodes. */
 const UNSEEN_S = 90;

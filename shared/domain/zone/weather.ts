@@ -32,12 +32,10 @@ export function addCounts(one: Counts, other: Partial<Counts>): Counts {
   return Object.fromEntries(NAMES.map(name => [name, one[name] + (other[name] ?? 0)])) as Counts;
 }
 
-/** The days of the last week. */
 export function lastWeek(days: readonly WeatherDay[], now: number): WeatherDay[] {
   return days.filter(({day}) => msOf(`${day}T00:00:00.000Z`) > now - KEPT_MS);
 }
 
-/** The zone with these counts added to the day. */
 export function withWeather<Zone extends {weather: WeatherDay[]}>(
   zone: Zone,
   accelerator: string,
