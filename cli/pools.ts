@@ -43,7 +43,7 @@ function poolLine(row: Row, {workers}: Fleet): string {
   const running = `${counted(row.alive.length, 'TPU')} running`;
   if (!('accelerator' in row)) return `${row.pool}  as the deployment sets it, ${running}`;
   const {accelerator, runtime_version, workers_per_zone, zones, budget_usd, spent_usd, limiter} = row;
-  const spot = row.spot ? 'spot' : 'on demand';
+  const spot = row.provisioning === 'flex-start' ? 'flex-start' : row.spot ? 'spot' : 'on demand';
   const type = row.provider === 'compute-engine' ? `${accelerator} instances` : accelerator;
   const budget = budget_usd === null ? '' : `, ${dollarText(spent_usd)} of ${dollarText(budget_usd)}`;
   const kept = keptText(row, workers, Date.now());

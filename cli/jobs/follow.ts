@@ -1,6 +1,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {FIRST_HOST} from '../../shared/domain/worker/hosts.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document, Value} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
@@ -9,7 +9,7 @@ import {Parts} from '../terminal/output-parts.ts';
 import {findOutput} from '../views/attempt-files.ts';
 import {epochOf, readJob} from '../views/jobs.ts';
 import {outputTail} from '../views/output.ts';
-import {endLines, isEnded, reasonOf} from './job-view.ts';
+import {endLines, isEnded, reasonOf, workersOf} from './job-view.ts';
 
 const FOLLOW_MS = 500;
 /** Lines of a failed host that are shown beside the output of host 0. */
@@ -33,6 +33,7 @@ export async function followJob(
   caughtUp = () => {},
 ): Promise<Document> {
   let [said, output, epoch]: [string, Output | undefined, number] = ['', undefined, 0];
+  let ended: Value | undefined;
   for (;;) {
     const job = await readJob(cloud, id);
     if (typeof (job.status ?? 'pending') !== 'string')
@@ -50,6 +51,9 @@ export async function followJob(
     else await output?.read();
     await output?.sayFailures(job);
     caughtUp();
+    const last = isEnded(job) ? undefined : lastAttempt(job);
+    if (last && last.epoch !== ended) say(`${id}: attempt ${last.epoch} ended${reasonOf(last)}`);
+    ended = last?.epoch;
     const state = stateLine(job);
     if (state !== said) say(`${id}: ${state}`);
     said = state;
@@ -108,12 +112,14 @@ class Output {
   }
 }
 
+function lastAttempt({attempts}: Document): Document | undefined {
+  return (attempts as Document[] | undefined)?.at(-1);
+}
+
 function stateLine(job: Document): string {
-  const lease = job.lease as {worker?: string} | null | undefined;
-  if (job.status === 'running') return `attempt ${job.epoch} runs on ${lease?.worker ?? 'a worker'}`;
-  const last = (job.attempts as Document[] | undefined)?.at(-1);
+  if (job.status === 'running')
+    return `attempt ${job.epoch} runs on ${workersOf((job.lease ?? {}) as Document).join(', ') || 'a worker'}`;
   const why = typeof job.reason === 'string' ? `: ${job.reason}` : '';
-  if (job.status === 'scheduled' && last)
-    return `waits for a worker again, after attempt ${last.epoch} (${last.cause ?? last.outcome})${why}`;
+  if (job.status === 'scheduled' && lastAttempt(job)) return `waits for a worker again${why}`;
   return isEnded(job) ? `${job.status}${reasonOf(job)}` : `${job.status}, waits for a worker${why}`;
 }

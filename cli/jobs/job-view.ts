@@ -42,10 +42,17 @@ export function jobRow({id, job, waits}: JobView): string[] {
   return [...cells, durationOf(job), costOf(job), name, reason].map(text);
 }
 
-/** The worker of the running attempt, or of the last one. */
+/** The workers of the running attempt, or of the last one. Those of further slices are counted. */
 function workerOf({lease, attempts}: Document): Value | undefined {
   const last = Array.isArray(attempts) ? (attempts as Document[]).at(-1) : undefined;
-  return (lease as Document | null | undefined)?.worker ?? last?.worker;
+  const [first, ...others] = workersOf((lease as Document | null | undefined) ?? last ?? {});
+  return others.length === 0 ? first : `${text(first)} +${others.length}`;
+}
+
+/** The workers of a lease or an attempt: one for each slice. */
+export function workersOf({worker, members}: Document): (Value | undefined)[] {
+  const names = Array.isArray(members) ? (members as Document[]).map(member => member.worker) : [];
+  return names.length > 0 ? names : [worker];
 }
 
 /** From the start of the newest attempt to its end, or to now while it runs. */
@@ -117,11 +124,11 @@ export function jobLines(id: string, job: Document, waits?: string): string[] {
 }
 
 function attemptLine(attempt: Document): string {
-  const {epoch, worker, outcome, cause, exit_code, cost_usd} = attempt;
+  const {epoch, outcome, cause, exit_code, cost_usd} = attempt;
   const code = exit_code === null || exit_code === undefined ? '' : `, exit code ${exit_code}`;
   const cost = typeof cost_usd === 'number' ? `, ${dollarText(cost_usd)}` : '';
   const times = `${timeOf(attempt.started_at)} to ${timeOf(attempt.ended_at)}`;
-  return `  attempt ${epoch} on ${text(worker)}: ${text(outcome)}${cause ? ` (${cause})` : ''}${code}${cost}, ${times}`;
+  return `  attempt ${epoch} on ${workersOf(attempt).map(text).join(', ')}: ${text(outcome)}${cause ? ` (${cause})` : ''}${code}${cost}, ${times}`;
 }
 
 /** `commit 0123456789ab, JAX 0.6.0`, of the code that ran. */

@@ -3,7 +3,7 @@ import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 import {Parts} from '../terminal/output-parts.ts';
-import {findOutput} from '../views/attempt-files.ts';
+import {findOutput, listHosts} from '../views/attempt-files.ts';
 import {epochOf, readJob} from '../views/jobs.ts';
 import {toOutput} from './follow.ts';
 
@@ -32,6 +32,8 @@ export async function printStored(
     throw new CliError(`There is no attempt ${epoch} of job ${id}: the newest is ${newest}`);
   const folder = await findOutput(cloud.objects, id, epoch, host);
   if (folder !== undefined) return new Parts(cloud.objects, folder, write).end();
+  const hosts = await listHosts(cloud.objects, id, epoch);
   const where = host === undefined ? '' : ` on host ${host}`;
-  say(`attempt ${epoch} of job ${id} has written no output${where}`);
+  const others = hosts.length === 0 ? '' : `; hosts with output: ${hosts.join(', ')}`;
+  say(`attempt ${epoch} of job ${id} has written no output${where}${others}`);
 }

@@ -17,6 +17,14 @@ export async function findOutput(
   return undefined;
 }
 
+/** Numbers of the hosts that have a folder in an attempt on several. */
+export async function listHosts(objects: Objects, id: string, epoch: number): Promise<number[]> {
+  const start = `${jobFolder(id, epoch)}host_`;
+  const found = await objects.list(start);
+  const hosts = found.map(({name}) => Number.parseInt(name.slice(start.length), 10));
+  return [...new Set(hosts)].filter(Number.isInteger).sort((one, other) => one - other);
+}
+
 /** Artifacts of an attempt. `name`: path in the artifacts of its only host, or that path below a folder of its host. */
 export async function listArtifacts(
   objects: Objects,

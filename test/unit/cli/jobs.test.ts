@@ -163,6 +163,8 @@ describe('gleaner jobs @full', () => {
     assert.equal(second.stdout, 'lost\n');
     const none = await gleaner(['jobs', 'logs', 'good', '--host', '2', ...at()]);
     assert.match(none.stderr, /attempt 1 of job good has written no output on host 2/);
+    const ninth = await gleaner(['jobs', 'logs', 'slice', '--host', '9', ...at()]);
+    assert.match(ninth.stderr, /no output on host 9; hosts with output: 0, 1, 2\n/);
     const folder = join(scratch.dir(), 'hosts');
     assert.match((await gleaner(['jobs', 'cp', 'slice', folder, ...at()])).stdout, /^3 files/);
     assert.equal(readFileSync(join(folder, 'host_2/a.txt'), 'utf8'), '2');
