@@ -1,3 +1,4 @@
+import {urlWithToken} from '../../emulator/http/token-path.ts';
 import {DEFAULT_DIR} from '../local/address.ts';
 import {CliError} from '../terminal/errors.ts';
 
@@ -9,7 +10,7 @@ export type Connection = {
   storage_endpoint: string | undefined;
   /** Address of Pub/Sub; undefined for Google Cloud, null without Pub/Sub. */
   pubsub_endpoint: string | null | undefined;
-  /** Token for writes to a local cloud; undefined for Google Cloud and for the local cloud of another user. */
+  /** Token of a local cloud; undefined for Google Cloud and for the local cloud of another user. */
   token: string | undefined;
   /** Folder of a local cloud; undefined for Google Cloud. */
   folder: string | undefined;
@@ -28,6 +29,15 @@ export type Connection = {
   origins: Readonly<Record<string, string>>;
   close(): Promise<void>;
 };
+
+/** Variables of a Python program that reads the bucket. Google's Python client sends no credentials to an emulator. */
+export function storageVariables({
+  storage_endpoint: url,
+  token,
+}: Pick<Connection, 'storage_endpoint' | 'token'>): Record<string, string> {
+  if (url === undefined) return {};
+  return {STORAGE_EMULATOR_HOST: token === undefined ? url : urlWithToken(url, token)};
+}
 
 /** Throws `CliError` for the files of a stopped local cloud. `dir`: the folder that the command line names. */
 export function requireRunning({pubsub_endpoint}: Pick<Connection, 'pubsub_endpoint'>, dir?: string): void {

@@ -1,7 +1,7 @@
 import {mkdir} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {RunSpec} from '../../shared/contracts/spec.ts';
-import type {Connection} from '../cloud/connection.ts';
+import {type Connection, storageVariables} from '../cloud/connection.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 import {cacheFolder, runWorkerModule, workerPython} from './python.ts';
@@ -30,12 +30,11 @@ export async function askWorker(
   await mkdir(home, {recursive: true});
   // The module's own errors come back below; the environment reports its progress here.
   await workerPython(say, lock);
-  const endpoint = connection?.storage_endpoint;
   // A model in a bucket needs a bucket too.
   const bucket = args.includes('--bucket') || !connection ? [] : ['--bucket', connection.bucket];
   const {code, stdout, stderr} = await runWorkerModule(
     [module, '--spec', JSON.stringify(spec), '--home', home, ...args, ...bucket],
-    endpoint ? {STORAGE_EMULATOR_HOST: endpoint} : {},
+    connection ? storageVariables(connection) : {},
     line => {
       if (PASSED_ON.test(line)) say(line);
     },

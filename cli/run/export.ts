@@ -3,6 +3,7 @@ import {resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {outputsPrefix} from '../../shared/domain/names.ts';
 import {type CloudOptions, connect} from '../cloud/connect.ts';
+import {storageVariables} from '../cloud/connection.ts';
 import type {Answers} from '../json/index.ts';
 import {runWorkerModule, workerPython} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';
@@ -36,7 +37,7 @@ export async function exportRun(run: string, options: Options): Promise<void> {
   const output = folderOf(options);
   const connection = await connect(options);
   try {
-    const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
+    const env = storageVariables(connection);
     const folder = `gs://${connection.bucket}/${outputsPrefix(run).replace(/\/tpu_$/, '')}`;
     const args = ['gleaner_reader.export', folder, ...exporterOptions(options)];
     if (output !== undefined) args.push('--output', output);

@@ -6,7 +6,7 @@ import {parseJson} from '../../shared/contracts/schemas.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {manifestObject} from '../../shared/domain/names.ts';
 import type {Objects} from '../../shared/ports.ts';
-import type {Connection} from '../cloud/connection.ts';
+import {type Connection, storageVariables} from '../cloud/connection.ts';
 import {runWorkerModule} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';
 import {counted, table} from '../terminal/format.ts';
@@ -19,14 +19,21 @@ const ATTEMPTS = 5;
 
 /** Computes `samples` of the run again, from all over its streams. */
 export async function compareWithReference(
-  {bucket, storage_endpoint}: Connection,
+  connection: Connection,
   run: string,
   samples: number,
   say: (line: string) => void,
 ): Promise<Comparison> {
-  const args = ['gleaner_worker.reference', '--bucket', bucket, '--run', run, '--samples', String(samples)];
-  const env = storage_endpoint ? {STORAGE_EMULATOR_HOST: storage_endpoint} : {};
-  const {code, stdout, stderr} = await runWorkerModule(args, env, say, LOCK);
+  const args = [
+    'gleaner_worker.reference',
+    '--bucket',
+    connection.bucket,
+    '--run',
+    run,
+    '--samples',
+    String(samples),
+  ];
+  const {code, stdout, stderr} = await runWorkerModule(args, storageVariables(connection), say, LOCK);
   const last = stdout.at(-1);
   if (code !== 0 || last === undefined)
     throw new CliError(

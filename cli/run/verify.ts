@@ -2,7 +2,7 @@ import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {expiresFrom} from '../../shared/domain/run/run.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {type CloudOptions, connect, storeOf} from '../cloud/connect.ts';
-import type {Connection} from '../cloud/connection.ts';
+import {type Connection, storageVariables} from '../cloud/connection.ts';
 import type {Answers} from '../json/index.ts';
 import {runWorkerModule} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';
@@ -56,10 +56,9 @@ export async function verifyRun(
   run: string,
   say?: (line: string) => void,
 ): Promise<Report> {
-  const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
   const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run];
   if (!say) args.push('--quiet');
-  const {code, stdout, stderr} = await runWorkerModule(args, env, say ?? (() => {}));
+  const {code, stdout, stderr} = await runWorkerModule(args, storageVariables(connection), say ?? (() => {}));
   const last = stdout.at(-1);
   if (!last)
     throw new CliError(

@@ -7,11 +7,11 @@ import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {accountWith, bearer, EXCHANGE_PATH, signature, tokenAccount} from './access-tokens.ts';
 import {ApiError} from './errors.ts';
 import type {Handle} from './http.ts';
-import type {Identities} from './identity.ts';
+import {CERTS_PATH, type Identities} from './identity.ts';
 import {privateFile, readPrivate} from './private-file.ts';
-import {splitTokenPath} from './token-path.ts';
+import {splitTokenPath, urlWithToken} from './token-path.ts';
 
-export {urlWithToken} from './token-path.ts';
+export {urlWithToken};
 
 /** Header with the token for the loopback ports of the functions, which only the cloud calls. */
 export const HOST_HEADER = 'x-gleaner-host';
@@ -58,9 +58,12 @@ export type Guard = {
   url: () => string;
 };
 
+/** Paths that anyone may read: the address and the state of the cloud, and the certificates of Google. */
+const PUBLIC = ['/_local', CERTS_PATH];
+
 /**
- * Requires the token for writes and for calls of functions: in a header, or in the path of `urlWithToken`. Reads are free.
- * Functions also answer the identity tokens of their invokers, as IAM of Cloud Run decides.
+ * Requires the token, as Google requires one: in a header, or in the path of `urlWithToken`. Functions also answer the identity tokens of
+ * their invokers, as IAM of Cloud Run decides.
  */
 export function guarded(guard: Guard, handle: Handle): Handle {
   const {token} = guard;
@@ -70,17 +73,18 @@ export function guarded(guard: Guard, handle: Handle): Handle {
     if (accountWith(request.headers, token)?.boundary && !STORAGE.test(path))
       throw new ApiError(403, 'Refused a token with a boundary: it is good for Cloud Storage alone');
     const called = /^\/functions\/[^/]+/.exec(path)?.[0];
-    const isRead = (request.method === 'GET' || request.method === 'HEAD') && !path.startsWith('/functions/');
+    const isPublic = (request.method === 'GET' || request.method === 'HEAD') && PUBLIC.includes(path);
     // The random id of a resumable upload permits its continuation, as at Google.
     const isResumable = /^(PUT|DELETE) (\/resumable)?\/upload\/storage\/v1\//.test(
       `${request.method} ${path}`,
     );
     const isExchange = request.method === 'POST' && path === EXCHANGE_PATH;
-    if (!(isTrusted || isRead || isResumable || isExchange)) {
+    if (!(isTrusted || isPublic || isResumable || isExchange)) {
       if (called === undefined) throw unauthenticated();
       await passInvoker(guard, bearer(request.headers), called, request.signal);
     }
-    return handle({...request, path});
+    const origin = given === undefined ? request.origin : urlWithToken(request.origin, given);
+    return handle({...request, path, origin});
   };
 }
 

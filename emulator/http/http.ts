@@ -14,6 +14,8 @@ export type Request = {
   /** Values of the `{names}` in the template, after percent-decoding. */
   params: Record<string, string>;
   query: URLSearchParams;
+  /** Address of the cloud as the client names it, for links in answers: with the token where its path has the token. */
+  origin: string;
   headers: IncomingMessage['headers'];
   body: Readable;
   /** Aborts when the client disconnects. */
@@ -119,6 +121,7 @@ export async function serve(
           method: request.method ?? 'GET',
           path,
           query: new URLSearchParams(search),
+          origin: `http://${request.headers.host}`,
           headers: request.headers,
           body: request,
           signal: disconnect.signal,

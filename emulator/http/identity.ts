@@ -15,6 +15,9 @@ import {certificateOf} from './certificate.ts';
 import type {Route} from './http.ts';
 import {privateFile} from './private-file.ts';
 
+/** Path of the certificates that verify identity tokens. */
+export const CERTS_PATH = '/oauth2/v1/certs';
+
 const ISSUER = 'https://accounts.google.com';
 const LIFE_S = 3600;
 
@@ -117,6 +120,6 @@ export class Identities {
   /** Certificates at the path of `www.googleapis.com`, as PEM by key id. */
   routes(): Route[] {
     const headers = {'cache-control': 'public, max-age=3600'};
-    return [['GET', '/oauth2/v1/certs', () => ({headers, json: {[this.#id]: this.#certificate}})]];
+    return [['GET', CERTS_PATH, () => ({headers, json: {[this.#id]: this.#certificate}})]];
   }
 }

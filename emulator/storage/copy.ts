@@ -29,7 +29,7 @@ async function copied({objects, blobs}: Stores, request: Request): Promise<Store
 }
 
 export async function copy(stores: Stores, request: Request): Promise<Reply> {
-  return {json: resourceOf(await copied(stores, request), `http://${request.headers.host}`)};
+  return {json: resourceOf(await copied(stores, request), request.origin)};
 }
 
 /** Completes every rewrite in one call, because a copy on one disk is a hard link. */
@@ -42,7 +42,7 @@ export async function rewrite(stores: Stores, request: Request): Promise<Reply> 
       totalBytesRewritten: size,
       objectSize: size,
       done: true,
-      resource: resourceOf(object, `http://${request.headers.host}`),
+      resource: resourceOf(object, request.origin),
     },
   };
 }
@@ -70,7 +70,7 @@ export async function compose({objects, blobs}: Stores, request: Request): Promi
   if (request.query.get('deleteSourceObjects') === 'true') {
     for (const source of sources) await objects.delete(bucket, source.name, {});
   }
-  return {json: resourceOf(made, `http://${request.headers.host}`)};
+  return {json: resourceOf(made, request.origin)};
 }
 
 function sourceOf(objects: ObjectTable, bucket: string, part: JsonObject): StoredObject {

@@ -178,7 +178,7 @@ export class ResumableUploads {
     const checksums = await this.#checksumsOf(row.id, file, sizeOf(file));
     const finished = checksums.finish();
     this.#checksums.delete(row.id);
-    const url = `http://${request.headers.host}`;
+    const url = request.origin;
     let json: JsonObject = {};
     try {
       requireChecksums(finished, {

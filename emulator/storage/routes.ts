@@ -60,8 +60,6 @@ function withoutPrefix([method, path, handle]: Route): Route[] {
   return path.startsWith('/storage/v1/b') ? [[method, path.slice('/storage/v1'.length), handle]] : [];
 }
 
-const urlOf = (request: Request) => `http://${request.headers.host}`;
-
 /** Handler of requests on one object, for accounts that have the right on the object. */
 function withRight(requireRight: RequireRight) {
   return (right: Right, handle: Handler): Handler =>
@@ -78,7 +76,7 @@ function objectRoutes(stores: Upload): Route[] {
   const get: Handler = request => {
     if (request.query.get('alt') === 'media') return download(objects, blobs, request);
     const found = readable(objects, request);
-    return isObjectFound(found) ? {json: resourceOf(found, urlOf(request))} : found;
+    return isObjectFound(found) ? {json: resourceOf(found, request.origin)} : found;
   };
 
   const patch: Handler = async request => {
@@ -87,7 +85,7 @@ function objectRoutes(stores: Upload): Route[] {
     const generation = wholeNumber(request.query, 'generation');
     const conditions = conditionsFrom(request.query);
     const updated = objects.update(bucket, object, fields => patched(fields, change), conditions, generation);
-    return {json: resourceOf(updated, urlOf(request))};
+    return {json: resourceOf(updated, request.origin)};
   };
 
   const update: Handler = async request => {
@@ -95,7 +93,7 @@ function objectRoutes(stores: Upload): Route[] {
     const resource = await readJson(request.body);
     const conditions = conditionsFrom(request.query);
     const updated = objects.update(bucket, object, () => patched({}, resource), conditions);
-    return {json: resourceOf(updated, urlOf(request))};
+    return {json: resourceOf(updated, request.origin)};
   };
 
   const remove: Handler = async request => {
@@ -129,7 +127,7 @@ function objectRoutes(stores: Upload): Route[] {
       request => {
         const {bucket = ''} = request.params;
         requireRight(request, 'list', bucket, request.query.get('prefix') ?? '');
-        return {json: listObjects(objects, bucket, request.query, urlOf(request))};
+        return {json: listObjects(objects, bucket, request.query, request.origin)};
       },
     ],
     // No account copies: a copy by an account needs a right that none has.
@@ -154,7 +152,7 @@ function objectRoutes(stores: Upload): Route[] {
 function bucketRoutes(objects: ObjectTable): Route[] {
   const make: Handler = async request => {
     const name = optionalString((await readJson(request.body)).name, 'name') ?? '';
-    return {json: bucketResource(objects.makeBucket(name), urlOf(request))};
+    return {json: bucketResource(objects.makeBucket(name), request.origin)};
   };
   const bucket = '/storage/v1/b/{bucket}';
   return [
@@ -164,7 +162,7 @@ function bucketRoutes(objects: ObjectTable): Route[] {
       request => {
         const prefix = request.query.get('prefix') ?? '';
         const found = objects.buckets().filter(({name}) => name.startsWith(prefix));
-        const items = found.map(entry => bucketResource(entry, urlOf(request)));
+        const items = found.map(entry => bucketResource(entry, request.origin));
         return {json: {kind: 'storage#buckets', ...(items.length > 0 ? {items} : {})}};
       },
     ],
@@ -172,7 +170,7 @@ function bucketRoutes(objects: ObjectTable): Route[] {
     [
       'GET',
       bucket,
-      request => ({json: bucketResource(objects.bucket(request.params.bucket ?? ''), urlOf(request))}),
+      request => ({json: bucketResource(objects.bucket(request.params.bucket ?? ''), request.origin)}),
     ],
     [
       'GET',

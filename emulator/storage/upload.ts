@@ -83,7 +83,7 @@ async function insertResumable(upload: Upload, request: Request): Promise<Reply>
     expected: expectedInResource(resource),
     total_bytes,
   });
-  const location = `http://${headers.host}/upload/storage/v1/b/${encodeURIComponent(bucket)}/o?uploadType=resumable&name=${encodeURIComponent(name)}&upload_id=${id}`;
+  const location = `${request.origin}/upload/storage/v1/b/${encodeURIComponent(bucket)}/o?uploadType=resumable&name=${encodeURIComponent(name)}&upload_id=${id}`;
   return {headers: {location, 'x-guploader-uploadid': id}, body: ''};
 }
 
@@ -123,7 +123,7 @@ async function store(
     throw error;
   }
   const object = await objects.create(bucket, name, draft, fields, conditions);
-  return {json: resourceOf(object, `http://${request.headers.host}`)};
+  return {json: resourceOf(object, request.origin)};
 }
 
 function nameOf(request: Request, resource: JsonObject): string {

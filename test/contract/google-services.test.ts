@@ -7,7 +7,7 @@ import {loadSync, type MessageTypeDefinition} from '@grpc/proto-loader';
 import {PassThroughClient} from 'google-auth-library';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {processes} from '../e2e/home.ts';
-import {put, Scratch, type Seen, writeUrl} from '../emulator/a-cloud.ts';
+import {put, Scratch, type Seen, tokenUrl} from '../emulator/a-cloud.ts';
 import {until} from '../support/until.ts';
 import {needEmulators} from './emulators.ts';
 
@@ -90,7 +90,7 @@ describe("A local cloud with Google's emulators @full", () => {
   it("publishes notifications on Google's Pub/Sub, and passes the requests of gcloud on", async () => {
     const call = async (path: string, body?: object) => {
       const init = body && {method: 'POST', body: JSON.stringify(body)};
-      const answer = await fetch(`${writeUrl(cloud)}/v1/projects/${cloud.project}/${path}`, init);
+      const answer = await fetch(`${tokenUrl(cloud)}/v1/projects/${cloud.project}/${path}`, init);
       return (await answer.json()) as {topics?: {name: string}[]; receivedMessages?: {message: object}[]};
     };
     const {topics = []} = await call('topics');

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openInstances} from '../../shared/google/instances.ts';
 import {joinProviders} from '../../shared/google/providers.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
@@ -19,7 +20,8 @@ describe('Tpus: instances of Compute Engine', () => {
   beforeEach(() => {
     tpus = client();
   });
-  const at = () => `${cloud().url}/compute/v1/projects/${cloud().project}/zones/${ZONE}/instances`;
+  const at = () =>
+    `${urlWithToken(cloud().url, cloud().token)}/compute/v1/projects/${cloud().project}/zones/${ZONE}/instances`;
   // biome-ignore lint/suspicious/noExplicitAny: JSON of the API: each test reads another part
   const instance = async (name: string): Promise<any> => (await fetch(`${at()}/${name}`)).json();
 

@@ -25,8 +25,10 @@ describe('Tpus: the queue of Cloud TPU', () => {
       },
     });
   const resource = async (path: string) => {
-    const {project, url} = cloud();
-    const answer = await fetch(`${url}/v2/projects/${project}/locations/${zone}/${path}`);
+    const {project, url, token} = cloud();
+    const answer = await fetch(
+      `${urlWithToken(url, token)}/v2/projects/${project}/locations/${zone}/${path}`,
+    );
     // biome-ignore lint/suspicious/noExplicitAny: JSON of the API: each test reads another part
     return (await answer.json()) as any;
   };
@@ -132,12 +134,14 @@ describe('Tpus: the queue of Cloud TPU', () => {
   it('a zone that answers only one of the two lists is unreachable', async () => {
     await tpus.create(inQueue());
     await listUntil(([one]) => one?.queued?.state === 'ACTIVE');
-    const {project, url} = cloud();
+    const {project, url, token} = cloud();
     for (const silent of ['/nodes', '/queuedResources']) {
       const proxy = createServer(async (request, response) => {
         const isSilent = request.url?.split('?')[0]?.endsWith(silent);
         const unreachable = [`projects/${project}/locations/${zone}`];
-        const answer = isSilent ? {unreachable} : await (await fetch(`${url}${request.url}`)).json();
+        const answer = isSilent
+          ? {unreachable}
+          : await (await fetch(`${urlWithToken(url, token)}${request.url}`)).json();
         response.setHeader('content-type', 'application/json').end(JSON.stringify(answer));
       }).listen(0, '127.0.0.1');
       await once(proxy, 'listening');

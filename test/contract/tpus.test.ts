@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {urlWithToken} from '../../emulator/http/guard.ts';
 import {composeDeps} from '../../shared/compose.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {TpuRequest, Tpus} from '../../shared/ports.ts';
@@ -22,7 +23,7 @@ describe('Tpus: nodes of Cloud TPU', () => {
     const network = {network: 'workers', subnetwork: 'workers-subnet', external_ips: true};
     await openTpus({project, endpoint: url, token, service_account, network}).create(aRequest());
     await tpus.create(aRequest({name: 'tpu-us-central1-a-1', spot: false}));
-    const nodes = `${url}/v2/projects/${project}/locations/us-central1-a/nodes`;
+    const nodes = `${urlWithToken(url, token)}/v2/projects/${project}/locations/us-central1-a/nodes`;
     const spot = (await (await fetch(`${nodes}/tpu-us-central1-a-0`)).json()) as Record<string, unknown>;
     assert.equal(spot.acceleratorType, 'v5litepod-1');
     assert.equal(spot.runtimeVersion, 'v2-alpha-tpuv5-lite');
@@ -39,7 +40,7 @@ describe('Tpus: nodes of Cloud TPU', () => {
   it('a node has the service account and the network of the configuration', async () => {
     const {project, url, token} = cloud();
     const account = 'worker@p.iam.gserviceaccount.com';
-    const nodes = `${url}/v2/projects/${project}/locations/us-central1-a/nodes`;
+    const nodes = `${urlWithToken(url, token)}/v2/projects/${project}/locations/us-central1-a/nodes`;
     const set = {GLEANER_PROJECT: project, GLEANER_TPU_ENDPOINT: url, GLEANER_LOCAL_TOKEN: token};
     const names = {
       'tpu-us-central1-a-0': {GLEANER_WORKER_SERVICE_ACCOUNT: account, GLEANER_SUBNETWORK: 'workers'},

@@ -7,7 +7,7 @@ import {type Browser, chromium, type Page} from 'playwright-core';
 import type {Cloud} from '../../cli/cloud/cloud.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {Scratch} from '../emulator/a-cloud.ts';
+import {Scratch, tokenUrl} from '../emulator/a-cloud.ts';
 import {aRun} from '../support/builders.ts';
 import {someObjects} from '../support/dashboard.ts';
 import {aStore} from '../support/put-documents.ts';
@@ -116,7 +116,8 @@ describe('A hostile web page in a browser', () => {
       assert.match(String(await page.evaluate('document.body.textContent')), /Refused a request/);
       await page.close();
     }
-    const names = await fetch(`${cloud.url}/storage/v1/b/gleaner-local/o`);
+    const names = await fetch(`${tokenUrl(cloud)}/storage/v1/b/gleaner-local/o`);
+    assert.equal(names.status, 200);
     assert.equal((await names.text()).includes('evil'), false);
   });
 

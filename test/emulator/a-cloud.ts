@@ -10,7 +10,7 @@ export const triggers = fixture('triggers.json');
 export const functionsModule = fixture('functions.ts');
 
 /** Address of a cloud with its token, for requests that write. */
-export const writeUrl = ({url, token}: Pick<LocalCloud, 'url' | 'token'>) => urlWithToken(url, token);
+export const tokenUrl = ({url, token}: Pick<LocalCloud, 'url' | 'token'>) => urlWithToken(url, token);
 
 /** One call that a function of the fixture recorded. */
 export type Seen = {
@@ -86,7 +86,7 @@ export function readLines(file: string): Seen[] {
 /** Stores an object. */
 export const put = (cloud: LocalCloud, name: string, body = 'x') =>
   fetch(
-    `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+    `${tokenUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
     {
       method: 'POST',
       body,
@@ -95,7 +95,7 @@ export const put = (cloud: LocalCloud, name: string, body = 'x') =>
 /** Publishes a message for each text, and returns their ids. */
 export const publish = async (cloud: LocalCloud, topic: string, ...texts: string[]): Promise<string[]> => {
   const messages = texts.map(text => ({data: Buffer.from(text).toString('base64')}));
-  const answer = await fetch(`${writeUrl(cloud)}/v1/projects/${cloud.project}/topics/${topic}:publish`, {
+  const answer = await fetch(`${tokenUrl(cloud)}/v1/projects/${cloud.project}/topics/${topic}:publish`, {
     method: 'POST',
     body: JSON.stringify({messages}),
   });

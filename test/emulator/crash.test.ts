@@ -8,7 +8,7 @@ import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {until} from '../support/until.ts';
-import {functionsModule, readLines, Scratch, triggers, writeUrl} from './a-cloud.ts';
+import {functionsModule, readLines, Scratch, tokenUrl, triggers} from './a-cloud.ts';
 
 const program = fileURLToPath(new URL('./fixtures/cloud-process.ts', import.meta.url));
 const rounds = Number(process.env.GLEANER_CRASHES ?? 2);
@@ -37,7 +37,7 @@ describe('A local cloud after kill -9', () => {
     });
     children.push(child);
     const [line] = (await once(createInterface({input: child.stdout}), 'line')) as [string];
-    return {child, url: writeUrl(JSON.parse(line) as LocalCloud)};
+    return {child, url: tokenUrl(JSON.parse(line) as LocalCloud)};
   };
 
   /** Uploads objects in two ways until the cloud is gone, and collects the acknowledged names. */

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {until} from '../support/until.ts';
-import {publish, put, Scratch, writeUrl} from './a-cloud.ts';
+import {publish, put, Scratch, tokenUrl} from './a-cloud.ts';
 
 type Info = {
   deliveries_pending: number;
@@ -92,7 +92,7 @@ describe('The delivery of events to functions', () => {
       () => scratch.log.filter(line => line.includes('host ended')).length >= 2,
     );
     assert.ok(scratch.log.some(line => line.includes('missing.ts')));
-    const answer = await fetch(`${writeUrl(cloud)}/functions/worker-api`);
+    const answer = await fetch(`${tokenUrl(cloud)}/functions/worker-api`);
     assert.equal(answer.status, 503);
     const {deliveries_pending, dead_letters} = await info(cloud);
     assert.deepEqual({deliveries_pending, dead_letters}, {deliveries_pending: 1, dead_letters: []});
@@ -100,7 +100,7 @@ describe('The delivery of events to functions', () => {
 
   it('passes method, path, query, headers and body of a request to its HTTP function', async () => {
     const {cloud} = await scratch.cloudWithFunctions();
-    const answer = await fetch(`${writeUrl(cloud)}/functions/worker-api/deep/er?a=1&b=%20`, {
+    const answer = await fetch(`${tokenUrl(cloud)}/functions/worker-api/deep/er?a=1&b=%20`, {
       method: 'POST',
       body: JSON.stringify({action: 'lease'}),
       headers: {'content-type': 'application/json', authorization: 'Bearer token'},
@@ -110,7 +110,7 @@ describe('The delivery of events to functions', () => {
       ...{authorization: 'Bearer token', body: {action: 'lease'}, deployment: 'gleaner'},
     });
     for (const name of ['on-object', 'on-tick', 'nothing']) {
-      assert.equal((await fetch(`${writeUrl(cloud)}/functions/${name}`)).status, 404);
+      assert.equal((await fetch(`${tokenUrl(cloud)}/functions/${name}`)).status, 404);
     }
   });
 

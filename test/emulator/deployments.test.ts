@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import {accountsOf, Identities} from '../../emulator/http/identity.ts';
 import {claimsOf} from '../support/tokens.ts';
 import {until} from '../support/until.ts';
-import {functionsModule, put, Scratch, type Seen, writeUrl} from './a-cloud.ts';
+import {functionsModule, put, Scratch, type Seen, tokenUrl} from './a-cloud.ts';
 
 describe('Two deployments on one local cloud', () => {
   const scratch = new Scratch();
@@ -38,7 +38,7 @@ describe('Two deployments on one local cloud', () => {
 
   it('get the messages of their own topics', async () => {
     const {cloud, seen} = await both();
-    const topics = `${writeUrl(cloud)}/v1/projects/${cloud.project}/topics`;
+    const topics = `${tokenUrl(cloud)}/v1/projects/${cloud.project}/topics`;
     for (const topic of ['control', 'other-control', 'other-tpu']) {
       const data = Buffer.from(topic).toString('base64');
       const body = JSON.stringify({messages: [{data}]});
@@ -56,18 +56,18 @@ describe('Two deployments on one local cloud', () => {
   it('have a job of the Scheduler and an address of worker-api each', async () => {
     const {cloud, seen} = await both();
     const jobs = `projects/${cloud.project}/locations/us-central1/jobs`;
-    const run = (job: string) => fetch(`${writeUrl(cloud)}/v1/${jobs}/${job}:run`, {method: 'POST'});
+    const run = (job: string) => fetch(`${tokenUrl(cloud)}/v1/${jobs}/${job}:run`, {method: 'POST'});
     assert.equal((await run('gleaner-tick')).status, 200);
     assert.equal((await run('other-tick')).status, 200);
     assert.equal((await run('third-tick')).status, 404);
     await until('two ticks arrived', () => seen().length === 2);
     assert.equal(new Set(seen().map(({pid}) => pid)).size, 2);
     for (const name of ['worker-api', 'other-worker-api']) {
-      const answer = await fetch(`${writeUrl(cloud)}/functions/${name}/deep?x=1`);
+      const answer = await fetch(`${tokenUrl(cloud)}/functions/${name}/deep?x=1`);
       const {path, query} = (await answer.json()) as {path: string; query: object};
       assert.deepEqual({path, query}, {path: '/deep', query: {x: '1'}});
     }
-    assert.equal((await fetch(`${writeUrl(cloud)}/functions/third-worker-api`)).status, 404);
+    assert.equal((await fetch(`${tokenUrl(cloud)}/functions/third-worker-api`)).status, 404);
   });
 });
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {until} from '../support/until.ts';
-import {publish, put, Scratch, type Seen, writeUrl} from './a-cloud.ts';
+import {publish, put, Scratch, type Seen, tokenUrl} from './a-cloud.ts';
 
 const MESSAGE_TYPE = 'google.cloud.pubsub.topic.v1.messagePublished';
 
@@ -45,7 +45,7 @@ describe('The push subscriptions of the functions', () => {
   it('sends no event for a failed upload', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     const bad = await fetch(
-      `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=datasets/bad`,
+      `${tokenUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=datasets/bad`,
       {
         method: 'POST',
         body: 'x',
@@ -81,7 +81,7 @@ describe('The push subscriptions of the functions', () => {
 
   it('pushes a message without data as it is, which the framework cannot make an event', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
-    const answer = await fetch(`${writeUrl(cloud)}/v1/projects/${cloud.project}/topics/control:publish`, {
+    const answer = await fetch(`${tokenUrl(cloud)}/v1/projects/${cloud.project}/topics/control:publish`, {
       method: 'POST',
       body: JSON.stringify({messages: [{attributes: {by: 'hand'}, orderingKey: 'k'}]}),
     });

@@ -9,7 +9,7 @@ import {openInstances} from '../../shared/google/instances.ts';
 import {aRequest, COMPUTE_ENGINE} from '../contract/tpus-contract.ts';
 import {gcloudEnvironment} from '../support/gcloud-environment.ts';
 import {until} from '../support/until.ts';
-import {Scratch, type Seen} from './a-cloud.ts';
+import {Scratch, type Seen, tokenUrl} from './a-cloud.ts';
 
 describe('gcloud on the local cloud', () => {
   const scratch = new Scratch();
@@ -89,7 +89,7 @@ describe('gcloud on the local cloud', () => {
     await gcloud('storage cp DIR/large BUCKET/large');
     await gcloud('storage cp BUCKET/large DIR/large2');
     assert.ok(readFileSync(join(dir, 'large2')).equals(bytes));
-    const whole = await fetch(`${cloud.url}/storage/v1/b/${cloud.bucket}/o/large`);
+    const whole = await fetch(`${tokenUrl(cloud)}/storage/v1/b/${cloud.bucket}/o/large`);
     const {componentCount} = (await whole.json()) as {componentCount: number};
     assert.ok(componentCount > 1, 'an upload in parts');
     const listed = (await gcloud('storage ls BUCKET/**')).split('\n');
@@ -103,7 +103,7 @@ describe('gcloud on the local cloud', () => {
       join(dir, 'large'),
     ];
     await promisify(execFile)('bash', args, {env});
-    const streamed = await fetch(`${cloud.url}/${cloud.bucket}/streamed`);
+    const streamed = await fetch(`${tokenUrl(cloud)}/${cloud.bucket}/streamed`);
     assert.ok(Buffer.from(await streamed.arrayBuffer()).equals(bytes.subarray(0, 9_000_000)));
   });
 

@@ -6,7 +6,7 @@ import type {LocalCloud} from '../../emulator/cloud.ts';
 import {tokenFile, tokenIn} from '../../emulator/http/guard.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {until} from '../support/until.ts';
-import {Scratch, type Seen, writeUrl} from './a-cloud.ts';
+import {Scratch, type Seen, tokenUrl} from './a-cloud.ts';
 
 const zone = '/v2/projects/gleaner-local/locations/us-central1-a';
 const job = '/v1/projects/gleaner-local/locations/us-central1/jobs/gleaner-tick';
@@ -18,7 +18,7 @@ describe('The token of a local cloud', () => {
   let seen: () => Seen[];
   before(async () => {
     ({cloud, seen} = await scratch.cloudWithFunctions());
-    const upload = `${writeUrl(cloud)}/upload/storage/v1/b/gleaner-local/o?uploadType=media&name=kept`;
+    const upload = `${tokenUrl(cloud)}/upload/storage/v1/b/gleaner-local/o?uploadType=media&name=kept`;
     assert.equal((await fetch(upload, {method: 'POST', body: 'kept'})).status, 200);
   });
   after(() => scratch.end());
@@ -60,7 +60,7 @@ describe('The token of a local cloud', () => {
     runtimeVersion: 'v2-alpha-tpuv5-lite',
     metadata: {'startup-script': script},
   };
-  const writes = [
+  const requests = [
     {name: 'creates a TPU', method: 'POST', path: `${zone}/nodes?nodeId=evil`, body: tpu},
     {name: 'deletes a TPU', method: 'DELETE', path: `${zone}/nodes/evil`},
     {name: 'queues a TPU', method: 'POST', path: `${zone}/queuedResources?queuedResourceId=evil`, body: {}},
@@ -89,10 +89,13 @@ describe('The token of a local cloud', () => {
       body: {kind: 'stockout', target: 'all'},
     },
     {name: 'shuts the cloud down', method: 'POST', path: '/_local/shutdown'},
+    {name: 'reads an object', method: 'GET', path: `${object}?alt=media`},
+    {name: 'reads the bytes of an object', method: 'GET', path: '/gleaner-local/kept'},
+    {name: 'lists TPUs', method: 'GET', path: `${zone}/nodes`},
     {name: 'calls worker-api', method: 'POST', path: '/functions/worker-api', body: {}},
     {name: 'calls worker-api with GET', method: 'GET', path: '/functions/worker-api'},
   ];
-  for (const {name, method, path, body} of writes)
+  for (const {name, method, path, body} of requests)
     it(`is required for a request that ${name}`, async () => {
       const init = {method, ...(body ? {body: JSON.stringify(body)} : {})};
       const wrong = 'f'.repeat(64);
@@ -121,7 +124,8 @@ describe('The token of a local cloud', () => {
       seen().filter(line => line.function === 'on-tick'),
       [],
     );
-    assert.equal(await (await fetch(`${cloud.url}${object}?alt=media`)).text(), 'kept');
+    assert.equal(await (await fetch(`${tokenUrl(cloud)}${object}?alt=media`)).text(), 'kept');
+    assert.equal((await fetch(`${cloud.url}${object}?alt=media`)).status, 401);
     assert.equal(existsSync(join(cloud.dir, 'ran')), false);
     assert.doesNotMatch(await (await fetch(`${cloud.url}/_local`)).text(), new RegExp(cloud.token));
   });
@@ -145,14 +149,14 @@ describe('The token of a local cloud', () => {
     const init = {method: 'POST', body: '{"messages":[{"data":"eA=="}]}'};
     for (const headers of [{authorization: `Bearer ${token}`}, {'x-goog-api-key': token}])
       assert.equal((await fetch(`${cloud.url}${publish}`, {...init, headers})).status, 200);
-    assert.equal((await fetch(`${writeUrl(cloud)}${publish}`, init)).status, 200);
+    assert.equal((await fetch(`${tokenUrl(cloud)}${publish}`, init)).status, 200);
     await until('three messages arrived', () => seen().filter(({text}) => text === 'x').length === 3);
   });
 
   it('reaches a VM only through the secret path of its metadata server, whose identity tokens open worker-api alone, to invokers alone', async () => {
     const boot = async (name: string, email: string) => {
       const metadata = {'startup-script': '#!/bin/sh\necho "server $GCE_METADATA_HOST"; sleep 1000'};
-      const answer = await fetch(`${writeUrl(cloud)}${zone}/nodes?nodeId=${name}`, {
+      const answer = await fetch(`${tokenUrl(cloud)}${zone}/nodes?nodeId=${name}`, {
         method: 'POST',
         body: JSON.stringify({...tpu, metadata, serviceAccount: {email}}),
       });

@@ -4,7 +4,7 @@ import {Storage} from '@google-cloud/storage';
 import {CloudDatabase} from '../../emulator/database.ts';
 import {sweepExpired} from '../../emulator/storage/lifecycle.ts';
 import {openStorage} from '../../emulator/storage/routes.ts';
-import {Scratch, writeUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from './a-cloud.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -15,7 +15,7 @@ describe('a lifecycle rule of the local cloud', () => {
   it('deletes a shard a day after its custom time and a partial after 30 days, and nothing else', async () => {
     const dir = scratch.dir();
     const cloud = await scratch.cloud({dir, storage_only: true});
-    const bucket = new Storage({apiEndpoint: writeUrl(cloud), projectId: cloud.project}).bucket(cloud.bucket);
+    const bucket = new Storage({apiEndpoint: tokenUrl(cloud), projectId: cloud.project}).bucket(cloud.bucket);
     const now = Date.now();
     const customTime = new Date(now + 6 * DAY_MS).toISOString();
     const save = (name: string, metadata = {}) => bucket.file(name).save('x', {resumable: false, metadata});

@@ -1,6 +1,6 @@
 import {type IncomingHttpHeaders, request} from 'node:http';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {writeUrl} from './a-cloud.ts';
+import {tokenUrl} from './a-cloud.ts';
 
 type GoogleError = {code: number; message: string; errors: {reason: string}[]};
 export type Answer = {
@@ -22,7 +22,7 @@ export class PlainHttp {
   }
 
   async call(method: string, path: string, init: RequestInit = {}): Promise<Answer> {
-    const response = await fetch(writeUrl(this.#cloud()) + path, {method, redirect: 'manual', ...init});
+    const response = await fetch(tokenUrl(this.#cloud()) + path, {method, redirect: 'manual', ...init});
     const text = await response.text();
     const isJson = response.headers.get('content-type')?.includes('json');
     return {status: response.status, headers: response.headers, text, json: JSON.parse(isJson ? text : '{}')};

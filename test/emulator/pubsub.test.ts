@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {PubSub} from '@google-cloud/pubsub';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {until} from '../support/until.ts';
-import {Scratch, type Seen, writeUrl} from './a-cloud.ts';
+import {Scratch, type Seen, tokenUrl} from './a-cloud.ts';
 
 describe('Pub/Sub of the local cloud', () => {
   const scratch = new Scratch();
@@ -62,7 +62,7 @@ describe('Pub/Sub of the local cloud', () => {
 
   describe('over REST', () => {
     const publish = (topic: string, body: string, project = cloud.project) =>
-      fetch(`${writeUrl(cloud)}/v1/projects/${project}/topics/${topic}:publish`, {method: 'POST', body});
+      fetch(`${tokenUrl(cloud)}/v1/projects/${project}/topics/${topic}:publish`, {method: 'POST', body});
     const cases: {name: string; topic?: string; body: string; status?: number; says: RegExp}[] = [
       {
         name: 'an unknown topic',

@@ -6,7 +6,7 @@ import {type HttpServer, serve} from '../../emulator/http/http.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import type {Boundary} from '../../emulator/storage/boundary.ts';
 import {openObjectTokens, ruleOf} from '../../shared/google/object-tokens.ts';
-import {Scratch, writeUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from './a-cloud.ts';
 
 const ACCOUNTS = accountsOf('gleaner-local', 'gleaner');
 const SHARD = 'activations/my-run/tpu_0/shard_0001.safetensors';
@@ -79,7 +79,7 @@ describe('a service account on the local cloud', () => {
   before(async () => {
     cloud = await scratch.cloud({storage_only: true});
     for (const name of [SHARD, MANIFEST, BUNDLE])
-      assert.equal((await send(writeUrl(cloud), 'POST', upload(name), {})).status, 200);
+      assert.equal((await send(tokenUrl(cloud), 'POST', upload(name), {})).status, 200);
   });
   after(() => scratch.end());
 

@@ -4,7 +4,7 @@ import {createServer} from 'node:net';
 import {join} from 'node:path';
 import {LocalCloudError} from '../../emulator/cloud.ts';
 import {until} from '../support/until.ts';
-import {Scratch, writeUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from './a-cloud.ts';
 
 describe('A local cloud', () => {
   const scratch = new Scratch();
@@ -97,7 +97,7 @@ describe('A local cloud', () => {
   it('injects faults over HTTP, and lists the known names in the answer to an unknown name', async () => {
     const cloud = await scratch.cloud();
     const fault = async (body: string) => {
-      const answer = await fetch(`${writeUrl(cloud)}/_local/faults`, {method: 'POST', body});
+      const answer = await fetch(`${tokenUrl(cloud)}/_local/faults`, {method: 'POST', body});
       return {status: answer.status, text: await answer.text()};
     };
     assert.match((await fault('{"kind":"stockout","target":"us-central1-a"}')).text, /no more capacity/);
@@ -131,12 +131,12 @@ describe('A local cloud', () => {
 
   it('shuts down on request and ends its function host', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
-    await fetch(`${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=datasets/a`, {
+    await fetch(`${tokenUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=datasets/a`, {
       method: 'POST',
       body: 'a',
     });
     const host = await until('the function host got a call', () => seen()[0]?.pid);
-    await fetch(`${writeUrl(cloud)}/_local/shutdown`, {method: 'POST'});
+    await fetch(`${tokenUrl(cloud)}/_local/shutdown`, {method: 'POST'});
     await cloud.closed;
     await assert.rejects(fetch(`${cloud.url}/_local`));
     assert.throws(() => process.kill(host, 0), {code: 'ESRCH'});
@@ -145,14 +145,14 @@ describe('A local cloud', () => {
 
   it('has only Cloud Storage with the option storage_only', async () => {
     const cloud = await scratch.cloud({storage_only: true});
-    assert.equal((await fetch(`${cloud.url}/storage/v1/b/${cloud.bucket}`)).status, 200);
-    assert.equal((await fetch(`${cloud.url}/v1/projects/${cloud.project}/topics`)).status, 404);
+    assert.equal((await fetch(`${tokenUrl(cloud)}/storage/v1/b/${cloud.bucket}`)).status, 200);
+    assert.equal((await fetch(`${tokenUrl(cloud)}/v1/projects/${cloud.project}/topics`)).status, 404);
     await assert.rejects(cloud.fault('stockout', 'all'), refusal('bad-fault', /storage only/));
   });
 
   it('removes the files of interrupted uploads and of deleted VMs, and keeps open resumable uploads', async () => {
     const first = await scratch.cloud();
-    const upload = `${writeUrl(first)}/upload/storage/v1/b/${first.bucket}/o`;
+    const upload = `${tokenUrl(first)}/upload/storage/v1/b/${first.bucket}/o`;
     await fetch(`${upload}?uploadType=media&name=kept`, {method: 'POST', body: 'kept'});
     const begun = await fetch(`${upload}?uploadType=resumable&name=later`, {method: 'POST'});
     const location = begun.headers.get('location') ?? '';
@@ -172,7 +172,7 @@ describe('A local cloud', () => {
       headers: {'content-range': 'bytes 4-7/8'},
     });
     assert.equal(answer.status, 200);
-    const read = async (name: string) => (await fetch(`${second.url}/${second.bucket}/${name}`)).text();
+    const read = async (name: string) => (await fetch(`${tokenUrl(second)}/${second.bucket}/${name}`)).text();
     assert.equal(await read('later'), 'half and');
     assert.equal(await read('kept'), 'kept');
     await until(

@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import {pipeline} from 'node:stream/promises';
 import {type Bucket, Storage} from '@google-cloud/storage';
 import type {LocalCloud, StoredInfo} from '../../emulator/cloud.ts';
-import {Scratch, writeUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from './a-cloud.ts';
 
 describe('Cloud Storage through @google-cloud/storage', () => {
   const scratch = new Scratch();
@@ -13,7 +13,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
   let bucket: Bucket;
   before(async () => {
     cloud = await scratch.cloud({storage_only: true});
-    bucket = new Storage({apiEndpoint: writeUrl(cloud), projectId: cloud.project}).bucket(cloud.bucket);
+    bucket = new Storage({apiEndpoint: tokenUrl(cloud), projectId: cloud.project}).bucket(cloud.bucket);
   });
   after(() => scratch.end());
 
@@ -147,7 +147,7 @@ describe('Cloud Storage through @google-cloud/storage', () => {
   });
 
   it('creates buckets and answers 404 with the name of an unknown bucket', async () => {
-    const storage = new Storage({apiEndpoint: writeUrl(cloud), projectId: cloud.project});
+    const storage = new Storage({apiEndpoint: tokenUrl(cloud), projectId: cloud.project});
     assert.deepEqual(await bucket.exists(), [true]);
     assert.deepEqual(await storage.bucket('not-there').exists(), [false]);
     await assert.rejects(storage.bucket('not-there').file('x').save('x', {resumable: false}), /not-there/);

@@ -4,7 +4,7 @@ import {join, resolve, sep} from 'node:path';
 import fc from 'fast-check';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {BucketView} from '../../emulator/storage/view.ts';
-import {Scratch, writeUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from './a-cloud.ts';
 
 /** Random path segments, among them segments with a meaning for paths, URLs and shells. */
 const segment = fc.oneof(
@@ -63,10 +63,10 @@ describe('An object name', () => {
   after(() => scratch.end());
 
   const path = (name: string) =>
-    `${writeUrl(cloud)}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;
+    `${tokenUrl(cloud)}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;
   const upload = (name: string, body: string) =>
     fetch(
-      `${writeUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+      `${tokenUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
       {
         method: 'POST',
         body,
@@ -75,7 +75,9 @@ describe('An object name', () => {
   const names = async (): Promise<string[]> => {
     const found: string[] = [];
     for (let token = ''; ; ) {
-      const list = await fetch(`${cloud.url}/storage/v1/b/${cloud.bucket}/o?maxResults=7&pageToken=${token}`);
+      const list = await fetch(
+        `${tokenUrl(cloud)}/storage/v1/b/${cloud.bucket}/o?maxResults=7&pageToken=${token}`,
+      );
       const page = (await list.json()) as {items?: {name: string}[]; nextPageToken?: string};
       found.push(...(page.items ?? []).map(item => item.name));
       if (!page.nextPageToken) return found;
@@ -133,7 +135,7 @@ describe('An object name', () => {
             const query: string = new URLSearchParams({
               ...{prefix, delimiter: '/', maxResults: String(maxResults), pageToken: token},
             }).toString();
-            const answer = await fetch(`${cloud.url}/storage/v1/b/${cloud.bucket}/o?${query}`);
+            const answer = await fetch(`${tokenUrl(cloud)}/storage/v1/b/${cloud.bucket}/o?${query}`);
             const page = (await answer.json()) as {
               items?: {name: string}[];
               prefixes?: string[];
@@ -189,7 +191,7 @@ describe('An object name', () => {
     const bucket = join(dir, 'buckets', first.bucket);
     for (const name of ['kept/a', 'kept/b']) {
       await fetch(
-        `${writeUrl(first)}/upload/storage/v1/b/${first.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
+        `${tokenUrl(first)}/upload/storage/v1/b/${first.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
         {
           method: 'POST',
           body: name,

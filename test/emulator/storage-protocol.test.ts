@@ -4,6 +4,7 @@ import {connect} from 'node:net';
 import {join} from 'node:path';
 import {gunzipSync, gzipSync} from 'node:zlib';
 import {useLocalCloud} from '../contract/local-cloud.ts';
+import {tokenUrl} from './a-cloud.ts';
 import {objects, PlainHttp, uploads} from './plain-http.ts';
 
 describe('Cloud Storage over HTTP', () => {
@@ -60,7 +61,9 @@ describe('Cloud Storage over HTTP', () => {
       const zipped = gzipSync('plain text');
       await http.put('zipped', zipped, '&contentEncoding=gzip');
       assert.equal((await http.get('zipped', {'accept-encoding': 'identity'})).text, 'plain text');
-      const raw = await fetch(`${cloud().url}/gleaner-local/zipped`, {headers: {'accept-encoding': 'gzip'}});
+      const raw = await fetch(`${tokenUrl(cloud())}/gleaner-local/zipped`, {
+        headers: {'accept-encoding': 'gzip'},
+      });
       assert.equal(raw.headers.get('content-encoding'), 'gzip');
       assert.equal(Number(raw.headers.get('content-length')), zipped.length);
       await raw.arrayBuffer();
@@ -86,7 +89,7 @@ describe('Cloud Storage over HTTP', () => {
     it('ends a download with the old bytes after an overwrite and a delete', async () => {
       const old = Buffer.alloc(20 << 20, 'old');
       await http.put('slow', old);
-      const response = await fetch(`${cloud().url}/gleaner-local/slow`);
+      const response = await fetch(`${tokenUrl(cloud())}/gleaner-local/slow`);
       await http.put('slow', 'new');
       await http.call('DELETE', `${objects}/slow`);
       assert.ok(Buffer.from(await response.arrayBuffer()).equals(old));

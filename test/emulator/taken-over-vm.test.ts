@@ -4,7 +4,7 @@ import {accessTokenOf} from '../../emulator/http/access-tokens.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {aRun, aStream} from '../support/builders.ts';
-import {writeUrl} from './a-cloud.ts';
+import {tokenUrl} from './a-cloud.ts';
 import {FORGER, from, LEASE, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
 
 const OWN_LEASE = {run: 'own-run', stream: '001', epoch: 1};
@@ -89,7 +89,7 @@ describe('a VM that is taken over', () => {
     );
     for (const name of new Set(names.filter(each => each.method !== 'LIST').map(each => each.name)))
       assert.equal(
-        (await fetch(`${writeUrl(world.cloud)}${uploadOf(name)}`, {method: 'POST', body: 'x'})).status,
+        (await fetch(`${tokenUrl(world.cloud)}${uploadOf(name)}`, {method: 'POST', body: 'x'})).status,
         200,
       );
   });

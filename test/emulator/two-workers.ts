@@ -15,7 +15,7 @@ import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {aRun, aStream, aWorker, ENVIRONMENT} from '../support/builders.ts';
 import {secretOf} from '../support/function-calls.ts';
 import {until} from '../support/until.ts';
-import {Scratch, writeUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from './a-cloud.ts';
 
 const TRIGGERS = fileURLToPath(new URL('../../functions/triggers.json', import.meta.url));
 
@@ -109,7 +109,7 @@ export class TwoWorkers {
       serviceAccount: {email: accountsOf(this.cloud.project, 'gleaner').worker},
     };
     const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes?nodeId=vm';
-    const answer = await fetch(`${writeUrl(this.cloud)}${nodes}`, {
+    const answer = await fetch(`${tokenUrl(this.cloud)}${nodes}`, {
       method: 'POST',
       body: JSON.stringify(body),
     });

@@ -4,7 +4,7 @@ import {join} from 'node:path';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {accountWith} from '../../emulator/http/access-tokens.ts';
 import {until} from '../support/until.ts';
-import {Scratch, writeUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from './a-cloud.ts';
 
 const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';
 
@@ -13,7 +13,7 @@ describe('A VM of a TPU', () => {
   afterEach(() => scratch.end());
 
   const boot = async (cloud: LocalCloud, script: string, metadata: Record<string, string> = {}) => {
-    const answer = await fetch(`${writeUrl(cloud)}${nodes}?nodeId=vm`, {
+    const answer = await fetch(`${tokenUrl(cloud)}${nodes}?nodeId=vm`, {
       method: 'POST',
       body: JSON.stringify({
         acceleratorType: 'v5litepod-1',
@@ -103,7 +103,7 @@ wait`;
       scratch.log.some(line => line === 'vm: the startup script ended (exit code 3)'),
     );
     assert.ok(pids.every(isAlive));
-    const node = await (await fetch(`${cloud.url}${nodes}/vm`)).json();
+    const node = await (await fetch(`${tokenUrl(cloud)}${nodes}/vm`)).json();
     assert.equal((node as {state: string}).state, 'READY');
     await cloud.fault('dead', 'vm');
     await until('every process ended', () => !pids.some(isAlive));
