@@ -53,6 +53,12 @@ describe('a job of three slices', () => {
     assert.equal(outcome, 'applied', String(reason));
   });
 
+  it('is refused where TPUs do not reach each other', async () => {
+    const world = aWorldOfJobs({...FOUR_SLOTS, GLEANER_MAX_HOSTS: '1'});
+    const submit = {action: 'submit', job: 'my-job', code: 'result = 1', slices: 3};
+    assert.match(String((await send(world, submit)).reason), /needs TPUs that reach each other.*max_hosts/);
+  });
+
   it('ends with the loss of any slice, and runs again with the two others', async () => {
     const world = aWorldOfJobs({...FOUR_SLOTS, GLEANER_WORKERS_PER_ZONE: '3'});
     await world.writeJob('my-job', {...CODE, slices: 3});

@@ -140,6 +140,7 @@ describe('gcloud on the local cloud', () => {
     await gcloud(`compute tpus tpu-vm delete tpu-us-central1-a-0 ${zone}`);
     await cloud.fault('stockout', 'us-central1-a');
     await assert.rejects(gcloud(create), /no more capacity in the zone/);
+    await cloud.fault('clear', 'stockout');
   });
 
   // Before a merge, test/contract/instances.test.ts makes the same requests through the client of Compute Engine.
