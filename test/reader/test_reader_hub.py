@@ -38,7 +38,7 @@ class Receiver:
         repo = f"/api/datasets/{REPO}"
         if path == "/api/repos/create":
             given = json.loads(body)
-            assert (given["type"], f"{given.get('organization')}/{given['name']}") == ("dataset", REPO)
+            assert (given["type"], f"{given.get('organization') or 'me'}/{given['name']}") == ("dataset", REPO)
             url = {"url": f"{self.url}/datasets/{REPO}"}
             if self.private is not None:
                 return 409, url | {"error": "You already created this dataset repo"}
@@ -152,6 +152,19 @@ def test_an_interrupted_call_goes_on_and_the_manifest_comes_last(receiver, store
     found = to_hub(gleaner_reader.open(str(stored)), REPO, token="t")
     assert found.private is False and found.uploaded == found.files - 3
     assert set(receiver.puts.values()) == {1} and "manifest.json" in receiver.files
+
+
+def test_a_name_without_a_namespace_is_that_of_the_token(receiver, stored):
+    found = to_hub(gleaner_reader.open(str(stored)), "my-run", token="t")
+    assert found.repo == REPO and found.uploaded == len(receiver.files)
+    assert f'snapshot_download("{REPO}"' in receiver.files["README.md"].decode()
+
+
+@pytest.mark.parametrize("repo", ["../my-run", "a/b/c", "me/my run", "", "https://example.com/me/my-run"])
+def test_a_name_that_is_none_of_a_dataset_is_refused_before_a_request(receiver, stored, repo):
+    with pytest.raises(ValueError, match="Repo id must"):
+        to_hub(gleaner_reader.open(str(stored)), repo, token="t")
+    assert receiver.private is None
 
 
 def test_a_run_that_is_not_complete_is_not_published(receiver, stored):

@@ -56,7 +56,8 @@ def to_hub(
     digest = ((run.manifest or {}).get("result") or {}).get("digest")
     if not isinstance(digest, str):
         raise ValueError(f"the manifest of {run.url} states no digest, by which a copy is verified")
-    url = str(api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True))
+    url = api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
+    repo = url.repo_id  # with the namespace of the token, if the call named none
     there = {
         entry.path: entry.lfs.sha256 if entry.lfs else entry.blob_id
         for entry in api.list_repo_tree(repo, repo_type="dataset", recursive=True)
@@ -85,7 +86,7 @@ def to_hub(
             uploaded += 1
         progress(total, total)
     info = api.dataset_info(repo)
-    return HubExport(repo, url, bool(info.private), digest, len(files) + 1, total, uploaded)
+    return HubExport(repo, str(url), bool(info.private), digest, len(files) + 1, total, uploaded)
 
 
 def _commits(files: dict[str, File]) -> list[list[str]]:
