@@ -206,6 +206,56 @@ def test_speculators_loads_every_sample_with_its_layers(tmp_path, monkeypatch, d
     )
 
 
+def test_speculators_trains_on_the_samples_with_their_mask(tmp_path):
+    from speculators.losses.utils import resolve_loss_config
+    from speculators.models.eagle3.core import Eagle3DraftModel
+    from speculators.models.eagle3.data import shift_batch
+    from speculators.train.dataloader import create_train_val_loaders
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    run = gleaner_reader.open(store_run(tmp_path / "run", layers=(1, 3, 4, 7), masked=True).folder)
+    exported = export.to_speculators(run, str(tmp_path / "out"))
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2, "vocab_size": 1000}
+    verifier = str(tmp_path / "verifier")
+    LlamaForCausalLM(LlamaConfig(**shape, num_hidden_layers=8)).save_pretrained(verifier)
+    draft = Eagle3DraftModel.from_training_args(
+        LlamaConfig(**shape, num_hidden_layers=1),
+        draft_vocab_size=1000,
+        norm_before_residual=True,
+        ttt_steps=2,
+        verifier_name_or_path=verifier,
+        draft_attn_impl="eager",
+    )
+    # EAGLE-3's own layers of a model of 8 layers.
+    assert draft.target_layer_ids == exported.target_layer_ids
+    loaders = create_train_val_loaders(
+        data_path=exported.path,
+        total_seq_len=64,
+        hidden_states_dtype=torch.float32,
+        vllm_endpoint="none",
+        on_missing="raise",
+        verifier_name_or_path=verifier,
+        request_timeout=None,
+        max_retries=0,
+        generation_validation_retries=0,
+        max_consecutive_generation_failures=1,
+        hidden_size=16,
+        num_target_layers=3,
+        num_workers=0,
+        prefetch_factor=1,
+        preprocess=shift_batch,
+    )
+    in_loss, losses, loss = 0, [], resolve_loss_config("kl_div", "eager")
+    for batch in (batch for loader in loaders for batch in loader):
+        assert batch.pop("error_records") == 0
+        in_loss += int(batch["loss_mask"].sum())
+        losses.append(draft(**batch, ttt_steps=2, loss_config=loss)[1])
+    torch.stack(losses).sum().backward()
+    assert torch.isfinite(torch.stack(losses)).all() and draft.fc.weight.grad.abs().sum() > 0
+    masks = [run.sample(stream, int(index)).mask for stream in run.streams for index in indices_of(run, stream)]
+    assert in_loss == sum(int(mask[1:].sum()) for mask in masks)
+
+
 def indices_of(run, stream):
     return [index for shard in run.streams[stream] for index in run.index(shard).sample_idx]
 
