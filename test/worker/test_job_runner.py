@@ -136,6 +136,19 @@ def test_a_lost_lease_ends_the_process_of_a_job_and_all_uploads(jobs):
     assert jobs.storage.names(BUCKET, "jobs/") == [f"{FOLDER}output/000001.txt"]
 
 
+def test_a_host_of_several_stores_what_it_printed_when_another_host_ends_the_attempt(jobs):
+    script = "trap 'echo late; touch $JOB_ARTIFACTS/late; exit' TERM; echo begun; while :; do sleep 0.1; done"
+    where = {"host": 1, "hosts": 2, "addresses": ["127.0.0.1"] * 2, "port": 8482}
+    runner = jobs.runner(command=script, slice=where)
+    folder = f"{FOLDER}host_1/"
+    wait = start(runner, lambda: jobs.storage.names(BUCKET, folder))
+    runner.request("stop")
+    assert isinstance(wait()["error"], LeaseLost)
+    names = jobs.storage.names(BUCKET, folder)
+    assert all(name.startswith(f"{folder}output/") for name in names)
+    assert b"".join(jobs.storage.data(BUCKET, name) for name in names).endswith(b"late\n")
+
+
 def test_a_preempted_job_saves_its_artifacts_after_term(jobs):
     script = "trap 'echo saved > $JOB_ARTIFACTS/state; exit' TERM; echo begun; while :; do sleep 0.1; done"
     runner = jobs.runner(command=script)

@@ -27,6 +27,8 @@ _FLUSH_S = 24.0
 # Times that the timeout does not count; the control plane allows both and one minute.
 _PREPARE_S = 60.0  # of the preparation
 _START_S = 60.0  # of JAX, before the code
+# Time for the last output of a host whose attempt another host has ended.
+_LAST_OUTPUT_S = 5.0
 _TAIL_BYTES = 16_384  # a fatal error of JAX ends with a long stack trace
 _MAX_ERROR_CHARS = 10_000
 _GB = 10**9
@@ -52,6 +54,7 @@ class JobRunner:
         self._machine_settings = machine_settings
         self._epoch, self._home, self._prepare, self._find_user = epoch, home, prepare, find_user
         self._bucket = bucket.checked(self._check)
+        self._output_bucket = bucket.checked(self._check_output)
         self._lock = threading.Lock()
         self._ended_as: str | None = None  # "stop" or "flush"
         self._give_up_at = float("inf")
@@ -64,7 +67,10 @@ class JobRunner:
         return None
 
     def request(self, mode: str) -> None:
-        """stop: the lease is lost; write nothing more. flush: the VM is preempted. drain: the job continues."""
+        """stop: the lease is lost; write nothing more, but a host of several its last output.
+
+        flush: the VM is preempted. drain: the job continues.
+        """
         with self._lock:
             if mode == "drain" or self._ended_as == "stop":
                 return
@@ -132,14 +138,14 @@ class JobRunner:
         prepared_s = time.monotonic() - began
         wall_s = max(1.0, self.order["timeout_s"] - max(0.0, prepared_s - _PREPARE_S))
         limits = job_limits(self.order.get("limits") or {}, wall_s)
-        output = OutputParts(self._bucket, f"{self._folder}output")
+        output = OutputParts(self._output_bucket, f"{self._folder}output")
         try:
             self.phase = "running"
             ended, prepared = self._run_process(folder, prepared, limits, output)
             self.phase = "uploading"
             return self._store(folder, ended, output) | {"ran": prepared.ran}
         finally:
-            output.close(0)
+            output.close(_LAST_OUTPUT_S if self._is_ended_by_a_peer() else 0)
 
     def _store(self, folder: JobFolder, ended: Ended, output: OutputParts) -> dict:
         if self._ended_as == "stop":
@@ -229,6 +235,14 @@ class JobRunner:
             raise LeaseLost
         if time.monotonic() > self._give_up_at:
             raise Failure("infrastructure", "this VM is preempted")
+
+    def _check_output(self) -> None:
+        if not self._is_ended_by_a_peer():
+            self._check()
+
+    def _is_ended_by_a_peer(self) -> bool:
+        """True where another host may have ended the attempt. No other attempt writes into the folder of this host."""
+        return self._ended_as == "stop" and self._cluster.processes > 1
 
 
 def job_limits(asked: Mapping[str, float | None], wall_s: float) -> Limits:
