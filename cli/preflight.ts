@@ -9,6 +9,7 @@ import type {Connection} from './cloud/connection.ts';
 import {askWorker} from './python/ask-worker.ts';
 import {TPU_LOCK, workerPython} from './python/python.ts';
 import type {Compiled} from './run/estimate/assumptions.ts';
+import {type Upload, uploadOf, uploadText} from './run/estimate/upload-share.ts';
 import {completeIn, type SpecOptions, specOf} from './run/spec.ts';
 import {CliError} from './terminal/errors.ts';
 import {bytesText, dollarText, numberText, table} from './terminal/format.ts';
@@ -21,6 +22,8 @@ export type Answer = Compiled & {
   chips: number;
   hosts: number;
   usd_per_million_tokens: {spot: number | null; on_demand: number | null};
+  /** Null for a program that does not fit, and for tokens that a sample chooses. */
+  upload: Upload | null;
 };
 
 /**
@@ -46,10 +49,12 @@ export async function preflight(options: PreflightOptions): Promise<void> {
         return hour === null || !program.fits ? null : hour / 3600 / (program.tokens_per_s / 1e6);
       };
       const size = {chips: chipsOf(accelerator)?.chips ?? 0, hosts: hostsOfType(accelerator)};
-      return {...program, ...size, usd_per_million_tokens: {spot: usd(true), on_demand: usd(false)}};
+      const stored = program.fits ? program.stored_bytes_per_token : null;
+      const upload = program.fits && stored !== null ? uploadOf(program.tokens_per_s, stored) : null;
+      return {...program, ...size, upload, usd_per_million_tokens: {spot: usd(true), on_demand: usd(false)}};
     });
     const recommended = cheapestOf(programs)?.accelerator ?? null;
-    print<'preflight'>(options.json, {spec, recommended, programs}, linesOf(programs, zone));
+    print<'preflight'>(options.json, {spec, recommended, programs}, linesOf(programs, zone, spec));
     const isUsable = given
       ? programs.every(({fits}) => fits)
       : programs.some(({fits, hosts}) => fits && hosts === 1);
@@ -64,7 +69,11 @@ export function cheapestOf(programs: readonly Answer[]): Answer | undefined {
   return priced.sort((a, b) => usdOf(a) - usdOf(b))[0];
 }
 
-export function linesOf(programs: readonly Answer[], zone: string): string[] {
+export function linesOf(
+  programs: readonly Answer[],
+  zone: string,
+  spec: Pick<RunSpec, 'dtype' | 'tokens'>,
+): string[] {
   const columns = [
     ...['TPU', 'fits', 'mesh', 'HBM of a device', 'a step', 'tokens/s', 'of the peak'],
     ...['spot $/M tokens', 'on demand'],
@@ -91,6 +100,10 @@ export function linesOf(programs: readonly Answer[], zone: string): string[] {
         ? [`${accelerator} is here to compare: it has ${hosts} hosts, and a run uses TPUs of one host`]
         : [],
     ),
+    ...programs.flatMap(({hosts, upload, layers, accelerator}) => {
+      const text = upload && hosts === 1 ? uploadText(upload, {...spec, layers, accelerator}) : undefined;
+      return text ? [`${accelerator}: ${text}`] : [];
+    }),
     ...recommendation(programs, zone),
     `Times are estimates of the TPU compiler for full rows, and no TPU has run them; prices are those of ${zone}. \`gleaner estimate\` adds padding, starts, uploads and preemptions.`,
   ];

@@ -17,26 +17,28 @@ type Asked = Pick<RunSpec, 'model' | 'revision' | 'layers'>;
 /** Text of config.json, or why there is none. */
 type Config = {text: string} | Finding;
 
-/** `hub`: asks the hub of this machine. */
-export async function checkModel(
-  {connection, objects}: Pick<Cloud, 'connection' | 'objects'>,
-  spec: Asked,
-  hub: () => Hub = hubOfThisMachine,
-): Promise<Finding[]> {
-  const {model} = spec;
-  const at = bucketModel(model);
-  const config = at
-    ? await readFromBucket(
-        at.bucket === objects.bucket ? objects : otherBucket(connection, at.bucket),
-        at.folder,
-        model,
-      )
-    : isHubModel(model)
-      ? await readFromHub(hub, spec)
-      : await readFromFolder(connection.is_google, model);
+/** Checks the text of readModelConfig. */
+export function checkModel(config: Config, spec: Asked): Finding[] {
   if (!('text' in config)) return [config];
   const problem = configProblem(config.text, spec);
   return problem === undefined ? [] : [{problem}];
+}
+
+/** Reads config.json of a model. `hub`: asks the hub of this machine. */
+export async function readModelConfig(
+  {connection, objects}: Pick<Cloud, 'connection' | 'objects'>,
+  spec: Asked,
+  hub: () => Hub = hubOfThisMachine,
+): Promise<Config> {
+  const {model} = spec;
+  const at = bucketModel(model);
+  if (at)
+    return readFromBucket(
+      at.bucket === objects.bucket ? objects : otherBucket(connection, at.bucket),
+      at.folder,
+      model,
+    );
+  return isHubModel(model) ? readFromHub(hub, spec) : readFromFolder(connection.is_google, model);
 }
 
 function otherBucket({project, storage_endpoint: endpoint, token}: Cloud['connection'], bucket: string) {

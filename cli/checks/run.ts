@@ -7,11 +7,12 @@ import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet, requirePool} from '../cloud/fleet.ts';
 import {completeIn} from '../run/spec.ts';
 import type {StreamFile} from '../streams/folder.ts';
-import {warn} from '../terminal/output.ts';
+import {say, warn} from '../terminal/output.ts';
 import {checkBudget} from './budget.ts';
 import {refuseProblems} from './findings.ts';
-import {checkModel} from './model.ts';
+import {checkModel, readModelConfig} from './model.ts';
 import {checkRecords} from './records.ts';
+import {uploadWarning} from './upload.ts';
 
 /** Throws `CliError` where the run cannot succeed. `streams`: files of this machine, none for streams in the bucket. */
 export async function checkRun(
@@ -20,9 +21,12 @@ export async function checkRun(
 ): Promise<void> {
   const what = `start run ${run}`;
   const spec = completeIn(cloud, input);
-  const pool = await checkPoolOf(cloud, input);
-  const model = await checkModel(cloud, spec);
-  refuseProblems(what, [...pool, ...model]);
+  const {accelerator, findings} = await checkPoolOf(cloud, input);
+  const config = await readModelConfig(cloud, spec);
+  refuseProblems(what, [...findings, ...checkModel(config, spec)]);
+  const isOfChips = cloud.connection.is_google && 'text' in config; // a local cloud has no chips
+  const warning = isOfChips ? uploadWarning(config.text, spec, accelerator) : undefined;
+  if (warning) say(`By the sizes of the model, ${warning}; \`gleaner estimate\` says more`);
   if (streams.length > 0) refuseProblems(what, await checkRecords(streams, spec, cloud.connection));
 }
 
@@ -32,9 +36,10 @@ async function checkPoolOf(cloud: Cloud, {budget_usd = null, pool}: RunSpecInput
   const name = pool ?? poolOf(cloud.connection.deployment);
   requirePool(fleet, name);
   const found = fleet.pools.find(each => each.pool === name);
-  const problem = runAcceleratorProblem(found?.accelerator ?? '');
-  if (problem) return [{problem}];
-  if (budget_usd === null) return [];
-  const types = found ? [{accelerator: found.accelerator}] : [];
-  return checkBudget(budget_usd, found, await readPrices({store: cloud.store, log: warn}, types));
+  const accelerator = found?.accelerator ?? '';
+  const problem = runAcceleratorProblem(accelerator);
+  if (problem) return {accelerator, findings: [{problem}]};
+  if (budget_usd === null) return {accelerator, findings: []};
+  const prices = await readPrices({store: cloud.store, log: warn}, found ? [{accelerator}] : []);
+  return {accelerator, findings: checkBudget(budget_usd, found, prices)};
 }

@@ -100,6 +100,7 @@ const preflight = z.strictObject({
         spot: z.number().nullable(),
         on_demand: z.number().nullable(),
       }),
+      upload: z.strictObject({bytes_per_s: z.number(), chips_busy: z.number()}).nullable(),
     }),
   ),
 });

@@ -36,6 +36,8 @@ export type Sampled = {
  */
 export type Compiled = {
   model: string;
+  /** Number of the stored layers. */
+  layers: number;
   accelerator: string;
   devices: number;
   /** Rows of one device in a step, and tokens of a row. */
@@ -53,6 +55,8 @@ export type Compiled = {
       /** Of all devices, with full rows. */
       tokens_per_s: number;
       share_of_peak: number;
+      /** Null where the tokens of a sample decide which of them are stored. */
+      stored_bytes_per_token: number | null;
       compile_cpu_s: number;
     }
 );
@@ -107,8 +111,8 @@ type Dtype = keyof (typeof ASSUMED.ratio)['safetensors'];
 export type Machine = {accelerator: string; workers: number};
 export type Numbers = {format: Format; dtype: Dtype; compute_dtype: 'bf16' | 'fp32'};
 
-/** Tokens a second of one worker. `limit` names the slowest stage. */
-export type Rate = Span & {limit: string};
+/** Tokens a second of one worker. `limit` names the slowest stage, and `computing` is the rate of the chips alone. */
+export type Rate = Span & {limit: string; computing?: number};
 
 /** Bytes of the shards as objects: bytes in memory, times the assumed ratio of the codec. */
 export function storedBytes({totals}: Sampled, {format, dtype}: Numbers): Span {
@@ -119,6 +123,18 @@ export function storedBytes({totals}: Sampled, {format, dtype}: Numbers): Span {
   return {estimate: estimate * likely, low: low * best, high: high === null ? null : high * worst};
 }
 
+/** Tokens a second of all chips at the assumed share of their peak; undefined for an unknown type. */
+export function computedTokens(
+  accelerator: string,
+  operations_per_token: number,
+  compute_dtype: 'bf16' | 'fp32',
+): number | undefined {
+  const type = chipsOf(accelerator);
+  const peak = type && PEAK_OPS_PER_S[type.generation];
+  const products = compute_dtype === 'fp32' ? ASSUMED.fp32_products : 1;
+  return peak && (type.chips * peak * ASSUMED.utilisation.estimate) / products / operations_per_token;
+}
+
 /** Rate of the slowest stage: computing, transfer to the host, encoding, or upload. Undefined for a program that does not fit. */
 export function assumedRate(
   sampled: Sampled,
@@ -127,19 +143,19 @@ export function assumedRate(
   compiled?: Compiled,
 ): Rate | undefined {
   const type = chipsOf(machine.accelerator);
-  const peak = type && PEAK_OPS_PER_S[type.generation];
   const tokens = sampled.totals.tokens.estimate;
-  if (!type || !peak || tokens === 0 || compiled?.fits === false) return undefined;
+  if (!type || tokens === 0 || compiled?.fits === false) return undefined;
   const {chips} = type;
   const per_token = sampled.operations / tokens;
+  const assumed = computedTokens(machine.accelerator, per_token, numbers.compute_dtype);
+  if (assumed === undefined) return undefined;
   const raw = sampled.totals.shard_bytes.estimate / tokens;
   const stored = storedBytes(sampled, numbers).estimate / tokens;
-  const products = numbers.compute_dtype === 'fp32' ? ASSUMED.fp32_products : 1;
   const encode = ASSUMED.encode_bytes_per_s[numbers.format] * ASSUMED.cores_per_chip * chips;
   const computing = (which: 'estimate' | 'low' | 'high') =>
     compiled
       ? compiled.tokens_per_s * (tokens / sampled.computed_tokens) * ASSUMED.compiled_speed[which]
-      : (chips * peak * ASSUMED.utilisation[which]) / products / per_token;
+      : (assumed * ASSUMED.utilisation[which]) / ASSUMED.utilisation.estimate;
   const at = (which: 'estimate' | 'low' | 'high') => {
     const stages: [string, number][] = [
       ['computing', computing(which)],
@@ -150,7 +166,7 @@ export function assumedRate(
     return stages.reduce((slowest, stage) => (stage[1] < slowest[1] ? stage : slowest));
   };
   const [limit, estimate] = at('estimate');
-  return {estimate, low: at('low')[1], high: at('high')[1], limit};
+  return {estimate, low: at('low')[1], high: at('high')[1], limit, computing: computing('estimate')};
 }
 
 export function measuredRate(tokens_per_s: number, limit: string): Rate {

@@ -4,6 +4,7 @@ import {regionOf} from '../../../shared/domain/names.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../terminal/format.ts';
 import type {Span} from './assumptions.ts';
 import type {Report} from './report.ts';
+import {uploadText} from './upload-share.ts';
 
 /** Estimate as lines for a person. */
 export function reportLines(report: Report, now: number): string[] {
@@ -35,9 +36,12 @@ export function reportLines(report: Report, now: number): string[] {
       `  time       unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
     ];
   const {spot, on_demand} = report.usd;
+  const {layers, upload} = report;
+  const bound = upload && uploadText(upload, {...spec, layers, accelerator: machine.accelerator});
   return [
     ...lines,
     `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,
+    ...(bound ? [`  upload     ${bound}`] : []),
     `  time       ${span(report.tpu_hours, time)} of TPU${startText(report)}; ${span(report.clock_hours, time)} on the clock with ${tpusText(machine.workers, report.streams)}`,
     `  dollars    ${spot ? `${span(spot, dollarText)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, dollarText)} on demand` : 'unknown on demand'} (${machine.zone}; ${pricesText(report, now)})`,
     besideLine(report, now),

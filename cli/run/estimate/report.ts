@@ -18,6 +18,7 @@ import {
   storedBytes,
   times,
 } from './assumptions.ts';
+import {uploadOf} from './upload-share.ts';
 
 export type Report = ReturnType<typeof reportOn>;
 
@@ -72,6 +73,10 @@ export function reportOn(
     },
     program: compiled ?? null,
     tokens_per_second: rate ?? null,
+    upload:
+      rate?.computing === undefined
+        ? null
+        : uploadOf(rate.computing, storedBytes(sampled, numbers).estimate / sampled.totals.tokens.estimate),
     tpu_hours: hours?.tpu ?? null,
     clock_hours: hours?.clock ?? null,
     usd: {spot: dollars(true), on_demand: dollars(false)},

@@ -3,13 +3,14 @@ import {execFileSync} from 'node:child_process';
 import {readdirSync, readFileSync} from 'node:fs';
 import {checkBudget} from '../../../cli/checks/budget.ts';
 import {type Finding, refuseProblems} from '../../../cli/checks/findings.ts';
-import {checkModel} from '../../../cli/checks/model.ts';
+import {checkModel, readModelConfig} from '../../../cli/checks/model.ts';
 import {checkOffer} from '../../../cli/checks/offer.ts';
 import {recordsProblem, samplesFindings} from '../../../cli/checks/records.ts';
 import {checkRepository} from '../../../cli/checks/repository.ts';
 import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {type GoogleApi, GoogleError} from '../../../cli/google/api.ts';
 import {firstLines} from '../../../cli/streams/lines.ts';
+import type {Hub} from '../../../cli/streams/sources/hub.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';
 import {configProblem, FAMILIES} from '../../../shared/contracts/model-config.ts';
 import {completeSpec} from '../../../shared/contracts/spec.ts';
@@ -109,10 +110,13 @@ describe('The model of a run', () => {
     return {connection: {is_google: true}, objects: bucket.through(callAtOnce)} as unknown as Cloud;
   };
 
+  const check = async (cloud: Cloud, asked: Parameters<typeof checkModel>[1], hub?: () => Hub) =>
+    checkModel(await readModelConfig(cloud, asked, hub), asked);
+
   it('is read from the bucket', async () => {
-    assert.equal(said(await checkModel(aCloud({'models/m/config.json': LLAMA}), spec)), '');
+    assert.equal(said(await check(aCloud({'models/m/config.json': LLAMA}), spec)), '');
     assert.match(
-      said(await checkModel(aCloud({}), spec)),
+      said(await check(aCloud({}), spec)),
       /no gs:\/\/bucket\/models\/m\/config.json: copy the model/,
     );
   });
@@ -122,19 +126,19 @@ describe('The model of a run', () => {
       main: {commit: COMMIT, files: {'config.json': Buffer.from(LLAMA.padEnd(200))}},
     });
     const ask = (model: string, layers: number[]) =>
-      checkModel(aCloud({}), {model, revision: COMMIT, layers}, () => hub.client(undefined, 'model'));
+      check(aCloud({}), {model, revision: COMMIT, layers}, () => hub.client(undefined, 'model'));
     assert.equal(said(await ask('org/model', [0])), '');
     assert.match(said(await ask('org/model', [24])), /layers 0 to 23/);
     assert.match(said(await ask('org/modle', [0])), /404.*check the name and --model and --revision/);
     const client = hub.client(undefined, 'model');
     await hub.end();
-    const silent = await checkModel(aCloud({}), {...spec, model: 'org/model'}, () => client);
+    const silent = await check(aCloud({}), {...spec, model: 'org/model'}, () => client);
     assert.match(said(silent), /^unchecked: the model org\/model. Failed to read/);
   });
 
   it('in a folder of a TPU VM is left unchecked on Google Cloud', async () =>
     assert.match(
-      said(await checkModel(aCloud({}), {...spec, model: '/data/m'})),
+      said(await check(aCloud({}), {...spec, model: '/data/m'})),
       /^unchecked: .*folder of the TPU VMs/,
     ));
 });

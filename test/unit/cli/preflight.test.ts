@@ -4,6 +4,7 @@ import {type Answer, cheapestOf, linesOf} from '../../../cli/preflight.ts';
 const PROGRAM = {
   ...{
     model: 'm',
+    layers: 24,
     devices: 8,
     chips: 8,
     hosts: 1,
@@ -13,10 +14,12 @@ const PROGRAM = {
     mesh: '1x8',
   },
   ...{hbm_bytes: {arguments: 1e9, temp: 1e9, output: 1e9}, estimated_ms: 10, tokens_per_s: 7000},
-  ...{share_of_peak: 0.3, compile_cpu_s: 9, usd_per_million_tokens: {spot: 0.2, on_demand: 0.4}},
+  ...{share_of_peak: 0.3, compile_cpu_s: 9, stored_bytes_per_token: null, upload: null},
+  ...{usd_per_million_tokens: {spot: 0.2, on_demand: 0.4}},
 } as const;
 const at = (accelerator: string, spot: number | null, more: object = {}) =>
   ({...PROGRAM, accelerator, usd_per_million_tokens: {spot, on_demand: spot}, ...more}) as Answer;
+const SPEC = {dtype: 'bf16', tokens: 'all'} as const;
 const NO = {fits: false, reason: 'Failed to fit the model into 8 TPUs'};
 
 describe('gleaner preflight recommends', () => {
@@ -29,12 +32,12 @@ describe('gleaner preflight recommends', () => {
   ] as [string, Answer[], string | undefined][])
     it(name, () => {
       assert.equal(cheapestOf(programs)?.accelerator, wanted);
-      const line = linesOf(programs, 'us-central1-a').find(each => each.startsWith('Recommended: '));
+      const line = linesOf(programs, 'us-central1-a', SPEC).find(each => each.startsWith('Recommended: '));
       assert.equal(line?.includes(`: ${wanted}, for `), wanted === undefined ? undefined : true);
     });
 
   it('no single hosts of the size of a slice, which may be too small', () => {
-    const lines = linesOf([at('v5litepod-16', 0.158, {hosts: 4})], 'us-central1-a').join('\n');
+    const lines = linesOf([at('v5litepod-16', 0.158, {hosts: 4})], 'us-central1-a', SPEC).join('\n');
     assert.match(lines, /v5litepod-16 is here to compare: it has 4 hosts/);
     assert.doesNotMatch(lines, /×/);
   });

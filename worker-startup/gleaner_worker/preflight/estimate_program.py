@@ -51,6 +51,8 @@ def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...],
                 "output": memory.output_size_in_bytes,
             },
             "steps_in_flight": program.in_flight,
+            # Tokens that a sample chooses have a number that only the stream tells.
+            "stored_bytes_per_token": plan.capture.row_bytes if plan.capture.mode == "all" else None,
         }
         | speed_of(milliseconds, rows, tokens, config, plan.capture.depth, device, len(devices))
     )
