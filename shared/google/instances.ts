@@ -1,5 +1,5 @@
 /**
- * Calls to Compute Engine for instances with TPUs. The client repeats no call by itself; reads repeat in tpu-reads.ts. Plain instances, in
+ * Calls to Compute Engine for instances with TPUs. The client repeats no call by itself; reads repeat in tpu-calls.ts. Plain instances, in
  * no group: a group would replace a lost instance, and so does the next tick.
  */
 import {setTimeout as sleep} from 'node:timers/promises';
@@ -7,26 +7,18 @@ import {quotaIdsOf} from '../domain/fleet/accelerators.ts';
 import type {Tpus} from '../ports.ts';
 import type {InstancesClient, Operation, ScopedList, ZoneOperationsClient} from './compute-client.d.ts';
 import {clientOptionsFor} from './endpoint.ts';
-import {isAlreadyExists, isContention, isNotFound, tpuError} from './errors.ts';
+import {isAlreadyExists, isContention, tpuError} from './errors.ts';
 import {instanceFor, tpuOf} from './instance-resources.ts';
 import {memoizeAsync} from './memoize-async.ts';
-import {readAll, readOne} from './tpu-reads.ts';
-import type {NodeSettings} from './tpu-resources.ts';
+import {CALL, type DriverOptions, deleted, FAILS_FAST_MS, readAll, readOne} from './tpu-calls.ts';
 
-const CALL = {timeout: 20_000, maxRetries: 0};
-/** The answer to an insert shows no stock-out. Its operation does, often within a second. */
-const FAILS_FAST_MS = [300, 700, 1000];
 /** Other instances of a project may be thousands. */
 const FILTER = 'labels.managed-by=gleaner';
+const GOING = ['STOPPING', 'DEPROVISIONING'];
 
 type Opened = {instances: InstancesClient; operations: ZoneOperationsClient};
-type Options = {
-  project: string;
-  endpoint?: string | undefined;
-  token?: string | undefined;
-} & NodeSettings;
 
-export function openInstances({project, endpoint, token, ...settings}: Options): Tpus {
+export function openInstances({project, endpoint, token, ...settings}: DriverOptions): Tpus {
   const open = memoizeAsync(async (): Promise<Opened> => {
     // The index of the package loads 200 clients.
     const [{InstancesClient}, {ZoneOperationsClient}] = await Promise.all([
@@ -93,15 +85,10 @@ export function openInstances({project, endpoint, token, ...settings}: Options):
 
     async delete(name, zone) {
       const {instances} = await open();
-      try {
-        await instances.delete({project, zone, instance: name}, CALL);
-        return 'started';
-      } catch (error) {
-        if (isNotFound(error)) return 'absent';
-        const {tpu} = await stateNow(name, zone);
-        if (tpu && ['STOPPING', 'DEPROVISIONING'].includes(tpu.state ?? '')) return 'started';
-        throw tpuError(`delete ${name}`, zone, error);
-      }
+      return deleted(name, zone, {
+        ask: () => instances.delete({project, zone, instance: name}, CALL),
+        isGoing: async () => GOING.includes((await stateNow(name, zone)).tpu?.state ?? ''),
+      });
     },
   };
 

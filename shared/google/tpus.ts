@@ -1,31 +1,21 @@
 /**
  * Calls to the Cloud TPU API v2 for nodes and queued resources. The client repeats no call by itself.
- * Reads repeat in tpu-reads.ts. `create` and `delete` never repeat, because the next tick requests them again.
+ * Reads repeat in tpu-calls.ts. `create` and `delete` never repeat, because the next tick requests them again.
  */
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {v2} from '@google-cloud/tpu';
 import {quotaIdsOf} from '../domain/fleet/accelerators.ts';
 import type {TpuRequest, Tpus} from '../ports.ts';
 import {clientOptionsFor} from './endpoint.ts';
-import {isAlreadyExists, isContention, isNotFound, tpuError} from './errors.ts';
+import {isAlreadyExists, isContention, tpuError} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
-import {readAll, readOne} from './tpu-reads.ts';
+import {CALL, type DriverOptions, deleted, FAILS_FAST_MS, readAll, readOne} from './tpu-calls.ts';
 import {joined, type NodeSettings, nodeFor, UNSPECIFIED, type Words, wordOf} from './tpu-resources.ts';
-
-const CALL = {timeout: 20_000, maxRetries: 0};
-/** The answer to a create shows no stock-out. The operation that creates the node does, often within a second. */
-const FAILS_FAST_MS = [300, 700, 1000];
 
 type Client = InstanceType<typeof v2.TpuClient>;
 type Opened = {client: Client; words: Words};
-type Options = {
-  project: string;
-  /** Address that replaces Google's. */
-  endpoint?: string | undefined;
-  /** Token that authorises calls to `endpoint`. */
-  token?: string | undefined;
-  client?: Client | undefined;
-} & NodeSettings;
+/** `client` replaces the client of the other options. */
+type Options = DriverOptions & {client?: Client | undefined};
 
 export function openTpus({project, endpoint, token, client, ...settings}: Options): Tpus {
   const open = memoizeAsync(async (): Promise<Opened> => {
@@ -99,12 +89,12 @@ export function openTpus({project, endpoint, token, client, ...settings}: Option
       // Deleting the queued resource deletes its node. Deleting the node first would leave the queued resource.
       const queued = await deleted(name, zone, {
         ask: () => client.deleteQueuedResource({name: queuedPath(name, zone), force: true}, CALL),
-        stateNow: () => queuedStateOf(opened, queuedPath(name, zone)),
+        isGoing: async () => (await queuedStateOf(opened, queuedPath(name, zone))) === 'DELETING',
       });
       if (queued === 'started') return queued;
       return deleted(name, zone, {
         ask: () => client.deleteNode({name: nodePath(name, zone)}, CALL),
-        stateNow: () => nodeStateOf(opened, nodePath(name, zone)),
+        isGoing: async () => (await nodeStateOf(opened, nodePath(name, zone))) === 'DELETING',
       });
     },
   };
@@ -131,19 +121,6 @@ const queueNode: Making = async (client, parent, request, settings) => {
   const ids = {queuedResourceId: name, requestId: queue.request_id};
   await client.createQueuedResource({parent, queuedResource, ...ids}, CALL);
 };
-
-type Deleting = {ask: () => Promise<unknown>; stateNow: () => Promise<string | undefined>};
-
-async function deleted(name: string, zone: string, {ask, stateNow}: Deleting): Promise<'started' | 'absent'> {
-  try {
-    await ask();
-    return 'started';
-  } catch (error) {
-    if (isNotFound(error)) return 'absent';
-    if ((await stateNow()) === 'DELETING') return 'started';
-    throw tpuError(`delete ${name}`, zone, error);
-  }
-}
 
 /**
  * Throws the error of an operation that fails within seconds. No call waits for success: creation takes minutes, and the

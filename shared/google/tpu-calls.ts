@@ -1,8 +1,19 @@
-/** Reads of the Cloud TPU API, which repeat after a passing error. */
+/** Calls of both providers of TPUs: reads repeat after a passing error, and a delete is safe to repeat. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {isNotFound, isTransient, tpuError} from './errors.ts';
+import type {NodeSettings} from './tpu-resources.ts';
 
 const READS = 4;
+export const CALL = {timeout: 20_000, maxRetries: 0};
+/** The answer to a create shows no stock-out. Its operation does, often within a second. */
+export const FAILS_FAST_MS = [300, 700, 1000];
+
+/** `endpoint`: address that replaces Google's. `token` authorises calls to it. */
+export type DriverOptions = {
+  project: string;
+  endpoint?: string | undefined;
+  token?: string | undefined;
+} & NodeSettings;
 
 type Page = {nextPageToken?: string | null; unreachable?: string[] | null} | null | undefined;
 
@@ -48,4 +59,20 @@ async function repeating<T>(what: string, zone: string, read: () => Promise<T>):
       if (!isTransient(error) || attempt === READS) throw tpuError(what, zone, error);
       await sleep(200 * 2 ** attempt);
     }
+}
+
+/** Asks for a delete. A refused one has started before if the resource goes already. */
+export async function deleted(
+  name: string,
+  zone: string,
+  {ask, isGoing}: {ask: () => Promise<unknown>; isGoing: () => Promise<boolean>},
+): Promise<'started' | 'absent'> {
+  try {
+    await ask();
+    return 'started';
+  } catch (error) {
+    if (isNotFound(error)) return 'absent';
+    if (await isGoing()) return 'started';
+    throw tpuError(`delete ${name}`, zone, error);
+  }
 }
