@@ -2,7 +2,7 @@
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
-import {runAcceleratorProblem} from '../../shared/domain/fleet/run-accelerators.ts';
+import {runAcceleratorProblem} from '../../shared/domain/fleet/accelerators.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet, requirePool} from '../cloud/fleet.ts';
 import {completeIn} from '../run/spec.ts';

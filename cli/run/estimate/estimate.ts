@@ -2,7 +2,7 @@ import {Rejected} from '../../../shared/contracts/errors.ts';
 import type {RunSpec} from '../../../shared/contracts/spec.ts';
 import {readPrices} from '../../../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
-import {runAcceleratorProblem} from '../../../shared/domain/fleet/run-accelerators.ts';
+import {runAcceleratorProblem} from '../../../shared/domain/fleet/accelerators.ts';
 import {type Cloud, withCloudIfThere} from '../../cloud/cloud.ts';
 import type {Connection} from '../../cloud/connection.ts';
 import {compilePrograms} from '../../preflight.ts';

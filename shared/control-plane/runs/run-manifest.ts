@@ -13,7 +13,7 @@ import {
   specHash,
 } from '../../contracts/spec.ts';
 import {modelProblem} from '../../domain/billing/ceilings.ts';
-import {runAcceleratorProblem} from '../../domain/fleet/run-accelerators.ts';
+import {runAcceleratorProblem} from '../../domain/fleet/accelerators.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
 import type {Contradiction} from '../../domain/timeline.ts';
 import type {Objects} from '../../ports.ts';

@@ -62,6 +62,19 @@ export function acceleratorProblem(
   return `"${accelerator}" has ${hosts} hosts, and this deployment allows ${max_hosts} (max_hosts, GLEANER_MAX_HOSTS): ${types}`;
 }
 
+/** Why a run cannot have TPUs of this type, or undefined. A stream has one writer, so hosts of a slice would compute nothing for it. */
+export function runAcceleratorProblem(accelerator: string): string | undefined {
+  const hosts = hostsOfType(accelerator);
+  if (hosts === 1) return undefined;
+  const why = `a run uses TPUs of one host, and ${accelerator} has ${hosts} hosts for jobs`;
+  const {generation, chips} = chipsOf(accelerator) ?? {generation: '', chips: 0};
+  const sizes = [...ONE_HOST, ...INSTANCE_TYPES].flatMap(type => ({type, ...chipsOf(type)}));
+  const ofGeneration = sizes.filter(each => each.generation === generation);
+  const largest = ofGeneration.sort((a, b) => (b.chips ?? 0) - (a.chips ?? 0))[0];
+  if (!largest?.chips) return why;
+  return `${why}: use ${chips / largest.chips} × ${largest.type}, so that each host has a stream of its own`;
+}
+
 type Versions = Readonly<Record<string, readonly [string, ...string[]]>>;
 
 /** Runtime versions of each generation, as Cloud TPU documents them. The first is the default. */

@@ -23,9 +23,9 @@ import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
 import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
 import {costOfOrphans} from '../zone/orphans.ts';
 import {ALLOWS_ALL, type Allowance, allowanceOf, type Zone} from '../zone/placement.ts';
+import {runAcceleratorProblem} from './accelerators.ts';
 import {gangSlots} from './gangs.ts';
 import {isOpenSlot, keptBy, livingAmong, slotsOf, wantedSlots} from './pool.ts';
-import {runAcceleratorProblem} from './run-accelerators.ts';
 
 export type FleetPlan = {
   wanted: ReadonlySet<string>;

@@ -1,8 +1,8 @@
 /** The binding constraint of each run, of the jobs and of each zone of a pool, from what its plan withholds. */
 import {type Budgets, priceOf} from '../billing/budget.ts';
 import {costOfDeleting, JOBS, KEPT, payerOf, runAtWork} from '../billing/cost.ts';
+import {runAcceleratorProblem} from '../fleet/accelerators.ts';
 import {type Pool, slotsOf} from '../fleet/pool.ts';
-import {runAcceleratorProblem} from '../fleet/run-accelerators.ts';
 import {parseWork} from '../names.ts';
 import type {Run} from '../run/run.ts';
 import {byPreference} from '../stream/service-order.ts';

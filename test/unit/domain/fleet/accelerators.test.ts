@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {
+  ACCELERATORS,
   acceleratorProblem,
   COMPILED,
+  hostsOfType,
   ONE_HOST,
   quotaIdsOf,
   quotaSizeOf,
+  runAcceleratorProblem,
   runtimeOf,
   runtimeProblem,
 } from '../../../../shared/domain/fleet/accelerators.ts';
@@ -60,4 +63,19 @@ describe('types of TPUs', () => {
   ] as const)
     it(`${spot ? 'spot' : 'on-demand'} ${accelerator} counts against ${first}`, () =>
       assert.equal(quotaIdsOf(accelerator, spot)[0], first));
+});
+
+describe('the type of TPU of a run', () => {
+  it('has one host; a slice is refused with the number of single hosts that have its chips', () => {
+    for (const type of [...ACCELERATORS, 'tpu7x-8', 'tpu7x-16']) {
+      const problem = runAcceleratorProblem(type);
+      const [, count, single = ''] = /use (\d+) × (\S+),/.exec(problem ?? '') ?? [];
+      if (hostsOfType(type) === 1) assert.equal(problem, undefined, type);
+      else {
+        const [size, sizeOfOne] = [type, single].map(each => Number(each.split('-')[1]));
+        assert.equal(Number(count) * (sizeOfOne ?? 0), size, problem);
+        assert.equal(runAcceleratorProblem(single), undefined, problem);
+      }
+    }
+  });
 });
