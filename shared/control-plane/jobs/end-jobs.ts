@@ -85,8 +85,8 @@ export async function endOrphanedJobs(
   if (new Date(read_at_ms).getUTCMinutes() % COMPARE_MINUTES !== 0) return;
   const {config, log, store} = deps;
   const running = {where: [{field: 'status', op: '==' as const, value: 'running'}]};
-  const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
-  if ((await store.count(config.jobs_collection, running.where)) <= atJobs) return;
+  const held = new Set([...workers.values()].flatMap(({work}) => parseJobWork(work) ?? []));
+  if ((await store.count(config.jobs_collection, running.where)) <= held.size) return;
   for await (const page of pagesOf(store, config.jobs_collection, running)) {
     const orphans = jobRecords.parseAll(page, leftAlone(log)).filter(job => {
       const holders = job.lease ? [job.lease, ...job.lease.members] : [];
