@@ -115,7 +115,7 @@ export function decideHostHeartbeat(
   const said = {phase, ...readyCode(source_report)};
   const heard = heardFromHost(worker, host, said, silent_s, now);
   const billed = heard === worker ? worker : withReceived(heard, host, received, region, now);
-  const after = isRestart && worker.phase !== 'draining' ? bootsAgain(billed, now) : billed;
+  const after = isRestart ? bootsAgain(billed, now) : billed;
   const {execs, source_version} = after;
   const error = `${hostText(host, worker.host_count)} restarted in the middle of it`;
   const end = {outcome: 'failed', cause: 'machine', error} as const;
@@ -145,6 +145,7 @@ function readyCode(report: Heartbeat['source_report']): Partial<Host> {
 
 /** A slice whose host boots again: it is up when all of its hosts are. */
 function bootsAgain(worker: Worker, now: number): Worker {
+  if (worker.phase === 'draining') return withoutWork(worker);
   return {...withoutWork(worker), phase: 'booting', phase_since_at: iso(now)};
 }
 
