@@ -51,12 +51,9 @@ export function commandsOf(program: Command, words = ''): Map<string, Set<string
   return found;
 }
 
-/** Names in a row that do not exist, and a wrong state. Rows about work that is not written are free. */
+/** Names in a row that do not exist, and a wrong state. */
 export function problemsOf({seed, place, state}: Row, names: Names): string[] {
-  const isLater = state === 'later';
-  if (!isLater && state !== 'here' && !/^declined: \S/.test(state)) return [`state "${state}"`];
-  if (isLater && seed >= 3 && !/several hosts/.test(place)) return ['later'];
-  if (isLater) return [];
+  if (state !== 'here' && !/^declined: \S/.test(state)) return [`state "${state}"`];
   const spans = [...place.matchAll(/`([^`]+)`/g)].map(([, span = '']) => span.replaceAll('\\|', '|'));
   return [
     ...wrongCommands(spans, names),
