@@ -42,17 +42,22 @@ export function jobRow({id, job, waits}: JobView): string[] {
   return [...cells, durationOf(job), costOf(job), name, reason].map(text);
 }
 
-/** The workers of the running attempt, or of the last one. Those of further slices are counted. */
-function workerOf({lease, attempts}: Document): Value | undefined {
+/** The first worker of the running attempt, or of the last one, and the number of the others. */
+function workerOf(job: Document): string {
+  const [first = '', ...others] = holdersOf(job);
+  return others.length === 0 ? first : `${first} +${others.length}`;
+}
+
+/** The workers of the running attempt, or of the last one. */
+export function holdersOf({lease, attempts}: Document): string[] {
   const last = Array.isArray(attempts) ? (attempts as Document[]).at(-1) : undefined;
-  const [first, ...others] = workersOf((lease as Document | null | undefined) ?? last ?? {});
-  return others.length === 0 ? first : `${text(first)} +${others.length}`;
+  return workersOf((lease as Document | null | undefined) ?? last ?? {});
 }
 
 /** The workers of a lease or an attempt: one for each slice. */
-export function workersOf({worker, members}: Document): (Value | undefined)[] {
+export function workersOf({worker, members}: Document): string[] {
   const names = Array.isArray(members) ? (members as Document[]).map(member => member.worker) : [];
-  return names.length > 0 ? names : [worker];
+  return (names.length > 0 ? names : [worker]).map(text).filter(name => name !== '');
 }
 
 /** From the start of the newest attempt to its end, or to now while it runs. */
@@ -128,7 +133,7 @@ function attemptLine(attempt: Document): string {
   const code = exit_code === null || exit_code === undefined ? '' : `, exit code ${exit_code}`;
   const cost = typeof cost_usd === 'number' ? `, ${dollarText(cost_usd)}` : '';
   const times = `${timeOf(attempt.started_at)} to ${timeOf(attempt.ended_at)}`;
-  return `  attempt ${epoch} on ${workersOf(attempt).map(text).join(', ')}: ${text(outcome)}${cause ? ` (${cause})` : ''}${code}${cost}, ${times}`;
+  return `  attempt ${epoch} on ${workersOf(attempt).join(', ')}: ${text(outcome)}${cause ? ` (${cause})` : ''}${code}${cost}, ${times}`;
 }
 
 /** `commit 0123456789ab, JAX 0.6.0`, of the code that ran. */

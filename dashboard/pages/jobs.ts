@@ -1,6 +1,6 @@
 /** Jobs and commands on hosts: the queue, the output and the result of each. */
 
-import {jobRow, ranText, reasonOf} from '../../cli/jobs/job-view.ts';
+import {holdersOf, jobRow, ranText, reasonOf, workersOf} from '../../cli/jobs/job-view.ts';
 import {bytesText, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import type {ExecView} from '../../cli/views/execs.ts';
 import type {JobPage, JobView} from '../../cli/views/jobs.ts';
@@ -47,11 +47,11 @@ function jobTable(jobs: readonly JobView[]): Html {
     ],
   ];
   const rows = jobs.map(view => {
-    const [id = '', status = '', pool, worker = '', created, duration, cost, name, reason] = jobRow(view);
+    const [id = '', status = '', pool, , created, duration, cost, name, reason] = jobRow(view);
     const more = reason ? html`<small class="reason">${reason}</small>` : '';
     return [
       html`<strong>${link(address('jobs', id), name || id)}</strong>${more}`,
-      ...[state(status), pool, worker ? link(address('tpus', worker), worker) : '', created, duration, cost],
+      ...[state(status), pool, holders(view.job), created, duration, cost],
     ];
   });
   return table('The newest jobs', columns, rows);
@@ -76,7 +76,7 @@ function execTable(execs: readonly Exec[], now: number): Html {
 
 export function jobPage({id, job, waits, output, artifacts}: JobPage, now: number): Section[] {
   const attempts = Array.isArray(job.attempts) ? (job.attempts as Document[]) : [];
-  const [, status = 'pending', pool = '', worker = '', , duration = '', cost = '', name = ''] = jobRow({
+  const [, status = 'pending', pool = '', , , duration = '', cost = '', name = ''] = jobRow({
     id,
     job,
     waits,
@@ -85,7 +85,7 @@ export function jobPage({id, job, waits, output, artifacts}: JobPage, now: numbe
   const head = html`<h1>${name || id} ${state(status)}</h1>${name ? html`<p class="quiet">${id}</p>` : ''}${reason ? html`<p class="lead">${reason}</p>` : ''}${figures(
     [
       ['Pool', pool],
-      ['TPU', worker ? link(address('tpus', worker), worker) : '–'],
+      ['TPU', holdersOf(job).length > 0 ? holders(job) : '–'],
       ['Created', time(textOf(job.created_at), now)],
       ['Duration', duration || '–'],
       ['Cost', cost || '–'],
@@ -136,14 +136,23 @@ function attemptTable(attempts: readonly Document[], now: number): Html {
     {title: 'Ended', number: true},
     {title: 'Cost', number: true},
   ];
-  const rows: Part[][] = attempts.map(({epoch, worker, outcome, cause, error, ended_at, cost_usd}) => [
-    textOf(epoch),
-    textOf(worker),
-    html`${textOf(outcome)}${cause ? ` (${textOf(cause)})` : ''}${error ? html`<small class="reason">${textOf(error).slice(0, 400)}</small>` : ''}`,
-    time(textOf(ended_at) || null, now),
-    typeof cost_usd === 'number' ? dollarText(cost_usd) : '',
+  const rows: Part[][] = attempts.map(attempt => [
+    textOf(attempt.epoch),
+    workersOf(attempt).join(', '),
+    outcomeOf(attempt),
+    time(textOf(attempt.ended_at) || null, now),
+    typeof attempt.cost_usd === 'number' ? dollarText(attempt.cost_usd) : '',
   ]);
   return table('Ended attempts', columns, rows);
+}
+
+function outcomeOf({outcome, cause, error}: Document): Html {
+  return html`${textOf(outcome)}${cause ? ` (${textOf(cause)})` : ''}${error ? html`<small class="reason">${textOf(error).slice(0, 400)}</small>` : ''}`;
+}
+
+/** Links to the TPUs of the running attempt, or of the last one. */
+function holders(job: Document): Html {
+  return html`${holdersOf(job).map((worker, index) => html`${index > 0 ? ', ' : ''}${link(address('tpus', worker), worker)}`)}`;
 }
 
 function code({code, command: words}: Document): Html {
