@@ -16,7 +16,7 @@ from stored_run import store_run
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader, IterableDataset
 
-LIMIT_S = 60
+LIMIT_S = 600  # of a worker that hangs
 
 
 @pytest.fixture(scope="module", params=["safetensors", "safetensors.zst", "pkl.gz"])
