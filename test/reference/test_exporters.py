@@ -256,6 +256,23 @@ def test_speculators_trains_on_the_samples_with_their_mask(tmp_path):
     assert in_loss == sum(int(mask[1:].sum()) for mask in masks)
 
 
+def test_datasets_loads_pairs_of_any_text_with_their_vectors(tmp_path):
+    from datasets import load_dataset
+    from safetensors.torch import load_file
+    from tokenizers import Tokenizer, models
+
+    words = {f'w{number} "\u2028\n\U0001f600': number for number in range(1000)}
+    tokenizer = Tokenizer(models.WordLevel(words, next(iter(words))))
+    run = gleaner_reader.open(store_run(tmp_path / "run").folder)
+    export.to_pairs(run, str(tmp_path / "out"), 2, tokenizer=tokenizer, window=1)
+    files, cache = str(tmp_path / "out" / "part-*.jsonl"), str(tmp_path / "cache")
+    lines = load_dataset("json", data_files=files, split="train", cache_dir=cache)
+    parts = {path.name: load_file(path)["activations"] for path in (tmp_path / "out").glob("part-*.safetensors")}
+    vectors = [parts[line["vector"]["file"]][line["vector"]["row"]] for line in lines]
+    assert torch.equal(torch.stack(vectors), torch.from_numpy(run.layer(2, dtype="float32")[:]))
+    assert [words[line["text"]] for line in lines] == [line["token_id"] for line in lines]
+
+
 def indices_of(run, stream):
     return [index for shard in run.streams[stream] for index in run.index(shard).sample_idx]
 
