@@ -1,7 +1,7 @@
 """A bucket on the loopback that receives at memory speed: `python -m extraction.sink` prints its URL.
 
 The sink has the part of Cloud Storage's JSON API that an upload needs, in processes of its own. Large objects are
-counted and dropped, so that no disk and no second checksum is measured; small objects can be read again.
+counted and dropped, so that no disk and no second checksum is measured; streams and small objects can be read again.
 """
 
 import argparse
@@ -123,7 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
         token = str(next(self.numbers))
         resource = json.loads(self.rfile.read(size))
         self.uploads[token] = resource | {"kept": b""}
-        port = next(self.ports) if int(self.headers.get("X-Upload-Content-Length") or 0) > _KEPT_BYTES else 0
+        size = int(self.headers.get("X-Upload-Content-Length") or 0)
+        port = 0 if _is_kept(resource["name"], size) else next(self.ports)
         host = f"127.0.0.1:{port}" if port else self.headers["Host"]
         # A receiver knows an upload by its URL alone.
         of_receiver = f"&name={quote(resource['name'], safe='')}" if port else ""
@@ -136,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         upload = self.uploads.setdefault(token, {"name": query.get("name", [""])[0], "kept": b""})
         end, total = re.fullmatch(r"bytes \d+-(\d+)/(\d+|\*)", self.headers["Content-Range"]).groups()
         left = int(self.headers["Content-Length"])
-        is_kept = total != "*" and int(total) <= _KEPT_BYTES
+        is_kept = total != "*" and _is_kept(upload["name"], int(total))
         if is_kept:
             upload["kept"] += self.rfile.read(left)
         else:
@@ -173,6 +174,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+
+def _is_kept(name: str, size: int) -> bool:
+    """Whether the first process keeps the object, as it keeps streams of any size."""
+    return size <= _KEPT_BYTES or name.startswith("datasets/")
 
 
 def main() -> None:

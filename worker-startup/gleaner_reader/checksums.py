@@ -1,13 +1,15 @@
 """CRC-32C as Cloud Storage writes it."""
 
 import base64
+import ctypes
+from collections.abc import Callable
 from functools import lru_cache
 
 import google_crc32c
 import numpy as np
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, bits reversed (RFC 3720, appendix B.4)
-# Bytes of one call: a call holds the interpreter's lock until it returns.
+# Bytes of one call: google_crc32c holds the interpreter's lock until it returns.
 _PIECE_BYTES = 1 << 22
 
 
@@ -20,8 +22,24 @@ def extend(checksum: int, data) -> int:
     """The checksum of data of that checksum and more data after it."""
     view = np.frombuffer(data, np.uint8)
     for begin in range(0, len(view), _PIECE_BYTES):
-        checksum = google_crc32c.extend(checksum, view[begin : begin + _PIECE_BYTES])
+        checksum = _extension()(checksum, view[begin : begin + _PIECE_BYTES])
     return checksum
+
+
+@lru_cache(maxsize=1)
+def _extension() -> Callable[[int, np.ndarray], int]:
+    """The function of google_crc32c, called without the interpreter's lock where its library has the function.
+
+    With the lock, the checksums of a host's shards take turns, and every other thread waits for them.
+    """
+    try:
+        from google_crc32c import _crc32c
+
+        native = ctypes.CDLL(_crc32c.__file__).crc32c_extend
+    except (ImportError, OSError, AttributeError):  # an installation without native code, or with another name
+        return google_crc32c.extend
+    native.restype, native.argtypes = ctypes.c_uint32, [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t]
+    return lambda checksum, view: native(checksum, view.ctypes.data, view.nbytes)
 
 
 def as_text(checksum: int) -> str:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
-import google_crc32c
-
-from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.checksums import as_text, crc32c, extend
 
 _MULTIPART_BYTES = 8 << 20  # the client joins a content of at most this size with its metadata, so it needs bytes
 _READ_BYTES = 4 << 20
@@ -61,7 +59,7 @@ class FileContent:
     def __init__(self, file: BinaryIO):
         self.size = checksum = 0
         while piece := file.read(_READ_BYTES):
-            checksum = google_crc32c.extend(checksum, piece)
+            checksum = extend(checksum, piece)
             self.size += len(piece)
         file.seek(0)
         self.crc32c = as_text(checksum)
