@@ -25,10 +25,15 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     .option('--sites <sites>', `${SITES.join(', ')}, with commas between`, words)
     .option(
       '--tokens <tokens>',
-      'all, last, mean, max, assistant, turns, field:NAME, regex:PATTERN, the last four after last:, mean: or max:, random:N, a slice such as 0:16, or positions such as 0,-1',
+      'all, last, mean, max, assistant, turns, generated, field:NAME, regex:PATTERN, the last five after last:, mean: or max:, random:N, a slice such as 0:16, or positions such as 0,-1',
       text,
     )
-    .option('--mask <spans>', 'tokens to mark: assistant, turns, field:NAME or regex:PATTERN', text)
+    .option(
+      '--mask <spans>',
+      'tokens to mark: assistant, turns, generated, field:NAME or regex:PATTERN',
+      text,
+    )
+    .option('--generate <n>', 'tokens that the model appends to each prompt, at most', whole(1, 131_071))
     .option('--top-k <n>', 'next tokens of a row of top_tokens and top_logprobs', whole(1, 1024))
     .option('--exclude-special', 'leave special tokens out before --tokens chooses')
     .choice('--dtype <dtype>', 'of the stored values', ['bf16', 'fp16', 'fp32', 'int8'])

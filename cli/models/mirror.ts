@@ -23,7 +23,7 @@ const PIECE_BYTES = 16 << 20;
 const COMPLETE = 'gleaner-model.json';
 /** Files that a worker reads, as worker-startup/gleaner_worker/model/identity.py names them; the licence and the card of the model. */
 const READ_BY_WORKERS =
-  /^(config\.json|tokenizer\.json|tokenizer_config\.json|chat_template\.(jinja|json)|special_tokens_map\.json|model\.safetensors\.index\.json|[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.safetensors)$/;
+  /^(config\.json|tokenizer\.json|tokenizer_config\.json|generation_config\.json|chat_template\.(jinja|json)|special_tokens_map\.json|model\.safetensors\.index\.json|[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.safetensors)$/;
 const OF_THE_LICENCE = /^((LICEN[CS]E|NOTICE|USE_POLICY)[\w.-]{0,60}|README\.md)$/i;
 
 const listing = z.object({

@@ -24,6 +24,7 @@ export type SpecOptions = {
   tokens?: string;
   bos?: string;
   shard_size?: number;
+  generate?: number;
 } & {[key: string]: unknown};
 
 const KEYS = Object.keys(frozenSpec.shape);
@@ -38,12 +39,13 @@ export async function specOf(options: SpecOptions, other?: Buffer | RunSpecInput
     const of_file = Buffer.isBuffer(other) ? parseRunSpec(other.toString('utf8'), 'run.json') : (other ?? {});
     const base = options.spec === undefined ? of_file : await readSpecFile(options.spec);
     const record = {...base.record, ...chosen(RECORD_KEYS, options)};
-    const {layers, tokens, bos, shard_size} = options;
+    const {layers, tokens, bos, shard_size, generate} = options;
     const typed = given({
       layers: listOf(layers),
       tokens: listOf(tokens),
       bos: bos === 'true' ? true : bos === 'false' ? false : bos,
       shard_size_gb: shard_size,
+      generate: generate === undefined ? undefined : {max_new_tokens: generate, temperature: 0},
     });
     const others = Object.keys(record).length > 0 ? {record} : {};
     const spec = {...base, ...chosen(KEYS, options), ...typed, ...others};

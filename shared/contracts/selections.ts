@@ -5,16 +5,16 @@ import {RE2JS} from 're2js';
 export const SLICE = /^(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?$/;
 /** `random:1` to `random:1024`. */
 const RANDOM = 'random:(?:[1-9]\\d{0,2}|10[01]\\d|102[0-4])';
-/** Spans of a sample: of messages, of a field of the record, or of matches of an expression. Without control characters, because terminals show them. */
-const SPANS = '(?:assistant|turns|field:\\P{Cc}{1,256}|regex:\\P{Cc}{1,1000})';
+/** Spans of a sample: of messages, of generated tokens, of a field of the record, or of matches of an expression. Without control characters, because terminals show them. */
+const SPANS = '(?:assistant|turns|generated|field:\\P{Cc}{1,256}|regex:\\P{Cc}{1,1000})';
 
 export const MASK = new RegExp(`^${SPANS}$`, 'u');
 export const TOKENS = new RegExp(
   `^(?:all|last|mean|max|${RANDOM}|${SLICE.source.slice(1, -1)}|(?:(?:last|mean|max):)?${SPANS})$`,
   'u',
 );
-export const MASK_FORMS = '"assistant", "turns", "field:NAME" or "regex:PATTERN"';
-export const TOKENS_FORMS = `"all", "last", "mean", "max", ${MASK_FORMS}, one of these four after "last:", "mean:" or "max:", "random:N" (1 to 1024), a slice such as "0:16" or "-8:", or a list of positions`;
+export const MASK_FORMS = '"assistant", "turns", "generated", "field:NAME" or "regex:PATTERN"';
+export const TOKENS_FORMS = `"all", "last", "mean", "max", ${MASK_FORMS}, one of these five after "last:", "mean:" or "max:", "random:N" (1 to 1024), a slice such as "0:16" or "-8:", or a list of positions`;
 
 const PARTS = new RegExp(`^(?:(last|mean|max)(?::|$))?(${SPANS})?$`, 'u');
 

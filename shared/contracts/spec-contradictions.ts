@@ -4,6 +4,9 @@ import {areOfMessages, expressionProblem, isPool, SLICE, selectionOf} from './se
 import {NUMBERS_OF_THINGS, readSite, siteProblem} from './site-names.ts';
 import {LEAST_SHARD_GB, type SpecValues} from './spec-keys.ts';
 
+/** Name of the generated text among the kept fields. */
+const ANSWER = 'generated';
+
 type Issue = [path: (string | number)[], message: string];
 /** Most tokens of a sample, and the key that says so. */
 type Limit = {length: number; key: string};
@@ -37,6 +40,7 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
       `expected a slice that holds tokens of a sample of at most ${limit.length} (${limit.key})`,
     ];
   yield* ofSpans(spec);
+  yield* ofGeneration(spec, limit);
   yield* ofLongDocuments(spec, limit.length);
   if (shard_size_gb < LEAST_SHARD_GB)
     yield [
@@ -100,6 +104,25 @@ function* ofSpans({tokens, mask, format, over_long = 'reject', record = {}}: Spe
     ];
   if (hasRowsOfSpans && (over_long === 'chunk' || over_long === 'pack'))
     yield [['tokens'], `expected reject or truncate beside it: over_long "${over_long}" cuts spans`];
+}
+
+/** Contradictions of the tokens that a run generates. */
+function* ofGeneration(spec: SpecValues, {length, key}: Limit): Generator<Issue> {
+  const {generate, tokens, mask, over_long = 'reject', keep = []} = spec;
+  const asks = Object.entries({tokens, mask}).find(([, value]) => selectionOf(value).spans === 'generated');
+  if (!generate) {
+    if (asks) yield [[asks[0]], 'expected generate beside it: no other run has generated tokens'];
+    return;
+  }
+  if (generate.max_new_tokens >= length)
+    yield [
+      ['generate', 'max_new_tokens'],
+      `expected at most ${length - 1}, as a sample has at most ${length} tokens with its prompt (${key})`,
+    ];
+  if (over_long === 'chunk' || over_long === 'pack')
+    yield [['over_long'], 'expected reject or truncate beside generate, which continues whole prompts'];
+  const index = keep.indexOf(ANSWER);
+  if (index >= 0) yield [['keep', index], `expected another name: generate stores its text as ${ANSWER}`];
 }
 
 /** Contradictions between `over_long` and the keys that belong to it. */

@@ -53,6 +53,13 @@ const tokens = z.union(
   {error: NO_TOKENS},
 );
 
+const generate = z.strictObject({
+  max_new_tokens: whole(1, MAX_LENGTH - 1),
+  temperature: z.literal(0, {
+    error: 'expected 0: only greedy decoding gives the same tokens in every attempt',
+  }),
+});
+
 /** Names the unknown keys with the keys that they may mean, and every key where one has no near name. */
 function noKeysText(unknown: readonly string[], known: readonly string[]): string {
   const texts = unknown.map(key => {
@@ -163,6 +170,14 @@ export const specFields = {
     about('the places in a block to store, by our names or by those of other libraries', ['resid_post']),
   ),
   tokens: tokens.meta(about('the tokens of a sample whose activations are stored', 'all')),
+  generate: generate
+    .nullable()
+    .meta(
+      about(
+        'tokens that the model appends to each prompt: max_new_tokens at most, the likeliest ones (temperature 0)',
+        null,
+      ),
+    ),
   mask: mask
     .nullable()
     .meta(

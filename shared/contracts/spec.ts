@@ -60,6 +60,7 @@ export function completeSpec(
     model: given.model ?? default_model,
     sites: SITES.filter(site => (sites as Site[]).includes(site)),
     dtype: dtypeOf(given),
+    mask: given.mask ?? (given.generate && given.format !== 'pkl.gz' ? 'generated' : null),
     max_seq_length: given.max_seq_length ?? Math.max(2048, given.context_size ?? 0),
     record: withDefaults(recordFields, record),
   };

@@ -77,7 +77,7 @@ def tiny_models(tiny_folder):
     def get(**changes):
         spec = a_spec(model=tiny_folder, **changes)
         key = (spec.layers, spec.sites, spec.tokens, spec.exclude_special, spec.dtype, spec.compute_dtype)
-        key += (spec.max_seq_length, spec.row_tokens)
+        key += (spec.max_seq_length, spec.row_tokens, spec.new_tokens)
         if key not in loaded:
             loaded[key] = a_model(spec)
         return replace(loaded[key], spec=spec)

@@ -17,6 +17,7 @@ from host_params import load_params
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 NAMES = sorted(os.listdir(FOLDER))
+GENERATED = [name for name in NAMES if os.path.exists(os.path.join(FOLDER, name, "generated.json"))]
 LIMITS = {"fp32": 1e-5, "bf16": 4e-2}
 MIN_COSINE = 0.999  # between a token's row and its golden row, on average over tokens
 
@@ -46,6 +47,12 @@ def expected(name):
     """{site: [layers of the site, T, width], "token_ids": [T]}; make_golden.py says which tokens a site has."""
     with np.load(os.path.join(folder(name), "expected.npz")) as file:
         return dict(file)
+
+
+def generated(name):
+    """Prompts, as numbers of the first token ids, and the answers of transformers to them."""
+    with open(os.path.join(folder(name), "generated.json"), encoding="utf-8") as file:
+        return json.load(file)
 
 
 def capture(config, layers=None, sites=SITES):

@@ -6,7 +6,7 @@
 A folder is one model as the Hub has it. Some have the keys of old config.json files, and some the keys of transformers
 5. expected.npz beside it holds the token ids, and each site of each layer, in fp32: of every token for the stream and
 its sums, of every STEP-th token for the parts of a block. transformers reads the folder itself, so the fixtures also
-show its reading of an old file.
+show its reading of an old file. generated.json of some models has the tokens that transformers generates.
 """
 
 import json
@@ -308,6 +308,45 @@ MODELS = {
 }
 
 
+PROMPTS, NEW_TOKENS = (3, 41, 100), 24
+# folder -> the penalty of repetitions, and how many tokens of the first answer come before the token that ends answers
+GENERATED = {
+    "gemma3-text": (1.0, None),
+    "gpt-neox": (1.3, None),
+    "gpt-oss": (1.0, None),
+    "gpt2": (1.1, None),
+    "olmo2": (1.0, None),
+    "qwen3-moe": (1.0, 8),
+}
+
+
+def write_answers(folder: str, token_ids: np.ndarray, penalty: float, before: int | None) -> None:
+    """generated.json: prompts, as numbers of the first token ids, and the answers of `generate` without sampling."""
+    model = reference.load(folder)
+
+    def answers(ends: list[int]) -> list[list[int]]:
+        each = []
+        for length in PROMPTS:
+            ids = torch.as_tensor(token_ids[None, :length].astype(np.int64))
+            found = model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                do_sample=False,
+                max_new_tokens=NEW_TOKENS,
+                repetition_penalty=penalty,
+                eos_token_id=ends or None,
+                pad_token_id=0,
+            )
+            each.append(found[0, length:].tolist())
+        return each
+
+    ends = [] if before is None else [answers([])[0][before]]
+    content = {"prompts": PROMPTS, "new_tokens": NEW_TOKENS, "ends": ends, "repetition_penalty": penalty}
+    with open(os.path.join(folder, "generated.json"), "w", encoding="utf-8") as file:
+        json.dump(content | {"answers": answers(ends)}, file)
+        file.write("\n")
+
+
 def main() -> None:
     for seed, (name, (config, special)) in enumerate(MODELS.items()):
         if name not in (sys.argv[1:] or MODELS):
@@ -327,6 +366,8 @@ def main() -> None:
             if capture.layers_of(site)
         }
         np.savez_compressed(os.path.join(folder, "expected.npz"), token_ids=token_ids, **sites)
+        if name in GENERATED:
+            write_answers(folder, token_ids, *GENERATED[name])
         print(name, {site: values.shape for site, values in sites.items()})
 
 

@@ -72,6 +72,14 @@ def test_counts_of_whole_streams_are_exact(model, tmp_path):
     assert all(total["low"] == total["estimate"] == total["high"] for total in totals.values())
 
 
+def test_each_prompt_counts_the_most_tokens_that_the_run_may_generate(model, tmp_path):
+    source = [a_file(tmp_path, "a.jsonl", "".join(lines(20)))]
+    prompts = run(model, source, tmp_path, 10**9)["totals"]
+    found = run(model, source, tmp_path, 10**9, generate={"max_new_tokens": 7, "temperature": 0}, tokens="generated")
+    assert found["generated_tokens"] == found["totals"]["rows"]["estimate"] == 7 * 20
+    assert found["totals"]["tokens"]["estimate"] == prompts["tokens"]["estimate"] + 7 * 20
+
+
 def test_about_95_percent_of_the_ranges_hold_the_true_count():
     """A 95 % range over 24 blocks holds the true count a little less often, because the blocks are few."""
     chance, held = random.Random(1), 0

@@ -21,7 +21,7 @@ ALLOWED = {
     "agent": {"extract", "jobs", "model", "records", "source", "storage"},
     "preflight": {"model", "storage"},
     "verify": {"records", "model", "shards", "storage"},
-    "reference": {"records", "model", "storage", "verify"},
+    "reference": {"records", "model", "shards", "storage", "verify"},
     "estimate": {"records", "model", "shards", "preflight", "storage"},
 }
 

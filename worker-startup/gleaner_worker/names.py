@@ -31,6 +31,11 @@ def shard_name(prefix: str, number: int, file_format: str) -> str:
     return f"{prefix}shard_{number:04d}.{file_format}"
 
 
+def generated_name(prefix: str, number: int) -> str:
+    """The object with the generated tokens of group `number` of a stream's prompts. prefix: of output_prefix."""
+    return f"{prefix}generated_{number:04d}.jsonl"
+
+
 def parse_shard(prefix: str, name: str) -> tuple[int, str] | None:
     """(number, format) of a shard object under `prefix`, or None for any other object."""
     match = _SHARD.fullmatch(name.removeprefix(prefix)) if name.startswith(prefix) else None

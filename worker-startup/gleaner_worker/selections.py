@@ -7,6 +7,7 @@ SPANS                     the tokens of all spans of a sample, which one of thes
                           turns          each message
                           field:NAME     the field NAME of the record
                           regex:PATTERN  each match of the expression
+                          generated      the tokens that the run generates
 last:SPANS, mean:SPANS, max:SPANS  one row for each span
 """
 
@@ -17,7 +18,9 @@ from functools import lru_cache
 POOLS = ("mean", "max")  # one row over several tokens
 REDUCTIONS = ("last", *POOLS)  # one row for each sample, or for each span
 _OF_MESSAGES = ("assistant", "turns")
-_SPANS = re.compile(r"(assistant|turns)|(field):([^\x00-\x1f\x7f-\x9f]{1,256})|(regex):([^\x00-\x1f\x7f-\x9f]{1,1000})")
+_SPANS = re.compile(
+    r"(assistant|turns|generated)|(field):([^\x00-\x1f\x7f-\x9f]{1,256})|(regex):([^\x00-\x1f\x7f-\x9f]{1,1000})"
+)
 _SLICE = re.compile(r"(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?")
 _RANDOM = re.compile(r"random:([1-9]\d{0,2}|10[01]\d|102[0-4])")
 
@@ -26,7 +29,7 @@ _RANDOM = re.compile(r"random:([1-9]\d{0,2}|10[01]\d|102[0-4])")
 class Spans:
     """Parts of a sample's text. argument: the name of a field, or the expression."""
 
-    kind: str  # "assistant", "turns", "field" or "regex"
+    kind: str  # "assistant", "turns", "generated", "field" or "regex"
     argument: str = ""
 
     @property
@@ -44,6 +47,7 @@ class Spans:
         return {
             "assistant": "and the model wrote none of them",
             "turns": "and no message has one of them",
+            "generated": "and the run generated none of them",
             "field": f"and no span of `{self.argument}` has one of them",
             "regex": "and no match of the expression has one of them",
         }[self.kind]

@@ -13,6 +13,7 @@ from .model.sites import SITES, TABLE, Capture
 from .selections import Spans, TokenSelection, parse_spans, parse_tokens, span_sources
 
 DTYPES = ("bf16", "fp16", "fp32", "int8")
+KEPT_ANSWER = "generated"  # the name of the text of generated tokens among the kept fields
 FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
 
 
@@ -55,6 +56,7 @@ class Spec:
     bos: str | bool = "auto"
     top_k: int = 20  # tokens of the sites top_tokens and top_logprobs
     mask: str | None = None  # the spans whose tokens are marked beside the rows
+    generate: Mapping[str, int] | None = None  # max_new_tokens, and the temperature 0
 
     @property
     def selection(self) -> TokenSelection:
@@ -70,6 +72,20 @@ class Spec:
     def cuts_documents(self) -> bool:
         """Whether a sample is a part of one document or of several documents."""
         return self.over_long in ("chunk", "pack")
+
+    @property
+    def new_tokens(self) -> int:
+        """The most tokens that the model appends to a prompt."""
+        return self.generate["max_new_tokens"] if self.generate else 0
+
+    @property
+    def generates(self) -> bool:
+        return self.generate is not None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the index of a shard has kept fields."""
+        return bool(self.keep) or self.generates
 
     def max_length(self, max_positions: int) -> int:
         """The most tokens of a sample, for a model with `max_positions` positions."""
@@ -146,8 +162,15 @@ def _contradictions(values: dict) -> list[str]:
             problems.append(f"over_long {values['over_long']} excludes predictions_per_task")
         if values["over_long"] == "pack" and values["keep"]:
             problems.append("over_long pack excludes keep, because a packed window holds several records")
+        if values["generate"]:
+            problems.append(f"over_long {values['over_long']} excludes generate, which continues whole prompts")
     elif values["context_size"] is not None:
         problems.append("context_size needs over_long chunk or pack")
+    if values["generate"] and KEPT_ANSWER in values["keep"]:
+        problems.append(f"generate stores the text as {KEPT_ANSWER}, which is a name in keep too")
+    spans = (selection.spans, parse_spans(values["mask"]) if values["mask"] else None)
+    if not values["generate"] and any(each and each.kind == "generated" for each in spans):
+        problems.append("tokens and mask have generated tokens only with generate")
     if values["record"]["field"] and values["record"]["template"]:
         problems.append("record has a field and a template, which exclude each other")
     if values["record"]["template_kwargs"] and values["record"]["template"]:
@@ -186,6 +209,15 @@ def _is_list(value: Any, is_item: Callable[[object], bool], least: int = 1) -> b
 
 def _is_each_once(value: Any, is_item: Callable[[object], bool], least: int = 1) -> bool:
     return _is_list(value, is_item, least) and len(set(value)) == len(value)
+
+
+def _is_generate(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"max_new_tokens", "temperature"}
+        and _whole(1, 131_071)(value["max_new_tokens"])
+        and value["temperature"] == 0
+    )
 
 
 def _is_variables(value: object) -> bool:
@@ -236,13 +268,13 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "tokens": (
         "all",
         _is_tokens,
-        "all, last, mean, max, assistant, turns, field:NAME, regex:PATTERN, each of these four also after last:, mean: "
-        "or max:, random:N, a slice such as 0:16, and positions, each once",
+        "all, last, mean, max, assistant, turns, generated, field:NAME, regex:PATTERN, each of these five also after "
+        "last:, mean: or max:, random:N, a slice such as 0:16, and positions, each once",
     ),
     "mask": (
         None,
         _or_none(lambda value: isinstance(value, str) and parse_spans(value) is not None),
-        "null, assistant, turns, field:NAME and regex:PATTERN",
+        "null, assistant, turns, generated, field:NAME and regex:PATTERN",
     ),
     "exclude_special": (False, _is_flag, "true and false"),
     "dtype": (None, *_one_of(DTYPES)),
@@ -264,6 +296,11 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "bos": ("auto", lambda value: value == "auto" or _is_flag(value), "auto, true and false"),
     "window_tokens": (65_536, _whole(1024, 1 << 20), "1024 to 1048576"),
     "top_k": (20, _whole(1, 1024), "1 to 1024"),
+    "generate": (
+        None,
+        _or_none(_is_generate),
+        "null, and max_new_tokens from 1 to 131071 with temperature 0, which gives the same tokens in every attempt",
+    ),
     # The keys of the control plane alone.
     **dict.fromkeys(("pool", "affinity", "stream_offset", "priority", "budget_usd"), (None, lambda _: True, "")),
 }
@@ -292,7 +329,7 @@ def mode_of(spec: Spec) -> str:
 
 def capture_of(spec: Spec, config: DecoderConfig, layers: tuple[int, ...]) -> Capture:
     """The vectors that a run stores. layers: those that resolve_layers gives."""
-    return Capture(config, layers, spec.sites, mode_of(spec), spec.dtype, spec.top_k)
+    return Capture(config, layers, spec.sites, mode_of(spec), spec.dtype, spec.top_k, spec.generates)
 
 
 def resolve_layers(spec: Spec, num_layers: int) -> tuple[int, ...]:

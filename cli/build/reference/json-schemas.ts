@@ -30,6 +30,12 @@ const RULES = [
       },
     },
   ),
+  rule({generate: {type: 'object'}}, {properties: {over_long: {enum: ['reject', 'truncate']}}}),
+  rule(
+    {tokens: {type: 'string', pattern: '^((last|mean|max):)?generated$'}},
+    given({generate: {type: 'object'}}),
+  ),
+  rule({mask: {const: 'generated'}}, given({generate: {type: 'object'}})),
   rule({over_long: {const: 'pack'}}, {properties: {keep: {maxItems: 0}}}),
   rule({tokens: {type: 'string', pattern: '^((last|mean|max):)?(assistant|turns)$'}}, OF_MESSAGES),
   rule({mask: {enum: ['assistant', 'turns']}}, OF_MESSAGES),

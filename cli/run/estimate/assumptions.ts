@@ -24,6 +24,8 @@ export type Sampled = {
     Span
   >;
   computed_tokens: number;
+  /** Tokens that the model generates, at most; they are among the tokens too. */
+  generated_tokens: number;
   operations: number;
   reject_reasons: {reason: string; samples: number}[];
   /** Disagreements of the model's files, as the worker logs them. */
@@ -57,6 +59,8 @@ export type Compiled = {
       share_of_peak: number;
       /** Null where the tokens of a sample decide which of them are stored. */
       stored_bytes_per_token: number | null;
+      /** Of all devices with full batches; null for a run that generates none. */
+      generated_tokens_per_s: number | null;
       compile_cpu_s: number;
     }
 );
@@ -152,13 +156,16 @@ export function assumedRate(
   const raw = sampled.totals.shard_bytes.estimate / tokens;
   const stored = storedBytes(sampled, numbers).estimate / tokens;
   const encode = ASSUMED.encode_bytes_per_s[numbers.format] * ASSUMED.cores_per_chip * chips;
+  const decoding = compiled?.generated_tokens_per_s;
+  if (sampled.generated_tokens > 0 && !decoding) return undefined;
   const computing = (which: 'estimate' | 'low' | 'high') =>
     compiled
-      ? compiled.tokens_per_s * (tokens / sampled.computed_tokens) * ASSUMED.compiled_speed[which]
+      ? (ASSUMED.compiled_speed[which] * tokens) /
+        (sampled.computed_tokens / compiled.tokens_per_s + sampled.generated_tokens / (decoding ?? 1))
       : (assumed * ASSUMED.utilisation[which]) / ASSUMED.utilisation.estimate;
   const at = (which: 'estimate' | 'low' | 'high') => {
     const stages: [string, number][] = [
-      ['computing', computing(which)],
+      [sampled.generated_tokens > 0 ? 'computing and decoding' : 'computing', computing(which)],
       ['the way from the chips to the host', (chips * ASSUMED.chip_to_host_bytes_per_s[which]) / raw],
       ['encoding', encode / raw],
       ['the upload', ASSUMED.upload_bytes_per_s[which] / stored],

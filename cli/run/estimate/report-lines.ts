@@ -23,7 +23,7 @@ export function reportLines(report: Report, now: number): string[] {
         `               ${whole(samples)} ${where}${samples > 1 ? ', such as' : ''}: ${reason}`,
     ),
     ...report.warnings.map(warning => `  warning    ${warning}`),
-    `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of rows`,
+    `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of rows${report.generated_tokens > 0 ? `; at most ${whole(report.generated_tokens)} generated, each by a step over all weights` : ''}`,
     `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
     `  bytes      ${span(report.stored_bytes, bytesText)}`,
   ];

@@ -39,6 +39,7 @@ function aSample(changes: Partial<Sampled> = {}): Sampled {
       shards: sure(17_700),
     },
     computed_tokens: tokens,
+    generated_tokens: 0,
     operations: tokens * 0.89e9,
     reject_reasons: [],
     warnings: [],
@@ -63,6 +64,7 @@ const COMPILED: Compiled = {
     tokens_per_s: 100_000,
     share_of_peak: 0.45,
     stored_bytes_per_token: null,
+    generated_tokens_per_s: null,
     compile_cpu_s: 12,
   },
 };
@@ -91,6 +93,17 @@ describe('an estimate of a run', () => {
     assert.deepEqual([rate.estimate, rate.low, rate.high], [50_000, 25_000, 60_000]);
     const refused: Compiled = {...COMPILED, fits: false, reason: 'too large'};
     assert.equal(assumedRate(one, BF16, V5E, refused), undefined);
+  });
+
+  it('generated tokens cost the time of their steps, which only a compiled program knows', () => {
+    const {totals} = aSample();
+    const tokens = totals.tokens.estimate;
+    const shard_bytes = sure(tokens * 1792);
+    const half = aSample({generated_tokens: tokens / 2, totals: {...totals, shard_bytes}});
+    const rate = assumedRate(half, BF16, V5E, {...COMPILED, generated_tokens_per_s: 10_000} as Compiled);
+    assert.equal(rate?.limit, 'computing and decoding');
+    assert.ok(Math.abs((rate?.estimate ?? 0) - 1 / (1 / 100_000 + 0.5 / 10_000)) < 1);
+    assert.equal(assumedRate(half, BF16, V5E), undefined);
   });
 
   it('encoding limits a run with gzip', () => {

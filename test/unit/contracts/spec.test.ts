@@ -135,7 +135,8 @@ describe('run.json', () => {
       'a chunk of one token',
     ];
     for (const {name, says} of taken)
-      if (!compared.includes(name)) assert.match(says[0] ?? '', /^(layers|tokens|sites|mask)/, name);
+      if (!compared.includes(name))
+        assert.match(says[0] ?? '', /^(layers|tokens|sites|mask|generate|keep)/, name);
     for (const given of [
       {stream_offset: 8},
       {record: {template: 'a', predictions_per_task: 2}},

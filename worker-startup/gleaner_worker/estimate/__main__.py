@@ -86,14 +86,17 @@ def estimate(
     for source in sources:
         if source.size == 0:
             raise no_lines(source.name)
-    files = find_model(spec.model, home, bucket, revision=spec.revision, hub=hub, weights=False)
+    files = find_model(
+        spec.model, home, bucket, revision=spec.revision, hub=hub, weights=False, generates=spec.generates
+    )
     config, layers = read_config(spec, files.folder)
     settings = make_sample_settings(files.folder, spec, config.vocab_size, config.max_positions)
-    check_token_selection(spec, settings.max_length)
+    max_length = spec.max_length(config.max_positions)
+    check_token_selection(spec, max_length)
     capture = capture_of(spec, config, layers)
     row_bytes = capture.row_bytes
     capacity = Capacity(spec.shard_size_bytes, row_bytes, spec.selection.is_pool)
-    window, row = window_limits(spec, row_bytes), row_limits(spec, settings.max_length)
+    window, row = window_limits(spec, row_bytes), row_limits(spec, max_length)
     depth, total_bytes = capture.depth, sum(source.size for source in sources)
     sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))
     reasons: Counter = Counter()
@@ -154,6 +157,7 @@ def estimate(
         "sample": {"blocks": blocks, "lines": lines, "bytes": round(sampled_bytes)},
         "totals": {name: value.record() for name, value in totals.items()},
         "computed_tokens": round(computed),
+        "generated_tokens": round(totals["samples"].estimate * spec.new_tokens),
         "operations": operations,
         "reject_reasons": common_reasons(reasons),
         "warnings": list(settings.warnings),

@@ -10,6 +10,7 @@ from itertools import chain, islice, repeat
 from ..model.config import DecoderConfig
 from ..model.rows import RowLimits
 from ..preflight.operations import operations_of
+from ..records.generated import longest_answers
 from ..records.sample import Reject, Sample
 from ..records.sample_settings import SampleSettings
 from ..records.samples import read_samples
@@ -46,7 +47,7 @@ class Counted:
 
 def count_lines_of(path: str, name: str, settings: SampleSettings, capacity: Capacity) -> Counted:
     """Counts the lines of the file at `path` with the worker's own code. `name`: of the stream, for messages."""
-    counted = Counted(Counts(), list(read_samples(path, name, settings)))
+    counted = Counted(Counts(), list(read_samples(path, name, settings, longest_answers(settings))))
     counts = counted.counts
     for item in counted.items:
         if isinstance(item, Reject):

@@ -9,14 +9,18 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..failures import Failure
 from ..model.device_output import HostRow, InFlightStep
 from ..model.model import Model
+from ..records.generated import continue_documents
 from ..records.sample import Reject, Sample
 from ..records.sample_settings import SampleSettings
 from ..records.samples import Documents, make_samples, read_documents
 from ..records.stream import count_lines, no_lines
 from ..records.tokenize_process import TokenizeProcesses
+from ..shards.answers import StoredAnswers
 from ..shards.encode import encode_shard
 from ..shards.existing_shards import ExistingShards
 from ..shards.partial import Partials
@@ -103,7 +107,7 @@ class _Extraction:
         streams.reset()
         self._streams = streams
         self._work, self._model, self._settings, self._state = work, model, settings, state
-        self._pipeline = Pipeline(state.check_lease)
+        self._pipeline, self._bucket = Pipeline(state.check_lease), bucket
         self._existing = ExistingShards(work, model, bucket)
         self._partials = Partials(work, model, bucket, folder)
         self._rejects = RejectsFile(folder)
@@ -123,7 +127,11 @@ class _Extraction:
         documents = read_documents(path, self._work.object, self._settings, tokenize, self._pipeline.check)
         state.phase = "running"
         with self._pipeline as pipeline:
-            batches = pipeline.stage("tokenize", documents, ahead=1)
+            batches: Iterator[Documents] = pipeline.stage("tokenize", documents, ahead=1)
+            if self._work.spec.generates:
+                answers = StoredAnswers(self._work, self._bucket, self._model.fingerprint, self._settings, self._answer)
+                generated = continue_documents(batches, self._settings, answers)
+                batches = pipeline.stage("generate", generated, ahead=1)
             plans = pipeline.stage("plan", self._plan(batches), ahead=_PLANNED)
             running = pipeline.stage("device", self._compute(plans), ahead=1)
             shards = pipeline.stage("host", self._gather(running), ahead=1)
@@ -176,6 +184,14 @@ class _Extraction:
         capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, self._pooled)
         plans = plan_shards(self._rejects.note(self._samples(batches)), capacity)
         yield from plan_windows(plans, self._window, model.row_limits, self._pooled)
+
+    def _answer(self, prompts: list[np.ndarray]) -> list[np.ndarray]:
+        def check() -> None:
+            self._pipeline.check()
+            if self._state.mode != "run":  # no further shard begins
+                self._pipeline.wait_until(lambda: False)
+
+        return self._model.generate(prompts, check)
 
     def _samples(self, batches: Iterator[Documents]) -> Iterator[Sample | Reject]:
         last = -1

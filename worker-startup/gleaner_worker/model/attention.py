@@ -5,7 +5,7 @@ the softmax in fp32 for inputs of any type, and neither holds T x T scores in me
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,14 @@ import jax.numpy as jnp
 from .tuning import Tuning
 
 _KERNEL_QUERIES, _KERNEL_KEYS = 512, 1024  # of one block of the kernel
+
+
+class Past(NamedTuple):
+    """The tokens before the token of each row."""
+
+    k: Any  # [L, R, K, S, H], rotated
+    v: Any  # [L, R, K, S, H]
+    positions: Any  # int32 [R, S]; -1 for a place without a token
 
 
 def attend(
@@ -107,6 +115,25 @@ def _blocks(q, k, v, segments, sinks, window: int, softcap: float | None, tuning
 
     out = jax.lax.map(rows_of, jnp.arange(blocks))  # [blocks, R, K, G, size, H]
     return jnp.moveaxis(out, 0, 3).reshape(rows, heads, length, h)[:, :, :tokens]
+
+
+def attend_past(q, k, v, past_k, past_v, seen, sinks, softcap: float | None) -> jax.Array:
+    """The attention of one token a row, to itself and to the tokens before it: q [R, N, 1, H], scaled; k, v
+    [R, K, 1, H]; past_k, past_v [R, K, S, H]; seen bool [R, S] -> [R, N, 1, H]."""
+    rows, kv_heads = k.shape[:2]
+    q = q.reshape(rows, kv_heads, -1, q.shape[-1])  # [R, K, G, H]
+
+    def scores_of(keys) -> jax.Array:
+        scores = jnp.einsum("rkgh,rksh->rkgs", q, keys, preferred_element_type=jnp.float32)
+        return scores if softcap is None else jnp.tanh(scores / softcap) * softcap
+
+    before = jnp.where(seen[:, None, None], scores_of(past_k), -jnp.inf)
+    sink = () if sinks is None else (sinks.astype(jnp.float32).reshape(kv_heads, -1, 1),)
+    parts = [scores_of(k), before, *(jnp.broadcast_to(each, (*q.shape[:3], 1)) for each in sink)]
+    weights = jax.nn.softmax(jnp.concatenate(parts, axis=-1), axis=-1).astype(v.dtype)
+    own, others = weights[..., :1], weights[..., 1 : 1 + past_k.shape[2]]
+    out = jnp.einsum("rkgs,rksh->rkgh", others, past_v, preferred_element_type=jnp.float32)
+    return (out + own.astype(jnp.float32) * v.astype(jnp.float32)).astype(v.dtype).reshape(rows, -1, 1, q.shape[-1])
 
 
 def first_key_blocks(segments: jax.Array, window: int, size: int) -> jax.Array:

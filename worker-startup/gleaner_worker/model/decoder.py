@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .attention import attend
+from .attention import Past, attend, attend_past
 from .config import DecoderConfig, Experts
 from .cpu import from_bits
 from .rotate import angles, rotate
@@ -83,6 +83,7 @@ def run_blocks(
     tuning: Tuning,
     split: Split = Split(),  # noqa: B008 - immutable
     picks: jax.Array | None = None,
+    past: Past | None = None,
 ) -> list[tuple[tuple[int, ...], Any]]:
     """Runs the blocks up to the last site of `capture`; returns pieces of (layers, result of `emit` for these layers).
     The first axis of a result is the layer.
@@ -93,10 +94,11 @@ def run_blocks(
     embeddings and the end. A block without a site, such as a dense block without router_logits, gives zeros for it.
     picks: int32 [R, W], the tokens of each row whose logits are computed, so that OF_LOGITS are [R, W, width]; None
     for all tokens.
+    past: for rows of one token, the tokens before it.
     """
     config, sites, layers = capture.config, set(capture.sites), capture.blocks
     embedded, x = _embed(params, rows, config, split)
-    block = _block_runner(params["blocks"], rows, capture, tuning, split)
+    block = _block_runner(params["blocks"], rows, capture, tuning, split, past)
     pieces: list[tuple[tuple[int, ...], Any]] = []
 
     def once(layer: int, found: dict[str, jax.Array]) -> None:
@@ -132,7 +134,6 @@ def _next_tokens(x, params: dict, rows: Rows, capture: Capture, split: Split, pi
     """fp32 [R, W, width]: the sites of the logits of x [R, T, D]. Memory holds the logits of a few tokens."""
     if not OF_LOGITS & set(capture.sites):
         return {}
-    config, head = capture.config, jnp.asarray(params.get("head", params["embed"]))  # [V, D]
     following = jnp.roll(rows.token_ids, -1, axis=1)[..., None]
     is_last = (rows.segments != jnp.roll(rows.segments, -1, axis=1)).at[:, -1].set(True)[..., None]
     if picks is not None:
@@ -140,10 +141,7 @@ def _next_tokens(x, params: dict, rows: Rows, capture: Capture, split: Split, pi
 
     def of(tokens):
         h, target, ends = tokens
-        logits = jnp.einsum("md,vd->mv", h, head, preferred_element_type=jnp.float32)
-        logits = split.total(logits, head.shape[1], config.d_model, jnp.float32) * config.logits_scale
-        if config.logits_softcap is not None:
-            logits = jnp.tanh(logits / config.logits_softcap) * config.logits_softcap
+        logits = logits_of(h, params, capture.config, split)
         total = jax.nn.logsumexp(logits, axis=-1, keepdims=True)
         top, numbers = jax.lax.top_k(logits, capture.top_k)
         loss = total - jnp.take_along_axis(logits, target, axis=-1)
@@ -153,7 +151,7 @@ def _next_tokens(x, params: dict, rows: Rows, capture: Capture, split: Split, pi
     size = min(LOGIT_TOKENS, count)
     blocks = [
         jnp.pad(y.reshape(count, -1), ((0, -count % size), (0, 0))).reshape(-1, size, y.size // count)
-        for y in (split.own(x, 2, head.shape[1]), following, is_last)
+        for y in (x, following, is_last)
     ]
     found = zip(("top_tokens", "top_logprobs", "loss"), jax.lax.map(of, tuple(blocks)), strict=True)
     return {site: y.reshape(-1, y.shape[-1])[:count].reshape(*x.shape[:2], -1) for site, y in found}
@@ -162,6 +160,16 @@ def _next_tokens(x, params: dict, rows: Rows, capture: Capture, split: Split, pi
 def pick_tokens(x, picks):
     """x [R, T, D] -> [R, W, D]: the tokens picks [R, W] of each row."""
     return jnp.take_along_axis(x, picks[:, :, None], axis=1, mode="clip")
+
+
+def logits_of(x: jax.Array, params: dict, config: DecoderConfig, split: Split) -> jax.Array:
+    """fp32 [M, V]: the logits of x [M, D], the output of the final norm."""
+    head = jnp.asarray(params.get("head", params["embed"]))  # [V, D]
+    logits = jnp.einsum("md,vd->mv", split.own(x, 1, head.shape[1]), head, preferred_element_type=jnp.float32)
+    logits = split.total(logits, head.shape[1], config.d_model, jnp.float32) * config.logits_scale
+    if config.logits_softcap is None:
+        return logits
+    return jnp.tanh(logits / config.logits_softcap) * config.logits_softcap
 
 
 def layer_ranges(layers: tuple[int, ...], end: int) -> list[tuple[int, int, tuple[int, ...]]]:
@@ -193,13 +201,15 @@ def _embed(params: dict, rows: Rows, config: DecoderConfig, split: Split) -> tup
     return whole(tokens), whole(tokens + jnp.asarray(params["positions"])[rows.positions])
 
 
-def _block_runner(blocks: dict, rows: Rows, capture: Capture, tuning: Tuning, split: Split) -> Callable:
+def _block_runner(
+    blocks: dict, rows: Rows, capture: Capture, tuning: Tuning, split: Split, past: Past | None
+) -> Callable:
     """A function (x [R, T, D], layer) -> the stream after that block and its sites, for a layer number that is known
     only in the scan."""
     config, sites = capture.config, set(capture.sites)
-    length = rows.token_ids.shape[1]
+    length = rows.token_ids.shape[1] if past is None else past.positions.shape[1]
     # Gathered once, for all layers and heads.
-    cos, sin = angles(config.ropes, config.rotary_dim, rows.segments, rows.positions)
+    cos, sin = angles(config.ropes, config.rotary_dim, rows.segments, rows.positions, length)
     layer_ropes = jnp.asarray(config.layer_ropes)
     windows = [min(window, length) for window in config.windows]  # longer windows are full attention
     different = sorted(set(windows))
@@ -210,6 +220,12 @@ def _block_runner(blocks: dict, rows: Rows, capture: Capture, tuning: Tuning, sp
         )
         for window in different
     ]
+
+    def attend_to(past: Past, layer) -> Callable:
+        distance = rows.positions - past.positions
+        seen = (past.positions >= 0) & (distance < jnp.asarray(config.windows)[layer])
+        past_k, past_v = (jax.lax.dynamic_index_in_dim(each, layer, keepdims=False) for each in past[:2])
+        return lambda q, k, v, sinks: attend_past(q, k, v, past_k, past_v, seen, sinks, config.attention_softcap)
 
     own_places = {name: _places(config, name) for name in blocks if name in OF_MLP} if config.experts else {}
 
@@ -250,6 +266,7 @@ def _block_runner(blocks: dict, rows: Rows, capture: Capture, tuning: Tuning, sp
         p = at(layer, lambda name: name not in OF_MLP)
         rope = layer_ropes[layer]
         attention = attentions[0] if len(attentions) == 1 else partial(jax.lax.switch, kinds[layer], attentions)
+        attention = attention if past is None else attend_to(past, layer)
         mlp = mlps[0] if len(mlps) == 1 else partial(jax.lax.switch, is_mixture[layer], mlps)
         return _block(x, p, cos[rope], sin[rope], attention, lambda h: mlp(h, layer), layer, config, sites, split)
 

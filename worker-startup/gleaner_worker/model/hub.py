@@ -66,7 +66,13 @@ def is_hub_id(model: str) -> bool:
 
 
 def fetch_model(
-    hub: Hub, model: str, revision: str | None, home: str, weights: bool, check: Callable[[], None]
+    hub: Hub,
+    model: str,
+    revision: str | None,
+    home: str,
+    weights: bool,
+    check: Callable[[], None],
+    generates: bool = False,
 ) -> tuple[Copy, str, dict[str, str]]:
     """The hub's `model` on this disk, its commit, and the sha256 of the files that were compared with the hub's.
 
@@ -94,22 +100,25 @@ def fetch_model(
 
     def fill(folder: str) -> None:
         session, commit, sizes = listing()
-        hashes.update(_fill(session, commit, sizes, folder, weights))
+        hashes.update(_fill(session, commit, sizes, folder, weights, generates))
 
     commit = revision if revision and COMMIT.fullmatch(revision) else listing()[1]
-    return kept_copy(home, _key(hub, model, commit, weights), check, fill), commit, hashes
+    return kept_copy(home, _key(hub, model, commit, weights, generates), check, fill), commit, hashes
 
 
-def _key(hub: Hub, model: str, commit: str, weights: bool) -> str:
+def _key(hub: Hub, model: str, commit: str, weights: bool, generates: bool) -> str:
     """The name of the copy's folder, which may contain the commit because the files of a commit never change."""
     place = re.sub(r"[^A-Za-z0-9.]+", "-", hub.endpoint.removeprefix("https://").rstrip("/"))
-    return f"{place}--{model.replace('/', '--')}--{commit}{'' if weights else '--small'}"
+    kind = ("" if weights else "--small") + ("--generation" if generates else "")
+    return f"{place}--{model.replace('/', '--')}--{commit}{kind}"
 
 
-def _fill(session: Session, commit: str, sizes: dict[str, int | None], folder: str, weights: bool) -> dict[str, str]:
+def _fill(
+    session: Session, commit: str, sizes: dict[str, int | None], folder: str, weights: bool, generates: bool
+) -> dict[str, str]:
     if weights and INDEX in sizes:
         session.fetch_all([INDEX], commit, folder)
-    chosen = choose_files(sizes, folder, session.model, weights)
+    chosen = choose_files(sizes, folder, session.model, weights, generates=generates)
     make_room(folder, sum(sizes[name] or 0 for name in chosen) - _bytes_in(folder), session.model)
     log.info("Downloading %s at commit %s: %s", session.model, commit, ", ".join(chosen))
     for attempt in (1, 2):

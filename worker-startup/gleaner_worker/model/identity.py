@@ -13,6 +13,7 @@ from .weight_files import WeightFile
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
+GENERATION = "generation_config.json"
 INDEX = "model.safetensors.index.json"
 ONE_FILE = "model.safetensors"
 _SMALL = (
@@ -64,11 +65,15 @@ def is_weight_file(name: str) -> bool:
 
 def is_model_file(name: str, weights: bool) -> bool:
     """Whether a file of this name can be part of a model. Other files are never downloaded: no pickles, no code."""
-    return name in _SMALL or (weights and (name == INDEX or is_weight_file(name)))
+    return name in (*_SMALL, GENERATION) or (weights and (name == INDEX or is_weight_file(name)))
 
 
-def choose_files(names: Collection[str], folder: str, model: str, weights: bool, tokenizer: bool = True) -> list[str]:
+def choose_files(
+    names: Collection[str], folder: str, model: str, weights: bool, tokenizer: bool = True, generates: bool = False
+) -> list[str]:
     """The files of `model` that are used, among `names`, in order.
+
+    generates: with the file that says how the model generates tokens. Other runs never depended on it.
 
     With `weights` and an index among the names, `folder` must hold the index, which lists the files of weights. Raises
     Failure("model") with everything that is missing and the remedy. Without `tokenizer`, it may be missing.
@@ -76,7 +81,7 @@ def choose_files(names: Collection[str], folder: str, model: str, weights: bool,
     problems = [] if CONFIG in names else [f"it has no {CONFIG}"]
     if tokenizer and TOKENIZER not in names:
         problems.append(f"it has no {TOKENIZER}{_how_to_convert(names, model)}")
-    chosen = [name for name in _SMALL if name in names]
+    chosen = [name for name in (*_SMALL, *([GENERATION] if generates else [])) if name in names]
     if weights and INDEX in names:
         listed = _files_of_index(folder, model)
         absent = [name for name in listed if name not in names]

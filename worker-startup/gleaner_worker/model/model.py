@@ -7,7 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -20,11 +20,12 @@ from .array_pool import ArrayPool
 from .config import DecoderConfig
 from .device import set_up_jax
 from .device_output import InFlightStep, device_failure
+from .generation import Decoding
 from .hub import Hub
 from .identity import ModelFiles
 from .mesh import Layout, layouts, memory_of
 from .model_lock import find_run_model
-from .model_source import find_model, read_config
+from .model_source import find_model, read_config, read_rules
 from .place import place
 from .program import Program, StepShape, compile_rows
 from .row_selection import SelectedTokens, make_inputs, row_counts, row_limits
@@ -48,6 +49,7 @@ class Model:
     capture: Capture
     shape: StepShape  # of every step, for one device
     _program: Program
+    _decoding: Decoding | None = None  # of a run that generates tokens
     _lock: threading.Lock = field(default_factory=threading.Lock)
     # Weak references: a step that no caller waits for holds no memory.
     _in_flight: deque["weakref.ref[InFlightStep]"] = field(default_factory=deque)
@@ -132,6 +134,24 @@ class Model:
             self._in_flight.append(weakref.ref(step))
             return step
 
+    def generate(self, prompts: Sequence[np.ndarray], check: Callable[[], None]) -> list[np.ndarray]:
+        """The new tokens of each prompt, int32. check: called before each part of the work; it may raise.
+
+        Raises Failure("infrastructure") when the devices fail.
+        """
+        assert self._decoding is not None
+
+        def call(start: Callable[[], Any]) -> Any:
+            check()
+            with self._lock:  # programs of several devices start in one order on all of them
+                return start()
+
+        try:
+            found = dict(self._decoding.run(self.params, prompts, call))
+        except jax.errors.JaxRuntimeError as error:
+            raise device_failure(f"the answers to {len(prompts)} prompts of {self.name}", error) from error
+        return [found[number] for number in range(len(prompts))]
+
 
 def find_files(
     spec: Spec, home: str, bucket: Bucket | None, run: str | None = None, hub: Hub | None = None
@@ -144,7 +164,7 @@ def find_files(
     jax.local_devices()
     if run and bucket:
         return find_run_model(spec, run, home, bucket, hub)
-    return find_model(spec.model, home, bucket, revision=spec.revision, hub=hub)
+    return find_model(spec.model, home, bucket, revision=spec.revision, hub=hub, generates=spec.generates)
 
 
 def load_model(
@@ -164,7 +184,7 @@ def load_model(
     """
     devices = jax.local_devices()
     config, layers = read_config(spec, files.folder)
-    plan = plan_step(spec, config, layers, devices[0])
+    plan = plan_step(spec, config, layers, devices[0], read_rules(spec, config, files.folder))
     limit = device_bytes or memory_of(devices)
     weights = plan.weights
     if previous and not _has_weights(previous, files, spec, plan.capture):
@@ -174,14 +194,14 @@ def load_model(
         weights = previous.params
 
     def open_stored() -> Weights:
-        depth, end = plan.capture.depth, plan.capture.end
+        depth, end = plan.capture.loaded
         return open_weights(files.weights, config, depth, spec.compute_dtype, spec.model, end)
 
     stored = None if previous else open_stored()  # damaged files fail before the compilation
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
     phase("compiling")
     report(f"Compiling {plan.shape.rows} x {plan.shape.row_tokens} tokens per device")
-    layout, program = choose_program(plan, weights, limit, devices, where)
+    layout, program, decoding = choose_program(plan, weights, limit, devices, where)
     phase("loading")
     if previous and previous.layout == layout:
         params = previous.params
@@ -191,19 +211,23 @@ def load_model(
         onto = f"{len(devices)} {devices[0].device_kind}, each copy on {layout.model}"
         report(f"Reading the weights of {spec.model} onto {onto}")
         params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
-    return Model(files, spec, config, params, layout, plan.capture, plan.shape, program)
+    return Model(files, spec, config, params, layout, plan.capture, plan.shape, program, decoding)
 
 
 def choose_program(
     plan: StepPlan, params: dict, limit: int | None, devices: list, where: str
-) -> tuple[Layout, Program]:
+) -> tuple[Layout, Program, Decoding | None]:
     """Compiles for the fewest devices per copy of the weights that hold them beside a step.
 
     params: arrays or their shapes. Raises Failure("model") when no layout fits, with the sizes of the last layout.
     """
 
-    def compiled(layout: Layout) -> tuple[Layout, Program]:
-        return layout, compile_rows(plan.capture, layout, params, plan.shape, plan.tuning, limit, where)
+    def compiled(layout: Layout) -> tuple[Layout, Program, Decoding | None]:
+        decoding = None
+        if plan.rules:
+            decoding = Decoding(plan.capture.config, layout, params, plan.tuning, plan.rules, limit, where)
+        room = limit - decoding.bytes if decoding and limit is not None else limit
+        return layout, compile_rows(plan.capture, layout, params, plan.shape, plan.tuning, room, where), decoding
 
     *others, last = layouts(params, plan.capture.config, limit, devices)
     for layout in others:
@@ -223,4 +247,5 @@ def _delete_weights(model: Model) -> None:
 def _has_weights(model: Model, files: ModelFiles, spec: Spec, capture: Capture) -> bool:
     """Whether `model` holds the weights of `capture`; it may hold more."""
     same = (model.fingerprint, model.spec.compute_dtype) == (files.fingerprint, spec.compute_dtype)
-    return same and model.capture.depth >= capture.depth and ENDS.index(model.capture.end) >= ENDS.index(capture.end)
+    (depth, end), (held_depth, held_end) = capture.loaded, model.capture.loaded
+    return same and held_depth >= depth and ENDS.index(held_end) >= ENDS.index(end)

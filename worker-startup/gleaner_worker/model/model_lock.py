@@ -49,7 +49,9 @@ def find_run_model(
     while True:
         is_first = lock is None
         revision = lock.revision if lock else spec.revision
-        local = find_model(spec.model, home, bucket, revision=revision, hub=hub, weights=weights)
+        local = find_model(
+            spec.model, home, bucket, revision=revision, hub=hub, weights=weights, generates=spec.generates
+        )
         if is_first and weights:
             lock = write_model_lock(bucket, run, local)
         if lock is None or not (differing := differences(lock, local, spec)):

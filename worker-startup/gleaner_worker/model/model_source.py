@@ -15,6 +15,7 @@ from ..model_json import read_model_json
 from ..spec import Spec, resolve_layers
 from ..storage.objects import Bucket, ObjectInfo
 from .config import DecoderConfig, parse_config
+from .generation_rules import GenerationRules, read_generation_rules
 from .hub import Hub, fetch_model, is_hub_id, own_hub
 from .identity import CONFIG, INDEX, ModelFiles, choose_files, hash_files, is_model_file, is_weight_file
 from .model_cache import Copy, kept_copy, make_room
@@ -37,9 +38,10 @@ def find_model(
     hub: Hub | None = None,
     weights: bool = True,
     tokenizer: bool = True,
+    generates: bool = False,
 ) -> ModelFiles:
     """The files of `model`; copied files lie under `home`. Without `weights`, the small files alone. Without
-    `tokenizer`, a folder or a bucket may lack tokenizer.json.
+    `tokenizer`, a folder or a bucket may lack tokenizer.json. generates: with generation_config.json.
 
     `bucket` gives the clients, and the check that may end the reading. Raises Failure with the remedy for an unknown
     kind of name, a model that does not exist, and a model that lacks a file.
@@ -55,7 +57,8 @@ def find_model(
         )
     if in_bucket:
         assert bucket is not None
-        return _find_in_bucket(bucket.named(in_bucket[1]), in_bucket[2], model, home, weights, tokenizer)
+        named = bucket.named(in_bucket[1])
+        return _find_in_bucket(named, in_bucket[2], model, home, weights, tokenizer, generates)
     if is_folder:
         copy = Copy(model, is_kept=False)
     elif model.startswith((".", "/", "~")):
@@ -65,7 +68,7 @@ def find_model(
             "copy it to gs://… and set `model` to that address",
         )
     elif is_hub_id(model):
-        copy, commit, known = fetch_model(hub or own_hub(), model, revision, home, weights, check)
+        copy, commit, known = fetch_model(hub or own_hub(), model, revision, home, weights, check, generates)
     else:
         raise Failure(
             "model",
@@ -73,7 +76,7 @@ def find_model(
             "and no id on a hub such as Qwen/Qwen2.5-0.5B; set `model` to one of these",
         )
     names = [entry.name for entry in os.scandir(copy.folder) if entry.is_file()]
-    names = choose_files(names, copy.folder, model, weights, tokenizer)
+    names = choose_files(names, copy.folder, model, weights, tokenizer, generates)
     hashes = known | hash_files(copy.folder, [name for name in names if name not in known], model)
     files = {name: hashes[name] for name in names}
     stored = [DiskFile(os.path.join(copy.folder, name)) for name in names if is_weight_file(name)]
@@ -82,13 +85,28 @@ def find_model(
 
 def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]]:
     """The model's config.json, and the layers of it that the spec asks for. Raises Failure("model")."""
-    config = parse_config(read_model_json(folder, CONFIG, spec.model, _MAX_CONFIG_BYTES), spec.model)
+    config = parse_config(_raw_config(spec, folder), spec.model)
     layers = resolve_layers(spec, config.num_layers)
     check_sites(config, layers, spec.sites, spec.top_k, spec.model)
+    read_rules(spec, config, folder)
     return config, layers
 
 
-def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: bool, tokenizer: bool) -> ModelFiles:
+def read_rules(spec: Spec, config: DecoderConfig, folder: str) -> GenerationRules | None:
+    """The rules of the tokens that the run generates; None for a run that generates none. Raises Failure("model")."""
+    if not spec.generates:
+        return None
+    max_length = spec.max_length(config.max_positions)
+    return read_generation_rules(folder, spec.model, config, _raw_config(spec, folder), spec.new_tokens, max_length)
+
+
+def _raw_config(spec: Spec, folder: str) -> dict:
+    return read_model_json(folder, CONFIG, spec.model, _MAX_CONFIG_BYTES)
+
+
+def _find_in_bucket(
+    bucket: Bucket, path: str, model: str, home: str, weights: bool, tokenizer: bool, generates: bool
+) -> ModelFiles:
     prefix = f"{path}/"
     try:
         listed = {info.name.removeprefix(prefix): info for info in bucket.list(prefix)}
@@ -114,7 +132,7 @@ def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: b
             list(pool.map(lambda file: _download(bucket, file[0], file[1], model), small))
 
     copy = kept_copy(home, key, bucket.check, fill)
-    names = choose_files(listed, copy.folder, model, weights, tokenizer)
+    names = choose_files(listed, copy.folder, model, weights, tokenizer, generates)
     hashes = hash_files(copy.folder, [name for name in names if not is_weight_file(name)], model)
     stored = [BucketFile(bucket, listed[name]) for name in names if is_weight_file(name)]
     if stored:

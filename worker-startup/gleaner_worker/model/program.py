@@ -11,6 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from ..failures import Failure
 from ..selections import POOLS
 from .capture import compute_step
+from .config import DecoderConfig
 from .decoder import Rows, Split
 from .mesh import Layout, parameter_specs
 from .sites import Capture
@@ -18,7 +19,7 @@ from .tuning import Tuning
 
 # Every value is rounded where the decoder and capture round it. Otherwise XLA leaves out different roundings on one
 # device and on several, and the bits differ.
-_COMPILER_OPTIONS: dict[str, str | bool] = {"xla_allow_excess_precision": False}
+COMPILER_OPTIONS: dict[str, str | bool] = {"xla_allow_excess_precision": False}
 _MAX_IN_FLIGHT = 3  # steps: computed, waiting, and copied to the host
 
 
@@ -51,7 +52,7 @@ def compile_rows(
     lowered = lower_rows(capture, layout, params, shape, tuning)
     version = hashlib.sha256(lowered.as_text().encode()).hexdigest()
     try:
-        compiled = lowered.compile(_COMPILER_OPTIONS)
+        compiled = lowered.compile(COMPILER_OPTIONS)
     except jax.errors.JaxRuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -73,14 +74,7 @@ def compile_rows(
 def lower_rows(capture: Capture, layout: Layout, params: dict, shape: StepShape, tuning: Tuning) -> jax.stages.Lowered:
     """The program before its compilation."""
     specs = parameter_specs(params, capture.config, layout.model)
-
-    def placed(path, array, spec):
-        as_bits = tuning.bf16_as_bits and path[0].key == "blocks" and array.dtype == jnp.bfloat16
-        return jax.ShapeDtypeStruct(
-            array.shape, jnp.uint16 if as_bits else array.dtype, sharding=NamedSharding(layout.mesh, spec)
-        )
-
-    weights = jax.tree.map_with_path(placed, params, specs)
+    weights = placed_parameters(params, capture.config, layout, tuning)
     height = shape.rows * layout.data
     row, by_row = (height, shape.row_tokens), layout.sharding("data")
 
@@ -91,9 +85,25 @@ def lower_rows(capture: Capture, layout: Layout, params: dict, shape: StepShape,
     picks: Any = input_of((height, shape.width if capture.mode == "rows" else 0))
     if capture.mode in POOLS:
         picks = input_of(row, bool), input_of((height, shape.width, 2))
-    # On a TPU the default precision of an fp32 product is bf16.
-    with jax.default_matmul_precision("highest" if params["embed"].dtype == jnp.float32 else "default"):
+    with jax.default_matmul_precision(precision_of(params["embed"].dtype)):
         return _over_devices(capture, layout, specs, tuning).lower(weights, Rows(tokens, tokens, tokens), picks)
+
+
+def placed_parameters(params: dict, config: DecoderConfig, layout: Layout, tuning: Tuning) -> dict:
+    """The shapes of parameters as `place` puts them on the devices."""
+
+    def placed(path, array, spec):
+        as_bits = tuning.bf16_as_bits and path[0].key == "blocks" and array.dtype == jnp.bfloat16
+        return jax.ShapeDtypeStruct(
+            array.shape, jnp.uint16 if as_bits else array.dtype, sharding=NamedSharding(layout.mesh, spec)
+        )
+
+    return jax.tree.map_with_path(placed, params, parameter_specs(params, config, layout.model))
+
+
+def precision_of(dtype: Any) -> str:
+    """The precision of the products of weights of this type. On a TPU the default precision in fp32 is bf16."""
+    return "highest" if dtype == jnp.float32 else "default"
 
 
 def is_out_of_memory(error: Exception) -> bool:

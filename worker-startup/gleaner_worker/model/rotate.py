@@ -20,9 +20,13 @@ def rope_tables(
     return np.cos(angle) * scale, np.sin(angle) * scale
 
 
-def angles(ropes: tuple[Rope, ...], rotary_dim: int, segments: jax.Array, positions: jax.Array) -> list[jax.Array]:
-    """Cosines and sines of every token: fp32 [ropes, R, 1, T, rotary_dim / 2]; segments, positions int32 [R, T]."""
-    length = segments.shape[1]
+def angles(
+    ropes: tuple[Rope, ...], rotary_dim: int, segments: jax.Array, positions: jax.Array, length: int
+) -> list[jax.Array]:
+    """Cosines and sines of every token: fp32 [ropes, R, 1, T, rotary_dim / 2]; segments, positions int32 [R, T].
+
+    length: above each position.
+    """
 
     def of(is_long: bool) -> list[jax.Array]:
         tables = rope_tables(ropes, rotary_dim, length, is_long)
@@ -32,7 +36,7 @@ def angles(ropes: tuple[Rope, ...], rotary_dim: int, segments: jax.Array, positi
     if min(limits) >= length:
         return of(False)
     ends = (segments != jnp.roll(segments, -1, axis=1)).at[:, -1].set(True)
-    last = jax.lax.cummin(jnp.where(ends, jnp.arange(length), length), axis=1, reverse=True)
+    last = jax.lax.cummin(jnp.where(ends, jnp.arange(ends.shape[1]), length), axis=1, reverse=True)
     lengths = jnp.take_along_axis(positions, last, axis=1) + 1  # of each token's sample
     is_long = (lengths > jnp.asarray(limits)[:, None, None])[:, :, None, :, None]
     return [jnp.where(is_long, long, short) for long, short in zip(of(True), of(False), strict=True)]

@@ -116,6 +116,7 @@ class Capture:
     mode: str  # "all" tokens, picked "rows", or the "mean" or "max" of pools
     dtype: str  # a key of STORED
     top_k: int = 20  # next tokens of top_tokens and top_logprobs
+    generates: bool = False  # tokens too, which need the whole model
 
     def layers_of(self, site: str) -> tuple[int, ...]:
         """The blocks that store the site; one block for a site that is outside of the blocks."""
@@ -147,12 +148,22 @@ class Capture:
     def end(self) -> str:
         """The weights after the last block that the sites need, one of ENDS. Tied weights are those of embeddings."""
         end = max((TABLE[site].end for site in self.sites), key=ENDS.index, default="")
+        return self._without_tied(end)
+
+    def _without_tied(self, end: str) -> str:
         return "norm" if end == "head" and self.config.is_tied else end
 
     @property
     def depth(self) -> int:
-        """The number of blocks whose weights are loaded."""
+        """The number of blocks that a step computes."""
         return self.config.num_layers if self.end else max(self.blocks, default=0) + 1
+
+    @property
+    def loaded(self) -> tuple[int, str]:
+        """The number of blocks whose weights are loaded, and the loaded weights after the last block, one of ENDS."""
+        if self.generates:
+            return self.config.num_layers, self._without_tied("head")
+        return self.depth, self.end
 
     def stats_columns(self, site: str) -> tuple[str, ...]:
         return INT8_STATS if self.dtype_of(site) == "int8" else STATS

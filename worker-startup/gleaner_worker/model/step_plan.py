@@ -5,6 +5,7 @@ from typing import Any
 
 from ..spec import Spec, capture_of
 from .config import DecoderConfig
+from .generation_rules import GenerationRules
 from .program import StepShape
 from .row_selection import check_token_selection, row_limits
 from .sites import Capture
@@ -19,18 +20,23 @@ class StepPlan:
     capture: Capture
     tuning: Tuning
     shape: StepShape
-    weights: dict  # shapes, up to the deepest stored layer
+    weights: dict  # shapes, up to the deepest stored layer, or of the whole model
+    rules: GenerationRules | None = None
 
 
-def plan_step(spec: Spec, config: DecoderConfig, layers: tuple[int, ...], device: Any) -> StepPlan:
+def plan_step(
+    spec: Spec, config: DecoderConfig, layers: tuple[int, ...], device: Any, rules: GenerationRules | None = None
+) -> StepPlan:
     """device: any device of the mesh. Raises Failure("model") when no sample has the tokens that `tokens` selects."""
     max_length = spec.max_length(config.max_positions)
     check_token_selection(spec, max_length)
     tuning, row = tuning_of(device, spec.compute_dtype), row_limits(spec, max_length)
     capture = capture_of(spec, config, layers)
+    depth, end = capture.loaded
     return StepPlan(
         capture,
         tuning,
         StepShape(max(1, tuning.step_tokens // row.tokens), row.tokens, row.vectors),
-        parameter_shapes(config, capture.depth, spec.compute_dtype, capture.end),
+        parameter_shapes(config, depth, spec.compute_dtype, end),
+        rules,
     )

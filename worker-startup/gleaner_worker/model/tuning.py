@@ -11,11 +11,12 @@ class Tuning:
     attention: str  # "splash", the kernel of JAX for TPUs, or "blocks" of queries and keys
     query_block: int  # tokens of a block of queries, and of keys, in the "blocks" attention
     step_tokens: int  # of one device in a step; a row of more tokens makes a longer step
+    decoded_rows: int = 64  # of one device in a batch of generated tokens, at most
     bf16_as_bits: bool = False  # see cpu.py
     interpret: bool = False  # runs the kernel without a TPU, for tests
 
 
-CPU = Tuning("blocks", query_block=128, step_tokens=2048, bf16_as_bits=True)
+CPU = Tuning("blocks", query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
 TPU = Tuning("splash", query_block=256, step_tokens=2048)
 # By device kind: fast devices need longer steps.
 _STEP_TOKENS = {"TPU v6 lite": 8192, "TPU v5": 4096, "TPU v5p": 4096, "TPU7x": 8192}

@@ -15,7 +15,7 @@ import sys
 
 from ..failures import Failure
 from ..model.hub import own_hub, print_wait
-from ..model.model_source import find_model, read_config
+from ..model.model_source import find_model, read_config, read_rules
 from ..spec import read_spec
 from ..storage.objects import Bucket, make_client
 from .accelerators import ACCELERATORS
@@ -43,9 +43,17 @@ def main() -> int:
         spec = read_spec(args.spec)
         hub = own_hub(print_wait)
         files = find_model(
-            spec.model, args.home, bucket, revision=spec.revision, hub=hub, weights=False, tokenizer=False
+            spec.model,
+            args.home,
+            bucket,
+            revision=spec.revision,
+            hub=hub,
+            weights=False,
+            tokenizer=False,
+            generates=spec.generates,
         )
         config, layers = read_config(spec, files.folder)
+        rules = read_rules(spec, config, files.folder)
         # JAX takes its settings from the environment when it is imported.
         from .estimate_program import estimate_program
 
@@ -57,7 +65,7 @@ def main() -> int:
             if args.smallest and generation in fitting:
                 continue
             print(f"Compiling {files.name} for {accelerator}", file=sys.stderr, flush=True)
-            programs.append(model | estimate_program(spec, config, layers, accelerator))
+            programs.append(model | estimate_program(spec, config, layers, accelerator, rules))
             if programs[-1]["fits"]:
                 fitting.add(generation)
         print(json.dumps(programs), flush=True)

@@ -7,6 +7,7 @@ import time
 
 from ..failures import Failure
 from ..model.config import DecoderConfig
+from ..model.generation_rules import GenerationRules
 from ..model.model import choose_program
 from ..model.step_plan import plan_step
 from ..spec import Spec
@@ -15,7 +16,13 @@ from .cost_model import cost_of
 from .operations import speed_of
 
 
-def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...], accelerator: str) -> dict:
+def estimate_program(
+    spec: Spec,
+    config: DecoderConfig,
+    layers: tuple[int, ...],
+    accelerator: str,
+    rules: GenerationRules | None = None,
+) -> dict:
     """The figures of the program. Bytes are those of one device; tokens per second are those of all devices with full
     rows.
 
@@ -23,7 +30,7 @@ def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...],
     no sample has.
     """
     devices, device = devices_of(accelerator), device_of(accelerator)
-    plan = plan_step(spec, config, layers, devices[0])
+    plan = plan_step(spec, config, layers, devices[0], rules)
     figures = {
         "accelerator": accelerator,
         "devices": len(devices),
@@ -32,7 +39,7 @@ def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...],
     }
     began = time.process_time()
     try:
-        layout, program = choose_program(plan, plan.weights, device.hbm_bytes, devices, spec.model)
+        layout, program, decoding = choose_program(plan, plan.weights, device.hbm_bytes, devices, spec.model)
     except Failure as failure:
         return figures | {"fits": False, "reason": failure.reason}
     memory = program.run.memory_analysis()
@@ -55,4 +62,5 @@ def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...],
             "stored_bytes_per_token": plan.capture.row_bytes if plan.capture.mode == "all" else None,
         }
         | speed_of(milliseconds, rows, tokens, config, plan.capture.depth, device, len(devices))
+        | {"generated_tokens_per_s": decoding and round(decoding.tokens_per_s(device.hbm_bytes_per_s))}
     )

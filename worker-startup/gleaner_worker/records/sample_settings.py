@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class SampleSettings:
     """The parsed spec, tokenizer and templates of a run; equal for all of its streams.
 
-    vocab_size: above each token id. max_length: most tokens of a sample.
+    vocab_size: above each token id. max_length: most tokens of a sample, without those that the run generates.
     """
 
     tokenizer: Tokenizer
@@ -34,6 +34,8 @@ class SampleSettings:
     selection: Selection
     mask_bit: int | None  # of the marks, which spec.mask stores beside the rows
     keep: tuple[str, ...]
+    new_tokens: int  # that the run generates after each prompt, at most
+    generated_bit: int | None  # of their marks
     warnings: tuple[str, ...] = ()
 
     @property
@@ -69,7 +71,7 @@ def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions
     warning = bos_warning(bos, writer.chat, spec.model)
     if warning:
         log.warning("%s", warning)
-    max_length = spec.max_length(max_positions)
+    max_length = spec.max_length(max_positions) - spec.new_tokens
     return SampleSettings(
         tokenizer,
         vocab_size,
@@ -81,6 +83,8 @@ def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions
         make_selection(spec, tokenizer),
         None if spec.mask is None else [source.text for source in spec.span_sources].index(spec.mask),
         spec.keep,
+        spec.new_tokens,
+        next((bit for bit, source in enumerate(spec.span_sources) if source.kind == "generated"), None),
         (warning,) if warning else (),
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..failures import raise_exits
 from .documents import Document, SampleTokens, cut_documents
+from .generated import Answers, continue_documents
 from .prompts import Prompt
 from .read_prompts import MOST_BYTES, MOST_ITEMS, RenderedPrompt, in_batches, read_prompts
 from .rejected import Rejected
@@ -30,9 +31,15 @@ Documents = list[Document | Reject]
 Tokenize = Callable[[Iterable[list[Line]], str, Callable[[], None]], Iterator[Documents]]
 
 
-def read_samples(path: str, name: str, settings: SampleSettings) -> Iterator[Sample | Reject]:
-    """Yields the samples of the file at `path`, without a gap; `name` is the object's name, for messages."""
-    return make_samples(read_documents(path, name, settings), settings)
+def read_samples(
+    path: str, name: str, settings: SampleSettings, answers: Answers | None = None
+) -> Iterator[Sample | Reject]:
+    """Yields the samples of the file at `path`, without a gap; `name` is the object's name, for messages.
+
+    answers: of a run that generates tokens.
+    """
+    documents = read_documents(path, name, settings)
+    return make_samples(continue_documents(documents, settings, answers) if answers else documents, settings)
 
 
 def read_documents(
@@ -178,7 +185,7 @@ def _whole(document: Document, settings: SampleSettings) -> Sample | Reject:
         return Reject(
             document.index,
             f"is {document.length} tokens long; the limit is {settings.max_length} "
-            "(max_seq_length in run.json, and never more than the model's positions; "
+            "(max_seq_length in run.json, without generate.max_new_tokens, and never more than the model's positions; "
             "over_long: truncate would keep the beginning, and chunk all of it)",
             document.line,
         )

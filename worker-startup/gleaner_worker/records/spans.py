@@ -53,6 +53,8 @@ def find_spans(
     def spans_of(source: Spans) -> list[Span]:
         if source.kind == "field":
             return field_spans(record, source.argument, content)
+        if source.kind == "generated":
+            return []  # generated.py marks them
         if source.kind == "regex":
             return _matches(patterns[source], content)
         if source.kind not in of_messages:

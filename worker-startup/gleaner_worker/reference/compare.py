@@ -15,9 +15,11 @@ from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
 from ..model.weight_files import BucketFile
 from ..names import output_prefix, run_folder
+from ..records.generated import Answers
 from ..records.sample import Sample
 from ..records.sample_settings import SampleSettings, make_sample_settings
 from ..records.samples import read_samples
+from ..shards.answers import stored_answers
 from ..spec import Spec, capture_of
 from ..storage.objects import Bucket, ObjectInfo
 from ..verify.run import list_streams, read_manifest
@@ -35,7 +37,7 @@ def compare_run(
     folder: for the model and one stream. load: gives the reference of a folder with a model. Raises Failure, OSError
     and ShardError.
     """
-    spec, _, _ = read_manifest(bucket, run)
+    spec, spec_hash, _ = read_manifest(bucket, run)
     stored = Run(open_folder(f"gs://{bucket.name}/activations/{run_folder(run)}"))
     chosen = choose_samples(stored, count)
     model_folder = _copy_model(spec, run, bucket, folder, report)
@@ -50,7 +52,10 @@ def compare_run(
         name = f"{stream:03d}"
         if name not in streams:
             raise Failure("stream", f"Failed to compare {run}: {output_prefix(run, name)} has shards of no stream")
-        for sample in _samples(bucket, streams[name], numbers, settings, folder):
+        answers = None
+        if spec.generates:
+            answers = stored_answers(bucket, run, name, streams[name], (spec, spec_hash), settings)
+        for sample in _samples(bucket, streams[name], numbers, settings, folder, answers):
             report(f"Computing sample {sample.index} of stream {name}, {len(sample.token_ids)} tokens")
             wanted = reference(sample.token_ids, names, spec.top_k)
             _add(drifts, spec, stored.sample(stream, sample.index, dtype="float32"), wanted, sample, name)
@@ -79,12 +84,17 @@ def choose_samples(stored: Run, count: int) -> dict[int, list[int]]:
 
 
 def _samples(
-    bucket: Bucket, stream: ObjectInfo, numbers: list[int], settings: SampleSettings, folder: str
+    bucket: Bucket,
+    stream: ObjectInfo,
+    numbers: list[int],
+    settings: SampleSettings,
+    folder: str,
+    answers: Answers | None,
 ) -> Iterator[Sample]:
     path = os.path.join(folder, "stream")
     bucket.download(stream.name, path, stream.generation)
     missing = set(numbers)
-    for item in read_samples(path, stream.name, settings):
+    for item in read_samples(path, stream.name, settings, answers):
         if isinstance(item, Sample) and item.index in missing:
             missing.remove(item.index)
             yield item
@@ -137,7 +147,7 @@ def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callabl
     if read_model_lock(bucket, run):
         files = find_run_model(spec, run, home, bucket)
     else:
-        files = find_model(spec.model, home, bucket, revision=spec.revision)
+        files = find_model(spec.model, home, bucket, revision=spec.revision, generates=spec.generates)
     size_bytes = sum(weights.size_bytes for weights in files.weights)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if 2 * size_bytes > memory:

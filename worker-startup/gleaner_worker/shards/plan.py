@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..records.documents import Document
 from ..records.sample import Reject, Sample
 
 # The index and the samples of a shard must fit into memory for rows of any size.
@@ -96,7 +97,7 @@ def plan_shards(items: Iterable[Sample | Reject], capacity: Capacity) -> Generat
         yield ShardPlan(number, first, last, tuple(samples), True, capacity.pooled)
 
 
-def tokens_sha256(samples: Iterable[Sample]) -> str:
+def tokens_sha256(samples: Iterable[Sample | Document]) -> str:
     """The digest of each sample's index and length (int64) and token ids (int32), little endian, in order."""
     digest = hashlib.sha256()
     for sample in samples:

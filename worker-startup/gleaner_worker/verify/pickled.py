@@ -56,7 +56,7 @@ def read_pickle(path: str, metadata: dict[str, str], expect: Expectation, conten
     content.sample_idx = [entry["sample_idx"] for entry in first]
     content.row_counts = [entry["shape"][0] for entry in first]
     content.previews = [entry["text_preview"] for entry in first]
-    if expect.spec.keep:
+    if expect.spec.keeps:
         content.kept = [entry["kept"] for entry in first]
     if expect.has_positions:
         content.positions = [np.array(entry["positions"], np.int64) for entry in first]
@@ -73,7 +73,7 @@ def _problem_of(entry: dict, expect: Expectation) -> str | None:
     shape, _ = entry["activation"]
     if shape != entry["shape"]:
         return f"sample {entry['sample_idx']} has shape {list(shape)} and says {list(entry['shape'])}"
-    for field, is_due in (("positions", expect.has_positions), ("kept", bool(expect.spec.keep))):
+    for field, is_due in (("positions", expect.has_positions), ("kept", bool(expect.spec.keeps))):
         if (field in entry) != is_due:
             return f"sample {entry['sample_idx']} {'lacks' if is_due else 'has'} {field}"
     return None

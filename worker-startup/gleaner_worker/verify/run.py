@@ -75,7 +75,8 @@ def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: lis
         lock = read_model_lock(bucket, run)
     except Failure as error:
         problems.append(error.reason)
-        return find_model(spec.model, folder, bucket, revision=spec.revision, weights=False).folder, None
+        small = find_model(spec.model, folder, bucket, revision=spec.revision, weights=False, generates=spec.generates)
+        return small.folder, None
     return find_run_model(spec, run, folder, bucket, weights=False).folder, lock.fingerprint if lock else None
 
 

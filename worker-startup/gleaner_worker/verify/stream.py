@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 
 from ..names import output_prefix, parse_shard
+from ..shards.answers import stored_answers
 from ..storage.objects import Bucket, ObjectInfo
 from .check_shard import check_content
 from .coverage import Coverage
@@ -44,7 +45,10 @@ def verify_stream(
 
     path = os.path.join(folder, "stream")
     bucket.download(info.name, path, info.generation)
-    samples = StreamSamples(path, info.name, expect.settings)
+    answers = None
+    if expect.spec.generates:
+        answers = stored_answers(bucket, expect.run, stream, info, (expect.spec, expect.spec_hash), expect.settings)
+    samples = StreamSamples(path, info.name, expect.settings, answers)
     marks = samples.marks
     prefix = output_prefix(expect.run, stream)
     by_name = {other.name.removeprefix(prefix): other for other in outputs}

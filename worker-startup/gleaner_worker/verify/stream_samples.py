@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterator
 
+from ..records.generated import Answers
 from ..records.sample import Reject, Sample
 from ..records.sample_settings import SampleSettings
 from ..records.samples import read_samples
@@ -13,8 +14,8 @@ from .marks import REJECTED, TRUNCATED
 class StreamSamples:
     """Reads the stream in one pass. A range that begins before the previous range ends starts a new pass."""
 
-    def __init__(self, path: str, name: str, settings: SampleSettings):
-        self._open = lambda: read_samples(path, name, settings)
+    def __init__(self, path: str, name: str, settings: SampleSettings, answers: Answers | None = None):
+        self._open = lambda: read_samples(path, name, settings, answers)
         self._per_line = settings.samples_per_line
         # The line of each sample, for runs in which the tokens decide how many samples a line makes.
         self._lines = array("q", (item.line for item in self._open()) if self._per_line is None else ())

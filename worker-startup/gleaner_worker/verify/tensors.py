@@ -67,7 +67,7 @@ def _expected_tensors(metadata: dict[str, str], expect: Expectation) -> dict[str
         expected |= {"line_idx": ("I64", [samples]), "chunk_idx": ("I32", [samples])}
         if expect.spec.over_long == "pack":
             expected["token_line_idx"] = ("I64", [tokens])
-    if expect.spec.keep and samples:
+    if expect.spec.keeps and samples:
         expected["kept"] = ("U8", [])
     for site, layer in expect.capture.names:
         dtype = expect.capture.dtype_of(site)
