@@ -205,11 +205,52 @@ export function statisticMaps({stats, rows}: Omit<StatsView, 'of'>): Html {
     more: `${numberText(non_finite)} of ${numberText(rows)} rows`,
     warns: non_finite > 0,
   }));
-  return html`${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}${
+  const zeros = rowsOf(({zeros}) =>
+    zeros === undefined ? null : {shade: zeros, text: `${short(100 * zeros)} %`},
+  );
+  const spread = rowsOf(({norm_quantiles: norms}) => {
+    if (norms === undefined) return null;
+    const [low, , middle, , high] = norms;
+    const ratio = middle > 0 ? high / middle : 0;
+    return {
+      shade: Math.min(1, ratio / MASSIVE),
+      text: short(ratio),
+      more: `${short(low)} to ${short(high)}, median ${short(middle)}`,
+      warns: ratio >= MASSIVE,
+    };
+  });
+  const hasRowStatistics = Object.values(stats).some(({zeros}) => zeros !== undefined);
+  const ofRows = html`${heatMap('Norm at 99 % of the rows by the median norm, by layer', {columns, rows: spread})}${heatMap('Share of zeros, by layer', {columns, rows: zeros})}${byPosition(stats)}`;
+  return html`${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}${hasRowStatistics ? ofRows : ''}${
     most_broken > 0
       ? heatMap('Share of rows with a value that is not finite, by layer', {columns, rows: broken})
       : html`<p class="quiet">Every value is finite.</p>`
   }`;
+}
+
+/** Where the massive activations are: of each layer, the range of positions with its largest value. */
+function byPosition(stats: Record<string, Stats>): Html {
+  const found = Object.entries(stats).flatMap(([name, {norm, max_abs_by_position = []}]) => {
+    const largest = Math.max(...max_abs_by_position, 0);
+    return norm > 0 && largest >= MASSIVE * norm ? [{name, norm, largest: max_abs_by_position}] : [];
+  });
+  if (found.length === 0) return html``;
+  const ranges = Math.max(...found.map(({largest}) => largest.length));
+  const columns = Array.from({length: ranges}, (_, index) => positionRange(index));
+  const rows = found.map(({name, norm, largest}) => ({
+    name,
+    cells: largest.map(value => ({
+      shade: Math.min(1, value / norm / MASSIVE),
+      text: short(value / norm),
+      warns: value >= MASSIVE * norm,
+    })),
+  }));
+  return heatMap('Largest value by mean norm, by position of the token', {columns, rows});
+}
+
+/** 0, 1, 2–3, 4–7 and so on. */
+function positionRange(index: number): string {
+  return index < 2 ? String(index) : `${2 ** (index - 1)}–${2 ** index - 1}`;
 }
 
 function short(value: number): string {

@@ -13,6 +13,7 @@ from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.model.sites import SITES, TABLE
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.records.samples import read_samples
+from gleaner_worker.shards.shard_stats import QUANTILES, ZEROS_EVERY
 from read_shards import read_shard, read_stream
 
 pytestmark = pytest.mark.slow
@@ -125,6 +126,15 @@ def test_the_statistics_of_shards_and_summary_equal_those_of_the_stored_values(s
                 assert told["norm"] == pytest.approx(np.linalg.norm(rows, axis=1).mean(), rel=1e-5)
                 assert told["max_abs"] == pytest.approx(np.abs(rows).max(), rel=1e-5)
                 assert told["non_finite"] == 0
+                places = np.concatenate([np.arange(len(sample[name])) for sample in samples.values()])
+                largest = [np.abs(rows[places == 0]).max(), np.abs(rows[places == 1]).max()]
+                largest.append(np.abs(rows[(places == 2) | (places == 3)]).max())
+                assert told["max_abs_by_position"][:3] == pytest.approx(largest, rel=1e-5)
+                assert max(told["max_abs_by_position"]) == told["max_abs"]
+                if stats is not summary["stats"]:
+                    assert told["zeros"] == pytest.approx((rows[::ZEROS_EVERY] == 0).mean(), rel=1e-6)
+                    norms = np.quantile(np.linalg.norm(rows, axis=1), QUANTILES, method="inverted_cdf")
+                    assert told["norm_quantiles"] == pytest.approx(norms, rel=1e-5)
                 if dtype == "int8":
                     true = np.concatenate([before_rounding[index][name] for index in samples]).astype(np.float64)
                     error = np.linalg.norm(rows - true) / np.linalg.norm(true)

@@ -172,7 +172,7 @@ def test_the_statistics_of_int8_values_agree_with_their_stored_values(seed):
     rows, stats = int8_layer(seed)
     actual = LayerStatistics()
     actual.add(rows)
-    assert actual.contradiction(stats, is_int8=True) is None
+    assert actual.contradiction(stats, True, None) is None
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_wrong_statistics_of_the_values_before_rounding_to_int8_are_found(change
     rows, stats = int8_layer(1)
     actual = LayerStatistics()
     actual.add(rows)
-    assert re.match(problem, actual.contradiction(stats | change(stats), is_int8=True) or "none")
+    assert re.match(problem, actual.contradiction(stats | change(stats), True, None) or "none")
 
 
 def shard_of(storage):

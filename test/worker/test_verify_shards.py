@@ -174,6 +174,20 @@ def stats_with(name, **changes):
         ("another maximum", stats_with("resid_post.0", max_abs=1e9), "wrong statistics of resid_post.0: max_abs"),
         ("a false count", stats_with("resid_post.0", non_finite=3), "wrong statistics of resid_post.0: non_finite 3"),
         ("a mean that is text", stats_with("resid_post.0", mean="1"), "wrong statistics of resid_post.0: mean '1'"),
+        ("another share of zeros", stats_with("resid_post.0", zeros=0.5), "resid_post.0: zeros 0.5, not"),
+        (
+            "other quantiles",
+            stats_with("resid_post.0", norm_quantiles=[1] * 5),
+            "norm_quantiles [1, 1, 1, 1, 1], not",
+        ),
+        ("no quantiles", stats_with("resid_post.0", norm_quantiles=None), "norm_quantiles None, not"),
+        (
+            "another position of the largest value",
+            lambda stats: stats_with(
+                "resid_post.0", max_abs_by_position=stats["resid_post.0"]["max_abs_by_position"][::-1]
+            )(stats),
+            "resid_post.0: max_abs_by_position",
+        ),
         ("no statistics", lambda stats: {}, "has no statistics of resid_post.0"),
     ],
 )

@@ -9,14 +9,22 @@ export const total = count.max(Number.MAX_SAFE_INTEGER);
 export const short = z.string().max(1024);
 export const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
+/** L2 norms of rows at the quantiles 0.01, 0.25, 0.5, 0.75 and 0.99. */
+const quantiles = z.tuple([amount, amount, amount, amount, amount]);
+/** Positions of tokens below 2^40. */
+const MOST_RANGES = 41;
+
 /**
- * Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. They are finite: JSON has no
- * infinity, and a stream without finite statistics fails.
+ * Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. Summaries of earlier releases lack
+ * `zeros` and the two lists. All numbers are finite: JSON has no infinity, and a stream without finite statistics fails.
  */
 const stats = z.object({
   mean: z.number(),
   norm: amount,
   max_abs: amount,
+  zeros: amount.max(1).optional(),
+  norm_quantiles: quantiles.optional(),
+  max_abs_by_position: z.array(amount).max(MOST_RANGES).optional(),
   non_finite: total,
   mean_square: amount.optional(),
   int8_error: amount.optional(),
@@ -79,7 +87,23 @@ export type RunResult = z.infer<typeof runResult>;
 const MOST_UNREAD = 1000;
 
 /** Sums over rows: any number of streams needs the memory of one. */
-type Sums = {mean: number; norm: number; max_abs: number; non_finite: number; squares: number; error: number};
+type Sums = {
+  mean: number;
+  norm: number;
+  max_abs: number;
+  non_finite: number;
+  squares: number;
+  error: number;
+  /** Rows of the streams whose summaries have the next three. */
+  rows: number;
+  zeros: number;
+  quantiles: number[];
+  by_position: number[];
+};
+const NOTHING: Omit<Sums, 'quantiles' | 'by_position'> = {
+  ...{mean: 0, norm: 0, max_abs: 0, non_finite: 0, squares: 0, error: 0},
+  ...{rows: 0, zeros: 0},
+};
 
 /** State of a fold, which another process continues. JSON keeps it exactly. */
 export type FoldState = {result: RunResult; sums: [string, Sums][]; isInt8: boolean};
@@ -156,8 +180,7 @@ export class ResultFold {
 
   /** Weighs means by rows, and the int8 error, a ratio of energies, by rows and mean square. Workers add up shards alike. */
   #addStats(name: string, of: Stats, rows: number): void {
-    const nothing = {mean: 0, norm: 0, max_abs: 0, non_finite: 0, squares: 0, error: 0};
-    const sums = this.#sums.get(name) ?? nothing;
+    const sums = {...NOTHING, quantiles: [0, 0, 0, 0, 0], by_position: [], ...this.#sums.get(name)};
     sums.mean += rows * of.mean;
     sums.norm += rows * of.norm;
     sums.max_abs = Math.max(sums.max_abs, of.max_abs);
@@ -167,6 +190,12 @@ export class ResultFold {
       const energy = rows * (of.mean_square ?? of.norm ** 2);
       sums.squares += energy;
       sums.error += energy * of.int8_error ** 2;
+    }
+    if (of.zeros !== undefined && of.norm_quantiles !== undefined) {
+      sums.rows += rows;
+      sums.zeros += rows * of.zeros;
+      sums.quantiles = of.norm_quantiles.map((norm, index) => (sums.quantiles[index] ?? 0) + rows * norm);
+      sums.by_position = largestOfBoth(sums.by_position, of.max_abs_by_position ?? []);
     }
     this.#sums.set(name, sums);
   }
@@ -180,11 +209,15 @@ export class ResultFold {
   }
 }
 
-function statsOf(
-  {mean, norm, max_abs, non_finite, squares, error}: Sums,
-  rows: number,
-  isInt8: boolean,
-): Stats {
+function largestOfBoth(one: readonly number[], other: readonly number[]): number[] {
+  return Array.from({length: Math.max(one.length, other.length)}, (_, index) =>
+    Math.max(one[index] ?? 0, other[index] ?? 0),
+  );
+}
+
+/** Statistics that every stream of the run has: zeros and lists are left out where a stream lacks them. */
+function statsOf(sums: Sums, rows: number, isInt8: boolean): Stats {
+  const {mean, norm, max_abs, non_finite, squares, error} = sums;
   const int8 = {
     mean_square: rounded(squares / rows),
     int8_error: rounded(squares > 0 ? Math.sqrt(error / squares) : 0),
@@ -194,7 +227,16 @@ function statsOf(
     norm: rounded(norm / rows),
     max_abs: rounded(max_abs),
     ...(isInt8 ? int8 : {}),
+    ...(sums.rows === rows ? listsOf(sums, rows) : {}),
     non_finite,
+  };
+}
+
+function listsOf({zeros, quantiles: norms, by_position}: Sums, rows: number) {
+  return {
+    zeros: rounded(zeros / rows),
+    norm_quantiles: quantiles.parse(norms.map(norm => rounded(norm / rows))),
+    max_abs_by_position: by_position,
   };
 }
 

@@ -175,13 +175,18 @@ describe('The pages', () => {
       assert.match(text, says);
     });
 
-  it('show the share of rows with a value that is not finite, and their number on hover', async () => {
+  it('show the statistics of the rows: not finite ones, zeros, norms and massive activations by position', async () => {
     const sha256 = 'b'.repeat(64);
     const weights = {weights_sha256: sha256, tokenizer_sha256: sha256, files: {}};
     const summary = {
       ...{total_samples: 4, total_rejected: 0, total_tokens: 8, total_shards: 1, total_truncated: 0},
       ...{total_rows: 800, versions: {}, code: null},
-      stats: {'resid_post.0': {mean: 0, norm: 1, max_abs: 1, non_finite: 2}},
+      stats: {
+        'resid_post.0': {
+          ...{mean: 0, norm: 1, max_abs: 50, non_finite: 2, zeros: 0.125},
+          ...{norm_quantiles: [0.5, 1, 2, 3, 30], max_abs_by_position: [50, 0, 4]},
+        },
+      },
       model: {name: 'a', revision: null, fingerprint: 'f', ...weights},
     };
     const store = await aStore({
@@ -191,6 +196,9 @@ describe('The pages', () => {
     const objects = someObjects({[metadataObject('my-run', '007')]: JSON.stringify(summary)});
     const {text} = await somePages(store, now, objects).get('/runs/my-run');
     assert.match(text, /title="2 of 800 rows">0\.25 %</);
+    assert.match(text, /title="0\.50 to 30, median 2\.0">15</);
+    assert.match(text, /Share of zeros.*>13 %</);
+    assert.match(text, /by position of the token.*2–3<.*warns">50<.*>4\.0</);
   });
 
   it('never show the secrets of hosts', async () => {

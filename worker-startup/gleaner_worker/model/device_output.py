@@ -101,6 +101,11 @@ class HostRow:
                     else:
                         raw[layers, target] = data
 
+    def row_stats(self, sample: int) -> dict[str, np.ndarray]:
+        """The L2 norm and the largest magnitude of each vector of the sample by site, fp32 [L, vectors, 2]."""
+        first, end = self._bounds[sample : sample + 2]
+        return {site: stats[:, first:end, 1:3] for site, stats in self._stats.items()}
+
     def sums(self, sample: int) -> dict[str, np.ndarray]:
         """Statistics of the sample by site, fp64 [L, K]: its columns as Capture.stats_columns, over its vectors."""
         return {site: sums[:, sample] for site, sums in self._sums.items()}

@@ -67,6 +67,7 @@ class Partials:
         spans = _spans(shard, part)
         tensors = {"samples": part} | {f"rows.{site}": _gather(rows, spans) for site, rows in shard.rows.items()}
         tensors |= {f"scale.{site}": _gather(scale, spans) for site, scale in shard.scale.items()}
+        tensors |= {f"row_stats.{site}": _gather(stats, spans) for site, stats in shard.row_stats.items()}
         tensors |= {f"sums.{site}": sums[part] for site, sums in shard.sums.items()}
         attempt = {"run": self._work.run, "epoch": str(self._work.epoch)}
         try:
@@ -93,8 +94,8 @@ class Partials:
 
     def _limit(self, shard: ShardBuffer) -> int:
         """An upper bound for the size of a partial of the shard, in bytes."""
-        sums = sum(array.nbytes for array in shard.sums.values())
-        return shard.plan.rows * self._model.row_bytes + sums + 8 * len(shard.done) + (1 << 20)
+        stats = sum(array.nbytes for arrays in (shard.row_stats, shard.sums) for array in arrays.values())
+        return shard.plan.rows * self._model.row_bytes + stats + 8 * len(shard.done) + (1 << 20)
 
     def _put(self, shard: ShardBuffer, tensors: dict[str, np.ndarray]) -> None:
         """Copies the samples into the shard. Raises ValueError or KeyError before any copy if a tensor does not fit."""
@@ -105,6 +106,7 @@ class Partials:
         vectors = sum(span.stop - span.start for span in spans)
         places = {f"rows.{site}": (array, (len(array), vectors)) for site, array in shard.rows.items()}
         places |= {f"scale.{site}": (array, (len(array), vectors)) for site, array in shard.scale.items()}
+        places |= {f"row_stats.{site}": (array, (len(array), vectors)) for site, array in shard.row_stats.items()}
         places |= {f"sums.{site}": (array, (len(part), array.shape[1])) for site, array in shard.sums.items()}
         for name, (array, first) in places.items():
             if tensors[name].shape != (*first, *array.shape[2:]) or tensors[name].dtype != array.dtype:

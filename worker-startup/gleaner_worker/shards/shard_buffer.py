@@ -17,6 +17,7 @@ class ShardBuffer:
     plan: ShardPlan
     rows: dict[str, np.ndarray]  # site -> [L, R, D] as stored
     scale: dict[str, np.ndarray]  # site -> [L, R] fp32, for int8 alone
+    row_stats: dict[str, np.ndarray]  # site -> [L, R, 2] fp32, the L2 norm and the largest magnitude of each vector
     sums: dict[str, np.ndarray]  # site -> [samples, L, K] fp64, columns as the model names them
     done: np.ndarray  # bool [samples]
     saved: np.ndarray  # bool [samples]: in a partial already
@@ -31,6 +32,7 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
         plan,
         rows,
         scale,
+        {site: np.zeros((*values.shape[:2], 2), np.float32) for site, values in rows.items()},
         {
             site: np.zeros((count, len(capture.layers_of(site)), len(capture.stats_columns(site))))
             for site in capture.sites
@@ -42,7 +44,10 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
 
 def put_sample(shard: ShardBuffer, position: int, host: HostRow, b: int) -> None:
     """Copies the vectors and sums of sample `b` of a computed row to sample `position` of the shard."""
-    host.store(b, shard.rows, shard.scale, int(shard.plan.row_offsets[position]))
+    begin, end = shard.plan.row_offsets[position : position + 2].tolist()
+    host.store(b, shard.rows, shard.scale, begin)
+    for site, stats in host.row_stats(b).items():
+        shard.row_stats[site][:, begin:end] = stats
     for site, sums in host.sums(b).items():
         shard.sums[site][position] = sums
     shard.done[position] = True

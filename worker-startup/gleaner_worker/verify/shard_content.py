@@ -77,11 +77,16 @@ def contradictions(inside: dict[str, str], outside: dict[str, str]) -> list[str]
     ]
 
 
-def wrong_values(name: str, actual: LayerStatistics, stats: object, is_int8: bool) -> list[str]:
-    """Describes values that are not finite, or `stats` (of the shard's header) that contradict the values."""
+def wrong_values(
+    name: str, actual: LayerStatistics, stats: object, is_int8: bool, positions: np.ndarray | None
+) -> list[str]:
+    """Describes values that are not finite, or `stats` (of the shard's header) that contradict the values.
+
+    positions: of the token of each row; None for pools.
+    """
     if not actual.is_finite:
         return [f"has values in {name} that are not finite"]
     if not isinstance(stats, dict):
         return [f"has no statistics of {name}"]
-    problem = actual.contradiction(stats, is_int8)
+    problem = actual.contradiction(stats, is_int8, positions)
     return [f"has wrong statistics of {name}: {problem}"] if problem else []

@@ -30,9 +30,9 @@ def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, conte
         return
     content.stats = shard.stats
     content.problems += _wrong_checksums(shard, INDEX & tensors.keys())
-    for site, layer in expect.capture.names:
-        _check_layer(shard, site, layer, expect.capture.dtype_of(site) == "int8", content)
     index = read_index(shard.header.tensors, shard.tensor, shard.num_rows, shard.url)
+    for site, layer in expect.capture.names:
+        _check_layer(shard, site, layer, expect.capture.dtype_of(site) == "int8", index.positions, content)
     content.sample_idx = index.sample_idx.tolist()
     content.row_counts = np.diff(index.row_offsets).tolist()
     assert index.token_ids is not None
@@ -85,7 +85,14 @@ def _differences(expected: dict, actual: dict) -> list[str]:
     ]
 
 
-def _check_layer(shard: SafetensorsShard, site: str, layer: int, is_int8: bool, content: ShardContent) -> None:
+def _check_layer(
+    shard: SafetensorsShard,
+    site: str,
+    layer: int,
+    is_int8: bool,
+    positions: np.ndarray | None,
+    content: ShardContent,
+) -> None:
     name = f"{site}.{layer}"
     try:
         rows = shard.rows(site, layer, 0, shard.num_rows, verify=True)
@@ -99,7 +106,7 @@ def _check_layer(shard: SafetensorsShard, site: str, layer: int, is_int8: bool, 
         return
     actual = LayerStatistics()
     content.has_wrong_values |= not actual.add(rows)
-    content.problems += wrong_values(name, actual, shard.stats.get(name), is_int8)
+    content.problems += wrong_values(name, actual, shard.stats.get(name), is_int8, positions)
 
 
 def _wrong_checksums(shard: SafetensorsShard, names: Collection[str]) -> list[str]:

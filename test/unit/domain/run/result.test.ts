@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {ResultFold, type StreamSummary} from '../../../../shared/domain/run/result.ts';
+import {ResultFold, type Stats, type StreamSummary} from '../../../../shared/domain/run/result.ts';
 import type {StreamFacts} from '../../../../shared/domain/run/run.ts';
 
 const SHA = 'b'.repeat(64);
@@ -141,6 +141,21 @@ describe('the result of a run', () => {
           assert.ok(Math.abs((stats['resid_post.0']?.[key] ?? NaN) - whole[key]) <= 2e-5, key);
       }),
     );
+  });
+
+  it('shares of zeros and quantiles are weighed by rows, and the largest values are those of each position', () => {
+    const basic = {mean: 0, norm: 1, max_abs: 9, non_finite: 0};
+    const of = (total_rows: number, zeros: number, norms: number, max_abs_by_position: number[]) => {
+      const norm_quantiles: Stats['norm_quantiles'] = [norms, norms, norms, norms, norms];
+      const stats = {'a.0': {...basic, zeros, norm_quantiles, max_abs_by_position}};
+      return aSummary({total_rows, stats});
+    };
+    const both = [of(30, 0.5, 4, [9, 1]), of(10, 0.1, 8, [2, 3, 7])];
+    assert.deepEqual(fold(both).stats['a.0'], {
+      ...{...basic, zeros: 0.4, norm_quantiles: [5, 5, 5, 5, 5], max_abs_by_position: [9, 3, 7]},
+    });
+    const withOlder = [...both, aSummary({total_rows: 5, stats: {'a.0': basic}})];
+    assert.deepEqual(fold(withOlder).stats['a.0'], basic, 'an earlier release has none of them');
   });
 
   it('the result of a run without rows has no NaN', () => {
