@@ -69,7 +69,7 @@ def test_stored_rows_belong_to_the_selected_positions_in_order(capture_models, t
     assert list(host.counts) == [rows_of(host, "resid_post", b).shape[1] for b in range(2)]
 
 
-@pytest.mark.parametrize("size", [1, 48])
+@pytest.mark.parametrize("size", [1, 64])
 def test_each_pool_has_the_mean_or_the_largest_values_of_its_picked_tokens(size):
     rng = np.random.default_rng(size)
     x, picked = rng.standard_normal((2, size, 3)).astype(np.float32), rng.random((2, size)) < 0.8

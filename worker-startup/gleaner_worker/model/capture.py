@@ -67,26 +67,27 @@ def _select(x, picks, mode: str):
     """x [R, T, D] -> fp32 [R, W, D]."""
     if mode == "rows":
         x = pick_tokens(x, picks)
+    if mode == "max":
+        x = _maxima(x, *picks)
     x = x.astype(jnp.float32)
-    if mode == "mean":
-        return _means(x, *picks)
-    return _maxima(x, *picks) if mode == "max" else x
+    return _means(x, *picks) if mode == "mean" else x
 
 
 def _maxima(x, picked, pools):
-    """fp32 [R, W, D]: the largest values of each pool's picked tokens; NaN where a picked value is NaN."""
-    # The largest values of 2^level tokens from each token on. A pool is a chain of such spans, one for each set bit.
-    largest = jnp.where(picked[:, :, None], x, -jnp.inf)
-    begin, length = pools[:, :, 0], pools[:, :, 1] - pools[:, :, 0]
+    """[R, W, D] as x: the largest values of each pool's picked tokens; NaN where a picked value is NaN."""
+    # Blocks of 1, 2, 4, … tokens: a pool has at most one block of each size at its begin, and one at its end.
+    blocks = jnp.where(picked[:, :, None], x, -jnp.inf)
+    begin, end = pools[:, :, 0], pools[:, :, 1]
     found = jnp.full((*begin.shape, x.shape[2]), -jnp.inf, x.dtype)
-    for level in range(x.shape[1].bit_length()):
-        has = (length >> level) & 1 == 1
-        span = jnp.take_along_axis(largest, begin[:, :, None], axis=1, mode="clip")
-        found = jnp.where(has[:, :, None], jnp.maximum(found, span), found)
-        begin = begin + jnp.where(has, 1 << level, 0)
-        later = jnp.pad(largest[:, 1 << level :], ((0, 0), (0, 1 << level), (0, 0)), constant_values=-jnp.inf)
-        largest = jnp.maximum(largest, later)
-    return found
+    while True:
+        for place, is_own in ((begin, begin & 1 == 1), (end - 1, end & 1 == 1)):
+            largest = jnp.maximum(found, pick_tokens(blocks, place))
+            found = jnp.where((is_own & (begin < end))[:, :, None], largest, found)
+        rows, count, width = blocks.shape
+        if count == 1:
+            return found
+        begin, end = (begin + 1) >> 1, end >> 1
+        blocks = blocks.reshape(rows, count // 2, 2, width).max(axis=2)  # T is a power of two
 
 
 def _means(x, picked, pools):
