@@ -158,6 +158,7 @@ def test_batches_after_a_state_equal_the_batches_of_an_uninterrupted_iteration(r
         ({"seed": 1}, "seed was 0, now 1"),
         ({"batch_rows": 32}, "batch_rows was 64, now 32"),
         ({"layer": 2}, "layer was 0, now 2"),
+        ({"masked": True}, "masked was None, now True"),
         ({"buffer_rows": 128, "exclude_ids": [7]}, "buffer_rows was .*, now 128; exclude_ids was .*, now .7"),
     ],
 )

@@ -7,17 +7,18 @@ from shuffled_runs import as_rows, as_set
 
 
 @pytest.mark.parametrize("tokens", ["all", slice(1, 12, 2)], ids=str)
-def test_rows_of_excluded_token_ids_and_positions_are_left_out(runs, tokens):
-    run, stored = runs(tokens=tokens)
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_of_excluded_token_ids_and_positions_are_left_out(runs, tokens, masked):
+    run, stored = runs(tokens=tokens, masked=True)
     excluded = {3, 9, 60}
     expected = []
     for sample in stored.samples.values():
         for row, position in zip(sample["activations"]["resid_post.0"], sample["positions"], strict=True):
-            if position != 1 and int(sample["token_ids"][position]) not in excluded:
+            is_marked = position % 2 == 1
+            if position != 1 and int(sample["token_ids"][position]) not in excluded and (is_marked or not masked):
                 expected.append(row.tobytes())
-    batches = run.batches(
-        0, batch_rows=16, buffer_rows=100, drop_last=False, exclude_ids=excluded, exclude_positions=[1], dtype="float32"
-    )
+    options = {"exclude_ids": excluded, "exclude_positions": [1], "masked": masked}
+    batches = run.batches(0, batch_rows=16, buffer_rows=100, drop_last=False, dtype="float32", **options)
     assert sorted(row.tobytes() for batch in batches for row in batch) == sorted(expected)
     assert 0 < len(expected) < len(stored.rows("resid_post.0"))
 
@@ -42,6 +43,7 @@ def test_rows_with_an_unusual_norm_are_left_out(runs, tmp_path):
             {"exclude_ids": [1]},
             "exclude_ids needs the token id of each row",
         ),
+        ({}, {"masked": True}, "masked needs the mask of each row"),
         ({}, {"batch_rows": 0}, "batch_rows is 0"),
         ({}, {"buffer_rows": 10}, "buffer_rows 10"),
         ({}, {"batch_rows": 100_000}, "no batch of 100000 rows can be made"),

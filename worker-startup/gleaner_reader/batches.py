@@ -34,6 +34,7 @@ class Batches:
     DataLoader). Memory holds twice as many, because the next group is prefetched. A pkl.gz shard is read whole.
     drop_last: leave out the last rows of an epoch if they fill no batch.
     exclude_ids, exclude_positions: leave out rows of these token ids, and of these positions in their sample.
+    masked: leave out rows of tokens that `mask` of the run does not mark.
     max_norm_multiple: leave out rows whose L2 norm is more than this many times the median norm of their group.
     as_: numpy, torch or jax. dtype: float32, float16 or bfloat16; None for the stored type, with int8 as float32.
     share: (number, of) for process `number` of several that divide the rows. A worker of torch's DataLoader takes its
@@ -60,6 +61,7 @@ class Batches:
         exclude_ids: Collection[int] = (),
         exclude_positions: Collection[int] = (),
         max_norm_multiple: float | None = None,
+        masked: bool = False,
         as_: str = "numpy",
         dtype: str | None = None,
         share: tuple[int, int] | None = None,
@@ -72,7 +74,7 @@ class Batches:
                 "and a buffer holds at least one batch"
             )
         self._asked_buffer_rows, self._has_share, self._share = buffer_rows, share is not None, parse_share(share)
-        chosen = Filter(frozenset(exclude_ids), frozenset(exclude_positions), max_norm_multiple)
+        chosen = Filter(frozenset(exclude_ids), frozenset(exclude_positions), max_norm_multiple, masked)
         layers = layer if isinstance(layer, int) else tuple(layer)
         self._shuffle = Shuffle(run, site, layers, seed, batch_rows, chosen)
         self._batch_rows, self._epochs, self._drop_last = batch_rows, epochs, drop_last
@@ -250,6 +252,7 @@ class Batches:
             "exclude_ids": sorted(chosen.exclude_ids),
             "exclude_positions": sorted(chosen.exclude_positions),
             "max_norm_multiple": chosen.max_norm_multiple,
+            **({"masked": True} if chosen.masked else {}),
             "share": [shuffle.share.number, shuffle.share.of],
             "shards": hashlib.sha256(shards.encode()).hexdigest()[:16],
         }
@@ -260,7 +263,11 @@ class Batches:
         place: tuple[Any, ...] = tuple(state.get(key) for key in _PLACE)
         if not isinstance(theirs, dict) or not all(type(value) is int and value >= 0 for value in place):
             raise ValueError("Failed to resume: the value is not a state of batches; pass a result of state()")
-        differing = [f"{key} was {theirs.get(key)}, now {mine[key]}" for key in mine if theirs.get(key) != mine[key]]
+        differing = [
+            f"{key} was {theirs.get(key)}, now {mine.get(key)}"
+            for key in {**mine, **theirs}
+            if theirs.get(key) != mine.get(key)
+        ]
         if differing:
             raise ValueError(
                 f"Failed to resume these batches: {'; '.join(differing)}; use the options of the first iteration"

@@ -23,6 +23,12 @@ class Filter:
     exclude_ids: frozenset[int] = frozenset()
     exclude_positions: frozenset[int] = frozenset()
     max_norm_multiple: float | None = None
+    masked: bool = False
+
+    @property
+    def is_of_index(self) -> bool:
+        """Whether the index of a shard decides about rows."""
+        return bool(self.exclude_ids or self.exclude_positions or self.masked)
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def read_group(shuffle: Shuffle, chunks: np.ndarray, epoch: int, number: int, bu
     rows = buffer.take(slice(layers * count))
     _read_chunks(shuffle, chunks, rows)
     keep = np.ones(count, bool)
-    if filter_.exclude_ids or filter_.exclude_positions:
+    if filter_.is_of_index:
         keep = _keep(shuffle.run, filter_, chunks)
     order = order_of(len(keep), shuffle.seed, epoch, number + 1)
     if filter_.max_norm_multiple is not None and keep.any():
@@ -149,7 +155,7 @@ def _read_chunks(shuffle: Shuffle, chunks: np.ndarray, into: Rows) -> None:
 
 
 def _keep(run: RowSource, filter_: Filter, chunks: np.ndarray) -> np.ndarray:
-    """bool [rows of the chunks]: False for rows that a token id or a position leaves out."""
+    """bool [rows of the chunks]: False for rows that a token id, a position or the mask leaves out."""
     sizes = chunks[:, 2] - chunks[:, 1]
     keep = np.ones(int(sizes.sum()), bool)
     begins = np.cumsum(sizes) - sizes
@@ -168,7 +174,7 @@ def _kept_rows(run: RowSource, filter_: Filter, number: int) -> np.ndarray:
     if filter_.exclude_positions:
         if index.positions is None:
             raise ValueError(
-                f"exclude_positions needs one token for each row; rows of {shard.url} are means of tokens; "
+                f"exclude_positions needs one token for each row; rows of {shard.url} are pools of tokens; "
                 "leave the option out"
             )
         keep &= ~np.isin(index.positions, list(filter_.exclude_positions))
@@ -178,6 +184,10 @@ def _kept_rows(run: RowSource, filter_: Filter, number: int) -> np.ndarray:
                 f"exclude_ids needs the token id of each row; {shard.url} does not have them; leave the option out"
             )
         keep &= ~np.isin(index.row_tokens, list(filter_.exclude_ids))
+    if filter_.masked:
+        if index.row_mask is None:
+            raise ValueError(f"masked needs the mask of each row; {shard.url} has none; leave the option out")
+        keep &= index.row_mask == 1
     return keep
 
 
