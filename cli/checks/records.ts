@@ -1,6 +1,7 @@
 /** Checks that the first records of each stream have the field of the run, and that the worker's code makes samples of them. */
 import {existsSync} from 'node:fs';
 import {join, resolve} from 'node:path';
+import {spanField} from '../../shared/contracts/selections.ts';
 import type {RunSpec} from '../../shared/contracts/spec.ts';
 import type {Connection} from '../cloud/connection.ts';
 import {askWorker, HubSilent} from '../python/ask-worker.ts';
@@ -21,7 +22,7 @@ const MOST_RECORDS = 20;
 const MOST_RENDERED = 8;
 const RENDERED_BYTES = 256 * 1024;
 
-type RecordSpec = RunSpec['record'];
+type RecordSpec = Pick<RunSpec, 'record' | 'tokens' | 'mask'>;
 
 export async function checkRecords(
   streams: readonly StreamFile[],
@@ -29,20 +30,21 @@ export async function checkRecords(
   connection: Connection,
 ): Promise<Finding[]> {
   for (const stream of spread(streams, MOST_STREAMS)) {
-    const problem = recordsProblem(await firstLines(stream.path, MOST_RECORDS), spec.record);
+    const problem = recordsProblem(await firstLines(stream.path, MOST_RECORDS), spec);
     if (problem !== undefined) return [{problem: `${stream.path}: ${problem}`}];
   }
   return checkSamples(spread(streams, MOST_RENDERED), spec, connection);
 }
 
 /** Why no record becomes a sample; undefined if one of them may. A single bad record is rejected by the run and stops nothing. */
-export function recordsProblem(lines: readonly string[], record: RecordSpec): string | undefined {
-  const problems = lines.map(line => recordProblem(line, record));
+export function recordsProblem(lines: readonly string[], spec: RecordSpec): string | undefined {
+  const problems = lines.map(line => recordProblem(line, spec));
   const [first] = problems;
   return problems.every(problem => problem !== undefined) ? first : undefined;
 }
 
-function recordProblem(line: string, {field, template}: RecordSpec): string | undefined {
+function recordProblem(line: string, {record, tokens, mask}: RecordSpec): string | undefined {
+  const {field, template} = record;
   let members: ReadonlyMap<string, string>;
   try {
     if (jsonKind(jsonValue(line)) !== 'object') return 'its first record is no JSON object';
@@ -53,6 +55,8 @@ function recordProblem(line: string, {field, template}: RecordSpec): string | un
   }
   const names = [...members.keys()];
   const has = `its first record has ${names.length === 0 ? 'no field' : `the fields ${listText(names, 10)}`}`;
+  const absent = [spanField(tokens), spanField(mask)].find(name => name !== undefined && !members.has(name));
+  if (absent !== undefined) return `${has}, and not ${absent}, whose spans --tokens or --mask ask for`;
   if (template !== null) return undefined;
   if (field !== null)
     return members.has(field)

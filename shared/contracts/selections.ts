@@ -33,6 +33,12 @@ export const isPool = ({reduction}: Selection) => reduction === 'mean' || reduct
 /** True for spans that only records with messages have. */
 export const areOfMessages = ({spans}: Selection) => spans === 'assistant' || spans === 'turns';
 
+/** The field of the record whose spans a value of `tokens` or `mask` asks for. */
+export function spanField(value: unknown): string | undefined {
+  const {spans} = selectionOf(value);
+  return spans?.startsWith('field:') ? spans.slice('field:'.length) : undefined;
+}
+
 /** Why RE2 does not accept the expression of the spans; undefined if it does, or if there is none. */
 export function expressionProblem({spans}: Selection): string | undefined {
   if (!spans?.startsWith('regex:')) return undefined;

@@ -13,7 +13,7 @@ import {firstLines} from '../../../cli/streams/lines.ts';
 import type {Hub} from '../../../cli/streams/sources/hub.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';
 import {configProblem, FAMILIES} from '../../../shared/contracts/model-config.ts';
-import {completeSpec} from '../../../shared/contracts/spec.ts';
+import {completeSpec, type RunSpec} from '../../../shared/contracts/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {aConfig, T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';
@@ -22,7 +22,7 @@ import {Folder} from '../../support/folder.ts';
 import {COMMIT, FakeHub} from './streams/a-hub.ts';
 
 const LLAMA = '{"model_type": "llama", "num_hidden_layers": 24}';
-const RECORD = completeSpec({}, aConfig()).spec.record;
+const SPEC = completeSpec({}, aConfig()).spec;
 
 const said = (findings: readonly Finding[]) =>
   findings
@@ -144,7 +144,12 @@ describe('The model of a run', () => {
 });
 
 describe('The first records of a stream', () => {
-  const cases: {lines: string[]; record?: Partial<typeof RECORD>; says: RegExp | undefined}[] = [
+  const cases: {
+    lines: string[];
+    record?: Partial<typeof SPEC.record>;
+    spans?: Partial<Pick<RunSpec, 'tokens' | 'mask'>>;
+    says: RegExp | undefined;
+  }[] = [
     {lines: ['{"text": "a"}'], says: undefined},
     {lines: ['{"train": [], "test": []}'], says: undefined},
     {
@@ -158,14 +163,16 @@ describe('The first records of a stream', () => {
       says: /fields question, and not answer: correct --field/,
     },
     {lines: ['{"question": "a"}'], record: {template: '{{ question }}'}, says: undefined},
+    {lines: ['{"text": "a", "s": []}'], spans: {tokens: 'mean:field:s', mask: 'regex:a'}, says: undefined},
+    {lines: ['{"text": "a"}'], spans: {mask: 'field:s'}, says: /fields? text, and not s, whose spans/},
     {lines: ['{"q": 1}', '{"text": "one good record"}'], says: undefined},
     {lines: ['"text"'], says: /no JSON object/},
     {lines: ['{}'], says: /has no field/},
     {lines: [], says: undefined},
   ];
-  for (const {lines, record, says} of cases)
-    it(`${lines.join(' ')} with ${JSON.stringify(record ?? {})} ${says ? 'are refused' : 'are accepted'}`, () => {
-      const problem = recordsProblem(lines, {...RECORD, ...record});
+  for (const {lines, record, spans, says} of cases)
+    it(`${lines.join(' ')} with ${JSON.stringify(spans ?? record ?? {})} ${says ? 'are refused' : 'are accepted'}`, () => {
+      const problem = recordsProblem(lines, {...SPEC, ...spans, record: {...SPEC.record, ...record}});
       if (says) assert.match(problem ?? '', says);
       else assert.equal(problem, undefined);
     });
