@@ -14,6 +14,7 @@ export function aJob(changes: Partial<Job> = {}): Job {
     ...{
       slices: 1,
       ends: {},
+      gathers: {},
       priority: 0,
       max_retries: 0,
       source: null,

@@ -26,7 +26,7 @@ import {deleteStrays} from '../workers/delete-orphans.ts';
 import {merged, type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 import {findMissing} from './list-nodes.ts';
-import {storeWaits} from './store-waits.ts';
+import {storeVain, storeWaits} from './store-waits.ts';
 
 /** Pools whose runs are stored at once. */
 const POOLS_AT_ONCE = 4;
@@ -174,6 +174,9 @@ async function applyToRuns(
 ): Promise<void> {
   await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
   await failures.isolate('store why work waits', () => storeWaits(deps, snapshot, plan.constraints));
+  await forEachConcurrently(plan.vain, each =>
+    failures.isolate(`pause ${each.zone} for job ${each.job}`, () => storeVain(deps, each)),
+  );
   await failures.isolate('report held workers', () => reportHeld(deps, snapshot, held));
   await forEachConcurrently(plan.runs, each =>
     failures.isolate(`store the totals of run ${each.run.run}`, () => applyRun(deps, snapshot, each)),

@@ -1,8 +1,10 @@
 /** Stores why the jobs and the zones of a pool wait. The document of each run has its own constraint with its totals. */
 import {JOBS} from '../../domain/billing/cost.ts';
+import {afterVainWait} from '../../domain/fleet/gangs.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {isWaiting} from '../../domain/job/queue.ts';
+import type {TickPlan} from '../../domain/tick/plan-tick.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
 import type {Constraints} from '../../domain/waiting/binding.ts';
@@ -41,6 +43,16 @@ function withWaits(pool: Pool, {work, zones}: Constraints, now: number): Pool {
   const names = [...Object.keys(zones_wait), ...Object.keys(pool.zones_wait)];
   const isUnchanged = jobs_wait === pool.jobs_wait && names.every(isSame);
   return isUnchanged ? pool : {...pool, jobs_wait, zones_wait};
+}
+
+/** The zone has a pause for the job: its slices have waited for others for too long. */
+export async function storeVain(deps: Deps, {job: id, zone}: TickPlan['vain'][number]): Promise<void> {
+  const {boot_s} = deps.config.limits;
+  await deps.store.transaction(async tx => {
+    const job = await jobRecords.get(deps, tx, id);
+    const next = job && isWaiting(job) ? afterVainWait(job, zone, boot_s, deps.now()) : undefined;
+    if (next) jobRecords.set(deps, tx, next);
+  });
 }
 
 async function storeReason(deps: Deps, {job: id}: Job, reason: string | null): Promise<void> {

@@ -1,10 +1,11 @@
-import {gangSlots} from '../../domain/fleet/gangs.ts';
+import {gatherSlots} from '../../domain/fleet/gangs.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {decideJobGrant, type JobGrantState} from '../../domain/job/grant.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {rankIn} from '../../domain/job/queue.ts';
 import {jobWork, parseJobWork} from '../../domain/names.ts';
 import {shuffled} from '../../domain/stream/spread.ts';
+import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {firstWaiting} from '../caches/waiting-jobs.ts';
@@ -27,13 +28,15 @@ export async function grantWaitingJob(
   asker: string,
 ): Promise<GrantResult> {
   const own = parseJobWork(worker.work);
-  const {waiting, keeper} =
-    own === undefined ? await waitingFor(deps, worker, pool, asker) : {waiting: [{job: own, slices: 1}]};
+  const {waiting, keeper, fleet} =
+    own === undefined
+      ? await waitingFor(deps, worker, pool, asker)
+      : {waiting: [{job: own, slices: 1}], fleet: []};
   let gathers: string | undefined;
   const holder = {worker: worker.name, incarnation: worker.incarnation};
   const settings = {pool, bucket: deps.objects.bucket};
   for (const {job: id, slices} of waiting.slice(0, MOST_TRIES)) {
-    const names = slices > 1 ? await freeBeside(deps, worker, slices) : [];
+    const names = slices > 1 ? freeBeside(fleet, worker, slices) : [];
     const grant = () =>
       transact(deps, async (tx, now) =>
         decideJobGrant(await readGrant(deps, tx, worker.name, id, names), id, holder, settings, now),
@@ -50,55 +53,40 @@ export async function grantWaitingJob(
 
 /**
  * Waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. `keeper`: a job of several slices that
- * gathers this slice, which no job behind it gets.
+ * gathers this slice, which no job behind it gets. `fleet`: the workers of the pool, while such a job waits.
  */
 async function waitingFor(
   deps: Deps,
   worker: Worker,
   pool: Pool | undefined,
   asker: string,
-): Promise<{waiting: Pick<Job, 'job' | 'slices'>[]; keeper?: string | undefined}> {
+): Promise<{waiting: Pick<Job, 'job' | 'slices'>[]; keeper?: string | undefined; fleet: Worker[]}> {
   const first = await firstWaiting(deps, worker.pool, PAGE);
-  const keeper = pool && (await keeperOf(deps, worker, pool, first));
+  const gangs = first.filter(({slices}) => slices > 1);
+  const fleet = gangs.length > 0 ? await fleetOf(deps, worker.pool) : [];
+  const workers = new Map(fleet.map(each => [each.name, each]));
+  // A slice that asks is ready, although its document says that later.
+  if (worker.phase !== 'idle')
+    workers.set(worker.name, {...worker, phase: 'idle', phase_since_at: iso(deps.now())});
+  const gathering = pool && gatherSlots({pool, workers}, gangs, deps.config.limits.boot_s, deps.now());
+  const vain = gathering?.vain.find(({names}) => names.includes(worker.name));
+  const kept = gathering?.kept.get(worker.name) ?? vain?.job;
+  const keeper = first.find(({job}) => job === kept);
   const mine = keeper ? first.slice(0, first.indexOf(keeper) + 1) : first;
   const groups = Map.groupBy(mine, ({queue}) => rankIn(queue ?? ''));
   const waiting = [...groups.values()].flatMap(group => shuffled(group, asker, ({job}) => job));
-  return {waiting, keeper: keeper?.job};
+  return {waiting, keeper: keeper?.job, fleet};
 }
 
-/** The first job for which the plan of a tick would keep the slot of this worker. A slice waits in vain for `boot_s` at most. */
-async function keeperOf(
-  deps: Deps,
-  {name, pool: of, zone}: Worker,
-  pool: Pool,
-  waiting: readonly Job[],
-): Promise<Job | undefined> {
-  const gangs = waiting.filter(({slices}) => slices > 1);
-  if (gangs.length === 0) return undefined;
-  const where = [
-    {field: 'pool', op: '==' as const, value: of},
-    {field: 'zone', op: '==' as const, value: zone},
-  ];
-  const found = workerRecords.parseAll(await deps.store.query('workers', {where}), leftAlone(deps.log));
-  const fleet = {pool: {...pool, zones: [zone]}, workers: new Map(found.map(each => [each.name, each]))};
-  const {boot_s} = deps.config.limits;
-  const keeps = (_: Job, index: number) =>
-    gangSlots(fleet, gangs.slice(0, index + 1), boot_s, deps.now()).has(name);
-  return gangs.find(keeps);
+async function fleetOf({store, log}: Deps, pool: string): Promise<Worker[]> {
+  const where = [{field: 'pool', op: '==' as const, value: pool}];
+  return workerRecords.parseAll(await store.query('workers', {where}), leftAlone(log));
 }
 
 /** Names of workers that may run a job together with this one: few more than it needs, because others may take some. */
-async function freeBeside({store, log}: Deps, {name, pool, zone}: Worker, slices: number): Promise<string[]> {
-  const where = [
-    {field: 'pool', op: '==' as const, value: pool},
-    {field: 'zone', op: '==' as const, value: zone},
-    {field: 'phase', op: '==' as const, value: 'idle'},
-  ];
-  const found = workerRecords.parseAll(
-    await store.query('workers', {where, limit: 2 * slices}),
-    leftAlone(log),
-  );
-  return found.flatMap(each => (each.name === name ? [] : each.name));
+function freeBeside(fleet: readonly Worker[], {name, zone}: Worker, slices: number): string[] {
+  const idle = fleet.filter(each => each.phase === 'idle' && each.zone === zone && each.name !== name);
+  return idle.slice(0, 2 * slices).map(each => each.name);
 }
 
 /** `free`: names of workers that may become members. The members of an attempt that the worker holds are read too: its end frees them. */

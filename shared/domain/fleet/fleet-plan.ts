@@ -24,7 +24,7 @@ import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
 import {costOfOrphans} from '../zone/orphans.ts';
 import {ALLOWS_ALL, type Allowance, allowanceOf, type Zone} from '../zone/placement.ts';
 import {runAcceleratorProblem} from './accelerators.ts';
-import {gangSlots} from './gangs.ts';
+import {type Gathering, gatherSlots} from './gangs.ts';
 import {isOpenSlot, keptBy, livingAmong, slotsOf, wantedSlots} from './pool.ts';
 
 export type FleetPlan = {
@@ -38,7 +38,11 @@ export type FleetPlan = {
   reserved_usd: number;
   /** Why work and zones of the pool wait: the words for what this plan withholds. */
   constraints: Constraints;
+  /** Slots of the jobs of several slices. */
+  gathering: Gathering;
 };
+
+const NO_GATHERING: Gathering = {wanted: new Set(), kept: new Map(), yielding: new Map(), vain: []};
 
 /** Decisions before the fleet plan: budgets, nodes without a slot, silent workers. */
 type Decided = {budgets: Budgets; orphans: readonly string[]; silent: ReadonlySet<string>};
@@ -55,8 +59,10 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
     const nothing = {withheld: new Map(), limits: new Map(), unpaid: new Set<string>()};
     const constraints = bindingConstraints({...facts, ...nothing, hole, payers});
     const mostCreates = snapshot.creates ?? 0;
-    return {wanted: livingNames(workers), payers, mostCreates, creates: 0, reserved_usd: 0, constraints};
+    const living = {wanted: livingNames(workers), gathering: NO_GATHERING};
+    return {...living, payers, mostCreates, creates: 0, reserved_usd: 0, constraints};
   }
+  const {gathering} = work;
   const most = mostNodes(snapshot, orphans, config);
   const {wanted, withheld, limits} = chooseSlots({...snapshot, zones}, decided, work, most, config, now);
   const {payers, unpaid} = payersOf(snapshot, decided, work, wanted, now);
@@ -76,13 +82,13 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
     unpaid,
   });
   if (hole || snapshot.creates === undefined)
-    return {wanted, payers, mostCreates: 0, creates: 0, reserved_usd: 0, constraints};
+    return {wanted, payers, mostCreates: 0, creates: 0, reserved_usd: 0, constraints, gathering};
   const room = most - livingAmong(workers);
   // A budget pays for the creates of this plan alone: creates of another tick take their place.
   const mostCreates = snapshot.creates + (isBounded(snapshot, config) ? Math.min(room, empty.length) : room);
   const priceIn = (name: string) => priceOf(snapshot.prices ?? {}, pool, parseWorkerName(name)?.zone ?? '');
   const reserved_usd = empty.reduce((sum, name) => sum + costOfDeleting(priceIn(name) ?? 0), 0);
-  return {wanted, payers, mostCreates, creates: empty.length, reserved_usd, constraints};
+  return {wanted, payers, mostCreates, creates: empty.length, reserved_usd, constraints, gathering};
 }
 
 /** The nodes that the deployment allows the pool, beside those of other pools and nodes that no readable document has. */
@@ -109,7 +115,7 @@ function chooseSlots(
   now: number,
 ) {
   const {pool, workers, zones} = snapshot;
-  const broken = brokenSlots(snapshot, decided, config, now);
+  const broken = brokenSlots(snapshot, decided, work.gathering, config, now);
   const isFree = ({name}: {name: string}) => !broken.has(name) && isOpenSlot(workers.get(name), now);
   const free = new Set(slotsOf(pool).flatMap(slot => (isFree(slot) ? slot.zone : [])));
   const limits = createsPerZone(snapshot, zone => free.has(zone), config, now);
@@ -131,11 +137,16 @@ function chooseSlots(
 function brokenSlots(
   snapshot: Snapshot,
   {budgets, orphans}: Decided,
+  {kept, wanted}: Gathering,
   config: TickConfig,
   now: number,
 ): Map<string, Constraint> {
+  const spared = [...kept].filter(([name]) => !wanted.has(name));
   const unreadable = [...workersOfUnreadableRuns(snapshot), ...snapshot.unreadable];
   return new Map<string, Constraint>([
+    ...spared.map(
+      ([name, job]) => [name, constraint('slices', `job ${job}`, `the job keeps ${name}`)] as const,
+    ),
     ...silentOfInactiveRuns(snapshot, config).map(name => [name, constraint('silent', name)] as const),
     ...hiddenSlots(snapshot, config, now),
     ...orphans.map(name => [name, constraint('orphans', parseWorkerName(name)?.zone ?? name)] as const),
@@ -170,7 +181,11 @@ function unreadPart({prices, month, creates}: Snapshot): Constraint | undefined 
 }
 
 /** `open`: jobs and unfinished streams for any slot, by payer in the order of service: a person waits for a job. Last, TPUs to keep beyond those. `fixed`: the run of each slot with a bound stream. */
-type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>};
+type Work = {
+  open: {run: string; streams: number}[];
+  fixed: Map<string, string>;
+  gathering: Gathering;
+};
 
 /** A constraint if the pool is unreadable, or if its jobs, or the streams of a run within its budget, could not be counted. */
 function remainingWork(
@@ -186,12 +201,13 @@ function remainingWork(
     .filter(run => canRun && isRunnable(run) && run.pool === pool.pool && !over.has(run.run))
     .sort(byPreference(null));
   const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
-  const work: Work = {open: [], fixed: new Map()};
   const gangs = (jobs.first ?? []).filter(({slices}) => slices > 1);
   const ofOne = jobs.waiting - gangs.length + atJobs;
-  if (whole === undefined && ofOne > 0) work.open.push({run: JOBS, streams: ofOne});
-  const gathered = whole === undefined ? gangSlots({pool, workers}, gangs, limits.boot_s, now) : [];
-  for (const slot of gathered) work.fixed.set(slot, JOBS);
+  const isWithin = whole === undefined;
+  const gathering = isWithin ? gatherSlots({pool, workers}, gangs, limits.boot_s, now) : NO_GATHERING;
+  const work: Work = {open: [], fixed: new Map(), gathering};
+  if (isWithin && ofOne > 0) work.open.push({run: JOBS, streams: ofOne});
+  for (const slot of gathering.wanted) work.fixed.set(slot, JOBS);
   for (const {run, affinity} of served) {
     const counts = streams.get(run);
     if (!counts) return constraint('not-read', `the streams of run ${run}`);

@@ -1,6 +1,6 @@
 /** Slots for waiting jobs of several slices: all slices of a job in one zone, or none. */
-import type {Job} from '../job/job.ts';
-import {isOlderThan} from '../time.ts';
+import {type Job, waitsSince} from '../job/job.ts';
+import {isOlderThan, iso} from '../time.ts';
 import {slotConstraint} from '../waiting/tpu-constraint.ts';
 import type {Worker} from '../worker/worker.ts';
 import {type Pool, slotsOf} from './pool.ts';
@@ -8,8 +8,20 @@ import {type Pool, slotsOf} from './pool.ts';
 type Fleet = {pool: Pool; workers: ReadonlyMap<string, Worker>};
 
 /**
+ * `wanted`: slots that get a TPU, or keep it. `kept`: these and the slots that no later work gets, with the job that gathers them.
+ * `yielding`: slots at work that the job gets next. `vain`: jobs whose slices have waited too long for the others in a zone, and the slots: a
+ * tick releases them with the pause of the zone.
+ */
+export type Gathering = {
+  wanted: ReadonlySet<string>;
+  kept: ReadonlyMap<string, string>;
+  yielding: ReadonlyMap<string, string>;
+  vain: readonly {job: string; zone: string; names: string[]}[];
+};
+
+/**
  * Order in which slots serve a job: the slots whose TPU is ready, or will be, come first. A TPU in phase `working` without work has just lost
- * its job. A slot whose TPU is deleted comes last.
+ * its job. A slot whose TPU is deleted comes behind an empty one, and a TPU at work is last.
  */
 const RANKS: Partial<Record<Worker['phase'], number>> = {
   idle: 0,
@@ -19,44 +31,100 @@ const RANKS: Partial<Record<Worker['phase'], number>> = {
   gone: 4,
   deleting: 5,
 };
+const AT_WORK = 6;
+
+/** Doublings of the pause of a zone: of ten minutes, to 21 hours. */
+const MOST_DOUBLINGS = 7;
 
 /**
- * The slots that the jobs need, by the first job first. A job that finds too few free slots in every zone gets none: its TPUs would wait
- * without end. Nor does it get the slots of a zone in which a TPU has waited for the others for `boot_s`.
+ * The slots of each job, by the first job first. A job gets slots of the zone in which it waits for the fewest TPUs at work, and then for the
+ * fewest creates. Slices that have waited for a create or a boot for `boot_s` go, and the zone has a pause.
  */
-export function gangSlots(fleet: Fleet, jobs: readonly Job[], boot_s: number, now: number): Set<string> {
-  const chosen = new Set<string>();
-  for (const {slices} of jobs) {
-    if (slices === 1) continue;
-    const groups = fleet.pool.zones.flatMap(zone => groupIn(fleet, zone, slices, chosen, boot_s, now) ?? []);
-    const [best] = groups.sort((a, b) => a.missing - b.missing);
-    for (const name of best?.names ?? []) chosen.add(name);
+export function gatherSlots(fleet: Fleet, jobs: readonly Job[], boot_s: number, now: number): Gathering {
+  const [wanted, kept, yielding] = [new Set<string>(), new Map<string, string>(), new Map<string, string>()];
+  const vain: Gathering['vain'][number][] = [];
+  for (const job of jobs) {
+    if (job.slices === 1) continue;
+    const groups = fleet.pool.zones.flatMap(zone => {
+      const paused_until_at = pauseIn(zone, job, jobs);
+      const group = () => groupIn(fleet, zone, job, kept, {paused_until_at, boot_s}, now);
+      return paused_until_at > iso(now) ? [] : (group() ?? []);
+    });
+    for (const {zone, isVain, free} of groups)
+      if (isVain) vain.push({job: job.job, zone, names: free.map(({name}) => name)});
+    const [best] = groups
+      .filter(({isVain}) => !isVain)
+      .sort((a, b) => a.atWork.length - b.atWork.length || a.missing - b.missing);
+    for (const {name} of best?.wanted ?? []) wanted.add(name);
+    for (const {name} of best?.free ?? []) kept.set(name, job.job);
+    for (const {name} of best?.atWork ?? []) yielding.set(name, job.job);
   }
-  return chosen;
+  return {wanted, kept, yielding, vain};
 }
 
+type Member = {name: string; worker: Worker | undefined};
+type Group = {
+  zone: string;
+  isVain: boolean;
+  free: Member[];
+  wanted: Member[];
+  atWork: Member[];
+  missing: number;
+};
+
+/** End of the last pause of the zone for a job of so many slices or fewer: the zone had too few for that job. */
+function pauseIn(zone: string, {slices}: Job, jobs: readonly Job[]): string {
+  const ends = jobs.flatMap(job => (job.slices <= slices ? (job.gathers[zone]?.next_at ?? []) : []));
+  return ends.sort().at(-1) ?? '';
+}
+
+/** Undefined: the zone has too few slots for the job now. */
 function groupIn(
   {pool, workers}: Fleet,
   zone: string,
-  slices: number,
-  chosen: ReadonlySet<string>,
-  boot_s: number,
+  job: Job,
+  chosen: ReadonlyMap<string, string>,
+  {paused_until_at, boot_s}: {paused_until_at: string; boot_s: number},
   now: number,
-): {names: string[]; missing: number} | undefined {
-  const rankOf = (worker: Worker | undefined) =>
-    worker?.work || slotConstraint(worker, now) ? undefined : RANKS[worker?.phase ?? 'gone'];
-  const free = slotsOf(pool)
+): Group | undefined {
+  const since_at = waitsSince(job);
+  const isLate = isOlderThan(since_at, pool.job_wait_s, now);
+  const members = slotsOf(pool)
     .filter(({name, zone: each}) => each === zone && !chosen.has(name))
     .map(({name}) => ({name, worker: workers.get(name)}))
-    .filter(({worker}) => rankOf(worker) !== undefined)
-    .sort((a, b) => (rankOf(a.worker) ?? 0) - (rankOf(b.worker) ?? 0))
-    .slice(0, slices);
-  const idle = free.flatMap(({worker}) => (worker?.phase === 'idle' ? worker : []));
-  const isLate = idle.length < slices && idle.some(each => isOlderThan(each.phase_since_at, boot_s, now));
+    .filter(({worker}) => rankOf(worker, now) < (isLate ? AT_WORK + 1 : AT_WORK))
+    .sort((a, b) => rankOf(a.worker, now) - rankOf(b.worker, now))
+    .slice(0, job.slices);
+  if (members.length < job.slices) return undefined;
+  const atWork = members.filter(({worker}) => worker?.work);
+  const free = members.filter(({worker}) => !worker?.work);
+  const isTooLong = ({worker}: Member) => {
+    const from_at = [worker?.phase_since_at ?? '', since_at, paused_until_at].sort().at(-1) ?? '';
+    return worker?.phase === 'idle' && isOlderThan(from_at, boot_s, now);
+  };
+  const isEmpty = ({worker}: Member) => ['gone', 'deleting'].includes(worker?.phase ?? 'gone');
+  const group = {zone, isVain: false, free, atWork, missing: free.filter(isEmpty).length};
+  // Jobs at work end by their timeout. Until then the slots stay, and no TPU waits longer.
+  if (atWork.length > 0) return {...group, wanted: free.filter(each => !isEmpty(each) && !isTooLong(each))};
+  const idle = free.filter(({worker}) => worker?.phase === 'idle').length;
   const hasSurvivor = free.some(({worker}) => ['idle', 'working'].includes(worker?.phase ?? 'gone'));
   // A deletion may take without end: only the slices that survived another one wait for it, for `boot_s` at most.
-  const isPointless = !hasSurvivor && free.some(({worker}) => worker?.phase === 'deleting');
-  if (free.length < slices || isLate || isPointless) return undefined;
-  const missing = free.filter(({worker}) => ['gone', 'deleting'].includes(worker?.phase ?? 'gone')).length;
-  return {names: free.map(({name}) => name), missing};
+  if (!hasSurvivor && free.some(({worker}) => worker?.phase === 'deleting')) return undefined;
+  return {...group, isVain: idle < job.slices && free.some(isTooLong), wanted: free};
+}
+
+/** Infinity: the slot serves no job. */
+function rankOf(worker: Worker | undefined, now: number): number {
+  if (slotConstraint(worker, now)) return Number.POSITIVE_INFINITY;
+  if (worker?.work) return worker.phase === 'working' ? AT_WORK : Number.POSITIVE_INFINITY;
+  return RANKS[worker?.phase ?? 'gone'] ?? Number.POSITIVE_INFINITY;
+}
+
+/** The job after its slices have waited in the zone in vain: the zone has a pause, which doubles each time. Undefined during a pause. */
+export function afterVainWait(job: Job, zone: string, boot_s: number, now: number): Job | undefined {
+  const {vain, next_at} = job.gathers[zone] ?? {vain: 0, next_at: ''};
+  if (next_at > iso(now)) return undefined;
+  const pause_s = boot_s * 2 ** Math.min(vain, MOST_DOUBLINGS);
+  const gathers = {...job.gathers, [zone]: {vain: vain + 1, next_at: iso(now + pause_s * 1000)}};
+  return {...job, gathers, updated_at: iso(now)};
 }

@@ -8,10 +8,14 @@ import type {Worker} from '../worker/worker.ts';
 /** `work`: the stream in hand. `job`: the job that waits; null if the worker keeps its stream after all. */
 export type Yield = {worker: string; work: string; job: string | null};
 
-/** Changes of the documents of workers. At most one worker of a pool gives its stream back at a time. */
+/**
+ * Changes of the documents of workers. At most one worker of a pool gives its stream back to a job of one slice at a time. `gathered`: workers
+ * whose slots a job of several slices gathers.
+ */
 export function planYields(
   {pool, jobs, workers, runs}: Pick<Snapshot, 'pool' | 'jobs' | 'workers' | 'runs'>,
   silent: ReadonlySet<string>,
+  gathered: ReadonlyMap<string, string>,
   now: number,
 ): Yield[] {
   if (!jobs) return [];
@@ -22,11 +26,12 @@ export function planYields(
     const work = worker.phase === 'working' ? parseWork(worker.work) : undefined;
     return work ? {worker, run: runs.find(({run}) => run === work.run)} : [];
   });
-  const yielding = atStreams.find(({worker}) => worker.yields_to !== null);
-  const next = heard.some(isSoonFree) ? undefined : atStreams.toSorted(leastLossFirst)[0];
+  const others = atStreams.filter(({worker}) => !gathered.has(worker.name));
+  const yielding = others.find(({worker}) => worker.yields_to !== null);
+  const next = heard.some(isSoonFree) ? undefined : others.toSorted(leastLossFirst)[0];
   const chosen = late === null ? undefined : (yielding ?? next)?.worker;
   return atStreams.flatMap(({worker}) => {
-    const job = worker === chosen ? late : null;
+    const job = gathered.get(worker.name) ?? (worker === chosen ? late : null);
     return worker.yields_to === job ? [] : {worker: worker.name, work: worker.work ?? '', job};
   });
 }

@@ -80,6 +80,12 @@ export const ownFields = {
   cause: cause.describe(
     'Why the last attempt failed, as one word; [Jobs](jobs.md) explains each. Else null.',
   ),
+  gathers: z
+    .record(text, stored({vain: count, next_at: instant}))
+    .default({})
+    .describe(
+      'Zones in which slices of the job waited for others for too long: how often (`vain`), and the end of the pause. Empty since its last attempt began.',
+    ),
   reason: orNull(text).describe(
     'Why the job waits, where it is among the first ten of its pool, as of the last tick. Null while it runs.',
   ),
@@ -141,4 +147,10 @@ export const jobDocument = stored({
   ...ownFields,
 });
 export type Job = z.infer<typeof jobDocument>;
+
+/** Begin of the wait: since the job was scheduled, or since its last attempt ended. */
+export function waitsSince({created_at, scheduled_at, attempts}: Job): string {
+  const [begun_at, ended_at] = [scheduled_at ?? created_at, attempts.at(-1)?.ended_at ?? ''];
+  return ended_at > begun_at ? ended_at : begun_at;
+}
 export type JobStatus = Job['status'];

@@ -1,5 +1,5 @@
 /** Queue of a pool: waiting jobs in the order in which workers take them. One field has the whole order, so a query needs no composite index. */
-import type {Job} from './job.ts';
+import {type Job, waitsSince} from './job.ts';
 
 /** Greatest priority of a job, and minus the least. */
 const MAX_PRIORITY = 1000;
@@ -32,12 +32,10 @@ export type WaitingJobs = {
   longest?: {job: string; since_at: string} | undefined;
 };
 
-/** The job that waits longest, since it was scheduled or since its last attempt ended. */
+/** The job of one slice that waits longest. TPUs yield to a larger job as that job gathers slots: see gangs.ts. */
 export function longestWaiting(jobs: readonly Job[]): WaitingJobs['longest'] {
-  const waits = jobs.map(({job, created_at, scheduled_at, attempts}) => {
-    const [begun_at, ended_at] = [scheduled_at ?? created_at, attempts.at(-1)?.ended_at ?? ''];
-    return {job, since_at: ended_at > begun_at ? ended_at : begun_at};
-  });
+  const alone = jobs.filter(({slices}) => slices === 1);
+  const waits = alone.map(job => ({job: job.job, since_at: waitsSince(job)}));
   return waits.sort((a, b) => a.since_at.localeCompare(b.since_at))[0];
 }
 

@@ -2,6 +2,7 @@
 import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
 import {costOfLiving, downloadsOf, runAtWork} from '../billing/cost.ts';
 import {planFleet, silentWorkers} from '../fleet/fleet-plan.ts';
+import type {Gathering} from '../fleet/gangs.ts';
 import {crowdedZones} from '../fleet/pool.ts';
 import {planYields, type Yield} from '../fleet/yields.ts';
 import {parseWork} from '../names.ts';
@@ -66,6 +67,8 @@ export type TickPlan = {
   runs: readonly RunPlan[];
   /** Why jobs and zones of the pool wait. */
   constraints: Constraints;
+  /** Jobs whose slices have waited for others for too long, and the zones. */
+  vain: Gathering['vain'];
   /** Creates and dollars of this plan, which later pools of the tick do not get. */
   taken: {creates: number; usd: number};
 };
@@ -141,9 +144,10 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
     strays: nodes.strays.filter(stray => !isGoing(stray)),
     expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
     notices: noticesFor(snapshot),
-    yields: planYields(snapshot, silent, now),
+    yields: planYields(snapshot, silent, fleet.gathering.yielding, now),
     runs: planRuns(snapshot, fleet.constraints, now),
     constraints: fleet.constraints,
+    vain: fleet.gathering.vain,
     taken: {creates: fleet.creates, usd: fleet.reserved_usd},
   };
 }

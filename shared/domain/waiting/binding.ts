@@ -161,7 +161,7 @@ function whyWaiting(
   if (waiting === 0) return undefined;
   const {workers, pool} = plan.snapshot;
   const isBegun = plan.atWork.has(name);
-  const gang = name === JOBS ? ofFirstGang(coming, plan.snapshot) : undefined;
+  const gang = name === JOBS ? ofFirstGang(coming, plan) : undefined;
   const next = dominantOfComing(coming);
   const nearest = next?.kind === 'idle' ? (gang ?? next) : next;
   if (nearest && (!isBegun || waiting <= coming.length)) return nearest;
@@ -172,9 +172,12 @@ function whyWaiting(
   if (pool.zones.length === 0)
     return constraint('ceiling', `no zone of pool ${pool.pool}`, 'GLEANER_ALLOWED_ZONES');
   if (slots.length === 0) return constraint('no-slot', pool.pool);
-  const empty = slots.flatMap(({name}) =>
-    (workers.get(name)?.phase ?? 'gone') === 'gone' ? (plan.withheld.get(name) ?? []) : [],
-  );
+  const empty = slots
+    .flatMap(({name}) =>
+      (workers.get(name)?.phase ?? 'gone') === 'gone' ? (plan.withheld.get(name) ?? []) : [],
+    )
+    // The job that keeps a slot says more about it.
+    .filter(({kind}) => kind !== 'slices' || !gang);
   return dominant(empty) ?? nearest ?? gang ?? ofFullPool(name, plan);
 }
 
@@ -185,7 +188,10 @@ function dominantOfComing(coming: readonly Constraint[]): Constraint | undefined
 }
 
 /** The slices that the first waiting job still needs, and why the next one is missing; undefined if one slice is enough for the job. */
-function ofFirstGang(coming: readonly Constraint[], {pool, workers, jobs}: Snapshot): Constraint | undefined {
+function ofFirstGang(
+  coming: readonly Constraint[],
+  {now, snapshot: {pool, workers, jobs}}: Withheld,
+): Constraint | undefined {
   const [job] = jobs?.first ?? [];
   if (!job || job.slices === 1) return undefined;
   const {workers_per_zone: slots} = pool;
@@ -200,7 +206,11 @@ function ofFirstGang(coming: readonly Constraint[], {pool, workers, jobs}: Snaps
   const [best] = groups.sort((a, b) => b.idle - a.idle);
   const missing = dominant(coming.filter(({kind}) => kind !== 'idle'));
   const ready = `${best?.idle ?? 0} of ${job.slices} slices of pool ${pool.pool} are idle in ${best?.zone}`;
-  return constraint('slices', `job ${job.job}`, [ready, ...(missing ? [shortText(missing)] : [])].join('; '));
+  const {vain = 0, next_at = null} = job.gathers[best?.zone ?? ''] ?? {};
+  const before = `slices there waited for others in vain, ${vain === 1 ? 'once' : `${vain} times`}`;
+  const evidence = [ready, ...(vain > 0 ? [before] : []), ...(missing ? [shortText(missing)] : [])];
+  const next_try_at = next_at !== null && msOf(next_at) > now ? next_at : null;
+  return constraint('slices', `job ${job.job}`, evidence.join('; '), {next_try_at});
 }
 
 /** Slots that have a TPU for other work, or one that leaves. */

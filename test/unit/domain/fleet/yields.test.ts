@@ -57,13 +57,13 @@ describe('a job that has waited for job_wait_s', () => {
         ...{pool: aConfig().pool, jobs: {waiting: 1, longest}, runs: RUNS},
         workers: new Map(workers.map(worker => [worker.name, worker])),
       };
-      assert.deepEqual(planYields(snapshot, new Set(silent), NOW), then);
+      assert.deepEqual(planYields(snapshot, new Set(silent), new Map(), NOW), then);
     });
 
   it('and waits no longer leaves its worker the stream', () => {
     const worker = theWorker(1, 'low/000', {yields_to: 'late'});
     const snapshot = {pool: aConfig().pool, jobs: {waiting: 0}, runs: RUNS};
     const workers = new Map([[worker.name, worker]]);
-    assert.deepEqual(planYields({...snapshot, workers}, new Set(), NOW), [{...SECOND, job: null}]);
+    assert.deepEqual(planYields({...snapshot, workers}, new Set(), new Map(), NOW), [{...SECOND, job: null}]);
   });
 });
