@@ -18,7 +18,7 @@ import type {Submitted} from './jobs.ts';
 import {drawsOf, PART_NAMES, type PartName} from './parts.ts';
 import {SPOT_V5E_USD} from './prices.ts';
 import {Receiver} from './receiver.ts';
-import {hasSecondPool, SECOND_SLOTS} from './second-pool.ts';
+import {hasSecondPool, secondSlotsOf} from './second-pool.ts';
 import {SimStore} from './store.ts';
 
 export const MINUTE_MS = 60_000;
@@ -206,7 +206,7 @@ export class Context {
     if (this.options.plan) return {};
     return {
       ...(hasWorkerLimit
-        ? {GLEANER_MAX_WORKERS: String(workers + (this.hasSecondPool ? SECOND_SLOTS : 0))}
+        ? {GLEANER_MAX_WORKERS: String(workers + (this.hasSecondPool ? secondSlotsOf(this) : 0))}
         : {}),
       ...(hasMonthBudget && !this.options.without?.has('budget')
         ? {GLEANER_MAX_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
@@ -233,6 +233,11 @@ export class Context {
   /** True if the second pool has slices of several hosts. */
   get hasSlices(): boolean {
     return this.hasSecondPool && this.drawsOf('slices') !== undefined;
+  }
+
+  /** True if that pool has room for a job of three slices beside another one. */
+  get hasGangs(): boolean {
+    return this.hasSlices && this.drawsOf('gangs') !== undefined;
   }
 
   /** False if the world leaves the part out, or has a plan in place of its draws. */

@@ -8,6 +8,7 @@ import {Documents} from './invariants/documents.ts';
 import {Effects} from './invariants/effects.ts';
 import {Execs} from './invariants/execs.ts';
 import {FailureAttribution} from './invariants/failure-attribution.ts';
+import {Gangs} from './invariants/gangs.ts';
 import {Jobs} from './invariants/jobs.ts';
 import {Leases} from './invariants/leases.ts';
 import {Ledger} from './invariants/ledger.ts';
@@ -56,12 +57,13 @@ export class Invariants extends Check {
   readonly #wakes = new Wakes(...this.#of);
   readonly #retention = new Retention(...this.#of);
   readonly #slices = new Slices(...this.#of);
+  readonly #gangs = new Gangs(...this.#of);
   readonly #speakers = new Speakers(...this.#of);
 
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
     ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
-    ...[this.execs, this.#effects, this.notices, this.#retention, this.#need, this.#slices],
+    ...[this.execs, this.#effects, this.notices, this.#retention, this.#need, this.#slices, this.#gangs],
     new Marks(...this.#of),
   ];
 
@@ -95,7 +97,8 @@ export class Invariants extends Check {
     if (!after) return;
     if (isJob) this.#jobs.onJob(path, before, after);
     if (isJob && before?.epoch !== undefined)
-      this.#slices.onJob(path, before as unknown as Job, after as unknown as Job);
+      for (const check of [this.#slices, this.#gangs])
+        check.onJob(path, before as unknown as Job, after as unknown as Job);
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
     if (isEnd && (after.status ?? after.phase) !== (before?.status ?? before?.phase))
       this.context.isDangerous = true;
@@ -143,6 +146,7 @@ export class Invariants extends Check {
         this.#need.onWorker(id, before, after);
         this.#jobs.onWorker(id, before, after);
         this.#slices.onWorker(id, before, after);
+        this.#gangs.onWorker(id, before, after);
         break;
       case 'workers/attempts':
         if (before) break;
@@ -166,6 +170,7 @@ export class Invariants extends Check {
       case 'pools':
         this.#zones.onPool(before, after);
         this.waiting.onPool(id, before, after);
+        this.#gangs.onPool(id, before, after);
         this.nodes.onPool(id, after);
         break;
       case 'execs':

@@ -7,7 +7,7 @@ import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import {hasLeftAlone} from './left-alone.ts';
 import {hasOrders} from './orders.ts';
-import type {SecondPool} from './second-pool.ts';
+import {GANG_SLICES, type SecondPool} from './second-pool.ts';
 
 /** Every third world has jobs. Their draws are apart, so that the other worlds stay as they are. */
 const JOBS_EVERY = 3;
@@ -17,6 +17,9 @@ const MOST_DEADLY = 1;
 const MACHINES_OF_A_JOB = 5;
 const HASTY_JOBS = 8;
 const SHORT_JOBS = 16;
+/** Jobs of three slices, and the jobs of one that fill the pool one after the other. */
+const GANGS = 2;
+const SMALL_JOBS = 10;
 /** Time of a job whose document may be left alone, in seconds: its lost machine shows before the time is over. */
 const LONG_S = 7200;
 /** Time between two looks of a person at a job. */
@@ -29,7 +32,15 @@ const LOOK_MS = 15_000;
  */
 export type Course = 'works' | 'fails' | 'endless' | 'stuck' | 'deadly' | 'restarts' | 'broken' | 'invalid';
 
-type Fields = {code: string; timeout: number; max_retries: number; priority?: number; deadline_at?: string};
+type Fields = {
+  code: string;
+  timeout: number;
+  max_retries: number;
+  priority?: number;
+  deadline_at?: string;
+  pool?: string;
+  slices?: number;
+};
 
 /** `isBounded`: the job has a deadline or a budget. */
 export type Submitted = {course: Course; max_retries: number; isDeleted: boolean; isBounded?: boolean};
@@ -54,6 +65,7 @@ export class Jobs {
     this.#isLeftAlone = hasLeftAlone(seed);
     this.#more = hasOrders(seed) ? new Chance(seed * 613 + 7) : undefined;
     this.#planShort();
+    this.#planGangs();
     if (seed % JOBS_EVERY !== 1 || !context.hasPart('jobs')) return;
     const count = this.#chance.integer(1, MOST_JOBS);
     for (let number = 0; number < count; number++) this.#planJob(`job-${number}`);
@@ -91,6 +103,22 @@ export class Jobs {
         this.#submit(`short-${number}`, 'works', {code, timeout: 600, max_retries: 0, deadline_at});
       });
     }
+  }
+
+  /** Jobs of three slices share a pool of four, and smaller jobs end one at a time. */
+  #planGangs(): void {
+    const {context, chance} = {context: this.#context, chance: this.#context.drawsOf('gangs')};
+    if (!chance || !context.hasGangs) return;
+    const plan = (id: string, slices: number, minutes: number, seconds: number) =>
+      context.after(minutes * 60_000, () => {
+        const place = this.#second.forSlices(slices);
+        const fields = {code: `works ${seconds}`, timeout: 600, max_retries: 2};
+        if (place) this.#submit(id, 'works', {...fields, ...place});
+      });
+    for (let number = 0; number < GANGS; number++)
+      plan(`gang-${number}`, GANG_SLICES, chance.between(2, 18), chance.integer(20, 300));
+    for (let number = 0; number < SMALL_JOBS; number++)
+      plan(`small-${number}`, 1, chance.between(1, 30), chance.integer(120, 540));
   }
 
   #submit(id: string, course: Course, fields: Fields): void {

@@ -32,6 +32,8 @@ const PARTS = {
   receiver: {every: 16, remainder: 12, draws: 49_979_687},
   /** A second pool of slices of four hosts, which runs jobs alone. These worlds have jobs and a second pool. */
   slices: {every: 15, remainder: 7, draws: 32_452_843},
+  /** Of the worlds with slices, those with four of them, jobs of three and of one, and a zone that has too few for hours. */
+  gangs: {every: 30, remainder: 7, draws: 6_700_417},
 } satisfies Record<string, Part>;
 
 export type PartName = keyof typeof PARTS;

@@ -13,9 +13,12 @@ import {chipsOfHosts, SPOT_V5E_USD} from './prices.ts';
 const EVERY = 5;
 const REMAINDER = 2;
 /** Slots of the pool that the ceiling of the deployment has room for. */
-export const SECOND_SLOTS = 2;
-/** Slots of the pool after an edit of its document: more than the ceiling has room for. */
-const EDITED_SLOTS = 4;
+const SLOTS = 2;
+const GANG_SLOTS = 4;
+/** Slices of the larger jobs. */
+export const GANG_SLICES = 3;
+/** Slots that an edit of the document of the pool adds: the ceiling has no room for them. */
+const EDITED_SLOTS = 2;
 const MOST_MESSAGES = 4;
 
 /** Type of the TPUs of the pool in worlds with slices: four hosts, and 16 chips. */
@@ -30,8 +33,13 @@ export function secondPoolOf({deployment}: Pick<Config, 'deployment'>): string {
   return nameIn(deployment, 'second');
 }
 
+export function secondSlotsOf({hasGangs}: Pick<Context, 'hasGangs'>): number {
+  return hasGangs ? GANG_SLOTS : SLOTS;
+}
+
 export class SecondPool {
   readonly name: string;
+  readonly #slots: number;
   readonly #context: Context;
   readonly #delivery: Delivery;
   /** Draws of its own, so that the other worlds stay as they are. */
@@ -46,10 +54,12 @@ export class SecondPool {
     const {config, tpus} = context;
     this.name = secondPoolOf(config);
     this.#isThere = context.hasSecondPool;
+    this.#slots = secondSlotsOf(context);
     const {provisioning} = config.pool;
     const accelerator = context.hasSlices ? SLICE : config.pool.accelerator;
     const zones = [this.#chance.pick([...tpus.zones.keys()])];
-    const workers_per_zone = this.#chance.integer(1, SECOND_SLOTS);
+    const drawn = this.#chance.integer(1, SLOTS);
+    const workers_per_zone = context.hasGangs ? GANG_SLOTS : drawn;
     const usd = SPOT_V5E_USD * chipsOfHosts(hostsOfType(accelerator));
     const budget = this.#chance.happens(0.2) ? {budget_usd: this.#chance.between(0.1, 1) * usd} : {};
     this.#creation = {
@@ -73,6 +83,18 @@ export class SecondPool {
     for (let count = chance.integer(0, MOST_MESSAGES); count > 0; count--)
       this.#after(chance.between(2, 25), () => this.#delivery.command(this.#aMessage()));
     if (chance.happens(0.7)) this.#after(chance.between(5, 25), () => this.#edit());
+    this.#planScarcity();
+  }
+
+  /** In some worlds the zone of the pool has too few slices for the larger jobs, until one or two hours after the storm. */
+  #planScarcity(): void {
+    const {context, draws} = {context: this.#context, draws: this.#context.drawsOf('gangs')};
+    const {zones} = this.#creation as {zones: [string]};
+    if (!draws || !context.hasGangs || draws.happens(0.4)) return;
+    const zone = context.tpus.zone(zones[0]);
+    const [from, minutes] = [draws.between(0, 15), draws.between(60, 130)];
+    context.after(from * 60_000, () => void Object.assign(zone, {slices: draws.integer(1, 2)}));
+    context.after((from + minutes) * 60_000, () => void Object.assign(zone, {slices: Infinity}));
   }
 
   #after(minutes: number, run: () => void): void {
@@ -82,7 +104,7 @@ export class SecondPool {
   #aMessage(): Document {
     const {pool, zones} = this.#creation as {pool: string; zones: string[]};
     const worker = `${pool}-${zones[0]}-0`;
-    const workers_per_zone = this.#chance.integer(0, SECOND_SLOTS);
+    const workers_per_zone = this.#chance.integer(0, this.#slots);
     return this.#chance.pick<Document>([
       {action: 'scale', pool, workers_per_zone},
       {action: 'scale', pool, zones: [this.#chance.pick([...this.#context.tpus.zones.keys()])]},
@@ -102,7 +124,7 @@ export class SecondPool {
     invariants.operatorIntent.onEdit(path);
     void store.edit(async tx => {
       const found = await tx.get(path);
-      if (found) tx.set(path, {...found, workers_per_zone: EDITED_SLOTS});
+      if (found) tx.set(path, {...found, workers_per_zone: this.#slots + EDITED_SLOTS});
     });
   }
 
@@ -111,8 +133,15 @@ export class SecondPool {
     const isNamed = this.#chance.happens(0.5);
     const pool = isNamed && this.#isThere ? this.#find() : undefined;
     if (!pool) return {};
-    const isGang = this.#context.hasSlices && pool.workers_per_zone >= SECOND_SLOTS;
-    return {pool: this.name, ...(isGang ? {slices: SECOND_SLOTS} : {})};
+    const isGang = this.#context.hasSlices && pool.workers_per_zone >= SLOTS;
+    return {pool: this.name, ...(isGang ? {slices: SLOTS} : {})};
+  }
+
+  /** The pool for a job of so many slices; undefined if it refuses the job. */
+  forSlices(slices: number): {pool: string; slices: number} | undefined {
+    const {workers_per_zone = -1} = this.#find() ?? {};
+    const isValid = this.#isThere && (workers_per_zone === 0 || slices <= workers_per_zone);
+    return isValid ? {pool: this.name, slices} : undefined;
   }
 
   #find(): Pool | undefined {
@@ -132,9 +161,9 @@ export class SecondPool {
       this.#delivery.command({...this.#creation, budget_usd: null});
       return;
     }
-    // A job of two slices needs both slots.
-    const least = this.#context.hasSlices ? SECOND_SLOTS : 1;
-    if (pool.workers_per_zone < least || pool.workers_per_zone > SECOND_SLOTS || pool.budget_usd !== null)
+    // A job of several slices needs all slots.
+    const least = this.#context.hasSlices ? this.#slots : 1;
+    if (pool.workers_per_zone < least || pool.workers_per_zone > this.#slots || pool.budget_usd !== null)
       this.#delivery.command({action: 'scale', pool: this.name, workers_per_zone: least, budget_usd: null});
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#delivery.command({action: 'recreate', worker: name});

@@ -1,6 +1,7 @@
 /** Cloud TPU and Compute Engine in virtual time, as `shared/ports.ts` promises them. */
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {isLabelled} from '../../shared/domain/deployment.ts';
+import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import type {Provider} from '../../shared/domain/fleet/providers.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
@@ -52,8 +53,8 @@ type Faults = {
   isDark: boolean;
   isOmitted: boolean;
 };
-/** `isForbidden`: a permission is missing there. `refusals`: why it has refused nodes. */
-type Zone = Faults & {isForbidden: boolean; refusals: Set<string>};
+/** `isForbidden`: a permission is missing there. `slices`: nodes of several hosts that it has room for. `refusals`: why it has refused nodes. */
+type Zone = Faults & {isForbidden: boolean; slices: number; refusals: Set<string>};
 const OPEN: Faults = {soldOut: false, overQuota: false, unreachable: false, isDark: false, isOmitted: false};
 
 export class FakeTpus {
@@ -77,7 +78,7 @@ export class FakeTpus {
   }
 
   zone(name: string): Zone {
-    const zone = this.zones.get(name) ?? {...OPEN, isForbidden: false, refusals: new Set()};
+    const zone = this.zones.get(name) ?? {...OPEN, isForbidden: false, slices: Infinity, refusals: new Set()};
     this.zones.set(name, zone);
     return zone;
   }
@@ -174,7 +175,8 @@ export class FakeTpus {
   create(request: TpuRequest): 'started' | 'exists' {
     const {name, zone, queue, metadata} = request;
     this.onAskedFor(request);
-    const {soldOut, overQuota, isForbidden} = this.#reach(zone, `create ${name}`);
+    const {overQuota, isForbidden} = this.#reach(zone, `create ${name}`);
+    const soldOut = this.isSoldOut(request);
     if (queue ? this.queue.has(name) : this.nodes.has(name)) return 'exists';
     if (isForbidden) throw this.#refusal('permission', zone, `Failed to create ${name}: permission denied`);
     if (!queue) {
@@ -189,6 +191,14 @@ export class FakeTpus {
     if (queue) this.queue.enter(request, queue.valid_until_at);
     else this.make(request, null);
     return 'started';
+  }
+
+  isSoldOut({zone, accelerator}: Pick<TpuRequest, 'zone' | 'accelerator'>): boolean {
+    const {soldOut, slices} = this.zone(zone);
+    const isSlice = (type: string) => hostsOfType(type) > 1;
+    if (soldOut || slices === Infinity || !isSlice(accelerator)) return soldOut;
+    const nodes = [...this.nodes.values()].filter(node => node.zone === zone && isSlice(node.accelerator));
+    return nodes.length >= slices;
   }
 
   #refusal(kind: 'no-capacity' | 'quota' | 'permission', zone: string, text: string): TpuError {

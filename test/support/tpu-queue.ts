@@ -58,7 +58,8 @@ export class TpuQueue extends Map<string, QueuedResource> {
     const {chance, clockwork} = this.#faults;
     const {name, zone} = queued.request;
     if (!this.holds(queued) || !['ACCEPTED', 'WAITING_FOR_RESOURCES'].includes(queued.state)) return;
-    const {soldOut, overQuota} = this.#tpus.zone(zone);
+    const {overQuota} = this.#tpus.zone(zone);
+    const soldOut = this.#tpus.isSoldOut(queued.request);
     if (overQuota) this.#fail(queued, 'quota');
     else if (clockwork.now > Date.parse(queued.valid_until_at ?? '')) this.#fail(queued, 'no-capacity');
     else if (this.#faults.strikes('suspension')) this.suspend(queued);

@@ -17,6 +17,8 @@ export class Ledger extends Check {
   onWorker(name: string, was: Document, is: Document): void {
     const [before, after] = [was as unknown as Worker, is as unknown as Worker];
     const {ready_at, usd_per_hour} = after;
+    if (is.provider_state === 'READY' && ready_at === null && after.phase !== 'gone')
+      this.breach(`${name} is READY, and its time costs nothing`);
     const isSameLife = before.incarnation === after.incarnation && before.usd_per_hour === usd_per_hour;
     if (!isSameLife || ready_at === null || usd_per_hour === null || before.costs === after.costs) return;
     // A node that is seen again after its end has a bill of its own for this time.

@@ -1,7 +1,9 @@
 /** Checks slices of several hosts: host 0 alone leases, an attempt begins on ready hosts, and every host has one end of it. */
 import {hostsOfType} from '../../../shared/domain/fleet/accelerators.ts';
 import type {Job} from '../../../shared/domain/job/job.ts';
+import {parseJobWork} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
+import {MAX_SKEW_MS} from '../faults.ts';
 import {workersOf} from './nodes.ts';
 import {wordOf} from './silence.ts';
 import {Check, type WorkerRequest} from './violations.ts';
@@ -30,6 +32,16 @@ export class Slices extends Check {
       this.breach(`${name} is ${after.phase} before all of its hosts: ${JSON.stringify(after.hosts)}`);
   }
 
+  /** A host that boots again has ended the attempt. */
+  override onCommitted(changed: readonly string[]): void {
+    for (const path of changed.filter(each => /^workers\/[^/]+$/.test(each))) {
+      const worker = this.context.store.peek(path) ?? {};
+      const isAtJob = parseJobWork((worker.work ?? null) as string | null) !== undefined;
+      if (isAtJob && !this.#areAll(worker, Number(worker.host_count), phase => phase !== 'setup'))
+        this.breach(`${path} has ${worker.work}, and a host boots: ${JSON.stringify(worker.hosts)}`);
+    }
+  }
+
   #checkReady(name: string, before: Document, hosts: number): void {
     this.context.see('a slice gets an attempt');
     const bound = Object.keys(before.host_secrets as Document).length;
@@ -44,6 +56,10 @@ export class Slices extends Check {
   }
 
   onJob(path: string, was: Job, job: Job): void {
+    const ended = job.attempts.length > was.attempts.length ? job.attempts.at(-1) : undefined;
+    const isEarly = this.context.clockwork.now < Date.parse(String(was.due_at)) - MAX_SKEW_MS;
+    if (/gave no end/.test(ended?.error ?? '') && isEarly)
+      this.breach(`${path} ended before its other hosts were due at ${was.due_at}: ${ended?.error}`);
     const isWaiting = job.status === 'running' && Object.values(job.ends).some(({cause}) => cause === 'peer');
     if (!isWaiting) this.#waits.delete(path);
     else if (!this.#waits.has(path)) this.#waits.set(path, this.context.clockwork.now);

@@ -104,7 +104,9 @@ export class Waiting extends Check {
     if (kind === 'behind-run' && store.peek(paths.run(about))?.status !== 'active')
       return `waits behind run ${about}, which is not active`;
     // A create of the storm may never end: the control plane gives it up after `create_s`. A zone without a permission is tried each hour.
-    const isForbidden = kind === 'permission' && this.context.tpus.zone(about).refusals.has(kind);
+    const zone = this.context.tpus.zones.get(about);
+    const isForbidden =
+      (kind === 'permission' && zone?.refusals.has(kind)) || (zone && zone.slices < Infinity);
     if (REFUSED.includes(kind) && this.context.isCalm && !isForbidden && !this.#isStuckIn(about))
       return `waits because ${about} refuses nodes in the calm: ${kind}`;
     return undefined;
