@@ -4,6 +4,7 @@ import base64
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache
+from importlib import import_module
 
 import google_crc32c
 import numpy as np
@@ -33,9 +34,7 @@ def _extension() -> Callable[[int, np.ndarray], int]:
     With the lock, the checksums of a host's shards take turns, and every other thread waits for them.
     """
     try:
-        from google_crc32c import _crc32c
-
-        native = ctypes.CDLL(_crc32c.__file__).crc32c_extend
+        native = ctypes.CDLL(import_module("google_crc32c._crc32c").__file__).crc32c_extend
     except (ImportError, OSError, AttributeError):  # an installation without native code, or with another name
         return google_crc32c.extend
     native.restype, native.argtypes = ctypes.c_uint32, [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t]
