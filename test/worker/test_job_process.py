@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from gleaner_worker.failures import Failure
 from gleaner_worker.jobs import process
 from gleaner_worker.jobs.descendants import memory_bytes
 from gleaner_worker.jobs.user import FIRST_UID
@@ -135,6 +136,13 @@ def test_a_stop_after_the_end_of_a_process_keeps_its_exit_code(jobs, monkeypatch
     stop.set()
     ended = jobs.process("bash", "-c", "until [[ -e /tmp/go ]]; do sleep 0.05; done; exit 3", stop=stop)
     assert (ended.exit_code, ended.cause) == (3, "stopped")
+
+
+def test_a_guard_that_is_killed_before_its_process_is_a_failure_of_the_machine(jobs, monkeypatch):
+    monkeypatch.setattr(process._Guarded, "_send", lambda guarded, data: guarded._guard.kill())
+    with pytest.raises(Failure, match="signal 9 ended the guard") as failed:
+        jobs.process("true")
+    assert failed.value.kind == "infrastructure"
 
 
 def test_a_fork_bomb_stays_below_its_limit_and_ends_when_it_is_stopped(jobs):

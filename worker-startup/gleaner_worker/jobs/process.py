@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from ..failures import Failure
 from .control_group import ControlGroup, make_group
 from .user import NAMESPACES, NO_NETWORK, JobUser, NotIsolated, make_folder, remove
 
@@ -72,7 +73,7 @@ def run_process(
     if absent. visible: files and folders that the user reads, besides this Python, the worker bundle and `folder`; the
     rest of the agent's folder is hidden. tmp: folder that replaces /tmp; a new one if absent. ramfs: path of a folder
     in memory below /mnt. has_started: whether the user's code runs; without it, the process is the user's code. Raises
-    NotIsolated with one line.
+    NotIsolated with one line, and Failure where the machine killed the guard of the process.
     """
     group = None
     with contextlib.ExitStack() as end:
@@ -178,6 +179,8 @@ class _Guarded:
         last = self._reports[-1]
         if "error" in last:
             raise NotIsolated(f"Failed to isolate a job: {last['error']}")
+        if (code := last.get("guard")) is not None:
+            raise _without_report(code)
         if "exit" not in last:  # a guard without isolation, killed by its process
             return Ended(None, signal.SIGKILL, self._cause, self._start_s)
         if last["signal"] == signal.SIGKILL and self._cause is None and self._is_out_of_memory():
@@ -238,10 +241,15 @@ class _Guarded:
                 self._reports.append(json.loads(line))
                 self._started.set()
         if not self._reports:
-            self._reports.append(
-                {"error": f"the guard ended with {self._guard.wait()}; read its output, and try again"}
-            )
+            self._reports.append({"guard": self._guard.wait()})
         self._started.set()
+
+
+def _without_report(code: int) -> Exception:
+    """The end of a guard that says nothing. A machine that ends kills it, and isolates jobs at another time."""
+    if code < 0:
+        return Failure("infrastructure", f"signal {-code} ended the guard of a process before the process began")
+    return NotIsolated(f"Failed to isolate a job: the guard ended with {code}; read its output, and try again")
 
 
 def _oom_kills() -> int:
