@@ -49,7 +49,7 @@ class LocalFile:
 
     def read_into(self, begin: int, end: int, target: np.ndarray) -> None:
         """Reads the same bytes into an array of that size."""
-        view, done = memoryview(target).cast("B"), 0
+        view, done = memoryview(target.reshape(-1).view(np.uint8)), 0
         with open(self.url, "rb", buffering=0) as file:
             file.seek(begin)
             while done < len(view) and (count := file.readinto(view[done:])):
