@@ -27,7 +27,7 @@ class Receiver:
         self.private, self.files, self.large = None, {}, {}
         self.puts = Counter()
         self.commits = 0
-        self.refuses_commit = None
+        self.refuses_commit = self.loses_upload = None
         self._server = LocalServer(self._handler())
         self.url = self._server.url
 
@@ -57,6 +57,8 @@ class Receiver:
         if path == f"/datasets/{REPO}.git/info/lfs/objects/batch":
             return 200, {"objects": [self._upload_of(each) for each in json.loads(body)["objects"]]}
         if match := re.fullmatch("/lfs/(.+)", path):
+            if sum(self.puts.values()) == self.loses_upload:
+                return 400, {"error": "the storage is away"}
             assert method == "PUT" and hashlib.sha256(body).hexdigest() == match[1]
             self.puts[match[1]] += 1
             self.large[match[1]] = body
@@ -152,6 +154,23 @@ def test_an_interrupted_call_goes_on_and_the_manifest_comes_last(receiver, store
     found = to_hub(gleaner_reader.open(str(stored)), REPO, token="t")
     assert found.private is False and found.uploaded == found.files - 3
     assert set(receiver.puts.values()) == {1} and "manifest.json" in receiver.files
+
+
+def test_an_upload_that_is_lost_is_an_error_that_says_how_it_goes_on(receiver, stored):
+    receiver.loses_upload = 2
+    with pytest.raises(OSError, match="was interrupted: .*the storage is away.*; call it again"):
+        to_hub(gleaner_reader.open(str(stored)), REPO, token="t")
+    receiver.loses_upload = None
+    to_hub(gleaner_reader.open(str(stored)), REPO, token="t")
+    assert set(receiver.puts.values()) == {1} and "manifest.json" in receiver.files
+
+
+def test_a_copy_from_a_hub_is_published_without_its_card_and_the_files_of_the_download(receiver, stored):
+    (stored / "README.md").write_text("another card")
+    (stored / ".cache").mkdir()
+    (stored / ".cache" / "entry").write_text("of the download")
+    found = to_hub(gleaner_reader.open(str(stored)), REPO, token="t")
+    assert found.files == found.uploaded == len(receiver.files) and ".cache/entry" not in receiver.files
 
 
 def test_a_name_without_a_namespace_is_that_of_the_token(receiver, stored):

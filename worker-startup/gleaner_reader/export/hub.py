@@ -48,8 +48,19 @@ def to_hub(
     private: of a dataset that is created; one that exists keeps its visibility. token: of a person who may write there;
     None for that of `HF_TOKEN` or `hf auth login`. progress: bytes that are there, and all. The manifest and the card
     come last, so a dataset with a manifest is whole. A call that was interrupted is called again: files with the same
-    digest stay. Raises MissingPackage, ValueError for a run that is not complete, and OSError for what the hub refuses.
+    digest stay. Raises MissingPackage, ValueError for a run that is not complete, and OSError for what the hub refuses
+    and for a lost connection.
     """
+    try:
+        return _publish(run, repo, private, token, progress)
+    except (OSError, ValueError, ImportError):
+        raise
+    except Exception as error:  # of an upload the client raises RuntimeError, and of a connection errors of its own
+        why = " ".join(": ".join(dict.fromkeys(str(each) for each in (error, error.__cause__) if each)).split())
+        raise OSError(f"the upload of {run.url} was interrupted: {why}; call it again, and it goes on") from error
+
+
+def _publish(run: Run, repo: str, private: bool, token: str | None, progress: Callable[[int, int], None]) -> HubExport:
     api, operation, file_of_hub = _import_hub(token)
     if run.problems:
         raise ValueError(f"{run.url} is not complete, and a dataset of it would not be: {'; '.join(run.problems)}")
@@ -63,7 +74,8 @@ def to_hub(
         for entry in api.list_repo_tree(repo, repo_type="dataset", recursive=True)
         if isinstance(entry, file_of_hub)
     }
-    files = run.files
+    # A copy that came from a hub has its card, and a folder of the download.
+    files = {name: file for name, file in run.files.items() if name != _CARD and not name.startswith(".")}
     card = _card(run, repo, digest).encode()
     total, done, uploaded = sum(file.size for file in files.values()) + len(card), 0, 0
     with tempfile.TemporaryDirectory(prefix="gleaner-hub-") as folder:
