@@ -61,7 +61,10 @@ const cases: Case[] = [
   },
   {
     run: 'chats',
-    spec: {layers: [1], tokens: '-4:', dtype: 'fp32', record: {field: 'talk', add_generation_prompt: true}},
+    spec: {
+      ...{layers: [1], tokens: 'last:turns', mask: 'assistant', dtype: 'fp32'},
+      record: {field: 'talk', add_generation_prompt: true},
+    },
     stream: lines(12, n => ({
       talk: [
         {role: 'user', content: `say ${n}`},
@@ -69,7 +72,7 @@ const cases: Case[] = [
       ],
     })),
     samples: 12,
-    rows: 48,
+    rows: 24,
     file: /shard_0001\.safetensors$/,
     tensors: ['resid_post.1'],
   },

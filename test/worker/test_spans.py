@@ -91,9 +91,16 @@ def test_a_record_without_such_spans_is_rejected_with_its_field(read_items, reco
     assert isinstance(item, Reject) and item.reason == reason
 
 
-def test_expressions_need_a_text_and_a_syntax(read_items):
-    (item,) = read_items([{"tokens": [1]}], tokens="regex:a")
-    assert item.reason == "has token ids, and the expression of run.json needs a text"
+@pytest.mark.parametrize("text", [TEXT, "é a 😀, é<|endoftext|>", "no match"])
+@pytest.mark.parametrize("pattern", ["[a-z]+", "é|.<", "😀"])
+def test_an_expression_finds_the_same_tokens_in_a_text_and_in_its_token_ids(read_items, text, pattern):
+    (of_text,) = read_items([{"text": text}], mask=f"regex:{pattern}")
+    half_a_character = of_text.token_ids.tolist() + read_items([{"text": "é"}])[0].token_ids.tolist()[:1]
+    (of_ids,) = read_items([{"tokens": half_a_character}], mask=f"regex:{pattern}")
+    assert of_ids.mask.tolist() == [*of_text.mask.tolist(), 0]
+
+
+def test_an_expression_with_a_wrong_syntax_is_refused(read_items):
     with fails("model") as failure:
         read_items([{"text": "a"}], mask=r"regex:(a)\1")
     assert r"the expression '(a)\\1' of run.json: invalid escape sequence: \1; correct it" in failure.value.reason

@@ -11,12 +11,13 @@ record.field (a field of any kind below), and these fields of the record:
     train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tokenizers import Tokenizer
+
 from ..failures import Failure
-from ..selections import Spans
 from ..spec import Spec
 from .arc import ArcPrompts, make_arc_prompts, parse_task
 from .assistant import render_spans
@@ -25,8 +26,9 @@ from .chat import Chat, check_messages, check_variables, find_unsupported_parts,
 from .parse import check_text, check_tokens, kind_of, list_fields
 from .rejected import Rejected
 from .render_process import LimitExceeded
-from .spans import Span, compile_patterns, find_spans
+from .spans import Span, SpanFinder, make_span_finder
 from .template import Rendered, Template, TemplateProblem
+from .tokenizer import special_texts
 
 KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train` and `test`"
 
@@ -61,11 +63,10 @@ class PromptWriter:
     predictions: int  # samples per line
     seed: int
     specials: tuple[str, ...]  # texts of special tokens, which may end a message
-    sources: tuple[Spans, ...]  # of spans
-    patterns: Mapping[Spans, Any]  # the expressions of sources
+    spans: SpanFinder
 
 
-def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] = ()) -> PromptWriter:
+def make_prompt_writer(spec: Spec, folder: str, tokenizer: Tokenizer | None = None) -> PromptWriter:
     """folder: of the model's files. Raises Failure("model") for `record` of run.json that cannot be used."""
     record = spec.record
     try:
@@ -88,9 +89,8 @@ def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] = ()) 
         record.add_generation_prompt,
         record.predictions_per_task,
         spec.seed,
-        specials,
-        spec.span_sources,
-        compile_patterns(spec.span_sources),
+        special_texts(tokenizer) if tokenizer else (),
+        make_span_finder(spec.span_sources, tokenizer),
     )
 
 
@@ -168,7 +168,7 @@ def _from_value(value: object, record: dict, name: str, writer: PromptWriter) ->
 
 
 def _plain(content: str | list[int], record: dict, writer: PromptWriter) -> Prompt:
-    return Prompt(content, False, find_spans(content, record, writer.sources, writer.patterns, {}))
+    return Prompt(content, False, writer.spans.find(content, record, {}))
 
 
 def _from_template(record: dict, template: Template, writer: PromptWriter) -> Unrendered:
@@ -200,12 +200,12 @@ def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter)
             )
         text = check_text(text, name)
         of_messages = {"assistant": written, **found}
-        return Prompt(text, True, find_spans(text, record, writer.sources, writer.patterns, of_messages))
+        return Prompt(text, True, writer.spans.find(text, record, of_messages))
 
     chat, add_generation_prompt = writer.chat.with_variables(check_variables(record)), writer.add_generation_prompt
     found: dict[str, list[Span]] = {}
     try:
-        for source in writer.sources:
+        for source in writer.spans.sources:
             if source.are_of_messages and not (source.kind == "assistant" and chat.marks_generation(tools)):
                 found[source.kind] = render_spans(
                     chat, messages, add_generation_prompt, tools, writer.specials, source.kind
@@ -218,7 +218,7 @@ def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter)
 def _from_task(task: Task, arc: ArcPrompts, record: dict, writer: PromptWriter) -> Prompt | Rejected:
     try:
         text = check_text(arc.write(task), "train")
-        return Prompt(text, arc.is_chat, find_spans(text, record, writer.sources, writer.patterns, {}))
+        return Prompt(text, arc.is_chat, writer.spans.find(text, record, {}))
     except TemplateProblem as problem:
         return Rejected(f"is an ARC task that cannot be written with the chat template: {problem}")
     except Rejected as reason:

@@ -12,7 +12,7 @@ from .bos import Bos, bos_rule, bos_warning
 from .documents import Cut
 from .prompts import PromptWriter, make_prompt_writer
 from .select import Marks, Selection, make_selection
-from .tokenizer import load_tokenizer, special_texts
+from .tokenizer import load_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions
             f"Failed to use context_size {spec.context_size} of run.json: {spec.model} has {max_positions} positions; "
             f"set context_size to at most {max_positions}",
         )
-    writer = make_prompt_writer(spec, folder, special_texts(tokenizer))
+    writer = make_prompt_writer(spec, folder, tokenizer)
     bos = bos_rule(spec, tokenizer, writer.chat)
     warning = bos_warning(bos, writer.chat, spec.model)
     if warning:

@@ -93,7 +93,7 @@ def _tokenize(batch: list[RenderedPrompt | Reject], settings: SampleSettings) ->
     batch = [_limit(item, settings) for item in batch]
     complete = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and item.prompt.is_complete]
     plain = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and _is_plain_text(item.prompt)]
-    has_spans = bool(settings.writer.sources)
+    has_spans = bool(settings.writer.spans.sources)
     complete_ids, plain_ids = (
         iter(
             encode(

@@ -4,11 +4,14 @@ A span of a text counts its characters, as Python does; a span of a record of to
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
 
-from ..failures import Failure
+from ..failures import Failure, raise_exits
 from ..selections import Spans
 from .parse import kind_of, list_fields
 from .rejected import Rejected
@@ -21,9 +24,45 @@ _MOST_READ = 1 << 35
 _PATTERN_BYTES = 1 << 20  # of the memory of a compiled expression
 
 
-def compile_patterns(sources: Sequence[Spans]) -> dict[Spans, Any]:
-    """The expressions of the sources. Raises Failure("model") for an expression that RE2 does not accept."""
-    return {source: _compile(source.argument) for source in sources if source.kind == "regex"}
+@dataclass(frozen=True)
+class SpanFinder:
+    """Finds the spans of each source of a run."""
+
+    sources: tuple[Spans, ...]
+    patterns: Mapping[Spans, Any]  # the compiled expressions of sources
+    tokenizer: Tokenizer | None  # decodes token ids for an expression
+
+    def find(
+        self, content: str | list[int], record: dict, of_messages: Mapping[str, list[Span]]
+    ) -> tuple[list[Span], ...]:
+        """The spans of each source. of_messages: those of `assistant` and `turns`. Raises Rejected."""
+        return tuple(self._find(source, content, record, of_messages) for source in self.sources)
+
+    def _find(
+        self, source: Spans, content: str | list[int], record: dict, of_messages: Mapping[str, list[Span]]
+    ) -> list[Span]:
+        if source.kind == "field":
+            return field_spans(record, source.argument, content)
+        if source.kind == "generated":
+            return []  # generated.py marks them
+        if source.kind == "regex":
+            return self._matches(self.patterns[source], content)
+        if source.kind not in of_messages:
+            raise Rejected(f"has no list of messages, in which run.json asks for {source.kind}")
+        return of_messages[source.kind]
+
+    def _matches(self, pattern: Any, content: str | list[int]) -> list[Span]:
+        if isinstance(content, str):
+            return _matches(pattern, content)
+        assert self.tokenizer is not None
+        text, offsets = _decode(content, self.tokenizer)
+        return list(map(tuple, token_ranges(offsets, _matches(pattern, text)).tolist()))
+
+
+def make_span_finder(sources: tuple[Spans, ...], tokenizer: Tokenizer | None) -> SpanFinder:
+    """Raises Failure("model") for an expression that RE2 does not accept."""
+    patterns = {source: _compile(source.argument) for source in sources if source.kind == "regex"}
+    return SpanFinder(sources, patterns, tokenizer)
 
 
 def _compile(pattern: str) -> Any:
@@ -39,29 +78,6 @@ def _compile(pattern: str) -> Any:
             "model",
             f"Failed to use the expression {pattern!r} of run.json: {reason}; correct it, in the syntax of RE2",
         ) from error
-
-
-def find_spans(
-    content: str | list[int],
-    record: dict,
-    sources: Sequence[Spans],
-    patterns: Mapping[Spans, Any],
-    of_messages: Mapping[str, list[Span]],
-) -> tuple[list[Span], ...]:
-    """The spans of each source. of_messages: those of `assistant` and `turns`. Raises Rejected."""
-
-    def spans_of(source: Spans) -> list[Span]:
-        if source.kind == "field":
-            return field_spans(record, source.argument, content)
-        if source.kind == "generated":
-            return []  # generated.py marks them
-        if source.kind == "regex":
-            return _matches(patterns[source], content)
-        if source.kind not in of_messages:
-            raise Rejected(f"has no list of messages, in which run.json asks for {source.kind}")
-        return of_messages[source.kind]
-
-    return tuple(map(spans_of, sources))
 
 
 def field_spans(record: dict, name: str, content: str | list[int]) -> list[Span]:
@@ -92,9 +108,26 @@ def _runs(flags: list, name: str, content: str | list[int]) -> list[Span]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def _matches(pattern: Any, content: str | list[int]) -> list[Span]:
-    if not isinstance(content, str):
-        raise Rejected("has token ids, and the expression of run.json needs a text")
+def _decode(ids: list[int], tokenizer: Tokenizer) -> tuple[str, list[Span]]:
+    """The text of token ids, and the characters of each. Ids that make a character together share it."""
+    stream = DecodeStream(skip_special_tokens=False)
+    parts: list[str] = []
+    offsets: list[Span] = []
+    size = 0
+    for number, token in enumerate(ids, 1):
+        try:
+            part = stream.step(tokenizer, token)
+        except BaseException as error:  # the decoder of tokenizer.json may fail or panic
+            raise_exits(error)
+            raise Rejected(f"has token ids without a text, which run.json asks for: {str(error)[:200]}") from error
+        if part is not None:
+            offsets += [(size, size + len(part))] * (number - len(offsets))
+            parts.append(part)
+            size += len(part)
+    return "".join(parts), offsets + [(size, size)] * (len(ids) - len(offsets))
+
+
+def _matches(pattern: Any, content: str) -> list[Span]:
     most = _MOST_READ // max(1, len(content))
     spans = []
     for number, match in enumerate(pattern.finditer(content)):
@@ -109,30 +142,25 @@ def _matches(pattern: Any, content: str | list[int]) -> list[Span]:
 
 def mark_tokens(offsets: Sequence[Span], sources: Sequence[Sequence[Span]]) -> Marks:
     """The tokens with a character in a span. offsets: the characters of each token."""
-    begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
-    visible = np.flatnonzero(ends > begins)  # BOS has no character
     marked = np.zeros(len(offsets), np.uint8)
-    each = [_visible_ranges(begins[visible], ends[visible], spans) for spans in sources]
+    has_characters = np.array([begin < end for begin, end in offsets], bool)  # BOS has none
+    each = [token_ranges(offsets, spans) for spans in sources]
     for bit, ranges in enumerate(each):
-        edges = np.zeros(len(visible) + 1, np.int32)
+        edges = np.zeros(len(offsets) + 1, np.int32)
         np.add.at(edges, ranges[:, 0], 1)
         np.add.at(edges, ranges[:, 1], -1)
-        marked[visible[np.cumsum(edges[:-1]) > 0]] |= 1 << bit
-    return Marks(marked, _token_ranges(each[0], visible))
+        marked[has_characters & (np.cumsum(edges[:-1]) > 0)] |= 1 << bit
+    return Marks(marked, each[0])
 
 
-def _visible_ranges(begins: np.ndarray, ends: np.ndarray, spans: Sequence[Span]) -> np.ndarray:
-    """int64 [spans, 2]: the range of each span among the tokens with characters; equal numbers for none."""
+def token_ranges(offsets: Sequence[Span], spans: Sequence[Span]) -> np.ndarray:
+    """int32 [spans, 2]: the first token of each span, and the token after its last one; 0 and 0 for none."""
+    begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+    visible = np.flatnonzero(ends > begins)
     edges = np.array(spans, np.int64).reshape(-1, 2)
-    first = np.searchsorted(ends, edges[:, 0], "right")
-    last = np.searchsorted(begins, edges[:, 1], "left")
-    return np.column_stack([first, np.where(edges[:, 0] < edges[:, 1], np.maximum(first, last), first)])
-
-
-def _token_ranges(ranges: np.ndarray, visible: np.ndarray) -> np.ndarray:
-    """int32 [spans, 2]: the same ranges among all tokens."""
-    is_empty = ranges[:, 0] >= ranges[:, 1]
-    if not len(visible):
-        return np.zeros(ranges.shape, np.int32)
-    first, last = (visible[np.clip(edge, 0, len(visible) - 1)] for edge in (ranges[:, 0], ranges[:, 1] - 1))
-    return np.where(is_empty[:, None], 0, np.column_stack([first, last + 1])).astype(np.int32)
+    first = np.searchsorted(ends[visible], edges[:, 0], "right")
+    last = np.searchsorted(begins[visible], edges[:, 1], "left") - 1
+    has_token = (edges[:, 0] < edges[:, 1]) & (first <= last)
+    ranges = np.zeros((len(edges), 2), np.int32)
+    ranges[has_token] = np.column_stack([visible[first[has_token]], visible[last[has_token]] + 1])
+    return ranges
