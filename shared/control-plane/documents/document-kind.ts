@@ -82,7 +82,7 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
       const parsed = withChanges(schema, read.get(tx)?.get(path), value) ?? parseToWrite(schema, path, value);
       const named = isNamed ? {release: RELEASE} : {};
       const data = {...value, ...named} as unknown as Document;
-      understood.set(data, {...parsed, ...named});
+      understood.set(data, parsed === value ? (data as unknown as T) : {...parsed, ...named});
       const tell = newsOf && tellers.get(tx);
       if (tell) newsOf(read.get(tx)?.get(path), parsed).forEach(tell);
       read.get(tx)?.set(path, parsed);
@@ -100,19 +100,23 @@ function parseToWrite<T extends object>(schema: z.ZodType<T>, path: string, valu
   );
 }
 
-/** The value with the fields parsed that differ from a parsed one. Undefined where a field is invalid or missing, or the schema checks more. */
+/**
+ * The value with the fields parsed that differ from a parsed one, or the value itself where parsing changes none. Undefined where a field is
+ * invalid or missing, or the schema checks more.
+ */
 function withChanges<T extends object>(schema: z.ZodType<T>, before: T | undefined, value: T): T | undefined {
   if (!before || !(schema instanceof z.ZodObject) || schema.def.checks?.length) return undefined;
   const known = before as Record<string, unknown>;
-  const next = {...value} as Record<string, unknown>;
-  for (const key of Object.keys(known)) if (next[key] === undefined) return undefined;
-  for (const [key, each] of Object.entries(next)) {
-    if (each === known[key]) continue;
-    const parsed = (schema.shape[key] as z.ZodType | undefined)?.safeParse(each);
+  const given = value as Record<string, unknown>;
+  let changed: Record<string, unknown> | undefined;
+  for (const key in known) if (given[key] === undefined) return undefined;
+  for (const key in given) {
+    if (given[key] === known[key]) continue;
+    const parsed = (schema.shape[key] as z.ZodType | undefined)?.safeParse(given[key]);
     if (parsed?.success === false) return undefined;
-    if (parsed) next[key] = parsed.data;
+    if (parsed && parsed.data !== given[key]) changed = {...changed, [key]: parsed.data};
   }
-  return next as T;
+  return changed ? {...value, ...changed} : value;
 }
 
 /** Reads and writes the documents of one schema at their paths: by ids, or by the fields of a document. */
