@@ -30,7 +30,6 @@ export function servedPort({PORT = '8080'}: NodeJS.ProcessEnv = process.env): nu
 /** Name of this release in documents and messages: the first digits of the SHA-256 of its functions, which Terraform gives. */
 export const RELEASE = process.env.GLEANER_RELEASE ?? 'unreleased';
 
-/** Days for which the documents of the past are kept. */
 export const KEPT_DAYS = keptDays(process.env);
 
 /** Reads the environment once. Throws `ConfigError`, which names every missing or wrong variable. */

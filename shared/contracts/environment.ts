@@ -160,7 +160,6 @@ const variables = z.object({
     .optional(),
   /** Providers that pools may have. Each is listed at every tick, so each needs its API and its role. */
   GLEANER_PROVIDERS: z.string().default('tpu-api').transform(listOf).pipe(z.array(provider).min(1)),
-  /** Provider of the deployment's own pool. */
   GLEANER_PROVIDER: provider.default('tpu-api'),
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
   /** By default the usual version, or image, of the accelerator's generation. */
@@ -253,7 +252,6 @@ export function ceilingsOf(given: Environment): Ceilings {
   };
 }
 
-/** Terms of the deployment's own pool. */
 export function ownTerms(given: Environment) {
   const {GLEANER_PROVIDER: provider, GLEANER_PROVISIONING: provisioning, GLEANER_SPOT} = given;
   const disk_gb = provider === 'compute-engine' ? given.GLEANER_DISK_GB : null;

@@ -12,7 +12,6 @@ export function rejectRepeatedKey(json: string, what: string): void {
     throw new Rejected(`${what} is not valid: it has the key ${JSON.stringify(key)} twice`);
 }
 
-/** The first repeated key of an object in this JSON text. */
 function repeatedKey(json: string): string | undefined {
   const open: Set<string>[] = [];
   let start: number | undefined;

@@ -59,7 +59,6 @@ export const zones = z
   .max(50)
   .refine(names => new Set(names).size === names.length, 'each zone once')
   .meta({uniqueItems: true});
-/** Requires at least one of these keys. */
 export const withSomeOf = <T extends z.ZodObject>(schema: T, ...keys: string[]) =>
   schema
     .refine(message => keys.some(key => message[key] !== undefined), `say what to change: ${keys.join(', ')}`)

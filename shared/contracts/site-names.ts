@@ -92,7 +92,6 @@ export function withOwnNames<T extends Sites>(spec: T): T {
   return {...spec, sites, ...(layers.length > 0 ? {layers} : {})};
 }
 
-/** Why sites and layers contradict each other. */
 export function siteProblem({sites = [], layers}: Sites): string | undefined {
   const read = sites.flatMap(name => readSite(name) ?? []);
   const named = read.filter(({layer}) => layer !== undefined);

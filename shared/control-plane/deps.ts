@@ -29,7 +29,6 @@ export type Deps = {
   now: Now;
   log: Log;
   config: Config;
-  /** The ticks of this instance. */
   ticks: TickQueue;
   activeRuns: ActiveRuns;
   openRuns: OpenRuns;
@@ -37,7 +36,6 @@ export type Deps = {
   idlePools: Map<string, number>;
   /** Read it with `poolOf`. */
   knownPools: KnownPools;
-  /** Cache of spec hashes by run. */
   specHashes: Map<string, string>;
   /** Slots whose document a tick has not understood, each with its document. */
   slotsLeftAlone: Map<string, NotUnderstood['document']>;

@@ -15,7 +15,6 @@ export const MAX_SHARD_TOKENS = 1e12;
 /** Largest counts of a stream, as its worker reports them: a thousand of the largest shards. */
 export const MAX_STREAM_SAMPLES = 1e12;
 export const MAX_STREAM_TOKENS = 1e15;
-/** Longest timeout of a job: a week. */
 export const MAX_TIMEOUT_S = 604_800;
 /** Most slices of one job: one transaction leases all of them. */
 export const MAX_SLICES = 16;

@@ -22,7 +22,6 @@ export function poolOf(deployment: string): string {
   return nameIn(deployment, 'tpu');
 }
 
-/** As in the names of nodes. */
 export const POOL = /^[a-z][a-z0-9-]{0,30}$/;
 
 /** Why the deployment has no pool of this name, or undefined. Pools of other deployments have other names. */

@@ -26,7 +26,6 @@ export const createsDocument = stored({
     ),
 });
 
-/** Streams by status. */
 export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};
 export const PENDING: Filter = {field: 'status', op: '==', value: 'pending'};
 export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};

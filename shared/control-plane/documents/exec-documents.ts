@@ -5,7 +5,6 @@ import type {Filter, Store, Transaction} from '../../ports.ts';
 import {recordsAt, recordsOf} from './document-kind.ts';
 
 export const RUNNING: Filter = {field: 'status', op: '==', value: 'running'};
-/** Hosts that have not ended. */
 export const OPEN_HOSTS: Filter = {field: 'status', op: 'in', value: ['waiting', 'running']};
 /** Hosts on which the command succeeded. */
 export const SUCCEEDED: Filter[] = [

@@ -29,7 +29,6 @@ export const jobRecords = {
     jobs.set(tx, paths.job(config.jobs_collection, job.job), job),
 };
 
-/** Deletes the document of an ended job. */
 export function deleteJob({config}: Configured, tx: Transaction, id: string): void {
   tx.delete(paths.job(config.jobs_collection, id));
 }

@@ -13,7 +13,6 @@ export type RunMarks = Map<string, number>;
 type Marking = {store: Store; runMarks: RunMarks; now: Now; log: Log};
 
 const STREAM = /^runs\/([^/]+)\/streams\/[^/]+$/;
-/** Most runs in the memory of an instance. */
 const MOST_KNOWN = 10_000;
 
 /** Nothing is written: a run has no fresh mark. */

@@ -45,7 +45,6 @@ export async function concludeExec({store, log, now}: Deps, exec: string, anyway
   });
 }
 
-/** Commands that a tick reads at once. */
 const EXECS_AT_ONCE = 20;
 const HOSTS_AT_ONCE = 50;
 

@@ -24,7 +24,6 @@ import {type Frozen, readManifest} from '../runs/run-manifest.ts';
 import {summariesOf} from '../runs/stream-summaries.ts';
 import {registerUnknown} from '../streams/resync-streams.ts';
 
-/** Streams of one page. */
 const PAGE = 500;
 
 /** Outcome of a page. */

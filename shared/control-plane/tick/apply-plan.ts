@@ -28,7 +28,6 @@ import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 import {findMissing} from './list-nodes.ts';
 import {storeVain, storeWaits} from './store-waits.ts';
 
-/** Pools whose runs are stored at once. */
 const POOLS_AT_ONCE = 4;
 
 const MOST_NOTIFIED = 50;
@@ -104,7 +103,6 @@ export async function applyPlans(
   await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
 }
 
-/** First heartbeats, deletes, then creates. */
 async function applyToSlots(deps: Deps, {snapshot, plan}: Part, failures: Failures): Promise<Reconciled> {
   const {inputs} = plan;
   await failures.isolate('apply first heartbeats', () => applyHellos(deps, plan.hellos, snapshot));

@@ -17,7 +17,6 @@ import {wake} from '../wake.ts';
 import {readSlot, readSlotDocuments, writeSlots} from './slot-documents.ts';
 import {publishActions} from './tpu-operations.ts';
 
-/** Slots of one transaction. */
 const MOST_SLOTS = 50;
 
 /** `held`: silent workers that a brake holds. `freed`: streams that lost their worker. `late`: slots whose request an old plan dropped. */

@@ -31,7 +31,6 @@ export function withRead<S extends Stream>(stream: S, zone: string, region: Buck
   return withTraffic({...stream, network_usd_per_byte: bytePrice(zone, region)}, stream.size_bytes);
 }
 
-/** The stream after bytes between its TPU and the bucket. */
 export function withTraffic<S extends Stream>(stream: S, bytes: number): S {
   const {network_usd_per_byte, network_bytes, network_usd} = stream;
   if (network_usd_per_byte === 0) return stream;

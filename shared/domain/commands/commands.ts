@@ -13,7 +13,6 @@ import {hasEnded, type Worker} from '../worker/worker.ts';
 import {afterPause, OPEN} from '../zone/limiter.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
-/** Reason of a run that a message has paused. */
 const BY_PERSON = 'a person paused it';
 
 export type RunAction = 'start' | 'pause' | 'resume' | 'stop';

@@ -98,7 +98,6 @@ const versionsOf = (provider: Provider) => (provider === 'tpu-api' ? RUNTIMES : 
 
 export const RUNTIME_VERSIONS: readonly string[] = [...new Set(Object.values(RUNTIMES).flat())].sort();
 
-/** Every known family of images. */
 export const IMAGE_FAMILIES: readonly string[] = [...new Set(Object.values(IMAGES).flat())].sort();
 
 const generationOf = (accelerator: string) => accelerator.split('-', 1)[0] ?? '';

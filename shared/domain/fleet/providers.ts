@@ -13,7 +13,6 @@ const MACHINE_TYPES: Readonly<Record<string, string>> = {
   'tpu7x-8': 'tpu7x-standard-4t',
 };
 
-/** Accelerators that Compute Engine sells as instances. */
 export const INSTANCE_TYPES: readonly string[] = Object.keys(MACHINE_TYPES);
 
 export function machineTypeOf(accelerator: string): string | undefined {

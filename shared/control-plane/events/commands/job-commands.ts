@@ -22,7 +22,6 @@ const PAGE = 20;
 /** Bytes of documents that one message changes: a commit has at most 10 MiB. */
 const MOST_BYTES = 8 * 1024 * 1024;
 
-/** Submits a job under an id that the sender chose. */
 export const submit = command({
   schema: z.strictObject({action: z.literal('submit'), job: jobId, ...jobFields}),
   decide: async (deps, tx, {action: _, job, ...fields}) => {

@@ -22,7 +22,6 @@ async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
   if (stream) await ensureRun(deps, run);
 }
 
-/** Decides about a run, and writes it. */
 async function onRun(
   tx: Transaction,
   run: string,
@@ -45,7 +44,6 @@ export const start = command({
   after: ({bus}, {run}) => publishTask(bus, {task: 'register', run}),
 });
 
-/** The schema of a message about a run or a pool. */
 function ofRunOrPool<Action extends 'pause' | 'resume'>(action: Action) {
   return z
     .strictObject({action: z.literal(action), run: runId.optional(), pool: poolName.optional()})
