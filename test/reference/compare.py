@@ -89,8 +89,8 @@ def compare(name: str, rng: random.Random, only_fp32: bool = False) -> float:
     return max(float("inf") if np.isnan(error) else error for error in errors.values())
 
 
-def ours(folder, config, dtype, token_ids):
-    capture = all_sites(config)
+def ours(folder, config, dtype, token_ids, capture=None):
+    capture = capture or all_sites(config)
     layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
     files = [DiskFile(path) for path in sorted(glob.glob(os.path.join(folder, "*.safetensors")))]
     params = place(open_weights(files, config, config.num_layers, dtype, folder, capture.end), layout, as_bits=False)

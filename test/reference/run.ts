@@ -37,6 +37,7 @@ const python = await workerPython(line => console.error(line), LOCK, 'with-build
 // The comparison creates its models and downloads none.
 const offline = {HF_HUB_OFFLINE: '1', PYTHONPATH: WORKER_FOLDER, PYTHONDONTWRITEBYTECODE: '1'};
 const compared = await run(python, ['test/reference/compare.py', ...process.argv.slice(2)], offline);
+const changed = await run(python, ['test/reference/other_values.py', ...process.argv.slice(2)], offline);
 const pytest = ['-m', 'pytest', '-q', '-rs', '-p', 'no:cacheprovider', 'test/reference'];
 const tested = await run(python, pytest, offline);
-process.exitCode = compared.code || tested.code;
+process.exitCode = compared.code || changed.code || tested.code;
