@@ -313,9 +313,8 @@ def test_the_folder_for_dictionary_learning_gives_tensors_of_each_row(tmp_path, 
 
 
 def test_dictionary_learning_trains_on_the_buffer(stored, tmp_path):
-    training = pytest.importorskip("dictionary_learning.training")
-    standard = pytest.importorskip("dictionary_learning.trainers.standard")
-    from dictionary_learning import AutoEncoder
+    from dictionary_learning import AutoEncoder, training
+    from dictionary_learning.trainers import standard
 
     run = gleaner_reader.open(stored.folder)
     buffer = to_dictionary_learning(run, layer=0, out_batch_size=32, seed=3)
