@@ -148,8 +148,15 @@ export const LOSE: Mistakes = {
     in: 'stop',
     find: "if ((await $get($store, $run))?.status === 'cancelled') $copy;",
   },
-  'a rebuild of a run that was stopped and is expired': {
-    in: 'rebuildRun',
-    find: "if ($parent.expired_at !== null && $parent.status === 'cancelled') return $refused;",
-  },
+  'a rebuild of a run that was stopped and is expired': [
+    {
+      in: 'rebuildRun',
+      find: "if ($parent.expired_at !== null && $parent.status === 'cancelled') return $refused;",
+    },
+    {
+      in: 'isClosed',
+      find: '$before !== undefined || $isLate || $expired_at !== null',
+      replace: '$before !== undefined || $isLate',
+    },
+  ],
 };

@@ -32,6 +32,11 @@ export const OVERSPEND: Mistakes = {
     find: '$repricedAt($worker, $usd, $since_at === undefined ? $now : $msOf($since_at), $now)',
     replace: '$repricedAt($worker, $usd, $now, $now)',
   },
+  'a node that costs nothing before the first word of its agent': {
+    in: 'afterLook',
+    find: 'return {...$worker, ready_at: $readySince($bounds, $now)};',
+    replace: 'return $worker;',
+  },
   'downloads that cost nothing': {
     in: 'withReceived',
     find: '$usd += ($after[$way] - $before[$way]) * $prices[$way];',

@@ -53,4 +53,49 @@ export const SLICES: Mistakes = {
     find: 'host_count: $count',
     replace: 'host_count: 1',
   },
+  'a host whose restart ends no attempt': {
+    in: 'decideHostHeartbeat',
+    find: '$isRestart && $job && $isJobHeldBy($job, $worker)',
+    replace: 'false',
+  },
+  'a job that its first host completes': {
+    in: 'endProcess',
+    find: 'Object.keys($ends).length === $processes',
+    replace: 'Object.keys($ends).length > 0',
+  },
+  'smaller jobs that pass a larger one for ever': {
+    in: 'groupIn',
+    find: '$isLate ? $AT_WORK + 1 : $AT_WORK',
+    replace: '$AT_WORK',
+  },
+  'a slice that a larger job keeps, and a smaller one gets': {
+    in: 'waitingFor',
+    find: '$keeper ? $first.slice(0, $first.indexOf($keeper) + 1) : $first',
+    replace: '$first',
+  },
+  'a zone with too few slices that is tried without a pause': {
+    in: 'gatherSlots',
+    find: '$pause > $iso($now)',
+    replace: 'false',
+  },
+  'a slice that waits for others without end': {
+    in: 'groupIn',
+    find: "$worker?.phase === 'idle' && $isOlderThan($from_at, $boot_s, $now)",
+    replace: 'false',
+  },
+  'a death that leaves the other slices of its job at work': {
+    in: 'freeMembers',
+    find: '$job && $ended.has($job.job) ? $members : []',
+    replace: '[]',
+  },
+  'a job without a holder that larger jobs hide': {
+    in: 'endOrphanedJobs',
+    find: '$held.size',
+    replace: '3 * $held.size',
+  },
+  'a draining slice that keeps the work of its restarted host': {
+    in: 'bootsAgain',
+    find: 'return $withoutWork($worker);',
+    replace: 'return $worker;',
+  },
 };
