@@ -69,6 +69,7 @@ def test_samples_are_chosen_from_all_over_a_run(stored, count):
     [
         {"tokens": "mean", "format": "pkl.gz", "dtype": "fp32", "compute_dtype": "fp32"},
         {"tokens": "last", "sites": ["mlp_out", "resid_mid"], "layers": [2], "dtype": "int8"},
+        {"tokens": "0:4", "sites": ["top_tokens", "loss"], "dtype": "fp32", "compute_dtype": "fp32"},
         {"tokens": "mean:regex:[0-9]+ ", "exclude_special": True, "dtype": "fp32", "compute_dtype": "fp32"},
     ],
 )

@@ -13,6 +13,7 @@ from gleaner_reader import Sample as StoredSample
 from ..failures import Failure
 from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
+from ..model.sites import TABLE
 from ..model.weight_files import BucketFile
 from ..names import output_prefix, run_folder
 from ..records.generated import Answers
@@ -132,6 +133,8 @@ def _add(
                 f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
                 "finite, stored or computed; verify the run without a reference",
             )
+        if TABLE[site].dtype == "int32":  # numbers of things are equal or not
+            found, rows = (found == rows).astype(np.float32), np.ones(rows.shape, np.float32)
         drifts[name].add(found, rows, stream, sample.index, None if is_pool else positions)
 
 
