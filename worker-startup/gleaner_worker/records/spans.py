@@ -56,7 +56,8 @@ class SpanFinder:
             return _matches(pattern, content)
         assert self.tokenizer is not None
         text, offsets = _decode(content, self.tokenizer)
-        return list(map(tuple, token_ranges(offsets, _matches(pattern, text)).tolist()))
+        characters = np.array(offsets, np.int64).reshape(-1, 2)
+        return list(map(tuple, token_ranges(characters, _matches(pattern, text)).tolist()))
 
 
 def make_span_finder(sources: tuple[Spans, ...], tokenizer: Tokenizer | None) -> SpanFinder:
@@ -142,9 +143,9 @@ def _matches(pattern: Any, content: str) -> list[Span]:
 
 def mark_tokens(offsets: Sequence[Span], sources: Sequence[Sequence[Span]]) -> Marks:
     """The tokens with a character in a span. offsets: the characters of each token."""
-    marked = np.zeros(len(offsets), np.uint8)
-    has_characters = np.array([begin < end for begin, end in offsets], bool)  # BOS has none
-    each = [token_ranges(offsets, spans) for spans in sources]
+    marked, characters = np.zeros(len(offsets), np.uint8), np.array(offsets, np.int64).reshape(-1, 2)
+    has_characters = characters[:, 0] < characters[:, 1]  # BOS has none
+    each = [token_ranges(characters, spans) for spans in sources]
     for bit, ranges in enumerate(each):
         edges = np.zeros(len(offsets) + 1, np.int32)
         np.add.at(edges, ranges[:, 0], 1)
@@ -153,9 +154,12 @@ def mark_tokens(offsets: Sequence[Span], sources: Sequence[Sequence[Span]]) -> M
     return Marks(marked, each[0])
 
 
-def token_ranges(offsets: Sequence[Span], spans: Sequence[Span]) -> np.ndarray:
-    """int32 [spans, 2]: the first token of each span, and the token after its last one; 0 and 0 for none."""
-    begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+def token_ranges(offsets: np.ndarray, spans: Sequence[Span]) -> np.ndarray:
+    """int32 [spans, 2]: the first token of each span, and the token after its last one; 0 and 0 for none.
+
+    offsets: int64 [tokens, 2], the characters of each token.
+    """
+    begins, ends = offsets.T
     visible = np.flatnonzero(ends > begins)
     edges = np.array(spans, np.int64).reshape(-1, 2)
     first = np.searchsorted(ends[visible], edges[:, 0], "right")
