@@ -4,6 +4,7 @@ OUT.npz gets the rows of 300 samples, as `{site}.{sample}` [L, rows, D], all sta
 WAYS: a device has just the memory that weights split so many ways need, or null.
 """
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,14 +16,15 @@ def memory_of_split(spec, ways):
 
     from build import a_model
     from gleaner_worker.model.mesh import layouts
-    from gleaner_worker.model.program import compile_rows
+    from gleaner_worker.model.program import RESERVE, compile_rows
     from gleaner_worker.model.tuning import CPU
 
     model = a_model(spec)
     (layout,) = [each for each in layouts(model.params, model.config, None, jax.devices()) if each.model == ways]
     program = compile_rows(model.capture, layout, model.params, model.shape, CPU, None, "a model")
     memory = program.run.memory_analysis()
-    return memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
+    need = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
+    return math.ceil(need / (1 - RESERVE))
 
 
 def run(out, raw_spec, ways):

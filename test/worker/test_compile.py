@@ -1,6 +1,7 @@
 """Compiled programs: one for each run, none while steps run, and none in the next process."""
 
 import json
+import math
 import os
 import stat
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from build import a_model, a_spec, fails
 from device_rows import stored_of
 from gleaner_worker.model import decoder
+from gleaner_worker.model.program import RESERVE
 from gleaner_worker.model.rows import pack
 
 pytestmark = pytest.mark.slow
@@ -121,7 +123,7 @@ def test_steps_wait_for_the_memory_of_earlier_steps(tiny_folder):
     roomy = a_model(spec)
     memory = roomy._program.run.memory_analysis()
     need = memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
-    tight = a_model(spec, device_bytes=need)
+    tight = a_model(spec, device_bytes=math.ceil(need / (1 - RESERVE)))
     assert (tight._program.in_flight, roomy._program.in_flight) == (1, 3)
     running = [tight.start([[sample]]) for sample in samples]
     assert [step._is_on_host for step in running] == [True, True, True, False]
@@ -130,7 +132,7 @@ def test_steps_wait_for_the_memory_of_earlier_steps(tiny_folder):
         found, wanted = (stored_of(tight, each, 0)[0]["resid_post"].view(np.uint16) for each in (host, expected))
         np.testing.assert_array_equal(found, wanted)
     with fails("model", "lower max_seq_length"):
-        a_model(spec, device_bytes=need - 1)
+        a_model(spec, device_bytes=math.floor(need / (1 - RESERVE)) - 1)
 
 
 def test_an_abandoned_step_holds_no_memory(tiny_models):

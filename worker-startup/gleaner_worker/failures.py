@@ -27,6 +27,10 @@ class Unreachable(Failure):
     """The bucket gave no answer until the time limit, so no other object can be read either."""
 
 
+class OutOfMemory(Failure):
+    """The devices had too little memory for a step that was planned to fit."""
+
+
 def raise_exits(error: BaseException) -> None:
     """Raises an exit of the process again. Every other error is a failure, also a panic of native code, which Python
     raises as a BaseException."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..extract.extract import extract
 from ..extract.state import ExtractionState
 from ..extract.upload_streams import UploadStreams
-from ..failures import Interrupted
+from ..failures import Interrupted, OutOfMemory
 from ..model.hub import worker_hub
 from ..model.model import Model, find_files, load_model
 from ..model.model_source import read_config
@@ -43,6 +43,7 @@ class StreamWork:
         self.streams = UploadStreams()
         self.loaded: dict | None = None  # as worker-api receives it
         self.loaded_for: tuple[str, Spec] | None = None
+        self.out_of_memory: tuple[str, Spec] | None = None  # the run whose first layout was too large
 
     def run(self, lease: dict, raw_work: dict, state: ExtractionState) -> str:
         """Returns the outcome of the release. Raises Failure, and LeaseLost when the lease is lost."""
@@ -51,12 +52,24 @@ class StreamWork:
         # One folder per lease: an upload of a lost lease never meets the files of the next lease.
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
-            model, settings = self._load(work, bucket, state)
-            return extract(work, model, settings, bucket, folder, state, self.processes, self.streams)
+            try:
+                return self._extract(work, bucket, folder, state)
+            except OutOfMemory as error:
+                # Where no copy of the weights can be on more chips, the same program has another try.
+                if self.out_of_memory == (work.run, work.spec):
+                    raise
+                log.warning("%s; beginning again with each copy of the weights on more chips", error)
+                self.out_of_memory, self.loaded_for = (work.run, work.spec), None
+                state.restart()
+                return self._extract(work, bucket, folder, state)
         except Interrupted:
             return "drained" if state.mode == "drain" else "preempted"
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _extract(self, work: Work, bucket: Bucket, folder: str, state: ExtractionState) -> str:
+        model, settings = self._load(work, bucket, state)
+        return extract(work, model, settings, bucket, folder, state, self.processes, self.streams)
 
     def _load(self, work: Work, bucket: Bucket, state: ExtractionState) -> tuple[Model, SampleSettings]:
         """Keeps the model between streams of one run, and its weights for other runs that use the same weights."""
@@ -74,7 +87,12 @@ class StreamWork:
                 self.processes.close()
             self.processes = TokenizeProcesses(*reading) if PROCESSES else None
             self.model = load_model(
-                work.spec, files, log.info, previous, phase=lambda name: setattr(state, "phase", name)
+                work.spec,
+                files,
+                log.info,
+                previous,
+                phase=lambda name: setattr(state, "phase", name),
+                skipped=1 if self.out_of_memory == (work.run, work.spec) else 0,
             )
             self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
             self.loaded_for = (work.run, work.spec)

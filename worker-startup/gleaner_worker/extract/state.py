@@ -25,8 +25,12 @@ class ExtractionState:
         self._lock = threading.Lock()
         self._mode = "run"
         self._done: deque[tuple[float, int]] = deque()  # (monotonic seconds, tokens) of the last 30 s
-        self.phase = "loading"
         self.waits_for: str | None = None  # the host that does not answer, and its error
+        self.restart()
+
+    def restart(self) -> None:
+        """Begins the stream again, without progress."""
+        self.phase = "loading"
         self.samples_done = 0
         self.samples_total: int | None = None
         self.tokens_done = 0

@@ -10,7 +10,7 @@ from math import prod
 import jax
 import numpy as np
 
-from ..failures import Failure
+from ..failures import Failure, OutOfMemory
 from .program import is_out_of_memory
 from .sites import COMPUTED, STATS, Capture
 
@@ -181,8 +181,9 @@ def _parts(runs: Sequence[jax.Array], rows: int) -> list[OutputPart]:
 
 
 def device_failure(name: str, error: Exception) -> Failure:
-    """The Failure("infrastructure") for an error of the devices while they compute `name`."""
-    hint = (
-        "; lower max_seq_length, or store fewer layers or sites, if it happens again" if is_out_of_memory(error) else ""
-    )
-    return Failure("infrastructure", f"Failed to compute {name}: {str(error)[:1000]}{hint}")
+    """The failure for an error of the devices while they compute `name`: OutOfMemory, or Failure("infrastructure")."""
+    reason = f"Failed to compute {name}: {str(error)[:1000]}"
+    if not is_out_of_memory(error):
+        return Failure("infrastructure", reason)
+    advice = "lower max_seq_length, or store fewer layers or sites, if it happens again"
+    return OutOfMemory("infrastructure", f"{reason}; {advice}")

@@ -174,12 +174,14 @@ def load_model(
     previous: Model | None = None,
     device_bytes: int | None = None,
     phase: Callable[[str], None] = lambda name: None,
+    skipped: int = 0,
 ) -> Model:
     """Loads the model of find_files for all devices of this machine.
 
     report: receives a line about each action. previous: the model of the last stream, which no other code uses any
     more; equal weights are used again, and other weights are freed. device_bytes: the memory of one device, in place
-    of the device's own report. phase: receives the phase of this worker. Raises Failure("model") where the model, its
+    of the device's own report. phase: receives the phase of this worker. skipped: layouts that ran out of memory, the
+    fewest devices per copy first. Raises Failure("model") where the model, its
     size, or the chosen layers or tokens cannot be used.
     """
     devices = jax.local_devices()
@@ -201,7 +203,7 @@ def load_model(
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
     phase("compiling")
     report(f"Compiling {plan.shape.rows} x {plan.shape.row_tokens} tokens per device")
-    layout, program, decoding = choose_program(plan, weights, limit, devices, where)
+    layout, program, decoding = choose_program(plan, weights, limit, devices, where, skipped)
     phase("loading")
     if previous and previous.layout == layout:
         params = previous.params
@@ -215,11 +217,12 @@ def load_model(
 
 
 def choose_program(
-    plan: StepPlan, params: dict, limit: int | None, devices: list, where: str
+    plan: StepPlan, params: dict, limit: int | None, devices: list, where: str, skipped: int = 0
 ) -> tuple[Layout, Program, Decoding | None]:
     """Compiles for the fewest devices per copy of the weights that hold them beside a step.
 
-    params: arrays or their shapes. Raises Failure("model") when no layout fits, with the sizes of the last layout.
+    params: arrays or their shapes. skipped: as load_model takes it; the last layout is never skipped. Raises
+    Failure("model") when no layout fits, with the sizes of the last layout.
     """
 
     def compiled(layout: Layout) -> tuple[Layout, Program, Decoding | None]:
@@ -230,7 +233,7 @@ def choose_program(
         return layout, compile_rows(plan.capture, layout, params, plan.shape, plan.tuning, room, where), decoding
 
     *others, last = layouts(params, plan.capture.config, limit, devices)
-    for layout in others:
+    for layout in others[skipped:]:
         try:
             return compiled(layout)
         except Failure as failure:

@@ -20,6 +20,7 @@ from .tuning import Tuning
 # Every value is rounded where the decoder and capture round it. Otherwise XLA leaves out different roundings on one
 # device and on several, and the bits differ.
 COMPILER_OPTIONS: dict[str, str | bool] = {"xla_allow_excess_precision": False}
+RESERVE = 0.02  # of a device's memory, for the runtime and for gaps between arrays
 _MAX_IN_FLIGHT = 3  # steps: computed, waiting, and copied to the host
 
 
@@ -61,14 +62,16 @@ def compile_rows(
     if limit is None or memory is None:
         return Program(compiled, _MAX_IN_FLIGHT, version)
     fixed, output = memory.argument_size_in_bytes + memory.temp_size_in_bytes, memory.output_size_in_bytes
-    if fixed + output > limit:
+    room = int((1 - RESERVE) * limit)
+    if fixed + output > room:
         raise _too_large(
             shape,
             where,
-            f"a device has {limit / 1e9:.3g} GB, and needs {memory.argument_size_in_bytes / 1e9:.3g} GB for weights, "
+            f"a device has {limit / 1e9:.3g} GB with {RESERVE:.0%} to stay free, and needs "
+            f"{memory.argument_size_in_bytes / 1e9:.3g} GB for weights, "
             f"{memory.temp_size_in_bytes / 1e9:.3g} GB to compute and {output / 1e9:.3g} GB for the output",
         )
-    return Program(compiled, int(min(_MAX_IN_FLIGHT, (limit - fixed) // max(output, 1))), version)
+    return Program(compiled, int(min(_MAX_IN_FLIGHT, (room - fixed) // max(output, 1))), version)
 
 
 def lower_rows(capture: Capture, layout: Layout, params: dict, shape: StepShape, tuning: Tuning) -> jax.stages.Lowered:
