@@ -1,6 +1,7 @@
 """Compiles the worker's program for absent TPUs, and estimates its time.
 
     python -m tpu [--json] [--model M] [--accelerator A] [--shape RxT]
+    python -m tpu --sweep [--model M] [--accelerator A]
 
 Figures come from the TPU compiler and the frozen cost model of gleaner_worker/preflight/cost_model.py; no TPU runs.
 Exit status 1: a time is larger than its limit, a large collective is fp32, a buffer holds the scores of all tokens, or
@@ -21,6 +22,7 @@ from gleaner_worker.preflight.cost_model import cost_of, square_buffers
 from gleaner_worker.preflight.operations import speed_of
 
 from .models import CONFIGS, LIMITS_MS, MESHES, shapes_of
+from .sweep import sweep
 
 LARGE_BYTES = 64 << 10  # of a collective; OLMo's norms add up a number for each token in fp32
 HERE = Path(__file__).parent
@@ -33,7 +35,11 @@ def main() -> int:
     parser.add_argument("--model", choices=CONFIGS)
     parser.add_argument("--accelerator", choices=sorted({name for meshes in MESHES.values() for name in meshes}))
     parser.add_argument("--shape", help="rows x tokens of one device, such as 1x2048")
+    parser.add_argument("--sweep", action="store_true", help="add the missing programs of sweep.py to sweep.jsonl")
     args = parser.parse_args()
+    if args.sweep:
+        sweep(args.model, args.accelerator)
+        return 0
     wanted = [
         (model, accelerator, f"{rows}x{tokens}")
         for model in CONFIGS

@@ -59,7 +59,7 @@ def compile_extraction(model: str, mesh: Mesh, rows: int, tokens: int):
     config = parse_config(CONFIGS[model], model)
     capture = Capture(config, tuple(range(config.num_layers)), ("resid_post",), "all", "bf16")
     params = parameter_shapes(config, config.num_layers, "bf16")
-    tuning = tuning_of(mesh.devices.flat[0], "bf16")
+    tuning = tuning_of(mesh.devices.flat[0], "bf16", config.d_model)
     return compile_rows(capture, Layout(mesh), params, StepShape(rows, tokens, tokens), tuning, None, model).run
 
 

@@ -20,6 +20,7 @@ STEP_TOKENS = (2048, 4096, 8192)
 CASES = (
     ("Llama-3.1-8B", "v6e-1"),
     ("gemma-2-27b", "v6e-8"),
+    ("gemma-2-2b", "v6e-1"),
     ("Qwen2.5-0.5B", "v6e-1"),
     ("Llama-3.1-8B", "v5p-8"),
     ("Qwen2.5-0.5B", "v5litepod-1"),
@@ -71,7 +72,13 @@ def _compile(name: str, accelerator: str, step_tokens: int, mlp_barrier: bool) -
         lambda tuning: replace(tuning, step_tokens=step_tokens, mlp_barrier=mlp_barrier),
     )
     kept = ("fits", "mesh", "shape", "tokens_per_s", "share_of_peak", "steps_in_flight", "compile_cpu_s")
-    facts = {"model": name, "accelerator": accelerator, "step_tokens": step_tokens, "mlp_barrier": mlp_barrier}
+    facts = {
+        "model": name,
+        "d_model": config.d_model,
+        "accelerator": accelerator,
+        "step_tokens": step_tokens,
+        "mlp_barrier": mlp_barrier,
+    }
     return facts | {key: found[key] for key in kept if key in found}
 
 

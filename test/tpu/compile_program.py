@@ -55,7 +55,10 @@ def problems_of(
     present = [site for site in sites if capture.layers_of(site) and not (is_pool and TABLE[site].dtype == "int32")]
     capture = replace(capture, sites=tuple(present))
     width = ROW_TOKENS if mode == "all" else ROW_TOKENS // 8
-    params, tuning = parameter_shapes(config, 4, "bf16", capture.end), tuning_of(mesh.devices.flat[0], "bf16")
+    params, tuning = (
+        parameter_shapes(config, 4, "bf16", capture.end),
+        tuning_of(mesh.devices.flat[0], "bf16", config.d_model),
+    )
     shape = StepShape(1, ROW_TOKENS, width)
     limit = device_of(accelerator).hbm_bytes
     text = compile_rows(capture, Layout(mesh), params, shape, tuning, limit, name).run.as_text()

@@ -242,7 +242,7 @@ def _block_runner(
         }
 
     def dense(h, layer):
-        out, found = _mlp(h, at(layer, lambda name: name in OF_DENSE), config, split)
+        out, found = _mlp(h, at(layer, lambda name: name in OF_DENSE), config, tuning, split)
         return out, only(found, h)
 
     def mixture(h, layer):
@@ -348,12 +348,14 @@ def _heads(x, w, bias, config: DecoderConfig):
     return y if bias is None else y + bias.reshape(-1, 1, config.head_dim)
 
 
-def _mlp(x, p, config: DecoderConfig, split: Split):
+def _mlp(x, p, config: DecoderConfig, tuning: Tuning, split: Split):
     """fp32 [R, T, D], and functions that make the sites of a dense MLP."""
     activation = _ACTIVATIONS[config.activation]
     inner = _linear(x, p["up"], p.get("b_up"))
     inner = activation(_linear(x, p["gate"], p.get("b_gate"))) * inner if config.gated else activation(inner)
     inner = inner.astype(x.dtype)
+    if tuning.mlp_barrier:
+        inner = jax.lax.optimization_barrier(inner)
     out = split.total(_linear(inner, p["down"], None), p["down"].shape[1], config.d_ff, x.dtype)
     return _plus(out, p.get("b_down")), {"mlp_neurons": lambda: split.gather(inner, config.d_ff)}
 

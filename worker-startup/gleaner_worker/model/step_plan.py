@@ -1,5 +1,6 @@
 """The plan of a run's steps, before any compilation: from the spec, the model's config and the kind of device."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +26,20 @@ class StepPlan:
 
 
 def plan_step(
-    spec: Spec, config: DecoderConfig, layers: tuple[int, ...], device: Any, rules: GenerationRules | None = None
+    spec: Spec,
+    config: DecoderConfig,
+    layers: tuple[int, ...],
+    device: Any,
+    rules: GenerationRules | None = None,
+    tuned: Callable[[Tuning], Tuning] = lambda tuning: tuning,
 ) -> StepPlan:
-    """device: any device of the mesh. Raises Failure("model") when no sample has the tokens that `tokens` selects."""
+    """device: any device of the mesh. tuned: gives other settings in place of those of the device.
+
+    Raises Failure("model") when no sample has the tokens that `tokens` selects.
+    """
     max_length = spec.max_length(config.max_positions)
     check_token_selection(spec, max_length)
-    tuning, row = tuning_of(device, spec.compute_dtype), row_limits(spec, max_length)
+    tuning, row = tuned(tuning_of(device, spec.compute_dtype, config.d_model)), row_limits(spec, max_length)
     capture = capture_of(spec, config, layers)
     depth, end = capture.loaded
     return StepPlan(

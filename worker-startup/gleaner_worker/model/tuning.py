@@ -12,6 +12,8 @@ class Tuning:
     query_block: int  # tokens of a block of queries, and of keys, in the "blocks" attention
     step_tokens: int  # of one device in a step; a row of more tokens makes a longer step
     decoded_rows: int = 64  # of one device in a batch of generated tokens, at most
+    # Computes the last product of an MLP alone. Otherwise XLA fuses it with another, which is slow in long steps.
+    mlp_barrier: bool = False
     bf16_as_bits: bool = False  # see cpu.py
     interpret: bool = False  # runs the kernel without a TPU, for tests
 
@@ -22,7 +24,11 @@ TPU = Tuning("splash", query_block=256, step_tokens=2048)
 _STEP_TOKENS = {"TPU v6 lite": 8192, "TPU v5": 4096, "TPU v5p": 4096, "TPU7x": 8192}
 
 
-def tuning_of(device: Any, compute_dtype: str) -> Tuning:
+# The least d_model whose MLPs are faster with the barrier, by device kind: see bench/tpu/sweep.jsonl.
+_BARRIER_FROM = {"TPU v6 lite": 2304}
+
+
+def tuning_of(device: Any, compute_dtype: str, d_model: int) -> Tuning:
     """The settings for a mesh of such devices.
 
     The kernel multiplies in bf16, so fp32 runs keep the blocks. compute_dtype: bf16 or fp32.
@@ -30,4 +36,9 @@ def tuning_of(device: Any, compute_dtype: str) -> Tuning:
     if device.platform == "cpu":
         return CPU
     attention = "splash" if device.platform == "tpu" and compute_dtype == "bf16" else "blocks"
-    return Tuning(attention, TPU.query_block, _STEP_TOKENS.get(device.device_kind, TPU.step_tokens))
+    return Tuning(
+        attention,
+        TPU.query_block,
+        _STEP_TOKENS.get(device.device_kind, TPU.step_tokens),
+        mlp_barrier=d_model >= _BARRIER_FROM.get(device.device_kind, d_model + 1),
+    )

@@ -4,12 +4,14 @@ The worker's own code chooses the mesh and the shape of a step, and the TPU comp
 """
 
 import time
+from collections.abc import Callable
 
 from ..failures import Failure
 from ..model.config import DecoderConfig
 from ..model.generation_rules import GenerationRules
 from ..model.model import choose_program
 from ..model.step_plan import plan_step
+from ..model.tuning import Tuning
 from ..spec import Spec
 from .accelerators import device_of, devices_of
 from .cost_model import cost_of
@@ -22,15 +24,16 @@ def estimate_program(
     layers: tuple[int, ...],
     accelerator: str,
     rules: GenerationRules | None = None,
+    tuned: Callable[[Tuning], Tuning] = lambda tuning: tuning,
 ) -> dict:
     """The figures of the program. Bytes are those of one device; tokens per second are those of all devices with full
-    rows.
+    rows. tuned: gives other settings in place of those of the accelerator.
 
     Raises KeyError for an accelerator that is not in accelerators.ACCELERATORS, and Failure("model") for tokens that
     no sample has.
     """
     devices, device = devices_of(accelerator), device_of(accelerator)
-    plan = plan_step(spec, config, layers, devices[0], rules)
+    plan = plan_step(spec, config, layers, devices[0], rules, tuned)
     figures = {
         "accelerator": accelerator,
         "devices": len(devices),
