@@ -13,7 +13,7 @@ from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.model.sites import SITES, TABLE
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.records.samples import read_samples
-from gleaner_worker.shards.shard_stats import QUANTILES, ZEROS_EVERY
+from gleaner_worker.shards.row_statistics import QUANTILES, ZEROS_EVERY
 from read_shards import read_shard, read_stream
 
 pytestmark = pytest.mark.slow

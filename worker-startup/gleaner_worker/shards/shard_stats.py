@@ -9,10 +9,8 @@ import numpy as np
 from ..model.model import Model
 from .index import row_positions
 from .plan import ShardPlan
+from .row_statistics import ZEROS_EVERY, largest_by_range, position_ranges, quantiles
 from .shard_buffer import ShardBuffer
-
-QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
-ZEROS_EVERY = 64  # rows: zeros are counted here, because one more sum on a TPU takes up to 6 % of a step
 
 
 def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, Any]]:
@@ -61,26 +59,6 @@ def positions_of(plan: ShardPlan) -> np.ndarray | None:
         return None
     selected = row_positions(plan) or [np.arange(len(sample.token_ids)) for sample in plan.samples]
     return np.concatenate([np.empty(0, np.int64), *selected])
-
-
-def position_ranges(positions: np.ndarray | None) -> np.ndarray | None:
-    """The number of each position's range: 0 for position 0, 1 for 1, 2 for 2 and 3, 3 for 4 to 7, and so on."""
-    return None if positions is None else np.frexp(positions.astype(np.float64))[1]
-
-
-def largest_by_range(largest: np.ndarray, ranges: np.ndarray | None) -> list[float]:
-    """The largest magnitude of each range, 0 for a range without a row; no range for pools."""
-    if ranges is None or len(ranges) == 0:
-        return []
-    found = np.zeros(ranges.max() + 1)
-    for number in np.flatnonzero(np.bincount(ranges)):
-        found[number] = largest[ranges == number].max()
-    return found.tolist()
-
-
-def quantiles(norms: np.ndarray) -> list[float]:
-    """The norms at QUANTILES, each that of a row; zeros without a row."""
-    return np.quantile(norms if len(norms) else np.zeros(1), QUANTILES, method="inverted_cdf").tolist()
 
 
 def fold_stats(parts: list[tuple[int, dict[str, dict[str, Any]]]]) -> dict[str, dict[str, Any]]:

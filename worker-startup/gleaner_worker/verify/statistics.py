@@ -7,7 +7,7 @@ import numpy as np
 
 from gleaner_reader.convert import Rows
 
-from ..shards.shard_stats import ZEROS_EVERY, largest_by_range, position_ranges, quantiles
+from ..shards.row_statistics import ZEROS_EVERY, largest_by_range, position_ranges, quantiles
 
 _ROWS_AT_ONCE = 8192
 _STATS = ("mean", "norm", "max_abs", "non_finite")
