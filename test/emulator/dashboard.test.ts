@@ -16,7 +16,7 @@ import {AUDIENCE, FORGED_HEADERS, IAP_KEYS, iapHeader} from '../support/iap.ts';
 import {ROOT} from '../support/process.ts';
 import {putInCloud} from '../support/put-documents.ts';
 import {until} from '../support/until.ts';
-import {Scratch} from './a-cloud.ts';
+import {Scratch, tokenUrl} from './a-cloud.ts';
 
 const TOKEN = 'ya29.of-the-pages';
 
@@ -39,7 +39,7 @@ function serveGoogle(cloud: LocalCloud): Server {
         ? reply(200, JSON.stringify({access_token: TOKEN, expires_in: 3599, token_type: 'Bearer'}))
         : reply(403, 'the header Metadata-Flavor is missing');
     if (headers.authorization !== `Bearer ${TOKEN}`) return reply(401, 'Invalid Credentials');
-    const answer = await fetch(`${cloud.url}${url}`);
+    const answer = await fetch(`${tokenUrl(cloud)}${url}`);
     return reply(answer.status, new Uint8Array(await answer.arrayBuffer()));
   });
 }

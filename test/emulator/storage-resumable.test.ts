@@ -5,6 +5,7 @@ import {join} from 'node:path';
 import {sizeOf} from '../../emulator/storage/blobs.ts';
 import {useLocalCloud} from '../contract/local-cloud.ts';
 import {until} from '../support/until.ts';
+import {tokenUrl} from './a-cloud.ts';
 import {PlainHttp, uploads} from './plain-http.ts';
 
 describe('A resumable upload to Cloud Storage over HTTP', () => {
@@ -14,7 +15,7 @@ describe('A resumable upload to Cloud Storage over HTTP', () => {
     const answer = await http.call('POST', `${uploads}?uploadType=resumable&name=${name}${query}`, {
       headers,
     });
-    return (answer.headers.get('location') ?? '').replace(cloud().url, '');
+    return (answer.headers.get('location') ?? '').replace(tokenUrl(cloud()), '');
   };
   const piece = (location: string, range: string, body?: string) =>
     http.call('PUT', location, {headers: {'content-range': `bytes ${range}`}, body: body ?? null});
