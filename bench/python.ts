@@ -1,9 +1,9 @@
 /**
- * Runs a Python benchmark: `npm run bench:extraction [-- NAME... --quick --rounds N]`, `npm run bench:host [-- CASE... --json --quick]`
+ * Runs a Python benchmark: `npm run bench:extraction [-- NAME... --quick --rounds N --lens-4]`, `npm run bench:host [-- CASE... --json --quick]`
  * and `npm run bench:tpu [-- --json --model M --accelerator A --shape RxT]`.
  *
  * The environment of `extraction` has the libraries of the comparison (torch, transformers, SAELens, ...) from a lock file with
- * hashes. That of `host` is the worker's. That of `tpu` has libtpu from the lock file of TPU VMs; no TPU is needed.
+ * hashes, and TransformerLens 4 in place of 3 with `--lens-4`. That of `host` is the worker's. That of `tpu` has libtpu from the lock file of TPU VMs; no TPU is needed.
  */
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
@@ -12,7 +12,11 @@ import {TPU_LOCK, WORKER_FOLDER, workerPython} from '../cli/python/python.ts';
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 const REFERENCE_LOCK = fileURLToPath(new URL('../test/reference/requirements.lock', import.meta.url));
 
-const [module = '', ...args] = process.argv.slice(2);
+const LENS_4_LOCK = fileURLToPath(new URL('extraction/lens-4.lock', import.meta.url));
+const SITE_PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))";
+
+const [module = '', ...given] = process.argv.slice(2);
+const args = given.filter(arg => arg !== '--lens-4');
 const say = (line: string) => console.error(line);
 const environments: Record<string, () => Promise<string>> = {
   extraction: () => workerPython(say, REFERENCE_LOCK, 'with-builds'),
@@ -25,10 +29,15 @@ if (!make)
     `Failed to run the benchmark ${module}: name one of ${Object.keys(environments).join(', ')}`,
   );
 const python = await make();
+const folders = [HERE, WORKER_FOLDER];
+if (args.length < given.length) {
+  const lens = spawnSync(await workerPython(say, LENS_4_LOCK), ['-c', SITE_PACKAGES], {encoding: 'utf8'});
+  folders.unshift(lens.stdout.trim());
+}
 const run = spawnSync(python, ['-m', module, ...args], {
   env: {
     ...process.env,
-    PYTHONPATH: `${HERE}:${WORKER_FOLDER}`,
+    PYTHONPATH: folders.join(':'),
     PYTHONDONTWRITEBYTECODE: '1',
     JAX_PLATFORMS: 'cpu',
   },

@@ -5,8 +5,11 @@ computes in fp32 with fp32 weights and stores fp32. The libraries take batches o
 padded to the longest prompt of the batch. They store the rows of real tokens. These rows are compared with ours.
 SAELens has only context windows, so it is compared with `over_long: pack` and windows of the same size. SAELens writes
 an Arrow dataset, as its runner does. The other libraries leave storage to their users, and get safetensors.
+
+TransformerLens 4 has the bridge alone, and SAELens needs TransformerLens 3: `--lens-4` compares the bridge of version 4.
 """
 
+import importlib.metadata
 import os
 import shutil
 import sys
@@ -17,10 +20,8 @@ import nnsight
 import numpy as np
 import torch
 from datasets import Dataset
-from sae_lens import CacheActivationsRunner, CacheActivationsRunnerConfig
 from safetensors.numpy import load as load_tensors
 from safetensors.torch import save_file
-from transformer_lens import HookedTransformer
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM
 
@@ -38,6 +39,9 @@ _BATCH_TOKENS = 2048
 _CONTEXT = 256  # tokens of a window of SAELens
 _CLOSE = 1e-4  # relative error, fp32: equal outputs
 _ROWS = 1  # of 2,048 tokens, that the prompts of a mix fill
+
+_LENS = importlib.metadata.version("transformer-lens")
+_IS_LENS_4 = int(_LENS.partition(".")[0]) >= 4
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # token ids and attention mask, int64 [B, T]
 Side = Callable[[], np.ndarray]  # stores the rows, and returns them
@@ -63,8 +67,9 @@ def run(place: Workplace) -> Report:
         prompts = _filling(candidates, ours)
         sides = {side: partial(call, place, _padded(prompts)) for side, call in libraries.items()}
         _compare(place, report, name, layer, prompts, ours, sides)
-        windows = _windows(place, packing, prompts)
-        _compare(place, report, name, layer, prompts, packing, {"SAELens": _sae_lens(place, windows, layer)})
+        if not _IS_LENS_4:
+            windows = _windows(place, packing, prompts)
+            _compare(place, report, name, layer, prompts, packing, {_named("SAELens"): _sae_lens(place, windows, layer)})
     return report
 
 
@@ -154,7 +159,6 @@ def _padded_batch(prompts: list[list[int]]) -> Batch:
 def _libraries(layer: int) -> dict[str, Callable[[Workplace, list[Batch]], np.ndarray]]:
     """By name: stores the real rows of the batches, and returns them."""
     reference = AutoModelForCausalLM.from_pretrained(HUB_NAME, dtype=torch.float32)
-    lens = HookedTransformer.from_pretrained_no_processing(HUB_NAME, device="cpu")
     bridge = TransformerBridge.boot_transformers(HUB_NAME, device="cpu")
     traced = nnsight.LanguageModel(HUB_NAME, device_map="cpu", dtype=torch.float32, dispatch=True)
 
@@ -172,16 +176,24 @@ def _libraries(layer: int) -> dict[str, Callable[[Workplace, list[Batch]], np.nd
                 tracer.stop()
         return output[0] if isinstance(output, tuple) else output
 
-    sides: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"transformers": transformers}
-    for name, model, hook in (
-        ("TransformerLens", lens, f"blocks.{layer}.hook_resid_post"),
-        ("TransformerLens bridge", bridge, f"blocks.{layer}.hook_out"),
-    ):
+    lenses = [(f"TransformerLens bridge {_LENS}", bridge, f"blocks.{layer}.hook_out")]
+    if not _IS_LENS_4:
+        from transformer_lens import HookedTransformer
+
+        lens = HookedTransformer.from_pretrained_no_processing(HUB_NAME, device="cpu")
+        lenses.append((f"TransformerLens {_LENS}", lens, f"blocks.{layer}.hook_resid_post"))
+    sides: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {_named("transformers"): transformers}
+    for name, model, hook in lenses:
         sides[name] = cached(model, hook, None)
         sides[f"{name}, stopped there"] = cached(model, hook, layer + 1)
-    sides["nnsight"] = partial(trace, False)
-    sides["nnsight, stopped there"] = partial(trace, True)
+    sides[_named("nnsight")] = partial(trace, False)
+    sides[f"{_named('nnsight')}, stopped there"] = partial(trace, True)
     return {name: partial(_store_batches, side) for name, side in sides.items()}
+
+
+def _named(library: str) -> str:
+    """The library with its version."""
+    return f"{library} {importlib.metadata.version({'SAELens': 'sae-lens'}.get(library, library))}"
 
 
 def _store_batches(side, place: Workplace, batches: Sequence[Batch]) -> np.ndarray:
@@ -195,6 +207,8 @@ def _store_batches(side, place: Workplace, batches: Sequence[Batch]) -> np.ndarr
 
 
 def _sae_lens(place: Workplace, windows: np.ndarray, layer: int) -> Side:
+    from sae_lens import CacheActivationsRunner, CacheActivationsRunnerConfig
+
     folder, d_model = place.path("sae-lens"), place.config["hidden_size"]
     hook = f"blocks.{layer}.hook_resid_post"
     tokens = windows.size

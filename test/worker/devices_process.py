@@ -84,3 +84,22 @@ def check_golden(names, ways):
             found = jax.jit(split)(params, rows)
         for (site, layer), (error, _) in golden.distances(name, found, capture).items():
             assert error <= 1e-5, (name, site, layer, float(error))
+
+
+def check_generated(names, ways):
+    """Asserts that golden models generate the tokens of transformers where `ways` devices share the weights."""
+    import jax
+    from jax.sharding import Mesh, NamedSharding
+
+    import golden_models as golden
+    from gleaner_worker.model.mesh import Layout, parameter_specs
+
+    layout = Layout(Mesh(np.array(jax.devices()).reshape(-1, ways), ("data", "model")))
+    for name in names:
+        config, params = golden.config(name), golden.params(name)
+        specs = parameter_specs(params, config, ways)
+        placed = jax.tree.map(
+            lambda array, spec: jax.device_put(array, NamedSharding(layout.mesh, spec)), params, specs
+        )
+        found = golden.generate(name, layout, params, placed)
+        assert found == golden.generated(name)["answers"], name

@@ -11,6 +11,8 @@ import numpy as np
 
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import Rows, run_blocks
+from gleaner_worker.model.generation import Decoding
+from gleaner_worker.model.generation_rules import GenerationRules
 from gleaner_worker.model.sites import SITES, TABLE, Capture
 from gleaner_worker.model.tuning import CPU
 from host_params import load_params
@@ -53,6 +55,16 @@ def generated(name):
     """Prompts, as numbers of the first token ids, and the answers of transformers to them."""
     with open(os.path.join(folder(name), "generated.json"), encoding="utf-8") as file:
         return json.load(file)
+
+
+def generate(name, layout, params, placed):
+    """The answers to the same prompts. placed: the parameters on the devices of the layout."""
+    wanted, ids = generated(name), expected(name)["token_ids"]
+    rules = GenerationRules(wanted["new_tokens"], 100, tuple(wanted["ends"]), wanted["repetition_penalty"])
+    decoding = Decoding(config(name), layout, params, replace(CPU, bf16_as_bits=False), rules, None, name)
+    prompts = [ids[:length] for length in wanted["prompts"]]
+    found = dict(decoding.run(placed, prompts, lambda start: start()))
+    return [found[number].tolist() for number in range(len(prompts))]
 
 
 def capture(config, layers=None, sites=SITES):

@@ -1,8 +1,8 @@
 """Generated tokens: greedy decoding against transformers, and a run that stores prompts with their answers."""
 
 import json
+import os
 import shutil
-from dataclasses import replace
 
 import jax
 import pytest
@@ -12,8 +12,7 @@ from build import BUCKET, a_model, a_spec, a_stream, fails, outputs, text_lines
 from gleaner_reader.files import open_folder
 from gleaner_reader.run import Run
 from gleaner_worker.model.generation import Decoding
-from gleaner_worker.model.generation_rules import GenerationRules, read_generation_rules
-from gleaner_worker.model.tuning import CPU
+from gleaner_worker.model.generation_rules import read_generation_rules
 from host_params import one_device
 from read_shards import read_stream
 
@@ -36,14 +35,16 @@ SPEC = {
     ],
 )
 def test_the_generated_tokens_equal_those_of_transformers(name):
-    config, weights, wanted = golden.config(name), golden.params(name), golden.generated(name)
-    answers = wanted["answers"]
-    rules = GenerationRules(wanted["new_tokens"], 100, tuple(wanted["ends"]), wanted["repetition_penalty"])
-    decoding = Decoding(config, one_device(), weights, replace(CPU, bf16_as_bits=False), rules, None, name)
-    ids = golden.expected(name)["token_ids"]
-    prompts = [ids[:length] for length in wanted["prompts"]]
-    found = dict(decoding.run(jax.device_put(weights), prompts, lambda start: start()))
-    assert {number: found[number].tolist() for number in found} == dict(enumerate(answers))
+    weights = golden.params(name)
+    assert golden.generate(name, one_device(), weights, jax.device_put(weights)) == golden.generated(name)["answers"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("ways", "names"), [(4, ["gemma3-text"]), (2, ["gpt-oss", "qwen3-moe"])])
+def test_devices_that_share_weights_generate_the_same_tokens(forks, ways, names):
+    variables = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    ended = forks.run("devices_process:check_generated", names, ways, environment=variables)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_run_stores_prompts_with_their_answers_and_continues_with_the_same_bytes(

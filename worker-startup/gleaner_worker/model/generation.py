@@ -26,7 +26,7 @@ from .sites import Capture
 from .tuning import Tuning
 
 _STEPS = 32  # tokens between two looks of the host
-_LEAST_PROMPT = 64  # tokens; prompts are padded to a power of two
+_LEAST_PROMPT = 128  # tokens; prompts are padded to a power of two
 _SHARE_OF_MEMORY = 16  # the past of a batch takes at most one part of so many
 _UNKNOWN_MEMORY = 4 << 30
 
