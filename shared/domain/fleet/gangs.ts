@@ -43,11 +43,12 @@ const MOST_DOUBLINGS = 7;
 export function gatherSlots(fleet: Fleet, jobs: readonly Job[], boot_s: number, now: number): Gathering {
   const [wanted, kept, yielding] = [new Set<string>(), new Map<string, string>(), new Map<string, string>()];
   const vain: Gathering['vain'][number][] = [];
-  for (const job of jobs) {
+  const chosen = new Set<string>();
+  for (const [index, job] of jobs.entries()) {
     if (job.slices === 1) continue;
     const groups = fleet.pool.zones.flatMap(zone => {
-      const paused_until_at = pauseIn(zone, job, jobs);
-      const group = () => groupIn(fleet, zone, job, kept, {paused_until_at, boot_s}, now);
+      const paused_until_at = pauseIn(zone, job, jobs.slice(0, index + 1));
+      const group = () => groupIn(fleet, zone, job, chosen, {paused_until_at, boot_s}, now);
       return paused_until_at > iso(now) ? [] : (group() ?? []);
     });
     for (const {zone, isVain, free} of groups)
@@ -55,6 +56,9 @@ export function gatherSlots(fleet: Fleet, jobs: readonly Job[], boot_s: number, 
     const [best] = groups
       .filter(({isVain}) => !isVain)
       .sort((a, b) => a.atWork.length - b.atWork.length || a.missing - b.missing);
+    for (const {free, isVain} of groups)
+      for (const {name} of free) if (isVain) chosen.add(name);
+    for (const {name} of [...(best?.free ?? []), ...(best?.atWork ?? [])]) chosen.add(name);
     for (const {name} of best?.wanted ?? []) wanted.add(name);
     for (const {name} of best?.free ?? []) kept.set(name, job.job);
     for (const {name} of best?.atWork ?? []) yielding.set(name, job.job);
@@ -72,9 +76,9 @@ type Group = {
   missing: number;
 };
 
-/** End of the last pause of the zone for a job of so many slices or fewer: the zone had too few for that job. */
-function pauseIn(zone: string, {slices}: Job, jobs: readonly Job[]): string {
-  const ends = jobs.flatMap(job => (job.slices <= slices ? (job.gathers[zone]?.next_at ?? []) : []));
+/** End of the pause of the zone: it had too few slices for the job, or for one before that needs as many or fewer. */
+function pauseIn(zone: string, {slices}: Job, before: readonly Job[]): string {
+  const ends = before.flatMap(job => (job.slices <= slices ? (job.gathers[zone]?.next_at ?? []) : []));
   return ends.sort().at(-1) ?? '';
 }
 
@@ -83,7 +87,7 @@ function groupIn(
   {pool, workers}: Fleet,
   zone: string,
   job: Job,
-  chosen: ReadonlyMap<string, string>,
+  chosen: ReadonlySet<string>,
   {paused_until_at, boot_s}: {paused_until_at: string; boot_s: number},
   now: number,
 ): Group | undefined {

@@ -172,6 +172,8 @@ function whyWaiting(
   if (pool.zones.length === 0)
     return constraint('ceiling', `no zone of pool ${pool.pool}`, 'GLEANER_ALLOWED_ZONES');
   if (slots.length === 0) return constraint('no-slot', pool.pool);
+  // During its pause the job asks for no TPU, whatever the zone gives.
+  if (gang?.next_try_at) return gang;
   const empty = slots
     .flatMap(({name}) =>
       (workers.get(name)?.phase ?? 'gone') === 'gone' ? (plan.withheld.get(name) ?? []) : [],
