@@ -122,7 +122,7 @@ export class SecondPool {
     this.#context.note(() => `a person edits ${path}`);
     this.#context.see('a person edits a pool');
     invariants.operatorIntent.onEdit(path);
-    void store.edit(async tx => {
+    void this.#context.edit(async tx => {
       const found = await tx.get(path);
       if (found) tx.set(path, {...found, workers_per_zone: this.#slots + EDITED_SLOTS});
     });
