@@ -159,7 +159,8 @@ export class Vms {
   /** In some worlds a further host of a slice is slow, and misses the barrier or its end. */
   #setupOf(host: number): number {
     const seconds = this.#context.chance.between(5, 90);
-    return host > 0 && this.#slices?.happens(0.15) ? seconds * 12 : seconds;
+    const isSlow = host > 0 && this.#slices?.happens(0.15) && !this.#context.isCalm;
+    return isSlow ? seconds * 12 : seconds;
   }
 
   /** In some worlds a machine says hello in the name of every worker that has not yet said it. */
