@@ -26,6 +26,7 @@ describe('A read in a function @full', () => {
       ENDPOINT: proxy.url,
       BUCKET: bucket,
       NAME: name,
+      TOKEN: token,
       GLEANER_LOCAL_TOKEN: 'secret',
     };
     host = fork(

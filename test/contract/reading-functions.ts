@@ -3,7 +3,7 @@ import {type HttpFunction, http} from '@google-cloud/functions-framework';
 import {Storage} from '@google-cloud/storage';
 import {openObjects} from '../../shared/google/objects.ts';
 
-const {ENDPOINT: endpoint = '', BUCKET: bucket = '', NAME: name = ''} = process.env;
+const {ENDPOINT: endpoint = '', BUCKET: bucket = '', NAME: name = '', TOKEN: token = ''} = process.env;
 
 function answering(read: () => Promise<Uint8Array | undefined>): HttpFunction {
   return async (_request, response) => {
@@ -11,7 +11,7 @@ function answering(read: () => Promise<Uint8Array | undefined>): HttpFunction {
   };
 }
 
-const objects = openObjects({project: 'p', bucket, endpoint});
+const objects = openObjects({project: 'p', bucket, endpoint, token});
 http(
   'guarded',
   answering(() => objects.read(name, {max_bytes: 100})),
