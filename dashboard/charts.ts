@@ -83,7 +83,7 @@ export function heatMap(
   caption: string,
   {columns, rows}: {columns: readonly string[]; rows: readonly {name: string; cells: readonly Cell[]}[]},
 ): Html {
-  return html`<div class="scroll"><table class="heat"><caption>${caption}</caption><thead><tr><th scope="col">site</th>${columns.map(
+  return html`<div class="scroll" role="region" aria-label="${caption}" tabindex="0"><table class="heat"><caption>${caption}</caption><thead><tr><th scope="col">site</th>${columns.map(
     name => html`<th scope="col">${name}</th>`,
   )}</tr></thead><tbody>${rows.map(
     ({name, cells}) => html`<tr><th scope="row">${name}</th>${cells.map(heatCell)}</tr>`,

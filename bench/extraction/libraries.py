@@ -6,7 +6,8 @@ padded to the longest prompt of the batch. They store the rows of real tokens. T
 SAELens has only context windows, so it is compared with `over_long: pack` and windows of the same size. SAELens writes
 an Arrow dataset, as its runner does. The other libraries leave storage to their users, and get safetensors.
 
-TransformerLens 4 has the bridge alone, and SAELens needs TransformerLens 3: `--lens-4` compares the bridge of version 4.
+TransformerLens 4 has the bridge alone, and SAELens needs TransformerLens 3: `--lens-4` compares the bridge of
+version 4.
 """
 
 import importlib.metadata
@@ -69,7 +70,9 @@ def run(place: Workplace) -> Report:
         _compare(place, report, name, layer, prompts, ours, sides)
         if not _IS_LENS_4:
             windows = _windows(place, packing, prompts)
-            _compare(place, report, name, layer, prompts, packing, {_named("SAELens"): _sae_lens(place, windows, layer)})
+            _compare(
+                place, report, name, layer, prompts, packing, {_named("SAELens"): _sae_lens(place, windows, layer)}
+            )
     return report
 
 

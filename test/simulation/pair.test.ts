@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {simulatePair} from './pair.ts';
 
-const SEEDS = Number(process.env.GLEANER_SIMULATION_PAIRS ?? 8);
+const SEEDS = Number(process.env.GLEANER_SIMULATION_PAIRS ?? 4);
 
 describe('two deployments in one project', () => {
   it(`touch no node, budget or stray of each other in ${SEEDS} pairs of worlds`, async () => {

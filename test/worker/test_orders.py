@@ -1,5 +1,6 @@
 """Orders of heartbeats: commands of people on this host, and new versions of the pool's source."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -88,7 +89,8 @@ def host(storage, tmp_path, monkeypatch):
     monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
     yield Host(storage, tmp_path / "home")
     for pid in processes_of(tmp_path / "home"):  # of a preparation that a test left
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it can end by itself
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_command_runs_once_as_the_job_user_and_its_output_is_stored(host):

@@ -56,8 +56,7 @@ export function gatherSlots(fleet: Fleet, jobs: readonly Job[], boot_s: number, 
     const [best] = groups
       .filter(({isVain}) => !isVain)
       .sort((a, b) => a.atWork.length - b.atWork.length || a.missing - b.missing);
-    for (const {free, isVain} of groups)
-      for (const {name} of free) if (isVain) chosen.add(name);
+    for (const {free, isVain} of groups) for (const {name} of free) if (isVain) chosen.add(name);
     for (const {name} of [...(best?.free ?? []), ...(best?.atWork ?? [])]) chosen.add(name);
     for (const {name} of best?.wanted ?? []) wanted.add(name);
     for (const {name} of best?.free ?? []) kept.set(name, job.job);
