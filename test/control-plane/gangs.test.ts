@@ -44,13 +44,16 @@ describe('a job of three slices', () => {
     await world.untilAsleep();
   });
 
-  it('is valid as soon as its pool is large enough', async () => {
+  it('waits until its pool is large enough', async () => {
     const world = aWorldOfJobs(FOUR_SLOTS);
     const submit = {action: 'submit', job: 'my-job', code: 'result = 1', slices: 5};
-    assert.match(String((await send(world, submit)).reason), /pool "tpu" has 4 in each/);
-    await send(world, {action: 'scale', workers_per_zone: 5});
     const {outcome, reason} = await send(world, submit);
     assert.equal(outcome, 'applied', String(reason));
+    await world.minutes(2);
+    assert.match(String((await jobIn(world)).reason), /it needs 5 of them, and pool tpu has 4 in each/);
+    await send(world, {action: 'scale', workers_per_zone: 5});
+    await world.minutes(1);
+    assert.doesNotMatch(String((await jobIn(world)).reason), /scale it/);
   });
 
   it('is refused where TPUs do not reach each other', async () => {

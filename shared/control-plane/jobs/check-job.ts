@@ -82,9 +82,6 @@ async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<s
   if (!pool) return `there is no pool "${name}": create it with a message, or name another`;
   if (fields.slices > 1 && deps.config.max_hosts === 1)
     return `a job of ${fields.slices} slices needs TPUs that reach each other, and the network of this deployment is closed between them: set max_hosts (GLEANER_MAX_HOSTS) above 1`;
-  // A pool that is scaled to 0 keeps its jobs waiting.
-  if (pool.workers_per_zone > 0 && fields.slices > pool.workers_per_zone)
-    return `a job of ${fields.slices} slices needs as many TPUs in one zone, and pool "${name}" has ${pool.workers_per_zone} in each: scale it first`;
   const need = internetNeed(source ?? null, environment ?? {});
   if (need && !deps.config.has_internet)
     return `${need} needs the internet, and this deployment has no way out (GLEANER_INTERNET): use a code bundle`;

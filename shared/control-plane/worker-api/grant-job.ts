@@ -68,7 +68,8 @@ async function waitingFor(
   // A slice that asks is ready, although its document says that later.
   if (worker.phase !== 'idle')
     workers.set(worker.name, {...worker, phase: 'idle', phase_since_at: iso(deps.now())});
-  const gathering = pool && gatherSlots({pool, workers}, gangs, deps.config.limits.boot_s, deps.now());
+  const gathering =
+    pool && gatherSlots({pool, workers, silent: new Set()}, gangs, deps.config.limits.boot_s, deps.now());
   const vain = gathering?.vain.find(({names}) => names.includes(worker.name));
   const kept = gathering?.kept.get(worker.name) ?? vain?.job;
   const keeper = first.find(({job}) => job === kept);

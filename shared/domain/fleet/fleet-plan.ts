@@ -50,7 +50,7 @@ type Decided = {budgets: Budgets; orphans: readonly string[]; silent: ReadonlySe
 export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConfig, now: number): FleetPlan {
   const {pool, workers, zones} = snapshot;
   const {budgets, orphans, silent} = decided;
-  const work = remainingWork(snapshot, budgets, config, now);
+  const work = remainingWork(snapshot, decided, config, now);
   const facts = {snapshot, budgets, silent, now};
   // Without counts of streams or zones, the plan creates no node and deletes none for lack of work.
   if ('kind' in work || !zones) {
@@ -190,7 +190,7 @@ type Work = {
 /** A constraint if the pool is unreadable, or if its jobs, or the streams of a run within its budget, could not be counted. */
 function remainingWork(
   {pool, isUnreadable, jobs, workers, runs, streams}: Snapshot,
-  {over, whole}: Budgets,
+  {budgets: {over, whole}, silent}: Decided,
   {limits}: TickConfig,
   now: number,
 ): Work | Constraint {
@@ -204,7 +204,7 @@ function remainingWork(
   const gangs = (jobs.first ?? []).filter(({slices}) => slices > 1);
   const ofOne = jobs.waiting - gangs.length + atJobs;
   const isWithin = whole === undefined;
-  const gathering = isWithin ? gatherSlots({pool, workers}, gangs, limits.boot_s, now) : NO_GATHERING;
+  const gathering = isWithin ? gatherSlots({pool, workers, silent}, gangs, limits.boot_s, now) : NO_GATHERING;
   const work: Work = {open: [], fixed: new Map(), gathering};
   if (isWithin && ofOne > 0) work.open.push({run: JOBS, streams: ofOne});
   for (const slot of gathering.wanted) work.fixed.set(slot, JOBS);

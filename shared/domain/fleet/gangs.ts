@@ -5,7 +5,8 @@ import {slotConstraint} from '../waiting/tpu-constraint.ts';
 import type {Worker} from '../worker/worker.ts';
 import {type Pool, slotsOf} from './pool.ts';
 
-type Fleet = {pool: Pool; workers: ReadonlyMap<string, Worker>};
+/** `silent`: workers that have said nothing for too long. They serve no job before they speak. */
+type Fleet = {pool: Pool; workers: ReadonlyMap<string, Worker>; silent: ReadonlySet<string>};
 
 /**
  * `wanted`: slots that get a TPU, or keep it. `kept`: these and the slots that no later work gets, with the job that gathers them.
@@ -83,7 +84,7 @@ function pauseIn(zone: string, {slices}: Job, before: readonly Job[]): string {
 
 /** Undefined: the zone has too few slots for the job now. */
 function groupIn(
-  {pool, workers}: Fleet,
+  {pool, workers, silent}: Fleet,
   zone: string,
   job: Job,
   chosen: ReadonlySet<string>,
@@ -93,7 +94,7 @@ function groupIn(
   const since_at = waitsSince(job);
   const isLate = isOlderThan(since_at, pool.job_wait_s, now);
   const members = slotsOf(pool)
-    .filter(({name, zone: each}) => each === zone && !chosen.has(name))
+    .filter(({name, zone: each}) => each === zone && !chosen.has(name) && !silent.has(name))
     .map(({name}) => ({name, worker: workers.get(name)}))
     .filter(({worker}) => rankOf(worker, now) < (isLate ? AT_WORK + 1 : AT_WORK))
     .sort((a, b) => rankOf(a.worker, now) - rankOf(b.worker, now))

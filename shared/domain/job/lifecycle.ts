@@ -286,9 +286,13 @@ export function endByDeath(worker: string, death: Death | undefined): JobEnd {
     : {outcome: 'preempted', cause: 'preempted', error};
 }
 
-/** The end of an attempt whose worker has not claimed it for too long. A node that Google repairs says nothing about its job. */
+/** The end of an attempt whose worker has not claimed it for too long. */
 export function endByExpiry(worker: Worker, lease_s: number): JobEnd {
-  const error = `${worker.name} has not claimed it for ${lease_s} s`;
+  return endByMachine(worker, `${worker.name} has not claimed it for ${lease_s} s`);
+}
+
+/** The end of an attempt whose machine failed. A node that Google repairs says nothing about its job. */
+export function endByMachine(worker: Worker, error: string): JobEnd {
   return nodeStanding(worker) === 'mending'
     ? {outcome: 'preempted', cause: 'preempted', error}
     : {outcome: 'failed', cause: 'machine', error};

@@ -3,7 +3,7 @@ import {accrue} from '../billing/cost.ts';
 import {withReceived} from '../billing/downloads.ts';
 import type {BucketRegion} from '../billing/network.ts';
 import type {Job} from '../job/job.ts';
-import {endAttempt, holdsJob, isJobHeldBy} from '../job/lifecycle.ts';
+import {endAttempt, endByMachine, holdsJob, isJobHeldBy} from '../job/lifecycle.ts';
 import {leasedWork, parseJobWork} from '../names.ts';
 import {isOpen, type Run} from '../run/run.ts';
 import type {SourceReport} from '../source/source.ts';
@@ -111,14 +111,14 @@ export function decideHostHeartbeat(
 ): RequestDecision {
   const {host, lease, phase, received, source_report} = request;
   const isHeld = lease !== null && saysItHas(worker, lease);
-  const isRestart = hasRestarted(worker, request);
+  const isRestart = bootsAfterStart(worker, request);
   const said = {phase, ...readyCode(source_report)};
   const heard = heardFromHost(worker, host, said, silent_s, now);
   const billed = heard === worker ? worker : withReceived(heard, host, received, region, now);
   const after = isRestart ? bootsAgain(billed, now) : billed;
   const {execs, source_version} = after;
   const error = `${hostText(host, worker.host_count)} restarted in the middle of it`;
-  const end = {outcome: 'failed', cause: 'machine', error} as const;
+  const end = endByMachine(worker, error);
   return {
     answer: ok({
       ...verdict(after, lease, isHeld && !isRestart, undefined).body,
@@ -167,10 +167,14 @@ export function heardFromHost(
   return {...worker, hosts: {...worker.hosts, [host]: {...known, heartbeat_at: iso(now)}}};
 }
 
-/** True if the host restarted after its slice was up. A repair by Google is no evidence against the work. */
-export function hasRestarted(worker: Worker, {phase, host}: Pick<Heartbeat, 'phase' | 'host'>): boolean {
+/** True if the host restarted after its slice was up, and not because Google repairs it, which is no evidence against the work. */
+export function hasRestarted(worker: Worker, request: Pick<Heartbeat, 'phase' | 'host'>): boolean {
+  return bootsAfterStart(worker, request) && nodeStanding(worker) !== 'mending';
+}
+
+function bootsAfterStart(worker: Worker, {phase, host}: Pick<Heartbeat, 'phase' | 'host'>): boolean {
   const isUp = host === FIRST_HOST ? worker.phase !== 'booting' : !bootingHosts(worker).includes(host);
-  return phase === 'setup' && isUp && nodeStanding(worker) !== 'mending';
+  return phase === 'setup' && isUp;
 }
 
 /** True if the worker holds the lease. Its own document proves the lease of a stream. A person may have deleted a job. */
