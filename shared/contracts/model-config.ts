@@ -33,10 +33,7 @@ export function configProblem(
   const config = tableOfText(text);
   if (!config) return `config.json of ${model} is no JSON object: copy the model again`;
   const {model_type} = config;
-  const family =
-    typeof model_type === 'string' && Object.hasOwn(FAMILY_RULES, model_type)
-      ? FAMILY_RULES[model_type]
-      : undefined;
+  const family = familyOf(model_type);
   if (family === undefined)
     return `${model} has ${model_type === undefined ? 'no model_type' : `model_type ${shown(model_type)}`}, and the supported types are ${FAMILIES.join(', ')}: set \`model\` to a model of one of these`;
   const problems = unsupportedKeys(config, family);
@@ -49,6 +46,11 @@ export function configProblem(
   return `${model} has layers 0 to ${Number(count) - 1}, and none with number ${absent}: set \`layers\` within them`;
 }
 
+function familyOf(model_type: unknown): Family | undefined {
+  const isFamily = typeof model_type === 'string' && Object.hasOwn(FAMILY_RULES, model_type);
+  return isFamily ? FAMILY_RULES[model_type] : undefined;
+}
+
 export type ModelSizes = {
   layers: number;
   d_model: number;
@@ -59,7 +61,7 @@ export type ModelSizes = {
 /** The sizes of a model with dense, gated blocks; undefined for another. */
 export function modelSizes(text: string): ModelSizes | undefined {
   const config = tableOfText(text);
-  const family = FAMILY_RULES[String(config?.model_type)];
+  const family = familyOf(config?.model_type);
   if (!config || !family || family.reads.some(key => /experts/.test(key))) return undefined;
   const fields = family.inner === null ? config : tableOf(config[family.inner]);
   const size = (key: string) => (Number.isSafeInteger(fields[key]) ? Number(fields[key]) : 0);
