@@ -28,25 +28,10 @@ from gleaner_worker.spec import parse_spec
 from gleaner_worker.storage.objects import Bucket
 from gleaner_worker.storage.upload_content import FileContent
 from gleaner_worker.work import Work
+from tpu.models import CONFIGS
 
 _LENGTHS = Path(__file__).parents[2] / "test" / "worker" / "prompt_lengths.jsonl"
-_QWEN = {
-    "model_type": "qwen2",
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
-    "vocab_size": 151_936,
-    "max_position_embeddings": 32_768,
-}
-_LLAMA = _QWEN | {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-}
+_QWEN, _LLAMA = CONFIGS["Qwen2.5-0.5B"], CONFIGS["Llama-3.1-8B"]
 
 
 @dataclasses.dataclass(frozen=True)
