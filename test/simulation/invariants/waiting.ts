@@ -217,7 +217,7 @@ export class Waiting extends Check {
     // A fault may drop a request for an empty slot. The reason counts that slot as one at work.
     const atWork = Number(/^\d+/.exec(is.evidence ?? '')?.[0]);
     const isAnyDropped = atWork > slots.length - empty && !this.#areTicksSound() && !this.context.isSettled();
-    if (empty > 0 && !isAnyDropped && !this.#isAnyFree(pool))
+    if (empty > 0 && !isAnyDropped && !this.#isAnyFree(pool, actor.at))
       this.breach(
         `${what} waits for its turn, and ${empty} of ${slots.length} slots of ${pool.pool} are empty`,
       );
@@ -232,11 +232,14 @@ export class Waiting extends Check {
     return isAtStream && store.peek(paths.run(run))?.status !== 'active';
   }
 
-  /** True if a TPU of the pool has stored its last shard, and takes the next stream soon. */
-  #isAnyFree({pool}: Pool): boolean {
+  /** True if a TPU of the pool has stored its last shard, and takes the next work soon, or was idle since the time. */
+  #isAnyFree({pool}: Pool, at: number): boolean {
     const {store} = this.context;
     return workersOf(store).some(
-      worker => worker.pool === pool && store.peek(streamPathOf(worker.work))?.status === 'completed',
+      worker =>
+        worker.pool === pool &&
+        (store.peek(streamPathOf(worker.work))?.status === 'completed' ||
+          this.#phasesSince(worker.name, at).has('idle')),
     );
   }
 
