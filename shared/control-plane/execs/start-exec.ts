@@ -137,6 +137,8 @@ async function closeAssignment({store}: Deps, exec: string): Promise<void> {
   const hosts = await store.count(paths.execHosts(exec));
   await store.transaction(async tx => {
     const current = await execRecords.get(tx, exec);
-    if (current && !current.is_assigned) execRecords.set(tx, {...current, is_assigned: true, hosts});
+    // Another delivery rejected the command after its document was lost.
+    if (current?.status === 'running' && !current.is_assigned)
+      execRecords.set(tx, {...current, is_assigned: true, hosts});
   });
 }

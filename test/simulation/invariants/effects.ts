@@ -162,7 +162,9 @@ export class Effects extends Check {
   }
 }
 
+/** True if the change bills alone. The first bill of a pool may make its document. */
 function isBill({path, before, after}: Change): boolean {
+  if (before === undefined) return ['system/spending', 'pools/tpu'].includes(path);
   const fields = Object.keys({...before, ...after});
   const changed = fields.filter(field => !isDeepStrictEqual(before?.[field], after?.[field]));
   // The next release counts its writes of each document.

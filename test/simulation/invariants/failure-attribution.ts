@@ -27,6 +27,7 @@ export class FailureAttribution extends Check {
     const known = {
       isCharge: !request && this.#isCharge(String(after.last_error)),
       death: holder ? String(holder.last_death) : null,
+      isStopped: this.context.store.peek(paths.run(String(after.run)))?.status === 'cancelled',
       wasWhole: request !== undefined && this.#ofWholeStreams.has(request),
     };
     const breach = breachOf(before as unknown as Stream, after as unknown as Stream, request, known);
@@ -48,14 +49,17 @@ export class FailureAttribution extends Check {
 }
 
 /**
- * Compares a stream before and after a commit. `isCharge`: a silent worker that lost the stream is being deleted.
- * `death`: the last death of its holder. `wasWhole`: all shards were stored before the request.
+ * `isCharge`: a silent worker that lost the stream is being deleted. `death`: the last death of its holder. `isStopped`: a person
+ * stopped the run for good. `wasWhole`: all shards were stored before the request.
  */
+type Known = {isCharge: boolean; death: string | null; isStopped: boolean; wasWhole: boolean};
+
+/** Compares a stream before and after a commit. */
 function breachOf(
   before: Stream,
   after: Stream,
   request: WorkerRequest | undefined,
-  {isCharge, death, wasWhole}: {isCharge: boolean; death: string | null; wasWhole: boolean},
+  {isCharge, death, isStopped, wasWhole}: Known,
 ): string | undefined {
   const [failures, faults] = [after.failures - before.failures, after.faults - before.faults];
   const outcome = request?.action === 'release' ? request.outcome : undefined;
@@ -80,7 +84,7 @@ function breachOf(
   const isOverLimit =
     after.failures >= OWN_FAILURES ||
     after.faults >= MACHINES_IN_A_ROW ||
-    (isOfModel && after.total_shards === 0);
+    (isOfModel && after.total_shards === 0 && !isStopped);
   const hasCounted = failures > 0 || faults > 0;
   // A stream that another worker holds by now is checked when that worker ends.
   if (hasCounted && after.status !== 'in_progress' && isOverLimit !== (after.status === 'failed'))
