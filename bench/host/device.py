@@ -43,7 +43,7 @@ def zero_time_model(spec: Spec, raw_config: dict, folder: str) -> Model:
     output = _output(capture, layout, row.vectors)
     program = Program(lambda *_: output, STEPS_IN_FLIGHT, "zero time")  # type: ignore[arg-type]
     names = (CONFIG, TOKENIZER, ONE_FILE)
-    files = ModelFiles(spec.model, folder, None, dict.fromkeys(names, "0" * 64), ())
+    files = ModelFiles(spec.model, None, dict.fromkeys(names, "0" * 64), folder, ())
     return Model(files, spec, config, {}, layout, capture, StepShape(1, row.tokens, row.vectors), program)
 
 

@@ -354,8 +354,8 @@ function appendix({page, dataset}: Report): Html {
       ? ''
       : html`<h3>Files of the model</h3>${table(
           'Files of the model',
-          [{title: 'File'}, {title: 'SHA-256'}],
-          files.slice(0, MOST_FILES).map(([name, sha256]) => [exact(name), exact(sha256)]),
+          [{title: 'File'}, {title: 'Digest'}],
+          files.slice(0, MOST_FILES).map(([name, digest]) => [exact(name), exact(digest)]),
         )}`
   }<h3>Frozen spec</h3><pre>${JSON.stringify(page.state.run.spec, null, 2)}</pre>`;
 }

@@ -1,4 +1,4 @@
-"""A hub of models on loopback, as huggingface_hub needs it: revisions, files, and large files on another host.
+"""A hub of models on loopback, as the real one answers: revisions, files, and large files on another host.
 
 Large files (safetensors) redirect to a second server, as the real hub redirects to a CDN.
 """
@@ -19,7 +19,7 @@ class FakeHub:
         self.tokens: dict[str, set[str]] = {}  # by private repository: the tokens that may read it
         self.tells_sizes = True
         self.is_gated = False  # private repositories show that they exist
-        # (server, method, path, headers in lower case)
+        # (server, method, path, headers in lower case with the query)
         self.requests: list[tuple[str, str, str, dict[str, str]]] = []
         # Called with (server, method, path); a result replaces the answer: a status, ("cut", bytes) to end the
         # connection after so many bytes, ("slow", seconds) between pieces, ("trickle", seconds) between bytes of a
@@ -69,8 +69,9 @@ class FakeHub:
         if files is None:
             return 404, {"X-Error-Code": "RevisionNotFound"}, b'{"error": "Invalid rev id"}'
         if path.startswith("/api/"):
+            tells_sizes = self.tells_sizes and headers[":query"] == "blobs=true"
             siblings = [
-                {"rfilename": name} | ({"size": len(data)} if self.tells_sizes else {}) for name, data in files.items()
+                {"rfilename": name} | ({"size": len(data)} if tells_sizes else {}) for name, data in files.items()
             ]
             body = {"id": repo, "sha": commit, "siblings": siblings, "private": False, "downloads": 0, "tags": []}
             return 200, {"Content-Type": "application/json"}, json.dumps(body).encode()
@@ -100,8 +101,8 @@ class FakeHub:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self):
-                path = urlsplit(self.path).path
-                headers = {key.lower(): value for key, value in self.headers.items()}
+                _, _, path, query, _ = urlsplit(self.path)
+                headers = {key.lower(): value for key, value in self.headers.items()} | {":query": query}
                 hub.requests.append((server, self.command, unquote(path), headers))
                 fault = hub.faults(server, self.command, path)
                 if isinstance(fault, int):
@@ -116,8 +117,6 @@ class FakeHub:
                     body = body[:-1] + bytes([body[-1] ^ 1])
                 self.send_slowly(status, answer, body, kind, value)
 
-            do_HEAD = do_GET
-
             def send_slowly(self, status, headers, body, kind, value):
                 if kind == "silent":
                     hub._closing.wait()
@@ -130,8 +129,6 @@ class FakeHub:
                     self.send_header(key, text)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                if self.command == "HEAD":
-                    return
                 body = body[:value] if kind == "cut" else body
                 step = 1 if kind == "trickle" else 4096
                 for begin in range(0, len(body), step):

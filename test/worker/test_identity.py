@@ -4,27 +4,39 @@ import hashlib
 
 import pytest
 
-from build import bucket, fails
+from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.identity import INDEX, choose_files
 from gleaner_worker.model.model_source import find_model
 from model_folders import GS, SPLIT, split_weights, upload
 
 
-def test_a_folder_and_its_copy_in_a_bucket_have_the_same_hashes(storage, tmp_path, model_folder):
+def test_the_digests_of_a_folder_are_the_sha256_of_its_files(model_folder):
     (model_folder / "chat_template.jinja").write_text("{{ messages }}")
     (model_folder / "README.md").write_text("#")
-    upload(storage, model_folder)
     here = find_model(str(model_folder), "", None)
-    there = find_model(GS, str(tmp_path), bucket())
-    assert here.files == there.files
-    assert (here.fingerprint, here.weights_sha256) == (there.fingerprint, there.weights_sha256)
     assert here.tokenizer_sha256 == hashlib.sha256((model_folder / "tokenizer.json").read_bytes()).hexdigest()
     weights = hashlib.sha256((model_folder / "model.safetensors").read_bytes()).hexdigest()
     assert here.weights_sha256 == hashlib.sha256(f"model.safetensors {weights}\n".encode()).hexdigest()
     lines = "".join(f"{name} {sha256}\n" for name, sha256 in sorted(here.files.items()))
     assert here.fingerprint == hashlib.sha256(lines.encode()).hexdigest()[:16]
     assert "README.md" not in here.files
+
+
+def test_weights_in_a_bucket_have_the_digest_of_its_listing_and_equal_bytes_have_equal_digests(
+    storage, tmp_path, model_folder
+):
+    upload(storage, model_folder)
+    there = find_model(GS, str(tmp_path), bucket())
+    stored = storage.objects[BUCKET, "models/tiny/model.safetensors"]["resource"]
+    assert there.files.pop("model.safetensors") == f"crc32c:{stored['crc32c']}:{stored['size']}"
+    assert there.files.items() <= find_model(str(model_folder), "", None).files.items()
+    upload(storage, model_folder, "models/copy/")
+    assert storage.objects[BUCKET, "models/copy/model.safetensors"]["resource"]["generation"] != stored["generation"]
+    copy, again = (find_model(where, str(tmp_path), bucket()) for where in (f"gs://{BUCKET}/models/copy", GS))
+    assert copy.fingerprint == again.fingerprint
+    storage.put(BUCKET, "models/copy/model.safetensors", bytes(int(stored["size"])))
+    assert find_model(f"gs://{BUCKET}/models/copy", str(tmp_path), bucket()).fingerprint != again.fingerprint
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Models of an extraction: loaded layer by layer, or refused."""
 
+import json
 import os
 import weakref
+from itertools import pairwise
 from pathlib import Path
 
 import jax
@@ -12,7 +14,7 @@ from build import BUCKET, a_model, a_spec, bucket
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.model.model import find_files, load_model
 from gleaner_worker.model.weights import Weights
-from model_folders import GS, upload
+from model_folders import GS, downloads, upload
 
 pytestmark = pytest.mark.slow
 
@@ -32,10 +34,18 @@ def test_the_host_holds_at_most_two_layers_of_weights(monkeypatch, tiny_folder):
     assert max(most) <= 2
 
 
-def test_the_weights_of_a_bucket_go_to_the_devices_without_the_disk(storage, tmp_path, tiny_folder):
+def test_each_byte_of_weights_in_a_bucket_is_read_once_on_its_way_to_the_devices(storage, tmp_path, tiny_folder):
     upload(storage, Path(tiny_folder))
-    here, there = a_model(a_spec(model=tiny_folder)), a_model(a_spec(model=GS), str(tmp_path), bucket())
-    assert here.fingerprint == there.fingerprint
+    spec = a_spec(model=GS)
+    files = find_files(spec, str(tmp_path), bucket(), "my-run")
+    assert "model.safetensors" not in downloads(storage)
+    storage.ranges.clear()
+    here, there = a_model(a_spec(model=tiny_folder)), load_model(spec, files)
+    ranges = sorted(storage.ranges)
+    assert all(end < begin for (_, end), (begin, _) in pairwise(ranges))
+    data = storage.data(BUCKET, "models/tiny/model.safetensors")
+    begin, end = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["model.norm.weight"]["data_offsets"]
+    assert sum(last + 1 - first for first, last in ranges) == len(data) - (end - begin)  # no site needs the last norm
     assert jax.tree.all(jax.tree.map(np.array_equal, here.params, there.params))
     assert not [name for _, _, names in os.walk(tmp_path) for name in names if "safetensors" in name]
 

@@ -8,7 +8,8 @@ import pytest
 
 from build import BUCKET, a_spec, bucket, fails
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.model_lock import find_run_model, read_model_lock
+from gleaner_worker.model.model_lock import find_run_model, read_model_lock, write_model_lock
+from gleaner_worker.model.model_source import find_model
 from gleaner_worker.names import model_name
 from model_folders import GS, MODEL_JSON, downloads, upload
 
@@ -60,14 +61,30 @@ def test_a_model_that_changed_between_streams_is_refused_with_every_changed_file
     assert "; tokenizer.json" not in failure.value.reason
 
 
-def test_a_model_that_changed_in_its_bucket_is_refused_and_copied_once(storage, tmp_path, model_folder):
+def test_a_model_that_changed_in_its_bucket_is_refused_and_equal_weights_are_not(storage, tmp_path, model_folder):
     upload(storage, model_folder)
-    find_for_run(GS, tmp_path)
+    first = find_for_run(GS, tmp_path)
+    upload(storage, model_folder)
+    assert find_for_run(GS, tmp_path).fingerprint == first.fingerprint
+    storage.put(BUCKET, "models/tiny/model.safetensors", b"other")
     storage.put(BUCKET, "models/tiny/config.json", b" " + (model_folder / "config.json").read_bytes())
-    before = len(downloads(storage))
-    with fails("model", "began with another model .*: config.json has sha256 "):
+    with fails(
+        "model",
+        "began with another model .*: config.json has sha256 .*; model.safetensors has crc32c:.{8}:5, and had crc32c:",
+    ):
         find_for_run(GS, tmp_path)
-    assert downloads(storage)[before:].count("model.safetensors") == 1
+    assert "model.safetensors" not in downloads(storage)
+
+
+def test_a_run_that_recorded_the_sha256_of_weights_in_a_bucket_continues(storage, tmp_path, model_folder):
+    upload(storage, model_folder)
+    old = find_model(GS, str(tmp_path), bucket(), hashes_weights=True)
+    assert old.files == find_model(str(model_folder), "", None).files
+    write_model_lock(bucket(), "my-run", old)
+    assert find_for_run(GS, tmp_path).files == old.files
+    storage.put(BUCKET, "models/tiny/model.safetensors", b"other")
+    with fails("model", "began with another model .*: model.safetensors has sha256 .*, and had sha256 "):
+        find_for_run(GS, tmp_path)
 
 
 def test_a_copy_that_the_disk_damaged_is_copied_again(storage, tmp_path, model_folder):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -248,11 +249,13 @@ def test_the_digest_of_the_manifest_is_compared_once_it_counts_each_shard(stored
 
 
 def test_shards_of_another_model_than_the_model_lock_names_are_found(stored, verify, finds, tiny_models):
-    write_model_lock(bucket(), "my-run", tiny_models().files)
+    mine = tiny_models().files
+    write_model_lock(bucket(), "my-run", mine)
     assert verify()[0]["ok"], verify()
-    lock = json.loads(stored.data(BUCKET, "activations/my-run/model.json"))
-    stored.put(BUCKET, "activations/my-run/model.json", json.dumps(lock | {"fingerprint": "0" * 16}).encode())
+    other = replace(mine, files=mine.files | {"model.safetensors": "0" * 64})
+    stored.delete(BUCKET, "activations/my-run/model.json")
+    write_model_lock(bucket(), "my-run", other)
     finds(
-        f"shard_0001.safetensors says model_fingerprint {lock['fingerprint']}, not {'0' * 16}",
+        f"shard_0001.safetensors says model_fingerprint {mine.fingerprint}, not {other.fingerprint}",
         "metadata.json says model_fingerprint",
     )

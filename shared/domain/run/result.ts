@@ -34,13 +34,15 @@ export type Stats = z.infer<typeof stats>;
 export const layerName = z.string().regex(/^[a-z_]{1,20}\.\d{1,4}$/);
 const statsByName = z.record(layerName, stats);
 
+/** Of weights in a bucket, as its listing has them. */
+const checksumAndSize = z.string().regex(/^crc32c:[A-Za-z0-9+/]{6}==:\d{1,15}$/);
 const model = z.object({
   name: short,
   revision: short.nullable(),
   fingerprint: short,
   weights_sha256: sha256,
   tokenizer_sha256: sha256,
-  files: z.record(short, sha256),
+  files: z.record(short, sha256.or(checksumAndSize)),
 });
 
 /** A stream's metadata.json, without its list of shards. */

@@ -1,10 +1,8 @@
 """The files that a model is made of, and the hashes that show whether two models are the same."""
 
 import hashlib
-import os
 import re
-from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..failures import Failure
@@ -32,20 +30,18 @@ _MAX_INDEX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class ModelFiles:
-    """A model that this machine can read. `files`: the sha256 of each file that the results depend on, by name."""
+class Identity:
+    """Which model it is. files: the digest of each file that the results depend on, by name: its sha256, or
+    `crc32c:CHECKSUM:SIZE` of weights in a bucket, as the bucket's listing has them."""
 
     name: str  # as in the spec
-    folder: str  # of its small files
     revision: str | None  # the commit of a model from the hub
     files: dict[str, str]
-    weights: Sequence[WeightFile]
-    is_kept: bool = False  # a copy of an earlier request, which the disk may have damaged
 
     @property
     def weights_sha256(self) -> str | None:
-        """The sha256 of the lines "NAME SHA256" of the safetensors files, sorted by name; None without weights."""
-        return _sha256_of_lines(self.files, [name for name in self.files if is_weight_file(name)])
+        """The sha256 of the lines "NAME DIGEST" of the safetensors files, sorted by name; None without weights."""
+        return _sha256_of_lines(self.files, filter(is_weight_file, self.files))
 
     @property
     def tokenizer_sha256(self) -> str:
@@ -53,9 +49,18 @@ class ModelFiles:
 
     @property
     def fingerprint(self) -> str | None:
-        """16 hex digits over all files: the same for a folder, its copy in a bucket, and the hub that it came from."""
-        digest = _sha256_of_lines(self.files, list(self.files)) if self.weights_sha256 else None
+        """16 hex digits over the digests of all files; None without weights."""
+        digest = _sha256_of_lines(self.files, self.files) if self.weights_sha256 else None
         return digest and digest[:16]
+
+
+@dataclass(frozen=True)
+class ModelFiles(Identity):
+    """A model that this machine can read."""
+
+    folder: str  # of its small files
+    weights: Sequence[WeightFile]
+    is_kept: bool = False  # a copy of an earlier request, which the disk may have damaged
 
 
 def is_weight_file(name: str) -> bool:
@@ -63,9 +68,9 @@ def is_weight_file(name: str) -> bool:
     return _WEIGHTS.fullmatch(name) is not None
 
 
-def is_model_file(name: str, weights: bool) -> bool:
-    """Whether a file of this name can be part of a model. Other files are never downloaded: no pickles, no code."""
-    return name in (*_SMALL, GENERATION) or (weights and (name == INDEX or is_weight_file(name)))
+def is_small_file(name: str) -> bool:
+    """Whether a file of this name can be part of a model without weights. No pickle and no code is part of a model."""
+    return name in (*_SMALL, GENERATION)
 
 
 def choose_files(
@@ -94,20 +99,6 @@ def choose_files(
     if problems:
         raise Failure("model", f"Failed to use the model {model}: {'; '.join(problems)}")
     return sorted(chosen)
-
-
-def hash_files(folder: str, names: Collection[str], model: str) -> dict[str, str]:
-    """The sha256 of each file, as hex; several files are read at once. Raises Failure("model")."""
-
-    def sha256(name: str) -> str:
-        with open(os.path.join(folder, name), "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
-    try:
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            return dict(zip(names, pool.map(sha256, names), strict=True))
-    except OSError as error:
-        raise Failure("model", f"Failed to read the model {model}: {error}; copy the model again") from error
 
 
 def _how_to_convert(names: Collection[str], model: str) -> str:
@@ -146,6 +137,6 @@ def _files_of_index(folder: str, model: str) -> list[str]:
     return sorted(listed)
 
 
-def _sha256_of_lines(files: dict[str, str], names: list[str]) -> str | None:
+def _sha256_of_lines(files: dict[str, str], names: Iterable[str]) -> str | None:
     lines = "".join(f"{name} {files[name]}\n" for name in sorted(names))
     return hashlib.sha256(lines.encode()).hexdigest() if lines else None

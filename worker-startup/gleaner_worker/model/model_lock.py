@@ -1,11 +1,9 @@
-"""One model for a whole run: the first worker records the hashes of the model's files, and all workers use these."""
+"""One model for a whole run: the first worker records the digests of the model's files, and all workers use these."""
 
 import contextlib
 import json
 import logging
 import shutil
-from dataclasses import dataclass
-from typing import Any
 
 from ..failures import Failure
 from ..names import model_name
@@ -14,28 +12,14 @@ from ..storage.objects import Bucket, Contradicts
 from ..storage.upload_content import BytesContent
 from .download import COMMIT
 from .hub import Hub
-from .identity import ModelFiles, is_model_file
+from .identity import Identity, ModelFiles, is_small_file, is_weight_file
 from .model_source import find_model
 
 log = logging.getLogger(__name__)
 
 SCHEMA = "gleaner/1"
+MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files")
 _MAX_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class ModelLock:
-    """The content of `activations/[RUN/]model.json`. files: sha256 by name."""
-
-    name: str
-    revision: str | None
-    fingerprint: str
-    weights_sha256: str
-    tokenizer_sha256: str
-    files: dict[str, str]
-
-
-MODEL_FACTS = tuple(ModelLock.__dataclass_fields__)  # which ModelFiles has too
 
 
 def find_run_model(
@@ -48,9 +32,15 @@ def find_run_model(
     lock = read_model_lock(bucket, run)
     while True:
         is_first = lock is None
-        revision = lock.revision if lock else spec.revision
         local = find_model(
-            spec.model, home, bucket, revision=revision, hub=hub, weights=weights, generates=spec.generates
+            spec.model,
+            home,
+            bucket,
+            revision=lock.revision if lock else spec.revision,
+            hub=hub,
+            weights=weights,
+            generates=spec.generates,
+            hashes_weights=lock is not None and has_hashed_weights(lock),
         )
         if is_first and weights:
             lock = write_model_lock(bucket, run, local)
@@ -70,7 +60,12 @@ def find_run_model(
             )
 
 
-def read_model_lock(bucket: Bucket, run: str) -> ModelLock | None:
+def has_hashed_weights(lock: Identity) -> bool:
+    """Whether the weights have their sha256 as digest, as those of a bucket had in locks of earlier releases."""
+    return any(is_weight_file(name) and ":" not in digest for name, digest in lock.files.items())
+
+
+def read_model_lock(bucket: Bucket, run: str) -> Identity | None:
     """The lock of the run; None before the first worker has loaded its model."""
     name = model_name(run)
     info = bucket.head(name)
@@ -88,7 +83,7 @@ def read_model_lock(bucket: Bucket, run: str) -> ModelLock | None:
         ) from error
 
 
-def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> ModelLock:
+def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> Identity:
     """Writes the lock of the run unless it exists; returns the lock that exists then."""
     record = {"schema": SCHEMA} | {key: getattr(local, key) for key in MODEL_FACTS}
     data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
@@ -103,14 +98,14 @@ def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> ModelLock:
     return lock
 
 
-def differences(lock: ModelLock, local: ModelFiles, spec: Spec) -> list[str]:
+def differences(lock: Identity, local: ModelFiles, spec: Spec) -> list[str]:
     """The differences between the run's model and this machine's, as phrases; without weights, of the small files."""
     if lock.name != local.name:
         return [f"it was {lock.name}, now it is {local.name}"]
     asked = spec.revision
     if asked and COMMIT.fullmatch(asked) and asked != lock.revision:
         return [f"it was commit {lock.revision}, `revision` asks for {asked}"]
-    names = {name for name in lock.files if local.weights_sha256 or is_model_file(name, weights=False)}
+    names = {name for name in lock.files if local.weights_sha256 or is_small_file(name)}
     problems = []
     for name in sorted(names | set(local.files)):
         was, now = lock.files.get(name), local.files.get(name)
@@ -122,24 +117,27 @@ def differences(lock: ModelLock, local: ModelFiles, spec: Spec) -> list[str]:
 
 
 def _describe(was: str | None, now: str | None) -> str:
-    if was is None:
-        return "is new"
-    if now is None:
-        return "is gone"
-    return f"has sha256 {now[:12]}…, and had {was[:12]}…"
+    if was is None or now is None:
+        return "is gone" if was else "is new"
+    return f"has {_shown(now)}, and had {_shown(was)}"
 
 
-def _parse(data: bytes) -> ModelLock:
+def _shown(digest: str) -> str:
+    return digest if ":" in digest else f"sha256 {digest[:12]}…"
+
+
+def _parse(data: bytes) -> Identity:
     raw = json.loads(data)
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
         raise ValueError(f"it is not of schema {SCHEMA}")
-    values: dict[str, Any] = {key: raw.get(key) for key in MODEL_FACTS}
-    for key in ("name", "fingerprint", "weights_sha256", "tokenizer_sha256"):
-        if not isinstance(values[key], str):
-            raise ValueError(f"{key} is {values[key]!r:.100}")
-    revision, files = values["revision"], values["files"]
+    name, revision, files = raw.get("name"), raw.get("revision"), raw.get("files")
+    if not isinstance(name, str):
+        raise ValueError(f"name is {name!r:.100}")
     if revision is not None and not (isinstance(revision, str) and COMMIT.fullmatch(revision)):
         raise ValueError(f"revision is {revision!r:.100}, which is no commit")
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise ValueError(f"files is {files!r:.100}")
-    return ModelLock(**values)
+    lock = Identity(name, revision, files)
+    if lock.fingerprint is None or raw.get("fingerprint") != lock.fingerprint:
+        raise ValueError(f"fingerprint is {raw.get('fingerprint')!r:.100}, and its files have {lock.fingerprint}")
+    return lock

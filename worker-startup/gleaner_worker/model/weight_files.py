@@ -1,13 +1,16 @@
-"""The safetensors files of a model, on this machine's disk or in a bucket, where any range of their bytes is read."""
+"""The files of a model, on this machine's disk or in a bucket, where any range of their bytes is read."""
 
 import hashlib
 import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ..failures import Failure
 from ..storage.objects import Bucket, ObjectInfo
 
 _HASHED_AT_ONCE = 32 << 20
+_CONCURRENT_FILES = 16
 
 
 @dataclass(frozen=True)
@@ -50,19 +53,47 @@ class BucketFile:
     def size_bytes(self) -> int:
         return self.info.size_bytes
 
+    @property
+    def address(self) -> str:
+        return f"gs://{self.bucket.name}/{self.info.name}"
+
+    @property
+    def digest(self) -> str:
+        """The digest of the bytes that the listing states: no byte is read, and every copy of the object has it too."""
+        return f"crc32c:{self.info.crc32c}:{self.info.size_bytes}"
+
     def read_into(self, begin: int, target: memoryview) -> None:
         """Fills `target` with the bytes from `begin`. Raises the errors of the bucket."""
         try:
             self.bucket.read_into(self.info.name, self.info.generation, begin, target)
         except FileNotFoundError as error:
-            raise Failure(
-                "model",
-                f"Failed to read gs://{self.bucket.name}/{self.info.name}: it was replaced or deleted after the model "
-                "was opened; give each model an address of its own, and retry the run",
-            ) from error
+            raise self._replaced() from error
+
+    def copy_to(self, folder: str) -> None:
+        """Downloads the object into `folder`. Raises the errors of the bucket."""
+        try:
+            self.bucket.download(self.info.name, os.path.join(folder, self.name), self.info.generation)
+        except FileNotFoundError as error:
+            raise self._replaced() from error
+
+    def _replaced(self) -> Failure:
+        return Failure(
+            "hub",
+            f"Failed to read {self.address}: it was replaced or deleted after the model was opened; give each model an "
+            "address of its own, and try again",
+        )
 
 
 WeightFile = DiskFile | BucketFile
+
+
+def hash_files(files: Iterable[WeightFile], model: str) -> dict[str, str]:
+    """The sha256 of each file by its name; several files are read at once. Raises Failure."""
+    try:
+        with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
+            return {file.name: sha256 for file, sha256 in zip(files, pool.map(sha256_of, files), strict=True)}
+    except OSError as error:
+        raise Failure("model", f"Failed to read the model {model}: {error}; copy the model again") from error
 
 
 def sha256_of(file: WeightFile) -> str:

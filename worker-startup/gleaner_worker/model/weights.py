@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import jax
@@ -138,7 +140,8 @@ def open_weights(
     The dtype of the files may be any float. Raises Failure("model") with every tensor that is missing, unknown,
     duplicated, no float, or of another shape than config.json states.
     """
-    stored = [tensor for file in files for tensor in _read_tensors(file, where)]
+    with ThreadPoolExecutor(_THREADS, "headers") as pool:
+        stored = list(chain.from_iterable(pool.map(partial(_read_tensors, where=where), files)))
     return Weights(config, num_layers, dtype, where, _match(stored, config, where, end), end)
 
 
@@ -166,7 +169,7 @@ def _read_tensors(file: WeightFile, where: str) -> list[StoredTensor]:
         return bytes(data)
 
     try:
-        header = read_header(read, file.size_bytes)
+        header = read_header(read, file.size_bytes, first_read=8)  # so that no byte of a tensor is read here too
     except (OSError, ValueError) as error:
         raise Failure("model", f"Failed to read {file.name} of {where}: {error}; copy the model again") from error
     return [StoredTensor(name, file, info.dtype, info.shape, info.begin) for name, info in header.tensors.items()]
