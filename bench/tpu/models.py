@@ -1,4 +1,4 @@
-"""The models, meshes and shapes that are measured: configurations only, no weights."""
+"""The models and accelerators that are measured: configurations only, no weights."""
 
 _QWEN = {
     "model_type": "qwen2",
@@ -106,54 +106,22 @@ CONFIGS = {
     "Qwen3-30B-A3B": _QWEN_MOE,
     "gpt-oss-20b": _GPT_OSS,
 }
-_DATA_ONLY = {
-    "v5litepod-1": (1, 1),
-    "v5litepod-4": (4, 1),
-    "v5litepod-8": (8, 1),
-    "v6e-1": (1, 1),
-    "v6e-4": (4, 1),
-    "v6e-8": (8, 1),
-    "v5p-8": (4, 1),
+# Types of one host, because no run of the extractor has more.
+ACCELERATORS = {
+    "Qwen2.5-0.5B": ("v5litepod-1", "v6e-1", "v5p-8"),
+    "gemma-2-2b": ("v5litepod-1", "v6e-1", "v5p-8"),
+    "Llama-3.1-8B": ("v5litepod-4", "v5litepod-8", "v6e-1", "v6e-8", "v5p-8"),
+    "gemma-2-27b": ("v5litepod-4", "v5litepod-8", "v6e-4", "v6e-8", "v5p-8"),
+    "Llama-3.1-70B": ("v6e-8", "v5p-8"),
+    "pythia-6.9b": ("v6e-1",),
+    "OLMo-2-7B": ("v5litepod-4", "v6e-1"),
+    "Qwen3-30B-A3B": ("v6e-8",),
+    "gpt-oss-20b": ("v6e-4",),
 }
-# Accelerator -> (data, model), for each model. The weights fit, and heads stay whole.
-MESHES: dict[str, dict[str, tuple[int, int]]] = {
-    "Qwen2.5-0.5B": _DATA_ONLY,
-    "gemma-2-2b": _DATA_ONLY,
-    "Llama-3.1-8B": {
-        "v5litepod-4": (2, 2),
-        "v5litepod-8": (4, 2),
-        "v6e-1": (1, 1),
-        "v6e-4": (4, 1),
-        "v6e-8": (8, 1),
-        "v5p-8": (4, 1),
-    },
-    "gemma-2-27b": {
-        "v5litepod-4": (1, 4),
-        "v5litepod-8": (2, 4),
-        "v6e-4": (2, 2),
-        "v6e-8": (4, 2),
-        "v5p-8": (4, 1),
-    },
-    "Llama-3.1-70B": {"v5litepod-16": (1, 16), "v6e-8": (1, 8), "v5p-8": (2, 2)},
-    "pythia-6.9b": {"v6e-1": (1, 1)},
-    "OLMo-2-7B": {"v5litepod-4": (2, 2), "v6e-1": (1, 1)},
-    "Qwen3-30B-A3B": {"v6e-8": (2, 4)},
-    "gpt-oss-20b": {"v6e-4": (2, 2)},
-}
-# Rows of one device, and tokens of a row. Gemma 2 has 8,192 positions, so its longest row is shorter.
-SHAPES = ((8, 256), (1, 2048), (1, 8192), (1, 32_768))
-
-
-def shapes_of(model: str) -> list[tuple[int, int]]:
-    """Three shapes: many short rows, one row of the default length, and the longest of SHAPES that the model has."""
-    fitting = [shape for shape in SHAPES if shape[1] <= CONFIGS[model]["max_position_embeddings"]]
-    return [*SHAPES[:2], fitting[-1]]
-
-
-# The largest allowed time: of a row of the default length, and of many short rows.
-LIMITS_MS = {
-    ("Qwen2.5-0.5B", "v5litepod-1", "1x2048"): 24.0,
-    ("Qwen2.5-0.5B", "v5litepod-1", "8x256"): 14.6,
-    ("Llama-3.1-8B", "v5litepod-8", "1x2048"): 142.7,
-    ("gemma-2-27b", "v5litepod-8", "1x2048"): 321.4,
+# The least allowed tokens a second of rows of the default length.
+LEAST_TOKENS_PER_S = {
+    ("Qwen2.5-0.5B", "v5litepod-1"): 112_000,
+    ("Llama-3.1-8B", "v5litepod-8"): 72_000,
+    ("Llama-3.1-8B", "v6e-1"): 29_000,
+    ("gemma-2-27b", "v6e-8"): 55_000,
 }

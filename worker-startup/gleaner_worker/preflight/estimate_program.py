@@ -25,9 +25,11 @@ def estimate_program(
     accelerator: str,
     rules: GenerationRules | None = None,
     tuned: Callable[[Tuning], Tuning] = lambda tuning: tuning,
+    see: Callable[[str], None] = lambda text: None,
 ) -> dict:
     """The figures of the program. Bytes are those of one device; tokens per second are those of all devices with full
-    rows. tuned: gives other settings in place of those of the accelerator.
+    rows. tuned: gives other settings in place of those of the accelerator. see: receives the optimised text of a
+    program that fits.
 
     Raises KeyError for an accelerator that is not in accelerators.ACCELERATORS, and Failure("model") for tokens that
     no sample has.
@@ -47,7 +49,9 @@ def estimate_program(
         return figures | {"fits": False, "reason": failure.reason}
     memory = program.run.memory_analysis()
     assert memory is not None  # the TPU compiler always reports it
-    milliseconds = cost_of(program.run.as_text() or "").milliseconds(device)
+    text = program.run.as_text() or ""
+    see(text)
+    milliseconds = cost_of(text).milliseconds(device)
     rows, tokens = plan.shape.rows * layout.data, plan.shape.row_tokens
     return (
         figures

@@ -1,0 +1,44 @@
+"""The program of a worker, compiled for an accelerator that is not here."""
+
+from dataclasses import replace
+
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.preflight.cost_model import cost_of, square_buffers
+from gleaner_worker.preflight.estimate_program import estimate_program
+from gleaner_worker.spec import parse_spec, resolve_layers
+
+from .models import CONFIGS
+
+_LARGE_BYTES = 64 << 10  # of a collective; OLMo's norms add up a number for each token in fp32
+_SPEC = {"dtype": "bf16", "format": "safetensors", "shard_size_gb": 1.0, "over_long": "truncate"}
+
+
+def measure(
+    model: str, accelerator: str, layers: str = "all", max_seq_length: int = 2048, **settings: int | bool
+) -> dict:
+    """The figures of `resid_post` of all tokens, and the problems that no program may have.
+
+    settings: fields of Tuning, in place of those of the accelerator.
+    """
+    spec = parse_spec(_SPEC | {"model": model, "layers": layers, "max_seq_length": max_seq_length})
+    config, texts = parse_config(CONFIGS[model], model), list[str]()
+    found = estimate_program(
+        spec,
+        config,
+        resolve_layers(spec, config.num_layers),
+        accelerator,
+        tuned=lambda tuning: replace(tuning, **settings),
+        see=texts.append,
+    )
+    if not found["fits"]:
+        return {"model": model} | found | {"problems": [found["reason"]]}
+    ways, tokens = (int(found[key].split("x")[1]) for key in ("mesh", "shape"))
+    problems = [
+        f"{each.kind} moves {each.size_bytes:,} bytes of fp32"
+        for each in cost_of(texts[0]).collectives
+        if "f32" in each.dtypes and each.size_bytes > _LARGE_BYTES
+    ]
+    # Where weights or their parts are as wide as the row is long, a square shape proves nothing.
+    if tokens not in (config.d_model, config.d_model // ways):
+        problems += [f"{buffer} holds the scores of all tokens" for buffer in square_buffers(texts[0], tokens)]
+    return {"model": model} | found | {"problems": problems}
