@@ -1,5 +1,6 @@
 """Answers of a hub: damaged, false, and refusals."""
 
+import hashlib
 import os
 
 import pytest
@@ -7,6 +8,19 @@ import pytest
 from build import fails
 from gleaner_worker.failures import Failure
 from hub_models import REPO, TOKEN, files_of, find, kept, once
+
+
+def test_weights_of_a_hub_without_redirects_are_compared_with_their_etag(hub, tmp_path, files):
+    answer, stated = hub._answer, hashlib.sha256(files["model.safetensors"]).hexdigest()
+
+    def direct(server, method, path, headers):
+        if path.endswith("model.safetensors"):
+            return 200, {"ETag": f'"{stated}"'}, files["model.safetensors"][::-1]
+        return answer(server, method, path, headers)
+
+    hub._answer = direct
+    with fails("hub", f"model.safetensors arrived damaged: its sha256 is .*, and the hub states {stated}"):
+        find(hub, tmp_path)
 
 
 def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_path, files):

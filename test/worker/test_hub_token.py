@@ -12,8 +12,10 @@ from gleaner_worker.model.model_source import find_model
 from hub_models import REPO, TOKEN, files_with, find, once
 
 
-def test_the_token_goes_to_the_hub_and_to_no_redirect(hub, tmp_path, files, caplog):
+def test_the_token_goes_to_the_hub_and_to_no_redirect(hub, tmp_path, files, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password a-word\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     hub.tokens[REPO] = {TOKEN}
     hub.faults = once(503, ("cut", 1000))
     find(hub, tmp_path, token=TOKEN)

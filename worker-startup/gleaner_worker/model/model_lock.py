@@ -1,6 +1,5 @@
 """One model for a whole run: the first worker records the digests of the model's files, and all workers use these."""
 
-import contextlib
 import json
 import logging
 import shutil
@@ -42,8 +41,8 @@ def find_run_model(
             generates=spec.generates,
             hashes_weights=lock is not None and has_hashed_weights(lock),
         )
-        if is_first and weights:
-            lock = write_model_lock(bucket, run, local)
+        if is_first and weights and not (lock := write_model_lock(bucket, run, local)):
+            continue  # it was deleted just now
         if lock is None or not (differing := differences(lock, local, spec)):
             return local
         if is_first:
@@ -83,19 +82,15 @@ def read_model_lock(bucket: Bucket, run: str) -> Identity | None:
         ) from error
 
 
-def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> Identity:
+def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> Identity | None:
     """Writes the lock of the run unless it exists; returns the lock that exists then."""
     record = {"schema": SCHEMA} | {key: getattr(local, key) for key in MODEL_FACTS}
     data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
-    with contextlib.suppress(Contradicts):  # the first lock counts
+    try:
         bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
-    lock = read_model_lock(bucket, run)
-    if lock is None:
-        raise Failure(
-            "infrastructure",
-            f"Failed to read gs://{bucket.name}/{model_name(run)}: it was deleted just now; the next try writes it",
-        )
-    return lock
+    except Contradicts:  # the first lock counts
+        return read_model_lock(bucket, run)
+    return local
 
 
 def differences(lock: Identity, local: ModelFiles, spec: Spec) -> list[str]:
@@ -105,21 +100,18 @@ def differences(lock: Identity, local: ModelFiles, spec: Spec) -> list[str]:
     asked = spec.revision
     if asked and COMMIT.fullmatch(asked) and asked != lock.revision:
         return [f"it was commit {lock.revision}, `revision` asks for {asked}"]
-    names = {name for name in lock.files if local.weights_sha256 or is_small_file(name)}
-    problems = []
-    for name in sorted(names | set(local.files)):
-        was, now = lock.files.get(name), local.files.get(name)
-        if was != now:
-            problems.append(f"{name} {_describe(was, now)}")
+    names = {name for name in lock.files if local.weights_sha256 or is_small_file(name)} | set(local.files)
+    was_and_now = [(name, lock.files.get(name), local.files.get(name)) for name in sorted(names)]
+    problems = [f"{name} {_describe(was, now)}" for name, was, now in was_and_now if was != now]
     if local.revision != lock.revision and not problems:
-        problems.append(f"it was commit {lock.revision}, now it is {local.revision}")
+        return [f"it was commit {lock.revision}, now it is {local.revision}"]
     return problems
 
 
 def _describe(was: str | None, now: str | None) -> str:
-    if was is None or now is None:
-        return "is gone" if was else "is new"
-    return f"has {_shown(now)}, and had {_shown(was)}"
+    if was and now:
+        return f"has {_shown(now)}, and had {_shown(was)}"
+    return "is gone" if was else "is new"
 
 
 def _shown(digest: str) -> str:
