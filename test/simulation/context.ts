@@ -128,6 +128,7 @@ export class Context {
   /** `storm` has the faults of the first phase of the world. `faults` has the present ones: `storm`, and later `CALM`. */
   faults: Faults = CALM;
   #calm_since_ms = T0;
+  #unnoticed_ms = 0;
   storm: Faults = CALM;
   /** True if worker-api answers neither workers nor ticks. */
   isApiOut = false;
@@ -282,10 +283,11 @@ export class Context {
     return this.isCalm && this.clockwork.now - this.#calm_since_ms > MAX_HANG_MINUTES * MINUTE_MS + longer_ms;
   }
 
-  /** True if the calm has lasted until the end of a resync, whenever the last one in the storm was. */
+  /** True if the calm has lasted until the end of a resync, whenever the last one was, and no event was lost since then. */
   get isResynced(): boolean {
     const within_ms = this.config.audit_s * 1000 + RESYNC_MS;
-    return this.isCalm && this.clockwork.now - this.#calm_since_ms > within_ms;
+    const since_ms = Math.max(this.#calm_since_ms, this.#unnoticed_ms);
+    return this.isCalm && this.clockwork.now - since_ms > within_ms;
   }
 
   see(name: string): void {
@@ -323,6 +325,7 @@ export class Context {
   /** Puts a stream object into the bucket. Without `isNoticed` its event is lost. */
   drop(name: string, text: string, isNoticed = true): void {
     this.isNoticed = isNoticed;
+    if (!isNoticed) this.#unnoticed_ms = this.clockwork.now;
     this.touched.add(name.split('/')[1] ?? '');
     const known = this.streams.get(name) ?? [];
     this.streams.set(name, known.includes(text) ? known : [...known, text]);

@@ -75,7 +75,10 @@ export class Caps extends Check {
     for (const budget of budgetsOf(worker)) this.#accountOf(budget).spent_usd += more_usd;
   }
 
-  /** No bill can have the cost of a node before any list or word showed it READY: during an outage, and of a node that was taken unseen. */
+  /**
+   * No bill can have the cost of a node before any list or word showed it READY: during an outage, and of a node that was taken unseen.
+   * The creation of a node in a queue that no list has shown begins at an unknown time.
+   */
   #forgetUnseen(name: string, before: Document, after: Document): void {
     const isTaken = after.phase === 'deleting' && before.phase !== 'deleting' && after.ready_at === null;
     const isShown = before.ready_at === null && typeof after.ready_at === 'string';
@@ -85,7 +88,9 @@ export class Caps extends Check {
     const life_usd = this.#unseen.get(paths.attempt(name, Number(after.incarnation))) ?? 0;
     const price = usdPerHourIn(String(after.zone), Number(after.host_count ?? 1));
     const late_usd = Math.max(0, life_usd - billed_h * price);
-    const unseen_usd = isShown ? Math.min(late_usd, (UNSEEN_MINUTES / 60) * price) : late_usd;
+    const isOfUnknownAge = before.provisioning !== 'node' && before.provider_state === null;
+    const unseen_usd =
+      isShown && !isOfUnknownAge ? Math.min(late_usd, (UNSEEN_MINUTES / 60) * price) : late_usd;
     for (const budget of budgetsOf(after as unknown as Worker))
       this.#accountOf(budget).spent_usd -= unseen_usd;
   }
