@@ -156,10 +156,13 @@ const lostNode: Step = {
     const cure = 'read `gleaner events --kind worker`';
     const next = await waitFor(bench, 'next TPU', {limit_s: TPU_S, cure}, async () => {
       const view = await viewOf(bench, run);
-      return view?.workers.find(
+      const found = view?.workers.find(
         worker =>
           hasWorkedFor(worker, run) && (worker.name !== first.name || worker.incarnation > first.incarnation),
       );
+      if (!found && view?.run.status === 'completed')
+        throw new CliError(`${run} was completed before ${first.name} was lost, so nothing had to go on`);
+      return found;
     });
     const seen = await verified(bench, run);
     return `incarnation ${first.incarnation} of ${first.name} was deleted, ${next.name} has incarnation ${next.incarnation}; ${seen}`;
