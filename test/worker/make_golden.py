@@ -49,6 +49,9 @@ GEMMA = COMMON | {
 }
 
 
+_NOT_GEMMA = ("hidden_activation", "query_pre_attn_scalar", "sliding_window")
+
+
 def old_names(name: str) -> str:
     """Multimodal models before transformers 4.52."""
     name = re.sub(r"^model\.language_model\.", "language_model.model.", name)
@@ -138,6 +141,12 @@ MODELS = {
             "sliding_window": WINDOW,
             "tie_word_embeddings": False,
         },
+        {"dtype": torch.bfloat16},
+    ),
+    "gemma": (
+        # "gelu" is the tanh approximation.
+        {key: value for key, value in GEMMA.items() if key not in _NOT_GEMMA}
+        | {"model_type": "gemma", "num_hidden_layers": 2, "num_key_value_heads": 1, "hidden_act": "gelu"},
         {"dtype": torch.bfloat16},
     ),
     "gemma2": (
@@ -271,6 +280,11 @@ MODELS = {
     ),
     "mixtral": (
         SMALL | {"model_type": "mixtral", "num_local_experts": 3, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5},
+        {"dtype": torch.bfloat16},
+    ),
+    "olmoe": (
+        SMALL
+        | {"model_type": "olmoe", "num_experts": 5, "num_experts_per_tok": 3, "clip_qkv": 1.5, "rms_norm_eps": 1e-5},
         {"dtype": torch.bfloat16},
     ),
     "qwen3-moe": (

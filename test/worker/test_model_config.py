@@ -22,12 +22,13 @@ IMAGES = golden.raw_config("gemma3-multimodal")
 PHI3, GRANITE, SMOLLM3, OLMO3 = (golden.raw_config(name) for name in ("phi3", "granite", "smollm3", "olmo3"))
 GPT2, NEOX, MIXTRAL = (golden.raw_config(name) for name in ("gpt2", "gpt-neox", "mixtral"))
 QWEN3_MOE, GPT_OSS = golden.raw_config("qwen3-moe"), golden.raw_config("gpt-oss")
+GEMMA, OLMOE = golden.raw_config("gemma"), golden.raw_config("olmoe")
 SCALED, LONG = LLAMA["rope_scaling"], PHI3["rope_scaling"]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 
 REFUSED = [
     # Features that the decoder lacks.
-    (QWEN2, {"model_type": "bert"}, "model_type is 'bert', the supported families are gemma2, gemma3, .*qwen3"),
+    (QWEN2, {"model_type": "bert"}, "model_type is 'bert', the supported families are gemma, gemma2, .*qwen3"),
     (QWEN2, {"model_type": None}, "model_type is None, the supported families are"),
     (QWEN2, {"model_type": ["qwen2"]}, r"model_type is \['qwen2'\]"),
     (QWEN2, {"hidden_act": "mish"}, "hidden_act is 'mish', supported is 'silu' or .*'gelu_pytorch_tanh'"),
@@ -88,6 +89,9 @@ REFUSED = [
     (GPT2, {"layer_norm_epsilon": "x"}, "layer_norm_epsilon is 'x', it must be a number"),
     (NEOX, {"num_key_value_heads": 2}, "num_key_value_heads is 2, which models of this family do not use"),
     (NEOX, {"rotary_pct": 2}, "rotary_pct is 2, it must be a number from 0 to 1"),
+    (QWEN2, {"use_qk_norm": True}, "use_qk_norm is True"),
+    (LLAMA, {"quantization": {"bits": 4}}, "quantization is {'bits': 4}"),
+    (OLMOE, {"clip_qkv": 0}, "clip_qkv is 0, it must be a number"),
     (LLAMA, {"use_parallel_residual": True}, "use_parallel_residual is True"),
     (MIXTRAL, {"num_experts": 9}, "num_experts is 9, but num_local_experts is 3"),
     (MIXTRAL, {"num_experts_per_tok": 4}, "num_experts_per_tok is 4, but the model has 3 experts"),
@@ -148,6 +152,9 @@ ACCEPTED = [
     (MISTRAL, {"sliding_window": None}, "windows", (2**30,) * 3),
     (MISTRAL, {"layer_types": ["sliding_attention"] * 3}, "windows", (24,) * 3),
     (QWEN2, {"sliding_window": "nothing reads this"}, "windows", (2**30,) * 3),
+    (GEMMA, {"hidden_act": "gelu"}, "activation", "gelu_pytorch_tanh"),
+    (GEMMA, {"hidden_act": "gelu_python"}, "activation", "gelu"),
+    (QWEN3_MOE, {"use_qk_norm": True}, "qk_norm", "head"),
     (GEMMA2, {"hidden_act": "gelu"}, "activation", "gelu_pytorch_tanh"),
     (QWEN2, {"hidden_act": "gelu"}, "activation", "gelu"),
     (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "ropes", (Rope("default", 1e6),)),

@@ -44,7 +44,7 @@ describe('A config.json before a run', () => {
     {
       text: '{"model_type": "mamba"}',
       layers: 'all',
-      says: /model_type "mamba", and the supported types are gemma2, /,
+      says: /model_type "mamba", and the supported types are gemma, gemma2, /,
     },
     {text: '{"model_type": "toString"}', layers: 'all', says: /model_type "toString"/},
     {text: '{}', layers: 'all', says: /has no model_type, and/},

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ..failures import Failure
 from .config_parser import Fields, shown
-from .families import DEFAULTS, FAMILIES, FULL, NEUTRAL, SLIDING, Family
+from .families import DEFAULTS, FAMILIES, FULL, NEUTRAL, SLIDING, Family, sizes
 from .rope import Rope, parse_ropes, rope_layers
 
 UNLIMITED = 2**30  # a window longer than any sequence: full attention
@@ -70,6 +70,7 @@ class DecoderConfig:
     o_bias: bool
     mlp_bias: bool
     layer_norm: bool  # norms subtract the mean and have biases
+    clip_qkv: float | None  # the largest magnitude of queries, keys and values
     qk_norm: str | None  # before the rotary embedding: see Family
     norm_offset: float  # added to a norm's weights
     norm_rounds_last: bool  # norms apply their weights in fp32 and then round; otherwise they round before the weights
@@ -116,7 +117,7 @@ def _failure(where: str, fields: Fields) -> Failure:
 
 
 def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig:
-    defaults = DEFAULTS | family.defaults | _under_own_names(decoder, family)
+    defaults = DEFAULTS | sizes(name) | family.defaults | _under_own_names(decoder, family)
     fields = Fields(defaults, decoder.prefix, decoder.problems, family.renamed)
     layers = fields.size("num_hidden_layers", _MAX_LAYERS)
     d_model, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
@@ -132,7 +133,8 @@ def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig
         )
     biases = "attention_bias" in family.reads and "qkv" not in family.biases and fields.flag("attention_bias")
     softcap = "attn_logit_softcapping" in family.reads and fields.has("attn_logit_softcapping")
-    scale = fields.number("query_pre_attn_scalar", 1e-6, 1e6) ** -0.5 if family.gemma else head_dim**-0.5
+    has_scalar = "query_pre_attn_scalar" in family.defaults
+    scale = (fields.number("query_pre_attn_scalar", 1e-6, 1e6) if has_scalar else head_dim) ** -0.5
     if "attention_multiplier" in family.reads:
         scale = fields.number("attention_multiplier", -1e6, 1e6)
     elif "scale_attn_weights" in family.reads and not fields.flag("scale_attn_weights"):
@@ -164,12 +166,15 @@ def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig
         sinks=family.sinks,
         is_parallel="use_parallel_residual" in family.reads and fields.flag("use_parallel_residual"),
         gated=family.gated,
-        activation=ACTIVATIONS[fields.choice("hidden_act", tuple(ACTIVATIONS))],
+        activation=_activation(fields, family),
         experts=_experts(fields, family, layers, d_model) if family.experts else None,
         qkv_bias="qkv" in family.biases or biases,
         o_bias="o" in family.biases or biases,
         mlp_bias="mlp" in family.biases or ("mlp_bias" in family.reads and fields.flag("mlp_bias")),
         layer_norm=family.layer_norm,
+        clip_qkv=fields.number("clip_qkv", 1e-6, 1e6)
+        if "clip_qkv" in family.reads and fields.has("clip_qkv")
+        else None,
         qk_norm=family.qk_norm,
         norm_offset=1.0 if family.gemma else 0.0,
         norm_rounds_last=family.norm_rounds_last,
@@ -182,6 +187,11 @@ def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig
         if "final_logit_softcapping" in family.reads and fields.has("final_logit_softcapping")
         else None,
     )
+
+
+def _activation(fields: Fields, family: Family) -> str:
+    name = fields.choice("hidden_act", tuple(ACTIVATIONS))
+    return ACTIVATIONS["gelu_pytorch_tanh" if family.gelu_is_tanh and name == "gelu" else name]
 
 
 def _under_own_names(decoder: Fields, family: Family) -> dict:

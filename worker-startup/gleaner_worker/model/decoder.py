@@ -289,12 +289,14 @@ def _block(x, p, cos, sin, attention, mlp, layer, config: DecoderConfig, sites: 
     kv_heads = max(1, config.num_kv_heads // split.ways)
     q = _heads(h, p["wq"], p.get("bq"), config)  # [R, N, T, H]
     k, v = (_heads(h, *_own_heads(p, name, kv_heads, config, split), config) for name in ("k", "v"))
-    projected = q, k
+    projected = q, k, v
     if config.qk_norm == "head":
         q, k = norm(q, "q_norm"), norm(k, "k_norm")
     elif config.qk_norm:
         own_norm = split.own(p["k_norm"], 0, kv_heads * config.head_dim)
         q, k = (_norm_together(y, weight, config, split) for y, weight in ((q, p["q_norm"]), (k, own_norm)))
+    if config.clip_qkv is not None:
+        q, k, v = (jnp.clip(y, -config.clip_qkv, config.clip_qkv) for y in (q, k, v))
     scale = config.attention_scale / (layer + 1) if config.scale_by_layer else config.attention_scale
     scaled_q, rot_k = rotate(q, cos, sin, x.dtype, scale), rotate(k, cos, sin, x.dtype)
     rows = attention(scaled_q, rot_k, v.astype(x.dtype), p.get("sinks"))
@@ -321,7 +323,7 @@ def _block(x, p, cos, sin, attention, mlp, layer, config: DecoderConfig, sites: 
         "mlp_out": lambda: mlp_out,
         "q": lambda: by_token(projected[0], config.num_heads),
         "k": lambda: by_token(projected[1], config.num_kv_heads),
-        "v": lambda: by_token(v, config.num_kv_heads),
+        "v": lambda: by_token(projected[2], config.num_kv_heads),
         "rot_q": lambda: by_token(rotate(q, cos, sin, x.dtype), config.num_heads),
         "rot_k": lambda: by_token(rot_k, config.num_kv_heads),
         "attn_z": lambda: by_token(rows, config.num_heads),

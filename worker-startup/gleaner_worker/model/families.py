@@ -1,7 +1,7 @@
 """The model families as data: the properties that the code of transformers fixes, and those that config.json decides.
 
-Source: transformers 5.23, models/{gemma2,gemma3,gpt2,gpt_neox,gpt_oss,granite,llama,mistral,mixtral,olmo2,olmo3,phi3,
-qwen2,qwen3,qwen3_moe,smollm3}. test/worker/golden holds the results of that code for each family.
+Source: transformers 5.23, models/{gemma,gemma2,gemma3,gpt2,gpt_neox,gpt_oss,granite,llama,mistral,mixtral,olmo2,olmo3,
+olmoe,phi3,qwen2,qwen3,qwen3_moe,smollm3}. test/worker/golden holds the results of that code for each family.
 """
 
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ class Family:
 
     # The rule for layers with a window, where config.json has no layer_types: see config.py.
     windows: str
-    # The defaults of transformers for missing keys; a key without a default is required.
+    # The defaults of transformers for missing keys, beside those of SIZES.
     defaults: dict = field(default_factory=dict)
     # The keys of NEUTRAL that this family supports.
     reads: frozenset[str] = frozenset()
@@ -41,7 +41,8 @@ class Family:
     gated: bool = True  # the MLP has a gate
     experts: str | None = None  # mixtures: the weights of chosen experts add up to 1 "always", or if the file says so
     sinks: bool = False  # a score of each head that no token has
-    gemma: bool = False  # norms of 1 + w; scaled embeddings; its own attention scale
+    gemma: bool = False  # norms of 1 + w; scaled embeddings
+    gelu_is_tanh: bool = False  # "gelu" in a file is the tanh approximation
     local_rope: bool = False  # layers with a window have frequencies of their own
     inner: str | None = None  # the key of the text model's config in files of several modalities
 
@@ -59,7 +60,7 @@ DEFAULTS = {
     "tie_word_embeddings": False,
 }
 _QWEN = {"num_key_value_heads": 32, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
-_GEMMA = {
+_GEMMA2 = {
     "num_key_value_heads": 4,
     "head_dim": 256,
     "hidden_activation": "gelu_pytorch_tanh",
@@ -67,11 +68,7 @@ _GEMMA = {
     "sliding_window": 4096,
     "tie_word_embeddings": True,
 }
-# The text part of gemma-3-4b-it's file has only the width, the depth and the MLP's size.
-_GEMMA3 = _GEMMA | {
-    "num_attention_heads": 8,
-    "vocab_size": 262_208,
-    "max_position_embeddings": 131_072,
+_GEMMA3 = _GEMMA2 | {
     "sliding_window_pattern": 6,
     "rope_theta": 1e6,
     "rope_local_base_freq": 1e4,
@@ -83,14 +80,22 @@ QWEN2 = Family(
 QWEN3 = Family(
     "above max_window_layers",
     _QWEN | {"head_dim": 128},
-    frozenset({"sliding_window", "attention_bias"}),
+    frozenset({"sliding_window", "attention_bias", "use_qk_norm"}),
     qk_norm="head",
 )
 LLAMA = Family("nowhere", reads=frozenset({"attention_bias", "mlp_bias"}))
 MISTRAL = Family("everywhere", {"num_key_value_heads": 8, "sliding_window": 4096}, frozenset({"sliding_window"}))
+GEMMA = Family(
+    "nowhere",
+    {"num_key_value_heads": 16, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+    frozenset({"attention_bias"}),
+    norm_rounds_last=True,
+    gemma=True,
+    gelu_is_tanh=True,
+)
 GEMMA2 = Family(
     "every other layer",
-    _GEMMA | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+    _GEMMA2 | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
     frozenset({"sliding_window", "attention_bias", "attn_logit_softcapping", "final_logit_softcapping"}),
     {"hidden_act": "hidden_activation"},
     tensors=names.SANDWICH,
@@ -106,7 +111,8 @@ GEMMA3_TEXT = replace(
     qk_norm="head",
     local_rope=True,
 )
-GEMMA3 = replace(GEMMA3_TEXT, inner="text_config")
+# The model of several modalities leaves the soft cap of its logits out.
+GEMMA3 = replace(GEMMA3_TEXT, inner="text_config", reads=frozenset({"sliding_window", "attention_bias"}))
 OLMO2 = Family(
     "nowhere",
     {"rms_norm_eps": 1e-5},
@@ -124,6 +130,16 @@ OLMO3 = replace(
     defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 5e5, "rope_local_base_freq": 5e5},
     reads=frozenset({"sliding_window", "attention_bias"}),
     local_rope=True,
+)
+OLMOE = Family(
+    "nowhere",
+    {"rms_norm_eps": 1e-5, "num_experts": 64, "num_experts_per_tok": 8},
+    frozenset({"attention_bias", "clip_qkv", "num_experts", "num_local_experts"}),
+    {"num_local_experts": "num_experts", "moe_intermediate_size": "intermediate_size"},
+    frozenset({"num_local_experts"}),
+    names.QWEN3_MOE,
+    qk_norm="together",
+    experts="norm_topk_prob",
 )
 PHI3 = Family(
     "everywhere",
@@ -216,7 +232,7 @@ QWEN3_MOE = Family(
         "decoder_sparse_step": 1,
     },
     frozenset({"sliding_window", "attention_bias", "num_local_experts", "num_experts", "moe_intermediate_size"})
-    | {"decoder_sparse_step", "mlp_only_layers"},
+    | {"decoder_sparse_step", "mlp_only_layers", "use_qk_norm"},
     {"num_experts": "num_local_experts"},
     frozenset({"num_experts"}),
     names.QWEN3_MOE,
@@ -253,6 +269,7 @@ GPT_OSS = Family(
 )
 
 FAMILIES = {
+    "gemma": GEMMA,
     "gemma2": GEMMA2,
     "gemma3": GEMMA3,
     "gemma3_text": GEMMA3_TEXT,
@@ -265,12 +282,47 @@ FAMILIES = {
     "mixtral": MIXTRAL,
     "olmo2": OLMO2,
     "olmo3": OLMO3,
+    "olmoe": OLMOE,
     "phi3": PHI3,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
     "qwen3_moe": QWEN3_MOE,
     "smollm3": SMOLLM3,
 }
+
+# The sizes of transformers for missing keys. The text part of gemma-3-4b-it's file has three of them.
+_SIZE_KEYS = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    "max_position_embeddings",
+)
+SIZES = {
+    "gemma": (256_000, 3072, 24_576, 28, 16, 8192),
+    "gemma2": (256_000, 2304, 9216, 26, 8, 8192),
+    "gemma3": (262_208, 2304, 9216, 26, 8, 131_072),
+    "gemma3_text": (262_208, 2304, 9216, 26, 8, 131_072),
+    "gpt2": (50_257, 768, None, 12, 12, 1024),
+    "gpt_neox": (50_432, 6144, 24_576, 44, 64, 2048),
+    "gpt_oss": (201_088, 2880, 2880, 36, 64, 131_072),
+    "granite": (32_000, 4096, 11_008, 32, 32, 2048),
+    "llama": (32_000, 4096, 11_008, 32, 32, 2048),
+    "mistral": (32_000, 4096, 14_336, 32, 32, 131_072),
+    "mixtral": (32_000, 4096, 14_336, 32, 32, 131_072),
+    "olmo2": (50_304, 4096, 11_008, 32, 32, 2048),
+    "olmo3": (50_304, 4096, 11_008, 32, 32, 2048),
+    "olmoe": (50_304, 2048, 2048, 16, 16, 4096),
+    "phi3": (32_064, 3072, 8192, 32, 32, 4096),
+    "qwen2": (151_936, 4096, 22_016, 32, 32, 32_768),
+    "qwen3": (151_936, 4096, 22_016, 32, 32, 32_768),
+    "qwen3_moe": (151_936, 2048, 6144, 24, 32, 32_768),
+    "smollm3": (128_256, 2048, 11_008, 36, 16, 32_768),
+}
+
+
+def sizes(name: str) -> dict[str, int | None]:
+    """The sizes of a family, by its own keys."""
+    renamed = FAMILIES[name].renamed
+    return {renamed.get(key, key): size for key, size in zip(_SIZE_KEYS, SIZES[name], strict=True)}
+
 
 # Keys that change the results, with the values that do not. Any other value of a key that a family does not read is
 # refused, because the decoder would ignore it.
@@ -293,6 +345,7 @@ NEUTRAL = {
     "num_local_experts": (None, 0),
     "partial_rotary_factor": (None, 1),
     "per_layer_config": (None, {}),
+    "quantization": (None,),
     "quantization_config": (None,),
     "residual_multiplier": (None, 1),
     "scale_attn_by_inverse_layer_idx": (None, False),

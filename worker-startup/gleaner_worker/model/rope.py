@@ -155,13 +155,15 @@ def _pair_factors(table: Fields, key: str, rotary: int) -> tuple[float, ...]:
 
 
 def _parse_yarn(table: Fields, theta: float, factor: float, original: int, family: Family) -> Rope:
+    # transformers reads 0 as no value.
     optional = {
         key: table.number(key, 1e-6, 1e6)
-        for key in ("attention_factor", "mscale", "mscale_all_dim", "beta_fast", "beta_slow")
-        if table.has(key)
+        for key in ("mscale", "mscale_all_dim", "beta_fast", "beta_slow")
+        if table.has(key) and table.raw[key] != 0
     }
-    attention = optional.get("attention_factor")
-    if attention is None:
+    if table.has("attention_factor"):
+        attention = table.number("attention_factor", 1e-6, 1e6)
+    else:
         both = "mscale" in optional and "mscale_all_dim" in optional
         above, below = (optional["mscale"], optional["mscale_all_dim"]) if both else (1.0, 0.0)
         attention = _yarn_scale(factor, above) / _yarn_scale(factor, below)

@@ -45,6 +45,7 @@ _LLAMA3 = {
 _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 # The keys in which a family's config.json differs from the config above.
 FAMILY_CONFIGS = {
+    "gemma": {"architectures": ["GemmaForCausalLM"], "hidden_act": "gelu", "head_dim": 32, "rope_theta": 10000.0},
     "gemma2": {"architectures": ["Gemma2ForCausalLM"], "attn_logit_softcapping": 50.0, "rope_theta": 10000.0} | _GEMMA,
     "gemma3_text": {"architectures": ["Gemma3ForCausalLM"], "sliding_window_pattern": 6} | _GEMMA3,
     "gpt2": {"architectures": ["GPT2LMHeadModel"], "hidden_act": "gelu_new", "max_position_embeddings": 2048},
@@ -61,6 +62,7 @@ FAMILY_CONFIGS = {
     "mixtral": {"architectures": ["MixtralForCausalLM"]} | _EXPERTS,
     "olmo2": {"architectures": ["Olmo2ForCausalLM"]},
     "olmo3": {"architectures": ["Olmo3ForCausalLM"], "sliding_window": 256},
+    "olmoe": {"architectures": ["OlmoeForCausalLM"], "pad_token_id": None} | _EXPERTS,
     "phi3": {
         "architectures": ["Phi3ForCausalLM"],
         "pad_token_id": None,  # the default is no token of a small vocabulary
