@@ -1,9 +1,11 @@
 /** Checks that the model of a run is there and supported: in a bucket, on a hub, or in a folder. */
-import {readFile} from 'node:fs/promises';
+import {readdir, readFile} from 'node:fs/promises';
 import {join} from 'node:path';
+import {z} from 'zod';
 import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/model-config.ts';
+import {filesProblem} from '../../shared/contracts/model-files.ts';
 import type {RunSpec} from '../../shared/contracts/spec.ts';
-import {bucketModel} from '../../shared/control-plane/runs/check-model.ts';
+import {bucketModel, namesInFolder} from '../../shared/control-plane/runs/check-model.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -14,13 +16,15 @@ import {CliError} from '../terminal/errors.ts';
 import type {Finding} from './findings.ts';
 
 type Asked = Pick<RunSpec, 'model' | 'revision' | 'layers'>;
-/** Text of config.json, or why there is none. */
-type Config = {text: string} | Finding;
+/** Text of config.json and the names of the files beside it where they are known, or why there is none. */
+type Config = {text: string; names: readonly string[] | undefined} | Finding;
+
+const listing = z.object({siblings: z.array(z.object({rfilename: z.string()}))});
 
 /** Checks the text of readModelConfig. */
 export function checkModel(config: Config, spec: Asked): Finding[] {
   if (!('text' in config)) return [config];
-  const problem = configProblem(config.text, spec);
+  const problem = configProblem(config.text, spec) ?? filesProblem(config.names, spec.model);
   return problem === undefined ? [] : [{problem}];
 }
 
@@ -48,7 +52,7 @@ function otherBucket({project, storage_endpoint: endpoint, token}: Cloud['connec
 async function readFromBucket(objects: Cloud['objects'], folder: string, model: string): Promise<Config> {
   try {
     const text = await readText(objects, `${folder}/config.json`, MAX_CONFIG_BYTES);
-    if (text !== undefined) return {text};
+    if (text !== undefined) return {text, names: await namesInFolder(objects, folder)};
     return {problem: `there is no ${model}/config.json: copy the model there, or give another --model`};
   } catch (error) {
     const {message, cause} = error as Error;
@@ -65,10 +69,14 @@ function hubOfThisMachine(): Hub {
   return new Hub({...settings, retries: {...settings.retries, ...PATIENCE}}, 'model');
 }
 
-async function readFromHub(hub: () => Hub, {model, revision}: Asked): Promise<Config> {
-  const path = `/${model}/resolve/${encodeURIComponent(revision ?? 'main')}/config.json`;
+async function readFromHub(hubOf: () => Hub, {model, revision}: Asked): Promise<Config> {
+  const commit = revision ?? 'main';
+  const path = `/${model}/resolve/${encodeURIComponent(commit)}/config.json`;
   try {
-    return {text: await hub().text(path, `the model ${model}`, MAX_CONFIG_BYTES)};
+    const hub = hubOf();
+    const text = await hub.text(path, `the model ${model}`, MAX_CONFIG_BYTES);
+    const listed = await hub.listing('models', model, commit, listing);
+    return {text, names: listed?.siblings.map(({rfilename}) => rfilename)};
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
     const {message, cause} = error;
@@ -84,7 +92,7 @@ async function readFromHub(hub: () => Hub, {model, revision}: Asked): Promise<Co
 async function readFromFolder(isGoogle: boolean, model: string): Promise<Config> {
   if (isGoogle) return {unchecked: `the model ${model}, which is a folder of the TPU VMs`};
   try {
-    return {text: await readFile(join(model, 'config.json'), 'utf8')};
+    return {text: await readFile(join(model, 'config.json'), 'utf8'), names: await readdir(model)};
   } catch (error) {
     return {
       problem: `there is no ${join(model, 'config.json')}: ${(error as NodeJS.ErrnoException).code}; correct --model`,

@@ -44,6 +44,7 @@ describe('run.json', () => {
     const world = new World(ONE_SLOT);
     const spec = {model: 'gs://bucket/models/m', layers: '0-99'};
     world.objects.put('models/m/config.json', '{"model_type": "llama", "num_hidden_layers": 24}');
+    for (const name of ['model.safetensors', 'tokenizer.json']) world.objects.put(`models/m/${name}`, '');
     world.objects.put('datasets/my-run/run.json', JSON.stringify(spec));
     world.drop('my-run', 0, someLines(3));
     await world.deliverAll();

@@ -1,6 +1,10 @@
 import {configProblem, MAX_CONFIG_BYTES} from '../../contracts/model-config.ts';
+import {filesProblem} from '../../contracts/model-files.ts';
 import type {RunSpec} from '../../contracts/spec.ts';
 import type {Objects} from '../../ports.ts';
+
+/** Limit of the listed objects of a folder. */
+const MAX_LISTED = 5000;
 
 /** The folder of a model in a bucket; undefined for any other model. */
 export function bucketModel(model: string): {bucket: string; folder: string} | undefined {
@@ -16,6 +20,17 @@ export async function bucketModelProblem(
   const at = bucketModel(spec.model);
   if (at?.bucket !== objects.bucket) return undefined;
   const bytes = await objects.read(`${at.folder}/config.json`, {max_bytes: MAX_CONFIG_BYTES});
-  if (bytes) return configProblem(Buffer.from(bytes).toString('utf8'), spec);
+  if (bytes)
+    return (
+      configProblem(Buffer.from(bytes).toString('utf8'), spec) ??
+      filesProblem(await namesInFolder(objects, at.folder), spec.model)
+    );
   return `there is no ${spec.model}/config.json: copy the model there, or set \`model\` to the address of a model`;
+}
+
+/** Names of the files of a folder, without those of folders below; undefined for a folder of too many objects. */
+export async function namesInFolder(objects: Objects, folder: string): Promise<string[] | undefined> {
+  const listed = await objects.list(`${folder}/`, {limit: MAX_LISTED});
+  if (listed.length === MAX_LISTED) return undefined;
+  return listed.map(({name}) => name.slice(folder.length + 1)).filter(name => !name.includes('/'));
 }

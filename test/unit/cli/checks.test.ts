@@ -113,17 +113,46 @@ describe('The model of a run', () => {
   const check = async (cloud: Cloud, asked: Parameters<typeof checkModel>[1], hub?: () => Hub) =>
     checkModel(await readModelConfig(cloud, asked, hub), asked);
 
+  const aModel = (...names: string[]) =>
+    aCloud({
+      'models/m/config.json': LLAMA,
+      ...Object.fromEntries(names.map(name => [`models/m/${name}`, ''])),
+    });
+
   it('is read from the bucket', async () => {
-    assert.equal(said(await check(aCloud({'models/m/config.json': LLAMA}), spec)), '');
+    assert.equal(said(await check(aModel('model.safetensors', 'tokenizer.json'), spec)), '');
     assert.match(
       said(await check(aCloud({}), spec)),
       /no gs:\/\/bucket\/models\/m\/config.json: copy the model/,
     );
   });
 
+  const lacking: {names: string[]; says: RegExp}[] = [
+    {
+      names: ['pytorch_model.bin', 'tokenizer.json', 'onnx/model.safetensors'],
+      says: /pickled weights only \(pytorch_model.bin\), .*AutoModelForCausalLM.from_pretrained\("gs:/,
+    },
+    {names: ['pytorch_model.bin.index.json'], says: /pickled weights only/},
+    {
+      names: ['consolidated.safetensors', 'tokenizer.json'],
+      says: /has no model.safetensors and no model.safe/,
+    },
+    {names: ['model.safetensors', 'vocab.json'], says: /has no tokenizer.json: make it .*AutoTokenizer/},
+  ];
+  for (const {names, says} of lacking)
+    it(`with the files ${names.join(', ')} is refused with a remedy`, async () =>
+      assert.match(said(await check(aModel(...names), spec)), says));
+
   it('is read from the hub, and one that does not answer is left unchecked', async () => {
     const hub = await FakeHub.start({
-      main: {commit: COMMIT, files: {'config.json': Buffer.from(LLAMA.padEnd(200))}},
+      main: {
+        commit: COMMIT,
+        files: {
+          'config.json': Buffer.from(LLAMA.padEnd(200)),
+          'model.safetensors': Buffer.alloc(9),
+          'tokenizer.json': Buffer.alloc(9),
+        },
+      },
     });
     const ask = (model: string, layers: number[]) =>
       check(aCloud({}), {model, revision: COMMIT, layers}, () => hub.client(undefined, 'model'));
