@@ -55,6 +55,10 @@ _SKIPPED |= {
     "output_attentions",
 }
 KINDS = ("default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
+ABSENT = "absent"
+# Keys whose defaults make large models; test_defaults.py compares these.
+_LARGE = {"hidden_size", "intermediate_size", "vocab_size", "n_embd", "num_attention_heads", "n_head"}
+_LARGE |= {"num_hidden_layers", "n_layer", "text_config", "num_experts", "num_local_experts"}
 
 
 def main() -> None:
@@ -139,7 +143,7 @@ def save(folder: str, raw: dict, form: str, rng: random.Random) -> None:
 
 
 def change(text: dict, rng: random.Random) -> dict:
-    """Changes up to three keys of the config, and returns them."""
+    """Changes up to three keys of the config, and returns them; ABSENT for a key that is left out."""
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
             json.dump(text, file)
@@ -149,8 +153,17 @@ def change(text: dict, rng: random.Random) -> dict:
     for_all = {}
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         key = rng.choice(keys[rng.random() < 0.2])
-        for_all[key] = other_value(key, text.get(key, own.get(key)), config, rng)
-    text |= for_all
+        way = rng.random()
+        if way < 0.15 and key not in _LARGE:
+            for_all[key] = ABSENT
+        elif way < 0.2:
+            for_all[key] = None
+        else:
+            for_all[key] = other_value(key, text.get(key, own.get(key)), config, rng)
+    for key, value in for_all.items():
+        text[key] = value
+        if value is ABSENT:
+            del text[key]
     return for_all
 
 
@@ -186,6 +199,7 @@ def any_rope(head_dim: int, rng: random.Random) -> dict:
         rope |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0} if kind == "llama3" else {}
         rope |= some(rng, {}, {"original_max_position_embeddings": rng.choice([32, 64, 1024])})
         keys = {"attention_factor": 1.3, "beta_fast": 16.0, "mscale": 0.7, "mscale_all_dim": 0.5, "truncate": False}
+        keys |= {"beta_slow": 0, "partial_rotary_factor": 0.5}
         return rope | {key: value for key, value in keys.items() if rng.random() < 0.15}
 
     return {"full_attention": of_layers(), "sliding_attention": of_layers()} if rng.random() < 0.2 else of_layers()
