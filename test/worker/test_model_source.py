@@ -25,8 +25,8 @@ from waiting import until
 @pytest.mark.parametrize(
     ("model", "revision", "reason"),
     [
-        ("/no/such/folder", None, "there is no such folder on this machine; copy it to gs://"),
-        ("./no-such-folder", None, "there is no such folder on this machine"),
+        ("/no/such/folder", None, "it is no folder of this machine, no gs://BUCKET/FOLDER and no id on a hub such as"),
+        ("./no-such-folder", None, "it is no folder of this machine"),
         (f"gs://{BUCKET}/models/absent", None, "the bucket has no object under that name; upload the model there"),
         (f"gs://{BUCKET}/models/half", None, "it has no config.json"),
         (f"gs://{BUCKET}", None, "it is no folder of this machine, no gs://BUCKET/FOLDER and no id on a hub such as"),
@@ -72,9 +72,12 @@ def test_the_small_files_of_a_model_in_a_bucket_are_copied_once_and_its_weights_
     assert sorted([*downloads(storage), *SPLIT]) == sorted(found.files)
     assert sorted([*os.listdir(found.folder), *SPLIT]) == sorted(found.files)
     assert [file.name for file in found.weights] == SPLIT
+    with open(os.path.join(found.folder, SPLIT[0]), "w") as file:
+        file.write("a copy for another purpose")
     storage.requests.clear()
     again = find_model(f"{GS}/", str(tmp_path), bucket())
-    assert (again.files, again.folder, again.is_kept, found.is_kept) == (found.files, found.folder, True, False)
+    assert (again.files, again.folder, again.weights) == (found.files, found.folder, found.weights)
+    assert (again.is_kept, found.is_kept) == (True, False)
     assert downloads(storage) == []
 
 

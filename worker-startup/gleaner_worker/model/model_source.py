@@ -51,13 +51,12 @@ def find_model(
             f"Failed to use revision {revision} of {model}: only models of a hub have revisions; leave `revision` out",
         )
     check = bucket.check if bucket else lambda: None
-    files: dict[str, WeightFile] = {}
+    stored: dict[str, BucketFile] = {}
     folder, is_kept, commit, digests = model, False, None, {}
     if in_bucket:
         assert bucket is not None
         stored = _list_model(bucket.named(in_bucket[1]), f"{in_bucket[2]}/", model)
         folder, is_kept = _copy_small_files(stored, home, weights, bucket)
-        files |= stored
         if not hashes_weights:
             digests = {name: file.digest for name, file in stored.items() if is_weight_file(name)}
     elif not is_folder and is_hub_id(model):
@@ -65,16 +64,15 @@ def find_model(
             hub or own_hub(), model, revision, home, weights, check, generates
         )
     elif not is_folder:
-        is_path = model.startswith((".", "/", "~"))
         raise Failure(
             "model",
-            f"Failed to find the model {model}: there is no such folder on this machine; "
-            "copy it to gs://… and set `model` to that address"
-            if is_path
-            else f"Failed to find the model {model}: it is no folder of this machine, no gs://BUCKET/FOLDER "
+            f"Failed to find the model {model}: it is no folder of this machine, no gs://BUCKET/FOLDER "
             "and no id on a hub such as Qwen/Qwen2.5-0.5B; set `model` to one of these",
         )
-    files |= {entry.name: DiskFile(entry.path) for entry in os.scandir(folder) if entry.is_file()}
+    files: dict[str, WeightFile] = {**stored}
+    for entry in os.scandir(folder):
+        if entry.is_file() and not (in_bucket and is_weight_file(entry.name)):  # weights of a bucket stay there
+            files[entry.name] = DiskFile(entry.path)
     names = choose_files(files, folder, model, weights, tokenizer, generates)
     digests |= hash_files([files[name] for name in names if name not in digests], model)
     used = [files[name] for name in names if is_weight_file(name)]
@@ -104,10 +102,7 @@ def _raw_config(spec: Spec, folder: str) -> dict:
 
 def _list_model(bucket: Bucket, prefix: str, model: str) -> dict[str, BucketFile]:
     """Every object of the folder, by its name in it."""
-    try:
-        found = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in bucket.list(prefix)}
-    except FileNotFoundError:
-        found = {}
+    found = {info.name.removeprefix(prefix): BucketFile(bucket, info) for info in bucket.list(prefix)}
     if not found:
         raise Failure(
             "model",

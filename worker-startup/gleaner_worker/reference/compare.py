@@ -162,7 +162,5 @@ def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callabl
     report(f"Reading {size_bytes / 1e9:.3g} GB of weights of {spec.model}")
     for weights in files.weights:
         if isinstance(weights, BucketFile):
-            weights.bucket.download(
-                weights.info.name, os.path.join(files.folder, weights.name), weights.info.generation
-            )
+            weights.copy_to(files.folder)
     return files.folder
