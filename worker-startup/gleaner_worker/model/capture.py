@@ -68,42 +68,31 @@ def _select(x, picks, mode: str):
     if mode == "rows":
         x = pick_tokens(x, picks)
     if mode == "max":
-        x = _maxima(x, *picks)
+        x = _pooled(x, *picks, jnp.maximum, -jnp.inf)
     x = x.astype(jnp.float32)
     return _means(x, *picks) if mode == "mean" else x
 
 
-def _maxima(x, picked, pools):
-    """[R, W, D] as x: the largest values of each pool's picked tokens; NaN where a picked value is NaN."""
+def _pooled(x, picked, pools, combine, neutral):
+    """[R, W, D] as x: each pool's picked tokens combined; not finite where a picked value is not."""
     # Blocks of 1, 2, 4, … tokens: a pool has at most one block of each size at its begin, and one at its end.
-    blocks = jnp.where(picked[:, :, None], x, -jnp.inf)
+    blocks = jnp.where(picked[:, :, None], x, neutral)
     begin, end = pools[:, :, 0], pools[:, :, 1]
-    found = jnp.full((*begin.shape, x.shape[2]), -jnp.inf, x.dtype)
+    found = jnp.full((*begin.shape, x.shape[2]), neutral, x.dtype)
     while True:
         for place, is_own in ((begin, begin & 1 == 1), (end - 1, end & 1 == 1)):
-            largest = jnp.maximum(found, pick_tokens(blocks, place))
-            found = jnp.where((is_own & (begin < end))[:, :, None], largest, found)
-        rows, count, width = blocks.shape
-        if count == 1:
+            more = combine(found, pick_tokens(blocks, place))
+            found = jnp.where((is_own & (begin < end))[:, :, None], more, found)
+        if blocks.shape[1] == 1:
             return found
         begin, end = (begin + 1) >> 1, end >> 1
-        blocks = blocks.reshape(rows, count // 2, 2, width).max(axis=2)  # T is a power of two
+        blocks = combine(blocks[:, ::2], blocks[:, 1::2])  # T is a power of two
 
 
 def _means(x, picked, pools):
-    """fp32 [R, W, D]: the mean of each pool's picked tokens; NaN where a picked token is not finite."""
-    place = jnp.arange(x.shape[1])
-    member = (pools[:, :, :1] <= place) & (place < pools[:, :, 1:]) & picked[:, None, :]  # [R, W, T]
-    broken = ~jnp.isfinite(x).all(axis=2)
-    # One product adds up all pools. Infinities are left out: 0 times infinity would turn the other sums into NaN.
-    total = jnp.einsum(
-        "rwt,rtd->rwd",
-        member.astype(jnp.float32),
-        jnp.where((picked & ~broken)[:, :, None], x, 0),
-        precision=jax.lax.Precision.HIGHEST,
-    )
-    mean = total / jnp.maximum(member.sum(axis=2), 1)[:, :, None]
-    return jnp.where((member & broken[:, None, :]).any(axis=2)[:, :, None], jnp.nan, mean)
+    """fp32 [R, W, D]: the mean of each pool's picked tokens; not finite where a picked value is not."""
+    counts = _pooled(picked[:, :, None].astype(jnp.int32), picked, pools, jnp.add, 0)
+    return _pooled(x, picked, pools, jnp.add, 0) / jnp.maximum(counts, 1)
 
 
 def _store(x, dtype: str, tuning: Tuning, split: Split) -> dict[str, jax.Array]:
