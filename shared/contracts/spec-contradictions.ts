@@ -1,6 +1,7 @@
 /** Contradictions between keys of `run.json`, or between entries of one key. */
 
-import {areOfMessages, expressionProblem, isPool, SLICE, selectionOf} from './selections.ts';
+import {expressionProblem} from './expression.ts';
+import {areOfMessages, expressionOf, isPool, SLICE, selectionOf} from './selections.ts';
 import {NUMBERS_OF_THINGS, readSite, siteProblem} from './site-names.ts';
 import {LEAST_SHARD_GB, type SpecValues} from './spec-keys.ts';
 
@@ -87,7 +88,8 @@ function* beyond(positions: readonly number[], {length, key}: Limit): Generator<
 function* ofSpans({tokens, mask, format, over_long = 'reject', record = {}}: SpecValues): Generator<Issue> {
   for (const [key, value] of Object.entries({tokens, mask})) {
     const selection = selectionOf(value);
-    const problem = expressionProblem(selection);
+    const expression = expressionOf(selection);
+    const problem = expression === undefined ? undefined : expressionProblem(expression);
     if (problem) yield [[key], `expected an expression in the syntax of RE2: ${problem}`];
     if (areOfMessages(selection) && (record.template || record.encoder))
       yield [

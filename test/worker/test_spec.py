@@ -10,6 +10,7 @@ from build import fails
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.arc import VERSIONS
 from gleaner_worker.records.grids import _ENCODERS
+from gleaner_worker.records.spans import make_span_finder
 from gleaner_worker.spec import DTYPES, FORMATS, SITES, RecordSpec, parse_spec, resolve_layers
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -36,7 +37,9 @@ def to_run_json(spec):
 @pytest.mark.parametrize("case", CASES["valid"], ids=lambda case: case["name"])
 def test_a_completed_spec_is_read_with_its_values(case):
     completed = complete(case["completes"])
-    assert to_run_json(parse_spec(completed)) == completed
+    spec = parse_spec(completed)
+    assert to_run_json(spec) == completed
+    make_span_finder(spec.span_sources, None)  # compiles its expressions
 
 
 @pytest.mark.parametrize("case", CASES["frozen"], ids=lambda case: case["name"])

@@ -1,0 +1,41 @@
+/** Expressions in the syntax of RE2, by which the worker chooses tokens. */
+import {RE2JS} from 're2js';
+
+/** Instructions of a compiled expression, at most. The worker's RE2 has memory for more: _PATTERN_BYTES of records/spans.py. */
+const MOST_INSTRUCTIONS = 40_000;
+
+/** Why the worker cannot use the expression; undefined if it can. */
+export function expressionProblem(pattern: string): string | undefined {
+  try {
+    if (isLargerThan(MOST_INSTRUCTIONS, RE2JS.compile(pattern).re2Input.prog.inst))
+      return `it has more than ${MOST_INSTRUCTIONS} instructions; take smaller classes of characters or fewer repetitions`;
+    return undefined;
+  } catch (error) {
+    return (error as Error).message.replace(/^error parsing regexp: /, '');
+  }
+}
+
+/** runes: the first and the last character of each range; or one character, with `arg` for its other cases. */
+type Instruction = {runes: Int32Array; arg: number};
+
+function isLargerThan(most: number, instructions: Instruction[]): boolean {
+  let size = 0;
+  for (const {runes, arg} of instructions) {
+    if (runes.length === 1) size += ofRange(runes[0] ?? 0, runes[0] ?? 0) * (arg ? 4 : 1);
+    else for (let at = 0; at < runes.length; at += 2) size += ofRange(runes[at] ?? 0, runes[at + 1] ?? 0);
+    if (++size > most) return true;
+  }
+  return false;
+}
+
+/** Most instructions for a range of characters: RE2 matches bytes of UTF-8, and divides a range where its bytes depend on each other. */
+function ofRange(first: number, last: number): number {
+  for (const end of [0x7f, 0x7ff, 0xffff])
+    if (first <= end && end < last) return ofRange(first, end) + ofRange(end + 1, last);
+  for (const mask of [0x3f, 0xfff, 0x3ffff]) {
+    if ((first & ~mask) === (last & ~mask)) break;
+    if (first & mask) return ofRange(first, first | mask) + ofRange((first | mask) + 1, last);
+    if (~last & mask) return ofRange(first, (last & ~mask) - 1) + ofRange(last & ~mask, last);
+  }
+  return last <= 0x7f ? 2 : last <= 0x7ff ? 3 : last <= 0xffff ? 4 : 5;
+}
