@@ -3,11 +3,13 @@
     PYTHON test/reference/compare.py [--seed N] [--rounds N] [--only FAMILY,…] [--fp32]
 
 Prints for each site the largest relative L2 error over all layers in fp32, and in bf16 beside the distance of
-transformers' own bf16 from its fp32. Exits with 1 for an fp32 error above 1e-5.
+transformers' own bf16 from its fp32. Then both continue prompts greedily in fp32. Exits with 1 for an fp32 error above
+1e-5, and for a token that `generate` of transformers does not choose.
 """
 
 import argparse
 import glob
+import itertools
 import os
 import random
 import secrets
@@ -26,8 +28,11 @@ import transformers
 from jax.sharding import Mesh
 from transformers_model import make_folder
 
+from gleaner_worker.failures import Failure
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import Rows, run_blocks
+from gleaner_worker.model.generation import Decoding
+from gleaner_worker.model.generation_rules import read_generation_rules
 from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.place import place
 from gleaner_worker.model.sites import SITES, TABLE, Capture
@@ -37,6 +42,8 @@ from gleaner_worker.model.weights import open_weights
 from gleaner_worker.reference import transformers_model as reference
 
 LIMIT = 1e-5
+PROMPTS, NEW_TOKENS = (1, 9, 40), 20
+_NEAR = 1e-4  # between the logits of tokens that may change their places
 
 
 def main() -> None:
@@ -72,8 +79,10 @@ def compare(name: str, rng: random.Random, only_fp32: bool = False) -> float:
         make_folder(folder, raw, rng.randrange(2**32), dtype=torch.bfloat16, **special)
         config = parse_config(raw, name)
         names = all_sites(config).names
-        wanted = reference.run(reference.load(folder), token_ids, names)
+        model = reference.load(folder)
+        wanted = reference.run(model, token_ids, names)
         errors = distances(ours(folder, config, "fp32", token_ids), wanted)
+        wrong = wrong_answer(folder, config, model, token_ids, rng)
         if not only_fp32:
             rounded = max(distances(ours(folder, config, "bf16", token_ids), wanted).values())
             in_bf16 = reference.run(reference.load(folder, dtype=torch.bfloat16), token_ids, names)
@@ -82,16 +91,57 @@ def compare(name: str, rng: random.Random, only_fp32: bool = False) -> float:
     columns = " ".join(f"{errors[site]:13.1e}" if site in errors else f"{'none':>13}" for site in SITES)
     bf16 = "not computed     " if only_fp32 else f"{rounded:.1e} / {theirs:.1e}"
     print(f"{name:18}  {columns}  {bf16}    {shown}, {length} tokens", flush=True)
-    if max(errors.values()) > LIMIT:
-        print(f"  {raw}")
-    return max(float("inf") if np.isnan(error) else error for error in errors.values())
+    if wrong or max(errors.values()) > LIMIT:
+        print(f"  {wrong or ''} {raw}")
+    return max(float("inf") if wrong or np.isnan(error) else error for error in errors.values())
+
+
+def wrong_answer(folder, config, model, token_ids, rng):
+    """The first difference of our generated tokens from those of transformers, in words; None without any."""
+    prompts, penalty = [token_ids[:length] for length in PROMPTS], rng.choice([1.0, 1.3])
+    try:
+        rules = read_generation_rules(folder, folder, config, {}, NEW_TOKENS, max(PROMPTS) + NEW_TOKENS)
+    except Failure:  # a longrope of fewer tokens is refused by name
+        return None
+
+    def continued(prompt, end=None):
+        ids = torch.as_tensor(prompt.astype(np.int64))[None]
+        found = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=NEW_TOKENS,
+            repetition_penalty=penalty,
+            eos_token_id=end,
+            pad_token_id=0,
+            output_scores=True,
+            return_dict_in_generate=True,
+        )
+        return found.sequences[0, len(prompt) :].tolist(), [scores[0] for scores in found.scores]
+
+    # A token of one answer ends all answers.
+    end = rng.choice(continued(prompts[0])[0])
+    rules = replace(rules, end_ids=(end,), penalty=penalty)
+    layout, params = placed(folder, config, "fp32", all_sites(config).end)
+    found = dict(Decoding(config, layout, params, CPU, rules, None, folder).run(params, prompts, lambda start: start()))
+    for number, prompt in enumerate(prompts):
+        wanted, scores = continued(prompt, end)
+        pairs = enumerate(itertools.zip_longest(found[number].tolist(), wanted))
+        at, (got, right) = next(((at, pair) for at, pair in pairs if pair[0] != pair[1]), (0, (None, None)))
+        if got != right and (None in (got, right) or abs(scores[at][got] - scores[at][right]) > _NEAR):
+            return f"token {at} after {len(prompt)} tokens is {got}, and {right} of transformers;"
+    return None
+
+
+def placed(folder, config, dtype, end):
+    layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
+    files = [DiskFile(path) for path in sorted(glob.glob(os.path.join(folder, "*.safetensors")))]
+    return layout, place(open_weights(files, config, config.num_layers, dtype, folder, end), layout, as_bits=False)
 
 
 def ours(folder, config, dtype, token_ids, capture=None):
     capture = capture or all_sites(config)
-    layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
-    files = [DiskFile(path) for path in sorted(glob.glob(os.path.join(folder, "*.safetensors")))]
-    params = place(open_weights(files, config, config.num_layers, dtype, folder, capture.end), layout, as_bits=False)
+    _, params = placed(folder, config, dtype, capture.end)
     with jax.default_matmul_precision("highest" if dtype == "fp32" else "default"):
         # A row of two samples: the second one must not see the first.
         first, length = token_ids[: len(token_ids) // 3], len(token_ids)
