@@ -8,6 +8,7 @@ from build import TINY_CONFIG, a_stream, a_work, bucket, put_manifest, run_extra
 from gleaner_reader import Run
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.reference.compare import choose_samples, compare_run
+from gleaner_worker.reference.drift import Drift
 from host_params import load_params
 from verified_run import rewrite
 
@@ -51,6 +52,13 @@ def test_the_drift_of_a_run_is_that_of_its_dtype_and_names_a_row_that_was_change
     assert {key: worst[key] for key in ("sample", "position")} == {"sample": first, "position": 1}
     assert worst["relative_error"] == pytest.approx(1, abs=0.1)
     assert after["drift"]["resid_post.0"] == before["drift"]["resid_post.0"]
+
+
+def test_rows_of_zeros_have_a_cosine_and_a_finite_error():
+    drift = Drift()
+    drift.add(np.array([[0], [0], [1e-9]]), np.array([[0], [2], [0]]), "007", 3, np.arange(3))
+    worst = {"stream": "007", "sample": 3, "position": 1, "relative_error": 1}
+    assert drift.report() == {"relative_error": 1, "cosine": pytest.approx(1 / 3, abs=1e-6), "worst": worst}
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])

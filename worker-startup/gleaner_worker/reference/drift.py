@@ -17,15 +17,18 @@ class Drift:
     worst: dict[str, Any] | None = None
 
     def add(self, stored: np.ndarray, wanted: np.ndarray, stream: str, sample: int, positions: np.ndarray | None):
-        """stored, wanted: [rows, d_model]. positions: of the token of each row; None for a mean of tokens."""
+        """stored, wanted: [rows, width]. positions: of the token of each row; None for a mean of tokens.
+
+        Equal rows of zeros have the cosine 1. A row of zeros in the reference has the relative error 0 or 1.
+        """
         stored, wanted = stored.astype(np.float64), wanted.astype(np.float64)
         errors, sizes = np.linalg.norm(stored - wanted, axis=1), np.linalg.norm(wanted, axis=1)
         lengths = np.maximum(np.linalg.norm(stored, axis=1) * sizes, np.finfo(np.float64).tiny)
         self.rows += len(wanted)
-        self.cosines += float(((stored * wanted).sum(axis=1) / lengths).sum())
+        self.cosines += float(np.where(errors == 0, 1.0, (stored * wanted).sum(axis=1) / lengths).sum())
         self.error_squares += float((errors**2).sum())
         self.squares += float((sizes**2).sum())
-        relative = errors / np.maximum(sizes, np.finfo(np.float64).tiny)
+        relative = np.where(sizes > 0, errors / np.where(sizes > 0, sizes, 1), errors > 0)
         row = int(relative.argmax())
         if self.worst is None or relative[row] > self.worst["relative_error"]:
             position = None if positions is None else int(positions[row])
