@@ -116,7 +116,7 @@ def test_parts_hold_every_row_with_its_origin(tmp_path, small_steps, dtype, toke
     assert json.loads((tmp_path / "out/export.json").read_text())["parts"] == len(found) > 1
 
 
-@pytest.mark.parametrize("tokens", ["all", slice(1, 9, 2), "mean"])
+@pytest.mark.parametrize("tokens", ["all", slice(1, 9, 2), "mean", "spans"])
 def test_each_line_of_pairs_has_the_tokens_that_its_vector_knows(tmp_path, small_steps, tokenizer, tokens):
     run = gleaner_reader.open(store_run(tmp_path / "run", tokens=tokens).folder)
     export = to_pairs(run, str(tmp_path / "out"), 2, tokenizer=tokenizer, window=3)
@@ -128,12 +128,15 @@ def test_each_line_of_pairs_has_the_tokens_that_its_vector_knows(tmp_path, small
     ]
     vectors = [found[line["vector"]["file"]]["activations"][line["vector"]["row"]] for line in lines]
     assert np.array_equal(vectors, run.layer(2, dtype="float32")[:])
+    are_pools = tokens in ("mean", "spans")
     for line in lines:
         sample = run.sample(line["stream"], line["sample"], layers=[0])
-        end = len(sample.token_ids) if tokens == "mean" else line["position"] + 1
-        known = sample.token_ids[0 if tokens == "mean" else max(0, end - 3) : end]
+        end = len(sample.token_ids) if are_pools else line["position"] + 1
+        known = sample.token_ids[0 if are_pools else max(0, end - 3) : end]
         assert line["text"] == " ".join(f"w{each}" for each in known)
-        assert tokens == "mean" or (line["token_id"], line["token"]) == (known[-1], f"w{known[-1]}")
+        assert are_pools or (line["token_id"], line["token"]) == (known[-1], f"w{known[-1]}")
+    if tokens == "spans":
+        assert [line["span"] for line in lines[:2]] == run.sample(0, lines[0]["sample"]).span_idx.tolist()
 
 
 def test_a_tokenizer_of_another_model_is_refused(tmp_path, tokenizer):

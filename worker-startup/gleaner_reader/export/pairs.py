@@ -39,9 +39,9 @@ def to_pairs(
     `part-00001.safetensors` has `activations` [rows, d_model], and line N of `part-00001.jsonl` tells of row N: `text`,
     `token`, `token_id`, `position`, `stream`, `sample` and `vector`, which has the `file` and the `row`. The text are
     the last `window` tokens up to the token of the row, which are what the vector knows; for a pool of tokens, which
-    has no token and no position, it is the whole sample. Raises FileExistsError, and ValueError for a wrong option, a
-    value that float16 cannot hold, or a run without token ids. An export that was interrupted leaves
-    `out_dir.unfinished`, and goes on there.
+    has no token and no position, it is the whole sample. A run with one row for each span has `span` too, and a run
+    with a mask `mask`. Raises FileExistsError, and ValueError for a wrong option, a value that float16 cannot hold, or
+    a run without token ids. An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
     """
     site = check_parts(run, layer, site, dtype)
     if window < 1:
@@ -137,11 +137,12 @@ def _lines(piece: Piece, tokenizer: "Tokenizer", window: int) -> Iterator[dict]:
         [index.token_ids[begin:end].tolist() for begin, end in zip(begins, ends, strict=True)],
         skip_special_tokens=False,
     )
-    columns = {name: column.tolist() for name, column in piece.columns.items()}
-    own: list[dict] = [{}] * len(texts)
-    if "token_id" in columns:
-        tokens = tokenizer.decode_batch([[each] for each in columns["token_id"]], skip_special_tokens=False)
-        facts = zip(tokens, columns["token_id"], columns["position"], strict=True)
-        own = [{"token": token, "token_id": token_id, "position": position} for token, token_id, position in facts]
-    for text, fact, stream, sample in zip(texts, own, columns["stream"], columns["sample_idx"], strict=True):
-        yield {"text": text} | fact | {"stream": stream, "sample": sample}
+    facts = {"text": texts}
+    if "token_id" in piece.columns:
+        ids = piece.columns["token_id"][:, None].tolist()
+        facts["token"] = tokenizer.decode_batch(ids, skip_special_tokens=False)
+    names = {"token_id": "token_id", "position": "position", "stream": "stream", "sample_idx": "sample"}
+    names |= {"span_idx": "span", "mask": "mask"}
+    facts |= {names[name]: piece.columns[name].tolist() for name in names if name in piece.columns}
+    for values in zip(*facts.values(), strict=True):
+        yield dict(zip(facts, values, strict=True))
