@@ -22,7 +22,11 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     .option('--model <model>', 'hub id, gs://BUCKET/PATH, or a folder on the TPU VM', modelName)
     .option('--revision <name>', 'branch, tag or commit of a hub model', text)
     .option('--layers <layers>', 'all, a range such as 0-23, or a list such as 0,6,12', text)
-    .option('--sites <sites>', `${SITES.join(', ')}, with commas between`, words)
+    .option(
+      '--sites <sites>',
+      `${SITES.join(', ')}, or names of TransformerLens, SAELens or nnsight, with commas between`,
+      words,
+    )
     .option(
       '--tokens <tokens>',
       'all, last, mean, max, assistant, turns, generated, field:NAME, regex:PATTERN, the last five after last:, mean: or max:, random:N, a slice such as 0:16, or positions such as 0,-1',

@@ -128,9 +128,7 @@ def test_an_unknown_layer_site_or_sample_is_refused_with_the_known_values(tmp_pa
 
 def test_a_site_must_be_named_where_a_run_has_several(tmp_path):
     store_run(tmp_path, sites=("resid_pre", "resid_post"))
-    with pytest.raises(
-        ValueError, match="site is None; .* has resid_pre, resid_post: pass site='resid_pre' or site='resid_post'"
-    ):
+    with pytest.raises(ValueError, match="site is None; .* has resid_pre, resid_post: pass one of them as site"):
         gleaner_reader.open(tmp_path).layer(0)
 
 

@@ -180,8 +180,7 @@ class Shard:
         if site is None and len(self.sites) == 1:
             return self.sites[0]
         if site not in self.sites:
-            choices = " or ".join(f"site={name!r}" for name in self.sites)
-            raise ValueError(f"site is {site!r}; {self.url} has {', '.join(self.sites)}: pass {choices}")
+            raise ValueError(f"site is {site!r}; {self.url} has {', '.join(self.sites)}: pass one of them as site")
         return site
 
     def _load_index(self) -> Index:

@@ -33,7 +33,9 @@ export function reportLines(report: Report, now: number): string[] {
   if (!rate || !report.tpu_hours || !report.clock_hours)
     return [
       ...lines,
-      `  time       unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
+      report.generated_tokens > 0
+        ? '  time       unknown: the speed of decoding follows from the compiled program; leave out --quick, or set --tokens-per-second'
+        : `  time       unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
     ];
   const {spot, on_demand} = report.usd;
   const {layers, upload} = report;

@@ -68,7 +68,7 @@ def read_generation_rules(
     if max_length - new_tokens < 1:
         problems.append(
             f"generate.max_new_tokens is {new_tokens}, and a sample has at most {max_length} tokens with its prompt: "
-            "lower it, or raise max_seq_length"
+            "lower it, or raise max_seq_length where the model has more positions"
         )
     if problems:
         raise Failure("model", f"Failed to generate tokens with {model}: {'; '.join(problems)}")
