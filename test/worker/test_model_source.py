@@ -1,5 +1,6 @@
 """A model's files from a folder or from a bucket."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -142,6 +143,10 @@ def test_the_least_recently_used_model_copies_are_deleted_on_a_full_disk(tmp_pat
     }
     make_room(str(parent / "mine.unfinished"), 10 << 30, "m")
     assert {name for name in os.listdir(parent) if not name.endswith(".lock")} == {"newest", "mine.unfinished"}
+    with open(parent / "newest.lock") as lock, pytest.raises(Failure):
+        fcntl.flock(lock, fcntl.LOCK_EX)  # as another process that fills the copy
+        make_room(str(parent / "mine.unfinished"), 40 << 30, "m")
+    assert (parent / "newest").is_dir()
     free[0] = 20 << 30
     with pytest.raises(
         Failure, match="Failed to copy the model m: it needs 42.9 GB, and the disk of .* has 21.5 GB free"

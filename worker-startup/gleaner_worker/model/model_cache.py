@@ -24,7 +24,7 @@ def kept_copy(home: str, key: str, check: Callable[[], None], fill: Callable[[st
     if not is_kept:
         os.makedirs(os.path.dirname(folder), exist_ok=True)
         with open(f"{folder}.lock", "w") as lock:  # the lock ends with the process, by an exit or by a crash
-            while not _is_locked(lock.fileno()):
+            while not _lock(lock.fileno()):
                 check()
                 time.sleep(_POLL_S)
             if not os.path.isdir(folder):
@@ -41,7 +41,7 @@ def make_room(unfinished: str, size_bytes: int, model: str) -> None:
     others = [entry.path for entry in os.scandir(parent) if entry.is_dir() and entry.path != unfinished]
     others.sort(key=os.path.getmtime)
     while (free := shutil.disk_usage(parent).free) < size_bytes + _SPARE_BYTES and others:
-        shutil.rmtree(others.pop(0), ignore_errors=True)
+        _remove(others.pop(0))
     if free < size_bytes:
         raise Failure(
             "infrastructure",
@@ -51,7 +51,14 @@ def make_room(unfinished: str, size_bytes: int, model: str) -> None:
         )
 
 
-def _is_locked(file: int) -> bool:
+def _remove(path: str) -> None:
+    """Removes a complete or unfinished copy, unless another process fills it now."""
+    with open(f"{path.removesuffix(_UNFINISHED)}.lock", "w") as lock:
+        if _lock(lock.fileno()):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _lock(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
