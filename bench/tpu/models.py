@@ -11,6 +11,14 @@ _QWEN = {
     "max_position_embeddings": 32_768,
     "rope_theta": 1e6,
 }
+_QWEN_7B = _QWEN | {
+    "hidden_size": 3584,
+    "intermediate_size": 18_944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "vocab_size": 152_064,
+}
 _LLAMA = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -98,6 +106,7 @@ _GPT_OSS = {
 CONFIGS = {
     "Qwen2.5-0.5B": _QWEN,
     "gemma-2-2b": _GEMMA_2B,
+    "Qwen2.5-7B": _QWEN_7B,
     "Llama-3.1-8B": _LLAMA,
     "gemma-2-27b": _GEMMA_27B,
     "Llama-3.1-70B": _LLAMA_70B,
@@ -110,6 +119,7 @@ CONFIGS = {
 ACCELERATORS = {
     "Qwen2.5-0.5B": ("v5litepod-1", "v6e-1", "v5p-8"),
     "gemma-2-2b": ("v5litepod-1", "v6e-1", "v5p-8"),
+    "Qwen2.5-7B": ("v6e-1",),
     "Llama-3.1-8B": ("v5litepod-4", "v5litepod-8", "v6e-1", "v6e-8", "v5p-8"),
     "gemma-2-27b": ("v5litepod-4", "v5litepod-8", "v6e-4", "v6e-8", "v5p-8"),
     "Llama-3.1-70B": ("v6e-8", "v5p-8"),
@@ -123,5 +133,5 @@ LEAST_TOKENS_PER_S = {
     ("Qwen2.5-0.5B", "v5litepod-1"): 112_000,
     ("Llama-3.1-8B", "v5litepod-8"): 72_000,
     ("Llama-3.1-8B", "v6e-1"): 29_000,
-    ("gemma-2-27b", "v6e-8"): 55_000,
+    ("gemma-2-27b", "v6e-8"): 57_000,
 }

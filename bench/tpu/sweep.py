@@ -22,6 +22,9 @@ CASES = (
     ("gemma-2-2b", "v6e-1"),
     ("Qwen2.5-0.5B", "v6e-1"),
     ("Qwen2.5-0.5B", "v5litepod-1"),
+    ("Qwen2.5-7B", "v6e-1"),
+    ("Qwen2.5-0.5B", "v5p-8"),
+    ("gemma-2-27b", "v5p-8"),
 )
 _KEYS = ("model", "accelerator", "step_tokens", "mlp_barrier")
 _FIGURES = ("fits", "mesh", "shape", "tokens_per_s", "share_of_peak", "steps_in_flight", "compile_cpu_s")

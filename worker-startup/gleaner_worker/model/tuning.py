@@ -20,12 +20,10 @@ class Tuning:
 
 CPU = Tuning("blocks", query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
 TPU = Tuning("splash", query_block=256, step_tokens=2048)
-# By device kind: fast devices need longer steps.
-_STEP_TOKENS = {"TPU v6 lite": 8192, "TPU v5": 4096, "TPU v5p": 4096, "TPU7x": 8192}
-
-
-# The least d_model whose MLPs are faster with the barrier, by device kind: see bench/tpu/sweep.jsonl.
-_BARRIER_FROM = {"TPU v6 lite": 2304}
+# By device kind, the fastest of bench/tpu/sweep.jsonl: a longer step than that of TPU, and the least d_model whose MLPs
+# are faster with the barrier.
+_STEP_TOKENS = {"TPU v5": 4096, "TPU v5p": 4096, "TPU7x": 8192}
+_BARRIER_FROM = {"TPU v6 lite": 4096}
 
 
 def tuning_of(device: Any, compute_dtype: str, d_model: int) -> Tuning:
