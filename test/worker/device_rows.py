@@ -57,7 +57,7 @@ class ComputedRow:
 def stored_of(model, host, b):
     """(rows, scale) of sample b of a computed row, by site."""
     rows, scale = model.empty(int(host.counts[b]))
-    host.store(b, rows, scale, 0)
+    host.store([b], rows, scale, {}, np.array([0]))
     return rows, scale
 
 

@@ -49,7 +49,7 @@ def run(out, raw_spec, ways):
         for b, sample in enumerate(row):
             stored, _ = stored_of(model, host, b)
             rows |= {f"{site}.{sample}": stored[site].view(f"u{stored[site].itemsize}") for site in model.sites}
-            sums.append(np.concatenate([host.sums(b)[site] for site in model.sites]))
+            sums.append(np.concatenate([host.sums([b])[site][:, 0] for site in model.sites]))
     weights = [model.params["embed"], *model.params["blocks"].values()]
     held = sum(shard.data.nbytes for weight in weights for shard in weight.addressable_shards)
     layout = [model.layout.data, model.layout.model, held, len(running)]

@@ -50,7 +50,7 @@ def run(answer, folder, kill=None, nth=1, after=False, flush_at=None):
     """Prints the outcome. answer: of worker-api. kill: "module:Class.function" whose nth call ends this process."""
     control = ExtractionState()
     if flush_at:
-        wrap("extract.extract:put_sample", after=at_call(flush_at, lambda: control.request("flush")))
+        wrap("extract.extract:put_samples", after=at_call(flush_at, lambda: control.request("flush")))
     if kill:
         die = at_call(nth, lambda: os.kill(os.getpid(), signal.SIGKILL))
         wrap(kill, **{"after" if after else "before": die})

@@ -14,22 +14,22 @@ def clean(storage):
 
 
 class Interruption:
-    """Counts computed samples, and requests a flush when their number is `samples`."""
+    """Counts computed samples, and requests a flush when they are `samples` or more."""
 
     def __init__(self, monkeypatch, samples=10**9):
         from gleaner_worker.extract import extract as extract_module  # imports JAX, and fast tests need no JAX
 
         self.control, self.done, self.shards, self.outcome = ExtractionState(), 0, set(), ""
-        put_sample = extract_module.put_sample
+        put_samples = extract_module.put_samples
 
-        def counting(*arguments):
-            put_sample(*arguments)
-            self.done += 1
-            self.shards.add(arguments[0].plan.number)
-            if self.done == samples:
+        def counting(shard, positions, *row):
+            put_samples(shard, positions, *row)
+            self.done += len(positions)
+            self.shards.add(shard.plan.number)
+            if self.done >= samples:
                 self.control.request("flush")
 
-        monkeypatch.setattr(extract_module, "put_sample", counting)
+        monkeypatch.setattr(extract_module, "put_samples", counting)
 
 
 @pytest.fixture

@@ -130,7 +130,7 @@ def test_statistics_cover_the_stored_values_without_padding(capture_models, toke
             expected = [rows.sum(), np.linalg.norm(rows, axis=1).sum(), np.abs(rows).max(), 0]
             if dtype == "int8":
                 expected += [((rows - before) ** 2).sum(), (before**2).sum()]
-            sums = np.stack([host.host.sums(b)[site][index] for b in range(3)])
+            sums = host.host.sums(range(3))[site][index]
             found = dict(zip(model.capture.stats_columns(site), sums.sum(axis=0), strict=True)) | {
                 "max_abs": sums[:, 2].max()
             }
@@ -158,18 +158,27 @@ def test_a_sample_has_the_same_rows_alone_and_packed_with_others(capture_models,
             assert relative(rows_of(together, site, b), rows_of(alone, site)) < bound, (site, b)
 
 
-def test_a_row_is_copied_to_its_places_in_a_shard_and_nowhere_else(capture_models):
+@pytest.mark.parametrize("scaled", [1, 9], ids=["by index", "one by one"])
+def test_a_row_is_copied_to_its_places_in_a_shard_and_nowhere_else(capture_models, scaled):
     model = capture_models(dtype="int8")
-    host = run(model, some_samples([3, 5, 2]))
-    rows, scale = model.empty(14)
+    begins, counts, size = scaled * np.array([9, 1, 7]), scaled * np.array([3, 5, 2]), scaled * 14
+    host = run(model, some_samples([*counts, 1]))
+    rows, scale = model.empty(size)
+    row_stats = {site: np.full((len(values), size, 2), 3.5, np.float32) for site, values in rows.items()}
     for site in SITES:
         rows[site][...], scale[site][...] = 77, 7.5
-    for b, begin in enumerate([9, 1, 7]):
-        host.host.store(b, rows, scale, begin)
+    host.host.store(range(3), rows, scale, row_stats, begins)
+    rest = np.ones(size, bool)
+    for b, (begin, count) in enumerate(zip(begins, counts, strict=True)):
+        rest[begin : begin + count] = False
+        for site in SITES:
+            places = slice(begin, begin + count)
+            np.testing.assert_array_equal(rows[site][:, places], host.rows(site, b))
+            np.testing.assert_array_equal(scale[site][:, places], host.scale(site, b))
+            np.testing.assert_allclose(
+                row_stats[site][:, places, 0], np.linalg.norm(rows_of(host, site, b), axis=2), rtol=0.02
+            )
     for site in SITES:
-        for b, (begin, count) in enumerate([(9, 3), (1, 5), (7, 2)]):
-            np.testing.assert_array_equal(rows[site][:, begin : begin + count], host.rows(site, b))
-            np.testing.assert_array_equal(scale[site][:, begin : begin + count], host.scale(site, b))
-        rest = [0, 6, 12, 13]
-        assert (rows[site][:, rest] == 77).all() and (scale[site][:, rest] == 7.5).all()
-    assert model.row_bytes * 14 == sum(a.nbytes for a in [*rows.values(), *scale.values()])
+        assert (rows[site][:, rest] == 77).all()
+        assert (scale[site][:, rest] == 7.5).all() and (row_stats[site][:, rest] == 3.5).all()
+    assert model.row_bytes * size == sum(a.nbytes for a in [*rows.values(), *scale.values()])

@@ -31,7 +31,7 @@ STEPS = [
     "shards.partial:Partials.restore",
     "model.model:Model.start",
     "model.device_output:InFlightStep.collect",
-    "extract.extract:put_sample",
+    "extract.extract:put_samples",
     "extract.extract:shard_stats",
     "extract.extract:encode_shard",
     "extract.extract:EncodedShard",

@@ -17,7 +17,7 @@ def broken(*_arguments, **_more):
     raise RuntimeError("broken")
 
 
-STAGES = "read_documents make_samples plan_shards start_shard Partials.restore put_sample encode_shard Uploader.store"
+STAGES = "read_documents make_samples plan_shards start_shard Partials.restore put_samples encode_shard Uploader.store"
 
 
 @pytest.mark.sample(3)

@@ -26,7 +26,7 @@ from ..shards.existing_shards import ExistingShards
 from ..shards.partial import Partials
 from ..shards.plan import Capacity, ShardPlan, plan_shards
 from ..shards.rejects import RejectsFile
-from ..shards.shard_buffer import ShardBuffer, check_finite, put_sample, start_shard
+from ..shards.shard_buffer import ShardBuffer, check_finite, put_samples, start_shard
 from ..shards.shard_identity import shard_identity
 from ..shards.shard_stats import shard_stats
 from ..shards.windows import MAX_WINDOW_BYTES, Place, Row, Window, plan_windows, window_limits
@@ -301,12 +301,11 @@ class _Extraction:
     def _put_row(self, row: Row, host: HostRow) -> None:
         """Copies the missing samples of the row. Raises Failure for a value that is not finite."""
         check_finite(host, [place.sample.index for place in row], self._model, self._work.object)
-        samples = tokens = 0
-        for b, place in enumerate(row):
-            if self._is_missing(place):
-                put_sample(self._open[place.shard], place.position, host, b)
-                samples, tokens = samples + 1, tokens + len(place.sample.token_ids)
-        self._state.add_done(samples, tokens)
+        missing = [b for b, place in enumerate(row) if self._is_missing(place)]
+        for number in {row[b].shard for b in missing}:
+            samples = [b for b in missing if row[b].shard == number]
+            put_samples(self._open[number], [row[b].position for b in samples], host, samples)
+        self._state.add_done(len(missing), sum(len(row[b].sample.token_ids) for b in missing))
 
     def _completed(self, step: Step) -> Iterator[ShardBuffer]:
         """The shards that the rows of the step completed."""

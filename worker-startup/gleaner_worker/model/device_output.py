@@ -1,7 +1,6 @@
 """The output of a step, in flight to the host and then as rows: the vectors of each sample, and their statistics."""
 
 import threading
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,9 @@ from .sites import COMPUTED, STATS, Capture
 
 _MAX_ABS = STATS.index("max_abs")
 _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+# Samples with so many vectors on average are copied one by one. One copy of all vectors by index saves calls for fewer
+# vectors, but it writes each value twice.
+_SLICED = 8
 
 
 @dataclass
@@ -25,7 +27,16 @@ class OutputPart:
     layer: int  # the first, as an index of the site's layers
     row: int  # the first of the step
     column: int  # the first of D
-    data: jax.Array | np.ndarray  # [L, R, W, ...]
+    data: jax.Array | np.ndarray  # [L, R, W, ...]; in a HostRow [L, W, ...]
+
+    def copy(self, target: np.ndarray, source: slice | np.ndarray, places: slice | np.ndarray) -> None:
+        """Copies the vectors `source` of a row into these places of all layers and columns, [L, rows, ...]."""
+        values = self.data[:, source]
+        layers = slice(self.layer, self.layer + len(values))
+        if values.ndim == 3:
+            target[layers, places, self.column : self.column + values.shape[2]] = values
+        else:
+            target[layers, places] = values
 
 
 class InFlightStep:
@@ -67,14 +78,14 @@ class InFlightStep:
 class HostRow:
     """One row on the host. counts: int32 [samples], the stored vectors of each sample, in the order of the row.
 
-    Methods take the index of a sample in the row. Raises AssertionError when this process holds a part of the row
+    Methods take the indices of samples in the row. Raises AssertionError when this process holds a part of the row
     alone, as in a mesh over several processes: the rest of a shard's memory has the values of an earlier shard.
     """
 
     def __init__(self, parts: dict[str, dict[str, list[OutputPart]]], row: int, counts: np.ndarray, capture: Capture):
         self.counts = counts
         self._capture = capture
-        self._bounds = [0, *np.cumsum(counts).tolist()]  # of the vectors of each sample
+        self._ends = np.cumsum(counts)  # of the vectors of each sample
         held = {kind: {site: _of_row(each, row) for site, each in sites.items()} for kind, sites in parts.items()}
         for kind, sites in held.items():
             for site, each in sites.items():
@@ -85,30 +96,32 @@ class HostRow:
         self._values, self._scale = _as_integers(held["rows"]), _as_integers(held.get("scale", {}))
         self._stats = {site: self._table(each) for site, each in held["stats"].items()}
 
-    def store(self, sample: int, rows: dict, scale: dict, begin: int) -> None:
-        """Copies the vectors of the sample to `begin` and after it, in `rows` {site: [L, rows, D]} and, for int8, in
-        `scale` {site: fp32 [L, rows]}, as Model.empty makes them."""
-        first, end = self._bounds[sample : sample + 2]
-        target = slice(begin, begin + end - first)
+    def store(self, samples: Sequence[int], rows: dict, scale: dict, row_stats: dict, begins: np.ndarray) -> None:
+        """Copies the vectors of each sample to its begin in the targets, and after it.
+
+        rows, scale: {site: [L, rows, D]} and, for int8, {site: fp32 [L, rows]}, as Model.empty makes them. row_stats:
+        {site: fp32 [L, rows, 2]}, the L2 norm and the largest magnitude of each vector.
+        """
+        counts = self.counts[samples]
+        firsts = self._ends[samples] - counts
+        sources, targets = _spans(firsts, counts), _spans(begins, counts)
+        for site, array in row_stats.items():
+            array[:, targets] = self._stats[site][:, sources, 1:3]
+        places: list[tuple] = [(sources, targets)]
+        if len(sources) >= _SLICED * len(samples):
+            spans = zip(firsts.tolist(), begins.tolist(), counts.tolist(), strict=True)
+            places = [(slice(first, first + count), slice(begin, begin + count)) for first, begin, count in spans]
         for arrays, computed in ((rows, self._values), (scale, self._scale)):
             for site, array in arrays.items():
                 raw = array.view(_RAW[array.itemsize])
                 for part in computed[site]:
-                    data = part.data[:, first:end]
-                    layers = slice(part.layer, part.layer + len(data))
-                    if data.ndim == 3:
-                        raw[layers, target, part.column : part.column + data.shape[2]] = data
-                    else:
-                        raw[layers, target] = data
+                    for source, target in places:
+                        part.copy(raw, source, target)
 
-    def row_stats(self, sample: int) -> dict[str, np.ndarray]:
-        """The L2 norm and the largest magnitude of each vector of the sample by site, fp32 [L, vectors, 2]."""
-        first, end = self._bounds[sample : sample + 2]
-        return {site: stats[:, first:end, 1:3] for site, stats in self._stats.items()}
-
-    def sums(self, sample: int) -> dict[str, np.ndarray]:
-        """Statistics of the sample by site, fp64 [L, K]: its columns as Capture.stats_columns, over its vectors."""
-        return {site: sums[:, sample] for site, sums in self._sums.items()}
+    def sums(self, samples: Sequence[int]) -> dict[str, np.ndarray]:
+        """Statistics of each sample by site, fp64 [L, samples, K]: columns as Capture.stats_columns, over its
+        vectors."""
+        return {site: sums[:, samples] for site, sums in self._sums.items()}
 
     def non_finite(self) -> tuple[str, int, int, int] | None:
         """The origin of the first value that is not finite: site, layer, first sample with such a value there, and the
@@ -121,20 +134,27 @@ class HostRow:
             for site in COMPUTED:
                 if (site, layer) in names and (marks := broken[site][names[site, layer]]).any():
                     first = int(np.flatnonzero(marks)[0])
-                    return site, layer, bisect_right(self._bounds, first) - 1, int(marks.sum())
+                    return site, layer, int(np.searchsorted(self._ends, first, "right")), int(marks.sum())
         raise AssertionError("a mark belongs to a site and a layer")
 
     def _table(self, parts: list[OutputPart]) -> np.ndarray:
         """fp32 [L, stored vectors, K] of all layers."""
-        return np.concatenate([part.data[:, : self._bounds[-1]] for part in parts])
+        return np.concatenate([part.data[:, : self._ends[-1]] for part in parts])
 
     @cached_property
     def _sums(self) -> dict[str, np.ndarray]:
         """fp64 [L, samples, K] by site."""
-        return {site: _fold(stats.astype(np.float64), self._bounds[:-1]) for site, stats in self._stats.items()}
+        begins = self._ends - self.counts
+        return {site: _fold(stats.astype(np.float64), begins) for site, stats in self._stats.items()}
 
 
-def _fold(values: np.ndarray, begins: list[int]) -> np.ndarray:
+def _spans(begins: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The numbers begin to begin + count - 1 of each pair, in order."""
+    before = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) + np.repeat(begins - before, counts)
+
+
+def _fold(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
     """[L, samples, K], from the statistics [L, vectors, K - 1] of samples that begin at `begins`, one vector at least
     each. Adds in the order of the vectors."""
     sums, largest = np.add.reduceat(values, begins, axis=1), values[:, :, _MAX_ABS]

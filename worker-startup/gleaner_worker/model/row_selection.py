@@ -100,13 +100,18 @@ def make_inputs(
         positions[r, :end] = np.arange(end) - np.repeat(begins, lengths)
         if mode == "all":
             continue
-        chosen = np.concatenate([begin + _chosen(sample) for begin, sample in zip(begins, samples, strict=True)])
+        chosen = _in_row([_chosen(sample) for sample in samples], begins)
         if mode == "rows":
             picks[r, : len(chosen)] = chosen
         else:
-            own = np.concatenate([begin + _pools(sample) for begin, sample in zip(begins, samples, strict=True)])
+            own = _in_row([_pools(sample).ravel() for sample in samples], begins).reshape(-1, 2)
             pooled[r, chosen], pools[r, : len(own)] = True, own
     return Rows(token_ids, segments, positions), (pooled, pools) if mode in POOLS else picks
+
+
+def _in_row(of_samples: list[np.ndarray], begins: np.ndarray) -> np.ndarray:
+    """Positions in samples as positions in their row."""
+    return np.concatenate(of_samples) + np.repeat(begins, [len(positions) for positions in of_samples])
 
 
 def _chosen(sample: SelectedTokens) -> np.ndarray:

@@ -1,5 +1,6 @@
 """A shard while it is computed: the vectors of its samples, and the sums for its statistics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,15 +43,12 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
     )
 
 
-def put_sample(shard: ShardBuffer, position: int, host: HostRow, b: int) -> None:
-    """Copies the vectors and sums of sample `b` of a computed row to sample `position` of the shard."""
-    begin, end = shard.plan.row_offsets[position : position + 2].tolist()
-    host.store(b, shard.rows, shard.scale, begin)
-    for site, stats in host.row_stats(b).items():
-        shard.row_stats[site][:, begin:end] = stats
-    for site, sums in host.sums(b).items():
-        shard.sums[site][position] = sums
-    shard.done[position] = True
+def put_samples(shard: ShardBuffer, positions: Sequence[int], host: HostRow, samples: Sequence[int]) -> None:
+    """Copies the vectors and sums of these samples of a computed row to these samples of the shard, in order."""
+    host.store(samples, shard.rows, shard.scale, shard.row_stats, shard.plan.row_offsets[positions])
+    for site, sums in host.sums(samples).items():
+        shard.sums[site][positions] = sums.swapaxes(0, 1)
+    shard.done[positions] = True
 
 
 def check_finite(host: HostRow, sample_indices: list[int], model: Model, where: str) -> None:
