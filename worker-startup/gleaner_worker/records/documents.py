@@ -17,7 +17,7 @@ from .sample import Reject
 from .select import Marks
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Document:
     """The tokens of a record."""
 

@@ -35,6 +35,8 @@ def check_text(value: object, field: str) -> str:
     """The value. Raises Rejected, unless it is a string that UTF-8 can encode."""
     if not isinstance(value, str):
         raise Rejected(f"`{field}` is {kind_of(value)}, not a string")
+    if value.isascii():  # known without a look at the text
+        return value
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:

@@ -33,7 +33,7 @@ from .tokenizer import special_texts
 KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train` and `test`"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Prompt:
     """A text, or token ids."""
 
@@ -120,18 +120,17 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unren
     return (_from_task(augment(task, writer.seed, k), arc, record, writer) for k in range(writer.predictions))
 
 
-def render_prompts(prompts: Sequence[Prompt | Unrendered]) -> list[Prompt | Rejected]:
-    """Renders the unrendered prompts, in one batch per template. Raises LimitExceeded with a position in `prompts`."""
+def render_prompts(prompts: Sequence[Unrendered]) -> list[Prompt | Rejected]:
+    """Renders the prompts, in one batch per template. Raises LimitExceeded with a position in `prompts`."""
     finished: dict[int, Prompt | Rejected] = {}
-    waiting = {number: prompt for number, prompt in enumerate(prompts) if isinstance(prompt, Unrendered)}
-    for template in {prompt.template for prompt in waiting.values()}:
-        numbers = [number for number, prompt in waiting.items() if prompt.template is template]
+    for template in {prompt.template for prompt in prompts}:
+        numbers = [number for number, prompt in enumerate(prompts) if prompt.template is template]
         try:
-            batch = template.render_batch([waiting[number].values for number in numbers])
+            batch = template.render_batch([prompts[number].values for number in numbers])
         except LimitExceeded as limit:
             raise LimitExceeded(str(limit), numbers[limit.position]) from None
-        finished |= {number: _finish(waiting[number], each) for number, each in zip(numbers, batch, strict=True)}
-    return [finished[number] if isinstance(prompt, Unrendered) else prompt for number, prompt in enumerate(prompts)]
+        finished |= {number: _finish(prompts[number], each) for number, each in zip(numbers, batch, strict=True)}
+    return [finished[number] for number in range(len(prompts))]
 
 
 def _finish(prompt: Unrendered, rendered: Rendered | TemplateProblem) -> Prompt | Rejected:

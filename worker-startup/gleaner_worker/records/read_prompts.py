@@ -22,9 +22,9 @@ _RENDERED_ITEMS = 64
 _RENDERED_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class RenderedPrompt:
-    """A prompt before it is tokenised."""
+    """A prompt, ready to be tokenised."""
 
     index: int  # of its sample, where a prompt makes one
     line: int
@@ -33,16 +33,17 @@ class RenderedPrompt:
     characters: int = 0  # of the whole text, where the prompt holds its beginning
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Draft:
     """A prompt before its template is rendered; see RenderedPrompt."""
 
     index: int
     line: int
-    prompt: Prompt | Unrendered
+    prompt: Unrendered
     kept: str
 
 
+Written = Draft | RenderedPrompt | Reject
 Item = TypeVar("Item")
 
 
@@ -75,7 +76,7 @@ def in_batches(
         yield batch
 
 
-def _write_lines(lines: Iterable[Line], name: str, settings: SampleSettings) -> Iterator[Draft | Reject]:
+def _write_lines(lines: Iterable[Line], name: str, settings: SampleSettings) -> Iterator[Written]:
     for line in lines:
         try:
             yield from _write(line, settings)
@@ -83,14 +84,14 @@ def _write_lines(lines: Iterable[Line], name: str, settings: SampleSettings) -> 
             raise _over_limit(line.index, name, limit) from limit
 
 
-def _render(batch: list[Draft | Reject], name: str) -> Iterator[RenderedPrompt | Reject]:
+def _render(batch: list[Written], name: str) -> Iterator[RenderedPrompt | Reject]:
     drafts = [item for item in batch if isinstance(item, Draft)]
     try:
         prompts = iter(render_prompts([draft.prompt for draft in drafts]))
     except LimitExceeded as limit:
         raise _over_limit(drafts[limit.position].line, name, limit) from limit
     for item in batch:
-        if isinstance(item, Reject):
+        if not isinstance(item, Draft):
             yield item
         elif isinstance(prompt := next(prompts), Rejected):
             yield Reject(item.index, str(prompt), item.line)
@@ -105,7 +106,7 @@ def _over_limit(line: int, name: str, limit: LimitExceeded) -> Failure:
     )
 
 
-def _write(line: Line, settings: SampleSettings) -> Iterator[Draft | Reject]:
+def _write(line: Line, settings: SampleSettings) -> Iterator[Written]:
     count = settings.writer.predictions
     first = line.index * count
     try:
@@ -117,11 +118,13 @@ def _write(line: Line, settings: SampleSettings) -> Iterator[Draft | Reject]:
     for index, prompt in enumerate(prompts, first):
         if isinstance(prompt, Rejected):
             yield Reject(index, str(prompt), line.index)
-        else:
+        elif isinstance(prompt, Unrendered):
             yield Draft(index, line.index, prompt, kept)
+        else:
+            yield RenderedPrompt(index, line.index, prompt, kept)
 
 
-def _size(item: Draft | RenderedPrompt | Reject) -> int:
+def _size(item: Written) -> int:
     if isinstance(item, Reject):
         return len(item.reason)
     prompt = item.prompt

@@ -5,6 +5,7 @@ a run that cuts documents (over_long chunk and pack), samples and rejects are co
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -123,15 +124,15 @@ def _tokenize(batch: list[RenderedPrompt | Reject], settings: SampleSettings) ->
 
 
 def _document(item: RenderedPrompt, encoded: Encoded, settings: SampleSettings) -> Document:
-    _check_ids(encoded.ids, item, settings)
+    ids = _checked_ids(encoded.ids, item, settings)
     content = item.prompt.content
     preview = content if isinstance(content, str) else _decode(content, settings)
     end = settings.max_length if settings.cut is None else None  # no sample has the later tokens
     marks = encoded.marks and encoded.marks.first(end)
     if marks and not settings.selection.parsed.reduces_spans:
         marks = Marks(marks.marked)
-    token_ids = np.asarray(encoded.ids[:end], dtype=np.int32)
-    return Document(item.index, item.line, token_ids, len(encoded.ids), marks, preview[:_PREVIEW_CHARS], item.kept)
+    kept_ids = ids if end is None or len(ids) <= end else ids[:end].copy()
+    return Document(item.index, item.line, kept_ids, len(ids), marks, preview[:_PREVIEW_CHARS], item.kept)
 
 
 def _limit(item: RenderedPrompt | Reject, settings: SampleSettings) -> RenderedPrompt | Reject:
@@ -152,16 +153,18 @@ def _is_plain_text(prompt: Prompt) -> bool:
     return isinstance(prompt.content, str) and not prompt.is_complete
 
 
-def _check_ids(ids: list[int], item: RenderedPrompt, settings: SampleSettings) -> None:
-    """Raises Rejected. A post-processor may add ids that the vocabulary lacks, as a record may."""
+def _checked_ids(ids: list[int], item: RenderedPrompt, settings: SampleSettings) -> np.ndarray:
+    """The ids, int32. Raises Rejected. A post-processor may add ids that the vocabulary lacks, as a record may."""
     if not ids:
         raise Rejected("has no tokens")
     if item.characters and len(ids) <= settings.max_length:
         raise Rejected(
             f"has {item.characters} characters, and its first {len(item.prompt.content)} make only {len(ids)} tokens"
         )
-    if 0 <= min(ids) and max(ids) < settings.vocab_size:
-        return
+    with suppress(OverflowError):  # of an id that int32 cannot hold
+        token_ids = np.array(ids, np.int32)
+        if token_ids.min() >= 0 and token_ids.max() < settings.vocab_size:
+            return token_ids
     position, token = next((at, token) for at, token in enumerate(ids) if not 0 <= token < settings.vocab_size)
     number = str(token) if abs(token) < 1 << 63 else "of more than 63 bits"
     raise Rejected(

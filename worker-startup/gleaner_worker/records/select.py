@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -19,15 +20,18 @@ class Selection:
     special_ids: np.ndarray | None  # int32, ascending: ids that are excluded first; None without exclude_special
     seed: int = 0  # of random positions
 
-    @property
+    @cached_property
     def parsed(self) -> TokenSelection:
-        parsed = parse_tokens(self.tokens)
-        assert parsed is not None
-        return parsed
+        return _parsed(self.tokens)
 
-    @property
+    @cached_property
     def is_everything(self) -> bool:
         return self.parsed.is_of_all and self.special_ids is None
+
+    @cached_property
+    def is_of_length(self) -> bool:
+        """Whether samples of one length have the same positions."""
+        return self.parsed.spans is None and not self.parsed.random and self.special_ids is None
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,9 @@ class Chosen:
     span_idx: np.ndarray | None = None
 
 
+_EVERYTHING = Chosen()
+
+
 def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
     """Special tokens are the added tokens that tokenizer.json calls special, anywhere in a sample."""
     if not spec.exclude_special:
@@ -83,7 +90,9 @@ def select(selection: Selection, token_ids: np.ndarray, marks: Marks | None = No
     without excluded tokens. Raises Rejected for a sample without the selected tokens.
     """
     if selection.is_everything:
-        return Chosen()
+        return _EVERYTHING
+    if selection.is_of_length:
+        return _of_length(selection.tokens, len(token_ids))
     positions = np.arange(len(token_ids), dtype=np.int32)
     words = f"{len(token_ids)} tokens"
     if selection.special_ids is not None:
@@ -100,11 +109,29 @@ def select(selection: Selection, token_ids: np.ndarray, marks: Marks | None = No
     if wanted.random:
         seed = (selection.seed, index, zlib.crc32(token_ids.tobytes()))
         return Chosen(positions[_random(len(positions), wanted.random, *seed)])
+    return Chosen(_numbered(positions, selection.tokens, words))
+
+
+def _parsed(tokens: str | tuple[int, ...]) -> TokenSelection:
+    parsed = parse_tokens(tokens)
+    assert parsed is not None
+    return parsed
+
+
+@lru_cache(maxsize=256)
+def _of_length(tokens: str | tuple[int, ...], length: int) -> Chosen:
+    """The rows of each sample of `length` tokens."""
+    return Chosen(_numbered(np.arange(length, dtype=np.int32), tokens, f"{length} tokens"))
+
+
+def _numbered(positions: np.ndarray, tokens: str | tuple[int, ...], words: str) -> np.ndarray:
+    """Those of the positions that a slice, a list or `last` takes; all of them for a pool."""
+    wanted = _parsed(tokens)
     if wanted.part is not None and not len(positions[wanted.part]):
-        raise Rejected(f"has {words}: the slice {selection.tokens} selects none of them")
+        raise Rejected(f"has {words}: the slice {tokens} selects none of them")
     if wanted.positions is not None:
-        return Chosen(_at(positions, wanted.positions, words))
-    return Chosen(positions[-1:] if wanted.reduction == "last" else positions[wanted.part or slice(None)])
+        return _at(positions, wanted.positions, words)
+    return positions[-1:] if wanted.reduction == "last" else positions[wanted.part or slice(None)]
 
 
 def _of_spans(positions: np.ndarray, marks: Marks, spans: Spans, words: str) -> np.ndarray:

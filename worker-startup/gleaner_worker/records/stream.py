@@ -15,7 +15,7 @@ _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Line:
     """A line of a stream."""
 
@@ -31,16 +31,8 @@ def read_lines(path: str, name: str, check: Callable[[], None] = lambda: None) -
     check: called regularly within a line over the limit.
     Raises Failure("stream"), naming the object `name`, when a gzip file is damaged.
     """
-    try:
-        with _open(path) as file:
-            for index, line in enumerate(_split(file, check)):
-                yield Line(
-                    index,
-                    line if isinstance(line, bytes) else None,
-                    len(line) if isinstance(line, bytes) else line,
-                )
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise damaged(name, error) from error
+    for index, line in enumerate(_read(path, name, check)):
+        yield Line(index, line, len(line)) if isinstance(line, bytes) else Line(index, None, line)
 
 
 def no_lines(name: str) -> Failure:
@@ -56,13 +48,21 @@ def damaged(name: str, error: Exception) -> Failure:
 def count_lines(path: str, name: str, check: Callable[[], None] = lambda: None) -> int:
     """Counts the lines of a stream; calls `check` regularly. Raises Failure("stream") for more than MAX_LINES lines."""
     lines = 0
-    for line in read_lines(path, name, check):
-        lines = line.index + 1
+    for lines, _ in enumerate(_read(path, name, check), 1):
         if lines % _LINES_PER_CHECK == 0:
             check()
         if lines > MAX_LINES:
             raise Failure("stream", f"Failed to read {name}: it has over {MAX_LINES} lines; divide it into streams")
     return lines
+
+
+def _read(path: str, name: str, check: Callable[[], None]) -> Iterator[bytes | int]:
+    """The lines as _split yields them. Raises Failure("stream")."""
+    try:
+        with _open(path) as file:
+            yield from _split(file, check)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise damaged(name, error) from error
 
 
 def _open(path: str) -> BinaryIO:

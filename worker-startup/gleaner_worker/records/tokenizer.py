@@ -56,7 +56,7 @@ def special_texts(tokenizer: Tokenizer) -> tuple[str, ...]:
     return tuple(token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Encoded:
     """The tokens of a text."""
 
@@ -102,9 +102,10 @@ def _encode(
         return [_encode([text], tokenizer, bos, add_special_tokens, of_text)[0] for text, of_text in pairs]
     encoded: list[Encoded | Rejected] = []
     for number, encoding in enumerate(encodings):
+        ids = encoding.ids  # a new list for each access
         marks = None if spans is None else mark_tokens(encoding.offsets, spans[number])
-        is_doubled = add_special_tokens and bos.is_added and encoding.ids[:2] == [bos.token_id] * 2
-        whole = Encoded(encoding.ids, marks)
+        is_doubled = add_special_tokens and bos.is_added and ids[:2] == [bos.token_id] * 2
+        whole = Encoded(ids, marks)
         encoded.append(_with_bos(_without_first(whole) if is_doubled else whole, bos))
     return encoded
 

@@ -5,6 +5,7 @@ interrupted run makes the same bytes as an uninterrupted run.
 """
 
 import hashlib
+import struct
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -101,6 +102,6 @@ def tokens_sha256(samples: Iterable[Sample | Document]) -> str:
     """The digest of each sample's index and length (int64) and token ids (int32), little endian, in order."""
     digest = hashlib.sha256()
     for sample in samples:
-        digest.update(np.array([sample.index, len(sample.token_ids)], dtype="<i8").tobytes())
-        digest.update(sample.token_ids.astype("<i4").tobytes())
+        digest.update(struct.pack("<qq", sample.index, len(sample.token_ids)))
+        digest.update(np.ascontiguousarray(sample.token_ids, "<i4"))
     return digest.hexdigest()

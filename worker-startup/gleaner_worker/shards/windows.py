@@ -24,7 +24,7 @@ class WindowLimits:
     vectors: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Place:
     """The place of a sample in the shards of its stream."""
 
