@@ -27,6 +27,14 @@ const anOrphan = (world: World, slot: number) => ({
   created_at: new Date(world.now).toISOString(),
 });
 
+function hidePrices({deps: {store}}: World): void {
+  const {get} = store;
+  store.get = async path => {
+    if (path === 'prices/chips') throw new Error('for a test');
+    return get(path);
+  };
+}
+
 async function aRunThatHasTheOnlyTpu(): Promise<World> {
   const world = await aWorkingWorld();
   world.drop('other', 0, LINES);
@@ -285,15 +293,26 @@ const CASES: Wait[] = [
       const world = new World(ONE_SLOT);
       world.drop('my-run', 0, LINES);
       await world.deliverNext('object');
-      const {get} = world.deps.store;
-      world.deps.store.get = async path => {
-        if (path === 'prices/chips') throw new Error('for a test');
-        return get(path);
-      };
+      hidePrices(world);
       await world.tick().catch(() => {});
       return world;
     },
     ...{kind: 'not-read', about: 'prices/chips'},
+  },
+  {
+    name: 'prices that cannot be read, while a kept TPU comes for the work',
+    given: async () => {
+      const world = new World(TWO_SLOTS);
+      world.control({action: 'keep', pool: 'tpu', workers: 1, minutes: 60});
+      await world.deliverNext('control');
+      await world.tick();
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      hidePrices(world);
+      await world.tick().catch(() => {});
+      return world;
+    },
+    ...{kind: 'create', about: A0},
   },
   {
     name: 'a run without a spec',

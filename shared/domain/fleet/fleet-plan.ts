@@ -72,7 +72,7 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
   // No node is created from prices, a month or a count of creates that were not read.
   const hole = unreadPart(snapshot);
   if (hole) for (const name of empty) withheld.set(name, hole);
-  const given = hole ? new Map<string, string | null>() : payers;
+  const given = new Map([...payers].filter(([name]) => !hole || !empty.includes(name)));
   const constraints = bindingConstraints({
     ...facts,
     limits,
