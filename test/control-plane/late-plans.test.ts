@@ -8,6 +8,21 @@ import type {Run} from '../../shared/domain/run/run.ts';
 import {planAllBudgets} from '../../shared/domain/tick/pools.ts';
 import {aRun} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {A0} from '../support/places.ts';
+import {aWorldWithFast, F0, namePool} from '../support/second-pool.ts';
+import {someLines} from '../support/shard-plan.ts';
+
+/** A tick whose plan is too old after its first request for a node. */
+async function slowTick(world: World): Promise<void> {
+  const {around} = world.outage;
+  const asked = world.asked().length;
+  world.outage.around = async (verb, effect) => {
+    if (verb === 'transaction' && world.asked().length > asked) world.now += 61_000;
+    return effect();
+  };
+  await world.tick();
+  world.outage.around = around;
+}
 
 describe('a late plan', () => {
   it('pauses no run that gets a larger budget while the tick plans', async () => {
@@ -25,5 +40,18 @@ describe('a late plan', () => {
     await write({budget_usd: 100, version: 1});
     await applyBudgets(deps, plan, failures);
     assert.equal((await runRecords.get(store, 'my-run'))?.status, 'active');
+  });
+
+  it('requests no node for the last pool, and the next tick begins with this pool', async () => {
+    const world = await aWorldWithFast({GLEANER_WORKERS_PER_ZONE: '2'});
+    namePool(world, 'quick', 'fast');
+    world.drop('quick', 0, someLines(4));
+    world.drop('slow', 0, someLines(4));
+    world.drop('slow', 1, someLines(4));
+    for (let event = 0; event < 3; event++) await world.deliverNext('object');
+    await slowTick(world);
+    assert.deepEqual(world.asked(), [`create ${A0}#1`]);
+    await slowTick(world);
+    assert.deepEqual(world.asked().slice(1, 2), [`create ${F0}#1`]);
   });
 });
