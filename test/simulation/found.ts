@@ -1,6 +1,6 @@
 /** Stores a seed that shows each planted mistake. If a stored seed no longer shows its mistake, a search finds another. */
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
-import {type Splice, spliceAll} from './anchors.ts';
+import {spliceAll} from './anchors.ts';
 import {MISTAKES} from './mistakes.ts';
 import {runSeeds} from './run.ts';
 import {simulate} from './world.ts';
@@ -17,11 +17,17 @@ export function storedSeeds(): Seeds {
   return existsSync(FILE) ? JSON.parse(readFileSync(FILE, 'utf8')) : {};
 }
 
+/** True if the world of the seed breaks with the mistake. */
+export async function breaks(seed: number, name: string): Promise<boolean> {
+  const mistake = spliceAll(MISTAKES[name] ?? []);
+  return (await simulate(seed, {mistake})).violation !== undefined;
+}
+
 const held = new Map<number, boolean>();
 
 /** True if the world of the seed breaks with the mistake, and holds without it. */
-async function shows(seed: number, mistake: readonly Splice[]): Promise<boolean> {
-  if ((await simulate(seed, {mistake})).violation === undefined) return false;
+async function shows(seed: number, name: string): Promise<boolean> {
+  if (!(await breaks(seed, name))) return false;
   const holds = held.get(seed) ?? (await simulate(seed)).violation === undefined;
   held.set(seed, holds);
   return holds;
@@ -29,12 +35,15 @@ async function shows(seed: number, mistake: readonly Splice[]): Promise<boolean>
 
 /** Returns a seed whose world shows the mistake: the stored seed, one that shows others, or the first that a search finds. */
 export async function findMistake(name: string, seeds: Seeds): Promise<number | undefined> {
-  const mistake = MISTAKES[name] ?? [];
-  const splices = spliceAll(mistake);
   const stored = seeds[name];
   for (const seed of new Set([...(stored === undefined ? [] : [stored]), ...commonest(seeds)]))
-    if (await shows(seed, splices)) return seed;
-  const {violations} = await runSeeds({first: 0, seeds: MAX_SEEDS, mistake, untilFound: true});
+    if (await shows(seed, name)) return seed;
+  const {violations} = await runSeeds({
+    first: 0,
+    seeds: MAX_SEEDS,
+    mistake: MISTAKES[name] ?? [],
+    untilFound: true,
+  });
   return violations[0]?.seed;
 }
 
