@@ -130,8 +130,8 @@ ACCELERATORS = {
 }
 # The least allowed tokens a second of rows of the default length.
 LEAST_TOKENS_PER_S = {
-    ("Qwen2.5-0.5B", "v5litepod-1"): 112_000,
+    ("Qwen2.5-0.5B", "v5litepod-1"): 136_000,
     ("Llama-3.1-8B", "v5litepod-8"): 72_000,
-    ("Llama-3.1-8B", "v6e-1"): 29_000,
+    ("Llama-3.1-8B", "v6e-1"): 31_000,
     ("gemma-2-27b", "v6e-8"): 57_000,
 }

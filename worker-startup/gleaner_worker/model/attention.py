@@ -54,8 +54,15 @@ def _splash(q, k, v, segments, sinks, window: int, softcap: float | None, tuning
     # The window counts the token itself; the mask counts the tokens to its left.
     mask = masks.MultiHeadMask([masks.LocalMask((length, length), (window - 1, 0), offset=0)] * heads)
     keys = min(_KERNEL_KEYS, length)
+    # XLA computes projections and rotations faster where tokens are the minor axis: see docs/benchmarks.md.
+    by_token = splash.QKVLayout.SEQ_MINOR
     sizes = splash.BlockSizes(
-        block_q=min(_KERNEL_QUERIES, length), block_kv=keys, block_kv_compute=min(_KERNEL_QUERIES, keys)
+        block_q=min(_KERNEL_QUERIES, length),
+        block_kv=keys,
+        block_kv_compute=min(_KERNEL_QUERIES, keys),
+        q_layout=by_token,
+        k_layout=by_token,
+        v_layout=by_token,
     )
     kernel = splash.make_splash_mha_single_device(
         mask, block_sizes=sizes, attn_logits_soft_cap=softcap, interpret=tuning.interpret

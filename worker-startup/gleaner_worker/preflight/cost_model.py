@@ -5,7 +5,8 @@ The estimate adds three parts, without any overlap between them:
 1. The compiler's own `estimated_cycles` of every instruction, times the trips of the loops around it, over the clock.
 2. For each Pallas call, the larger of two times: FLOPs over 0.3 of the peak, and the bytes of its operands and results
    over the HBM rate. The compiler has no estimate of such a call. The first floating-point operand tells the calls
-   apart: queries [..., heads, T, H] of causal attention, or rows [M, K] of a ragged product with [experts, K, N].
+   apart: queries of causal attention, whose result is [..., heads, T, H], or rows [M, K] of a ragged product with
+   [experts, K, N].
 3. The bytes of each collective over 45 GB/s: the larger of its operands and its result.
 
 A conditional costs as much as its most expensive branch.
@@ -158,7 +159,8 @@ def _kernel(line: str, result: str) -> tuple[float, int]:
     flops = 0.0
     if floats:
         first, second, *_ = floats
-        flops = 2 * prod(first) * second[-1] if len(first) == 2 else 4 * prod(first) * first[-2] / 2
+        (_, attended), *_ = _shapes(result)
+        flops = 2 * prod(first) * second[-1] if len(first) == 2 else 4 * prod(attended) * attended[-2] / 2
     return flops, _bytes(operands) + _bytes(result)
 
 
