@@ -108,7 +108,7 @@ describe('gleaner preflight', () => {
     {
       name: 'a model that is not there',
       args: ['--accelerator', 'v6e-1', '--model', './none'],
-      says: /no such folder/,
+      says: /it is no folder of this machine/,
       exit: 1,
     },
   ];

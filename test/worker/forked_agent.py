@@ -14,7 +14,7 @@ from gleaner_worker.model import download
 def run(hold_at):
     jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])  # which the parent read before the fork
     output.EVERY_S = 0.1  # a test waits for the first output of a job
-    download.FIRST_TIMEOUT_S = 1.0  # a test waits for the first report of a silent hub
+    download.ANSWER_S = 2.0  # a test waits for the first report of a silent hub
     if hold_at is not None:
         _hold_at(hold_at)
     return agent.main()

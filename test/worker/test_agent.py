@@ -166,10 +166,10 @@ def test_an_agent_reports_an_unreachable_hub_and_obeys_worker_api(cloud, storage
 
     cloud.action = act
     ended(agent())
-    assert ("loading", "127.0.0.1:9: ConnectError: [Errno 111] Connection refused, try 2") in reported
+    assert ("loading", "127.0.0.1:9: ConnectionRefusedError: [Errno 111] Connection refused, try 2") in reported
     assert [release["outcome"] for release in cloud.releases()] == ([outcome] if outcome else [])
     lines = [json.loads(line) for line in storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode().splitlines()]
-    waits = [line for line in lines if line["message"].startswith("Waiting for 127.0.0.1:9: ConnectError")]
+    waits = [line for line in lines if line["message"].startswith("Waiting for 127.0.0.1:9: ConnectionRefusedError")]
     assert len(waits) >= 2 and {line["severity"] for line in waits} == {"WARNING"}
 
 
@@ -189,4 +189,4 @@ def test_an_agent_reports_a_silent_hub_before_the_next_regular_heartbeat(cloud, 
         process = agent()
         ended(process)
     first = next(filter(None, reported))
-    assert first.startswith(f"{host}: ReadTimeout") and first.endswith(", try 1")
+    assert first.startswith(f"{host}: TimeoutError") and first.endswith(", try 1")
