@@ -68,7 +68,8 @@ def _select(x, picks, mode: str):
     if mode == "rows":
         x = pick_tokens(x, picks)
     if mode == "max":
-        x = _pooled(x, *picks, jnp.maximum, -jnp.inf)
+        picked, pools = picks
+        x = _pooled(x, picked, pools, jnp.maximum, -jnp.inf)
     x = x.astype(jnp.float32)
     return _means(x, *picks) if mode == "mean" else x
 
