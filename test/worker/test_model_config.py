@@ -160,7 +160,12 @@ ACCEPTED = [
     (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "ropes", (Rope("default", 1e6),)),
     (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "max_positions", 512),
     (PHI3, {"original_max_position_embeddings": None}, "max_positions", 512),
-    (OLMO3, {"rope_scaling": None, "rope_theta": 3e4}, "ropes", (Rope("default", 5e5), Rope("default", 3e4))),
+    (
+        OLMO3,
+        {"rope_scaling": None, "rope_theta": 3e4, "rope_local_base_freq": 500.0},
+        "ropes",
+        (Rope("default", 5e5), Rope("default", 3e4)),
+    ),
     (GPT2, {"n_inner": 50}, "d_ff", 50),
     (GPT2, {"n_inner": None}, "d_ff", 80),
     (GPT2, {"hidden_size": 20}, "d_model", 20),
@@ -179,6 +184,8 @@ ACCEPTED = [
     (GEMMA3, {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, "max_positions", 512),
     (IMAGES, {"text_config": IMAGES["text_config"] | {"tie_word_embeddings": False}}, "is_tied", True),
     (IMAGES, {"tie_word_embeddings": False}, "is_tied", False),
+    (IMAGES, {"text_config": IMAGES["text_config"] | {"final_logit_softcapping": 5.0}}, "logits_softcap", None),
+    (LLAMA, {"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 0}}, "max_positions", 131072),
     (QWEN2, {"tie_word_embeddings": False, "architectures": 3, "torch_dtype": None}, "num_layers", 3),
 ]
 

@@ -107,12 +107,12 @@ GEMMA3_TEXT = replace(
     GEMMA2,
     windows="all but every sliding_window_pattern-th",
     defaults=_GEMMA3,
-    reads=frozenset({"sliding_window", "attention_bias", "final_logit_softcapping"}),
+    reads=frozenset({"sliding_window", "attention_bias", "rope_local_base_freq", "final_logit_softcapping"}),
     qk_norm="head",
     local_rope=True,
 )
 # The model of several modalities leaves the soft cap of its logits out.
-GEMMA3 = replace(GEMMA3_TEXT, inner="text_config", reads=frozenset({"sliding_window", "attention_bias"}))
+GEMMA3 = replace(GEMMA3_TEXT, inner="text_config", reads=GEMMA3_TEXT.reads - {"final_logit_softcapping"})
 OLMO2 = Family(
     "nowhere",
     {"rms_norm_eps": 1e-5},
@@ -126,7 +126,7 @@ OLMO2 = Family(
 OLMO3 = replace(
     OLMO2,
     windows="all but every 4th",
-    # rope_theta of an old file is that of the layers with full attention.
+    # rope_theta of an old file is that of the layers with full attention; no key decides about the others.
     defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 5e5, "rope_local_base_freq": 5e5},
     reads=frozenset({"sliding_window", "attention_bias"}),
     local_rope=True,

@@ -44,7 +44,8 @@ def parse_ropes(
     parameters, scaling = fields.table("rope_parameters"), fields.table("rope_scaling")
     theta = dict.fromkeys((FULL, SLIDING), _theta(fields, "rope_theta"))
     if family.local_rope:
-        theta[SLIDING] = _theta(fields, "rope_local_base_freq")
+        is_read = "rope_local_base_freq" in family.reads
+        theta[SLIDING] = _theta(fields if is_read else Fields(family.defaults), "rope_local_base_freq")
         if flat := sorted(set(parameters.raw) - set(theta)):
             parameters.refuse(flat[0], f"supported are the keys {FULL} and {SLIDING}")
         objects = {kind: parameters.table(kind) for kind in theta}
