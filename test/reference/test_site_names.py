@@ -23,7 +23,7 @@ from gleaner_worker.reference import transformers_model as reference
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIMIT = 1e-5
-FAMILIES = sorted(set(compare.VARIANTS) - {"gemma3, multimodal", "qwen2, yarn"})
+FAMILIES = sorted(set(compare.VARIANTS) - {"gemma3, multimodal"})
 # The bridge of TransformerLens lacks these names, but for the embeddings of Granite: they are before their multiplier.
 _NO_ROPE = {"attn.hook_rot_q", "attn.hook_rot_k"}
 EXCEPTIONS = {
@@ -32,11 +32,19 @@ EXCEPTIONS = {
     "phi3": _NO_ROPE,
     "granite": {"hook_embed"},
     "mixtral": {"mlp.hook_expert_indices"},
+    "olmoe": {"mlp.hook_expert_indices"},
     "qwen3_moe": {"mlp.hook_expert_indices"},
     "gpt_oss": {"mlp.hook_expert_indices", "mlp.gate.hook_out"},
 }
 # The older HookedTransformer, which reads the whole config.json of these.
 HOOKED = {"qwen3": "Qwen/Qwen3-0.6B", "mixtral": "mistralai/Mixtral-8x7B-v0.1"}
+# HookedTransformer computes no other values of these keys, and of head_dim.
+_OF_HOOKED = {
+    "hidden_act": "silu",
+    "sliding_window": None,
+    "rope_scaling": None,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+}
 _ONLY_IN_BRIDGE = {"mlp.hook_in", "mlp.gate.hook_out", "ln_final.hook_out"}
 
 
@@ -59,7 +67,7 @@ class Tiny:
         if family == "gpt_neox":
             raw |= {"attention_bias": True, "use_parallel_residual": True}  # as Pythia; the bridge fails without biases
         if family in HOOKED:
-            raw |= {"head_dim": raw["hidden_size"] // raw["num_attention_heads"]}  # HookedTransformer takes no other
+            raw |= _OF_HOOKED | {"head_dim": raw["hidden_size"] // raw["num_attention_heads"]}
         self.folder, self.ids = folder, np.random.default_rng(0).integers(0, raw["vocab_size"] - 1, 90).astype(np.int32)
         make_folder(folder, raw, 5, dtype=torch.bfloat16, **special)
         self.tensor = torch.tensor(self.ids[None].astype(np.int64))
