@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import {rmSync} from 'node:fs';
 import {gleaner} from '../support/command.ts';
 import {Folder} from '../support/folder.ts';
 
@@ -70,14 +69,6 @@ describe('gleaner preflight', () => {
       assert.match(program.reason, /Failed to fit the model into 1 /);
       assert.deepEqual(program.usd_per_million_tokens, {spot: null, on_demand: null});
     }
-  });
-
-  it('refuses a model with pickled weights alone, which no run can read', async () => {
-    const file = folder.put('pytorch_model.bin', '');
-    const {code, stderr} = await ask('--accelerator', 'v5litepod-8');
-    rmSync(file);
-    assert.equal(code, 1, stderr);
-    assert.match(stderr, /pickled weights only \(pytorch_model.bin\)/);
   });
 
   const wrong: {name: string; args: string[]; says: RegExp; exit: number}[] = [
