@@ -8,6 +8,7 @@ The estimate adds three parts, without any overlap between them:
    apart: queries of causal attention, whose result is [..., heads, T, H], or rows [M, K] of a ragged product with
    [experts, K, N].
 3. The bytes of each collective over 45 GB/s: the larger of its operands and its result.
+   Collectives that run beside products, by options of the compiler, are not counted.
 
 A conditional costs as much as its most expensive branch.
 """
