@@ -1,5 +1,7 @@
 """Vectors that come back from the device: of the selected tokens, in the stored dtype, the same from every row."""
 
+from functools import partial
+
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,8 @@ from hypothesis import given, settings
 
 from build import TINY_CONFIG
 from device_rows import MAX_LENGTH, SITES, a_sample, relative, rows_of, run, some_samples
-from gleaner_worker.model.capture import _means, _pooled
+from gleaner_worker.model import capture
+from gleaner_worker.model.capture import _pooled
 from gleaner_worker.model.sites import STORED
 
 pytestmark = pytest.mark.slow
@@ -71,21 +74,27 @@ def test_stored_rows_belong_to_the_selected_positions_in_order(capture_models, t
     assert list(host.counts) == [rows_of(host, "resid_post", b).shape[1] for b in range(2)]
 
 
-def test_each_pool_has_the_mean_or_the_largest_values_of_its_picked_tokens():
+def test_each_pool_has_the_mean_or_the_largest_values_of_its_picked_tokens(monkeypatch):
     rng, size = np.random.default_rng(0), 64
     x, picked = rng.standard_normal((2, size, 3)).astype(np.float32), rng.random((2, size)) < 0.8
     pools = np.sort(rng.integers(0, size + 1, (2, 20, 2)), axis=2).astype(np.int32)
     pools[0, 0], picked[0, :2] = (0, size), True
     x[1, size // 2] = np.nan, np.inf, -np.inf
-    means, maxima = (
-        np.asarray(jax.jit(pool)(x, picked, pools)) for pool in (_means, lambda *of: _pooled(*of, jnp.maximum, -np.inf))
-    )
+    maxima, means = np.asarray(jax.jit(partial(_pooled, jnp.maximum, -np.inf))(x, picked, pools)), []
+    for most in (20 * size, 20 * size - 1):  # by a product, and by a tree
+        monkeypatch.setattr(capture, "_PRODUCT_PAIRS", most)
+        means.append(np.asarray(jax.jit(lambda *of: capture._means(*of))(x, picked, pools)))
     for row, number in np.ndindex(2, 20):
         begin, end = pools[row, number]
         values = x[row, begin:end][picked[row, begin:end]]
-        if len(values):
-            np.testing.assert_array_equal(maxima[row, number], values.max(axis=0))
-            np.testing.assert_allclose(means[row, number], values.mean(axis=0), rtol=1e-5, atol=1e-6)
+        if not len(values):
+            continue
+        np.testing.assert_array_equal(maxima[row, number], values.max(axis=0))
+        for found in means:
+            if np.isfinite(values).all():
+                np.testing.assert_allclose(found[row, number], values.mean(axis=0), rtol=1e-5, atol=1e-6)
+            else:
+                assert not np.isfinite(found[row, number]).any()
 
 
 @pytest.mark.sample(1)

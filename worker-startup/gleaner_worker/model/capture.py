@@ -16,6 +16,9 @@ from .sites import STORED, Capture
 from .tuning import Tuning
 
 _INT8_MAX = 127
+# Pairs of a pool and a token of a row, at most, for which a product is faster than a tree: by the TPU compiler, 1.9 ms
+# less in rows of 2,048 tokens with as many pools of 4 layers of Qwen2.5-0.5B on v5litepod-1.
+_PRODUCT_PAIRS = 1 << 24
 
 
 def compute_step(
@@ -68,13 +71,12 @@ def _select(x, picks, mode: str):
     if mode == "rows":
         x = pick_tokens(x, picks)
     if mode == "max":
-        picked, pools = picks
-        x = _pooled(x, picked, pools, jnp.maximum, -jnp.inf)
+        x = _pooled(jnp.maximum, -jnp.inf, x, *picks)
     x = x.astype(jnp.float32)
     return _means(x, *picks) if mode == "mean" else x
 
 
-def _pooled(x, picked, pools, combine, neutral):
+def _pooled(combine, neutral, x, picked, pools):
     """[R, W, D] as x: each pool's picked tokens combined; not finite where a picked value is not."""
     # Blocks of 1, 2, 4, … tokens: a pool has at most one block of each size at its begin, and one at its end.
     blocks = jnp.where(picked[:, :, None], x, neutral)
@@ -92,8 +94,21 @@ def _pooled(x, picked, pools, combine, neutral):
 
 def _means(x, picked, pools):
     """fp32 [R, W, D]: the mean of each pool's picked tokens; not finite where a picked value is not."""
-    counts = _pooled(picked[:, :, None].astype(jnp.int32), picked, pools, jnp.add, 0)
-    return _pooled(x, picked, pools, jnp.add, 0) / jnp.maximum(counts, 1)
+    if pools.shape[1] * x.shape[1] > _PRODUCT_PAIRS:
+        counts = _pooled(jnp.add, 0, picked[:, :, None].astype(jnp.int32), picked, pools)
+        return _pooled(jnp.add, 0, x, picked, pools) / jnp.maximum(counts, 1)
+    place = jnp.arange(x.shape[1])
+    member = (pools[:, :, :1] <= place) & (place < pools[:, :, 1:]) & picked[:, None, :]  # [R, W, T]
+    broken = ~jnp.isfinite(x).all(axis=2)
+    # One product adds up all pools. Infinities are left out: 0 times infinity would turn the other sums into NaN.
+    total = jnp.einsum(
+        "rwt,rtd->rwd",
+        member.astype(jnp.float32),
+        jnp.where((picked & ~broken)[:, :, None], x, 0),
+        precision=jax.lax.Precision.HIGHEST,
+    )
+    mean = total / jnp.maximum(member.sum(axis=2), 1)[:, :, None]
+    return jnp.where((member & broken[:, None, :]).any(axis=2)[:, :, None], jnp.nan, mean)
 
 
 def _store(x, dtype: str, tuning: Tuning, split: Split) -> dict[str, jax.Array]:
