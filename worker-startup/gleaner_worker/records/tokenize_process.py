@@ -1,7 +1,7 @@
 """Processes that parse, render and tokenise the lines of a stream, so that reading scales with the cores of a host.
 
-In one process the interpreter's lock bounds reading to about 19,000 lines a second, and other stages need the same
-lock. Only the token ids come back, and the samples are the same with any number of processes.
+In one process the interpreter's lock bounds reading to some ten thousand lines a second, and other stages need the
+same lock. Only the token ids come back, and the samples are the same with any number of processes.
 """
 
 import os
