@@ -19,6 +19,15 @@ _QWEN_7B = _QWEN | {
     "num_key_value_heads": 4,
     "vocab_size": 152_064,
 }
+_QWEN_4B = _QWEN | {
+    "model_type": "qwen3",
+    "hidden_size": 2560,
+    "intermediate_size": 9728,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+}
 _LLAMA = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -106,6 +115,7 @@ _GPT_OSS = {
 CONFIGS = {
     "Qwen2.5-0.5B": _QWEN,
     "gemma-2-2b": _GEMMA_2B,
+    "Qwen3-4B": _QWEN_4B,
     "Qwen2.5-7B": _QWEN_7B,
     "Llama-3.1-8B": _LLAMA,
     "gemma-2-27b": _GEMMA_27B,
@@ -119,6 +129,7 @@ CONFIGS = {
 ACCELERATORS = {
     "Qwen2.5-0.5B": ("v5litepod-1", "v6e-1", "v5p-8"),
     "gemma-2-2b": ("v5litepod-1", "v6e-1", "v5p-8"),
+    "Qwen3-4B": ("v6e-1",),
     "Qwen2.5-7B": ("v6e-1",),
     "Llama-3.1-8B": ("v5litepod-4", "v5litepod-8", "v6e-1", "v6e-8", "v5p-8"),
     "gemma-2-27b": ("v5litepod-4", "v5litepod-8", "v6e-4", "v6e-8", "v5p-8"),

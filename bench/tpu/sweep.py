@@ -22,8 +22,11 @@ CASES = (
     ("gemma-2-2b", "v6e-1"),
     ("Qwen2.5-0.5B", "v6e-1"),
     ("Qwen2.5-0.5B", "v5litepod-1"),
+    ("Qwen3-4B", "v6e-1"),
     ("Qwen2.5-7B", "v6e-1"),
+    ("pythia-6.9b", "v6e-1"),
     ("Qwen2.5-0.5B", "v5p-8"),
+    ("gemma-2-2b", "v5p-8"),
     ("gemma-2-27b", "v5p-8"),
 )
 _KEYS = ("model", "accelerator", "step_tokens", "mlp_barrier")

@@ -15,7 +15,9 @@ def test_the_settings_of_each_kind_are_the_fastest_of_the_sweep():
     speeds = defaultdict(dict)
     for line in map(json.loads, (ROOT / "bench/tpu/sweep.jsonl").read_text().splitlines()):
         case = line["accelerator"].split("-")[0], line["model"], line["d_model"]
-        speeds[case][line["step_tokens"], line["mlp_barrier"]] = line["tokens_per_s"]
+        # The devices wait for each copy to the host where they hold one step.
+        is_usable = line["fits"] and line["steps_in_flight"] > 1
+        speeds[case][line["step_tokens"], line["mlp_barrier"]] = is_usable and line["tokens_per_s"]
     for (generation, model, d_model), found in speeds.items():
         tuning = tuning_of(SimpleNamespace(platform="tpu", device_kind=KINDS[generation]), "bf16", d_model)
         assert found[tuning.step_tokens, tuning.mlp_barrier] == max(found.values()), (generation, model)

@@ -1,6 +1,6 @@
 """The settings of a program that depend on the chip, chosen once from the devices of the mesh."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -20,10 +20,14 @@ class Tuning:
 
 CPU = Tuning("blocks", query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
 TPU = Tuning("splash", query_block=256, step_tokens=2048)
-# By device kind, the fastest of bench/tpu/sweep.jsonl: a longer step than that of TPU, and the least d_model whose MLPs
-# are faster with the barrier.
-_STEP_TOKENS = {"TPU v5": 4096, "TPU v5p": 4096, "TPU7x": 8192}
-_BARRIER_FROM = {"TPU v6 lite": 4096}
+# By device kind, what differs from TPU from each d_model on: the fastest of bench/tpu/sweep.jsonl.
+_V5P = {0: {"step_tokens": 8192}, 2304: {"step_tokens": 4096}}
+_BY_WIDTH: dict[str, dict[int, dict[str, Any]]] = {
+    "TPU v5": _V5P,
+    "TPU v5p": _V5P,
+    "TPU v6 lite": {3584: {"mlp_barrier": True}},
+    "TPU7x": {0: {"step_tokens": 8192}},
+}
 
 
 def tuning_of(device: Any, compute_dtype: str, d_model: int) -> Tuning:
@@ -34,9 +38,6 @@ def tuning_of(device: Any, compute_dtype: str, d_model: int) -> Tuning:
     if device.platform == "cpu":
         return CPU
     attention = "splash" if device.platform == "tpu" and compute_dtype == "bf16" else "blocks"
-    return Tuning(
-        attention,
-        TPU.query_block,
-        _STEP_TOKENS.get(device.device_kind, TPU.step_tokens),
-        mlp_barrier=d_model >= _BARRIER_FROM.get(device.device_kind, d_model + 1),
-    )
+    widths = _BY_WIDTH.get(device.device_kind, {})
+    least = max((width for width in widths if width <= d_model), default=None)
+    return replace(TPU, attention=attention, **({} if least is None else widths[least]))
