@@ -27,7 +27,7 @@ export class FailureAttribution extends Check {
     const known = {
       isCharge: !request && this.#isCharge(String(after.last_error)),
       death: holder ? String(holder.last_death) : null,
-      isStopped: this.context.store.peek(paths.run(String(after.run)))?.status === 'cancelled',
+      isForAll: this.#failsAll(String(after.run)),
       wasWhole: request !== undefined && this.#ofWholeStreams.has(request),
     };
     const breach = breachOf(before as unknown as Stream, after as unknown as Stream, request, known);
@@ -41,6 +41,12 @@ export class FailureAttribution extends Check {
       this.breach(`${name} is replaced for a failure of its stream: ${reason}`);
   }
 
+  /** True if a failure of the model ends the run: no shard proves the model, and no person stopped the run. */
+  #failsAll(run: string): boolean {
+    const {status, total_shards} = this.context.store.peek(paths.run(run)) ?? {};
+    return status !== 'cancelled' && total_shards === 0;
+  }
+
   /** True if the silent worker that the error names is being deleted. */
   #isCharge(last_error: string): boolean {
     const [, name = ''] = /^(\S+) died at work on it: it has said nothing/.exec(last_error) ?? [];
@@ -49,17 +55,17 @@ export class FailureAttribution extends Check {
 }
 
 /**
- * `isCharge`: a silent worker that lost the stream is being deleted. `death`: the last death of its holder. `isStopped`: a person
- * stopped the run for good. `wasWhole`: all shards were stored before the request.
+ * `isCharge`: a silent worker that lost the stream is being deleted. `death`: the last death of its holder. `isForAll`: no
+ * shard of the run proves its model, and no person stopped it. `wasWhole`: all shards were stored before the request.
  */
-type Known = {isCharge: boolean; death: string | null; isStopped: boolean; wasWhole: boolean};
+type Known = {isCharge: boolean; death: string | null; isForAll: boolean; wasWhole: boolean};
 
 /** Compares a stream before and after a commit. */
 function breachOf(
   before: Stream,
   after: Stream,
   request: WorkerRequest | undefined,
-  {isCharge, death, isStopped, wasWhole}: Known,
+  {isCharge, death, isForAll, wasWhole}: Known,
 ): string | undefined {
   const [failures, faults] = [after.failures - before.failures, after.faults - before.faults];
   const outcome = request?.action === 'release' ? request.outcome : undefined;
@@ -79,12 +85,10 @@ function breachOf(
     return 'was released for a machine fault, and no fault is counted';
   if (after.total_shards > before.total_shards && after.faults > 0)
     return 'stored a shard, and keeps its faults';
-  if (isOfModel && after.total_shards === 0 && after.failures > TRIES_OF_A_BROKEN_MODEL)
+  const isCertain = isOfModel && after.total_shards === 0 && isForAll;
+  if (isCertain && after.failures > TRIES_OF_A_BROKEN_MODEL)
     return 'is tried again with a model that fails every stream';
-  const isOverLimit =
-    after.failures >= OWN_FAILURES ||
-    after.faults >= MACHINES_IN_A_ROW ||
-    (isOfModel && after.total_shards === 0 && !isStopped);
+  const isOverLimit = after.failures >= OWN_FAILURES || after.faults >= MACHINES_IN_A_ROW || isCertain;
   const hasCounted = failures > 0 || faults > 0;
   // A stream that another worker holds by now is checked when that worker ends.
   if (hasCounted && after.status !== 'in_progress' && isOverLimit !== (after.status === 'failed'))
