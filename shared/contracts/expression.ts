@@ -7,11 +7,39 @@ const MOST_INSTRUCTIONS = 40_000;
 /** Why the worker cannot use the expression; undefined if it can. */
 export function expressionProblem(pattern: string): string | undefined {
   try {
-    if (isLargerThan(MOST_INSTRUCTIONS, RE2JS.compile(pattern).re2Input.prog.inst))
+    const {re2Input} = RE2JS.compile(pattern);
+    const name = unknownClass(pattern);
+    if (name !== undefined)
+      return `there is no class \\p{${name}}; take a script such as Greek, or a category such as Lu`;
+    if (isLargerThan(MOST_INSTRUCTIONS, re2Input.prog.inst))
       return `it has more than ${MOST_INSTRUCTIONS} instructions; take smaller classes of characters or fewer repetitions`;
     return undefined;
   } catch (error) {
     return (error as Error).message.replace(/^error parsing regexp: /, '');
+  }
+}
+
+/** Categories, and scripts of Unicode 16 and 17, that RE2JS knows and the worker's RE2 lacks. */
+const NOT_OF_RE2 = new Set(
+  'Cn LC Lc Unknown Beria_Erfe Garay Gurung_Khema Kirat_Rai Ol_Onal Sidetic Sunuwar Tai_Yo Todhri Tolong_Siki Tulu_Tigalari'.split(
+    ' ',
+  ),
+);
+
+/** The first class of characters that RE2JS knows and the worker's RE2 lacks: RE2JS has properties such as Emoji too. */
+function unknownClass(pattern: string): string | undefined {
+  const classes = Array.from(pattern.matchAll(/\\(?:[pP]\{\^?(\w+)\}|.)/gsu), ([, name]) => name);
+  return classes.find(
+    name =>
+      name !== undefined && (NOT_OF_RE2.has(name) || !(name.length <= 2 || name === 'Any' || isScript(name))),
+  );
+}
+
+function isScript(name: string): boolean {
+  try {
+    return new RegExp(`\\p{Script=${name}}`, 'u') !== undefined;
+  } catch {
+    return false;
   }
 }
 
