@@ -166,6 +166,8 @@ ACCEPTED = [
         "ropes",
         (Rope("default", 5e5), Rope("default", 3e4)),
     ),
+    # The family's own yarn, of factor 32.
+    (GPT_OSS, {"rope_scaling": None, "rope_parameters": None}, "max_positions", 131072),
     (GPT2, {"n_inner": 50}, "d_ff", 50),
     (GPT2, {"n_inner": None}, "d_ff", 80),
     (GPT2, {"hidden_size": 20}, "d_model", 20),

@@ -195,14 +195,14 @@ def _activation(fields: Fields, family: Family) -> str:
 
 
 def _under_own_names(decoder: Fields, family: Family) -> dict:
-    """The file, in which a key that has two names has the name of the family."""
+    """The file, in which a key that has two names has the name of the family, and null ropes are missing."""
     raw = decoder.raw
     for key in sorted(family.aliases & raw.keys()):
         own = family.renamed[key]
         if own in raw and raw[own] != raw[key]:
             decoder.refuse(key, f"but {own} is {shown(raw[own])}")
         raw = raw | {own: raw[key]}
-    return raw
+    return {key: value for key, value in raw.items() if key != "rope_parameters" or value is not None}
 
 
 def _experts(fields: Fields, family: Family, layers: int, d_model: int) -> Experts:
