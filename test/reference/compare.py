@@ -432,7 +432,7 @@ def mixtral(rng, shape):
 def olmoe(rng, shape):
     own = mixture(rng, shape, "olmoe") | biases(rng, "attention_bias", "norm_topk_prob")
     own.pop("head_dim", None)
-    return own | some(rng, {}, {"clip_qkv": rng.choice([0.3, 2, None])}) | a_rope(rng, own), {}
+    return own | some(rng, {}, {"clip_qkv": rng.choice([0.3, 2.0, None])}) | a_rope(rng, own), {}
 
 
 def qwen3_moe(rng, shape):
