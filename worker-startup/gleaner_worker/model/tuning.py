@@ -25,7 +25,7 @@ _V5P = {0: {"step_tokens": 8192}, 2304: {"step_tokens": 4096}}
 _BY_WIDTH: dict[str, dict[int, dict[str, Any]]] = {
     "TPU v5": _V5P,
     "TPU v5p": _V5P,
-    "TPU v6 lite": {3584: {"mlp_barrier": True}},
+    "TPU v6 lite": {2560: {"mlp_barrier": True}},
     "TPU7x": {0: {"step_tokens": 8192}},
 }
 
