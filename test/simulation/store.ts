@@ -6,11 +6,12 @@ import type {Clockwork} from '../support/kernel.ts';
 import {compareText, fieldOf, select} from '../support/memory-query.ts';
 
 type Entry = {data: Document; version: number};
+type Lock = {owner: object; until: number; waiting: (() => void)[]};
 type Write = {kind: 'create' | 'set'; path: string; data: Document} | {kind: 'delete'; path: string};
 
 const ATTEMPTS = 5;
-/** The most attempts of a transaction to get a lock. */
-const MAX_WAITS = 100;
+/** The longest wait of a transaction for a lock. */
+const LONGEST_WAIT_MS = 1200;
 /** The time after which a transaction of a dead process loses its locks. */
 const LOCK_MS = 20_000;
 
@@ -25,7 +26,7 @@ export class SimStore {
   #versions = 0;
   /** True if a transaction locks each document that it reads, as in Firestore. Other transactions wait for the lock. */
   isPessimistic = false;
-  readonly #locks = new Map<string, {owner: object; until: number}>();
+  readonly #locks = new Map<string, Lock>();
   /** Called for each document of a commit. */
   onCommit: (path: string, before: Document | undefined, after: Document | undefined) => void = () => {};
   /** Called with the paths of a commit after all its documents are written. */
@@ -107,7 +108,7 @@ export class SimStore {
       } catch (error) {
         if (!(error instanceof Contention) || attempt === ATTEMPTS) throw error;
       } finally {
-        for (const [path, lock] of this.#locks) if (lock.owner === owner) this.#locks.delete(path);
+        this.#unlock(owner);
       }
       if (attempt === ATTEMPTS)
         throw new Contention(
@@ -119,13 +120,28 @@ export class SimStore {
   /** Waits until no other transaction locks the document. Two transactions in a deadlock both fail. */
   async #lock(call: Call, path: string, owner: object): Promise<void> {
     if (!this.isPessimistic) return;
-    for (let waits = 0; ; waits++) {
+    const until = this.#clockwork.now + LONGEST_WAIT_MS;
+    for (;;) {
       const lock = this.#locks.get(path);
       if (!lock || lock.owner === owner || lock.until < this.#clockwork.now) break;
-      if (waits === MAX_WAITS) throw new Contention(`${path} is locked by another transaction`);
+      const left_ms = until - this.#clockwork.now;
+      if (left_ms <= 0) throw new Contention(`${path} is locked by another transaction`);
+      await new Promise<void>(resolve => {
+        lock.waiting.push(resolve);
+        this.#clockwork.after(left_ms, resolve);
+      });
       await call('wait for a lock', () => {});
     }
-    this.#locks.set(path, {owner, until: this.#clockwork.now + LOCK_MS});
+    const waiting = this.#locks.get(path)?.waiting ?? [];
+    this.#locks.set(path, {owner, until: this.#clockwork.now + LOCK_MS, waiting});
+  }
+
+  #unlock(owner: object): void {
+    for (const [path, lock] of this.#locks) {
+      if (lock.owner !== owner) continue;
+      this.#locks.delete(path);
+      for (const go of lock.waiting) go();
+    }
   }
 
   #commit(seen: ReadonlyMap<string, number>, writes: Write[]): boolean {
