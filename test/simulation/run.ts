@@ -1,4 +1,4 @@
-/** Runs many seeds, with a thread for each core, and sums up the results. */
+/** Runs many seeds, with up to a thread for each core, and sums up the results. */
 import {availableParallelism} from 'node:os';
 import {Worker} from 'node:worker_threads';
 import {type Edit, type Splice, spliceAll} from './anchors.ts';
@@ -32,11 +32,14 @@ export type Search = {
   onProgress?: (total: Report) => void;
 };
 
+/** A thread for fewer worlds takes longer to load the code than to play them. */
+const WORLDS_OF_A_THREAD = 50;
+
 export async function runSeeds(search: Search): Promise<Report> {
   const {first, seeds, untilFound = false, onProgress = () => {}} = search;
   const mistake = spliceAll(search.mistake ?? []);
   findChanges();
-  const threads = Math.min(availableParallelism(), seeds);
+  const threads = Math.min(availableParallelism(), Math.ceil(seeds / WORLDS_OF_A_THREAD));
   const total: Report = {seeds: 0, seen: {}, violations: []};
   const workers: Worker[] = [];
   const running = Array.from({length: threads}, (_, thread) => {
