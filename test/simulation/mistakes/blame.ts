@@ -9,6 +9,7 @@ export const BLAME: Mistakes = {
   },
   'a stream that is charged for a host without chips': {
     in: 'isBadHost',
+    within: 'return $list.some($words => $reason.includes($words));',
     find: '$list.some($words => $reason.includes($words))',
     replace: '$list.some($words => $reason.startsWith($words))',
   },

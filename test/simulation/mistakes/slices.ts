@@ -60,11 +60,14 @@ export const SLICES: Mistakes = {
   },
   'a job that its first host completes': {
     in: 'endProcess',
+    within:
+      'if (Object.keys($ends).length === $processes) return $endAttempt({...$job, ends: $ends}, $all, $usd, $now);',
     find: 'Object.keys($ends).length === $processes',
     replace: 'Object.keys($ends).length > 0',
   },
   'smaller jobs that pass a larger one for ever': {
     in: 'groupIn',
+    within: '$rankOf($member, $now) < ($isLate ? $AT_WORK + 1 : $AT_WORK)',
     find: '$isLate ? $AT_WORK + 1 : $AT_WORK',
     replace: '$AT_WORK',
   },
@@ -75,6 +78,7 @@ export const SLICES: Mistakes = {
   },
   'a zone with too few slices that is tried without a pause': {
     in: 'gatherSlots',
+    within: 'return $pause > $iso($now) ? [] : ($group() ?? []);',
     find: '$pause > $iso($now)',
     replace: 'false',
   },
@@ -90,11 +94,13 @@ export const SLICES: Mistakes = {
   },
   'a job without a holder that larger jobs hide': {
     in: 'endOrphanedJobs',
+    within: 'if ((await $store.count($config.jobs_collection, $running.where)) <= $held.size) return;',
     find: '$held.size',
     replace: '3 * $held.size',
   },
   'a draining slice that keeps the work of its restarted host': {
     in: 'bootsAgain',
+    within: "if ($worker.phase === 'draining') return $withoutWork($worker);",
     find: 'return $withoutWork($worker);',
     replace: 'return $worker;',
   },
