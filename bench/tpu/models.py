@@ -142,7 +142,7 @@ ACCELERATORS = {
 # The least allowed tokens a second of rows of the default length.
 LEAST_TOKENS_PER_S = {
     ("Qwen2.5-0.5B", "v5litepod-1"): 136_000,
-    ("Llama-3.1-8B", "v5litepod-8"): 72_000,
+    ("Llama-3.1-8B", "v5litepod-8"): 74_000,
     ("Llama-3.1-8B", "v6e-1"): 31_000,
     ("gemma-2-27b", "v6e-8"): 57_000,
 }
