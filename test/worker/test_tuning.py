@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 KINDS = {"v6e": "TPU v6 lite", "v5p": "TPU v5p", "v5litepod": "TPU v5 lite"}
 
 
-def test_the_settings_of_each_kind_are_the_fastest_of_the_sweep():
+def test_the_settings_of_each_kind_are_the_fastest_of_the_sweep_to_a_hundredth():
     speeds = defaultdict(dict)
     for line in map(json.loads, (ROOT / "bench/tpu/sweep.jsonl").read_text().splitlines()):
         case = line["accelerator"].split("-")[0], line["model"], line["d_model"]
@@ -20,5 +20,5 @@ def test_the_settings_of_each_kind_are_the_fastest_of_the_sweep():
         speeds[case][line["step_tokens"], line["mlp_barrier"]] = is_usable and line["tokens_per_s"]
     for (generation, model, d_model), found in speeds.items():
         tuning = tuning_of(SimpleNamespace(platform="tpu", device_kind=KINDS[generation]), "bf16", d_model)
-        assert found[tuning.step_tokens, tuning.mlp_barrier] == max(found.values()), (generation, model)
+        assert found[tuning.step_tokens, tuning.mlp_barrier] > 0.99 * max(found.values()), (generation, model)
     assert speeds.keys() >= {(generation, "Llama-3.1-8B", 4096) for generation in KINDS}
