@@ -152,7 +152,8 @@ class Session:
             if stated.get("x-repo-commit", commit) != commit:
                 raise ValueError(f"{name} of commit {commit} comes from {stated['x-repo-commit']!r:.100}")
             if status != 206:
-                file.truncate(0)  # the hub sends the whole file, or `part` has more
+                file.seek(0)  # the hub sends the whole file, or `part` has more
+                file.truncate()
             for piece in answer:
                 file.write(piece)
                 self._hub.received(len(piece))
