@@ -3,8 +3,10 @@ import {type Pool, slotsOf} from '../../../shared/domain/fleet/pool.ts';
 import {isWaiting} from '../../../shared/domain/job/queue.ts';
 import {parseWork, paths} from '../../../shared/domain/names.ts';
 import type {Waiting as Reason} from '../../../shared/domain/waiting/constraint.ts';
+import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document, TpuRequest} from '../../../shared/ports.ts';
+import {MINUTE_MS} from '../context.ts';
 import {keepsWakes, MAX_HANG_MINUTES} from '../faults.ts';
 import {streamPathOf} from './leases.ts';
 import {workersOf} from './nodes.ts';
@@ -232,15 +234,16 @@ export class Waiting extends Check {
     return isAtStream && store.peek(paths.run(run))?.status !== 'active';
   }
 
-  /** True if a TPU of the pool has stored its last shard, and takes the next work soon, or was idle since the time. */
+  /** True if a TPU of the pool has stored its last shard, and takes the next work soon, or was idle since the time, or took work while a call hung. */
   #isAnyFree({pool}: Pool, at: number): boolean {
-    const {store} = this.context;
-    return workersOf(store).some(
-      worker =>
-        worker.pool === pool &&
-        (store.peek(streamPathOf(worker.work))?.status === 'completed' ||
-          this.#phasesSince(worker.name, at).has('idle')),
-    );
+    const {clockwork, store} = this.context;
+    const hasHung = clockwork.now - at > MINUTE_MS;
+    const isFree = ({name, work}: Worker): boolean => {
+      const had = this.#phasesSince(name, at);
+      const isTaking = hasHung && had.has('working') && had.size > 1;
+      return isTaking || had.has('idle') || store.peek(streamPathOf(work))?.status === 'completed';
+    };
+    return workersOf(store).some(worker => worker.pool === pool && isFree(worker));
   }
 
   #phasesSince(name: string, at: number): Set<string> {
