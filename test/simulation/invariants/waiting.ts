@@ -234,14 +234,17 @@ export class Waiting extends Check {
     return isAtStream && store.peek(paths.run(run))?.status !== 'active';
   }
 
-  /** True if a TPU of the pool has stored its last shard, and takes the next work soon, or was idle since the time, or took work while a call hung. */
+  /**
+   * True if a TPU of the pool has stored its last shard, and takes the next work soon; or if since the time it was idle, was taken from its
+   * work, or took work while a call hung.
+   */
   #isAnyFree({pool}: Pool, at: number): boolean {
     const {clockwork, store} = this.context;
     const hasHung = clockwork.now - at > MINUTE_MS;
     const isFree = ({name, work}: Worker): boolean => {
       const had = this.#phasesSince(name, at);
-      const isTaking = hasHung && had.has('working') && had.size > 1;
-      return isTaking || had.has('idle') || store.peek(streamPathOf(work))?.status === 'completed';
+      const hasChanged = had.has('working') && had.size > 1 && (hasHung || had.has('deleting'));
+      return hasChanged || had.has('idle') || store.peek(streamPathOf(work))?.status === 'completed';
     };
     return workersOf(store).some(worker => worker.pool === pool && isFree(worker));
   }
