@@ -125,6 +125,16 @@ describe('a slice of four hosts', () => {
     assert.deepEqual([attempts[0]?.outcome, lease?.incarnation], ['preempted', 2]);
   });
 
+  it('ends the attempt during which Google repairs one of its hosts', async () => {
+    const world = await aSliceAtWork();
+    world.tpus.node(A0).state = 'REPAIRING';
+    await world.tick();
+    world.boot(A0, 1).isBound = true;
+    await world.agent(A0, 1).heartbeat();
+    const {status, attempts} = await jobIn(world);
+    assert.deepEqual([status, attempts.length, (await world.worker(A0))?.work], ['scheduled', 1, null]);
+  });
+
   it('ends the attempt during which one of its hosts restarts, and waits for that host', async () => {
     const world = await aSliceAtWork();
     const before = world.agent(A0, 1);

@@ -1,6 +1,7 @@
 import {parseWorkerName} from '../../domain/names.ts';
 import {chargeSuspect, RESTARTED, saysItHas} from '../../domain/stream/lease.ts';
 import {
+  bootsAfterStart,
   decideHeartbeat,
   decideHostHeartbeat,
   type HeartbeatState,
@@ -28,7 +29,7 @@ export async function takeHeartbeat(
   now: number,
 ): Promise<RequestDecision> {
   if (request.host !== FIRST_HOST) {
-    const job = hasRestarted(worker, request) ? await jobOf(deps, tx, worker) : undefined;
+    const job = bootsAfterStart(worker, request) ? await jobOf(deps, tx, worker) : undefined;
     const others = job ? await membersOf(deps, tx, job, worker.name) : [];
     const {limits, region} = deps.config;
     return decideHostHeartbeat({worker, job, others}, request, now, {silent_s: limits.silent_s, region});

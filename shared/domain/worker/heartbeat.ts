@@ -172,7 +172,8 @@ export function hasRestarted(worker: Worker, request: Pick<Heartbeat, 'phase' | 
   return bootsAfterStart(worker, request) && nodeStanding(worker) !== 'mending';
 }
 
-function bootsAfterStart(worker: Worker, {phase, host}: Pick<Heartbeat, 'phase' | 'host'>): boolean {
+/** True if a host of a slice that was up boots, for whatever cause. */
+export function bootsAfterStart(worker: Worker, {phase, host}: Pick<Heartbeat, 'phase' | 'host'>): boolean {
   const isUp = host === FIRST_HOST ? worker.phase !== 'booting' : !bootingHosts(worker).includes(host);
   return phase === 'setup' && isUp;
 }
