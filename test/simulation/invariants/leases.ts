@@ -161,7 +161,10 @@ export class Leases extends Check {
       .filter(run => run.data.affinity === 'any');
     const first = higher
       .flatMap(run => store.collection(`${run.path}/streams`))
-      .find(stream => stream.data.status === 'pending' && isOld(stream));
+      .find(
+        stream =>
+          stream.data.status === 'pending' && isOld(stream) && !this.context.everAlone.has(stream.path),
+      );
     if (first) this.breach(`${path} was leased before ${first?.path}, whose run has a higher priority`);
   }
 

@@ -140,14 +140,17 @@ export class Ticks extends Check {
     });
   }
 
-  /** Without work in an active run, an idle worker is not needed. */
+  /** Without work in an active run, an idle worker is not needed. A worker that has worked since is another duty. */
   #unneeded(): string[] {
     if (this.#hasWork(status => status === 'active')) return [];
     const late_ms = 2 * MAX_SKEW_MS;
     return [...Map.groupBy(this.#up(), ({pool}) => pool)]
       .flatMap(([pool, workers]) => (workers.length > this.#keptIn(pool, -late_ms) ? workers : []))
       .filter(({phase}) => ['creating', 'booting', 'idle'].includes(phase))
-      .map(({name, incarnation, phase}) => `${name}#${incarnation} is not needed, and is ${phase}`);
+      .map(
+        ({name, incarnation, phase, phase_since_at}) =>
+          `${name}#${incarnation} is not needed, and is ${phase} since ${phase_since_at}`,
+      );
   }
 
   /** TPUs that the pool keeps without work until `more_ms` from now or later. */
