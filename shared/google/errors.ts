@@ -61,10 +61,10 @@ function messageOf(error: unknown): string {
 /** Characters of a reason. */
 const MOST_REASON = 2000;
 
-/** The message in one line, without the list of earlier attempts that some clients append. */
+/** The message in one line, without its full stop and the list of earlier attempts that some clients append. */
 export function reasonOf(error: unknown): string {
   const [text = ''] = messageOf(error).split(/\s*: Previous errors/, 1);
-  const line = (messageInBody(text) ?? text).replace(/\s+/g, ' ').trim();
+  const line = (messageInBody(text) ?? text).replace(/\s+/g, ' ').trim().replace(/\.$/, '');
   // A proxy answers with a page.
   return line.length > MOST_REASON ? `${line.slice(0, MOST_REASON)} …` : line;
 }

@@ -132,7 +132,8 @@ describe("Advice on Google's errors", () => {
       const {message: said} = tpuError('create tpu-a', 'us-east5-b', given);
       assert.match(said, advice);
       assert.ok(
-        said.startsWith(`Failed to create tpu-a in us-east5-b: ${message}; `) && !said.includes('\n'),
+        said.startsWith(`Failed to create tpu-a in us-east5-b: ${message.replace(/\.$/, '')}; `) &&
+          !said.includes('\n'),
       );
       assert.equal(tpuFailure(given), kind);
     });

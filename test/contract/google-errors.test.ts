@@ -151,7 +151,7 @@ describe("Google's errors", () => {
   it('the reason of an error is one line, and the message of a JSON body', () => {
     const body =
       '{\n "error": {"code": 403, "message": "a@b does not have storage.objects.get access\\nto x."}}';
-    assert.equal(reasonOf(error(403, body)), 'a@b does not have storage.objects.get access to x.');
+    assert.equal(reasonOf(error(403, body)), 'a@b does not have storage.objects.get access to x');
     assert.equal(reasonOf(error(404, 'No such\n object: b/x\n')), 'No such object: b/x');
     assert.equal(reasonOf(error(500, '{"error": 1}')), '{"error": 1}');
     assert.equal(reasonOf(error(500, '{half')), '{half');

@@ -61,7 +61,7 @@ describe('Schedule: Cloud Scheduler', () => {
       new Schedule({call: () => Promise.reject(new GoogleError(code, 'call', reason))}, tickJob);
     await assert.rejects(
       refusing(404, 'Job not found.').state(),
-      /Failed to read gleaner-tick: .*Job not found\.; name its --location/,
+      /Failed to read gleaner-tick: .*Job not found; name its --location/,
     );
     await assert.rejects(
       refusing(403, 'The principal lacks IAM permission "cloudscheduler.jobs.run"').runNow(),
