@@ -408,8 +408,9 @@ def gpt_neox(rng, shape):
     for key in ("head_dim", "num_key_value_heads", "rms_norm_eps"):
         own.pop(key, None)
     size, part = rng.randint(4, 20), rng.choice([0.25, 0.5, 0.4, 1.0])
+    size += next(more for more in range(9) if int((size + more) * part) % 2 == 0)  # a rotation has pairs
     own |= {"hidden_size": own["num_attention_heads"] * size, "layer_norm_eps": rng.choice([1e-5, 1e-3])}
-    kind = rng.choice(KINDS) if int(size * part) % 2 == 0 and int(size * part) > 2 else "default"
+    kind = rng.choice(KINDS) if int(size * part) > 2 else "default"
     rope = {"rope_type": kind} | parameters(rng, own, kind, part)
     if rng.random() < 0.3:
         return own | {"rope_parameters": rope | {"partial_rotary_factor": part}}, {}
