@@ -149,7 +149,7 @@ export class Caps extends Check {
       const from_ms = Math.max(since_ms, isReadySince(node));
       const price = usdPerHourIn(node.zone, worker.host_count);
       const usd = rise.hours(from_ms, now) * price;
-      const isSaved = this.#canBeSaved(worker, now);
+      const isSaved = this.#canBeSaved(worker, node, now);
       const life = paths.attempt(worker.name, worker.incarnation);
       const unpriced_usd = usd - ((now - from_ms) / HOUR_MS) * price;
       this.#unpriced.set(life, (this.#unpriced.get(life) ?? 0) + unpriced_usd);
@@ -189,13 +189,17 @@ export class Caps extends Check {
     return MINUTE_MS + DELETE_S.most * 1000 + 2 * this.context.storm.skew_s * 1000 + LOOK_MS;
   }
 
-  /** True if a decision can end the cost now: a tick completes each minute, the price is known, and no decided delete is late. */
-  #canBeSaved({phase}: Worker, now: number): boolean {
+  /**
+   * True if a decision can end the cost now: a tick completes each minute, the price is known, no decided delete is late, and Google has
+   * shown that the node is READY.
+   */
+  #canBeSaved({phase, ready_at}: Worker, {state}: FakeNode, now: number): boolean {
     const {rise, storm} = this.context;
     const isTickLate = now - this.#tick_ms > MINUTE_MS;
     const isPriceHidden = rise.since_ms <= now && now < rise.seen_ms;
     const isDeleteLate = phase === 'deleting' && DELETE_FAULTS.some(fault => storm[fault] > 0);
-    return !isTickLate && !isPriceHidden && !isDeleteLate;
+    const isHidden = ready_at === null && state !== 'READY';
+    return !isTickLate && !isPriceHidden && !isDeleteLate && !isHidden;
   }
 }
 
