@@ -37,18 +37,10 @@ export function nextRunName(run: string): string {
   return `${base.slice(0, MOST_RUN_CHARS - end.length)}${end}`;
 }
 
-export function isRunId(text: string): boolean {
-  return RUN.test(text);
-}
-
-export function isZone(text: string): boolean {
-  return ZONE.test(text);
-}
-
+export const isRunId = (text: string) => RUN.test(text);
+export const isZone = (text: string) => ZONE.test(text);
 /** Region of a zone: `us-central1-ai1a` -> `us-central1`. */
-export function regionOf(zone: string): string {
-  return zone.slice(0, zone.lastIndexOf('-'));
-}
+export const regionOf = (zone: string) => zone.slice(0, zone.lastIndexOf('-'));
 
 export function parseWork(work: string | null): {run: string; stream: string} | undefined {
   const [run, stream] = work?.split('/') ?? [];
@@ -56,9 +48,7 @@ export function parseWork(work: string | null): {run: string; stream: string} | 
 }
 
 /** The work of a worker that runs a job: `job:ID`. No run id has a colon. */
-export function jobWork(job: string): string {
-  return `${JOB_WORK}${job}`;
-}
+export const jobWork = (job: string) => `${JOB_WORK}${job}`;
 
 /** The work of a worker with this lease: `my-run/007` or `job:ID`. */
 export function leasedWork(lease: {run: string; stream: string} | {job: string}): string {
@@ -70,69 +60,36 @@ export function parseJobWork(work: string | null): string | undefined {
 }
 
 /** Name of a stream in its run, and its document id: `7` -> `007`. */
-export function streamId(worker_id: number): string {
-  return String(worker_id).padStart(3, '0');
-}
-
+export const streamId = (worker_id: number) => String(worker_id).padStart(3, '0');
 /** Index of a stream: `007` -> `7`. */
-export function streamIndexOf(stream: string): number {
-  return Number(stream);
-}
-
-function runSegment(run: string): string {
-  return run === DEFAULT_RUN ? '' : `${run}/`;
-}
+export const streamIndexOf = (stream: string) => Number(stream);
+const runSegment = (run: string) => (run === DEFAULT_RUN ? '' : `${run}/`);
 
 export function streamObject(run: string, stream: string, gzip = false): string {
   return `datasets/${runSegment(run)}stream_${stream}.jsonl${gzip ? '.gz' : ''}`;
 }
 
-export function specObject(run: string): string {
-  return `datasets/${runSegment(run)}run.json`;
-}
-
+export const specObject = (run: string) => `datasets/${runSegment(run)}run.json`;
 /** Prefix of every stream of a run. Streams of other runs share the prefix of the default run. */
-export function datasetPrefix(run: string): string {
-  return `datasets/${runSegment(run)}`;
-}
-
+export const datasetPrefix = (run: string) => `datasets/${runSegment(run)}`;
 /** Prefix of every stream of a run, and of no object of another run. */
-export function streamPrefix(run: string): string {
-  return `${datasetPrefix(run)}stream_`;
-}
-
+export const streamPrefix = (run: string) => `${datasetPrefix(run)}stream_`;
 /** Copy of a final stop: a lost database does not start the run again. */
-export function stopObject(run: string): string {
-  return `system/stops/${run}.json`;
-}
-
+export const stopObject = (run: string) => `system/stops/${run}.json`;
 /** Copy of the dollars of a month, named as in `2026-11`. */
-export function monthObject(month: string): string {
-  return `system/spending/${month}.json`;
-}
-
-export function manifestObject(run: string): string {
-  return `activations/${runSegment(run)}manifest.json`;
-}
-
+export const monthObject = (month: string) => `system/spending/${month}.json`;
+export const manifestObject = (run: string) => `activations/${runSegment(run)}manifest.json`;
 /** Hashes of the files of the run's model, by the first worker that loads the model. */
-export function modelLockObject(run: string): string {
-  return `activations/${runSegment(run)}model.json`;
-}
-
+export const modelLockObject = (run: string) => `activations/${runSegment(run)}model.json`;
 /** Prefix of the folders of every stream of a run, and of no other run. */
-export function outputsPrefix(run: string): string {
-  return `activations/${runSegment(run)}tpu_`;
-}
+export const outputsPrefix = (run: string) => `activations/${runSegment(run)}tpu_`;
 
 export function outputPrefix(run: string, stream: string): string {
   return `activations/${runSegment(run)}tpu_${streamIndexOf(stream)}/`;
 }
 
 /** Summary of a finished stream, by the worker that finished it. */
-export function metadataObject(run: string, stream: string): string {
-  return `${outputPrefix(run, stream)}metadata.json`;
-}
+export const metadataObject = (run: string, stream: string) => `${outputPrefix(run, stream)}metadata.json`;
 
 /** Folder for the computed batches of an open shard, from workers preempted with notice. */
 export function partialsPrefix(run: string, stream: string): string {
@@ -140,9 +97,7 @@ export function partialsPrefix(run: string, stream: string): string {
 }
 
 /** Document id of a shard, and the number in its object name: `1` -> `0001`. */
-function shardId(shard: number): string {
-  return String(shard).padStart(4, '0');
-}
+const shardId = (shard: number) => String(shard).padStart(4, '0');
 
 export function shardObject(run: string, stream: string, shard: number, format: ShardFormat): string {
   return `${outputPrefix(run, stream)}shard_${shardId(shard)}.${format}`;
@@ -156,30 +111,27 @@ export function shardListingStart(run: string, stream: string, shard: number): s
   return `${outputPrefix(run, stream)}shard_${shard < 1000 ? shardId(shard) : '1'}`;
 }
 
+const unknown = (reason: string): DatasetObject => ({kind: 'unknown', reason});
+
 /** Parses the name of an object under `datasets/`. An unknown name has a reason, for the person who chose it. */
 export function parseDatasetObject(name: string): DatasetObject {
   const parts = name.split('/');
   const file = parts.at(-1) ?? '';
   if (parts[0] !== 'datasets' || parts.length < 2 || parts.length > 3)
-    return {
-      kind: 'unknown',
-      reason: 'streams are named datasets/RUN/stream_007.jsonl or datasets/stream_007.jsonl',
-    };
+    return unknown('streams are named datasets/RUN/stream_007.jsonl or datasets/stream_007.jsonl');
   const run = parts.length === 3 ? (parts[1] ?? '') : DEFAULT_RUN;
   if (parts.length === 3 && run === DEFAULT_RUN)
-    return {kind: 'unknown', reason: `streams of the run "${DEFAULT_RUN}" lie directly under datasets/`};
+    return unknown(`streams of the run "${DEFAULT_RUN}" lie directly under datasets/`);
   if (!isRunId(run))
-    return {
-      kind: 'unknown',
-      reason: `"${run}" is no run id: use 1 to 39 lower-case letters, digits and dashes, starting with a letter`,
-    };
+    return unknown(
+      `"${run}" is no run id: use 1 to 39 lower-case letters, digits and dashes, starting with a letter`,
+    );
   if (file === 'run.json') return {kind: 'spec', run};
   const match = /^stream_(\d+)\.jsonl(\.gz)?$/.exec(file);
   if (!match?.[1] || !INDEX.test(match[1]))
-    return {
-      kind: 'unknown',
-      reason: `"${file}" is no stream: name it stream_007.jsonl or stream_007.jsonl.gz, with three digits or more and no further zeros`,
-    };
+    return unknown(
+      `"${file}" is no stream: name it stream_007.jsonl or stream_007.jsonl.gz, with three digits or more and no further zeros`,
+    );
   return {kind: 'stream', run, stream: match[1], gzip: match[2] !== undefined};
 }
 
@@ -202,9 +154,7 @@ export function parseOutputObject(name: string): OutputObject | undefined {
 }
 
 /** Name of a node, its worker and its document: `tpu-us-central1-a-0`. */
-export function workerName({pool, zone, slot}: Slot): string {
-  return `${pool}-${zone}-${slot}`;
-}
+export const workerName = ({pool, zone, slot}: Slot) => `${pool}-${zone}-${slot}`;
 
 export function parseWorkerName(name: string): Slot | undefined {
   const match = WORKER.exec(name);
@@ -218,18 +168,10 @@ export function logObject(worker: string, incarnation: number, host = 0): string
 }
 
 /** Start of the names of the logs of one incarnation, and of no other. */
-export function logsPrefix(worker: string, incarnation: number): string {
-  return `logs/${worker}/${incarnation}.`;
-}
-
-export function jobsFolder(job: string): string {
-  return `jobs/${job}/`;
-}
-
+export const logsPrefix = (worker: string, incarnation: number) => `logs/${worker}/${incarnation}.`;
+export const jobsFolder = (job: string) => `jobs/${job}/`;
 /** Folder of one attempt of a job: its output, its artifacts and a long result. */
-export function jobFolder(job: string, epoch: number): string {
-  return `${jobsFolder(job)}epoch_${epoch}/`;
-}
+export const jobFolder = (job: string, epoch: number) => `${jobsFolder(job)}epoch_${epoch}/`;
 
 /** Folder of one process of an attempt on several hosts. */
 export function processFolder(job: string, epoch: number, index: number): string {
@@ -237,14 +179,9 @@ export function processFolder(job: string, epoch: number, index: number): string
 }
 
 /** Folder of the output of a command on one host. */
-export function execFolder(exec: string, worker: string, host: number): string {
-  return `execs/${exec}/${worker}/${host}/`;
-}
-
+export const execFolder = (exec: string, worker: string, host: number) => `execs/${exec}/${worker}/${host}/`;
 /** A code bundle of people, by its sha256. */
-export function codeObject(sha256: string): string {
-  return `code/${sha256}.tar.gz`;
-}
+export const codeObject = (sha256: string) => `code/${sha256}.tar.gz`;
 
 export const paths = {
   run: (run: string) => `runs/${run}`,

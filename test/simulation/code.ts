@@ -55,8 +55,8 @@ export const EDITS: Record<Release, Edit[]> = {
     },
     {
       in: 'endByDeath',
-      within: "$isMachineDeath($death) ? {outcome: 'failed', cause: 'machine', error: $error} : $preempted",
-      find: "{outcome: 'preempted', cause: 'preempted', error: $error}",
+      within: "$isMachineDeath($death) ? $failed('machine', $error) : $other",
+      find: '$preempted($error)',
       replace: "{outcome: 'preempted', cause: 'evicted', error: $error}",
     },
     {

@@ -1,8 +1,9 @@
 /** Reads and writes of the documents of jobs. The deployment chooses their collection. */
 import type {NotUnderstood} from '../../contracts/errors.ts';
 import {type Job, jobDocument} from '../../domain/job/job.ts';
-import {isFinal, isJobHeldBy} from '../../domain/job/lifecycle.ts';
+import {isFinal} from '../../domain/job/lifecycle.ts';
 import {parseJobWork, paths} from '../../domain/names.ts';
+import {isHeldBy} from '../../domain/stream/lease.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Store, Stored, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
@@ -41,18 +42,7 @@ export async function jobOf(
 ): Promise<Job | undefined> {
   const id = parseJobWork(worker.work);
   const job = id && (await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, id)));
-  return job && isJobHeldBy(job, worker) ? job : undefined;
-}
-
-/** Reads the worker that holds the lease of the job, for `clearWork` when the lease ends. */
-export async function workerOf(
-  {log}: Pick<Deps, 'log'>,
-  tx: Transaction,
-  job: Job,
-): Promise<Worker | undefined> {
-  const name = job.lease?.worker;
-  const worker = name && (await workerRecords.read(log, tx, name));
-  return worker && isJobHeldBy(job, worker) ? worker : undefined;
+  return job && isHeldBy(job, worker) ? job : undefined;
 }
 
 /** Reads the workers of the other slices that hold the lease of the job. */
@@ -64,7 +54,7 @@ export async function membersOf(
 ): Promise<Worker[]> {
   const names = (job.lease?.members ?? []).map(({worker}) => worker).filter(name => name !== but);
   const read = await Promise.all(names.map(name => workerRecords.read(log, tx, name)));
-  return read.flatMap(worker => (worker && isJobHeldBy(job, worker) ? worker : []));
+  return read.flatMap(worker => (isHeldBy(job, worker) ? worker : []));
 }
 
 /** Stores a job whose attempt has ended. A failed job is an event and a signal. */

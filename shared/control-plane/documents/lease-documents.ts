@@ -3,6 +3,7 @@
  * transaction, because heartbeats read the worker alone.
  */
 
+import type {Job} from '../../domain/job/job.ts';
 import {parseWork, paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Advance} from '../../domain/stream/advance.ts';
@@ -32,16 +33,16 @@ export async function holdsWork(deps: Pick<Deps, 'config' | 'log'>, tx: Transact
   return ((await workOf(deps.log, tx, worker)) ?? (await jobOf(deps, tx, worker))) !== undefined;
 }
 
-/** Reads the worker that holds the stream's lease, for `clearWork` when the lease ends. */
+/** Reads the worker that holds the lease of the stream or the job, for `clearWork` when the lease ends. */
 export async function holderOf(
   log: Log,
   tx: Transaction,
-  stream: Stream | undefined,
+  leased: Stream | Job | undefined,
 ): Promise<Worker | undefined> {
-  const name = stream?.lease?.worker;
+  const name = leased?.lease?.worker;
   if (!name) return undefined;
   const worker = await workerRecords.read(log, tx, name);
-  return isHeldBy(stream, worker) ? worker : undefined;
+  return isHeldBy(leased, worker) ? worker : undefined;
 }
 
 /** Reads the stream that the worker lost by silence. */

@@ -2,13 +2,12 @@
 import {
   endAttempt,
   endByExpiry,
-  endOfDueAt,
+  endOfDue,
   endWithoutHolder,
-  isJobHeldBy,
   waitsForOthers,
 } from '../../domain/job/lifecycle.ts';
 import {parseJobWork} from '../../domain/names.ts';
-import {hasRunOut} from '../../domain/stream/lease.ts';
+import {hasRunOut, isHeldBy} from '../../domain/stream/lease.ts';
 import type {DeploymentSnapshot} from '../../domain/tick/snapshot.ts';
 import {isOlderThan, iso, utcText} from '../../domain/time.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
@@ -17,8 +16,8 @@ import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
-import {jobOf, jobRecords, membersOf, storeEnded, workerOf} from '../documents/job-documents.ts';
-import {clearWork} from '../documents/lease-documents.ts';
+import {jobOf, jobRecords, membersOf, storeEnded} from '../documents/job-documents.ts';
+import {clearWork, holderOf} from '../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../documents/pages.ts';
 
 /** Due jobs that one tick reads at once. The next tick ends the others. */
@@ -45,8 +44,8 @@ function endDueJob(deps: Deps, id: string): Promise<boolean> {
   return deps.store.transaction(async tx => {
     const now = deps.now();
     const job = await jobRecords.get(deps, tx, id);
-    const holder = job && (await workerOf(deps, tx, job));
-    const end = job && endOfDueAt(job, holder, deps.config.lease_s, now);
+    const holder = await holderOf(deps.log, tx, job);
+    const end = job && endOfDue(job, holder, deps.config.lease_s, now);
     if (!end) return false;
     const others = await membersOf(deps, tx, job, job.lease?.worker);
     storeEnded(deps, tx, job, endAttempt(job, end, holder?.usd_per_hour ?? null, now), now);
@@ -92,7 +91,7 @@ export async function endOrphanedJobs(
       const holders = job.lease ? [job.lease, ...job.lease.members] : [];
       return holders.some(({worker}) => {
         const holder = workers.get(worker);
-        return !unreadable.has(worker) && !(holder && isJobHeldBy(job, holder));
+        return !unreadable.has(worker) && !isHeldBy(job, holder);
       });
     });
     await forEachConcurrently(orphans, ({job}) => skipIfInvalid(log, () => endOrphanedJob(deps, job)));
@@ -107,9 +106,10 @@ async function endOrphanedJob(deps: Deps, id: string): Promise<void> {
     const worker = await workerRecords.get(tx, name);
     const others = await membersOf(deps, tx, job, name);
     const isWhole = others.length === Math.max(1, members.length) - 1;
-    if (worker && isJobHeldBy(job, worker) && isWhole) return;
+    const holder = isHeldBy(job, worker) ? worker : undefined;
+    if (holder && isWhole) return;
     const now = deps.now();
-    clearWork(tx, worker && isJobHeldBy(job, worker) ? worker : undefined, ...others);
+    clearWork(tx, holder, ...others);
     storeEnded(deps, tx, job, endAttempt(job, endWithoutHolder(job), null, now), now);
   });
 }

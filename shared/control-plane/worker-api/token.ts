@@ -1,6 +1,5 @@
 /** Tokens of a host for Cloud Storage: one for its incarnation, one for each lease, and one for each command. */
 import {hasHostEnded} from '../../domain/exec/exec.ts';
-import {holdsJob} from '../../domain/job/lifecycle.ts';
 import {holds, saysItHas} from '../../domain/stream/lease.ts';
 import {
   type ObjectRights,
@@ -47,7 +46,7 @@ async function rightsFor(
   if ('job' in lease) {
     const isHeld = async () => {
       const job = await jobRecords.get(deps, deps.store, lease.job);
-      return job !== undefined && holdsJob(job, claim);
+      return job !== undefined && holds(job, claim);
     };
     return saysItHas(worker, lease) || (await isHeld()) ? rightsOfJob(lease, buckets) : undefined;
   }

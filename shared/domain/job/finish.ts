@@ -1,13 +1,13 @@
 /** The end of an attempt of a job on one host, as its agent reports it. */
 import {jobWork} from '../names.ts';
-import type {Claim, Holder} from '../stream/lease.ts';
+import {type Claim, type Holder, holds} from '../stream/lease.ts';
 import {type Contradiction, contradictionEvent} from '../timeline.ts';
 import {gaveBack, lostToHost} from '../worker/heartbeat.ts';
 import {FIRST_HOST} from '../worker/hosts.ts';
 import {advise, isCurrent, type RequestDecision, type WorkerAnswer} from '../worker/requests.ts';
 import {type Worker, withoutWork} from '../worker/worker.ts';
 import type {Job, JobAttempt} from './job.ts';
-import {endProcess, holdsJob, type JobEnd, processOf} from './lifecycle.ts';
+import {endProcess, type JobEnd, processOf} from './lifecycle.ts';
 
 export type Finish = Holder & {
   host: number;
@@ -34,7 +34,7 @@ export function decideFinish(
 ): RequestDecision {
   const {lease, host, contradiction} = request;
   const claim = {worker: request.worker, incarnation: request.incarnation, epoch: lease.epoch};
-  const isHeld = job !== undefined && holdsJob(job, claim);
+  const isHeld = job !== undefined && holds(job, claim);
   const isKnown = job?.attempts.some(attempt => isReportOf(attempt, claim, end));
   const isAtWork =
     isCurrent(worker, request) && worker.work === jobWork(lease.job) && worker.epoch === lease.epoch;

@@ -2,21 +2,13 @@
 import type {Pool} from '../fleet/pool.ts';
 import {jobFolder, jobWork} from '../names.ts';
 import {NO_ENVIRONMENT} from '../source/source.ts';
-import {type Holder, isLeasedTo} from '../stream/lease.ts';
+import {type Holder, isHeldBy, isLeasedTo} from '../stream/lease.ts';
 import {beganWork, joinedWork, takenForWork} from '../worker/heartbeat.ts';
 import {FIRST_HOST, sliceOrder, unreadyHosts} from '../worker/hosts.ts';
 import type {GrantDecision} from '../worker/requests.ts';
 import {isAlive, type Worker, withoutWork} from '../worker/worker.ts';
 import type {Job, JobLease} from './job.ts';
-import {
-  endAttempt,
-  grantJob,
-  grantProblem,
-  isJobHeldBy,
-  type JobEnd,
-  processesOf,
-  processOf,
-} from './lifecycle.ts';
+import {endAttempt, endByRequest, grantJob, grantProblem, processesOf, processOf} from './lifecycle.ts';
 
 /**
  * `job`: undefined if its document is deleted. `hasOtherWork`: the worker holds a stream, or another job. `others`: the workers of the other
@@ -44,7 +36,7 @@ export function decideJobGrant(
   const isOwn = job?.status === 'running' && isLeasedTo(job, holder);
   if (!job || !(isOwn || job.status === 'scheduled') || job.pool !== worker.pool) {
     // The job of the worker was deleted, or leased to another worker.
-    const isLost = isAtWork && !(job && isJobHeldBy(job, worker));
+    const isLost = isAtWork && !(job && isHeldBy(job, worker));
     return isLost ? {writes: {worker: withoutWork(worker)}} : {};
   }
   // A later request of this worker has been granted other work: this request is late.
@@ -95,13 +87,6 @@ function isFreeBeside(other: Worker, {name, pool, zone, host_count}: Worker): bo
   return other.name !== name && isAlike && isFree && isSound;
 }
 
-/** A restart of the host in the middle of the job may be the job's work. Without one, the answer with the lease was lost. */
-function endByRequest({name, claimed_at}: Worker): JobEnd {
-  return claimed_at === null
-    ? {outcome: 'failed', cause: 'machine', error: `${name} restarted in the middle of it`}
-    : {outcome: 'preempted', cause: 'preempted', error: `${name} asked for work again`};
-}
-
 /** `waits`: why the host gets no order, although its slice has an attempt. */
 export type JoinDecision = GrantDecision & {waits?: string};
 
@@ -117,7 +102,7 @@ export function decideJoin(
 ): JoinDecision | undefined {
   if (!job?.lease || !worker || worker.incarnation !== holder.incarnation) return undefined;
   const processes = processesOf(job.lease);
-  if (!isAlive(worker) || !isJobHeldBy(job, worker) || processes === 1) return undefined;
+  if (!isAlive(worker) || !isHeldBy(job, worker) || processes === 1) return undefined;
   // Host 0 has restarted: its request ends the attempt.
   if (host === FIRST_HOST && worker.claimed_at === null) return undefined;
   if (job.ends[processOf(job.lease, holder, host)])

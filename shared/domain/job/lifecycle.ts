@@ -1,8 +1,6 @@
 /** The life of a job: its document and an event decide the next document. Every change of the lease is here. */
 
-import {jobWork} from '../names.ts';
-import type {Ran} from '../source/source.ts';
-import {type Holder, isLeasedTo} from '../stream/lease.ts';
+import type {Holder} from '../stream/lease.ts';
 import {isOlderThan, iso, msOf, utcText} from '../time.ts';
 import {FIRST_HOST, hostText} from '../worker/hosts.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
@@ -25,17 +23,14 @@ const PEERS_S = 30;
 const GRACE_S = 180;
 const KEPT_DAYS = 30;
 
+const NO_RESULT = {exit_code: null, result: null, result_path: null, artifacts_path: null, ran: null};
+
 /** The end of an attempt, as its worker reports it or as the control plane finds it. */
-export type JobEnd = {
-  outcome: JobAttempt['outcome'];
-  cause: Cause | null;
-  error: string | null;
-  exit_code?: number | null;
-  result?: string | null;
-  result_path?: string | null;
-  artifacts_path?: string | null;
-  ran?: Ran | null;
-};
+export type JobEnd = Pick<JobAttempt, 'outcome' | 'cause' | 'error'> &
+  Partial<Pick<HostEnd, keyof typeof NO_RESULT>>;
+
+const failed = (cause: Cause, error: string): JobEnd => ({outcome: 'failed', cause, error});
+const preempted = (error: string): JobEnd => ({outcome: 'preempted', cause: 'preempted', error});
 
 /** Processes of an attempt: one for each host of each slice. */
 export function processesOf({host_count, members}: JobLease): number {
@@ -55,17 +50,6 @@ export function waitsForOthers({lease, ends}: Job, {name, incarnation}: Worker):
 
 export function isFinal({status}: Pick<Job, 'status'>): boolean {
   return status === 'completed' || status === 'failed' || status === 'cancelled';
-}
-
-export function holdsJob(job: Job, claim: Holder & {epoch: number}): boolean {
-  return job.status === 'running' && isLeasedTo(job, claim) && job.lease?.epoch === claim.epoch;
-}
-
-/** True if the documents of job and worker agree that this worker holds the lease. */
-export function isJobHeldBy(job: Job, {name, incarnation, work, epoch}: Worker): boolean {
-  return (
-    work === jobWork(job.job) && isLeasedTo(job, {worker: name, incarnation}) && job.lease?.epoch === epoch
-  );
 }
 
 /** A valid job that waits for a worker from now on. */
@@ -121,7 +105,6 @@ function dueAt(
 /** The end of a job that no worker of this price may run. Undefined for a job that may be granted. */
 export function grantProblem(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
   const {budget_usd, spent_usd, deadline_at} = job;
-  const failed = (cause: Cause, error: string): JobEnd => ({outcome: 'failed', cause, error});
   if (deadline_at !== null && msOf(deadline_at) <= now)
     return failed('deadline', `its deadline passed at ${utcText(deadline_at)} before a worker was free`);
   if (budget_usd === null) return undefined;
@@ -153,13 +136,9 @@ export function endProcess(
   return {...job, ends, due_at, updated_at: iso(now)};
 }
 
-function hostEndOf({outcome, cause, error, ...end}: JobEnd): HostEnd {
-  const {exit_code = null, result = null, result_path = null, artifacts_path = null, ran = null} = end;
-  const clippedError = clipped(error, MOST_HOST_ERROR_CHARS);
-  return {
-    ...{outcome: outcome as HostEnd['outcome'], cause, error: clippedError, exit_code},
-    ...{result, result_path, artifacts_path, ran},
-  };
+function hostEndOf({outcome, ...end}: JobEnd): HostEnd {
+  const error = clipped(end.error, MOST_HOST_ERROR_CHARS);
+  return {...NO_RESULT, ...end, outcome: outcome as HostEnd['outcome'], error};
 }
 
 /** The end of an attempt by one host, whose error says which. */
@@ -173,17 +152,16 @@ function endOfAll(ends: Job['ends'], processes: number): JobEnd {
   const all = Array.from({length: processes}, (_, index) => ends[index]);
   const lost = all.indexOf(undefined);
   const peer = all.findIndex(end => end?.cause === 'peer');
-  const failed = (index: number, error: string): JobEnd =>
-    byHost({outcome: 'failed', cause: 'machine', error}, index, processes);
-  if (lost >= 0) return failed(lost, 'it gave no end');
-  if (peer >= 0) return failed(peer, all[peer]?.error ?? 'it lost another host');
-  return all[0] ?? failed(0, 'it gave no end');
+  const lostBy = (index: number, error: string) => byHost(failed('machine', error), index, processes);
+  if (lost >= 0) return lostBy(lost, 'it gave no end');
+  if (peer >= 0) return lostBy(peer, all[peer]?.error ?? 'it lost another host');
+  return all[0] ?? lostBy(0, 'it gave no end');
 }
 
 /** The ends without the results, which the job has now. */
 function withoutResults(ends: Job['ends']): Job['ends'] {
-  const none = {result: null, result_path: null, artifacts_path: null, ran: null};
-  return Object.fromEntries(Object.entries(ends).map(([index, end]) => [index, {...end, ...none}]));
+  const without = (end: HostEnd) => ({...end, ...NO_RESULT, exit_code: end.exit_code});
+  return Object.fromEntries(Object.entries(ends).map(([index, end]) => [index, without(end)]));
 }
 
 /**
@@ -281,9 +259,7 @@ function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: nu
 export function endByDeath(worker: string, death: Death | undefined): JobEnd {
   if (!death) return {outcome: 'drained', cause: 'drained', error: `${worker} is not needed any more`};
   const error = `${worker} is lost: ${death.cause}`;
-  return isMachineDeath(death)
-    ? {outcome: 'failed', cause: 'machine', error}
-    : {outcome: 'preempted', cause: 'preempted', error};
+  return isMachineDeath(death) ? failed('machine', error) : preempted(error);
 }
 
 /** The end of an attempt whose worker has not claimed it for too long. */
@@ -293,50 +269,48 @@ export function endByExpiry(worker: Worker, lease_s: number): JobEnd {
 
 /** The end of an attempt whose machine failed. A node that Google repairs says nothing about its job. */
 export function endByMachine(worker: Worker, error: string): JobEnd {
-  return nodeStanding(worker) === 'mending'
-    ? {outcome: 'preempted', cause: 'preempted', error}
-    : {outcome: 'failed', cause: 'machine', error};
+  return nodeStanding(worker) === 'mending' ? preempted(error) : failed('machine', error);
+}
+
+/** The end by a request of the worker. A restart of the host may be the job's work. Without one, the answer with the lease was lost. */
+export function endByRequest({name, claimed_at}: Worker): JobEnd {
+  return claimed_at === null
+    ? failed('machine', `${name} restarted in the middle of it`)
+    : preempted(`${name} asked for work again`);
 }
 
 /** The end of an attempt that no worker holds: no failure of the job. */
 export function endWithoutHolder({lease}: Job): JobEnd {
-  const error = `${lease?.worker ?? 'its worker'} does not hold it any more`;
-  return {outcome: 'preempted', cause: 'preempted', error};
-}
-
-/** The end of a job that is due: by its deadline, its budget or its timeout. Undefined for a job that is not due. */
-export function endOfDue(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
-  if (isFinal(job) || job.due_at === null || msOf(job.due_at) > now) return undefined;
-  const {deadline_at, budget_usd, spent_usd, started_at, timeout, slices, lease, ends} = job;
-  if (deadline_at !== null && msOf(deadline_at) <= now)
-    return {outcome: 'failed', cause: 'deadline', error: `its deadline passed at ${utcText(deadline_at)}`};
-  // An edit of the document moved the time.
-  if (job.status !== 'running') return undefined;
-  const hours = started_at === null ? 0 : (now - msOf(started_at)) / 3_600_000;
-  const cost = spent_usd + hours * slices * (usd_per_hour ?? 0);
-  if (budget_usd !== null && cost >= budget_usd)
-    return {
-      outcome: 'failed',
-      cause: 'budget',
-      error: `$${cost.toFixed(2)} of $${budget_usd.toFixed(2)} are spent; submit it again with a larger budget_usd`,
-    };
-  if (lease && Object.keys(ends).length > 0) return endOfAll(ends, processesOf(lease));
-  return {outcome: 'failed', cause: 'timeout', error: `it ran longer than its timeout of ${timeout} s`};
+  return preempted(`${lease?.worker ?? 'its worker'} does not hold it any more`);
 }
 
 /**
- * The end of a job with this holder that is due. A holder that was not heard, or has restarted, may have ended the job in time, or died
- * at it: its silence is no failure of the job. Nor is the lost document of a holder.
+ * The end of a job that is due: by its deadline, its budget or its timeout. A holder that was not heard, or has restarted, may have ended
+ * the job in time, or died at it: its silence is no failure of the job. Nor is the lost document of a holder. Undefined for a job that is
+ * not due: an edit of its document moved the time.
  */
-export function endOfDueAt(
+export function endOfDue(
   job: Job,
   holder: Worker | undefined,
   lease_s: number,
   now: number,
 ): JobEnd | undefined {
-  const due = endOfDue(job, holder?.usd_per_hour ?? null, now);
-  if (due?.cause !== 'timeout') return due;
+  if (isFinal(job) || job.due_at === null || msOf(job.due_at) > now) return undefined;
+  const {deadline_at, budget_usd, spent_usd, started_at, timeout, slices, lease, ends} = job;
+  if (deadline_at !== null && msOf(deadline_at) <= now)
+    return failed('deadline', `its deadline passed at ${utcText(deadline_at)}`);
+  if (job.status !== 'running') return undefined;
+  const hours = started_at === null ? 0 : (now - msOf(started_at)) / 3_600_000;
+  const cost = spent_usd + hours * slices * (holder?.usd_per_hour ?? 0);
+  if (budget_usd !== null && cost >= budget_usd)
+    return failed(
+      'budget',
+      `$${cost.toFixed(2)} of $${budget_usd.toFixed(2)} are spent; submit it again with a larger budget_usd`,
+    );
+  if (lease && Object.keys(ends).length > 0) return endOfAll(ends, processesOf(lease));
   if (!holder) return endWithoutHolder(job);
   const isUnheard = holder.claimed_at === null || isOlderThan(holder.claimed_at, lease_s, now);
-  return isUnheard ? endByExpiry(holder, lease_s) : due;
+  return isUnheard
+    ? endByExpiry(holder, lease_s)
+    : failed('timeout', `it ran longer than its timeout of ${timeout} s`);
 }

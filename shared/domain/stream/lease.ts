@@ -1,3 +1,4 @@
+import type {Job} from '../job/job.ts';
 import {leasedWork} from '../names.ts';
 import {afterMachineFailedStream} from '../run/machine-deaths.ts';
 import type {Run} from '../run/run.ts';
@@ -28,17 +29,17 @@ export type Failure = {
   contradiction?: Contradiction | null;
 };
 
-/** True if this incarnation holds the lease of the stream or the job, of any epoch. Members hold the lease of a job of several slices. */
-export function isLeasedTo(
-  {lease}: {lease: (Lease & {members?: readonly Holder[]}) | null},
-  {worker, incarnation}: Holder,
-): boolean {
+/** Members hold the lease of a job of several slices. */
+type Leased = {lease: (Lease & {members?: readonly Holder[]}) | null};
+
+/** True if this incarnation holds the lease of the stream or the job, of any epoch. */
+export function isLeasedTo({lease}: Leased, {worker, incarnation}: Holder): boolean {
   const isTheirs = (each: Holder) => each.worker === worker && each.incarnation === incarnation;
   return lease !== null && [lease, ...(lease.members ?? [])].some(isTheirs);
 }
 
-export function holds(stream: Stream, claim: Claim): boolean {
-  return stream.status === 'in_progress' && stream.lease?.epoch === claim.epoch && isLeasedTo(stream, claim);
+export function holds(leased: Leased, claim: Claim): boolean {
+  return isLeasedTo(leased, claim) && leased.lease?.epoch === claim.epoch;
 }
 
 /** True if no worker holds the stream, and its work is not over. */
@@ -58,12 +59,12 @@ export function saysItHas(worker: Worker, lease: WorkLease): boolean {
   return worker.work === leasedWork(lease) && worker.epoch === lease.epoch;
 }
 
-/** True if the documents of stream and worker agree that this worker holds the lease. */
-export function isHeldBy(stream: Stream, worker: Worker | undefined): boolean {
-  if (!stream.lease || !worker) return false;
-  const {epoch} = stream.lease;
-  const isTheirs = isLeasedTo(stream, {worker: worker.name, incarnation: worker.incarnation});
-  return isTheirs && saysItHas(worker, {run: stream.run, stream: stream.stream, epoch});
+/** True if the worker's document, and that of the stream or the job, agree that the worker holds the lease. */
+export function isHeldBy(leased: Stream | Job, worker: Worker | undefined): worker is Worker {
+  if (!leased.lease || !worker) return false;
+  const {name, incarnation, work, epoch} = worker;
+  const isTheirs = isLeasedTo(leased, {worker: name, incarnation});
+  return isTheirs && work === leasedWork(leased) && epoch === leased.lease.epoch;
 }
 
 /** True if the worker has not claimed its lease for too long: it is silent, or its host restarted without the lease. */

@@ -3,11 +3,19 @@ import {accrue} from '../billing/cost.ts';
 import {withReceived} from '../billing/downloads.ts';
 import type {BucketRegion} from '../billing/network.ts';
 import type {Job} from '../job/job.ts';
-import {endAttempt, endByMachine, holdsJob, isJobHeldBy} from '../job/lifecycle.ts';
+import {endAttempt, endByMachine} from '../job/lifecycle.ts';
 import {leasedWork, parseJobWork} from '../names.ts';
 import {isOpen, type Run} from '../run/run.ts';
 import type {SourceReport} from '../source/source.ts';
-import {chargeSuspect, type Holder, holds, RESTARTED, returnedStream, saysItHas} from '../stream/lease.ts';
+import {
+  chargeSuspect,
+  type Holder,
+  holds,
+  isHeldBy,
+  RESTARTED,
+  returnedStream,
+  saysItHas,
+} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
 import {isOlderThan, iso} from '../time.ts';
 import {bootingHosts, FIRST_HOST, hostText} from './hosts.ts';
@@ -126,7 +134,7 @@ export function decideHostHeartbeat(
     }),
     writes: {
       ...(after === worker ? {} : {worker: after}),
-      ...(isRestart && job && isJobHeldBy(job, worker)
+      ...(isRestart && job && isHeldBy(job, worker)
         ? {
             endedJob: {before: job, after: endAttempt(job, end, worker.usd_per_hour, now)},
             members: others.map(withoutWork),
@@ -186,7 +194,7 @@ function provesLease(
 ): boolean {
   const {worker: name, incarnation} = request;
   const claim = {worker: name, incarnation, epoch: lease.epoch};
-  if ('job' in lease && !isJobLeftAlone) return job !== undefined && holdsJob(job, claim);
+  if ('job' in lease && !isJobLeftAlone) return job !== undefined && holds(job, claim);
   if (saysItHas(worker, lease)) return true;
   return stream !== undefined && run !== undefined && isOpen(run) && holds(stream, claim);
 }

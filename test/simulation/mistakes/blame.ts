@@ -70,9 +70,8 @@ export const BLAME: Mistakes = {
   },
   'a preempted worker that counts as a machine of its job': {
     in: 'endByDeath',
-    find: "$isMachineDeath($death) ? {outcome: 'failed', cause: 'machine', error: $error} : $other",
-    replace:
-      "$isMachineDeath($death) || $death.kind === 'taken' ? {outcome: 'failed', cause: 'machine', error: $error} : $other",
+    find: "$isMachineDeath($death) ? $failed('machine', $error) : $other",
+    replace: "$isMachineDeath($death) || $death.kind === 'taken' ? $failed('machine', $error) : $other",
   },
   'a model that fails every stream and is tried three times': {
     in: 'isCertain',

@@ -87,14 +87,14 @@ export const DOUBLE: Mistakes = {
     replace: 'Math.max(1, $job.epoch)',
   },
   'an end of a job that is accepted under an earlier epoch': {
-    in: 'holdsJob',
-    find: "$job.status === 'running' && $isJobOf($job, $claim) && $job.lease?.epoch === $claim.epoch",
-    replace: "$job.status === 'running' && $isJobOf($job, $claim)",
+    in: 'holds',
+    find: '$isLeasedTo($work, $claim) && $work.lease?.epoch === $claim.epoch',
+    replace: '$isLeasedTo($work, $claim)',
   },
   'an end of a job that is accepted from a worker that lost it': {
-    in: 'holdsJob',
-    find: "$job.status === 'running' && $isJobOf($job, $claim) && $job.lease?.epoch === $claim.epoch",
-    replace: "$job.status === 'running' && $job.epoch >= $claim.epoch",
+    in: 'holds',
+    find: '$isLeasedTo($work, $claim) && $work.lease?.epoch === $claim.epoch',
+    replace: '$work.lease !== null && $work.lease.epoch >= $claim.epoch',
   },
   'a stream that is leased to a worker of another pool': {
     in: 'readActive',

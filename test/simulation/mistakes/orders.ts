@@ -211,12 +211,13 @@ export const ORDERS: Mistakes = {
   },
   'a job that starts after its deadline': {
     in: 'grantProblem',
+    within: '{$$before; if ($budget === null) return undefined; $$after}',
     find: "if ($deadline !== null && $msOf($deadline) <= $now) return $failed('deadline', $text);",
   },
   'an agent that starts again and again and charges no machine': {
     in: 'endByRequest',
-    find: "$claimed === null ? {outcome: 'failed', cause: 'machine', error: $text} : {outcome: 'preempted', cause: 'preempted', error: $other}",
-    replace: "{outcome: 'preempted', cause: 'preempted', error: $other}",
+    find: "$claimed === null ? $failed('machine', $text) : $preempted($other)",
+    replace: '$preempted($other)',
   },
   'a resume that opens a zone that refused a node since': {
     in: 'resumePool',

@@ -55,7 +55,7 @@ export const SLICES: Mistakes = {
   },
   'a host whose restart ends no attempt': {
     in: 'decideHostHeartbeat',
-    find: '$isRestart && $job && $isJobHeldBy($job, $worker)',
+    find: '$isRestart && $job && $isHeldBy($job, $worker)',
     replace: 'false',
   },
   'a job that its first host completes': {

@@ -9,8 +9,8 @@ import {isFinal} from '../../../domain/job/lifecycle.ts';
 import {paths} from '../../../domain/names.ts';
 import type {Document, Filter, Stored, Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
-import {deleteJob, jobRecords, membersOf, storeEnded, workerOf} from '../../documents/job-documents.ts';
-import {clearWork} from '../../documents/lease-documents.ts';
+import {deleteJob, jobRecords, membersOf, storeEnded} from '../../documents/job-documents.ts';
+import {clearWork, holderOf} from '../../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../../documents/pages.ts';
 import {scheduleNewJob, submitJob} from '../../jobs/schedule-jobs.ts';
 import {type CommandOutcome, command, type MessageTimes, reasonsOf} from './command.ts';
@@ -113,7 +113,7 @@ async function concludeJobs(
       const job = await orReason(() => jobRecords.get(deps, tx, id));
       if (job === undefined) return {decision: noJob(id)};
       if (typeof job === 'string') return {decision: rejected(job)};
-      const holder = await workerOf(deps, tx, job);
+      const holder = await holderOf(deps.log, tx, job);
       const others = await membersOf(deps, tx, job, job.lease?.worker);
       return {job, holders: [holder, ...others], decision: decide(job, holder?.usd_per_hour ?? null)};
     }),

@@ -8,12 +8,13 @@ import {
   endAttempt,
   endOfDue,
   grantJob,
-  holdsJob,
   isFinal,
   type JobEnd,
 } from '../../../../shared/domain/job/lifecycle.ts';
 import {isWaiting} from '../../../../shared/domain/job/queue.ts';
-import {at, T0} from '../../../support/builders.ts';
+import {holds} from '../../../../shared/domain/stream/lease.ts';
+import {iso} from '../../../../shared/domain/time.ts';
+import {at, aWorker, T0} from '../../../support/builders.ts';
 import {aJob} from '../../../support/jobs.ts';
 
 const WORKERS = ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'];
@@ -59,10 +60,10 @@ function apply(job: Job, event: Event, step: number): Job {
       return job.status === 'scheduled' ? grantJob(job, holderOf(event.worker), 1, now) : job;
     case 'finish': {
       const claim = {...holderOf(event.worker), epoch: job.epoch - event.epoch};
-      return holdsJob(job, claim) ? endAttempt(job, event.end, 1, now) : job;
+      return holds(job, claim) ? endAttempt(job, event.end, 1, now) : job;
     }
     case 'tick': {
-      const end = endOfDue(job, 1, now);
+      const end = endOfDue(job, aWorker({usd_per_hour: 1, claimed_at: iso(now)}), 240, now);
       return end ? endAttempt(job, end, 1, now) : job;
     }
     case 'cancel':

@@ -6,7 +6,6 @@ import {
   endByDeath,
   endByExpiry,
   endOfDue,
-  endOfDueAt,
   grantJob,
   grantProblem,
   type JobEnd,
@@ -164,6 +163,7 @@ describe('a grant', () => {
 });
 
 describe('a due job', () => {
+  const HEARD = aWorker({phase: 'working', provider_state: 'READY', claimed_at: at(59), usd_per_hour: 6});
   const cases: {name: string; given: Job; then: Cause | undefined}[] = [
     {name: 'before its time goes on', given: aRunningJob({due_at: at(61)}), then: undefined},
     {name: 'past its timeout has timed out', given: aRunningJob({due_at: at(60)}), then: 'timeout'},
@@ -191,7 +191,7 @@ describe('a due job', () => {
   ];
   for (const {name, given, then} of cases)
     it(name, () => {
-      assert.equal(endOfDue(given, 6, MINUTE)?.cause, then);
+      assert.equal(endOfDue(given, HEARD, 30, MINUTE)?.cause, then);
     });
 
   const holders: {name: string; claimed_at: string | null; deadline_at: string | null; then: Cause}[] = [
@@ -203,7 +203,7 @@ describe('a due job', () => {
   for (const {name, claimed_at, deadline_at, then} of holders)
     it(`past its timeout whose worker ${name}`, () => {
       const holder = aWorker({phase: 'working', provider_state: 'READY', claimed_at});
-      const end = endOfDueAt(aRunningJob({due_at: at(60), deadline_at}), holder, 30, MINUTE);
+      const end = endOfDue(aRunningJob({due_at: at(60), deadline_at}), holder, 30, MINUTE);
       assert.equal(end?.cause, then);
     });
 });
