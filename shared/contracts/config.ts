@@ -23,9 +23,7 @@ export function servedFunction({FUNCTION_TARGET}: NodeJS.ProcessEnv = process.en
 }
 
 /** Port on which Cloud Run asks a container. */
-export function servedPort({PORT = '8080'}: NodeJS.ProcessEnv = process.env): number {
-  return Number(PORT);
-}
+export const servedPort = ({PORT = '8080'}: NodeJS.ProcessEnv = process.env) => Number(PORT);
 
 /** Name of this release in documents and messages: the first digits of the SHA-256 of its functions, which Terraform gives. */
 export const RELEASE = process.env.GLEANER_RELEASE ?? 'unreleased';

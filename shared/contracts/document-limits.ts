@@ -24,9 +24,7 @@ const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const ESCAPED = /["\\\p{Cc}]/u;
 
 /** True if a field, or the last field of a dotted path, holds an instant. */
-export function isInstantField(field: string): boolean {
-  return field.endsWith('_at');
-}
+export const isInstantField = (field: string) => field.endsWith('_at');
 
 /** True for an instant such as `2026-01-02T03:04:05.678Z` in the years 0001 to 9999, the range of Firestore's timestamps. */
 export function isInstant(value: Value): value is string {
@@ -140,13 +138,8 @@ function nameFault(name: string): string | undefined {
   return undefined;
 }
 
-function stringBytes(text: string): number {
-  return Buffer.byteLength(text) + 1;
-}
-
-function nameBytes(path: string): number {
-  return path.split('/').reduce((sum, segment) => sum + stringBytes(segment), 16);
-}
+const stringBytes = (text: string) => Buffer.byteLength(text) + 1;
+const nameBytes = (path: string) => path.split('/').reduce((sum, segment) => sum + stringBytes(segment), 16);
 
 function isMap(value: unknown): value is Record<string, unknown> {
   if (typeof value !== 'object' || value === null) return false;
@@ -160,9 +153,7 @@ function kindOf(value: unknown): string {
   return Array.isArray(value) ? 'a list' : `a ${value.constructor?.name ?? 'foreign object'}`;
 }
 
-function brief(text: string): string {
-  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
-}
+const brief = (text: string) => (text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
 function invalid(path: string, cause: string): InvalidDocument {
   return new InvalidDocument(`Failed to use ${JSON.stringify(path)}: ${cause}`);

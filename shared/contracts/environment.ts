@@ -20,9 +20,7 @@ const ADDRESS =
   /^(https:\/\/[A-Za-z0-9._-]+|http:\/\/(127(\.[0-9]{1,3}){3}|localhost|\[::1\]))(:[0-9]{1,5})?(\/[A-Za-z0-9._~%/+-]*)?$/;
 
 /** True for an address that is safe for a token: encrypted, or on this machine. A number in it is in its range. */
-function isSafeAddress(text: string): boolean {
-  return ADDRESS.test(text) && URL.canParse(text);
-}
+const isSafeAddress = (text: string) => ADDRESS.test(text) && URL.canParse(text);
 
 /** Model of a run that names none, in a deployment that names none. */
 export const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
@@ -237,9 +235,7 @@ export function timingDefaults(): Record<string, string> {
 
 type Environment = z.infer<typeof variables>;
 
-function isLocal({GLEANER_STORE}: Environment): boolean {
-  return GLEANER_STORE.startsWith('sqlite:');
-}
+const isLocal = ({GLEANER_STORE}: Environment) => GLEANER_STORE.startsWith('sqlite:');
 
 export function ceilingsOf(given: Environment): Ceilings {
   const sources = isLocal(given) ? ['hub', 'gs://', 'folder'] : ['hub', 'gs://'];

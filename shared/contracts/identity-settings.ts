@@ -10,9 +10,7 @@ const account = z
 const isOnThisMachine = (text: string) => URL.canParse(text) && isLoopback(new URL(text).hostname);
 
 /** True for the host of an address that no other machine can answer. */
-function isLoopback(hostname: string): boolean {
-  return /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);
-}
+const isLoopback = (hostname: string) => /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);
 
 export const identityEnvironment = {
   /** Account of the workers' VMs, which may say hello, lease, send heartbeats and release. */

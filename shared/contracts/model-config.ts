@@ -188,9 +188,7 @@ function isTable(value: unknown): value is Table {
 }
 
 /** The object; an empty object for any other value. */
-function tableOf(value: unknown): Table {
-  return isTable(value) ? value : {};
-}
+const tableOf = (value: unknown): Table => (isTable(value) ? value : {});
 
 function tableOfText(text: string): Table | undefined {
   try {

@@ -3,9 +3,7 @@
 /** Control characters, format characters and line separators. */
 const UNSAFE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-export function printable(line: string): string {
-  return line.replace(UNSAFE, '\ufffd');
-}
+export const printable = (line: string) => line.replace(UNSAFE, '\ufffd');
 
 /** JSON of the value in printable characters alone. */
 export function jsonText(value: object): string {

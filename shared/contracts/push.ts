@@ -58,9 +58,7 @@ export function pushId(event: unknown): string {
 }
 
 /** The event as JSON, for the record of an event without a message. */
-export function rawText(event: unknown): string {
-  return JSON.stringify(event) ?? '';
-}
+export const rawText = (event: unknown) => JSON.stringify(event) ?? '';
 
 /** Body of the push: the data of a CloudEvent, or the event itself. */
 function envelopeOf(event: unknown): unknown {

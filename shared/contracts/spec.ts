@@ -88,9 +88,7 @@ function withDefaults(keys: Record<string, z.ZodType>, given: Record<string, unk
  * SHA-256 of the spec as JSON with sorted keys: the order of keys does not change the hash.
  * A frozen spec is hashed as its manifest has it: an earlier release had fewer keys, and its shards carry that hash.
  */
-export function specHash(spec: object): string {
-  return createHash('sha256').update(canonicalJson(spec)).digest('hex');
-}
+export const specHash = (spec: object) => createHash('sha256').update(canonicalJson(spec)).digest('hex');
 
 function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_key, inner: unknown) =>

@@ -91,6 +91,4 @@ function escaped(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }
 
-function line(text: string): string {
-  return printable(text.replace(/\s+/g, ' '));
-}
+const line = (text: string) => printable(text.replace(/\s+/g, ' '));

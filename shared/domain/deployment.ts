@@ -5,9 +5,7 @@ export const DEFAULT_DEPLOYMENT = 'gleaner';
 /** 4 to 15 characters: the id of a Firestore database needs 4, and the account `NAME-worker-api` may have 30. */
 export const DEPLOYMENT = /^[a-z][a-z0-9-]{2,13}[a-z0-9]$/;
 
-export function isDeployment(text: string): boolean {
-  return DEPLOYMENT.test(text);
-}
+export const isDeployment = (text: string) => DEPLOYMENT.test(text);
 
 /**
  * Name of a topic or a pool in Google Cloud, where a deployment other than the default one adds a prefix. The control plane knows
@@ -18,9 +16,7 @@ export function nameIn(deployment: string, name: string): string {
 }
 
 /** Name of the pool, and the start of the name of every node. */
-export function poolOf(deployment: string): string {
-  return nameIn(deployment, 'tpu');
-}
+export const poolOf = (deployment: string) => nameIn(deployment, 'tpu');
 
 export const POOL = /^[a-z][a-z0-9-]{0,30}$/;
 
@@ -33,9 +29,7 @@ export function poolNameProblem(name: string, deployment: string): string | unde
 }
 
 /** Name of the Scheduler job that asks for ticks. */
-export function tickJobOf(deployment: string): string {
-  return `${deployment}-tick`;
-}
+export const tickJobOf = (deployment: string) => `${deployment}-tick`;
 
 const DEPLOYMENT_LABEL = 'gleaner-deployment';
 

@@ -30,9 +30,7 @@ export function sharesOf(ended: readonly Worker[]): Map<string, Share> {
 }
 
 /** Dollars of these incarnations. */
-export function billOf(ended: readonly Worker[]): number {
-  return ended.reduce((sum, {costs}) => sum + totalOf(costs), 0);
-}
+export const billOf = (ended: readonly Worker[]) => ended.reduce((sum, {costs}) => sum + totalOf(costs), 0);
 
 /** Adds the cost of ended incarnations to their payers. The caller ends the incarnations with it, so each is billed once. */
 export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], now: number): P {

@@ -128,6 +128,4 @@ export function refreshed(stored: Prices, {chips, unknown}: Found, now: number):
   return {prices, changed, kept};
 }
 
-function textOf({usd, spot_usd}: Price): string {
-  return `$${usd} and $${spot_usd} on spot`;
-}
+const textOf = ({usd, spot_usd}: Price) => `$${usd} and $${spot_usd} on spot`;

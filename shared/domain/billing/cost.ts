@@ -109,9 +109,7 @@ export function budgetReserver(
 }
 
 /** A worker that fell silent at work stays with its run. */
-function isHeld({suspect}: Worker): boolean {
-  return suspect !== null;
-}
+const isHeld = ({suspect}: Worker) => suspect !== null;
 
 /** True if the worker was created for a run and has no work. */
 function isSpare({phase, work, charged_to}: Worker): boolean {
@@ -162,9 +160,7 @@ export function runAtWork(worker: Worker): string | undefined {
 }
 
 /** The run that pays for the worker now, `JOBS` or `KEPT`. */
-export function payerOf({work, charged_to}: Worker): string | null {
-  return payerOfWork(work) ?? charged_to;
-}
+export const payerOf = ({work, charged_to}: Worker): string | null => payerOfWork(work) ?? charged_to;
 
 function payerOfWork(work: string | null): string | undefined {
   return parseJobWork(work) === undefined ? parseWork(work)?.run : JOBS;
@@ -177,9 +173,7 @@ export function payerText(payer: string | null): string {
 }
 
 /** Key of the downloads of this payer in `costs`. */
-export function downloadsOf(payer: string): string {
-  return `${DOWNLOADS}${payer}`;
-}
+export const downloadsOf = (payer: string) => `${DOWNLOADS}${payer}`;
 
 /** The payers among these that are runs. No run id starts with an underscore. */
 export function runsAmong(costs: Costs): string[] {
@@ -189,9 +183,7 @@ export function runsAmong(costs: Costs): string[] {
   return [...new Set(payers)].filter(payer => !payer.startsWith('_'));
 }
 
-export function totalOf(costs: Costs): number {
-  return Object.values(costs).reduce((sum, usd) => sum + usd, 0);
-}
+export const totalOf = (costs: Costs) => Object.values(costs).reduce((sum, usd) => sum + usd, 0);
 
 /** Cost of the living incarnations up to `now`, by key of `costs` and in total. */
 export function costOfLiving(
@@ -223,17 +215,13 @@ export function costOfDeletingAll(workers: Iterable<Worker>): {runs: Map<string,
 }
 
 /** Dollars that a node of this price costs from the request to delete it until it is gone. */
-export function costOfDeleting(usd_per_hour: number): number {
-  return (DELETING_MS / HOUR_MS) * usd_per_hour;
-}
+export const costOfDeleting = (usd_per_hour: number) => (DELETING_MS / HOUR_MS) * usd_per_hour;
 
 /** Life in which a TPU can boot and store a shard. */
 const SHORT_LIFE_MS = 300_000;
 
 /** Dollars with two decimals, or two digits where cents would be nothing. */
-function cents(usd: number): string {
-  return `$${usd > 0 && usd < 0.01 ? usd.toPrecision(2) : usd.toFixed(2)}`;
-}
+const cents = (usd: number) => `$${usd > 0 && usd < 0.01 ? usd.toPrecision(2) : usd.toFixed(2)}`;
 
 /** Least budget that pays for a TPU of this price: a short life and its deletion. */
 export function leastBudget(usd_per_hour: number): number {

@@ -21,9 +21,7 @@ export type Spending = z.infer<typeof spendingDocument>;
 
 export const NO_SPENDING: Spending = {months: {}, budget_mark: null};
 
-export function monthOf(now: number): string {
-  return iso(now).slice(0, 7);
-}
+export const monthOf = (now: number) => iso(now).slice(0, 7);
 
 /** Cost of a life up to `costs_at`, by month: every hour of the life costs the same. */
 export function costByMonth({costs, ready_at, costs_at}: Worker): Months {

@@ -24,9 +24,7 @@ export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
 export type Decision<T> = {kind: 'applied'; next: T; what: string} | Rejection;
 export type Rejection = {kind: 'rejected'; reason: string};
 
-export function rejected(reason: string): Rejection {
-  return {kind: 'rejected', reason};
-}
+export const rejected = (reason: string): Rejection => ({kind: 'rejected', reason});
 
 /**
  * Decides a command about a run. A command for the status that the run has already applies and changes nothing, so a repeated message

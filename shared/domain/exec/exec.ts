@@ -70,9 +70,7 @@ export function secondsLeft({deadline_at, timeout_s}: Exec, now: number): number
   return Math.min(timeout_s, Math.floor((msOf(deadline_at) - now) / 1000));
 }
 
-export function isOverdue({deadline_at}: Exec, now: number): boolean {
-  return isOlderThan(deadline_at, REPORT_S, now);
-}
+export const isOverdue = ({deadline_at}: Exec, now: number) => isOlderThan(deadline_at, REPORT_S, now);
 
 export function hasHostEnded({status}: Pick<ExecHost, 'status'>): boolean {
   return status !== 'waiting' && status !== 'running';

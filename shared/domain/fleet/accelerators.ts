@@ -1,6 +1,8 @@
 import {chipsOf} from '../billing/prices.ts';
 import {acceleratorOf, INSTANCE_TYPES, isImage, type Provider} from './providers.ts';
 
+const doubled = (from: number, to: number): number[] => (from > to ? [] : [from, ...doubled(2 * from, to)]);
+
 /** Sizes of each generation, as the number of the type: doubled from the first to the last. */
 const SIZES: Readonly<Record<string, readonly number[]>> = {
   v2: [8, 32, 128, 256, 512],
@@ -10,10 +12,6 @@ const SIZES: Readonly<Record<string, readonly number[]>> = {
   v5p: doubled(8, 8192),
   v6e: [1, ...doubled(4, 256)],
 };
-
-function doubled(from: number, to: number): number[] {
-  return from > to ? [] : [from, ...doubled(2 * from, to)];
-}
 
 /** Every known type. */
 export const ACCELERATORS = Object.entries(SIZES).flatMap(([generation, sizes]) =>
@@ -156,9 +154,7 @@ export function quotaSizeOf(accelerator: string, provider: Provider = 'tpu-api')
 }
 
 /** True for a quota of a region, false for a quota of a zone. */
-export function isRegional(quota: string): boolean {
-  return /PerRegion|-region$/.test(quota);
-}
+export const isRegional = (quota: string) => /PerRegion|-region$/.test(quota);
 
 /**
  * Ids of the quotas that bound nodes of an accelerator. `tpu.googleapis.com` has one of the zone and one of the region, and each

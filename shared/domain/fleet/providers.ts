@@ -15,9 +15,7 @@ const MACHINE_TYPES: Readonly<Record<string, string>> = {
 
 export const INSTANCE_TYPES: readonly string[] = Object.keys(MACHINE_TYPES);
 
-export function machineTypeOf(accelerator: string): string | undefined {
-  return MACHINE_TYPES[accelerator];
-}
+export const machineTypeOf = (accelerator: string): string | undefined => MACHINE_TYPES[accelerator];
 
 export function acceleratorOf(machine_type: string): string | undefined {
   return INSTANCE_TYPES.find(accelerator => MACHINE_TYPES[accelerator] === machine_type);
@@ -40,9 +38,7 @@ export const IMAGE_PROJECT = 'ubuntu-os-accelerator-images';
 const IMAGE =
   /^([a-z]([a-z0-9-]{0,61}[a-z0-9])?|projects\/[a-z0-9.:-]{1,63}\/global\/images\/(family\/)?[a-z]([a-z0-9-]{0,61}[a-z0-9])?)$/;
 
-export function isImage(text: string): boolean {
-  return IMAGE.test(text);
-}
+export const isImage = (text: string) => IMAGE.test(text);
 
 /** The path of an image: a name alone is a family of Google's images. */
 export function imagePath(image: string): string {

@@ -5,9 +5,7 @@ import {iso} from '../time.ts';
 import type {Job} from './job.ts';
 import {endAttempt, isFinal, scheduleJob} from './lifecycle.ts';
 
-export function noJob(id: string): Rejection {
-  return rejected(`there is no job "${id}"`);
-}
+export const noJob = (id: string): Rejection => rejected(`there is no job "${id}"`);
 
 /** Cancels a job in any state but its last, however late the message comes. */
 export function decideCancelJob(

@@ -33,9 +33,7 @@ const failed = (cause: Cause, error: string): JobEnd => ({outcome: 'failed', cau
 const preempted = (error: string): JobEnd => ({outcome: 'preempted', cause: 'preempted', error});
 
 /** Processes of an attempt: one for each host of each slice. */
-export function processesOf({host_count, members}: JobLease): number {
-  return host_count * Math.max(1, members.length);
-}
+export const processesOf = ({host_count, members}: JobLease) => host_count * Math.max(1, members.length);
 
 /** Number of the process on a host of the holder, as JAX counts them: slice by slice. */
 export function processOf({host_count, members}: JobLease, {worker}: Holder, host: number): number {

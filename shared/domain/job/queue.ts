@@ -14,9 +14,7 @@ export function queuePlace({
   return `${pool}/${rankOf(priority)}/${created_at}/${job}`;
 }
 
-function rankOf(priority: number): string {
-  return String(MAX_PRIORITY - priority).padStart(4, '0');
-}
+const rankOf = (priority: number) => String(MAX_PRIORITY - priority).padStart(4, '0');
 
 /** True for a job at its own place. A document that was edited since waits for nothing. */
 export function isWaiting(
@@ -40,6 +38,4 @@ export function longestWaiting(jobs: readonly Job[]): WaitingJobs['longest'] {
 }
 
 /** Pool and priority of a place: jobs with an equal rank may be taken in any order. */
-export function rankIn(place: string): string {
-  return place.split('/', 2).join('/');
-}
+export const rankIn = (place: string) => place.split('/', 2).join('/');

@@ -62,6 +62,4 @@ export function modelConstraint(waiting: Run): Constraint | undefined {
   return constraint('model', `run ${run}`, cause, {since_at: paused_at, next_try_at: model_next_at});
 }
 
-function nextTryText(model_next_at: string): string {
-  return `; next try at ${minuteText(model_next_at)}`;
-}
+const nextTryText = (model_next_at: string) => `; next try at ${minuteText(model_next_at)}`;

@@ -243,9 +243,7 @@ function listsOf({zeros, quantiles: norms, by_position}: Sums, rows: number) {
 }
 
 /** Rounds to the seven digits that a sum of fp32 values has. */
-function rounded(value: number): number {
-  return Number(value.toPrecision(7));
-}
+const rounded = (value: number) => Number(value.toPrecision(7));
 
 /** The distinct values in order, at most 20 of them: people read the versions. */
 function withOne(values: readonly string[], value: string): string[] {

@@ -199,14 +199,10 @@ export function goneText({object, count}: {object: string; count: number}): stri
 }
 
 /** True if streams of this run may be leased. */
-export function isRunnable(run: Run): boolean {
-  return run.status === 'active' && run.spec !== null;
-}
+export const isRunnable = (run: Run) => run.status === 'active' && run.spec !== null;
 
 /** True if the run may still need TPUs, now or after a `resume`. */
-export function isOpen(run: Run): boolean {
-  return run.status === 'active' || run.status === 'paused';
-}
+export const isOpen = (run: Run) => run.status === 'active' || run.status === 'paused';
 
 /** Samples after which the share of rejected samples of an open run says something. */
 const FEW_SAMPLES = 100;
@@ -232,9 +228,7 @@ function isAllRejected({total_samples_processed, rejected_samples}: Run): boolea
 }
 
 /** The command that starts another run with the spec and the streams of this one. */
-export function againCommand(run: string): string {
-  return `gleaner run start ${nextRunName(run)} --from ${run}`;
-}
+export const againCommand = (run: string) => `gleaner run start ${nextRunName(run)} --from ${run}`;
 
 function allRejectedText({run, rejected_samples}: Run): string {
   return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why. The spec is frozen: \`${againCommand(run)}\` starts another run, with the options that change, such as --field`;

@@ -44,9 +44,7 @@ export function decideAdvance(stream: Stream, spec_hash: string, stored: StoredS
   return {stream: advanced, counted, events, hasMore, needsSpecCheck};
 }
 
-function bytesOf(shards: readonly Shard[]): number {
-  return shards.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
-}
+const bytesOf = (shards: readonly Shard[]) => shards.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
 
 /** Fails a stream with two objects for one shard number. */
 export function decideTwin(stream: Stream, shard: number, objects: [string, string], now: number): Advance {

@@ -43,9 +43,7 @@ export function holds(leased: Leased, claim: Claim): boolean {
 }
 
 /** True if no worker holds the stream, and its work is not over. */
-export function isClaimable(stream: Stream): boolean {
-  return stream.status === 'pending';
-}
+export const isClaimable = (stream: Stream) => stream.status === 'pending';
 
 /** Grants a pending stream. The new epoch makes every earlier lease worthless. */
 export function grantLease(stream: Stream, holder: Holder, now: number): Stream & {lease: Lease} {

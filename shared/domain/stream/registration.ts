@@ -39,9 +39,8 @@ export function decideRegistration(
     const refusal = `${content.object} is ignored: run "${run.run}" was stopped, and a stop is final; drop it under another run`;
     return {stream: before, refusal, isClosed: true, reopens: false, events: []};
   }
-  const {next, refusal, text} = before
-    ? registerLater(before, content, now)
-    : registerFirst(run, object, now);
+  const registered = before ? registerAgain(before, content, now) : registerFirst(run, object, now);
+  const {next, refusal, text} = unlessEmpty(registered, before);
   const about = {kind: 'stream', run: run.run, stream, object: content.object} as const;
   const events = next === before ? [] : [{...about, text: `${text}${slotText(run, next, pool)}`}];
   const isNew = next.status !== before?.status || isUnfinished(next);
@@ -68,40 +67,24 @@ function slotText(run: Run, {worker_id}: Stream, pool: Pool | undefined): string
   return `; it waits, for the pool has no TPU with number ${worker_id - run.stream_offset}, which is its own (affinity: fixed): scale the pool`;
 }
 
+/** `next`: the same object as before if nothing changes. `refusal`: why the object is not taken. */
 type Registered = {next: Stream; refusal?: string; text: string};
 
 function registerFirst({run}: Run, object: DroppedStream, now: number): Registered {
   const {stream, content, origin, bucket, model} = object;
   const next = {...newStream(run, streamIndexOf(stream), content, {bucket, model, now}), ...origin};
-  return unlessEmpty({next, text: `Stream ${run}/${stream} accepted: ${content.size_bytes} bytes`});
+  return {next, text: `Stream ${run}/${stream} accepted: ${content.size_bytes} bytes`};
 }
 
-function registerLater(before: Stream, content: Content, now: number): Registered {
-  const change = registerAgain(before, content, now);
-  switch (change.kind) {
-    case 'unchanged':
-      return {next: before, text: change.why};
-    case 'changed':
-      return unlessEmpty({next: change.stream, text: `Stream ${before.run}/${before.stream}: ${change.why}`});
-    case 'refused':
-      return {next: change.stream ?? before, refusal: change.reason, text: change.reason};
-    default:
-      return change satisfies never;
-  }
-}
+const refused = (next: Stream, refusal: string): Registered => ({next, refusal, text: refusal});
 
-function unlessEmpty(registered: Registered): Registered {
-  const {next} = registered;
-  if (next.size_bytes > 0) return registered;
-  const refusal = `${next.object} is empty: it holds no record`;
-  return {next: {...next, status: 'failed', last_error: refusal}, refusal, text: refusal};
+/** Fails a new or changed stream without a record. */
+function unlessEmpty(registered: Registered, before: Stream | undefined): Registered {
+  const {next, refusal} = registered;
+  if (next === before || refusal !== undefined || next.size_bytes > 0) return registered;
+  const last_error = `${next.object} is empty: it holds no record`;
+  return refused({...next, status: 'failed', last_error}, last_error);
 }
-
-/** Change of a registered stream by an object of its index. */
-export type ObjectChange =
-  | {kind: 'unchanged'; why: string}
-  | {kind: 'changed'; stream: Stream; why: string}
-  | {kind: 'refused'; stream: Stream | null; reason: string};
 
 /**
  * Registers a stream object under an index that the run already has.
@@ -109,41 +92,39 @@ export type ObjectChange =
  * Later new content is refused, and an unfinished stream fails, because its shards would mix two contents.
  * A completed stream stays as it is.
  */
-export function registerAgain(stream: Stream, content: Content, now: number): ObjectChange {
+export function registerAgain(stream: Stream, content: Content, now: number): Registered {
   if (content.object !== stream.object)
-    return {
-      kind: 'refused',
-      stream: null,
-      reason: `${content.object} has the same index as ${stream.object}, which was there first: rename it to a free index`,
-    };
+    return refused(
+      stream,
+      `${content.object} has the same index as ${stream.object}, which was there first: rename it to a free index`,
+    );
   if (BigInt(content.generation) <= BigInt(stream.generation))
-    return {kind: 'unchanged', why: 'this generation, or a newer one, is registered already'};
-  if (stream.blocked_reason !== null) return {kind: 'refused', stream: null, reason: stream.blocked_reason};
+    return {next: stream, text: 'this generation, or a newer one, is registered already'};
+  if (stream.blocked_reason !== null) return refused(stream, stream.blocked_reason);
+  const name = `Stream ${stream.run}/${stream.stream}`;
+  const newest = {...stream, ...content, updated_at: iso(now)};
   const again = {status: 'pending' as const, failures: 0, faults: 0, last_error: null};
   if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
-    return {
-      kind: 'changed',
-      stream: {
-        ...stream,
-        ...(stream.status === 'failed' ? again : {}),
-        generation: content.generation,
-        updated_at: iso(now),
-      },
-      why: `the same content was uploaded again${stream.status === 'failed' ? ', and is tried again' : ''}`,
-    };
+    return stream.status === 'failed'
+      ? {
+          next: {...newest, ...again},
+          text: `${name}: the same content was uploaded again, and is tried again`,
+        }
+      : {next: newest, text: `${name}: the same content was uploaded again`};
   if (stream.total_shards === 0 && (stream.epoch === 0 || stream.status === 'failed'))
     return {
-      kind: 'changed',
-      stream: {...stream, ...content, ...again, updated_at: iso(now)},
-      why: 'the stream was replaced before anything of it was stored',
+      next: {...newest, ...again},
+      text: `${name}: the stream was replaced before anything of it was stored`,
     };
   const reason = `${stream.object} was overwritten after work on it began (generation ${stream.generation}, now ${content.generation}): shards of two contents would mix. Drop the new content as another stream or run`;
-  if (stream.status === 'completed') return {kind: 'refused', stream: null, reason};
-  return {
-    kind: 'refused',
-    stream: {...stream, status: 'failed', lease: null, last_error: reason, updated_at: iso(now)},
-    reason,
+  const failed: Stream = {
+    ...stream,
+    status: 'failed',
+    lease: null,
+    last_error: reason,
+    updated_at: iso(now),
   };
+  return refused(stream.status === 'completed' ? stream : failed, reason);
 }
 
 /** Chooses among objects of one index: the origin of the stored shards, or else the oldest object. */

@@ -310,10 +310,5 @@ function weatherOf(change: Change, {before, worker}: SlotDecision, now: number):
   }
 }
 
-function secondsFrom(since: string, now: number): number {
-  return Math.max(0, Math.round((now - msOf(since)) / 1000));
-}
-
-function keyOf({run, stream}: Stream): string {
-  return `${run}/${stream}`;
-}
+const secondsFrom = (since: string, now: number) => Math.max(0, Math.round((now - msOf(since)) / 1000));
+const keyOf = ({run, stream}: Stream) => `${run}/${stream}`;

@@ -152,9 +152,7 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
   };
 }
 
-function nameOf({name}: Worker): string {
-  return name;
-}
+const nameOf = ({name}: Worker) => name;
 
 function isYounger(worker: Worker | undefined, read_at_ms: number): boolean {
   return worker?.phase === 'creating' && msOf(worker.phase_since_at) > read_at_ms;

@@ -23,9 +23,7 @@ function withoutDocument(pool: string): Pool {
 }
 
 /** The pool of a slot, by its name alone: node and document of a slot are always in one part. */
-function poolOfSlot(name: string, own: string): string {
-  return parseWorkerName(name)?.pool ?? own;
-}
+const poolOfSlot = (name: string, own: string) => parseWorkerName(name)?.pool ?? own;
 
 /** The pools of a tick, in the order in which they are planned: those with a document, and all others that a fact names. */
 function poolsOf(all: DeploymentBudgets, others: Iterable<string> = []): Pool[] {

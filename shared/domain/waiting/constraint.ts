@@ -86,9 +86,7 @@ export function goesOn(before: Waiting | null, now_is: Constraint | undefined, n
 }
 
 /** True for a constraint of work that moves: other work of the run is done, or a TPU comes. */
-export function isMoving({kind}: Constraint): boolean {
-  return kind === 'turn' || kind === 'idle';
-}
+export const isMoving = ({kind}: Constraint) => kind === 'turn' || kind === 'idle';
 
 /** `us-central1-a has no capacity since 12:46: Failed to create …; refused 41 times, next try 12:51`. */
 export function waitText(waits: Constraint): string {
@@ -110,6 +108,4 @@ function headOf(kind: ConstraintKind, about: string): string {
 }
 
 /** `12:46`, in UTC. */
-export function minuteText(instant: string): string {
-  return iso(msOf(instant)).slice(11, 16);
-}
+export const minuteText = (instant: string) => iso(msOf(instant)).slice(11, 16);

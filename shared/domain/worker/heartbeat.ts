@@ -292,9 +292,7 @@ export function lostToHost(worker: Worker, host: number, fault: string | null): 
   return {...withoutWork(worker), fault: text};
 }
 
-function faultText(fault: string): string {
-  return fault.slice(0, MOST_FAULT_CHARS).toWellFormed();
-}
+const faultText = (fault: string) => fault.slice(0, MOST_FAULT_CHARS).toWellFormed();
 
 const PROGRESS = ['activity', 'work', 'samples_done', 'tokens_done', 'shards_done'] as const;
 

@@ -19,9 +19,7 @@ export function hostsOf({host_count}: Pick<Worker, 'host_count'>): number[] {
 }
 
 /** `host 2 of 4`. */
-export function hostText(host: number, hosts: number): string {
-  return `host ${host} of ${hosts}`;
-}
+export const hostText = (host: number, hosts: number) => `host ${host} of ${hosts}`;
 
 /** The subject of a sentence about a host: a node of one host is `it`. */
 export function subjectOf({host_count}: Pick<Worker, 'host_count'>, host: number): string {

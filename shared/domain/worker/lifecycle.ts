@@ -215,6 +215,4 @@ function outgrow(worker: Worker, {incarnations}: FoundNode): Worker {
   return {...worker, incarnation: Math.max(worker.incarnation, ...incarnations)};
 }
 
-function taken(cause: string): Death {
-  return {kind: 'taken', cause};
-}
+const taken = (cause: string): Death => ({kind: 'taken', cause});

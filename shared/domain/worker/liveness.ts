@@ -38,9 +38,7 @@ export function isMachineDeath({kind}: Death): boolean {
 }
 
 /** True if the node was READY and its agent never started: evidence about boots. */
-export function isFailedBoot({kind}: Death): boolean {
-  return kind === 'unheard' || kind === 'boot';
-}
+export const isFailedBoot = ({kind}: Death) => kind === 'unheard' || kind === 'boot';
 
 /** Why the node must be replaced, or undefined while it may live. `worker` already records the observation. */
 export function causeOfDeath(

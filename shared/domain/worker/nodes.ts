@@ -109,9 +109,7 @@ export function isForeign(tpu: Tpu, deployment: string): boolean {
 }
 
 /** True if a delete of the stray is under way. */
-export function isGoing({state, queued}: Tpu): boolean {
-  return (state ?? queued?.state) === 'DELETING';
-}
+export const isGoing = ({state, queued}: Tpu) => (state ?? queued?.state) === 'DELETING';
 
 /**
  * The observation of one slot. A list that is older than the worker's phase, or than its last change of state, says nothing: the node

@@ -74,9 +74,7 @@ function withProvider(worker: Worker, observation: FoundNode, now: number): Work
   return {...worker, ...shown, symptoms, provider_since_at, missing_since_at: null};
 }
 
-function standing(shown: Shown): string {
-  return `${nodeStanding(shown)}, ${queueStanding(shown)}`;
-}
+const standing = (shown: Shown) => `${nodeStanding(shown)}, ${queueStanding(shown)}`;
 
 /** The newest symptoms since the node was READY: earlier symptoms come from its creation. */
 function symptomsSince(ready_at: string | null, symptoms: readonly Symptom[]): Symptom[] {

@@ -66,9 +66,7 @@ export function nodeStanding({provider_state, health}: Shown): NodeStanding | nu
 }
 
 /** True for a node that exists and costs money, whatever its health. */
-export function isUp(state: string | null): boolean {
-  return state !== null && NODE_STANDINGS[state] === 'up';
-}
+export const isUp = (state: string | null) => state !== null && NODE_STANDINGS[state] === 'up';
 
 /** `waiting`: costs nothing. `given`: the node exists or is being created. `over`: the resource must go, or goes already. */
 export type QueueStanding = 'waiting' | 'given' | 'over';

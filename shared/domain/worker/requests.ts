@@ -42,9 +42,7 @@ export type RequestDecision = {
 /** `order`: the work of a granted lease. Without an order the worker gets none of this work. */
 export type GrantDecision = {order?: object; writes?: RequestWrites};
 
-export function ok(body: object): WorkerAnswer {
-  return {status: 200, body};
-}
+export const ok = (body: object): WorkerAnswer => ({status: 200, body});
 
 /** Tells the worker how to go on with its work. */
 export function advise(
@@ -56,9 +54,7 @@ export function advise(
 }
 
 /** Tells the host that there is nothing for it. */
-export function none(reason: string): WorkerAnswer {
-  return ok({action: 'none', reason});
-}
+export const none = (reason: string): WorkerAnswer => ok({action: 'none', reason});
 
 /** Refuses a request with 403 and the order to exit. The agent says hello once more, and then ends. */
 export function refuse(reason: string, complaint: string): RequestDecision {

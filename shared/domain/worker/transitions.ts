@@ -59,9 +59,7 @@ export function askAgain(
   return {worker: {...worker, asked_at: iso(now)}, actions: [ask(kind, worker)], events: [event]};
 }
 
-export function unchanged(worker: Worker): WorkerDecision {
-  return {worker, actions: [], events: []};
-}
+export const unchanged = (worker: Worker): WorkerDecision => ({worker, actions: [], events: []});
 
 export function enter(worker: Worker, phase: Phase, now: number, changes: Partial<Worker> = {}): Worker {
   return {...worker, ...changes, phase, phase_since_at: iso(now)};

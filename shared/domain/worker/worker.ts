@@ -291,24 +291,18 @@ export function readySince(bounds: readonly (string | null)[], now: number): str
 }
 
 /** The phases in which an agent may hold a lease and be heard. */
-export function isAlive(worker: Worker): boolean {
-  return worker.phase === 'booting' || isSpeaking(worker);
-}
+export const isAlive = (worker: Worker) => worker.phase === 'booting' || isSpeaking(worker);
 
 function isSpeaking(worker: Worker): boolean {
   return worker.phase === 'idle' || worker.phase === 'working' || worker.phase === 'draining';
 }
 
 /** True if the incarnation is over: its node goes or is gone. */
-export function hasEnded({phase}: Pick<Worker, 'phase'>): boolean {
-  return phase === 'deleting' || phase === 'gone';
-}
+export const hasEnded = ({phase}: Pick<Worker, 'phase'>) => phase === 'deleting' || phase === 'gone';
 
 export function isBlocked(worker: Worker, now: number): boolean {
   return worker.blocked_until_at !== null && !isOlderThan(worker.blocked_until_at, 0, now);
 }
 
 /** The worker after its lease was revoked: its agent learns so at the next heartbeat. */
-export function withoutWork(worker: Worker): Worker {
-  return {...worker, ...NO_WORK};
-}
+export const withoutWork = (worker: Worker): Worker => ({...worker, ...NO_WORK});

@@ -85,9 +85,7 @@ export function decideOrphans(
 }
 
 /** Time at which the orphans of a mark are deleted. */
-export function endOfWait({since_at}: OrphansMark): string {
-  return iso(msOf(since_at) + WAIT_S * 1000);
-}
+export const endOfWait = ({since_at}: OrphansMark) => iso(msOf(since_at) + WAIT_S * 1000);
 
 /** The mark of a zone after a list. Many orphans wait the whole hour, even if a later list shows few or none. */
 export function markAfter(

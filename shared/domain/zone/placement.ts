@@ -46,9 +46,7 @@ export const zoneDocument = stored({
 export type Zone = z.infer<typeof zoneDocument>;
 
 /** True for the stand-in of a zone whose document is left alone: no tick can remember anything of it. No person stops a zone. */
-export function isLeftAlone({limiter}: Zone): boolean {
-  return limiter.cause === 'person';
-}
+export const isLeftAlone = ({limiter}: Zone) => limiter.cause === 'person';
 
 export type PlacementLimits = RetryLimits & {
   /** Age at which losses are forgotten. */

@@ -43,9 +43,7 @@ export const LONGEST_SILENCE_S = 6 * 3600;
 const FEWEST_BAD_VERDICTS = 2;
 
 /** Number of nodes that may end at once on evidence about many nodes of a zone. */
-export function shareOf(nodes: number): number {
-  return Math.max(1, Math.floor(nodes * SHARE));
-}
+export const shareOf = (nodes: number) => Math.max(1, Math.floor(nodes * SHARE));
 
 /**
  * `heard`: workers of the zone that have spoken. `isCrowded`: they fill every slot of the zone. `isLost`: silent for

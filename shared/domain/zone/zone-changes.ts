@@ -26,9 +26,7 @@ export function changeOf(before: Worker, {worker, death}: Decision): Change | un
 }
 
 /** True for a change that requests a node. */
-export function isAsking(change: Change | undefined): boolean {
-  return change === 'asked' || change === 'asked again';
-}
+export const isAsking = (change: Change | undefined) => change === 'asked' || change === 'asked again';
 
 /** True if the incarnation ends. A refused one is requested again; if its node shows after all, it ends with the delete of the node. */
 export function isEnding(before: Worker, after: Worker): boolean {

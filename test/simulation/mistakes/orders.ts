@@ -129,7 +129,7 @@ export const ORDERS: Mistakes = {
   },
   'a host that is given up too early': {
     in: 'isOverdue',
-    within: 'function $isOverdue({deadline_at: $deadline}, $now) {$$body}',
+    within: '({deadline_at: $deadline}, $now) => $body',
     find: '$isOlderThan($deadline, $report, $now)',
     replace: '$isOlderThan($deadline, -240, $now)',
   },
