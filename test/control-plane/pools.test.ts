@@ -6,7 +6,7 @@ import {paths} from '../../shared/domain/names.ts';
 import {send} from '../support/control-messages.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {A0, ZONE} from '../support/places.ts';
-import {aWorldWithFast, edit, F0, F1, namePool} from '../support/second-pool.ts';
+import {aWorldWithFast, edit, F0, F1, FAST, namePool} from '../support/second-pool.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const nodes = (world: World) => [...world.tpus.nodes.keys()].sort();
@@ -185,6 +185,17 @@ describe('a run', () => {
     const run = await world.run('my-run');
     assert.equal(run?.status, 'failed');
     assert.match(run.reason ?? '', /there is no pool "big"; the pools are tpu, fast/);
+  });
+
+  it('begins as soon as the pool that it names is created', async () => {
+    const world = await aWorldWithFast();
+    namePool(world, 'my-run', 'big');
+    dropStreams(world, 'my-run', 2, 3);
+    await world.deliverAll();
+    await send(world, {...FAST, pool: 'big'});
+    await world.deliverAll();
+    const {status, streams_pending} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([status, streams_pending], ['active', 2]);
   });
 
   it('keeps its second pool when its document is lost', async () => {

@@ -15,8 +15,10 @@ import {
   NO_ENVIRONMENT,
   source,
 } from '../../../domain/source/source.ts';
+import {forEachConcurrently} from '../../concurrency.ts';
 import type {Deps} from '../../deps.ts';
-import {poolRecords} from '../../documents/documents.ts';
+import {leftAlone, poolRecords, runRecords} from '../../documents/documents.ts';
+import {isOpenTask, startTask} from '../../documents/tasks.ts';
 import {command, conclude} from './command.ts';
 import {limitsOf, poolSettings, recordStranded} from './pool-commands.ts';
 
@@ -51,8 +53,25 @@ export const pool = command({
     const decision = decideScale(existing, settings, if_version, limits, published_at);
     return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
   },
-  after: (deps, {pool}) => recordStranded(deps, pool),
+  after: async (deps, {pool}) => {
+    await recordStranded(deps, pool);
+    await registerWaiting(deps);
+  },
 });
+
+/** The most runs without a spec that a message looks at again. The next resync looks at the others. */
+const MOST_WAITING = 100;
+
+/** Registers the streams of runs without a spec: their `run.json` may have named this pool before it existed. */
+async function registerWaiting(deps: Deps): Promise<void> {
+  const where = [
+    {field: 'status', op: '==', value: 'failed'},
+    {field: 'spec', op: '==', value: null},
+  ] as const;
+  const stored = await deps.store.query('runs', {where: [...where], limit: MOST_WAITING});
+  const waiting = runRecords.parseAll(stored, leftAlone(deps.log));
+  await forEachConcurrently(waiting, ({run}) => startTask(deps, {task: 'register', run}, isOpenTask));
+}
 
 type Given = Omit<z.infer<typeof schema>, 'action' | 'pool' | 'if_version'>;
 
