@@ -110,6 +110,7 @@ async function readMonth(store: Store, workers: readonly Worker[], now: number):
     () => {},
     () => spendingRecords.get(store),
   );
-  const month = monthOf(now);
-  return {month, usd: (spent?.months[month] ?? 0) + livingInMonth(month, workers, now)};
+  const name = monthOf(now);
+  const {months = {}, copied_at = null} = spent ?? {};
+  return {month: name, usd: (months[name] ?? 0) + livingInMonth({name, copied_at}, workers, now)};
 }

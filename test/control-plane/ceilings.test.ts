@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import type {Filter} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {aStoringFleet} from '../support/lost-store.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const TWO = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2', GLEANER_MAX_WORKERS: '2'};
@@ -146,6 +147,19 @@ describe('a ceiling of the deployment', () => {
     assert.ok(Math.abs(after - before) <= 0.01 + before / 100, `${before} before, ${after} after`);
     assert.equal((await world.run('other'))?.status, 'paused');
     assert.ok(world.tpus.made.length <= made.length + 1, String(world.tpus.made));
+  });
+
+  it('of dollars a month counts the TPUs once that outlive a lost database', async () => {
+    const world = await aStoringFleet(2, {GLEANER_MAX_BUDGET_USD: '1000', GLEANER_STALL_S: '86400'});
+    const created_at = world.now;
+    await world.minutes(60, 0);
+    await world.wipe();
+    await world.until('the end of the orphans', () => world.tpus.nodes.size === 0, 90, 0);
+    await world.untilAsleep();
+    const {months} = (await world.store.get('system/spending')) ?? {};
+    const {'2026-01': usd = Number.NaN} = months as Record<string, number>;
+    const [minutes, least] = [usd / USD_PER_MINUTE, (2 * (world.now - created_at)) / 60_000 - 20];
+    assert.ok(minutes > least && minutes < least + 30, `${minutes} minutes of TPUs, and at least ${least}`);
   });
 
   it('of dollars a month is not spent twice when its document comes from a backup', async () => {

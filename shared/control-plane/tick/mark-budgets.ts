@@ -34,7 +34,7 @@ async function markPool({store, config, now}: Deps, part: BudgetSnapshot): Promi
 async function markMonth({store, config, now}: Deps, {month, workers}: DeploymentBudgets): Promise<void> {
   const {max_budget_usd} = config.ceilings;
   if (max_budget_usd === null || month?.spent_usd === undefined) return;
-  const spent_usd = month.spent_usd + livingInMonth(month.name, workers.values(), now());
+  const spent_usd = month.spent_usd + livingInMonth(month, workers.values(), now());
   const next = (mark: BudgetMark | null) =>
     withSpending(mark, {of: month.name, budget_usd: max_budget_usd, spent_usd});
   const known = (await spendingRecords.get(store)).budget_mark;

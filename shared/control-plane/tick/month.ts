@@ -1,8 +1,10 @@
 /** Dollars of the month: in the database, and as a copy in the bucket, so that a lost or restored database does not spend a month twice. */
 import {z} from 'zod';
 import {livingInMonth, monthOf, type Spending} from '../../domain/billing/monthly-spending.ts';
+import {instant, orNull} from '../../domain/fields.ts';
 import {monthObject, paths} from '../../domain/names.ts';
 import type {DeploymentBudgets, Month} from '../../domain/tick/snapshot.ts';
+import {iso} from '../../domain/time.ts';
 import type {Store, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, spendingRecords} from '../documents/documents.ts';
@@ -11,31 +13,35 @@ import {skipIfInvalid, spendingRecords} from '../documents/documents.ts';
 const SHARE = 0.01;
 const LEAST_USD = 0.01;
 
-/** `ended_usd`: the dollars of the document then, without those of living TPUs. They never decrease. */
-const copy = z.object({usd: z.coerce.number().min(0), ended_usd: z.coerce.number().min(0).default(0)});
+/** `ended_usd`: the dollars of the document then, without those of living TPUs. They never decrease. A copy of an earlier release lacks `at`. */
+const copy = z.object({
+  usd: z.coerce.number().min(0),
+  ended_usd: z.coerce.number().min(0).default(0),
+  at: orNull(instant).catch(null),
+});
 
 /** Reads the spending of the month. A deployment without a ceiling needs neither document nor copy. */
 export async function readMonth(deps: Deps): Promise<Month> {
   const {objects, log, config, now} = deps;
   const name = monthOf(now());
-  if (config.ceilings.max_budget_usd === null) return {name, spent_usd: 0};
+  if (config.ceilings.max_budget_usd === null) return {name, copied_at: null, spent_usd: 0};
   const copied = copyOf(await objects.head(monthObject(name)));
   const spending = await skipIfInvalid(log, () => readSpending(deps, name, copied));
-  if (!spending) return {name, spent_usd: undefined, copied_usd: copied.usd};
-  return {name, spent_usd: spending.months[name] ?? 0};
+  if (!spending) return {name, copied_at: copied.at, spent_usd: undefined, copied_usd: copied.usd};
+  return {name, copied_at: spending.copied_at, spent_usd: spending.months[name] ?? 0};
 }
 
 type Copy = z.infer<typeof copy>;
 
 function copyOf(object: {metadata: Record<string, string>} | undefined): Copy {
-  return copy.safeParse(object?.metadata).data ?? {usd: 0, ended_usd: 0};
+  return copy.safeParse(object?.metadata).data ?? {usd: 0, ended_usd: 0, at: null};
 }
 
 /**
  * Reads the document. It begins with the copy where it was lost, or comes from a backup: then it has fewer dollars of ended TPUs. Without a
  * copy a lost document begins empty: a later copy must not count as lost.
  */
-async function readSpending({store, log}: Deps, name: string, {usd, ended_usd}: Copy): Promise<Spending> {
+async function readSpending({store, log}: Deps, name: string, {usd, ended_usd, at}: Copy): Promise<Spending> {
   const readFrom = async (from: Store | Transaction) => {
     const spending = await spendingRecords.get(from);
     const isThere = (await from.get(paths.spending())) !== undefined;
@@ -48,7 +54,7 @@ async function readSpending({store, log}: Deps, name: string, {usd, ended_usd}: 
     if (isWhole) return spending;
     const {months} = spending;
     const most = Math.max(months[name] ?? 0, usd);
-    const next = {...spending, months: most === 0 ? months : {...months, [name]: most}};
+    const next = {...spending, copied_at: at, months: most === 0 ? months : {...months, [name]: most}};
     spendingRecords.set(tx, next);
     return next;
   });
@@ -64,7 +70,8 @@ async function readSpending({store, log}: Deps, name: string, {usd, ended_usd}: 
 export async function copyMonth({objects, config, now}: Deps, budgets: DeploymentBudgets): Promise<void> {
   const {month, workers} = budgets;
   if (config.ceilings.max_budget_usd === null || month?.spent_usd === undefined) return;
-  const usd = month.spent_usd + livingInMonth(month.name, workers.values(), now());
+  const at_ms = now();
+  const usd = month.spent_usd + livingInMonth(month, workers.values(), at_ms);
   if (usd === 0) return;
   const name = monthObject(month.name);
   const before = await objects.head(name);
@@ -72,9 +79,9 @@ export async function copyMonth({objects, config, now}: Deps, budgets: Deploymen
   const ended_usd = month.spent_usd;
   const grown_usd = Math.max(usd - known.usd, ended_usd - known.ended_usd);
   if (grown_usd < Math.max(LEAST_USD, SHARE * known.usd)) return;
-  const metadata = {usd: String(usd), ended_usd: String(ended_usd)};
+  const metadata = {usd: String(usd), ended_usd: String(ended_usd), at: iso(at_ms)};
   const options = {content_type: 'application/json', metadata};
-  const bytes = Buffer.from(`${JSON.stringify({usd, ended_usd})}\n`);
+  const bytes = Buffer.from(`${JSON.stringify(metadata)}\n`);
   if (before) await objects.replace(name, before.generation, bytes, options);
   else await objects.create(name, bytes, options);
 }

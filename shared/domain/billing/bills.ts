@@ -56,7 +56,7 @@ export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], n
     ...payers,
     runs,
     pool: pool && {...pool, spent_usd: pool.spent_usd + total},
-    spending: spending && {...spending, months: addLives(spending.months, ended)},
+    spending: spending && {...spending, months: addLives(spending, ended)},
   };
 }
 

@@ -145,7 +145,7 @@ function wholeBudget(
       max_budget_usd === null || !month
         ? 0
         : (month.spent_usd ?? month.copied_usd ?? 0) +
-          livingInMonth(month.name, [...workers.values(), ...others.workers], now),
+          livingInMonth(month, [...workers.values(), ...others.workers], now),
     leaving_usd: leaving_usd + leavingElsewhere_usd,
   };
   const ofPool = overspent('pool', pool.budget_usd, of_pool, isKnown);

@@ -1,7 +1,7 @@
 /** Cost of the deployment in each UTC month. A month is named as in `2026-11`. */
 
 import {z} from 'zod';
-import {dollars, orNull, stored, text} from '../fields.ts';
+import {dollars, instant, orNull, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 import type {Worker} from '../worker/worker.ts';
 import {budgetMark} from './budget-marks.ts';
@@ -13,25 +13,28 @@ export const spendingDocument = stored({
   months: z
     .record(text, dollars)
     .describe('Dollars of ended incarnations and of network by UTC month, such as `{"2026-11": 12.5}`.'),
+  copied_at: orNull(instant).describe(
+    'Time of the copy with which the document began after a lost database, or after a backup: `months` has the cost of each life until then. Null: there was none.',
+  ),
   budget_mark: orNull(budgetMark).describe(
     'The notified mark of the ceiling of a month: `of`, `budget_usd`, `spent_usd`, `percent`. Null before half of it is spent, and without notifications.',
   ),
 });
 export type Spending = z.infer<typeof spendingDocument>;
 
-export const NO_SPENDING: Spending = {months: {}, budget_mark: null};
+export const NO_SPENDING: Spending = {months: {}, copied_at: null, budget_mark: null};
 
 export const monthOf = (now: number) => iso(now).slice(0, 7);
 
-/** Cost of a life up to `costs_at`, by month: every hour of the life costs the same. */
-export function costByMonth({costs, ready_at, costs_at}: Worker): Months {
+/** Cost of a life from `copied_at` up to `costs_at`, by month: every hour of the life costs the same. */
+export function costByMonth({costs, ready_at, costs_at}: Worker, copied_at: string | null): Months {
   const total = totalOf(costs);
   if (total === 0 || ready_at === null) return {};
   const [begin, end] = [msOf(ready_at), msOf(costs_at ?? ready_at)];
   // Downloads have a cost before the time has one.
   if (begin === end) return {[monthOf(begin)]: total};
   const months: Months = {};
-  for (let from = begin; from < end; ) {
+  for (let from = Math.max(begin, copied_at === null ? begin : msOf(copied_at)); from < end; ) {
     const to = Math.min(end, nextMonth(from));
     months[monthOf(from)] = (total * (to - from)) / (end - begin);
     from = to;
@@ -47,14 +50,22 @@ function nextMonth(ms: number): number {
 }
 
 /** Cost of these lives in the month by now, without the lives that have ended. */
-export function livingInMonth(month: string, workers: Iterable<Worker>, now: number): number {
+export function livingInMonth(
+  {name, copied_at}: {name: string; copied_at: string | null},
+  workers: Iterable<Worker>,
+  now: number,
+): number {
   const living = [...workers].filter(({phase}) => phase !== 'gone').map(worker => accrue(worker, now));
-  return addLives({}, living)[month] ?? 0;
+  return addLives({months: {}, copied_at}, living)[name] ?? 0;
 }
 
-export function addLives(months: Months, workers: Iterable<Worker>): Months {
+export function addLives(
+  {months, copied_at}: Pick<Spending, 'months' | 'copied_at'>,
+  workers: Iterable<Worker>,
+): Months {
   const sums = {...months};
   for (const worker of workers)
-    for (const [month, usd] of Object.entries(costByMonth(worker))) sums[month] = (sums[month] ?? 0) + usd;
+    for (const [month, usd] of Object.entries(costByMonth(worker, copied_at)))
+      sums[month] = (sums[month] ?? 0) + usd;
   return sums;
 }

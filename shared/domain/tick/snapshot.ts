@@ -24,9 +24,14 @@ export type TickConfig = {
 
 /**
  * Cost of ended incarnations in this UTC month. `spent_usd` is undefined if the document is left alone. `copied_usd`: dollars of the copy,
- * those of living TPUs included, where the document is left alone.
+ * those of living TPUs included, where the document is left alone. Both have the cost of each life until `copied_at`.
  */
-export type Month = {name: string; spent_usd: number | undefined; copied_usd?: number};
+export type Month = {
+  name: string;
+  copied_at: string | null;
+  spent_usd: number | undefined;
+  copied_usd?: number;
+};
 
 /** Nodes and money that a pool shares with the other pools of the deployment. */
 export type Others = {

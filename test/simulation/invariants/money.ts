@@ -7,7 +7,12 @@ import {
   payerOf,
 } from '../../../shared/domain/billing/cost.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
-import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
+import {
+  livingInMonth,
+  monthOf,
+  NO_SPENDING,
+  type Spending,
+} from '../../../shared/domain/billing/monthly-spending.ts';
 import {usdPerHour} from '../../../shared/domain/billing/prices.ts';
 import type {Pool} from '../../../shared/domain/fleet/pool.ts';
 import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
@@ -99,8 +104,10 @@ export class Money extends Check {
       return {budget: `the budget of ${pool}`, pool, budget_usd, spent_usd: spent_usd + living_usd};
     });
     if (max_budget_usd === null) return pools;
-    const months = store.peek(paths.spending())?.months as Record<string, number> | undefined;
-    const spent_usd = (months?.[monthOf(clockwork.now)] ?? 0) + costOf(workersOf(store));
+    const {months, copied_at} = (store.peek(paths.spending()) ?? NO_SPENDING) as Spending;
+    const [name, workers] = [monthOf(clockwork.now), workersOf(store)];
+    const living_usd = livingInMonth({name, copied_at}, workers, clockwork.now - MAX_SKEW_MS);
+    const spent_usd = (months[name] ?? 0) + living_usd + costOfDeletingAll(workers).total;
     return [...pools, {budget: 'the month budget', pool: null, budget_usd: max_budget_usd, spent_usd}];
   }
 

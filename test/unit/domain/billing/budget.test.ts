@@ -16,7 +16,7 @@ function accountsOf(changes: Partial<BudgetSnapshot>): BudgetSnapshot {
     jobs: {waiting: 0},
     others: NO_OTHERS,
     prices: {},
-    month: {name: '2026-01', spent_usd: 0},
+    month: {name: '2026-01', copied_at: null, spent_usd: 0},
     creates: 0,
     late_pools: [],
     runs: [],

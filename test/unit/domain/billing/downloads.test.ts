@@ -76,7 +76,7 @@ describe('a report of downloads', () => {
 
   it('of a TPU without a price is billed to its month', () => {
     const worker = told(aHost({usd_per_hour: null}), [bytes({nat_bytes: GIB})]);
-    const months = costByMonth(accrue(worker, NOW));
+    const months = costByMonth(accrue(worker, NOW), null);
     assert.deepEqual(Object.keys(months), ['2026-01']);
     assert.equal(months['2026-01'], totalOf(worker.costs));
   });

@@ -76,7 +76,7 @@ function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given)
     jobs: {waiting: 0},
     others: NO_OTHERS,
     prices: LIST_PRICES,
-    month: {name: '2026-01', spent_usd},
+    month: {name: '2026-01', copied_at: null, spent_usd},
     creates: 7,
     late_pools: [],
     runs: [
@@ -130,7 +130,9 @@ describe('the plan of a tick', () => {
         const committed = living.total + leaving.total + slots.length * price;
         const {pool} = snapshot;
         assert.ok(pool.spent_usd + committed <= (pool.budget_usd ?? Infinity), 'of the pool');
-        const month = input.spent_usd + livingInMonth('2026-01', all, NOW) + leaving.total;
+        const name = '2026-01';
+        const living_usd = livingInMonth({name, copied_at: null}, all, NOW);
+        const month = input.spent_usd + living_usd + leaving.total;
         assert.ok(month + slots.length * price <= (input.month_usd ?? Infinity), 'of the month');
         for (const {run, budget_usd, spent_usd} of snapshot.runs) {
           const paid = slots.filter(({name}) => plan.inputs.payers.get(name) === run).length;

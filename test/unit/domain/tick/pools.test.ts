@@ -32,7 +32,7 @@ function aSnapshot(changes: Partial<DeploymentSnapshot> = {}, tpus: Tpu[] = []):
       ['tpu', {waiting: 0}],
       ['fast', {waiting: 0}],
     ]),
-    month: {name: '2026-01', spent_usd: 0},
+    month: {name: '2026-01', copied_at: null, spent_usd: 0},
     runs: [aRun({run: 'slow'}), aRun({run: 'quick', pool: 'fast'})],
     ...{ended: [], unreadable_runs: new Set(), workers: new Map(), unreadable: new Set(), lost: new Set()},
     nodes: sortNodes(tpus, {deployment: 'gleaner', unreachable: [], at_ms: T0}),
