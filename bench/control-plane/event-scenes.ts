@@ -1,5 +1,6 @@
 /** Scenes of events: what workers, the bucket and operators send. */
 
+import type {Deps} from '../../shared/control-plane/deps.ts';
 import {PENDING} from '../../shared/control-plane/documents/documents.ts';
 import {pagesOf} from '../../shared/control-plane/documents/pages.ts';
 import {handleObjectEvent} from '../../shared/control-plane/events/object-event.ts';
@@ -75,13 +76,19 @@ async function keepPending(world: World, count: number): Promise<void> {
   await world.tick();
 }
 
+/** Asks for work. Returns the action of the answer, which may be `work` or `wait`. */
+async function askForWork(deps: Deps, sender: Sender): Promise<'work' | 'wait'> {
+  const {body} = await answerWorker(deps, AGENT, {action: 'lease', token: true, loaded: null, ...sender});
+  if ('action' in body && (body.action === 'work' || body.action === 'wait')) return body.action;
+  throw new Error(`Failed to ask for work as ${sender.worker}: ${JSON.stringify(body)}`);
+}
+
 /** The first workers send their requests at the same time. Each request has a count of its own. */
 function askAtOnce(world: World): Work {
   const requests = senders(world, ASKERS).map(({sender}) => ({sender, usage: noUsage()}));
   let granted = 0;
   const ask = async ({sender, usage}: {sender: Sender; usage: Usage}) => {
-    const {body} = await answerWorker(world.countedBy(usage), AGENT, {action: 'lease', ...sender});
-    if ('action' in body && body.action === 'work') granted += 1;
+    if ((await askForWork(world.countedBy(usage), sender)) === 'work') granted += 1;
     addTo(world.usage, usage);
   };
   return {
@@ -95,18 +102,15 @@ function askAtOnce(world: World): Work {
 }
 
 export const EVENT_SCENES: Record<string, Scene> = {
-  heartbeat: async world =>
-    each(world, ({sender, lease}) => {
-      const counts = {samples_done: 2100, samples_total: 9000, tokens_done: 2_100_000, shards_done: 21};
-      const progress = {...counts, tokens_per_s: 9000, waits_for: null};
-      return answerWorker(world.deps, AGENT, {
-        action: 'heartbeat',
-        ...sender,
-        phase: 'running',
-        lease,
-        progress,
-      });
-    }),
+  /** The first heartbeat is not measured: the process then knows the pool. */
+  heartbeat: async world => {
+    const counts = {samples_done: 2100, samples_total: 9000, tokens_done: 2_100_000, shards_done: 21};
+    const progress = {...counts, tokens_per_s: 9000, waits_for: null};
+    const beat = ({sender, lease}: {sender: Sender; lease: Lease}) =>
+      answerWorker(world.deps, AGENT, {action: 'heartbeat', ...sender, phase: 'running', lease, progress});
+    for (const first of senders(world, 1)) await beat(first);
+    return each(world, beat);
+  },
   /** The first shard of the run is not measured: the process then knows the hash of its spec. */
   shard: async world => {
     const [first = '', ...names] = senders(world, TIMES + 1).map(({lease}) => putShard(world, lease));
@@ -115,7 +119,7 @@ export const EVENT_SCENES: Record<string, Scene> = {
   },
   lease: async world => {
     await completeStreams(world, TIMES);
-    return each(world, ({sender}) => answerWorker(world.deps, AGENT, {action: 'lease', ...sender}));
+    return each(world, ({sender}) => askForWork(world.deps, sender));
   },
   [`${ASKERS} workers ask at once`]: async world => {
     await completeStreams(world, ASKERS);

@@ -244,14 +244,13 @@ async function idlePolls(): Promise<Figures> {
     world.store,
     idle.map(worker => [`workers/${worker.name}`, worker]),
   );
-  const poll = ({name}: {name: string}) =>
-    answerWorker(
-      world.deps,
-      {account: 'worker', secret_sha256: SECRET_SHA256},
-      {
-        ...{action: 'lease', worker: name, incarnation: 2, host: 0, loaded: null},
-      },
-    );
+  const sender = {account: 'worker', secret_sha256: SECRET_SHA256} as const;
+  const poll = async ({name}: {name: string}) => {
+    const asked = {action: 'lease', worker: name, incarnation: 2, host: 0, token: true} as const;
+    const {body} = await answerWorker(world.deps, sender, asked);
+    if (!('action' in body) || body.action !== 'wait')
+      throw new Error(`Failed to poll as ${name}: ${JSON.stringify(body)}`);
+  };
   const figures = await world.measure('1,000 workers without work poll at once: each', () =>
     Promise.all(idle.map(poll)),
   );

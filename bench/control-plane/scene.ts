@@ -147,7 +147,7 @@ export function nodesOf(size: Size): Tpu[] {
 export async function fill(store: Store, size: Size): Promise<void> {
   const documents: [string, object][] = [];
   for (let run = 0; run < RUNS; run++)
-    documents.push([`runs/${runName(run)}`, aRun({run: runName(run), budget_usd: 1e6})]);
+    documents.push([`runs/${runName(run)}`, aRun({run: runName(run), budget_usd: 1e6, bundle: BUNDLE})]);
   const {pool} = configOf(size);
   for (const zone of pool.zones) documents.push([`zones/${zone}`, newZone(zone, NOW - 86_400_000)]);
   for (const worker of [...workersOf(size), ...goneWorkersOf(size)])

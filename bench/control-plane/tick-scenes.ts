@@ -3,6 +3,7 @@ import {UNFINISHED} from '../../shared/control-plane/documents/documents.ts';
 import {pagesOf} from '../../shared/control-plane/documents/pages.ts';
 import {startTask} from '../../shared/control-plane/documents/tasks.ts';
 import {paths} from '../../shared/domain/names.ts';
+import {iso} from '../../shared/domain/time.ts';
 import type {Tpu} from '../../shared/ports.ts';
 import {RUNS, runName, workersOf} from './scene.ts';
 import type {Scene, Work} from './scene-work.ts';
@@ -24,10 +25,11 @@ function withEvery(nodes: readonly Tpu[], nth: number, change: Partial<Tpu>): Tp
   return nodes.map((tpu, index) => (index % nth === 0 ? {...tpu, ...change} : tpu));
 }
 
-/** Pauses the last run, completes every other run, and deletes every living worker. Gone workers are left. */
+/** Pauses the last run, completes every other run long ago, and deletes every living worker. Gone workers are left. */
 async function empty(world: World): Promise<void> {
   world.nodes = [];
-  await world.changeRuns({status: 'completed', streams_pending: 0, streams_in_progress: 0});
+  const updated_at = iso(world.now - 2 * 86_400_000);
+  await world.changeRuns({status: 'completed', streams_pending: 0, streams_in_progress: 0, updated_at});
   for (let run = 0; run < RUNS; run++) {
     const isPaused = run === RUNS - 1;
     if (isPaused) await world.changeRun(runName(run), {status: 'paused'});
