@@ -111,7 +111,12 @@ export function afterRefusal(
   const needsPerson = kind === 'permission' || kind === 'bad-request';
   const isCounted = since_at !== null && asked_at !== null && asked_at > since_at;
   const refusals = limiter.refusals + (isCounted ? 1 : 0);
-  if (state === 'stopped') return isCounted && kind === cause ? {...limiter, reason, refusals} : limiter;
+  if (state === 'stopped') {
+    if (isCounted && kind === cause) return {...limiter, reason, refusals};
+    // Another answer to the hourly try shows that the cause of the stop is mended.
+    const isMended = isCounted && kind !== 'transient' && cause !== 'boots' && cause !== 'person';
+    if (!isMended) return limiter;
+  }
   if (!needsPerson && state === 'probing')
     return refuses_late === limiter.refuses_late && kind === cause && !isCounted
       ? limiter

@@ -69,8 +69,8 @@ export const OVERSPEND: Mistakes = {
   },
   'a refusal that leaves its zone open': {
     in: 'afterRefusal',
-    find: "if ($state === 'stopped') return $counted && $kind === $cause ? $rest : $same;",
-    replace: "if ($state !== 'probing') return $same;",
+    find: "if ($state === 'stopped') {$$same; const $is = $mended; if (!$is) return $limiter;}",
+    replace: "if ($state !== 'probing') return $limiter;",
   },
   'a node from before the refusal that opens its zone': {
     in: 'afterGiven',

@@ -63,6 +63,16 @@ describe('the limiter of a zone that refuses nodes', () => {
       assert.equal(afterGiven(tried, {asked_at: at(3602), isReady: false}).state, 'open');
     });
 
+  for (const kind of ['no-capacity', 'quota'] as const)
+    it(`probes after a stop for its permission once a try is refused for ${kind}: the permission is there again`, () => {
+      const tried = ask(refuse(ask(OPEN, 0), 1, 'permission'), 3602);
+      const probing = refuse(tried, 3603, kind, false, 3602);
+      assert.deepEqual([probing.state, probing.cause, probing.refusals], ['probing', kind, 1]);
+      assert.deepEqual([isAsked(probing, 3663), isAsked(probing, 3664)], [false, true]);
+      assert.equal(refuse(tried, 3603, kind), tried, 'an answer to a request from before says nothing');
+      assert.equal(refuse(tried, 3603, 'transient', false, 3602), tried, 'neither does an error');
+    });
+
   it('counts each refused probe', () => {
     const first = refuse(ask(OPEN, 0), 1);
     const second = refuse(ask(first, 62), 63, 'no-capacity', false, 62);
