@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {z} from 'zod';
 import {isOfKind} from '../../cli/build/reference/stored-schemas.ts';
+import {RELEASE} from '../../shared/contracts/config.ts';
 import {
   poolRecords,
   runRecords,
@@ -21,6 +22,7 @@ import {
   shardRecords,
 } from '../../shared/control-plane/documents/history-documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
+import {paths} from '../../shared/domain/names.ts';
 import type {Document, ObjectInfo, Stored} from '../../shared/ports.ts';
 import {aRun, aStream, aWorker} from '../support/builders.ts';
 import {aBusyWorld, everyDocument, finishBusyWorld} from '../support/busy-world.ts';
@@ -100,7 +102,7 @@ describe('The documents of this release', () => {
   /** Kinds of tasks that the earlier release skips with an error in its log. */
   const SKIPPED = ['tasks/expire', 'tasks/prices'];
 
-  it('are read by the earlier release: each kind, with everything at work and at its end', async () => {
+  it('name this release, and are read by the earlier one: each kind, with everything at work and at its end', async () => {
     const {schemas} = JSON.parse(
       readFileSync(new URL('../fixtures/earlier-schemas.json', import.meta.url), 'utf8'),
     );
@@ -114,6 +116,9 @@ describe('The documents of this release', () => {
     const found = await everyDocument(world);
     await finishBusyWorld(world);
     found.push(...(await everyDocument(world)));
+    // Each key of `prices/chips` is the name of a price.
+    const unnamed = found.filter(({path, data}) => path !== paths.prices() && data.release !== RELEASE);
+    assert.deepEqual(unnamed, []);
     const unread = found.flatMap(({path, data}) => {
       const kind = [...earlier.keys()].find(each => isOfKind(path, each));
       const parsed = kind === undefined ? undefined : earlier.get(kind)?.safeParse(data);

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
+import type {z} from 'zod';
+import {STORED_SCHEMAS} from '../../cli/build/reference/stored-schemas.ts';
 import {SUMMED} from '../../shared/domain/run/run.ts';
 import {heardFrom} from '../../shared/domain/worker/heartbeat.ts';
 import {at, aWorker, T0} from '../support/builders.ts';
@@ -35,6 +37,17 @@ function queriedFields(): string[] {
   const named = texts.flatMap(text => [...text.matchAll(/\bfield: '(\w+)'/g)].map(([, field = '']) => field));
   return [...new Set([...named, ...SUMMED])];
 }
+
+describe('the expiry of documents', () => {
+  it('has a policy for each kind of document with a time of its expiry', async () => {
+    const policies = (await resourcesOf()).filter(({name}) => name === 'expire_at');
+    const kinds = Object.entries(STORED_SCHEMAS).flatMap(([title, schema]) => {
+      const [path = ''] = title.replaceAll('`', '').split(' ');
+      return 'expire_at' in (schema as z.ZodObject).shape ? path.split('/').at(-2) : [];
+    });
+    assert.deepEqual(policies.map(({values}) => values.collection).sort(), kinds.sort());
+  });
+});
 
 describe('index exemptions', () => {
   let exempt: unknown[];
