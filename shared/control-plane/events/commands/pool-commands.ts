@@ -10,12 +10,13 @@ import {paths} from '../../../domain/names.ts';
 import {environment, sourceChange, withSourceVersion} from '../../../domain/source/source.ts';
 import {decideUpdate} from '../../../domain/source/source-change.ts';
 import {iso} from '../../../domain/time.ts';
+import type {Worker} from '../../../domain/worker/worker.ts';
 import {OPEN} from '../../../domain/zone/limiter.ts';
 import {provisioning, type Zone} from '../../../domain/zone/placement.ts';
 import type {Transaction} from '../../../ports.ts';
 import {newOpenRuns, readOpenRuns} from '../../caches/open-runs.ts';
 import {readPool, readPools} from '../../caches/pool-cache.ts';
-import {batchesOf, forEachConcurrently} from '../../concurrency.ts';
+import {batchesOf, forEachConcurrently, MASS_LANES} from '../../concurrency.ts';
 import type {Deps} from '../../deps.ts';
 import {
   LIVING,
@@ -177,13 +178,13 @@ async function spreadSource(deps: Deps, name: string): Promise<void> {
   const outdated = workerRecords
     .parseAll(stored, leftAlone(log))
     .filter(worker => withSourceVersion(worker, pool) !== worker);
-  await forEachConcurrently(batchesOf(outdated, MOST_TOLD), batch =>
+  const tell = (batch: readonly Worker[]) =>
     store.transaction(async tx => {
       const workers = await Promise.all(batch.map(({name}) => workerRecords.read(log, tx, name)));
       for (const worker of workers) {
         const next = worker && withSourceVersion(worker, pool);
         if (next && next !== worker) workerRecords.set(tx, next);
       }
-    }),
-  );
+    });
+  await forEachConcurrently(batchesOf(outdated, MOST_TOLD), tell, MASS_LANES);
 }
