@@ -1,24 +1,20 @@
 import {CallerRefused} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import {decideFailedBoot} from '../../domain/worker/heartbeat.ts';
-import {ok, type RequestDecision, type WorkerAnswer} from '../../domain/worker/requests.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
-import type {Transaction} from '../../ports.ts';
+import {none, ok, type RequestDecision, type WorkerAnswer} from '../../domain/worker/requests.ts';
+import {readPool} from '../caches/pool-cache.ts';
 import type {Account, Deps} from '../deps.ts';
 import {concludeExec} from '../execs/end-exec.ts';
 import {wake} from '../wake.ts';
 import {storePing} from '../workers/service-proofs.ts';
-import {type AgentAction, type AgentRequest, withHeartbeat} from './answers.ts';
-import {authenticate} from './authenticate.ts';
+import type {AgentAction} from './answers.ts';
+import {type Answerer, bindHost, checked, inTransaction} from './authenticate.ts';
 import {endExec, takeExec} from './exec.ts';
 import {finishJob} from './finish.ts';
 import {heartbeatOfWorker, takeHeartbeat} from './heartbeat.ts';
-import {bindHost} from './hello.ts';
 import {answerLease} from './lease.ts';
 import {releaseStream} from './release.ts';
-import {answerSource} from './source.ts';
 import {answerToken} from './token.ts';
-import {transact} from './write.ts';
 
 /** Sender of a request: the account of its token, and the sha256 of the secret of its host. On-tick has no secret. */
 export type Sender = {account: Account; secret_sha256: string | undefined};
@@ -41,73 +37,43 @@ export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequ
       403,
       'the header x-gleaner-secret has no secret of a host: send its 64 hexadecimal digits',
     );
-  const request = {...asked, secret_sha256};
-  const {answer, complaint, endsExec, wakes} = await decideRequest(deps, request);
-  const {worker, incarnation, host} = request;
+  const answerer = ANSWERERS[asked.action] as Answerer<AgentAction>;
+  const {answer, complaint, endsExec, wakes} = await answerer(deps, {...asked, secret_sha256});
+  const {worker, incarnation, host} = asked;
   if (complaint) deps.log('ERROR', complaint, {worker, incarnation, host});
   if (endsExec) await concludeExec(deps, endsExec);
   if (wakes) await wake(deps.bus);
   return answer;
 }
 
-/** Checks the sender, and then passes the request to its handler. */
-async function decideRequest(deps: Deps, request: AgentRequest): Promise<RequestDecision> {
-  switch (request.action) {
-    case 'hello':
-      return withHeartbeat(deps.config.heartbeat_s, inTransaction(deps, 'hello', request, bindHost));
-    case 'lease':
-      return checked(deps, 'lease', request, answerLease);
-    case 'heartbeat': {
-      const heartbeat_s = await heartbeatOfWorker(deps, request);
-      return withHeartbeat(heartbeat_s, inTransaction(deps, 'heartbeat', request, takeHeartbeat));
-    }
-    case 'setup-failed':
-      return inTransaction(deps, 'setup-failed', request, async (_deps, _tx, worker, failed, now) =>
-        decideFailedBoot(worker, failed, now),
-      );
-    case 'release':
-      return checked(deps, 'release', request, releaseStream);
-    case 'finish':
-      return checked(deps, 'finish', request, finishJob);
-    case 'token':
-      return checked(deps, 'token', request, answerToken);
-    case 'source':
-      return checked(deps, 'source', request, answerSource);
-    case 'exec':
-      return inTransaction(deps, 'exec', request, takeExec);
-    case 'exec-end':
-      return inTransaction(deps, 'exec-end', request, endExec);
-    default:
-      return request satisfies never;
-  }
-}
+const ANSWERERS: {[Action in AgentAction]: Answerer<Action>} = {
+  hello: (deps, request) => withHeartbeat(deps.config.heartbeat_s, bindHost(deps, request)),
+  lease: answerLease,
+  heartbeat: async (deps, request) =>
+    withHeartbeat(await heartbeatOfWorker(deps, request), takeHeartbeat(deps, request)),
+  'setup-failed': inTransaction('setup-failed', (_deps, _tx, {worker, request, now}) =>
+    decideFailedBoot(worker, request, now),
+  ),
+  release: releaseStream,
+  finish: finishJob,
+  token: answerToken,
+  /** Reads the pool itself: a cache may be older than the heartbeat. */
+  source: checked('source', async (deps, {pool: name}) => {
+    const pool = await readPool(deps, name);
+    if (!pool) return {answer: none(`there is no pool "${name}"`)};
+    const {source_version: version, source, environment} = pool;
+    return {answer: ok({action: 'source', version, source, environment, bucket: deps.objects.bucket})};
+  }),
+  exec: takeExec,
+  'exec-end': endExec,
+};
 
-/** Checks the sender before the transactions of the handler, which read the worker again. */
-async function checked<Action extends AgentAction>(
-  deps: Deps,
-  action: Action,
-  request: AgentRequest<Action>,
-  handle: (deps: Deps, worker: Worker, request: AgentRequest<Action>) => Promise<RequestDecision>,
+/** Adds the interval of the heartbeats to every answer but a refusal. */
+async function withHeartbeat(
+  heartbeat_s: number,
+  decision: Promise<RequestDecision>,
 ): Promise<RequestDecision> {
-  const sender = await authenticate(deps, deps.store, action, request);
-  return 'answer' in sender ? sender : handle(deps, sender, request);
-}
-
-/** Checks the sender in the transaction of the handler, which writes the worker that the check has read. */
-function inTransaction<Action extends AgentAction>(
-  deps: Deps,
-  action: Action,
-  request: AgentRequest<Action>,
-  decide: (
-    deps: Deps,
-    tx: Transaction,
-    worker: Worker,
-    request: AgentRequest<Action>,
-    now: number,
-  ) => Promise<RequestDecision>,
-): Promise<RequestDecision> {
-  return transact(deps, async (tx, now) => {
-    const sender = await authenticate(deps, tx, action, request);
-    return 'answer' in sender ? sender : decide(deps, tx, sender, request, now);
-  });
+  const {answer, ...rest} = await decision;
+  const {status, body} = answer;
+  return {...rest, answer: {status, body: status === 200 ? {...body, heartbeat_s} : body}};
 }

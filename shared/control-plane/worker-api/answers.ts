@@ -3,7 +3,7 @@ import {CallerRefused, NotUnderstood, Rejected} from '../../contracts/errors.ts'
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {retryIn} from '../../domain/stream/spread.ts';
-import {ok, type RequestDecision, type WorkerAnswer} from '../../domain/worker/requests.ts';
+import {ok, type WorkerAnswer} from '../../domain/worker/requests.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone} from '../documents/documents.ts';
 
@@ -16,9 +16,6 @@ export type AgentRequest<Action extends AgentAction = AgentAction> = Requests[Ac
   secret_sha256: string;
 };
 
-/** A request of a host that the document of its worker vouches for. */
-export type AuthenticatedRequest<Action extends AgentAction> = Requests[Action];
-
 /** The order of leased work, or why the worker asks again soon. `isRaced`: others took every stream. `isKept`: a job of several slices gathers this one. Undefined: no work waits. */
 export type GrantResult = {order: object} | {soon: string; isRaced: boolean; isKept?: boolean} | undefined;
 
@@ -27,18 +24,8 @@ export function heartbeatOf({config}: Pick<Deps, 'config'>, pool: Pool | undefin
   return Math.min(config.heartbeat_s, pool?.poll_s ?? config.heartbeat_s);
 }
 
-/** Adds the interval of the heartbeats to every answer but a refusal. */
-export async function withHeartbeat(
-  heartbeat_s: number,
-  decision: Promise<RequestDecision>,
-): Promise<RequestDecision> {
-  const {answer, ...rest} = await decision;
-  const {status, body} = answer;
-  return {...rest, answer: {status, body: status === 200 ? {...body, heartbeat_s} : body}};
-}
-
 /** The text by which requests spread over streams and time. Two requests of one worker start at two places: one may have invalid documents. */
-export function askerOf({worker, incarnation}: AuthenticatedRequest<'lease'>, now: number): string {
+export function askerOf({worker, incarnation}: AgentRequest<'lease'>, now: number): string {
   return `${worker}#${incarnation} at ${now}`;
 }
 

@@ -3,6 +3,7 @@ import {hash} from 'node:crypto';
 import {isSameText} from '../../contracts/constant-time.ts';
 import {lostJob} from '../../domain/job/finish.ts';
 import {lostStream} from '../../domain/stream/release.ts';
+import {decideHello} from '../../domain/worker/hello.ts';
 import {hasHost} from '../../domain/worker/hosts.ts';
 import {
   advise,
@@ -19,7 +20,9 @@ import type {Store, Transaction} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';
+import {isTicketOf} from '../workers/tickets.ts';
 import {type AgentAction, type AgentRequest, askerOf, waitFor} from './answers.ts';
+import {transact} from './write.ts';
 
 /** Answers to a sender that no document vouches for. */
 type Rule<Action extends AgentAction> = {
@@ -80,8 +83,39 @@ const RULES: {[Action in AgentAction]: Rule<Action>} = {
   'exec-end': {task: 'report a command', ...nothing},
 };
 
+/** Answers the requests of one action. */
+export type Answerer<Action extends AgentAction> = (
+  deps: Deps,
+  request: AgentRequest<Action>,
+) => Promise<RequestDecision>;
+
+/** Checks the sender before the transactions of `answer`, which read the worker again. */
+export function checked<Action extends AgentAction>(
+  action: Action,
+  answer: (deps: Deps, worker: Worker, request: AgentRequest<Action>) => Promise<RequestDecision>,
+): Answerer<Action> {
+  return async (deps, request) => {
+    const sender = await authenticate(deps, deps.store, action, request);
+    return 'answer' in sender ? sender : answer(deps, sender, request);
+  };
+}
+
+type Sent<Action extends AgentAction> = {worker: Worker; request: AgentRequest<Action>; now: number};
+
+/** Checks the sender in the transaction of `decide`, which writes the worker that the check has read. */
+export function inTransaction<Action extends AgentAction>(
+  action: Action,
+  decide: (deps: Deps, tx: Transaction, sent: Sent<Action>) => RequestDecision | Promise<RequestDecision>,
+): Answerer<Action> {
+  return (deps, request) =>
+    transact(deps, async (tx, now) => {
+      const sender = await authenticate(deps, tx, action, request);
+      return 'answer' in sender ? sender : decide(deps, tx, {worker: sender, request, now});
+    });
+}
+
 /** Reads the worker that a request speaks for. Returns the answer to a sender that the document does not vouch for. */
-export async function authenticate<Action extends AgentAction>(
+async function authenticate<Action extends AgentAction>(
   deps: Deps,
   from: Store | Transaction,
   action: Action,
@@ -101,6 +135,13 @@ export async function authenticate<Action extends AgentAction>(
   return worker;
 }
 
+/** Binds the secret of a host by the ticket of its node. */
+export const bindHost = inTransaction('hello', ({config}, _, {worker, request, now}) => {
+  const hasTicket = () => isTicketOf(config.identity, 'worker-api', worker, request.ticket);
+  const proof = speaksFor(worker, request) ? 'secret' : hasTicket() ? 'ticket' : 'none';
+  return decideHello({worker, proof}, request, now);
+});
+
 /** True for the secret of a host: 256 random bits in hexadecimal digits. */
 export function isSecret(text: string | undefined): text is string {
   return text !== undefined && /^[0-9a-f]{64}$/.test(text);
@@ -112,7 +153,7 @@ export function secretHash(secret: string): string {
 }
 
 /** True if the secret is bound to the host and the incarnation that the request names. A host that has not said hello has none. */
-export function speaksFor(worker: Worker, {incarnation, host, secret_sha256}: AgentRequest): boolean {
+function speaksFor(worker: Worker, {incarnation, host, secret_sha256}: AgentRequest): boolean {
   const bound = worker.host_secrets[host];
   if (bound === undefined || worker.incarnation !== incarnation) return false;
   return isSameText(bound, secret_sha256);

@@ -4,32 +4,27 @@ import {decideFinish} from '../../domain/job/finish.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {type JobEnd, processesOf, processOf} from '../../domain/job/lifecycle.ts';
 import {jobFolder, processFolder} from '../../domain/names.ts';
-import type {RequestDecision} from '../../domain/worker/requests.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';
 import {jobRecords, membersOf} from '../documents/job-documents.ts';
-import type {AuthenticatedRequest} from './answers.ts';
+import type {AgentRequest} from './answers.ts';
+import {checked} from './authenticate.ts';
 import {transact} from './write.ts';
 
 /** Name of a long result in the folder of its attempt. */
 const RESULT = 'result.txt';
 
 /** Records the end of an attempt of a job. */
-export async function finishJob(
-  deps: Deps,
-  _: Worker,
-  request: AuthenticatedRequest<'finish'>,
-): Promise<RequestDecision> {
-  return transact(deps, async (tx, now) => {
+export const finishJob = checked('finish', (deps, _, request) =>
+  transact(deps, async (tx, now) => {
     const job = await jobRecords.get(deps, tx, request.lease.job);
     const worker = await workerRecords.get(tx, request.worker);
     const others = job ? await membersOf(deps, tx, job, request.worker) : [];
     return decideFinish({job, worker, others}, request, endOf(deps, request, job), now);
-  });
-}
+  }),
+);
 
-function endOf(deps: Deps, request: AuthenticatedRequest<'finish'>, job: Job | undefined): JobEnd {
+function endOf(deps: Deps, request: AgentRequest<'finish'>, job: Job | undefined): JobEnd {
   const {lease, outcome, cause, error, exit_code, result, result_object, has_artifacts, ran} = request;
   if (Buffer.byteLength(result ?? '') > MAX_RESULT_BYTES)
     throw new Rejected(

@@ -20,7 +20,7 @@ import {
 } from '../documents/documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
 import {registerStream} from '../streams/register-stream.ts';
-import type {AuthenticatedRequest, GrantResult} from './answers.ts';
+import type {AgentRequest, GrantResult} from './answers.ts';
 import {transact} from './write.ts';
 
 /** Limits of one request: streams to try, and runs to search. */
@@ -31,7 +31,7 @@ const MOST_RUNS = 10;
 export async function grantStream(
   deps: Deps,
   worker: Worker,
-  {loaded = null}: AuthenticatedRequest<'lease'>,
+  {loaded = null}: AgentRequest<'lease'>,
   asker: string,
 ): Promise<GrantResult> {
   const holder = {worker: worker.name, incarnation: worker.incarnation};

@@ -8,7 +8,6 @@ import {
   hasRestarted,
 } from '../../domain/worker/heartbeat.ts';
 import {FIRST_HOST} from '../../domain/worker/hosts.ts';
-import type {RequestDecision} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
@@ -16,18 +15,13 @@ import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';
 import {jobOf, jobRecords, membersOf} from '../documents/job-documents.ts';
 import {runOfFailed, suspectedBy} from '../documents/lease-documents.ts';
-import {type AuthenticatedRequest, heartbeatOf} from './answers.ts';
+import {type AgentRequest, heartbeatOf} from './answers.ts';
+import {inTransaction} from './authenticate.ts';
 
-type Heartbeat = AuthenticatedRequest<'heartbeat'>;
+type Heartbeat = AgentRequest<'heartbeat'>;
 
 /** Takes a heartbeat. The heartbeat of a worker at work on a stream reads and writes the worker's document alone. */
-export async function takeHeartbeat(
-  deps: Deps,
-  tx: Transaction,
-  worker: Worker,
-  request: Heartbeat,
-  now: number,
-): Promise<RequestDecision> {
+export const takeHeartbeat = inTransaction('heartbeat', async (deps, tx, {worker, request, now}) => {
   if (request.host !== FIRST_HOST) {
     const job = bootsAfterStart(worker, request) ? await jobOf(deps, tx, worker) : undefined;
     const others = job ? await membersOf(deps, tx, job, worker.name) : [];
@@ -37,7 +31,7 @@ export async function takeHeartbeat(
   const claimed = await readClaimed(deps, tx, worker, request);
   const suspected = await readSuspected(deps, tx, worker, request, now);
   return decideHeartbeat({worker, ...claimed, ...suspected}, request, now, deps.config);
-}
+});
 
 /** Interval of the heartbeats of the worker. Its name has its pool: the transaction reads its document later. */
 export async function heartbeatOfWorker(deps: Deps, {worker}: Heartbeat): Promise<number> {

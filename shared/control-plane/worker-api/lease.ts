@@ -4,14 +4,15 @@ import {parseJobWork} from '../../domain/names.ts';
 import {retryIn} from '../../domain/stream/spread.ts';
 import {askedForWork, heardFromHost} from '../../domain/worker/heartbeat.ts';
 import {FIRST_HOST, unreadyHosts} from '../../domain/worker/hosts.ts';
-import {advise, isCurrent, notWantedText, ok, type RequestDecision} from '../../domain/worker/requests.ts';
+import {advise, isCurrent, notWantedText, ok} from '../../domain/worker/requests.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';
 import {jobOf, membersOf} from '../documents/job-documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
-import {type AuthenticatedRequest, askerOf, type GrantResult, heartbeatOf, waitFor} from './answers.ts';
+import {type AgentRequest, askerOf, type GrantResult, heartbeatOf, waitFor} from './answers.ts';
+import {checked} from './authenticate.ts';
 import {grantWaitingJob} from './grant-job.ts';
 import {grantStream, isInVainForAll} from './grant-stream.ts';
 import {transact} from './write.ts';
@@ -24,11 +25,7 @@ const MOST_SHARED_MS = 2000;
 const SHARE_OF_POLL = 0.1;
 
 /** Answers with work, or with the time of the next request. Jobs come first, because people wait for them. */
-export async function answerLease(
-  deps: Deps,
-  worker: Worker,
-  request: AuthenticatedRequest<'lease'>,
-): Promise<RequestDecision> {
+export const answerLease = checked('lease', async (deps, worker, request) => {
   const {name, incarnation} = worker;
   if (!request.token) return {answer: advise('exit', earlierReleaseText(name))};
   if (parseJobWork(worker.work) !== undefined || request.host !== FIRST_HOST) {
@@ -64,7 +61,7 @@ export async function answerLease(
   // Another write of this worker would slow the other workers that ask now.
   if (!work?.isRaced) await recordRequest(deps, request);
   return work ? soon(work.soon) : wait('no job waits, and every stream is leased or finished');
-}
+});
 
 /** The node of an agent that ends is silent, and its slot gets another one. */
 function earlierReleaseText(name: string): string {
@@ -77,7 +74,7 @@ function earlierReleaseText(name: string): string {
  */
 async function answerJoin(
   deps: Deps,
-  request: AuthenticatedRequest<'lease'>,
+  request: AgentRequest<'lease'>,
   pool: Pool | undefined,
 ): Promise<object | undefined> {
   const settings = {pool, bucket: deps.objects.bucket};
@@ -101,7 +98,7 @@ async function answerJoin(
 async function searchWork(
   deps: Deps,
   worker: Worker,
-  request: AuthenticatedRequest<'lease'>,
+  request: AgentRequest<'lease'>,
   asker: string,
 ): Promise<GrantResult> {
   const job = await grantWaitingJob(deps, worker, await poolOf(deps, worker.pool), asker);
@@ -112,7 +109,7 @@ async function searchWork(
 }
 
 /** Records that the worker lives and has no work. A lease that it has not heard of yet stays. */
-async function recordRequest(deps: Deps, request: AuthenticatedRequest<'lease'>): Promise<void> {
+async function recordRequest(deps: Deps, request: AgentRequest<'lease'>): Promise<void> {
   await transact(deps, async (tx, now) => {
     const worker = await workerRecords.get(tx, request.worker);
     if (!isCurrent(worker, request) || (await holdsWork(deps, tx, worker))) return {};

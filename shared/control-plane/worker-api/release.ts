@@ -5,22 +5,16 @@ import {
   type Release,
   type ReleaseState,
 } from '../../domain/stream/release.ts';
-import type {RequestDecision} from '../../domain/worker/requests.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
-import type {AuthenticatedRequest} from './answers.ts';
+import {checked} from './authenticate.ts';
 import {transact} from './write.ts';
 
 /** Counts the stored shards of the stream, and then releases its lease. */
-export async function releaseStream(
-  deps: Deps,
-  worker: Worker,
-  request: AuthenticatedRequest<'release'>,
-): Promise<RequestDecision> {
+export const releaseStream = checked('release', async (deps, worker, request) => {
   const {run, stream} = request.lease;
   // A claim of another worker's lease moves no checkpoint, opens no task and wakes no tick.
   if (!isHeldBySender({stream: undefined, worker}, request)) {
@@ -34,7 +28,7 @@ export async function releaseStream(
   );
   if (decision.writes?.breaker?.after.status === 'failed') await updateTotals(deps, run);
   return decision;
-}
+});
 
 async function readRelease({log}: Deps, tx: Transaction, request: Release): Promise<ReleaseState> {
   const {lease} = request;

@@ -8,32 +8,27 @@ import {
   rightsOfJob,
   rightsOfStream,
 } from '../../domain/worker/object-rights.ts';
-import {advise, ok, type RequestDecision} from '../../domain/worker/requests.ts';
+import {advise, ok} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords} from '../documents/documents.ts';
 import {execHostRecords} from '../documents/exec-documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';
-import type {AuthenticatedRequest} from './answers.ts';
-
-type TokenRequest = AuthenticatedRequest<'token'>;
+import type {AgentRequest} from './answers.ts';
+import {checked} from './authenticate.ts';
 
 /** Answers a token that is good for the objects of the named lease alone. Refuses a lease that the worker does not hold. */
-export async function answerToken(
-  deps: Deps,
-  worker: Worker,
-  request: TokenRequest,
-): Promise<RequestDecision> {
+export const answerToken = checked('token', async (deps, worker, request) => {
   const rights = await rightsFor(deps, worker, request);
   if (rights) return {answer: ok({action: 'token', ...(await deps.tokens.issue(rights))})};
   return {answer: advise('stop', `${worker.name} does not hold this lease any more`, 409)};
-}
+});
 
 /** Rights that the request may have. Undefined: the worker does not hold the lease, or the host has not the command. */
 async function rightsFor(
   deps: Deps,
   worker: Worker,
-  {lease, host}: TokenRequest,
+  {lease, host}: AgentRequest<'token'>,
 ): Promise<ObjectRights[] | undefined> {
   const buckets = {bucket: deps.objects.bucket, logs_bucket: deps.config.logs_bucket};
   if (lease === null) return rightsOfHost(worker, buckets);

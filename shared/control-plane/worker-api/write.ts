@@ -22,25 +22,14 @@ export function transact<Decision extends {writes?: RequestWrites}>(
 }
 
 function write(deps: Deps, tx: Transaction, writes: RequestWrites, now: number): void {
-  const {
-    worker,
-    members = [],
-    stream,
-    run,
-    breaker,
-    job,
-    endedJob,
-    execHost,
-    events = [],
-    events_since,
-  } = writes;
+  const {worker, stream, run, breaker, job, endedJob, execHost} = writes;
   if (worker) workerRecords.set(tx, worker);
-  for (const member of members) workerRecords.set(tx, member);
+  for (const member of writes.members ?? []) workerRecords.set(tx, member);
   if (stream) streamRecords.set(tx, stream);
   if (run) runRecords.set(tx, run);
   if (breaker) setBreaker(deps.log, tx, breaker, now);
   if (job) jobRecords.set(deps, tx, job);
   if (endedJob) storeEnded(deps, tx, endedJob.before, endedJob.after, now);
   if (execHost) execHostRecords.set(tx, execHost.exec, execHost.host);
-  for (const event of events) recordEvent(tx, event, now, events_since);
+  for (const event of writes.events ?? []) recordEvent(tx, event, now, writes.events_since);
 }
