@@ -1,7 +1,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {execMessage} from '../shared/contracts/job-schemas.ts';
 import {parseValue} from '../shared/contracts/schemas.ts';
-import {execHostRecords, execRecords} from '../shared/control-plane/documents/exec-documents.ts';
+import {execHostRecords, execRecords} from '../shared/control-plane/documents/documents.ts';
 import type {Exec, ExecHost} from '../shared/domain/exec/exec.ts';
 import {hasHostEnded} from '../shared/domain/exec/exec.ts';
 import {execFolder, paths} from '../shared/domain/names.ts';

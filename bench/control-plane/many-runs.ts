@@ -1,8 +1,7 @@
 /** Scenes of many runs, pools, hosts and jobs, at 100 ms for each call of a port. */
 
 import {watchWrites, withTransactions} from '../../shared/control-plane/documents/watched-store.ts';
-import {handleControlMessage} from '../../shared/control-plane/events/control-message.ts';
-import {handleExecMessage} from '../../shared/control-plane/events/exec-message.ts';
+import {handleControlMessage, handleExecMessage} from '../../shared/control-plane/events/operator-message.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {answerWorker} from '../../shared/control-plane/worker-api/answer-worker.ts';
 import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';

@@ -2,7 +2,7 @@
 
 import type {TaskMessage} from '../../shared/contracts/schemas.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
-import {handleControlMessage} from '../../shared/control-plane/events/control-message.ts';
+import {handleControlMessage} from '../../shared/control-plane/events/operator-message.ts';
 import {handleTaskMessage} from '../../shared/control-plane/tasks/task-message.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';

@@ -1,5 +1,5 @@
 /** Events of the timeline as a person may have edited them. */
-import {eventRecords} from '../../shared/control-plane/documents/history-documents.ts';
+import {eventRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Stored} from '../../shared/ports.ts';
 import type {Entry} from '../json/tpus.ts';
 import {complain} from '../terminal/output.ts';

@@ -1,6 +1,6 @@
 /** Answers about pools and their hosts: `gleaner pools`, `exec`, `discover`, `update` and `versions`. */
 import {z} from 'zod';
-import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
+import {execHostRecords, execRecords} from '../../shared/control-plane/documents/documents.ts';
 import {poolDocument} from '../../shared/domain/fleet/pool.ts';
 import {ran, source, sourceReport} from '../../shared/domain/source/source.ts';
 import {commands, count, dollars, maybe, text} from './fields.ts';

@@ -1,7 +1,10 @@
 /** TPUs that work or worked on a run, each with its newest incarnation that did. */
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
-import {streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {attemptRecords} from '../../shared/control-plane/documents/history-documents.ts';
+import {
+  attemptRecords,
+  streamRecords,
+  workerRecords,
+} from '../../shared/control-plane/documents/documents.ts';
 import {parseWork, paths} from '../../shared/domain/names.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Store} from '../../shared/ports.ts';

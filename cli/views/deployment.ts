@@ -1,6 +1,7 @@
 /** The documents of a deployment, and its alerts: documents that are left alone, silent TPUs, stopped creates, contradictions, old prices. */
 import {
   createsRecords,
+  execRecords,
   poolRecords,
   runRecords,
   servedRecord,
@@ -9,7 +10,6 @@ import {
   workerRecords,
   zoneRecords,
 } from '../../shared/control-plane/documents/documents.ts';
-import {execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {readTask, taskRecords} from '../../shared/control-plane/documents/tasks.ts';

@@ -1,5 +1,5 @@
 /** Commands on hosts: the newest, and one with its hosts and the end of their output. */
-import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
+import {execHostRecords, execRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Exec, ExecHost} from '../../shared/domain/exec/exec.ts';
 import {execFolder, paths} from '../../shared/domain/names.ts';
 import type {Cloud} from '../cloud/cloud.ts';

@@ -1,7 +1,7 @@
 /** The report of a run: the page of the run, its dataset with checksums, the lives of its TPUs, and the reasons of its rejected lines. */
 import {createHash} from 'node:crypto';
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
-import {attemptRecords} from '../../shared/control-plane/documents/history-documents.ts';
+import {attemptRecords} from '../../shared/control-plane/documents/documents.ts';
 import {downloadsOf} from '../../shared/domain/billing/cost.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';

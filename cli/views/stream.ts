@@ -1,6 +1,5 @@
 /** A stream with its stored shards. */
-import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
-import {shardRecords} from '../../shared/control-plane/documents/history-documents.ts';
+import {shardRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Shard} from '../../shared/domain/stream/checkpoint.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';

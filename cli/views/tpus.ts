@@ -1,6 +1,10 @@
 /** The TPUs of the deployment: each as a row, their sums, and one with its earlier attempts. */
-import {poolRecords, runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {attemptRecords} from '../../shared/control-plane/documents/history-documents.ts';
+import {
+  attemptRecords,
+  poolRecords,
+  runRecords,
+  workerRecords,
+} from '../../shared/control-plane/documents/documents.ts';
 import {accrue, totalOf} from '../../shared/domain/billing/cost.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {paths} from '../../shared/domain/names.ts';

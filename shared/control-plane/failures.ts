@@ -1,4 +1,5 @@
 import {NotUnderstood, Rejected} from '../contracts/errors.ts';
+import {forEachConcurrently} from './concurrency.ts';
 import type {Log} from './log.ts';
 
 /**
@@ -24,6 +25,15 @@ export class Failures {
       if (!(error instanceof Rejected)) this.#thrown.push(error);
       return undefined;
     }
+  }
+
+  /** Isolates the part of each item, `width` items at once. */
+  each<T>(
+    items: readonly T[],
+    partOf: (item: T) => [part: string, work: () => Promise<unknown>],
+    width?: number,
+  ) {
+    return forEachConcurrently(items, item => this.isolate(...partOf(item)), width);
   }
 
   /** Throws the first failure, if there is one. */

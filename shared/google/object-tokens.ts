@@ -44,10 +44,7 @@ export function openObjectTokens(options: Options): ObjectTokens {
   };
 }
 
-async function issue(
-  {metadata_host, account, endpoint}: Options,
-  rights: readonly ObjectRights[],
-): Promise<AccessToken> {
+async function issue({metadata_host, account, endpoint}: Options, rights: readonly ObjectRights[]) {
   return narrow(await ownToken(metadata_host, account), rights, endpoint);
 }
 

@@ -1,7 +1,6 @@
 /** Creates that stop because the boots of nodes fail. */
 import assert from 'node:assert/strict';
-import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
-import {attemptRecords} from '../../shared/control-plane/documents/history-documents.ts';
+import {attemptRecords, poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {World} from '../support/control-plane-harness.ts';
 import type {FakeAgent} from '../support/fake-agent.ts';

@@ -9,18 +9,16 @@ import {z} from 'zod';
 import {isOfKind} from '../../cli/build/reference/stored-schemas.ts';
 import {RELEASE} from '../../shared/contracts/config.ts';
 import {
+  attemptRecords,
+  controlRecords,
+  eventRecords,
   poolRecords,
   runRecords,
+  shardRecords,
   streamRecords,
   workerRecords,
   zoneRecords,
 } from '../../shared/control-plane/documents/documents.ts';
-import {
-  attemptRecords,
-  controlRecords,
-  eventRecords,
-  shardRecords,
-} from '../../shared/control-plane/documents/history-documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document, ObjectInfo, Stored} from '../../shared/ports.ts';

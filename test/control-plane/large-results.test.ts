@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {setImmediate} from 'node:timers/promises';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {foldPage, newFold} from '../../shared/control-plane/tasks/run-result.ts';
+import {foldPage, newFold} from '../../shared/control-plane/tasks/finish-run.ts';
 import {metadataObject, paths, streamObject} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Query, Transaction} from '../../shared/ports.ts';

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
-import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {eventRecords} from '../../shared/control-plane/documents/history-documents.ts';
+import {
+  eventRecords,
+  runRecords,
+  streamRecords,
+  workerRecords,
+} from '../../shared/control-plane/documents/documents.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {MAX_LEASE_EPOCH} from '../../shared/domain/bounds.ts';
 import {aRun, aStream, at, aWorker, shardMetadataOf} from '../support/builders.ts';

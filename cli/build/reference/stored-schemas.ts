@@ -1,13 +1,14 @@
 /** The schema of each kind of stored document, by its title in docs/firestore.md. */
 import type {z} from 'zod';
-import {createsDocument} from '../../../shared/control-plane/documents/documents.ts';
-import {execHostRecords, execRecords} from '../../../shared/control-plane/documents/exec-documents.ts';
 import {
   attemptRecords,
   controlRecords,
+  createsDocument,
   eventRecords,
+  execHostRecords,
+  execRecords,
   shardRecords,
-} from '../../../shared/control-plane/documents/history-documents.ts';
+} from '../../../shared/control-plane/documents/documents.ts';
 import {task} from '../../../shared/control-plane/documents/tasks.ts';
 import {spendingDocument} from '../../../shared/domain/billing/monthly-spending.ts';
 import {poolDocument} from '../../../shared/domain/fleet/pool.ts';

@@ -134,6 +134,20 @@ export function recordsAt<T extends object, Ids extends unknown[]>(
     /** A document that is not understood is an alert, and undefined. */
     read: (log: Log, from: Store | Transaction, ...ids: Ids) => skipIfInvalid(log, () => get(from, ...ids)),
     set: (tx: Transaction, value: T) => records.set(tx, pathIn(value), value),
+    /** Changes a document in a transaction of its own, and then does `also` in it. Does neither where `decide` returns undefined. */
+    change: (
+      store: Store,
+      ids: Ids,
+      decide: (current: T) => T | undefined,
+      also: (tx: Transaction, next: T) => void = () => {},
+    ): Promise<void> =>
+      store.transaction(async tx => {
+        const current = await get(tx, ...ids);
+        const next = current && decide(current);
+        if (!next) return;
+        records.set(tx, pathIn(next), next);
+        also(tx, next);
+      }),
   };
 }
 

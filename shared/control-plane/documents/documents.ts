@@ -1,18 +1,22 @@
-/** Reads and writes of the documents of runs, streams, workers, zones and the pool, and the filters of their queries. */
+/** Reads and writes of documents, and the filters of their queries. */
 import {z} from 'zod';
 import {NO_SPENDING, spendingDocument} from '../../domain/billing/monthly-spending.ts';
-import {count, stored, text} from '../../domain/fields.ts';
+import {type ExecHost, execDocument, execHostDocument} from '../../domain/exec/exec.ts';
+import {count, describing, instant, stored, text} from '../../domain/fields.ts';
 import {type Pool, poolDocument} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {newsOfMonth, newsOfPool, newsOfRun, newsOfZone} from '../../domain/notices/news.ts';
 import {runDocument} from '../../domain/run/run.ts';
+import {shardDocument} from '../../domain/stream/checkpoint.ts';
 import {streamDocument} from '../../domain/stream/stream.ts';
+import {EVENT_KINDS} from '../../domain/timeline.ts';
+import {attemptDocument} from '../../domain/worker/attempt.ts';
 import {NEVER_SERVED, servedDocument} from '../../domain/worker/served-time.ts';
 import {workerDocument} from '../../domain/worker/worker.ts';
 import {zoneDocument} from '../../domain/zone/placement.ts';
 import type {Filter, Store, Transaction} from '../../ports.ts';
 import type {Log} from '../log.ts';
-import {recordsAt} from './document-kind.ts';
+import {recordsAt, recordsOf} from './document-kind.ts';
 
 export {LEFT_ALONE, leftAlone, skipIfInvalid} from './document-kind.ts';
 
@@ -107,3 +111,53 @@ export const poolRecords = {
   get: async (from: Store | Transaction, deployed: Pool): Promise<Pool> =>
     (await findDeployed(from, deployed)) ?? deployed,
 };
+
+export const RUNNING: Filter = {field: 'status', op: '==', value: 'running'};
+export const OPEN_HOSTS: Filter = {field: 'status', op: 'in', value: ['waiting', 'running']};
+/** Hosts on which the command succeeded. */
+export const SUCCEEDED: Filter[] = [
+  {field: 'status', op: '==', value: 'exited'},
+  {field: 'exit_code', op: '==', value: 0},
+];
+
+export const execRecords = recordsAt(execDocument, paths.exec, ({exec}) => paths.exec(exec));
+
+const hosts = recordsOf(execHostDocument);
+
+export const execHostRecords = {
+  ...hosts,
+  get: (from: Store | Transaction, exec: string, worker: string, host: number) =>
+    hosts.get(from, paths.execHost(exec, worker, host)),
+  set: (tx: Transaction, exec: string, host: ExecHost) =>
+    hosts.set(tx, paths.execHost(exec, host.worker, host.host), host),
+};
+
+/** Most characters of a text from a message, a name or an error: a document holds at most 1 MiB. */
+export const MAX_TEXT = 4000;
+
+export const shardRecords = recordsOf(shardDocument);
+
+export const eventRecords = recordsOf(
+  z.looseObject({
+    kind: describing(EVENT_KINDS).describe(
+      'Subject of the event: `run`, `stream`, `shard`, `worker`, `zone`, `rejected`, `control`, `job` or `exec`; or `contradiction`, an object that exists with other bytes than were to be created.',
+    ),
+    text: text.max(MAX_TEXT).describe('The event as a sentence.'),
+    at: instant.describe('Time of the event. Sort by this field.'),
+    expire_at: instant.describe(
+      'Firestore deletes the document some time after this: 30 days after its time.',
+    ),
+  }),
+);
+
+export const controlRecords = recordsOf(
+  z.looseObject({
+    outcome: describing(['applied', 'rejected']).describe('`applied` or `rejected`.'),
+    reason: text.describe('What was done, or why the message was rejected.'),
+    message: text.max(MAX_TEXT).describe('The message as it arrived, cut after 4,000 characters.'),
+    at: instant.describe('Time at which the message was decided.'),
+    expire_at: instant.describe('Firestore deletes the document some time after this.'),
+  }),
+);
+
+export const attemptRecords = recordsOf(attemptDocument);

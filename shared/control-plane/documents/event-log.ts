@@ -7,7 +7,7 @@ import type {TimelineEvent} from '../../domain/timeline.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';
-import {eventRecords, MAX_TEXT} from './history-documents.ts';
+import {eventRecords, MAX_TEXT} from './documents.ts';
 
 /**
  * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the
@@ -40,10 +40,7 @@ export function recordBreak(
 }
 
 /** Records an event in a transaction of its own, for a change without a document. */
-export async function recordEventNow(
-  {store, now}: Pick<Deps, 'store' | 'now'>,
-  event: TimelineEvent,
-): Promise<void> {
+export async function recordEventNow({store, now}: Deps, event: TimelineEvent): Promise<void> {
   const at = now();
   await store.transaction(async tx => recordEvent(tx, event, at));
 }

@@ -13,11 +13,9 @@ import {recordEvent} from './event-log.ts';
 
 const jobs = recordsOf(jobDocument);
 
-type Configured = Pick<Deps, 'config'>;
-
 export const jobRecords = {
   /** The id of the document is the id of the job: a person may copy a document with all its fields. */
-  get: async ({config}: Configured, from: Store | Transaction, id: string): Promise<Job | undefined> => {
+  get: async ({config}: Deps, from: Store | Transaction, id: string): Promise<Job | undefined> => {
     const job = await jobs.get(from, paths.job(config.jobs_collection, id));
     return job && {...job, job: id};
   },
@@ -26,20 +24,16 @@ export const jobRecords = {
       stored.map(each => ({...each, data: {...each.data, job: each.id}})),
       onOther,
     ),
-  set: ({config}: Configured, tx: Transaction, job: Job): void =>
+  set: ({config}: Deps, tx: Transaction, job: Job): void =>
     jobs.set(tx, paths.job(config.jobs_collection, job.job), job),
 };
 
-export function deleteJob({config}: Configured, tx: Transaction, id: string): void {
+export function deleteJob({config}: Deps, tx: Transaction, id: string): void {
   tx.delete(paths.job(config.jobs_collection, id));
 }
 
 /** Reads the job that the worker holds; undefined if its document says otherwise. */
-export async function jobOf(
-  deps: Pick<Deps, 'config' | 'log'>,
-  tx: Transaction,
-  worker: Worker,
-): Promise<Job | undefined> {
+export async function jobOf(deps: Deps, tx: Transaction, worker: Worker): Promise<Job | undefined> {
   const id = parseJobWork(worker.work);
   const job = id && (await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, id)));
   return job && isHeldBy(job, worker) ? job : undefined;
@@ -47,7 +41,7 @@ export async function jobOf(
 
 /** Reads the workers of the other slices that hold the lease of the job. */
 export async function membersOf(
-  {log}: Pick<Deps, 'log'>,
+  {log}: Deps,
   tx: Transaction,
   job: Job,
   but: string | undefined,
@@ -58,13 +52,7 @@ export async function membersOf(
 }
 
 /** Stores a job whose attempt has ended. A failed job is an event and a signal. */
-export function storeEnded(
-  deps: Pick<Deps, 'config' | 'log'>,
-  tx: Transaction,
-  before: Job,
-  job: Job,
-  now: number,
-): void {
+export function storeEnded(deps: Deps, tx: Transaction, before: Job, job: Job, now: number): void {
   jobRecords.set(deps, tx, job);
   const last = job.attempts.at(-1);
   const who = before.lease ? `${before.lease.worker}: ` : '';

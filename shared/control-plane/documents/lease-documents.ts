@@ -13,9 +13,8 @@ import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';
-import {runRecords, streamRecords, workerRecords} from './documents.ts';
+import {runRecords, shardRecords, streamRecords, workerRecords} from './documents.ts';
 import {recordBreak, recordEvent} from './event-log.ts';
-import {shardRecords} from './history-documents.ts';
 import {jobOf} from './job-documents.ts';
 import {reopenRun} from './runs.ts';
 
@@ -29,7 +28,7 @@ export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise
     : undefined;
 }
 
-export async function holdsWork(deps: Pick<Deps, 'config' | 'log'>, tx: Transaction, worker: Worker) {
+export async function holdsWork(deps: Deps, tx: Transaction, worker: Worker) {
   return ((await workOf(deps.log, tx, worker)) ?? (await jobOf(deps, tx, worker))) !== undefined;
 }
 

@@ -11,10 +11,7 @@ import {openTaskAgain} from './tasks.ts';
 const MOST_KNOWN = 1000;
 
 /** Returns the hash of a run's frozen spec, cached, because every shard needs it. */
-export async function specHashOf(
-  {specHashes, store}: Pick<Deps, 'specHashes' | 'store'>,
-  run: string,
-): Promise<string | undefined> {
+export async function specHashOf({specHashes, store}: Deps, run: string): Promise<string | undefined> {
   const cached = specHashes.get(run);
   if (cached) return cached;
   const parent = await runRecords.get(store, run);
@@ -26,7 +23,7 @@ export async function specHashOf(
 
 /** Throws if the run has another spec now: its documents and its manifest were deleted, and the run started again. */
 export async function assertSpecHash(
-  {specHashes}: Pick<Deps, 'specHashes'>,
+  {specHashes}: Deps,
   tx: Transaction,
   run: string,
   known: string,

@@ -1,13 +1,11 @@
-import type {Config} from '../../contracts/config.ts';
 import {NotUnderstood} from '../../contracts/errors.ts';
 import {iso} from '../../domain/time.ts';
 import {OPEN} from '../../domain/zone/limiter.ts';
 import {isLeftAlone, newZone, type Zone} from '../../domain/zone/placement.ts';
-import type {Now, Store, Transaction} from '../../ports.ts';
-import type {Log} from '../log.ts';
+import type {Store, Transaction} from '../../ports.ts';
+import type {Deps} from '../deps.ts';
 import {leftAlone, zoneRecords} from './documents.ts';
 
-type Reader = {log: Log; config: Config};
 /** A zone as the pool of this name knows it. */
 export type ZoneOfPool = {zone: string; pool: string};
 
@@ -19,7 +17,7 @@ export function zoneLeftAlone(zone: string, pool: string | null, now: number): Z
 
 /** Reads the zone's document of the pool. Returns a new zone if the document is absent. */
 export async function zoneOf(
-  {log, config}: Reader,
+  {log, config}: Deps,
   from: Store | Transaction,
   {zone, pool}: ZoneOfPool,
   now: number,
@@ -39,7 +37,7 @@ export async function zoneOf(
  * alone.
  */
 export async function changeZone(
-  deps: Reader & {store: Store; now: Now},
+  deps: Deps,
   which: ZoneOfPool,
   change: (zone: Zone, tx: Transaction, now: number) => Zone,
 ): Promise<void> {

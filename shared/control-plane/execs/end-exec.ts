@@ -12,9 +12,16 @@ import {iso} from '../../domain/time.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {batchesOf, forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {leftAlone, workerRecords} from '../documents/documents.ts';
+import {
+  execHostRecords,
+  execRecords,
+  leftAlone,
+  OPEN_HOSTS,
+  RUNNING,
+  SUCCEEDED,
+  workerRecords,
+} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
-import {execHostRecords, execRecords, OPEN_HOSTS, RUNNING, SUCCEEDED} from '../documents/exec-documents.ts';
 import {pagesOf} from '../documents/pages.ts';
 
 /**

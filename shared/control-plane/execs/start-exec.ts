@@ -18,9 +18,8 @@ import type {Filter} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import {batchesOf, forEachConcurrently, MASS_LANES} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {LIVING, leftAlone, workerRecords} from '../documents/documents.ts';
+import {execHostRecords, execRecords, LIVING, leftAlone, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
-import {execHostRecords, execRecords} from '../documents/exec-documents.ts';
 import {concludeExec} from './end-exec.ts';
 
 /** Workers that one transaction assigns. */
@@ -135,10 +134,8 @@ async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec,
 /** Closes the list of hosts: the command ends with its last host. */
 async function closeAssignment({store}: Deps, exec: string): Promise<void> {
   const hosts = await store.count(paths.execHosts(exec));
-  await store.transaction(async tx => {
-    const current = await execRecords.get(tx, exec);
-    // Another delivery rejected the command after its document was lost.
-    if (current?.status === 'running' && !current.is_assigned)
-      execRecords.set(tx, {...current, is_assigned: true, hosts});
-  });
+  // Another delivery rejected the command after its document was lost.
+  await execRecords.change(store, [exec], current =>
+    current.status === 'running' && !current.is_assigned ? {...current, is_assigned: true, hosts} : undefined,
+  );
 }

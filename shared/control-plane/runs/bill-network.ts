@@ -18,7 +18,7 @@ export async function trafficOf(store: Store, run: Run): Promise<Traffic> {
 
 /** Reads the payers of new traffic. Returns the run with the traffic, and the write of its payers. */
 export async function readNetworkBill(
-  {log, config}: Pick<Deps, 'log' | 'config'>,
+  {log, config}: Deps,
   tx: Transaction,
   before: Run,
   traffic: Traffic,

@@ -7,18 +7,16 @@ import {isRunnable, NO_STREAMS, type Run, type StreamTotals, SUMMED} from '../..
 import {isUnfinished} from '../../domain/stream/stream.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import type {Filter, Now, Store, Stored} from '../../ports.ts';
-import type {OpenRuns} from '../caches/open-runs.ts';
+import type {Filter, Store, Stored} from '../../ports.ts';
+import type {Deps} from '../deps.ts';
 import {COMPLETED, FAILED, LEASED, streamRecords, UNFINISHED} from '../documents/documents.ts';
-
-type Counting = {store: Store; now: Now; openRuns: OpenRuns};
 
 /**
  * The streams of a run: from its document if that is counted, else counted now. A stream whose document is left alone is not over, and keeps
  * no node where no other stream waits.
  */
 export async function countStreams(
-  deps: Counting,
+  deps: Deps,
   of: Run,
   pool: Pool | undefined,
   workers: ReadonlyMap<string, Worker>,
@@ -33,7 +31,7 @@ export async function countStreams(
  * True if the streams of the run may differ from the counts of its document: it is marked, fewer workers hold its streams than it counts, a
  * worker waits beside pending streams, or all streams are over.
  */
-function mayDiffer({openRuns, now}: Counting, run: Run, workers: readonly Worker[]): boolean {
+function mayDiffer({openRuns, now}: Deps, run: Run, workers: readonly Worker[]): boolean {
   const {changed_at, streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
   const last = openRuns.counts.get(run.run);
   const isKnown = last?.updated_at === run.updated_at && isCountedSince(run, last.counted_ms);
@@ -69,7 +67,7 @@ function storedCounts(run: Run): StreamCounts {
 
 /** The slots of the last count of a run, if neither its streams nor its pool have changed since. */
 async function knownSlots(
-  {store, openRuns}: Counting,
+  {store, openRuns}: Deps,
   run: Run,
   pool: Pool,
   isCounted: boolean,
@@ -82,14 +80,10 @@ async function knownSlots(
   return slots;
 }
 
-async function countNow(
-  {store, now}: Counting,
-  of: Run,
-  workers: ReadonlyMap<string, Worker>,
-): Promise<StreamCounts> {
+async function countNow({store, now}: Deps, of: Run, workers: ReadonlyMap<string, Worker>) {
   const {run} = of;
   const counted_ms = now();
-  const {streams, unfinished, totals} = await totalsOf(store, run);
+  const {streams, unfinished, totals} = await countTotals(store, run);
   const {streams_completed, streams_failed, streams_pending, streams_in_progress} = totals;
   const areAllOver = streams > 0 && streams_completed + streams_failed === streams;
   const holders = [...workers.values()].filter(worker => runAtWork(worker) === run).length;
@@ -121,7 +115,7 @@ function servedOf(stored: Stored[], workers: ReadonlyMap<string, Worker>): numbe
  * Counts and sums the streams of a run. `streams`: all of them. `unfinished`: those that a worker may get or has; a single count covers both
  * statuses, because two could miss a stream that changes its status between them. A stream of any other status counts as pending.
  */
-export async function totalsOf(
+export async function countTotals(
   store: Store,
   run: string,
 ): Promise<Pick<StreamCounts, 'streams' | 'unfinished' | 'totals'>> {

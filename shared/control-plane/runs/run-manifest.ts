@@ -84,10 +84,7 @@ export async function freezeSpec(
  * Reads the frozen spec in the bucket, with or without a result. Returns undefined without a manifest. Throws `Rejected` if the manifest
  * belongs to another run, was edited, or has keys of a later release.
  */
-export async function readManifest(
-  {objects}: Pick<Deps, 'objects'>,
-  run: string,
-): Promise<Frozen | undefined> {
+export async function readManifest({objects}: Deps, run: string): Promise<Frozen | undefined> {
   const name = manifestObject(run);
   const text = await readText(objects, name, MAX_MANIFEST_BYTES);
   if (text === undefined) return undefined;

@@ -18,7 +18,7 @@ import {runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {readNetworkBill, trafficOf} from './bill-network.ts';
-import {storedTotals, totalsOf} from './count-streams.ts';
+import {countTotals, storedTotals} from './count-streams.ts';
 
 /** Prefix of the reason of an open run whose streams have all ended. */
 export const FINISHING = 'writing its result';
@@ -28,7 +28,7 @@ export const FINISHING = 'writing its result';
  * reason. `waits`: why the run waits. `counts`: the count of the totals, which may end the mark of the run. Returns true if the run has ended.
  */
 export async function storeRunTotals(
-  deps: Pick<Deps, 'store' | 'log' | 'now' | 'config' | 'openRuns'>,
+  deps: Deps,
   seen: Run,
   totals: StreamTotals,
   costs: RunCosts,
@@ -103,17 +103,13 @@ function withGrants(totals: StreamTotals, seen: Run, current: Run): StreamTotals
  * completed or failed run that a rebuild changed is reopened, and ends again with its new result. A stopped run, and a run whose every
  * stream fails, may have streams that are not over: their totals count these.
  */
-export async function updateTotals(
-  deps: Pick<Deps, 'store' | 'log' | 'now' | 'config'>,
-  run: string,
-  isRebuilt = false,
-): Promise<void> {
+export async function updateTotals(deps: Deps, run: string, isRebuilt = false): Promise<void> {
   const {store, now} = deps;
   const seen = await runRecords.get(store, run);
   if (!seen || isOpen(seen)) return;
   // Without the documents of the streams the totals of the run are the last ones.
   if (seen.expired_at !== null) return;
-  const {failed: _, gone: __, ...counted} = (await totalsOf(store, run)).totals;
+  const {failed: _, gone: __, ...counted} = (await countTotals(store, run)).totals;
   const totals = exact(counted);
   const all = Object.keys(totals) as (keyof typeof totals)[];
   const traffic = await trafficOf(store, seen);

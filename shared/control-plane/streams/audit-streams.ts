@@ -56,12 +56,13 @@ async function compareObject(deps: Deps, known: Stream): Promise<Stream | undefi
 async function recordGone(deps: Deps, {run, stream, object, last_error}: Stream): Promise<void> {
   const text = goneText({object, count: 1});
   if (last_error === text) return;
-  await deps.store.transaction(async tx => {
-    const current = await streamRecords.get(tx, run, stream);
-    if (current?.status !== 'in_progress' || current.object !== object) return;
-    streamRecords.set(tx, {...current, last_error: text});
-    recordEvent(tx, {kind: 'stream', run, stream, object, text}, deps.now());
-  });
+  const decide = (current: Stream) =>
+    current.status === 'in_progress' && current.object === object
+      ? {...current, last_error: text}
+      : undefined;
+  await streamRecords.change(deps.store, [run, stream], decide, tx =>
+    recordEvent(tx, {kind: 'stream', run, stream, object, text}, deps.now()),
+  );
 }
 
 /** Clears the work of a worker that does not hold its stream. The next heartbeat tells its agent. */

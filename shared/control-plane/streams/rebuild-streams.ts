@@ -5,9 +5,8 @@ import {type Stream, withRebuilt} from '../../domain/stream/stream.ts';
 import type {ObjectInfo} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {streamRecords} from '../documents/documents.ts';
+import {shardRecords, streamRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
-import {shardRecords} from '../documents/history-documents.ts';
 import {type Comparison, compareStream, originsAmong, type StreamSurvey} from './compare-streams.ts';
 import {registerStream, streamsAmong} from './register-stream.ts';
 

@@ -70,7 +70,7 @@ export type BucketCursor = {after: string; run: string; stream: string; streams:
 
 /** Counts the streams of each run in one page of names. `runs`: runs that end in this page. An index with two objects counts once. */
 export async function countPage(
-  {objects}: Pick<Deps, 'objects'>,
+  {objects}: Deps,
   cursor: BucketCursor,
 ): Promise<{runs: {run: string; streams: number}[]; next: BucketCursor | undefined}> {
   const limit = 5000;

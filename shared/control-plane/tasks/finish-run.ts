@@ -1,12 +1,31 @@
-/** The end of a run: writes its result, then its status `completed` or `failed`. */
-import {paths} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
+/**
+ * The end of a run: folds its streams, page by page, into the `result` of its manifest. The task of the end keeps the fold as its cursor, so
+ * several messages may share the work, and a failed message loses at most one page.
+ */
+import {ObjectTooLarge} from '../../contracts/errors.ts';
+import {manifestText} from '../../contracts/manifest.ts';
+import {manifestObject, paths} from '../../domain/names.ts';
+import {type FoldState, ResultFold} from '../../domain/run/result.ts';
+import {
+  addGone,
+  addStream,
+  isOpen,
+  type Run,
+  type StreamTotals,
+  SUMMED,
+  totalsOf,
+} from '../../domain/run/run.ts';
+import {isUnfinished, type Stream} from '../../domain/stream/stream.ts';
+import {contradictionEvent} from '../../domain/timeline.ts';
 import type {Deps} from '../deps.ts';
-import {COMPLETED, FAILED, runRecords} from '../documents/documents.ts';
+import {COMPLETED, FAILED, runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';
+import {recordEventNow} from '../documents/event-log.ts';
 import {reopenRun} from '../documents/runs.ts';
-import {totalsOf} from '../runs/count-streams.ts';
+import {countTotals} from '../runs/count-streams.ts';
+import {type Frozen, readManifest} from '../runs/run-manifest.ts';
+import {summariesOf} from '../runs/stream-summaries.ts';
 import {FINISHING, storeRunTotals} from '../runs/summarize-run.ts';
-import {type Ending, type Fold, foldedStreams, foldPage} from './run-result.ts';
+import {registerUnknown} from '../streams/resync-streams.ts';
 
 /**
  * Folds a page of the streams of a run that is over. If none is left, and the bucket has none without a document, the manifest gets the
@@ -19,7 +38,7 @@ export async function finishRun(deps: Deps, run: Run, fold: Fold, until_ms: numb
     return ending;
   }
   const folded = foldedStreams(ending.kind === 'later' ? ending.fold : fold);
-  const {totals, streams} = await totalsOf(deps.store, run.run);
+  const {totals, streams} = await countTotals(deps.store, run.run);
   const why = ending.kind === 'waits' ? `. ${ending.reason}` : '';
   const reason = `${FINISHING}: ${folded} of ${streams} streams are read${why}`;
   await storeRunTotals(deps, run, totals, run, {ending: reason});
@@ -27,11 +46,7 @@ export async function finishRun(deps: Deps, run: Run, fold: Fold, until_ms: numb
 }
 
 /** Reopens the run if a stream changed while the run ended: a new stream was registered, or a failed stream was completed. */
-async function reopenChanged(
-  {store, now}: Deps,
-  run: string,
-  {totals}: Ending & {kind: 'ended'},
-): Promise<void> {
+async function reopenChanged({store, now}: Deps, run: string, {totals}: Ending & {kind: 'ended'}) {
   const path = paths.streams(run);
   const isSame =
     (await store.count(path)) === foldedStreams({totals}) &&
@@ -42,4 +57,138 @@ async function reopenChanged(
     const current = await runRecords.get(tx, run);
     reopenRun(tx, current, 'a stream changed while it ended', now());
   });
+}
+
+const PAGE = 500;
+
+/** Outcome of a page. */
+export type Ending =
+  /** The run goes on: a stream is unfinished. */
+  | {kind: 'unfinished'}
+  /** The document of a stream is left alone. */
+  | {kind: 'waits'; reason: string}
+  | {kind: 'later'; fold: Fold}
+  | {kind: 'ended'; totals: StreamTotals};
+
+/** Progress of a fold, as JSON keeps it. */
+export type Fold = {
+  /** The last folded stream; empty before the first. */
+  after: string;
+  /** Generation of the manifest before the first stream was read: a newer manifest is not overwritten. */
+  generation: string | null;
+  totals: StreamTotals;
+  result: FoldState;
+};
+
+/** The fold before the first stream. */
+export async function newFold(deps: Deps, run: string): Promise<Fold> {
+  const {generation = null} = (await deps.objects.head(manifestObject(run))) ?? {};
+  return {after: '', generation, totals: totalsOf([]), result: new ResultFold().state()};
+}
+
+export function foldedStreams({totals}: Pick<Fold, 'totals'>): number {
+  return totals.streams_completed + totals.streams_failed;
+}
+
+/**
+ * Folds a page of streams, or a part of it when time is over. After the last page it writes the result, before the run ends, so a function
+ * that dies in between leaves an open run. Equal streams give equal bytes.
+ */
+export async function foldPage(deps: Deps, run: Run, fold: Fold, until_ms: number): Promise<Ending> {
+  const after = fold.after === '' ? {} : {after: fold.after};
+  const page = await deps.store.query(paths.streams(run.run), {...after, limit: PAGE});
+  const isLast = page.length < PAGE;
+  const known = new Set(page.map(({id}) => id));
+  const last = isLast ? undefined : page.at(-1)?.id;
+  const {isAny, gone} = isOpen(run)
+    ? await registerUnknown(deps, run, fold.after, last, known)
+    : {isAny: false, gone: new Set<string>()};
+  // The next call reads the page again: it has the newly registered streams then.
+  if (isAny) return {kind: 'later', fold};
+  let reason: string | undefined;
+  const streams = streamRecords.parseAll(page, error => {
+    reason ??= error.message;
+  });
+  if (streams.some(isUnfinished)) return {kind: 'unfinished'};
+  if (reason !== undefined) return {kind: 'waits', reason};
+  const frozen = await frozenOf(deps, run);
+  const totals = {...fold.totals};
+  const result = new ResultFold(fold.result);
+  const isFailed = totals.streams_failed > 0 || streams.some(({status}) => status === 'failed');
+  const summaries =
+    frozen === undefined || isFailed
+      ? withoutSummaries(streams)
+      : summariesOf(deps, run.run, streams, frozen.spec_hash);
+  let folded = fold.after;
+  try {
+    for await (const [stream, summary] of summaries) {
+      addStream(totals, stream);
+      if (gone.has(stream.stream)) addGone(totals, stream.object);
+      if (summary) result.add(stream, summary);
+      folded = stream.stream;
+      if (deps.now() >= until_ms) break;
+    }
+  } catch (error) {
+    // The streams before the failed read are folded.
+    if (folded === fold.after) throw error;
+  }
+  const next = {...fold, after: folded, totals, result: result.state()};
+  if (!isLast || folded !== (page.at(-1)?.id ?? folded)) return {kind: 'later', fold: next};
+  const isComplete = frozen !== undefined && foldedStreams(next) > 0 && totals.streams_failed === 0;
+  if (!isComplete || (await writeResult(deps, run.run, frozen, next))) return {kind: 'ended', totals};
+  return {kind: 'later', fold: await newFold(deps, run.run)};
+}
+
+/**
+ * The frozen spec of a run that can be complete. The run's document has the same spec. It counts where the manifest is missing, invalid or
+ * of another spec: the streams were made by the document.
+ */
+async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
+  const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
+  const {allow_cross_region, expire_days} = run;
+  if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
+  const frozen = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
+  if (frozen && frozen.spec_hash !== spec_hash) {
+    const found = `spec ${frozen.spec_hash}`;
+    const contradiction = {object: manifestObject(run.run), found, made: `spec ${spec_hash}`};
+    await recordEventNow(deps, contradictionEvent(contradiction, 'the control plane', {run: run.run}));
+  }
+  const assignment = {affinity, stream_offset, expire_days};
+  const placement = {pool, priority, budget_usd, ...assignment, allow_cross_region};
+  return frozen?.spec_hash === spec_hash ? frozen : {spec, spec_hash, placement};
+}
+
+/** Writes the result. Returns false if the streams or the manifest changed since they were read. */
+async function writeResult(deps: Deps, run: string, frozen: Frozen, fold: Fold): Promise<boolean> {
+  if (!(await isUnchanged(deps, run, fold.totals))) return false;
+  const name = manifestObject(run);
+  const bytes = Buffer.from(manifestText({run, ...frozen}, new ResultFold(fold.result).result()));
+  if (await isStored(deps, name, bytes)) return true;
+  const as = {content_type: 'application/json'};
+  const outcome =
+    fold.generation === null
+      ? await deps.objects.create(name, bytes, as)
+      : await deps.objects.replace(name, fold.generation, bytes, as);
+  return outcome === 'replaced' || outcome === 'created';
+}
+
+/** True if the sums of the documents still equal the folded totals. */
+async function isUnchanged(deps: Deps, run: string, totals: StreamTotals): Promise<boolean> {
+  const streams = paths.streams(run);
+  const [count, sums] = await Promise.all([deps.store.count(streams), deps.store.sum(streams, SUMMED)]);
+  return count === totals.streams_completed && SUMMED.every(field => sums[field] === totals[field]);
+}
+
+async function isStored(deps: Deps, name: string, bytes: Buffer): Promise<boolean> {
+  try {
+    const stored = await deps.objects.read(name, {max_bytes: bytes.length});
+    return stored !== undefined && bytes.equals(stored);
+  } catch (error) {
+    if (!(error instanceof ObjectTooLarge)) throw error;
+    return false;
+  }
+}
+
+async function* withoutSummaries(streams: readonly Stream[]): AsyncGenerator<[Stream, undefined]> {
+  for (const stream of streams) yield [stream, undefined];
 }

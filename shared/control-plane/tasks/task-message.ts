@@ -35,8 +35,7 @@ import {listNodes} from '../tick/list-nodes.ts';
 import {readBudgets, readSnapshot} from '../tick/read-snapshot.ts';
 import {wake} from '../wake.ts';
 import {deleteOrphans} from '../workers/delete-orphans.ts';
-import {finishRun} from './finish-run.ts';
-import {type Fold, newFold} from './run-result.ts';
+import {type Fold, finishRun, newFold} from './finish-run.ts';
 import {sendNotices} from './send-notices.ts';
 
 /** Time after which a message starts no further page. */
@@ -266,12 +265,11 @@ async function markIfDifferent({store, log, now}: Deps, seen: Run, documents: nu
     documents === unfinished + streams_completed + streams_failed &&
     (await store.count(paths.streams(run), [UNFINISHED])) === unfinished;
   if (isSame) return;
-  await store.transaction(async tx => {
-    const current = await runRecords.get(tx, run);
-    if (!current || current.updated_at !== seen.updated_at) return;
-    runRecords.set(tx, withMark(current, now()));
-    log('WARNING', `The streams of run ${run} changed without a mark: the next tick counts them`, {run});
-  });
+  const decide = (current: Run) =>
+    current.updated_at === seen.updated_at ? withMark(current, now()) : undefined;
+  await runRecords.change(store, [run], decide, () =>
+    log('WARNING', `The streams of run ${run} changed without a mark: the next tick counts them`, {run}),
+  );
 }
 
 function cursorOf<T>({cursor}: Task, first: T): T {

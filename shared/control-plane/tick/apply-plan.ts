@@ -2,8 +2,7 @@
 import {isPausedByBudget, type Pause} from '../../domain/billing/budget.ts';
 import {parseJobWork} from '../../domain/names.ts';
 import {afterModelPause} from '../../domain/run/model-failures.ts';
-import {isRunnable, pausedFor} from '../../domain/run/run.ts';
-import type {Stream} from '../../domain/stream/stream.ts';
+import {isRunnable, pausedFor, type Run} from '../../domain/run/run.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
 import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
@@ -17,11 +16,10 @@ import {isOpenTask, publishOpenTasks, startTask} from '../documents/tasks.ts';
 import {endLostExecs} from '../execs/end-exec.ts';
 import type {Failures} from '../failures.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
-import {yieldToJob} from '../jobs/yield-workers.ts';
 import {failedAmong} from '../runs/count-streams.ts';
 import {FINISHING, storeRunTotals, updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
-import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
+import {notifyWorkers, revokeExpired, revokeOrphaned, yieldToJob} from '../streams/revoke-leases.ts';
 import {deleteStrays} from '../workers/delete-orphans.ts';
 import {merged, type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
@@ -34,49 +32,44 @@ const MOST_NOTIFIED = 50;
 
 /** Pauses the runs of a pool that are over their budget or in a wrong region, deletes their workers, and resumes runs that try their model again. */
 export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Reconciled> {
-  await forEachConcurrently(plan.pauses, each =>
-    failures.isolate(`pause run ${each.run}`, () => pauseRun(deps, each)),
-  );
-  await forEachConcurrently(plan.reasons, each =>
-    failures.isolate(`store why run ${each.run} is paused`, () => storeReason(deps, each)),
-  );
-  await forEachConcurrently(plan.retries, run =>
-    failures.isolate(`try the model of run ${run} again`, () => tryModelAgain(deps, run)),
-  );
+  await failures.each(plan.pauses, each => [`pause run ${each.run}`, () => pauseRun(deps, each)]);
+  await failures.each(plan.reasons, each => [
+    `store why ${each.run} is paused`,
+    () => storeReason(deps, each),
+  ]);
+  await failures.each(plan.retries, run => [`try the model of ${run} again`, () => tryModelAgain(deps, run)]);
   return reconcileWorkers(deps, plan.deletes, plan.inputs, failures);
 }
 
 /** The next tick plans the TPUs of the run. */
-async function tryModelAgain({store, log, now}: Deps, run: string): Promise<void> {
-  await store.transaction(async tx => {
-    const current = await runRecords.get(tx, run);
-    const next = current && afterModelPause(current, now());
-    if (!next) return;
-    runRecords.set(tx, next);
+async function tryModelAgain({store, log, now}: Deps, run: string) {
+  const decide = (current: Run) => afterModelPause(current, now());
+  await runRecords.change(store, [run], decide, tx => {
     const text = `Run ${run} tries its model again`;
     log('INFO', text, {run});
     recordEvent(tx, {kind: 'run', run, text}, now());
   });
 }
 
-async function pauseRun({store, log, now}: Deps, {run, version, reason, isForBudget}: Pause): Promise<void> {
-  await store.transaction(async tx => {
-    const current = await runRecords.get(tx, run);
-    // A run that was configured since waits for the next tick.
-    if (!current || !isRunnable(current) || current.version !== version) return;
-    runRecords.set(tx, {...current, ...pausedFor(reason, now())});
+async function pauseRun({store, log, now}: Deps, {run, version, reason, isForBudget}: Pause) {
+  // A run that was configured since waits for the next tick.
+  const decide = (current: Run) =>
+    isRunnable(current) && current.version === version
+      ? {...current, ...pausedFor(reason, now())}
+      : undefined;
+  await runRecords.change(store, [run], decide, tx => {
     const text = `Run ${run} is paused: ${reason}`;
     log('WARNING', text, {run, ...(isForBudget ? {signal: 'budget-spent'} : {})});
     recordEvent(tx, {kind: 'run', run, text}, now());
   });
 }
 
-async function storeReason({store, now}: Deps, {run, version, reason}: Pause): Promise<void> {
-  await store.transaction(async tx => {
-    const current = await runRecords.get(tx, run);
-    if (!current || !isPausedByBudget(current) || current.version !== version) return;
-    runRecords.set(tx, {...current, reason, updated_at: iso(now())});
-  });
+async function storeReason({store, now}: Deps, {run, version, reason}: Pause) {
+  await runRecords.change(store, [run], current =>
+    isPausedByBudget(current) && current.version === version
+      ? {...current, reason, updated_at: iso(now())}
+      : undefined,
+  );
 }
 
 type Part = {snapshot: Snapshot; plan: TickPlan};
@@ -91,7 +84,11 @@ export async function applyPlans(
   const outcomes = new Map<Part, Reconciled>();
   for (const part of parts) outcomes.set(part, await applyToSlots(deps, part, failures));
   await failures.isolate('record the pools without their nodes', () => recordLate(deps, outcomes));
-  await countFreed(deps, merged([...spent, ...outcomes.values()]).freed, failures);
+  // A shard whose event is under way counts before the next lease.
+  await failures.each(merged([...spent, ...outcomes.values()]).freed, ({run, stream}) => [
+    `count the shards of ${run}/${stream}`,
+    () => advanceStream(deps, run, stream),
+  ]);
   const workers = new Map(parts.flatMap(({snapshot}) => [...snapshot.workers]));
   await applyToLeases(deps, parts, workers, failures);
   await forEachConcurrently(
@@ -111,6 +108,17 @@ async function applyToSlots(deps: Deps, {snapshot, plan}: Part, failures: Failur
   const others = await reconcileWorkers(deps, plan.others, inputs, failures);
   const read = await reconcileMissing(deps, plan, failures);
   return merged([deleted, others, read]);
+}
+
+/** Reads each node that the list omits, and decides with the answers. */
+async function reconcileMissing(deps: Deps, {missing, inputs}: TickPlan, failures: Failures) {
+  const workers = missing.flatMap(({seen}) => seen ?? []);
+  const nodes = await findMissing(deps, inputs.nodes, workers);
+  const answered = {...inputs, nodes};
+  const {deletes, others} = slotsThatChange(missing, answered, deps.config.limits, deps.now());
+  const deleted = await reconcileWorkers(deps, deletes, answered, failures);
+  const rest = await reconcileWorkers(deps, others, answered, failures);
+  return merged([deleted, rest]);
 }
 
 /** Warns about requests that an old plan has dropped. The next tick plans the pools of these requests first. */
@@ -149,58 +157,29 @@ async function applyToLeases(
   const batches = notices.flatMap(({run, workers}) =>
     batchesOf(workers, MOST_NOTIFIED).map(batch => ({run, batch})),
   );
-  await forEachConcurrently(
+  await failures.each(
     batches,
-    ({run, batch}) => failures.isolate(`notify workers of run ${run}`, () => notifyWorkers(deps, run, batch)),
+    ({run, batch}) => [`notify workers of run ${run}`, () => notifyWorkers(deps, run, batch)],
     MASS_LANES,
   );
-  await forEachConcurrently(notices, ({run}) =>
-    failures.isolate(`update the totals of run ${run}`, () => updateTotals(deps, run)),
-  );
-  await forEachConcurrently(
-    parts.flatMap(({plan}) => plan.yields),
-    each => failures.isolate(`yield ${each.worker} to a job`, () => yieldToJob(deps, each)),
-  );
+  await failures.each(notices, ({run}) => [`update the totals of run ${run}`, () => updateTotals(deps, run)]);
+  const yields = parts.flatMap(({plan}) => plan.yields);
+  await failures.each(yields, each => [`yield ${each.worker} to a job`, () => yieldToJob(deps, each)]);
 }
 
 /** Nodes without a slot, reasons of waiting work, held workers and runs. */
-async function applyToRuns(
-  deps: Deps,
-  {snapshot, plan}: Part,
-  held: readonly Worker[],
-  failures: Failures,
-): Promise<void> {
+async function applyToRuns(deps: Deps, {snapshot, plan}: Part, held: readonly Worker[], failures: Failures) {
   await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
   await failures.isolate('store why work waits', () => storeWaits(deps, snapshot, plan.constraints));
-  await forEachConcurrently(plan.vain, each =>
-    failures.isolate(`pause ${each.zone} for job ${each.job}`, () => storeVain(deps, each)),
-  );
+  await failures.each(plan.vain, each => [
+    `pause ${each.zone} for job ${each.job}`,
+    () => storeVain(deps, each),
+  ]);
   await failures.isolate('report held workers', () => reportHeld(deps, snapshot, held));
-  await forEachConcurrently(plan.runs, each =>
-    failures.isolate(`store the totals of run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
-  );
-}
-
-/** Reads each node that the list omits, and decides with the answers. */
-async function reconcileMissing(
-  deps: Deps,
-  {missing, inputs}: TickPlan,
-  failures: Failures,
-): Promise<Reconciled> {
-  const workers = missing.flatMap(({seen}) => seen ?? []);
-  const nodes = await findMissing(deps, inputs.nodes, workers);
-  const answered = {...inputs, nodes};
-  const {deletes, others} = slotsThatChange(missing, answered, deps.config.limits, deps.now());
-  const deleted = await reconcileWorkers(deps, deletes, answered, failures);
-  const rest = await reconcileWorkers(deps, others, answered, failures);
-  return merged([deleted, rest]);
-}
-
-/** Counts the shards of streams that lost their worker: a shard whose event is under way counts before the next lease. */
-async function countFreed(deps: Deps, freed: readonly Stream[], failures: Failures): Promise<void> {
-  await forEachConcurrently(freed, ({run, stream}) =>
-    failures.isolate(`count the shards of ${run}/${stream}`, () => advanceStream(deps, run, stream)),
-  );
+  await failures.each(plan.runs, each => [
+    `store the totals of run ${each.run.run}`,
+    () => applyRun(deps, snapshot, each),
+  ]);
 }
 
 async function applyRun(deps: Deps, {workers, unreadable}: Snapshot, plan: RunPlan): Promise<void> {

@@ -6,11 +6,7 @@ import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';
 
-export async function listNodes({
-  tpus,
-  now,
-  config: {deployment},
-}: Pick<Deps, 'tpus' | 'now' | 'config'>): Promise<Nodes> {
+export async function listNodes({tpus, now, config: {deployment}}: Deps): Promise<Nodes> {
   const at_ms = now();
   const {tpus: listed, unreachable} = await tpus.list();
   return sortNodes(listed, {deployment, unreachable, at_ms});

@@ -69,10 +69,7 @@ const ANSWERERS: {[Action in AgentAction]: Answerer<Action>} = {
 };
 
 /** Adds the interval of the heartbeats to every answer but a refusal. */
-async function withHeartbeat(
-  heartbeat_s: number,
-  decision: Promise<RequestDecision>,
-): Promise<RequestDecision> {
+async function withHeartbeat(heartbeat_s: number, decision: Promise<RequestDecision>) {
   const {answer, ...rest} = await decision;
   const {status, body} = answer;
   return {...rest, answer: {status, body: status === 200 ? {...body, heartbeat_s} : body}};

@@ -20,7 +20,7 @@ export type AgentRequest<Action extends AgentAction = AgentAction> = Requests[Ac
 export type GrantResult = {order: object} | {soon: string; isRaced: boolean; isKept?: boolean} | undefined;
 
 /** Interval of the heartbeats of a pool: short in a pool that people wait for. */
-export function heartbeatOf({config}: Pick<Deps, 'config'>, pool: Pool | undefined): number {
+export function heartbeatOf({config}: Deps, pool: Pool | undefined): number {
   return Math.min(config.heartbeat_s, pool?.poll_s ?? config.heartbeat_s);
 }
 
@@ -35,10 +35,7 @@ export function waitFor({poll_s}: Pick<Pool, 'poll_s'>, asker: string, reason: s
 }
 
 /** The answer to a request that fails by its sender or by a document that is left alone; undefined for an error of ours. */
-export function refusalOf(
-  {log}: Pick<Deps, 'log'>,
-  error: unknown,
-): {status: number; body: object} | undefined {
+export function refusalOf({log}: Deps, error: unknown): {status: number; body: object} | undefined {
   if (!(error instanceof CallerRefused || error instanceof Rejected)) return undefined;
   const body = {error: error.message};
   if (error instanceof CallerRefused) {

@@ -1,8 +1,7 @@
 import {decideEndExec, decideTakeExec} from '../../domain/exec/host-requests.ts';
 import {hostsOf} from '../../domain/worker/hosts.ts';
 import {poolOf} from '../caches/pool-cache.ts';
-import {skipIfInvalid} from '../documents/documents.ts';
-import {execHostRecords, execRecords} from '../documents/exec-documents.ts';
+import {execHostRecords, execRecords, skipIfInvalid} from '../documents/documents.ts';
 import {inTransaction} from './authenticate.ts';
 
 /** Answers the command that a heartbeat named to the host. */

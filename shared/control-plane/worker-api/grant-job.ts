@@ -1,6 +1,6 @@
 import {gatherSlots} from '../../domain/fleet/gangs.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
-import {decideJobGrant, type JobGrantState} from '../../domain/job/grant.ts';
+import {decideJobGrant} from '../../domain/job/grant.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {rankIn} from '../../domain/job/queue.ts';
 import {jobWork, parseJobWork} from '../../domain/names.ts';
@@ -91,13 +91,7 @@ function freeBeside(fleet: readonly Worker[], {name, zone}: Worker, slices: numb
 }
 
 /** `free`: names of workers that may become members. The members of an attempt that the worker holds are read too: its end frees them. */
-async function readGrant(
-  deps: Deps,
-  tx: Transaction,
-  name: string,
-  id: string,
-  free: readonly string[],
-): Promise<JobGrantState> {
+async function readGrant(deps: Deps, tx: Transaction, name: string, id: string, free: readonly string[]) {
   const job = await jobRecords.get(deps, tx, id);
   const worker = await workerRecords.get(tx, name);
   const hasOtherWork = !!worker && worker.work !== jobWork(id) && (await holdsWork(deps, tx, worker));

@@ -11,7 +11,7 @@ import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';
 import {jobOf, membersOf} from '../documents/job-documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
-import {type AgentRequest, askerOf, type GrantResult, heartbeatOf, waitFor} from './answers.ts';
+import {type AgentRequest, askerOf, heartbeatOf, waitFor} from './answers.ts';
 import {checked} from './authenticate.ts';
 import {grantWaitingJob} from './grant-job.ts';
 import {grantStream, isInVainForAll} from './grant-stream.ts';
@@ -95,12 +95,7 @@ async function answerJoin(
   return {action: 'wait', retry_s, reason: decision.waits};
 }
 
-async function searchWork(
-  deps: Deps,
-  worker: Worker,
-  request: AgentRequest<'lease'>,
-  asker: string,
-): Promise<GrantResult> {
+async function searchWork(deps: Deps, worker: Worker, request: AgentRequest<'lease'>, asker: string) {
   const job = await grantWaitingJob(deps, worker, await poolOf(deps, worker.pool), asker);
   if (job && 'order' in job) return job;
   // A stream has one writer: a slice of several hosts runs jobs alone.

@@ -11,8 +11,7 @@ import {
 import {advise, ok} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from '../deps.ts';
-import {runRecords, streamRecords} from '../documents/documents.ts';
-import {execHostRecords} from '../documents/exec-documents.ts';
+import {execHostRecords, runRecords, streamRecords} from '../documents/documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';
 import type {AgentRequest} from './answers.ts';
 import {checked} from './authenticate.ts';

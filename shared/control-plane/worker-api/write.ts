@@ -2,9 +2,8 @@
 import type {RequestWrites} from '../../domain/worker/requests.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
-import {runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
+import {execHostRecords, runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
-import {execHostRecords} from '../documents/exec-documents.ts';
 import {jobRecords, storeEnded} from '../documents/job-documents.ts';
 import {setBreaker} from '../documents/lease-documents.ts';
 

@@ -40,14 +40,14 @@ function isOurs({pool, zones = []}: Snapshot, {config}: Deps, zone: string): boo
 }
 
 /** Deletes nodes with our labels that fit no slot: such nodes get no work and cost money. */
-export async function deleteStrays({tpus, store, now, log}: Deps, strays: readonly Tpu[]): Promise<void> {
+export async function deleteStrays(deps: Deps, strays: readonly Tpu[]): Promise<void> {
   await forEachConcurrently(strays, async ({name, zone}) => {
     const text = `${name} in ${zone} has our label, and no slot has its name there: deleting it`;
     try {
-      await tpus.delete(name, zone);
-      await recordEventNow({store, now}, {kind: 'worker', worker: name, text});
+      await deps.tpus.delete(name, zone);
+      await recordEventNow(deps, {kind: 'worker', worker: name, text});
     } catch (error) {
-      log('ERROR', `${text}: ${(error as Error).message}`);
+      deps.log('ERROR', `${text}: ${(error as Error).message}`);
     }
   });
 }

@@ -48,12 +48,7 @@ export async function reconcileWorkers(
 }
 
 /** Decides about slots together. Repeats a failed batch once, and then decides slot by slot, so one document stops no other slot. */
-async function reconcileBatch(
-  deps: Deps,
-  slots: readonly Slot[],
-  inputs: PlanInputs,
-  failures: Failures,
-): Promise<Reconciled> {
+async function reconcileBatch(deps: Deps, slots: readonly Slot[], inputs: PlanInputs, failures: Failures) {
   const began_ms = deps.now();
   for (const unpublished_since_ms of [Number.POSITIVE_INFINITY, began_ms])
     try {

@@ -13,6 +13,7 @@ import {isEnding} from '../../domain/zone/zone-changes.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {
+  attemptRecords,
   createsRecords,
   LEFT_ALONE,
   leftAlone,
@@ -24,7 +25,6 @@ import {
   zoneRecords,
 } from '../documents/documents.ts';
 import {recordBreak, recordEvent} from '../documents/event-log.ts';
-import {attemptRecords} from '../documents/history-documents.ts';
 import {jobOf, membersOf, storeEnded} from '../documents/job-documents.ts';
 import {returnStream, suspectedBy, workOf} from '../documents/lease-documents.ts';
 import {zoneOf} from '../documents/zones.ts';

@@ -28,9 +28,14 @@ import {withWeather} from '../../domain/zone/weather.ts';
 import type {Bus, TpuRequest, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {poolRecords, skipIfInvalid, workerRecords, zoneRecords} from '../documents/documents.ts';
+import {
+  attemptRecords,
+  poolRecords,
+  skipIfInvalid,
+  workerRecords,
+  zoneRecords,
+} from '../documents/documents.ts';
 import {recordEvent, recordEventNow} from '../documents/event-log.ts';
-import {attemptRecords} from '../documents/history-documents.ts';
 import {readPrices} from '../documents/prices.ts';
 import {zoneOf} from '../documents/zones.ts';
 import {wake} from '../wake.ts';
@@ -123,11 +128,10 @@ async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
   });
   if (tpu && isForeign(tpu, deployment)) return;
   if (tpu && ready_at === null)
-    await deps.store.transaction(async tx => {
-      const current = await workerRecords.get(tx, worker.name);
-      if (current?.phase !== 'deleting' || current.incarnation !== worker.incarnation) return;
+    await workerRecords.change(deps.store, [worker.name], current => {
+      if (current.phase !== 'deleting' || current.incarnation !== worker.incarnation) return undefined;
       const seen = afterLook(current, observationOf(tpu, deployment), deps.now());
-      if (seen.ready_at !== null && current.ready_at === null) workerRecords.set(tx, seen);
+      return seen.ready_at !== null && current.ready_at === null ? seen : undefined;
     });
   await deps.tpus.delete(worker.name, worker.zone);
 }

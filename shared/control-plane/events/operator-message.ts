@@ -1,8 +1,10 @@
-/** Records of the messages of operators: `control/{message_id}`, and an event beside it. */
+/** Messages of operators on topics `control` and `exec`. Each has a record, `control/{message_id}`, or the document of its command. */
+
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {KEPT_DAYS} from '../../contracts/config.ts';
 import {Rejected} from '../../contracts/errors.ts';
+import {execMessage} from '../../contracts/job-schemas.ts';
 import {pushId, rawText, readPush} from '../../contracts/push.ts';
 import {rejectRepeatedKey} from '../../contracts/repeated-key.ts';
 import {parseJson} from '../../contracts/schemas.ts';
@@ -10,9 +12,57 @@ import {paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
+import {controlRecords, MAX_TEXT} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
-import {controlRecords, MAX_TEXT} from '../documents/history-documents.ts';
-import type {CommandOutcome} from './commands/command.ts';
+import {startExec} from '../execs/start-exec.ts';
+import {wake} from '../wake.ts';
+import type {Command, CommandOutcome} from './commands/command.ts';
+import {COMMANDS, controlMessage} from './commands/table.ts';
+
+/**
+ * Applies a message on topic `control` once. The transaction of the change also writes a record under the message id, so a redelivered
+ * message changes nothing. The after-effects are repeated, because an earlier delivery may have died before them.
+ */
+export async function handleControlMessage(deps: Deps, event: unknown): Promise<void> {
+  const {store, log, bus} = deps;
+  const of = {topic: 'control', schema: controlMessage};
+  await handleMessage(deps, event, of, async (message, message_id, published) => {
+    const published_at = publishTimeOf(published);
+    const path = recordPath(message_id);
+    const row = COMMANDS[message.action] as unknown as Command<z.ZodObject>;
+    await row.prepare?.(deps, message);
+    const {outcome, reason} = await store.transaction(async tx => {
+      const before = await tx.get(path);
+      if (before) return {outcome: before.outcome as CommandOutcome['outcome'], reason: 'done before'};
+      const now = deps.now();
+      const decided = await row.decide(deps, tx, message, {published_at, now});
+      recordMessage(tx, path, published, decided, now);
+      return decided;
+    });
+    log(outcome === 'applied' ? 'INFO' : 'WARNING', reason, {message_id});
+    if (outcome !== 'applied') return;
+    await row.after?.(deps, message);
+    await wake(bus);
+  });
+}
+
+function publishTimeOf({published_at}: Published): string {
+  if (published_at !== undefined) return published_at;
+  throw new Rejected(
+    'The message has no publishTime, so its order is unknown: publish the message through Pub/Sub',
+  );
+}
+
+/**
+ * Starts the command of a message on topic `exec` once. Its document says what becomes of it. A malformed message, and
+ * a message whose id is taken, make no document: they are recorded like rejected control messages.
+ */
+export async function handleExecMessage(deps: Deps, event: unknown): Promise<void> {
+  await handleMessage(deps, event, {topic: 'exec', schema: execMessage}, async (message, message_id) => {
+    const reason = await startExec(deps, message, message_id);
+    if (reason !== undefined) throw new Rejected(reason);
+  });
+}
 
 /** A published message. `published_at` is undefined if the push lacks the publish time. */
 export type Published = {text: string; published_at: string | undefined};
@@ -46,12 +96,7 @@ export function recordMessage(
 }
 
 /** Records a rejected message, unless an earlier delivery has its record. */
-async function recordRejected(
-  {store, now}: Deps,
-  path: string,
-  published: Published,
-  reason: string,
-): Promise<void> {
+async function recordRejected({store, now}: Deps, path: string, published: Published, reason: string) {
   const refusal: CommandOutcome = {outcome: 'rejected', reason, about: {}};
   await store.transaction(async tx => {
     if (!(await tx.get(path))) recordMessage(tx, path, published, refusal, now());
