@@ -1,13 +1,13 @@
 /** Secret Manager: `accessSecretVersion` of secrets whose versions are private files in the folder of the cloud. */
 import {lstatSync, readdirSync} from 'node:fs';
 import {join} from 'node:path';
-import {Crc32c} from '../shared/contracts/crc32c.ts';
 import {accountWith} from './http/access-tokens.ts';
 import {ApiError} from './http/errors.ts';
 import {unauthenticated} from './http/guard.ts';
 import type {Request, Route} from './http/http.ts';
 import type {JsonObject} from './http/json.ts';
 import {readPrivate} from './http/private-file.ts';
+import {Crc32c} from './storage/crc32c.ts';
 
 /** Accounts with the role secretAccessor, by the name of the secret, `projects/P/secrets/S`. */
 export type SecretReaders = Readonly<Record<string, readonly string[]>>;

@@ -1,7 +1,7 @@
 /** Digests of the bytes of a file as they are on the disk. */
 import {createHash} from 'node:crypto';
 import {createReadStream} from 'node:fs';
-import {Crc32c} from '../../shared/contracts/crc32c.ts';
+import {Crc32c} from '../../emulator/storage/crc32c.ts';
 
 const CHUNK_BYTES = 1 << 20;
 

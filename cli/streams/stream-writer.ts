@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
 import {join} from 'node:path';
-import {Crc32c} from '../../shared/contracts/crc32c.ts';
+import {Crc32c} from '../../emulator/storage/crc32c.ts';
 import {streamId} from '../../shared/domain/names.ts';
 import {AppendedFile} from './appended-file.ts';
 import type {StreamChecksum} from './checksums.ts';

@@ -3,7 +3,7 @@ import {chmodSync, createReadStream, mkdirSync, readdirSync, renameSync, rmSync,
 import {type FileHandle, link, open, rm} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {Readable} from 'node:stream';
-import {Crc32c} from '../../shared/contracts/crc32c.ts';
+import {Crc32c} from './crc32c.ts';
 
 export type Checksums = {size_bytes: number; crc32c: string; md5: string};
 

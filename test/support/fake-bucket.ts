@@ -1,5 +1,5 @@
 /** A bucket in memory, as `shared/ports.ts` promises it. */
-import {Crc32c} from '../../shared/contracts/crc32c.ts';
+import {Crc32c} from '../../emulator/storage/crc32c.ts';
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Now, ObjectInfo, Objects} from '../../shared/ports.ts';

@@ -27,7 +27,7 @@ export async function deleteOrphans(
     throw new Error(`Failed to rebuild: ${silent.join(', ')} did not list its nodes; the task tries again`);
   const now = deps.now();
   const inputs = {...planBudgets(snapshot, deps.config, now).inputs, nodes};
-  const names = orphansIn(nodes, workers).filter(name => !unreadable.has(name));
+  const names = orphansIn(nodes, workers, unreadable);
   const slots = names.flatMap(name => slotOf(name, 'unwanted', workers));
   const {deletes} = slotsThatChange(slots, inputs, limits, now);
   return {...(await reconcileWorkers(deps, deletes, inputs, failures)), left: orphansLeft(nodes, workers)};

@@ -8,7 +8,7 @@ import {addLives, type Spending} from './monthly-spending.ts';
 
 /** Documents that pay for ended incarnations. An undefined or missing document is left alone. */
 export type Payers = {
-  runs: ReadonlyMap<string, Run>;
+  runs: Map<string, Run>;
   pool: Pool | undefined;
   spending: Spending | undefined;
 };
@@ -33,11 +33,10 @@ export function sharesOf(ended: readonly Worker[]): Map<string, Share> {
 export const billOf = (ended: readonly Worker[]) => ended.reduce((sum, {costs}) => sum + totalOf(costs), 0);
 
 /** Adds the cost of ended incarnations to their payers. The caller ends the incarnations with it, so each is billed once. */
-export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], now: number): P {
+export function addBill(payers: Payers, ended: readonly Worker[], now: number): void {
   const total = billOf(ended);
-  if (total === 0) return payers;
-  const {pool, spending} = payers;
-  const runs = new Map(payers.runs);
+  if (total === 0) return;
+  const {pool, spending, runs} = payers;
   for (const [name, share] of sharesOf(ended)) {
     const run = runs.get(name);
     if (!run || share.spent_usd + share.spent_download_usd === 0) continue;
@@ -52,20 +51,15 @@ export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], n
       updated_at: iso(now),
     });
   }
-  return {
-    ...payers,
-    runs,
-    pool: pool && {...pool, spent_usd: pool.spent_usd + total},
-    spending: spending && {...spending, months: addLives(spending, ended)},
-  };
+  if (pool) payers.pool = {...pool, spent_usd: pool.spent_usd + total};
+  if (spending) payers.spending = {...spending, months: addLives(spending, ended)};
 }
 
 /** Counts a preempted TPU in the run that paid for it. A run without a count gets none. */
-export function addPreemption<P extends Payers>(payers: P, {charged_to}: Worker, now: number): P {
-  const run = payers.runs.get(charged_to ?? '');
-  if (!run || run.preemptions === null) return payers;
-  const counted = {...run, preemptions: run.preemptions + 1, updated_at: iso(now)};
-  return {...payers, runs: new Map(payers.runs).set(run.run, counted)};
+export function addPreemption({runs}: Payers, {charged_to}: Worker, now: number): void {
+  const run = runs.get(charged_to ?? '');
+  if (run && run.preemptions !== null)
+    runs.set(run.run, {...run, preemptions: run.preemptions + 1, updated_at: iso(now)});
 }
 
 /** Says that the payer lacks these dollars for good. */

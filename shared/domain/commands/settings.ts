@@ -132,12 +132,16 @@ export function decideNewPool(
   return {kind: 'applied', next, what};
 }
 
-function alsoOutdated({said}: {said: PublishTimes}, fields: readonly string[]): string {
+export function alsoOutdated({said}: {said: PublishTimes}, fields: readonly string[]): string {
   return fields.length > 0 ? `; ${outdatedText(said, fields)}` : '';
 }
 
 /** `current`: the settings that no later message has set; undefined if later messages have set all. */
-function sortSettings<T extends object>({said}: {said: PublishTimes}, settings: T, published_at: string) {
+export function sortSettings<T extends object>(
+  {said}: {said: PublishTimes},
+  settings: T,
+  published_at: string,
+) {
   const all = given(settings);
   const {current, outdated} = splitByPublishTime(said, Object.keys(all), published_at);
   const currentSettings = Object.fromEntries(Object.entries(all).filter(([key]) => current.includes(key)));

@@ -17,11 +17,10 @@ import {isOlderThan} from '../time.ts';
 import {bindingConstraints, type Constraints} from '../waiting/binding.ts';
 import {type Constraint, constraint} from '../waiting/constraint.ts';
 import {quietestHost} from '../worker/hosts.ts';
-import {NOT_LISTED} from '../worker/nodes.ts';
 import {isServedFor} from '../worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
 import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
-import {costOfOrphans} from '../zone/orphans.ts';
+import type {Orphans} from '../zone/orphans.ts';
 import {ALLOWS_ALL, type Allowance, allowanceOf, type Zone} from '../zone/placement.ts';
 import {runAcceleratorProblem} from './accelerators.ts';
 import {type Gathering, gatherSlots} from './gangs.ts';
@@ -45,7 +44,7 @@ export type FleetPlan = {
 const NO_GATHERING: Gathering = {wanted: new Set(), kept: new Map(), yielding: new Map(), vain: []};
 
 /** Decisions before the fleet plan: budgets, nodes without a slot, silent workers. */
-type Decided = {budgets: Budgets; orphans: readonly string[]; silent: ReadonlySet<string>};
+type Decided = {budgets: Budgets; orphans: Orphans; silent: ReadonlySet<string>};
 
 export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConfig, now: number): FleetPlan {
   const {pool, workers, zones} = snapshot;
@@ -59,13 +58,14 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
     const nothing = {withheld: new Map(), limits: new Map(), unpaid: new Set<string>()};
     const constraints = bindingConstraints({...facts, ...nothing, hole, payers});
     const mostCreates = snapshot.creates ?? 0;
-    const living = {wanted: livingNames(workers), gathering: NO_GATHERING};
-    return {...living, payers, mostCreates, creates: 0, reserved_usd: 0, constraints};
+    const living = namesOf(workers, ({phase}) => phase !== 'gone');
+    const nodes = {wanted: new Set(living), payers, gathering: NO_GATHERING};
+    return {...nodes, mostCreates, creates: 0, reserved_usd: 0, constraints};
   }
   const {gathering} = work;
   const most = mostNodes(snapshot, orphans, config);
   const {wanted, withheld, limits} = chooseSlots({...snapshot, zones}, decided, work, most, config, now);
-  const {payers, unpaid} = payersOf(snapshot, decided, work, wanted, now);
+  const {payers, unpaid} = payersOf(snapshot, decided, work, wanted);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
   for (const name of workersOfUnreadableRuns(snapshot)) wanted.add(name);
   const empty = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone');
@@ -92,13 +92,9 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
 }
 
 /** The nodes that the deployment allows the pool, beside those of other pools and nodes that no readable document has. */
-function mostNodes(
-  {unreadable, others}: Snapshot,
-  orphans: readonly string[],
-  {ceilings}: TickConfig,
-): number {
+function mostNodes({unreadable, others}: Snapshot, orphans: Orphans, {ceilings}: TickConfig): number {
   const elsewhere = others.workers.filter(({phase}) => phase !== 'gone').length + others.nodes;
-  return ceilings.max_workers - unreadable.size - orphans.length - elsewhere;
+  return ceilings.max_workers - unreadable.size - orphans.names.length - elsewhere;
 }
 
 function isBounded({pool, runs}: Snapshot, {ceilings}: TickConfig): boolean {
@@ -149,7 +145,7 @@ function brokenSlots(
     ),
     ...silentOfInactiveRuns(snapshot, config).map(name => [name, constraint('silent', name)] as const),
     ...hiddenSlots(snapshot, config, now),
-    ...orphans.map(name => [name, constraint('orphans', parseWorkerName(name)?.zone ?? name)] as const),
+    ...orphans.names.map(name => [name, constraint('orphans', parseWorkerName(name)?.zone ?? name)] as const),
     ...[...budgets.dismissed].map(name => [name, constraint('leaving', name)] as const),
     ...unreadable.map(name => [name, constraint('unreadable', `the document of ${name}`)] as const),
   ]);
@@ -161,10 +157,9 @@ function payersOf(
   {budgets, orphans}: Decided,
   {open, fixed}: Work,
   wanted: ReadonlySet<string>,
-  now: number,
 ) {
   const unpaid = new Set<string>();
-  const reserveOne = budgets.newReserver(costOfOrphans(snapshot, snapshot.nodes ?? NOT_LISTED, orphans, now));
+  const reserveOne = budgets.newReserver(orphans.usd);
   const reserve: ReserveBudget = (run, slot) => {
     const isPaid = reserveOne(run, slot);
     if (!isPaid) unpaid.add(run);
@@ -223,13 +218,11 @@ function remainingWork(
 /** Living workers that work for an unreadable run, or were created for it. No other run counts on them, and none is deleted for lack of work. */
 function workersOfUnreadableRuns({workers, unreadable_runs}: Snapshot): string[] {
   const isOf = (worker: Worker) => unreadable_runs.has(runAtWork(worker) ?? payerOf(worker) ?? '');
-  return [...workers.values()].flatMap(worker =>
-    worker.phase !== 'gone' && isOf(worker) ? worker.name : [],
-  );
+  return namesOf(workers, worker => worker.phase !== 'gone' && isOf(worker));
 }
 
-function livingNames(workers: ReadonlyMap<string, Worker>): Set<string> {
-  return new Set([...workers.values()].filter(({phase}) => phase !== 'gone').map(({name}) => name));
+function namesOf(workers: ReadonlyMap<string, Worker>, isNamed: (worker: Worker) => boolean): string[] {
+  return [...workers.values()].filter(isNamed).map(({name}) => name);
 }
 
 /** Living workers that have sent nothing for `silent_s`. */
@@ -239,17 +232,17 @@ export function silentWorkers(
 ): Set<string> {
   const isSilent = (worker: Worker) =>
     isAlive(worker) && isServedFor(served, quietestHost(worker).at, silent_s);
-  return new Set([...workers.values()].flatMap(worker => (isSilent(worker) ? worker.name : [])));
+  return new Set(namesOf(workers, isSilent));
 }
 
 /** Silent workers whose run has ended or is paused. No brake keeps them longer than a drain takes. A job has no such run. */
 function silentOfInactiveRuns({workers, runs, served}: Snapshot, {limits}: TickConfig): string[] {
   const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
-  return [...workers.values()].flatMap(worker => {
+  return namesOf(workers, worker => {
     const isSilent = isAlive(worker) && worker.suspect !== null;
     const isLate = isServedFor(served, worker.heartbeat_at, limits.drain_s);
     const isAtJob = parseJobWork(worker.suspect?.work ?? null) !== undefined;
-    return isSilent && isLate && !isAtJob && !active.has(runAtWork(worker) ?? '') ? worker.name : [];
+    return isSilent && isLate && !isAtJob && !active.has(runAtWork(worker) ?? '');
   });
 }
 

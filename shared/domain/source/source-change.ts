@@ -1,6 +1,6 @@
 /** Changes of a pool's source and environment by `update` messages. */
-import {type Decision, rejected} from '../commands/commands.ts';
-import {outdatedText, splitByPublishTime, withPublishTime} from '../commands/publish-order.ts';
+import {type Decision, outdatedBy, rejected} from '../commands/commands.ts';
+import {alsoOutdated, sortSettings} from '../commands/settings.ts';
 import type {Pool} from '../fleet/pool.ts';
 import {type Environment, internetNeed, type Source, type SourceChange} from './source.ts';
 
@@ -22,32 +22,28 @@ export function decideUpdate(
 ): Decision<Pool> {
   const source = given === undefined ? pool.source : withRepo(given, pool.source);
   if (typeof source === 'string') return rejected(`pool ${pool.pool} ${source}`);
-  const changed = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined));
-  const isEmpty = given === undefined && Object.keys(changed).length === 0;
+  const isEmpty = given === undefined && Object.values(environment).every(value => value === undefined);
   if (isEmpty && !pool.source)
     return rejected(`pool ${pool.pool} has no source to update from: name a bundle or a repo`);
-  const fields = [...(given === undefined && !isEmpty ? [] : ['source']), ...Object.keys(changed)];
-  const {current, outdated} = splitByPublishTime(pool.said, fields, published_at);
-  if (current.length === 0) return rejected(outdatedText(pool.said, outdated));
-  const environmentFields = Object.fromEntries(
-    Object.entries(changed).filter(([field]) => current.includes(field)),
-  );
+  const settings = {...(given === undefined && !isEmpty ? {} : {source}), ...environment};
+  const {current, said, outdated} = sortSettings(pool, settings, published_at);
+  if (!current) return outdatedBy(pool, outdated);
+  const {source: newSource = pool.source, ...fields} = current;
   const next: Pool = {
     ...pool,
-    source: current.includes('source') ? source : pool.source,
-    environment: {...pool.environment, ...environmentFields},
+    source: newSource,
+    environment: {...pool.environment, ...fields},
     source_version: pool.source_version + 1,
-    said: withPublishTime(pool.said, current, published_at),
+    said,
   };
   const needed = hasInternet ? undefined : internetNeed(next.source, next.environment);
   if (needed)
     return rejected(
       `pool ${pool.pool} has no way to the internet, which ${needed} needs: use a bundle, or deploy with internet = true`,
     );
-  const late = outdated.length > 0 ? `; ${outdatedText(pool.said, outdated)}` : '';
-  const environmentText =
-    Object.keys(environmentFields).length > 0 ? `, with ${Object.keys(environmentFields).join(', ')}` : '';
-  const what = `pool ${pool.pool} has source version ${next.source_version}: ${sourceText(next.source)}${environmentText}${late}`;
+  const names = Object.keys(fields);
+  const environmentText = names.length > 0 ? `, with ${names.join(', ')}` : '';
+  const what = `pool ${pool.pool} has source version ${next.source_version}: ${sourceText(next.source)}${environmentText}${alsoOutdated(pool, outdated)}`;
   return {kind: 'applied', next, what};
 }
 

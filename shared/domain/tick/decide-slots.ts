@@ -28,7 +28,6 @@ import {
   grantBoot,
   judgeSilence,
   type SharedDocuments,
-  withZone,
 } from './shared-documents.ts';
 import {becomesGone, decideWithout, type PlanInputs, type SlotDecision} from './slots.ts';
 
@@ -94,8 +93,10 @@ export function decideSlots(
   settings: SlotSettings,
   now: number,
 ): SlotWrites {
+  const {zones, runs} = documents.shared;
+  const shared = {...documents.shared, zones: new Map(zones), runs: new Map(runs)};
   const writes: SlotWrites = {
-    ...{workers: [], attempts: new Map(), streams: new Map(), jobs: [], shared: documents.shared},
+    ...{workers: [], attempts: new Map(), streams: new Map(), jobs: [], shared},
     ...{ended: [], events: [], stops: [], actions: [], held: [], freed: []},
     isOpened: false,
     late: [],
@@ -106,7 +107,8 @@ export function decideSlots(
     if (decision) apply(writes, decision, context);
   }
   freeMembers(writes, documents, now);
-  return {...writes, shared: addBill(writes.shared, writes.ended, now)};
+  addBill(shared, writes.ended, now);
+  return writes;
 }
 
 /** Frees the other slices of each job whose attempt has ended with one slice. */
@@ -134,8 +136,8 @@ function allowed(
 ): SlotDecision | undefined {
   const {limits, placement, bundle} = settings;
   const {before} = planned;
-  const {shared, verdict} = judgeSilence(writes.shared, planned, inputs, limits.silent_s, now);
-  writes.shared = shared;
+  const {shared} = writes;
+  const verdict = judgeSilence(shared, planned, inputs, limits.silent_s, now);
   if (verdict === 'held') writes.held.push(before);
   const judged =
     verdict === 'held' ? decideWithout('silence', planned, inputs, limits, now) : {...planned, verdict};
@@ -152,11 +154,11 @@ function allowed(
   if (decision.change !== 'asked') return decision;
   const {creates, late_pools} = shared.creates ?? {creates: 0, late_pools: []};
   if (!zone || !isOpen || !inputs.payers.get(before.name) || creates >= inputs.mostCreates) return undefined;
-  const granted = grantBoot(shared, before.zone, settings, now);
-  if (!granted) return undefined;
-  writes.shared = {...granted.shared, creates: {...shared.creates, creates: creates + 1, late_pools}};
+  const boot = grantBoot(shared, before.zone, settings, now);
+  if (!boot) return undefined;
+  shared.creates = {...shared.creates, creates: creates + 1, late_pools};
   const fields = createFields(shared.pool ?? inputs.pool, zone, before, inputs, placement, now);
-  return {...decision, worker: {...decision.worker, ...fields, ...granted.boot}};
+  return {...decision, worker: {...decision.worker, ...fields, ...boot}};
 }
 
 /** Fields of a worker whose node is requested: the kind of request, the price and the payer. */
@@ -185,8 +187,7 @@ function apply(writes: SlotWrites, decision: SlotDecision, context: Context): vo
   const isEnd = isEnding(before, worker);
   const stream = isEnd ? documents.works.get(before.name)?.stream : undefined;
   if (isEnd) endIncarnation(writes, decision, context);
-  else if (worker.refused && !before.refused)
-    writes.shared = giveBootBack(writes.shared, before, settings.placement, now);
+  else if (worker.refused && !before.refused) giveBootBack(writes.shared, before, settings.placement, now);
   if (becomesGone(before, worker)) bill(writes, worker, context);
   const lease = stream ? {run: stream.run, stream: stream.stream, epoch: stream.epoch} : {};
   for (const text of decision.events)
@@ -208,7 +209,7 @@ function changeZone(
   const after = zoneAfter(settings, zone, change, decision, now);
   const counts = weatherOf(change, decision, now);
   const next = counts ? withWeather(after, inputs.pool.accelerator, counts, now) : after;
-  writes.shared = withZone(writes.shared, zoneName, () => next);
+  writes.shared.zones.set(zoneName, next);
   const record = (text: string, fold?: string) =>
     writes.events.push({kind: 'worker', worker: name, text, fold});
   if (zone.limiter.state !== 'open' && next.limiter.state === 'open' && change === 'given')
@@ -247,11 +248,9 @@ function endIncarnation(
   const attempt = attemptOf(before, decision, logs_bucket, now);
   writes.attempts.set(paths.attempt(before.name, before.incarnation), attempt);
   if (death && isFailedBoot(death)) {
-    const {shared, stops} = countFailedBoot(writes.shared, before, death, bundle, now);
-    writes.shared = shared;
+    const stops = countFailedBoot(writes.shared, before, death, bundle, now);
     writes.stops.push(...stops.map(text => ({worker: before.name, text})));
-  } else if (before.agent_at === null)
-    writes.shared = giveBootBack(writes.shared, before, settings.placement, now);
+  } else if (before.agent_at === null) giveBootBack(writes.shared, before, settings.placement, now);
   // Another slice of the job may end in the same transaction.
   const isEnded = writes.jobs.some(({before}) => before.job === work?.job?.job);
   if (work?.job && !isEnded) {
@@ -266,7 +265,7 @@ function endIncarnation(
   if (changed) writes.streams.set(keyOf(changed), changed);
   const failed = changed?.status === 'failed' ? changed : undefined;
   if (death && isMachineDeath(death))
-    writes.shared = countMachineDeath(writes.shared, decision, death, failed, inputs.stored, now);
+    countMachineDeath(writes.shared, decision, death, failed, inputs.stored, now);
 }
 
 /** Adds the cost of the incarnation to its attempt, and later to its payers. */
@@ -280,7 +279,7 @@ function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Cont
   if (ready_at === null) return;
   const isTaken = attempt?.cause_kind === 'taken';
   // The node of a billed incarnation was seen again: it was preempted once.
-  if (isTaken && stored?.gone_at === undefined) writes.shared = addPreemption(writes.shared, worker, now);
+  if (isTaken && stored?.gone_at === undefined) addPreemption(writes.shared, worker, now);
   const life = {
     lives: 1,
     life_s: secondsFrom(ready_at, now),
@@ -288,9 +287,9 @@ function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Cont
     usd: totalOf(costs),
     tokens: computed_tokens - unstored_tokens,
   };
-  writes.shared = withZone(writes.shared, zone, found =>
-    withWeather(found, inputs.pool.accelerator, life, now),
-  );
+  const {zones} = writes.shared;
+  const found = zones.get(zone);
+  if (found) zones.set(zone, withWeather(found, inputs.pool.accelerator, life, now));
 }
 
 function weatherOf(change: Change, {before, worker}: SlotDecision, now: number): Partial<Counts> | undefined {

@@ -16,7 +16,7 @@ import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nod
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
 import {afterAgent} from '../zone/limiter.ts';
-import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../zone/orphans.ts';
+import {decideOrphans, type OrphanCount, orphansOf} from '../zone/orphans.ts';
 import type {Zone} from '../zone/placement.ts';
 import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
 import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} from './slots.ts';
@@ -115,9 +115,9 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
   const {workers, unreadable, lost, served, streams} = snapshot;
   const nodes = snapshot.nodes ?? NOT_LISTED;
   const budgets = decideBudgets(snapshot, config.ceilings, now, config.region);
-  const orphans = orphansIn(nodes, workers).filter(name => !unreadable.has(name));
-  const isPaidFor = costOfOrphans(snapshot, nodes, orphans, now) < budgets.left_usd;
-  const {held, counts} = decideOrphans(nodes, orphans, {zones: snapshot.zones, isPaidFor}, now);
+  const orphans = orphansOf(snapshot, now);
+  const isPaidFor = orphans.usd < budgets.left_usd;
+  const {held, counts} = decideOrphans(nodes, orphans.names, {zones: snapshot.zones, isPaidFor}, now);
   const silent = silentWorkers(snapshot, config.limits.silent_s);
   const fleet = planFleet(snapshot, {budgets, orphans, silent}, config, now);
   const stored = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));

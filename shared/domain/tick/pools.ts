@@ -6,7 +6,7 @@
 import {JOB_WAIT_S, NEW_POOL, POLL_S, type Pool} from '../fleet/pool.ts';
 import {parseWorkerName} from '../names.ts';
 import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
-import {costOfOrphans, orphansIn} from '../zone/orphans.ts';
+import {orphansOf} from '../zone/orphans.ts';
 import {type BudgetPlan, planBudgets, planTick, type TickPlan} from './plan-tick.ts';
 import type {
   BudgetSnapshot,
@@ -95,19 +95,15 @@ export function planPools(
 ): {snapshot: Snapshot; plan: TickPlan}[] {
   const isLate = ({pool}: Snapshot) => all.late_pools.includes(pool.pool);
   const parts = snapshotsByPool(all).sort((one, other) => Number(isLate(other)) - Number(isLate(one)));
-  const orphans = parts.map(part => {
-    const nodes = part.nodes ?? NOT_LISTED;
-    const names = orphansIn(nodes, part.workers).filter(name => !part.unreadable.has(name));
-    return {nodes: names.length, usd: costOfOrphans(part, nodes, names, now)};
-  });
-  const all_nodes = orphans.reduce((sum, {nodes}) => sum + nodes, 0);
+  const orphans = parts.map(part => orphansOf(part, now));
+  const all_nodes = orphans.reduce((sum, {names}) => sum + names.length, 0);
   const all_usd = orphans.reduce((sum, {usd}) => sum + usd, 0);
   const taken = {creates: 0, usd: 0};
   return parts.map((part, index) => {
-    const own = orphans[index] ?? {nodes: 0, usd: 0};
+    const own = orphans[index] ?? {names: [], usd: 0};
     const others = {
       ...part.others,
-      nodes: part.others.nodes + all_nodes - own.nodes + taken.creates,
+      nodes: part.others.nodes + all_nodes - own.names.length + taken.creates,
       reserved_usd: all_usd - own.usd + taken.usd,
     };
     const creates = part.creates === undefined ? undefined : part.creates + taken.creates;

@@ -1,4 +1,4 @@
-/** Documents that decisions about several slots share: zones, pool and runs. Each decision sees the changes of earlier decisions. */
+/** Documents that decisions about several slots share: zones, pool and runs. Each decision changes them for the decisions behind it. */
 import type {Payers} from '../billing/bills.ts';
 import {runAtWork} from '../billing/cost.ts';
 import type {Pool} from '../fleet/pool.ts';
@@ -29,49 +29,35 @@ import type {PlanInputs} from './slots.ts';
 
 /** `pool`: undefined if its document is invalid. No node is created until an operator mends the document. */
 export type SharedDocuments = Payers & {
-  zones: ReadonlyMap<string, Zone>;
+  zones: Map<string, Zone>;
   /** Count of all creates ever requested; undefined if no create is decided. */
   creates: Creates | undefined;
 };
 
 export type Creates = {creates: number; late_pools: string[]};
 
-export function withZone(
-  shared: SharedDocuments,
-  name: string,
-  change: (zone: Zone) => Zone,
-): SharedDocuments {
-  const zone = shared.zones.get(name);
-  return zone ? {...shared, zones: new Map(shared.zones).set(name, change(zone))} : shared;
-}
-
 /**
  * Verdict of the zone's brake on a silent worker; undefined for any other worker. A brake whose document is left alone does not remember
  * its share, so it holds every worker that is not lost.
  */
 export function judgeSilence(
-  shared: SharedDocuments,
+  {zones}: SharedDocuments,
   {before, death}: {before: Worker; death?: Death},
-  {
-    crowded,
-    heard,
-    lost,
-    read_at_ms,
-    served,
-  }: Pick<PlanInputs, 'crowded' | 'heard' | 'lost' | 'read_at_ms' | 'served'>,
+  {crowded, heard, lost, read_at_ms, served}: PlanInputs,
   silent_s: number,
   now: number,
-): {shared: SharedDocuments; verdict: Verdict | undefined} {
-  const zone = shared.zones.get(before.zone);
-  if (death?.kind !== 'silent' || !zone) return {shared, verdict: undefined};
+): Verdict | undefined {
+  const zone = zones.get(before.zone);
+  if (death?.kind !== 'silent' || !zone) return undefined;
   const isLost = lost.has(before.name);
-  if (isLeftAlone(zone)) return {shared, verdict: isLost ? 'ends' : 'held'};
+  if (isLeftAlone(zone)) return isLost ? 'ends' : 'held';
   // A slot that was emptied since the snapshot has room for a probe.
   const replaced_at = zone.brake?.replaced_at ?? null;
   const isCrowded = crowded.has(zone.zone) && (replaced_at === null || msOf(replaced_at) < read_at_ms);
   const silent = {worker: before, heard: heard.get(zone.zone) ?? 0, isCrowded, isLost, silent_s};
   const {verdict, brake} = decideSilence(zone.brake, silent, {now, served});
-  return {shared: withZone(shared, zone.zone, zone => ({...zone, brake})), verdict};
+  zones.set(zone.zone, {...zone, brake});
+  return verdict;
 }
 
 /**
@@ -83,22 +69,22 @@ export function grantBoot(
   name: string,
   {placement, bundle}: ZoneSettings,
   now: number,
-): {shared: SharedDocuments; boot: Pick<Worker, 'is_probe' | 'bundle'> & Partial<Worker>} | undefined {
-  const {pool} = shared;
-  const zone = shared.zones.get(name);
+): (Pick<Worker, 'is_probe' | 'bundle'> & Partial<Worker>) | undefined {
+  const {pool, zones} = shared;
+  const zone = zones.get(name);
   if (!zone || !pool || pool.limiter.cause === 'person') return undefined;
   const {brake} = zone;
   const born_at = iso(now);
   if (brake !== null && brake.probes_due > 0) {
-    const probed = withZone(shared, name, zone => ({...zone, brake: afterCreate(brake)}));
-    return {shared: probed, boot: {is_probe: true, bundle, born_at}};
+    zones.set(name, {...zone, brake: afterCreate(brake)});
+    return {is_probe: true, bundle, born_at};
   }
   if (!isDue(pool.limiter, bundle, now)) return undefined;
   const boot = {is_probe: false, bundle};
   const [ofPool, ofZone] = [pool, zone].map(({limiter}) => stateOf(limiter, bundle));
-  if (ofPool !== 'stopped') return {shared, boot: ofZone === 'stopped' ? {...boot, born_at} : boot};
-  const limiter = afterAsk(pool.limiter, bundle, placement, now);
-  return {shared: {...shared, pool: {...pool, limiter}}, boot: {...boot, born_at}};
+  if (ofPool !== 'stopped') return ofZone === 'stopped' ? {...boot, born_at} : boot;
+  shared.pool = {...pool, limiter: afterAsk(pool.limiter, bundle, placement, now)};
+  return {...boot, born_at};
 }
 
 /** Zone and pool after a node that was refused or ended before its agent spoke: it says nothing about boots. */
@@ -134,15 +120,16 @@ export function giveBootBack(
   worker: Worker,
   placement: PlacementLimits,
   now: number,
-): SharedDocuments {
-  const zone = shared.zones.get(worker.zone);
-  if (!zone) return shared;
-  const after = afterLostBoot(zone, shared.pool, worker, placement, now);
-  return {...withZone(shared, worker.zone, () => after.zone), pool: after.pool};
+): void {
+  const before = shared.zones.get(worker.zone);
+  if (!before) return;
+  const {zone, pool} = afterLostBoot(before, shared.pool, worker, placement, now);
+  shared.zones.set(worker.zone, zone);
+  shared.pool = pool;
 }
 
 /**
- * Counts a node that was READY and whose agent never spoke. `stops`: texts about the pool or zone whose creates stop with this node. A
+ * Counts a node that was READY and whose agent never spoke. Returns texts about the pool or zone whose creates stop with this node. A
  * node whose agent spoke before a restart, or that ran an earlier bundle, is no evidence about boots.
  */
 export function countFailedBoot(
@@ -151,14 +138,11 @@ export function countFailedBoot(
   {kind, cause}: Death,
   bundle: string,
   now: number,
-): {shared: SharedDocuments; stops: string[]} {
-  const braked = withZone(shared, worker.zone, zone => ({
-    ...zone,
-    brake: zone.brake && kind === 'unheard' ? afterUnheard(zone.brake, worker) : zone.brake,
-  }));
-  if (worker.agent_at !== null || (worker.bundle ?? bundle) !== bundle) return {shared: braked, stops: []};
+): string[] {
   const stops: string[] = [];
+  const isEvidence = worker.agent_at === null && (worker.bundle ?? bundle) === bundle;
   const count = <T extends Zone | Pool>(name: string, document: T): T => {
+    if (!isEvidence) return document;
     const limiter = afterFailedBoot(document.limiter, bundle, cause, now);
     if (limiter.cause === 'boots' && stateOf(document.limiter, bundle) !== 'stopped')
       stops.push(
@@ -166,24 +150,28 @@ export function countFailedBoot(
       );
     return {...document, limiter};
   };
-  const counted = withZone(braked, worker.zone, zone => count(`zone ${zone.zone}`, zone));
-  const {pool} = counted;
-  return {shared: {...counted, pool: pool && count(`pool ${pool.pool}`, pool)}, stops};
+  const {pool, zones} = shared;
+  const zone = zones.get(worker.zone);
+  if (zone) {
+    const brake = zone.brake && kind === 'unheard' ? afterUnheard(zone.brake, worker) : zone.brake;
+    zones.set(worker.zone, count(`zone ${zone.zone}`, {...zone, brake}));
+  }
+  shared.pool = pool && count(`pool ${pool.pool}`, pool);
+  return stops;
 }
 
 /** Counts a machine that died at work on a run, and the stream that failed with it, if any. `stored`: shards of each run. */
 export function countMachineDeath(
-  shared: SharedDocuments,
+  {runs}: SharedDocuments,
   {before, verdict}: {before: Worker; verdict?: Verdict | undefined},
   death: Death,
   failed: Stream | undefined,
   stored: ReadonlyMap<string, number>,
   now: number,
-): SharedDocuments {
-  const run = shared.runs.get(runAtWork(before) ?? '');
-  if (!run) return shared;
+): void {
+  const run = runs.get(runAtWork(before) ?? '');
+  if (!run) return;
   const machine = {worker: before.name, cause: death.cause, is_judged: verdict !== 'ends'};
   const counted = afterMachineDeath(run, {...machine, total_shards: stored.get(run.run) ?? 0}, now);
-  const next = failed ? afterMachineFailedStream(counted, failed.stream, now) : counted;
-  return {...shared, runs: new Map(shared.runs).set(run.run, next)};
+  runs.set(run.run, failed ? afterMachineFailedStream(counted, failed.stream, now) : counted);
 }

@@ -5,10 +5,9 @@
  */
 import {priceOf} from '../billing/budget.ts';
 import {costOfDeleting} from '../billing/cost.ts';
-import type {Prices} from '../billing/prices.ts';
-import type {Pool} from '../fleet/pool.ts';
+import type {Snapshot} from '../tick/snapshot.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
-import {incarnationsOf, managedIn, type Nodes} from '../worker/nodes.ts';
+import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
 import type {Worker} from '../worker/worker.ts';
 import {isLeftAlone, type OrphansMark, type Zone} from './placement.ts';
 import {shareOf} from './silence-brake.ts';
@@ -19,8 +18,8 @@ const UNSEEN_S = 90;
 
 type Workers = ReadonlyMap<string, Worker>;
 
-export function orphansIn(nodes: Nodes, workers: Workers): string[] {
-  return managedIn(nodes).filter(name => isOrphan(nodes, name, workers.get(name)));
+export function orphansIn(nodes: Nodes, workers: Workers, unreadable: ReadonlySet<string>): string[] {
+  return managedIn(nodes).filter(name => !unreadable.has(name) && isOrphan(nodes, name, workers.get(name)));
 }
 
 function isOrphan(nodes: Nodes, name: string, worker: Worker | undefined): boolean {
@@ -31,19 +30,21 @@ function isOrphan(nodes: Nodes, name: string, worker: Worker | undefined): boole
   );
 }
 
-/** Dollars that the orphans cost from their creation until they are gone. */
-export function costOfOrphans(
-  {pool, prices}: {pool: Pool; prices: Prices | undefined},
-  nodes: Nodes,
-  names: readonly string[],
+/** The orphans of a pool, and the dollars that they cost from their creation until they are gone. */
+export type Orphans = {names: readonly string[]; usd: number};
+
+export function orphansOf(
+  {nodes = NOT_LISTED, workers, unreadable, pool, prices = {}}: Snapshot,
   now: number,
-): number {
-  const orphans = names.flatMap(name => nodes.tpus.get(name) ?? []);
-  return orphans.reduce((sum, {zone, created_at}) => {
-    const usd = priceOf(prices ?? {}, pool, zone) ?? 0;
+): Orphans {
+  const names = orphansIn(nodes, workers, unreadable);
+  const costs = names.map(name => {
+    const {zone = '', created_at = iso(now)} = nodes.tpus.get(name) ?? {};
+    const usd_per_hour = priceOf(prices, pool, zone) ?? 0;
     const hours = Math.max(0, now - msOf(created_at)) / 3_600_000;
-    return sum + usd * hours + costOfDeleting(usd);
-  }, 0);
+    return usd_per_hour * hours + costOfDeleting(usd_per_hour);
+  });
+  return {names, usd: costs.reduce((sum, usd) => sum + usd, 0)};
 }
 
 /** Orphans and managed nodes that a list shows in a zone. */
