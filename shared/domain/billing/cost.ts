@@ -186,10 +186,7 @@ export function runsAmong(costs: Costs): string[] {
 export const totalOf = (costs: Costs) => Object.values(costs).reduce((sum, usd) => sum + usd, 0);
 
 /** Cost of the living incarnations up to `now`, by key of `costs` and in total. */
-export function costOfLiving(
-  workers: Iterable<Worker>,
-  now: number,
-): {runs: Map<string, number>; total: number} {
+export function costOfLiving(workers: Iterable<Worker>, now: number) {
   const runs = new Map<string, number>();
   let total = 0;
   for (const worker of workers) {

@@ -111,11 +111,7 @@ export function noRun(name: string): Rejection {
 }
 
 /** `recreate`: deletes the slot's TPU in any state, and creates it again if the pool still wants it then. */
-export function decideRecreate(
-  name: string,
-  worker: Worker | undefined,
-  published_at: string,
-): Decision<Worker> {
+export function decideRecreate(name: string, worker: Worker | undefined, published_at: string) {
   return decideHeld(name, worker, published_at, current => {
     const next = {...current, held: false};
     if (!hasEnded(current)) return [{...next, recreate: true}, 'will be recreated'];
@@ -124,11 +120,7 @@ export function decideRecreate(
 }
 
 /** `delete`: deletes the slot's TPU, frees its stream, and keeps the slot empty until `recreate`. */
-export function decideDelete(
-  name: string,
-  worker: Worker | undefined,
-  published_at: string,
-): Decision<Worker> {
+export function decideDelete(name: string, worker: Worker | undefined, published_at: string) {
   return decideHeld(name, worker, published_at, current => [
     {...current, held: true, recreate: !hasEnded(current)},
     'will be deleted, and its slot stays empty until recreate',

@@ -226,10 +226,7 @@ function namesOf(workers: ReadonlyMap<string, Worker>, isNamed: (worker: Worker)
 }
 
 /** Living workers that have sent nothing for `silent_s`. */
-export function silentWorkers(
-  {workers, served}: Pick<Snapshot, 'workers' | 'served'>,
-  silent_s: number,
-): Set<string> {
+export function silentWorkers({workers, served}: Pick<Snapshot, 'workers' | 'served'>, silent_s: number) {
   const isSilent = (worker: Worker) =>
     isAlive(worker) && isServedFor(served, quietestHost(worker).at, silent_s);
   return new Set(namesOf(workers, isSilent));

@@ -17,9 +17,7 @@ export function queuePlace({
 const rankOf = (priority: number) => String(MAX_PRIORITY - priority).padStart(4, '0');
 
 /** True for a job at its own place. A document that was edited since waits for nothing. */
-export function isWaiting(
-  job: Pick<Job, 'status' | 'queue' | 'pool' | 'priority' | 'created_at' | 'job'>,
-): boolean {
+export function isWaiting(job: Pick<Job, 'status' | 'queue' | 'pool' | 'priority' | 'created_at' | 'job'>) {
   return job.status === 'scheduled' && job.queue === queuePlace(job);
 }
 

@@ -125,11 +125,7 @@ function sumBeyondBounds(progress: Progress): string | undefined {
  * Exception: a complete set of shards of another content.
  * Their stream was complete before its document was lost, and stays complete.
  */
-export function originOfShards(
-  crc32c: string,
-  spec_hash: string,
-  shards: readonly Shard[],
-): {crc32c: string; epoch: number} {
+export function originOfShards(crc32c: string, spec_hash: string, shards: readonly Shard[]) {
   const epoch = largestEpoch(shards);
   const [stored] = shards;
   if (!stored || stored.stream_crc32c === crc32c) return {crc32c, epoch};

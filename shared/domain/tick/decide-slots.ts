@@ -129,11 +129,7 @@ function freeMembers(writes: SlotWrites, {works}: SlotDocuments, now: number): v
  * The decision as brakes, zones and budgets allow it; undefined if they allow no change. Checked again since the plan: another tick may
  * have created nodes in the zone, or spent the budget.
  */
-function allowed(
-  writes: SlotWrites,
-  planned: SlotDecision,
-  {inputs, settings, now}: Context,
-): SlotDecision | undefined {
+function allowed(writes: SlotWrites, planned: SlotDecision, {inputs, settings, now}: Context) {
   const {limits, placement, bundle} = settings;
   const {before} = planned;
   const {shared} = writes;

@@ -7,7 +7,7 @@ import {JOB_WAIT_S, NEW_POOL, POLL_S, type Pool} from '../fleet/pool.ts';
 import {parseWorkerName} from '../names.ts';
 import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
 import {orphansOf} from '../zone/orphans.ts';
-import {type BudgetPlan, planBudgets, planTick, type TickPlan} from './plan-tick.ts';
+import {type BudgetPlan, planBudgets, planTick} from './plan-tick.ts';
 import type {
   BudgetSnapshot,
   DeploymentBudgets,
@@ -88,11 +88,7 @@ export function planAllBudgets(all: DeploymentBudgets, config: TickConfig, now: 
 }
 
 /** Plans every pool in sequence: nodes, money and creates of earlier plans are gone for later pools. Late pools come first. */
-export function planPools(
-  all: DeploymentSnapshot,
-  config: TickConfig,
-  now: number,
-): {snapshot: Snapshot; plan: TickPlan}[] {
+export function planPools(all: DeploymentSnapshot, config: TickConfig, now: number) {
   const isLate = ({pool}: Snapshot) => all.late_pools.includes(pool.pool);
   const parts = snapshotsByPool(all).sort((one, other) => Number(isLate(other)) - Number(isLate(one)));
   const orphans = parts.map(part => orphansOf(part, now));

@@ -190,10 +190,7 @@ function dominantOfComing(coming: readonly Constraint[]): Constraint | undefined
 }
 
 /** The slices that the first waiting job still needs, and why the next one is missing; undefined if one slice is enough for the job. */
-function ofFirstGang(
-  coming: readonly Constraint[],
-  {now, snapshot: {pool, workers, jobs}}: Withheld,
-): Constraint | undefined {
+function ofFirstGang(coming: readonly Constraint[], {now, snapshot: {pool, workers, jobs}}: Withheld) {
   const [job] = jobs?.first ?? [];
   if (!job || job.slices === 1) return undefined;
   const {workers_per_zone: slots} = pool;

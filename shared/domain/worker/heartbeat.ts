@@ -21,14 +21,7 @@ import {isOlderThan, iso} from '../time.ts';
 import {bootingHosts, FIRST_HOST, hostText} from './hosts.ts';
 import {livedUntil} from './life-phases.ts';
 import {nodeStanding} from './provider-states.ts';
-import {
-  advise,
-  notWantedText,
-  ok,
-  type RequestDecision,
-  type WorkerAnswer,
-  type WorkLease,
-} from './requests.ts';
+import {advise, notWantedText, ok, type RequestDecision, type WorkLease} from './requests.ts';
 import {
   type Host,
   NO_HOST,
@@ -214,12 +207,7 @@ function leaseFieldsOf({work, epoch, claimed_at, drains, yields_to}: Worker) {
   return {work, epoch, claimed_at, drains, yields_to};
 }
 
-function verdict(
-  worker: Worker,
-  lease: WorkLease | null,
-  isHeld: boolean,
-  run: Run | undefined,
-): WorkerAnswer {
+function verdict(worker: Worker, lease: WorkLease | null, isHeld: boolean, run: Run | undefined) {
   if (lease && !isHeld)
     return advise('stop', `the lease of ${leasedWork(lease)} is over: ${endText(lease, run)}`);
   // A host that has not joined the attempt of its slice yet, or has ended it before the others, stays until its end.

@@ -74,12 +74,7 @@ function bootsSince({phase, phase_since_at, heartbeat_at, provider_since_at}: Wo
 
 type Context = {limits: Limits; moment: Moment; silence: Silence};
 
-function decideSeen(
-  worker: Worker,
-  observation: Observation,
-  wanted: Wanted,
-  context: Context,
-): WorkerDecision {
+function decideSeen(worker: Worker, observation: Observation, wanted: Wanted, context: Context) {
   const {limits, moment} = context;
   const {now} = moment;
   switch (worker.phase) {
@@ -99,13 +94,7 @@ function decideSeen(
 }
 
 /** Blocks the slot while a node that is not ours has its name. The pool fills another slot in the meantime. */
-function decideForeign(
-  worker: Worker,
-  {isQueued}: ForeignNode,
-  wanted: Wanted,
-  limits: Limits,
-  now: number,
-): WorkerDecision {
+function decideForeign(worker: Worker, {isQueued}: ForeignNode, wanted: Wanted, limits: Limits, now: number) {
   if (isQueued) {
     if (worker.phase === 'deleting') return askAgain(worker, 'delete', limits, now);
     const cause = 'its request waits behind a node of its name that is not ours';
@@ -134,12 +123,7 @@ function decideGone(worker: Worker, observation: Observation, wanted: Wanted, no
   return toCreating(worker, now);
 }
 
-function decideDeleting(
-  worker: Worker,
-  observation: Observation,
-  limits: Limits,
-  now: number,
-): WorkerDecision {
+function decideDeleting(worker: Worker, observation: Observation, limits: Limits, now: number) {
   if (observation.kind === 'absent') {
     const gone = enter(worker, 'gone', now, {asked_at: null, recreate: false, ...NOTHING_SHOWN});
     return {worker: gone, actions: [], events: [`${worker.name} is gone`]};

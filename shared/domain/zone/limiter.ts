@@ -180,11 +180,7 @@ function refusedText({refusals, since_at, next_at}: Limiter): string {
 }
 
 /** One event for all refusals of a zone since it is not open; undefined for an event of its own. */
-export function refusalsOf(
-  pool: string,
-  zone: string,
-  {state, cause, since_at}: Limiter,
-): string | undefined {
+export function refusalsOf(pool: string, zone: string, {state, cause, since_at}: Limiter) {
   if (state === 'open' || cause === 'boots' || cause === 'person') return undefined;
   return `${pool} in ${zone} refuses since ${since_at}`;
 }

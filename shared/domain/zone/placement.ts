@@ -141,12 +141,7 @@ export function allowanceOf(zone: Zone, limits: PlacementLimits, bundle: string,
 }
 
 /** The constraint of a zone that takes its nodes back young; undefined at full pace. */
-function coolDown(
-  {zone, limiter, losses}: Zone,
-  pace_s: number,
-  limits: PlacementLimits,
-  now: number,
-): Constraint | undefined {
+function coolDown({zone, limiter, losses}: Zone, pace_s: number, limits: PlacementLimits, now: number) {
   if (pace_s === 0) return undefined;
   const last = losses.at(-1);
   const evidence = `its last lost TPU lived ${last?.lived_s ?? 0} s`;

@@ -82,12 +82,7 @@ export function decideSilence(
   return {verdict: 'held', brake};
 }
 
-function wasSilentWhenAnotherSpoke(
-  {spoke_at}: Brake,
-  worker: Worker,
-  silent_s: number,
-  served: Served,
-): boolean {
+function wasSilentWhenAnotherSpoke({spoke_at}: Brake, worker: Worker, silent_s: number, served: Served) {
   if (spoke_at === null) return false;
   return servedBetween(served, quietestHost(worker).at ?? worker.phase_since_at, spoke_at) > silent_s * 1000;
 }
