@@ -117,6 +117,24 @@ describe('a run from its streams to its end', () => {
     );
   });
 
+  it('wakes a tick with its last shard, and with no heartbeat and no other shard', async () => {
+    const world = new World();
+    world.drop('my-run', 0, someLines(4));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const wakes = () => world.published.filter(({topic}) => topic === 'tick').length;
+    const before = wakes();
+    for (const [shards, isWoken] of [
+      [1, false],
+      [2, true],
+    ] as const) {
+      await world.agent(A0).beat();
+      await world.agent(A0).step();
+      await world.deliverNext('object');
+      const counted = (await world.stream('my-run', '000'))?.total_shards;
+      assert.deepEqual([counted, wakes() > before], [shards, isWoken]);
+    }
+  });
+
   it('is not changed by events that come twice, late or in another order', async () => {
     const world = new World();
     const name = world.drop('my-run', 0, someLines(5));

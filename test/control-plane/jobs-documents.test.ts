@@ -1,9 +1,12 @@
 /** Documents of jobs as people write them: valid ones run, and all others fail with a reason. */
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
+import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import type {Document, Store} from '../../shared/ports.ts';
+import {at} from '../support/builders.ts';
+import {sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aWorldAtWork, jobIn, storedJob} from '../support/jobs.ts';
+import {aJob, aWorldAtWork, jobIn, storedJob} from '../support/jobs.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 
 const CODE = 'result = 1';
@@ -45,6 +48,31 @@ describe('the document of a running job whose worker ended while it was left alo
     await write({});
     await world.until('another attempt', async () => (await jobIn(world)).epoch === 2, 30, 1);
     assert.deepEqual((await jobIn(world)).failures, 0);
+  });
+});
+
+describe('the message clear', () => {
+  it('with before_at reads the jobs that it deletes, and no younger one', async () => {
+    const world = new World(ONE_SLOT);
+    await world.store.transaction(async tx => {
+      for (let index = 0; index < 60; index++)
+        jobRecords.set(
+          world.deps,
+          tx,
+          aJob({job: `job-${index}`, status: 'completed', queue: null, completed_at: at(index)}),
+        );
+    });
+    const {store} = world.deps;
+    const read: string[] = [];
+    const query: Store['query'] = async (collection, of) => {
+      const found = await store.query(collection, of);
+      if (collection === 'jobs') read.push(...found.map(({id}) => id));
+      return found;
+    };
+    world.deps.store = {...store, query};
+    assert.equal((await sendAlone(world, {action: 'clear', before_at: at(5)})).outcome, 'applied');
+    assert.deepEqual(read, ['job-0', 'job-1', 'job-2', 'job-3', 'job-4']);
+    assert.equal(await world.store.count('jobs'), 55);
   });
 });
 
