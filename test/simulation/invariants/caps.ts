@@ -9,7 +9,7 @@ import type {Received, Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {DELETE_S, type FakeNode, TAKEN} from '../../support/fake-tpus.ts';
 import {MINUTE_MS} from '../context.ts';
-import type {Faults} from '../faults.ts';
+import {type Faults, MAX_HANG_MINUTES} from '../faults.ts';
 import {poolsOf, usdPerHourIn} from './money.ts';
 import {Check} from './violations.ts';
 
@@ -17,7 +17,7 @@ const HOUR_MS = 3_600_000;
 /** Time between two looks at the nodes. */
 export const LOOK_MS = 5_000;
 
-/** The bill of a node may start this much late: see readySince. */
+/** The bill of a node may start this much late: see readySince. A commit that hangs makes it later. */
 const UNSEEN_MINUTES = 5;
 
 /** Faults that delay a delete after its decision, or lose it until it is sent again. */
@@ -83,14 +83,14 @@ export class Caps extends Check {
     const isTaken = after.phase === 'deleting' && before.phase !== 'deleting' && after.ready_at === null;
     const isShown = before.ready_at === null && typeof after.ready_at === 'string';
     if (!isTaken && !isShown) return;
-    const {clockwork, rise} = this.context;
+    const {clockwork, rise, storm} = this.context;
     const billed_h = isShown ? rise.hours(Date.parse(String(after.ready_at)), clockwork.now) : 0;
     const life_usd = this.#unseen.get(paths.attempt(name, Number(after.incarnation))) ?? 0;
     const price = usdPerHourIn(String(after.zone), Number(after.host_count ?? 1));
     const late_usd = Math.max(0, life_usd - billed_h * price);
     const isOfUnknownAge = before.provisioning !== 'node' && before.provider_state === null;
-    const unseen_usd =
-      isShown && !isOfUnknownAge ? Math.min(late_usd, (UNSEEN_MINUTES / 60) * price) : late_usd;
+    const late_h = (UNSEEN_MINUTES + (storm.hang > 0 ? MAX_HANG_MINUTES : 0)) / 60;
+    const unseen_usd = isShown && !isOfUnknownAge ? Math.min(late_usd, late_h * price) : late_usd;
     for (const budget of budgetsOf(after as unknown as Worker))
       this.#accountOf(budget).spent_usd -= unseen_usd;
   }

@@ -20,7 +20,7 @@ export class Retention extends Check {
     return aged.has(run) && isEnded(found) && typeof found.expired_at === 'string';
   }
 
-  /** A run whose documents expire has ended long ago, and nothing changes it but its next work. */
+  /** A run whose documents expire has ended long ago, and nothing changes it but its next work, and the stop of a failed run. */
   onRun(run: string, before: Document, after: Document): void {
     const {isSettled, touched} = {isSettled: this.context.isSettled(), touched: this.context.touched};
     const goesOn = typeof before.expired_at === 'string' && after.status === 'active';
@@ -30,7 +30,8 @@ export class Retention extends Check {
     this.context.see('a run is expired');
     if (!this.context.aged.has(run))
       this.breach(`run ${run} has ended, and its documents expire on the same day`);
-    const changed = TOTALS.find(field => before[field] !== after[field]);
+    const isStop = after.status === 'cancelled' && touched.has(run);
+    const changed = TOTALS.find(field => before[field] !== after[field] && !(field === 'status' && isStop));
     if (changed !== undefined)
       this.breach(`run ${run} is expired, and ${changed} went from ${before[changed]} to ${after[changed]}`);
   }
