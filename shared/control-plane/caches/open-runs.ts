@@ -55,10 +55,7 @@ async function readStored({store, now, openRuns}: Reader): Promise<Stored[]> {
 }
 
 /** The known runs with the changes since the last reading; undefined if their number differs from that of the open runs. */
-async function changedSince(
-  store: Store,
-  {stored, read_ms}: OpenRuns,
-): Promise<Map<string, Stored> | undefined> {
+async function changedSince(store: Store, {stored, read_ms}: OpenRuns) {
   const since: Filter = {field: 'updated_at', op: '>', value: iso(read_ms - COMMIT_S * 1000)};
   const [changed, open] = await Promise.all([
     store.query('runs', {where: [since]}),

@@ -22,11 +22,7 @@ export async function firstWaiting(deps: Deps, pool: string, limit: number): Pro
 }
 
 /** `alone`: documents before the last of these jobs that no worker can run. */
-async function readFirst(
-  {store, config, log}: Deps,
-  pool: string,
-  limit: number,
-): Promise<{waiting: Job[]; alone: number}> {
+async function readFirst({store, config, log}: Deps, pool: string, limit: number) {
   let alone = 0;
   const query = {field: 'queue', where: queueOf(pool), limit};
   for await (const page of orderedPages(store, config.jobs_collection, query)) {

@@ -13,12 +13,7 @@ import {eventRecords, MAX_TEXT} from './documents.ts';
  * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the
  * same document. Equal events with the same `since`, and events with the same `fold`, share a document, which has the time of the last.
  */
-export function recordEvent(
-  tx: Transaction,
-  {fold, ...event}: TimelineEvent,
-  now: number,
-  since = now,
-): void {
+export function recordEvent(tx: Transaction, {fold, ...event}: TimelineEvent, now: number, since = now) {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();
   const id = hash('sha256', fold ?? JSON.stringify([since, event])).slice(0, 20);
   const document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS.events * 86_400_000)};
@@ -26,13 +21,7 @@ export function recordEvent(
 }
 
 /** Records the pause or the end of the run by a breaker, and raises an alert. */
-export function recordBreak(
-  log: Log,
-  tx: Transaction,
-  before: Run,
-  {run, status, reason}: Run,
-  now: number,
-): void {
+export function recordBreak(log: Log, tx: Transaction, before: Run, {run, status, reason}: Run, now: number) {
   if (status === before.status) return;
   const text = `Run ${run} is ${status}: ${reason}`;
   log('ERROR', text, {run, signal: status === 'failed' ? 'run-failed' : 'run-paused'});

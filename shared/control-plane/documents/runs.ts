@@ -22,12 +22,7 @@ export async function specHashOf({specHashes, store}: Deps, run: string): Promis
 }
 
 /** Throws if the run has another spec now: its documents and its manifest were deleted, and the run started again. */
-export async function assertSpecHash(
-  {specHashes}: Deps,
-  tx: Transaction,
-  run: string,
-  known: string,
-): Promise<void> {
+export async function assertSpecHash({specHashes}: Deps, tx: Transaction, run: string, known: string) {
   const parent = await runRecords.get(tx, run);
   if (parent?.spec_hash === known) return;
   specHashes.delete(run);

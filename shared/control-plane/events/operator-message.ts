@@ -35,7 +35,7 @@ export async function handleControlMessage(deps: Deps, event: unknown): Promise<
       const before = await tx.get(path);
       if (before) return {outcome: before.outcome as CommandOutcome['outcome'], reason: 'done before'};
       const now = deps.now();
-      const decided = await row.decide(deps, tx, message, {published_at, now});
+      const decided = await row.decide({deps, tx, published_at, now}, message);
       recordMessage(tx, path, published, decided, now);
       return decided;
     });

@@ -85,13 +85,7 @@ function isNew({status, epoch}: Document): boolean {
 }
 
 /** Stores the scheduled job, or the problem. Fields of people stay as they are. */
-function storeSchedule(
-  deps: Deps,
-  tx: Transaction,
-  data: Document,
-  job: Job,
-  problem: string | undefined,
-): boolean {
+function storeSchedule(deps: Deps, tx: Transaction, data: Document, job: Job, problem: string | undefined) {
   const now = deps.now();
   if (problem === undefined) jobRecords.set(deps, tx, {...data, ...scheduleJob(job, now)});
   else storeInvalid(deps, tx, data, job, problem, now);

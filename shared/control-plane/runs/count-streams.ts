@@ -66,12 +66,7 @@ function storedCounts(run: Run): StreamCounts {
 }
 
 /** The slots of the last count of a run, if neither its streams nor its pool have changed since. */
-async function knownSlots(
-  {store, openRuns}: Deps,
-  run: Run,
-  pool: Pool,
-  isCounted: boolean,
-): Promise<readonly string[]> {
+async function knownSlots({store, openRuns}: Deps, run: Run, pool: Pool, isCounted: boolean) {
   const of = JSON.stringify([pool.zones, pool.workers_per_zone]);
   const known = openRuns.slots.get(run.run);
   if (isCounted && known?.of === of) return known.slots;

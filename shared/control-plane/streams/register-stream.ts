@@ -26,12 +26,7 @@ export function streamsAmong(objects: readonly ObjectInfo[]): StreamObject[] {
  * Registers a stream object. `parent`: its run. Without a frozen spec the stream waits with the run. A deleted object, and the second
  * object of one index, change nothing.
  */
-export async function registerStream(
-  deps: Deps,
-  parent: Run | undefined,
-  name: string,
-  stream: string,
-): Promise<void> {
+export async function registerStream(deps: Deps, parent: Run | undefined, name: string, stream: string) {
   if (!parent?.spec || !parent.spec_hash) return;
   const {run} = parent;
   const names = [name, streamObject(run, stream, !name.endsWith('.gz'))];

@@ -46,11 +46,7 @@ export async function sendNotices(
 }
 
 /** Sends one notification, or stores why it is not sent. Returns the error of the receiver. */
-async function treat(
-  deps: Deps,
-  {id, notice}: DueNotice,
-  others: Notice[],
-): Promise<Undelivered | undefined> {
+async function treat(deps: Deps, {id, notice}: DueNotice, others: Notice[]) {
   const receiver = await receiverOf(deps.log, deps.store);
   const due = decideDue(notice, others, receiver, deps.now());
   if (due.kind !== 'send') return storeUnsent(deps, id, due);

@@ -8,7 +8,6 @@ import type {DeploymentBudgets, DeploymentSnapshot, StreamCounts} from '../../do
 import {iso} from '../../domain/time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
 import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Zone} from '../../domain/zone/placement.ts';
 import type {Filter, Stored} from '../../ports.ts';
 import {readOpenRuns} from '../caches/open-runs.ts';
@@ -88,11 +87,7 @@ async function readWorkers(deps: Deps, mayCreate: boolean) {
   return {workers: parseWorkers(deps, [...stored.values()], unreadable), unreadable};
 }
 
-function parseWorkers(
-  {log, slotsLeftAlone}: Deps,
-  stored: Stored[],
-  unreadable: Set<string>,
-): Map<string, Worker> {
+function parseWorkers({log, slotsLeftAlone}: Deps, stored: Stored[], unreadable: Set<string>) {
   const parsed = workerRecords.parseAll(stored, (error, name) => {
     unreadable.add(name);
     slotsLeftAlone.set(name, error.document);
@@ -132,11 +127,7 @@ export async function readSnapshot(
   return {...budgets, workers, unreadable, nodes, zones, served, streams, lost};
 }
 
-async function countAll(
-  deps: Deps,
-  budgets: DeploymentBudgets,
-  failures: Failures,
-): Promise<Map<string, StreamCounts>> {
+async function countAll(deps: Deps, budgets: DeploymentBudgets, failures: Failures) {
   const counted = new Map<string, StreamCounts>();
   const {runs, pools, workers} = budgets;
   const byName = new Map(pools.map(pool => [pool.pool, pool]));

@@ -15,11 +15,7 @@ import {poolRecords, skipIfInvalid} from '../documents/documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';
 
 /** Writes what has changed since the snapshot, and nothing else. */
-export async function storeWaits(
-  deps: Deps,
-  {pool, jobs, isUnreadable}: Snapshot,
-  constraints: Constraints,
-): Promise<void> {
+export async function storeWaits(deps: Deps, {pool, jobs, isUnreadable}: Snapshot, constraints: Constraints) {
   const next = withWaits(pool, constraints, deps.now());
   if (!isUnreadable && next !== pool && pool.zones.length > 0)
     await deps.store.transaction(async tx => {

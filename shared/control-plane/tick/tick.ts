@@ -6,9 +6,9 @@ import {schedulePending} from '../jobs/schedule-jobs.ts';
 import type {Reconciled} from '../workers/reconcile-workers.ts';
 import {applyBudgets, applyPlans} from './apply-plan.ts';
 import {listNodes} from './list-nodes.ts';
-import {readBudgets, readSnapshot} from './read-snapshot.ts';
 import {markBudgets} from './mark-budgets.ts';
 import {copyMonth} from './month.ts';
+import {readBudgets, readSnapshot} from './read-snapshot.ts';
 
 /**
  * A pass of snapshot, plan and apply. State alone decides, so any event may be lost. Budgets go first, before the list of nodes arrives.

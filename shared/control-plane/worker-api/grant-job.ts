@@ -1,7 +1,6 @@
 import {gatherSlots} from '../../domain/fleet/gangs.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {decideJobGrant} from '../../domain/job/grant.ts';
-import type {Job} from '../../domain/job/job.ts';
 import {rankIn} from '../../domain/job/queue.ts';
 import {jobWork, parseJobWork} from '../../domain/names.ts';
 import {shuffled} from '../../domain/stream/spread.ts';
@@ -55,12 +54,7 @@ export async function grantWaitingJob(
  * Waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. `keeper`: a job of several slices that
  * gathers this slice, which no job behind it gets. `fleet`: the workers of the pool, while such a job waits.
  */
-async function waitingFor(
-  deps: Deps,
-  worker: Worker,
-  pool: Pool | undefined,
-  asker: string,
-): Promise<{waiting: Pick<Job, 'job' | 'slices'>[]; keeper?: string | undefined; fleet: Worker[]}> {
+async function waitingFor(deps: Deps, worker: Worker, pool: Pool | undefined, asker: string) {
   const first = await firstWaiting(deps, worker.pool, PAGE);
   const gangs = first.filter(({slices}) => slices > 1);
   const fleet = gangs.length > 0 ? await fleetOf(deps, worker.pool) : [];

@@ -1,7 +1,7 @@
 import {streamFor} from '../../domain/fleet/pool.ts';
 import {parseWork, paths, streamId} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
-import {decideStreamGrant, isGrantable, type StreamGrantState} from '../../domain/stream/grant.ts';
+import {decideStreamGrant, isGrantable} from '../../domain/stream/grant.ts';
 import {type Holder, isClaimable, isLeasedTo} from '../../domain/stream/lease.ts';
 import {inServiceOrder, isServedOut, type Loaded} from '../../domain/stream/service-order.ts';
 import {placeAmong, shuffled} from '../../domain/stream/spread.ts';
@@ -71,12 +71,7 @@ async function registerNewest(deps: Deps, run: Run, {stream, object, generation}
 }
 
 /** Reads the documents of a grant. Undefined: another worker took the stream, and the lost race costs a single read. */
-async function readGrant(
-  deps: Deps,
-  tx: Transaction,
-  holder: Holder,
-  {run: runName, stream: id}: Stream,
-): Promise<StreamGrantState | undefined> {
+async function readGrant(deps: Deps, tx: Transaction, holder: Holder, {run: runName, stream: id}: Stream) {
   const stream = await streamRecords.get(tx, runName, id);
   if (!stream || !isGrantable(stream, holder)) return undefined;
   const run = await runRecords.get(tx, runName);

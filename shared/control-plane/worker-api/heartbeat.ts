@@ -4,7 +4,6 @@ import {
   bootsAfterStart,
   decideHeartbeat,
   decideHostHeartbeat,
-  type HeartbeatState,
   hasRestarted,
 } from '../../domain/worker/heartbeat.ts';
 import {FIRST_HOST} from '../../domain/worker/hosts.ts';
@@ -43,12 +42,7 @@ export async function heartbeatOfWorker(deps: Deps, {worker}: Heartbeat): Promis
  * Reads the claimed work. A person may have deleted a job. A worker whose document was edited may hold a stream. While the document of a
  * job is left alone, that of its worker proves the lease.
  */
-async function readClaimed(
-  deps: Deps,
-  tx: Transaction,
-  worker: Worker,
-  {lease}: Heartbeat,
-): Promise<Pick<HeartbeatState, 'job' | 'isJobLeftAlone' | 'stream' | 'run'>> {
+async function readClaimed(deps: Deps, tx: Transaction, worker: Worker, {lease}: Heartbeat) {
   if (!lease) return {};
   const saysSo = saysItHas(worker, lease);
   if ('job' in lease) {
@@ -61,13 +55,7 @@ async function readClaimed(
 }
 
 /** Reads the stream that is charged for a restart of its worker, and the run of a stream that the charge fails. */
-async function readSuspected(
-  {log}: Deps,
-  tx: Transaction,
-  worker: Worker,
-  request: Heartbeat,
-  now: number,
-): Promise<Pick<HeartbeatState, 'suspected' | 'suspectedRun'>> {
+async function readSuspected({log}: Deps, tx: Transaction, worker: Worker, request: Heartbeat, now: number) {
   if (!hasRestarted(worker, request) || worker.fault !== null) return {};
   const suspected = await suspectedBy(log, tx, worker);
   if (!suspected) return {};

@@ -72,11 +72,7 @@ function earlierReleaseText(name: string): string {
  * Answers with the attempt that the slice has. A host but host 0 without one waits until host 0 leases work: it changes no lease. Undefined:
  * host 0 leases work itself.
  */
-async function answerJoin(
-  deps: Deps,
-  request: AgentRequest<'lease'>,
-  pool: Pool | undefined,
-): Promise<object | undefined> {
+async function answerJoin(deps: Deps, request: AgentRequest<'lease'>, pool: Pool | undefined) {
   const settings = {pool, bucket: deps.objects.bucket};
   const decision = await transact<JoinDecision>(deps, async (tx, now) => {
     const worker = await workerRecords.get(tx, request.worker);

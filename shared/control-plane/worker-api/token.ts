@@ -1,13 +1,7 @@
 /** Tokens of a host for Cloud Storage: one for its incarnation, one for each lease, and one for each command. */
 import {hasHostEnded} from '../../domain/exec/exec.ts';
 import {holds, saysItHas} from '../../domain/stream/lease.ts';
-import {
-  type ObjectRights,
-  rightsOfExec,
-  rightsOfHost,
-  rightsOfJob,
-  rightsOfStream,
-} from '../../domain/worker/object-rights.ts';
+import {rightsOfExec, rightsOfHost, rightsOfJob, rightsOfStream} from '../../domain/worker/object-rights.ts';
 import {advise, ok} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from '../deps.ts';
@@ -24,11 +18,7 @@ export const answerToken = checked('token', async (deps, worker, request) => {
 });
 
 /** Rights that the request may have. Undefined: the worker does not hold the lease, or the host has not the command. */
-async function rightsFor(
-  deps: Deps,
-  worker: Worker,
-  {lease, host}: AgentRequest<'token'>,
-): Promise<ObjectRights[] | undefined> {
+async function rightsFor(deps: Deps, worker: Worker, {lease, host}: AgentRequest<'token'>) {
   const buckets = {bucket: deps.objects.bucket, logs_bucket: deps.config.logs_bucket};
   if (lease === null) return rightsOfHost(worker, buckets);
   if ('exec' in lease) {

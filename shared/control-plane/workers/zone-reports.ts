@@ -39,11 +39,7 @@ export async function applyHellos(
 }
 
 /** Stores since when many nodes of a zone have no document, and raises an alert with the remedy. */
-export async function markOrphans(
-  deps: Deps,
-  counts: readonly OrphanCount[],
-  {pool, prices}: PlanInputs,
-): Promise<void> {
+export async function markOrphans(deps: Deps, counts: readonly OrphanCount[], {pool, prices}: PlanInputs) {
   await forEachConcurrently(counts, count =>
     changeZone(deps, {zone: count.zone, pool: pool.pool}, (zone, tx, now) => {
       const orphans = markAfter(zone.orphans, count, now);

@@ -5,21 +5,17 @@ import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 
 export type About = {run?: string; stream?: string; worker?: string; pool?: string; job?: string};
+export type Awaitable<T> = T | Promise<T>;
 export type CommandOutcome = {outcome: 'applied' | 'rejected'; reason: string; about: About};
-/** `published_at` is the publish time, which orders messages. */
-export type MessageTimes = {published_at: string; now: number};
+/** The transaction of a message. `published_at` is the publish time, which orders messages. */
+export type Turn = {deps: Deps; tx: Transaction; published_at: string; now: number};
 
 export type Command<Schema extends z.ZodObject> = {
   schema: Schema;
   /** Creates the documents that the decision reads. Safe to repeat. */
   prepare?: (deps: Deps, message: z.infer<Schema>) => Promise<void>;
   /** Reads, decides and writes in the transaction that also writes the record of the message. */
-  decide: (
-    deps: Deps,
-    tx: Transaction,
-    message: z.infer<Schema>,
-    moment: MessageTimes,
-  ) => Promise<CommandOutcome>;
+  decide: (turn: Turn, message: z.infer<Schema>) => Promise<CommandOutcome>;
   /** Follows an applied decision. Safe to repeat. */
   after?: (deps: Deps, message: z.infer<Schema>) => Promise<void>;
 };
@@ -40,6 +36,10 @@ function reasonOf(decision: Decision<unknown>): string {
 
 /** Documents that the recorded reason of a message about many names. */
 const MOST_NAMED = 20;
+
+export function refused(reason: string, about: About): CommandOutcome {
+  return {outcome: 'rejected', reason, about};
+}
 
 /** The reasons of decisions about many documents. `further`: what to do about documents beyond these. */
 export function reasonsOf(decisions: readonly Decision<unknown>[], further: string | undefined): string {

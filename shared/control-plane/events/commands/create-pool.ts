@@ -41,16 +41,13 @@ const schema = z.strictObject({
 /** Creates a pool, or changes what may change of an existing one. */
 export const pool = command({
   schema,
-  decide: async (deps, tx, {action: _, pool: name, if_version, ...given}, {published_at}) => {
+  decide: async ({deps, tx, published_at}, {action: _, pool: name, if_version, ...given}) => {
     const existing = await poolRecords.find(tx, name, deps.config.pool);
     const limits = await limitsOf(deps, name);
-    if (!existing) {
-      const fields = Object.keys(given).filter(field => field in poolSettings);
-      const decision = decideNewPool(newPool(deps, name, given), limits, fields, published_at);
-      return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
-    }
-    const settings = settingsOf(deps, existing, given);
-    const decision = decideScale(existing, settings, if_version, limits, published_at);
+    const fields = Object.keys(given).filter(field => field in poolSettings);
+    const decision = existing
+      ? decideScale(existing, settingsOf(deps, existing, given), if_version, limits, published_at)
+      : decideNewPool(newPool(deps, name, given), limits, fields, published_at);
     return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
   },
   after: async (deps, {pool}) => {

@@ -7,13 +7,13 @@ import {decideCancelJob, decideRetryJob, noJob} from '../../../domain/job/comman
 import type {Job} from '../../../domain/job/job.ts';
 import {isFinal} from '../../../domain/job/lifecycle.ts';
 import {paths} from '../../../domain/names.ts';
-import type {Document, Filter, Stored, Transaction} from '../../../ports.ts';
+import type {Document, Filter, Stored} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 import {deleteJob, jobRecords, membersOf, storeEnded} from '../../documents/job-documents.ts';
 import {clearWork, holderOf} from '../../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../../documents/pages.ts';
 import {scheduleNewJob, submitJob} from '../../jobs/schedule-jobs.ts';
-import {type CommandOutcome, command, type MessageTimes, reasonsOf} from './command.ts';
+import {type About, type CommandOutcome, command, reasonsOf, refused, type Turn} from './command.ts';
 
 /** Jobs that one message changes. A repeated message changes more. */
 const MOST_AT_ONCE = 200;
@@ -24,18 +24,12 @@ const MOST_BYTES = 8 * 1024 * 1024;
 
 export const submit = command({
   schema: z.strictObject({action: z.literal('submit'), job: jobId, ...jobFields}),
-  decide: async (deps, tx, {action: _, job, ...fields}) => {
-    const path = paths.job(deps.config.jobs_collection, job);
-    if (await tx.get(path))
-      return {
-        outcome: 'rejected',
-        reason: `there is a job "${job}" already: choose another id`,
-        about: {job},
-      };
+  decide: async ({deps, tx}, {action: _, job, ...fields}) => {
+    if (await tx.get(paths.job(deps.config.jobs_collection, job)))
+      return refused(`there is a job "${job}" already: choose another id`, {job});
     const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
-    const document = {...given, status: 'pending'} as Document;
-    const why = await submitJob(deps, tx, job, document);
-    if (why !== undefined) return {outcome: 'rejected', reason: why, about: {job}};
+    const why = await submitJob(deps, tx, job, {...given, status: 'pending'} as Document);
+    if (why !== undefined) return refused(why, {job});
     return {outcome: 'applied', reason: `job ${job} is submitted`, about: {job}};
   },
 });
@@ -51,30 +45,20 @@ export async function takeUpNamed(deps: Deps, {job}: {job?: string | undefined})
   if (job !== undefined) await scheduleNewJob(deps, job);
 }
 
+type WhichJobs = {job?: string | undefined; where?: {cause: string} | undefined};
+
 /** Ends a job. The next heartbeat tells its worker. */
-export async function cancelJob(
-  deps: Deps,
-  tx: Transaction,
-  job: string,
-  moment: MessageTimes,
-): Promise<CommandOutcome> {
-  const decide: Decide = (found, price) => decideCancelJob(found, price, moment.published_at, moment.now);
-  return {...(await concludeJobs(deps, tx, [job], moment, decide)), about: {job}};
+export function cancelJob(turn: Turn, job: string): Promise<CommandOutcome> {
+  const decide: Decide = (found, price) => decideCancelJob(found, price, turn.published_at, turn.now);
+  return concludeJobs(turn, [job], {job}, decide);
 }
 
 /** Runs one ended job again, or up to 200 jobs that failed for a cause. */
-export async function retryJobs(
-  deps: Deps,
-  tx: Transaction,
-  {job, where}: {job?: string | undefined; where?: {cause: string} | undefined},
-  moment: MessageTimes,
-): Promise<CommandOutcome> {
-  const ids = job === undefined ? await failedFor(deps, where?.cause ?? '') : [job];
+export async function retryJobs(turn: Turn, {job, where: {cause} = {cause: ''}}: WhichJobs) {
+  const ids = job === undefined ? await failedFor(turn.deps, cause) : [job];
   const about = job === undefined ? {} : {job};
-  if (ids.length === 0)
-    return {outcome: 'rejected', reason: `no job has failed for the cause "${where?.cause}"`, about};
-  const decide: Decide = found => decideRetryJob(found, moment.published_at, moment.now);
-  return {...(await concludeJobs(deps, tx, ids, moment, decide)), about};
+  if (ids.length === 0) return refused(`no job has failed for the cause "${cause}"`, about);
+  return concludeJobs(turn, ids, about, found => decideRetryJob(found, turn.published_at, turn.now));
 }
 
 /** Queries before the transaction reads: a transaction reads documents one by one. */
@@ -102,12 +86,12 @@ async function fitting(pages: AsyncIterable<Stored[]>, isChanged = (_: Document)
 type Decide = (job: Job, usd_per_hour: number | null) => Decision<Job>;
 
 async function concludeJobs(
-  deps: Deps,
-  tx: Transaction,
+  turn: Turn,
   ids: readonly string[],
-  {now}: MessageTimes,
+  about: About,
   decide: Decide,
-): Promise<Omit<CommandOutcome, 'about'>> {
+): Promise<CommandOutcome> {
+  const {deps, tx, now} = turn;
   const decided = await Promise.all(
     ids.map(async id => {
       const job = await orReason(() => jobRecords.get(deps, tx, id));
@@ -126,7 +110,7 @@ async function concludeJobs(
   const decisions = decided.map(({decision}) => decision);
   const further = ids.length > 1 ? 'if more have failed for this cause, send it again for them' : undefined;
   const isApplied = decisions.some(({kind}) => kind === 'applied');
-  return {outcome: isApplied ? 'applied' : 'rejected', reason: reasonsOf(decisions, further)};
+  return {outcome: isApplied ? 'applied' : 'rejected', reason: reasonsOf(decisions, further), about};
 }
 
 /** The document, or why it is invalid: an invalid document stops no other. */
@@ -144,7 +128,7 @@ const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed',
 /** Deletes the documents of ended jobs. Their folders in the bucket stay. */
 export const clear = command({
   schema: z.strictObject({action: z.literal('clear'), before_at: instant.optional()}),
-  decide: async (deps, tx, {before_at}) => {
+  decide: async ({deps, tx}, {before_at}) => {
     const {config, store} = deps;
     const isOld = ({status, completed_at}: Document) =>
       isFinal({status: status as Job['status']}) &&
@@ -161,7 +145,7 @@ export const clear = command({
     // A retry may have opened a job since the query.
     const ended = some.filter((_, index) => isOld(current[index] ?? {}));
     for (const id of ended) deleteJob(deps, tx, id);
-    if (ended.length === 0) return {outcome: 'rejected', reason: 'no such job has ended', about: {}};
+    if (ended.length === 0) return refused('no such job has ended', {});
     const reason = `${ended.length} ended jobs are deleted; if more have ended, send it again for them`;
     return {outcome: 'applied', reason, about: {}};
   },

@@ -13,7 +13,6 @@ import {iso} from '../../../domain/time.ts';
 import type {Worker} from '../../../domain/worker/worker.ts';
 import {OPEN} from '../../../domain/zone/limiter.ts';
 import {provisioning, type Zone} from '../../../domain/zone/placement.ts';
-import type {Transaction} from '../../../ports.ts';
 import {newOpenRuns, readOpenRuns} from '../../caches/open-runs.ts';
 import {readPool, readPools} from '../../caches/pool-cache.ts';
 import {batchesOf, forEachConcurrently, MASS_LANES} from '../../concurrency.ts';
@@ -30,22 +29,22 @@ import {recordEventNow} from '../../documents/event-log.ts';
 import {readPrices} from '../../documents/prices.ts';
 import {zoneOf} from '../../documents/zones.ts';
 import {boundSlots} from '../../runs/count-streams.ts';
-import {type CommandOutcome, command, conclude, type MessageTimes} from './command.ts';
+import {type Awaitable, type CommandOutcome, command, conclude, type Turn} from './command.ts';
 
-async function existing({config}: Deps, tx: Transaction, name: string): Promise<Pool> {
-  const pool = await poolRecords.find(tx, name, config.pool);
+async function existing({deps, tx}: Turn, name: string): Promise<Pool> {
+  const pool = await poolRecords.find(tx, name, deps.config.pool);
   if (!pool) throw new Rejected(`there is no pool "${name}": create it with the action "pool"`);
   return pool;
 }
 
 /** Decides about the pool of the message, by default the deployment's own, and writes it. */
 async function onPool(
-  deps: Deps,
-  tx: Transaction,
+  turn: Turn,
   name: string | undefined,
-  decide: (pool: Pool) => Decision<Pool> | Promise<Decision<Pool>>,
-): Promise<CommandOutcome> {
-  const pool = await existing(deps, tx, name ?? deps.config.pool.pool);
+  decide: (pool: Pool) => Awaitable<Decision<Pool>>,
+) {
+  const {deps, tx} = turn;
+  const pool = await existing(turn, name ?? deps.config.pool.pool);
   return conclude(await decide(pool), next => poolRecords.set(tx, next), {pool: pool.pool});
 }
 
@@ -68,23 +67,14 @@ export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
 }
 
 /** Stops the creates of a pool until `resume`. */
-export function pausePool(
-  deps: Deps,
-  tx: Transaction,
-  name: string,
-  {published_at, now}: MessageTimes,
-): Promise<CommandOutcome> {
-  return onPool(deps, tx, name, pool => decidePausePool(pool, published_at, now));
+export function pausePool(turn: Turn, name: string): Promise<CommandOutcome> {
+  return onPool(turn, name, pool => decidePausePool(pool, turn.published_at, turn.now));
 }
 
 /** Ends the stops of creates of a pool and of its zones that began before the message. */
-export async function resumePool(
-  deps: Deps,
-  tx: Transaction,
-  name: string,
-  {published_at, now}: MessageTimes,
-): Promise<CommandOutcome> {
-  const pool = await existing(deps, tx, name);
+export async function resumePool(turn: Turn, name: string): Promise<CommandOutcome> {
+  const {deps, tx, published_at, now} = turn;
+  const pool = await existing(turn, name);
   const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, {zone, pool: pool.pool}, now)));
   const resume = (next: Pool) => {
     poolRecords.set(tx, next);
@@ -105,10 +95,11 @@ export const scale = command({
     }),
     ...Object.keys(poolSettings),
   ),
-  decide: (deps, tx, {action: _, pool: name, if_version, ...settings}, {published_at}) =>
-    onPool(deps, tx, name, async pool =>
-      decideScale(pool, settings, if_version, await limitsOf(deps, pool.pool), published_at),
-    ),
+  decide: (turn, {action: _, pool: name, if_version, ...settings}) =>
+    onPool(turn, name, async pool => {
+      const limits = await limitsOf(turn.deps, pool.pool);
+      return decideScale(pool, settings, if_version, limits, turn.published_at);
+    }),
   after: (deps, {pool}) => recordStranded(deps, pool ?? deps.config.pool.pool),
 });
 
@@ -120,9 +111,9 @@ export const keep = command({
     minutes: z.number().int().min(0).max(1440),
     workers: z.number().int().min(1).max(1000).optional(),
   }),
-  decide: (deps, tx, {pool: name, minutes, workers = 1}, {published_at, now}) =>
-    onPool(deps, tx, name, async pool => {
-      const decision = decideKeep(pool, {minutes, workers}, published_at, now);
+  decide: ({deps, ...turn}, {pool: name, minutes, workers = 1}) =>
+    onPool({deps, ...turn}, name, async pool => {
+      const decision = decideKeep(pool, {minutes, workers}, turn.published_at, turn.now);
       if (decision.kind === 'rejected' || minutes === 0) return decision;
       return {...decision, what: `${decision.what}, ${await priceText(deps, pool, workers)}`};
     }),
@@ -159,9 +150,9 @@ export const update = command({
     source: sourceChange.nullable().optional(),
     environment: environment.partial().optional(),
   }),
-  decide: (deps, tx, {pool: name, source, environment}, {published_at}) =>
-    onPool(deps, tx, name, pool =>
-      decideUpdate(pool, {source, environment}, deps.config.has_internet, published_at),
+  decide: (turn, {pool: name, source, environment}) =>
+    onPool(turn, name, pool =>
+      decideUpdate(pool, {source, environment}, turn.deps.config.has_internet, turn.published_at),
     ),
   after: (deps, {pool = deps.config.pool.pool}) => spreadSource(deps, pool),
 });

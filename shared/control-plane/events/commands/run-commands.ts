@@ -6,13 +6,12 @@ import {type Decision, decideRunAction} from '../../../domain/commands/commands.
 import {decideConfigure} from '../../../domain/commands/settings.ts';
 import {paths, stopObject, streamPrefix} from '../../../domain/names.ts';
 import type {Run} from '../../../domain/run/run.ts';
-import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 import {runRecords} from '../../documents/documents.ts';
 import {openTask, publishTask, taskId} from '../../documents/tasks.ts';
 import {ensureRun} from '../../runs/ensure-run.ts';
 import {updateTotals} from '../../runs/summarize-run.ts';
-import {type CommandOutcome, command, conclude} from './command.ts';
+import {type Awaitable, command, conclude, type Turn} from './command.ts';
 import {pausePool, resumePool} from './pool-commands.ts';
 
 /** Creates the document of a run whose first event is still under way, so that no command comes too early. */
@@ -22,11 +21,7 @@ async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
   if (stream) await ensureRun(deps, run);
 }
 
-async function onRun(
-  tx: Transaction,
-  run: string,
-  decide: (parent: Run | undefined) => Decision<Run> | Promise<Decision<Run>>,
-): Promise<CommandOutcome> {
+async function onRun({tx}: Turn, run: string, decide: (parent: Run | undefined) => Awaitable<Decision<Run>>) {
   const decision = await decide(await runRecords.get(tx, run));
   return conclude(decision, next => runRecords.set(tx, next), {run});
 }
@@ -35,33 +30,28 @@ async function onRun(
 export const start = command({
   schema: z.strictObject({action: z.literal('start'), run: runId}),
   prepare: ensureKnownRun,
-  decide: (_, tx, {run}, {published_at, now}) =>
-    onRun(tx, run, async parent => {
-      const decision = decideRunAction('start', run, parent, published_at, now);
-      if (decision.kind === 'applied') await openTask(tx, {task: 'register', run}, now);
+  decide: (turn, {run}) =>
+    onRun(turn, run, async parent => {
+      const decision = decideRunAction('start', run, parent, turn.published_at, turn.now);
+      if (decision.kind === 'applied') await openTask(turn.tx, {task: 'register', run}, turn.now);
       return decision;
     }),
   after: ({bus}, {run}) => publishTask(bus, {task: 'register', run}),
 });
 
-function ofRunOrPool<Action extends 'pause' | 'resume'>(action: Action) {
-  return z
-    .strictObject({action: z.literal(action), run: runId.optional(), pool: poolName.optional()})
-    .refine(({run, pool}) => (run === undefined) !== (pool === undefined), 'name a run or a pool')
-    .meta({oneOf: [{required: ['run']}, {required: ['pool']}]});
-}
-
 function runOrPoolCommand<Action extends 'pause' | 'resume'>(action: Action) {
   const decidePool = action === 'pause' ? pausePool : resumePool;
   return command({
-    schema: ofRunOrPool(action),
+    schema: z
+      .strictObject({action: z.literal(action), run: runId.optional(), pool: poolName.optional()})
+      .refine(({run, pool}) => (run === undefined) !== (pool === undefined), 'name a run or a pool')
+      .meta({oneOf: [{required: ['run']}, {required: ['pool']}]}),
     prepare: async (deps, {run}) => {
       if (run !== undefined) await ensureKnownRun(deps, {run});
     },
-    decide: async (deps, tx, {run, pool}, moment) => {
-      if (run === undefined) return decidePool(deps, tx, pool ?? deps.config.pool.pool, moment);
-      const {published_at, now} = moment;
-      return onRun(tx, run, parent => decideRunAction(action, run, parent, published_at, now));
+    decide: async (turn, {run, pool = turn.deps.config.pool.pool}) => {
+      if (run === undefined) return decidePool(turn, pool);
+      return onRun(turn, run, parent => decideRunAction(action, run, parent, turn.published_at, turn.now));
     },
   });
 }
@@ -73,8 +63,8 @@ export const resume = runOrPoolCommand('resume');
 export const stop = command({
   schema: z.strictObject({action: z.literal('stop'), run: runId}),
   prepare: ensureKnownRun,
-  decide: (_, tx, {run}, {published_at, now}) =>
-    onRun(tx, run, parent => decideRunAction('stop', run, parent, published_at, now)),
+  decide: (turn, {run}) =>
+    onRun(turn, run, parent => decideRunAction('stop', run, parent, turn.published_at, turn.now)),
   after: async (deps, {run}) => {
     if ((await runRecords.get(deps.store, run))?.status === 'cancelled')
       await deps.objects.create(stopObject(run), Buffer.from('{}\n'), {content_type: 'application/json'});
@@ -97,8 +87,10 @@ export const configure = command({
     'allow_cross_region',
   ),
   prepare: ensureKnownRun,
-  decide: (_, tx, {action: __, run, if_version, ...settings}, {published_at, now}) =>
-    onRun(tx, run, parent => decideConfigure(run, parent, settings, if_version, published_at, now)),
+  decide: (turn, {action: _, run, if_version, ...settings}) =>
+    onRun(turn, run, parent =>
+      decideConfigure(run, parent, settings, if_version, turn.published_at, turn.now),
+    ),
 });
 
 /** Rebuilds the documents of one run, or of every run, from the bucket. The task shows the progress and the result. */
@@ -109,7 +101,7 @@ export const rebuild = command({
     if (isEmpty)
       throw new Rejected(`there is nothing to rebuild: the bucket holds no stream of run "${run}"`);
   },
-  decide: async (_, tx, {run = null}, {now}) => {
+  decide: async ({tx, now}, {run = null}) => {
     await openTask(tx, {task: 'rebuild', run}, now);
     const path = paths.task(taskId({task: 'rebuild', run}));
     const about = run === null ? {} : {run};

@@ -6,11 +6,10 @@ import {withMark} from '../../../domain/run/marks.ts';
 import {isOpen, NO_MODEL_FAILURES} from '../../../domain/run/run.ts';
 import {isUnfinished, type Stream} from '../../../domain/stream/stream.ts';
 import {utcText} from '../../../domain/time.ts';
-import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 import {FAILED, runRecords, streamRecords} from '../../documents/documents.ts';
 import {clearWork, holderOf} from '../../documents/lease-documents.ts';
-import {type CommandOutcome, command, type MessageTimes, reasonsOf} from './command.ts';
+import {type About, type CommandOutcome, command, reasonsOf, refused, type Turn} from './command.ts';
 import {cancelJob, retryJobs, takeUpNamed, whichJobs} from './job-commands.ts';
 
 /** Failed streams that one message revives. A repeated message revives more. */
@@ -31,14 +30,13 @@ export const retry = command({
     .refine(({run, stream}) => stream === undefined || run !== undefined, 'a stream needs its run')
     .meta({oneOf: [{required: ['run']}, {required: ['job']}, {required: ['where']}]}),
   prepare: takeUpNamed,
-  decide: async (deps, tx, {run, stream, job, where}, moment) => {
-    if (run === undefined) return retryJobs(deps, tx, {job, where}, moment);
-    const ids = stream === undefined ? await failedStreams(deps, run) : [stream];
+  decide: async (turn, {run, stream, job, where}) => {
+    if (run === undefined) return retryJobs(turn, {job, where});
+    const ids = stream === undefined ? await failedStreams(turn.deps, run) : [stream];
     const nothing = stream === undefined ? `run "${run}" has no failed stream` : noStream(run, stream);
-    const decide = (found: Stream) => decideRetry(found, moment.published_at, moment.now);
     const about = {run, ...(stream === undefined ? {} : {stream})};
-    const revives = stream === undefined;
-    return {...(await onStreams(deps, tx, {run, ids, nothing, revives}, decide, moment)), about};
+    const of = {run, ids, about, nothing, revives: stream === undefined};
+    return onStreams(turn, of, found => decideRetry(found, turn.published_at, turn.now));
   },
 });
 
@@ -57,13 +55,10 @@ export const cancel = command({
     )
     .meta({oneOf: [{required: ['run', 'stream']}, {required: ['job']}]}),
   prepare: takeUpNamed,
-  decide: async (deps, tx, {run, stream, job}, moment) => {
-    if (job !== undefined) return cancelJob(deps, tx, job, moment);
-    const which = {run: run ?? '', stream: stream ?? ''};
-    const decide = (found: Stream) => decideCancel(found, moment.published_at, moment.now);
-    const nothing = noStream(which.run, which.stream);
-    const of = {run: which.run, ids: [which.stream], nothing, revives: false};
-    return {...(await onStreams(deps, tx, of, decide, moment)), about: which};
+  decide: async (turn, {run = '', stream = '', job}) => {
+    if (job !== undefined) return cancelJob(turn, job);
+    const of = {run, ids: [stream], about: {run, stream}, nothing: noStream(run, stream), revives: false};
+    return onStreams(turn, of, found => decideCancel(found, turn.published_at, turn.now));
   },
 });
 
@@ -77,26 +72,27 @@ async function failedStreams({store}: Deps, run: string): Promise<string[]> {
   return failed.map(({id}) => id);
 }
 
+type OfStreams = {run: string; ids: readonly string[]; about: About; nothing: string; revives: boolean};
+
 /**
  * Decides about each stream. The message is applied if a stream changes. An ended run with an unfinished stream is open again. `revives`:
  * so is a run that a certain failure ended, without any failed stream.
  */
 async function onStreams(
-  deps: Deps,
-  tx: Transaction,
-  {run, ids, nothing, revives}: {run: string; ids: readonly string[]; nothing: string; revives: boolean},
+  turn: Turn,
+  of: OfStreams,
   decide: (stream: Stream) => Decision<Stream>,
-  {now}: MessageTimes,
-): Promise<Omit<CommandOutcome, 'about'>> {
+): Promise<CommandOutcome> {
+  const {deps, tx, now} = turn;
+  const {run, ids, about, nothing, revives} = of;
   const parent = await runRecords.get(tx, run);
-  if (!parent) return {outcome: 'rejected', reason: `there is no run "${run}"`};
-  if (parent.status === 'cancelled')
-    return {outcome: 'rejected', reason: `run "${run}" was stopped, and a stop is final`};
+  if (!parent) return refused(`there is no run "${run}"`, about);
+  if (parent.status === 'cancelled') return refused(`run "${run}" was stopped, and a stop is final`, about);
   if (parent.expired_at !== null)
-    return {
-      outcome: 'rejected',
-      reason: `the documents of the streams of run "${run}" were deleted at ${utcText(parent.expired_at)}: send {"action":"rebuild","run":"${run}"} first`,
-    };
+    return refused(
+      `the documents of the streams of run "${run}" were deleted at ${utcText(parent.expired_at)}: send {"action":"rebuild","run":"${run}"} first`,
+      about,
+    );
   const streams: Stream[] = [];
   for (const id of ids.slice(0, MOST_AT_ONCE)) {
     const each = await streamRecords.get(tx, run, id);
@@ -116,5 +112,6 @@ async function onStreams(
   return {
     outcome: changed.length > 0 || isRevived ? 'applied' : 'rejected',
     reason: reasons || (isRevived ? `${run} is active again` : nothing),
+    about,
   };
 }

@@ -10,7 +10,7 @@ type Decide = (name: string, worker: Worker | undefined, published_at: string) =
 function workerCommand<Action extends 'recreate' | 'delete'>(action: Action, decide: Decide) {
   return command({
     schema: z.strictObject({action: z.literal(action), worker: workerNameText}),
-    decide: async (_, tx, {worker}, {published_at}) => {
+    decide: async ({tx, published_at}, {worker}) => {
       const current = await workerRecords.get(tx, worker);
       return conclude(decide(worker, current, published_at), next => workerRecords.set(tx, next), {worker});
     },
