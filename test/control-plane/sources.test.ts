@@ -42,22 +42,6 @@ describe('the message update', () => {
     assert.deepEqual([body.action, body.version, body.source, body.bucket], ['source', 1, BUNDLE, 'bucket']);
   });
 
-  it('writes two batches of workers at once: a mass change begins with 500 writes a second', async () => {
-    const world = await aWorld(...Array.from({length: 200}, (_, slot) => `tpu-us-central1-a-${slot}`));
-    const {store} = world.deps;
-    const open = new Set<object>();
-    let most = 0;
-    const transaction: typeof store.transaction = async work => {
-      open.add(work);
-      most = Math.max(most, open.size);
-      await new Promise(resolve => setImmediate(resolve));
-      return store.transaction(work).finally(() => open.delete(work));
-    };
-    world.deps.store = {...store, transaction};
-    await sendAlone(world, UPDATE);
-    assert.equal(most, 2);
-  });
-
   it('sent twice is two versions', async () => {
     const world = await aWorld(A0);
     await sendAlone(world, UPDATE);
