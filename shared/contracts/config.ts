@@ -84,14 +84,12 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     notify: v.GLEANER_NOTIFY
       ? {format: v.GLEANER_NOTIFY, url: v.GLEANER_NOTIFY_URL, key: v.GLEANER_NOTIFY_KEY}
       : null,
-    /** Providers that pools may have. */
     providers: v.GLEANER_PROVIDERS,
     jobs_collection: v.GLEANER_JOBS_COLLECTION,
     /** True if workers reach the internet: sources of git, other JAX versions and setup scripts need it. */
     has_internet: v.GLEANER_INTERNET === 'true',
     local_token: v.GLEANER_LOCAL_TOKEN,
     ceilings: ceilingsOf(v),
-    /** Hosts that a TPU may have. */
     max_hosts: v.GLEANER_MAX_HOSTS,
     heartbeat_s: v.GLEANER_HEARTBEAT_S,
     lease_s: v.GLEANER_LEASE_S,

@@ -85,7 +85,6 @@ export function checkDocument(path: DocumentPath, data: Document): void {
 
 type Count = {indexEntries: number};
 
-/** Bytes of the field, with its name. */
 function checkField(path: DocumentPath, at: string[], field: string, value: unknown, count: Count): number {
   const here = [...at, field];
   const fault = fieldNameFault(field);

@@ -12,7 +12,6 @@ import {LEAST_KEY_CHARS, receiverProblem} from './webhook.ts';
 const days = (fallback: number) => z.coerce.number().int().min(1).max(3650).default(fallback);
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 
-/** Name of a secret, with or without a version. */
 const SECRET =
   'projects/[a-z0-9][a-z0-9.:-]{0,62}/secrets/[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]{1,63})?';
 /** As startup.sh and the agent accept it. */
@@ -91,7 +90,6 @@ const variables = z.object({
       'a host and the name of a secret, such as github.com=projects/P/secrets/S',
     )
     .optional(),
-  /** Format of notifications. Without it the deployment sends none. */
   GLEANER_NOTIFY: z.enum(['json', 'slack']).optional(),
   /** Address of the receiver, for on-task. It may be a secret itself. */
   GLEANER_NOTIFY_URL: z.string().trim().optional(),
@@ -139,7 +137,6 @@ const variables = z.object({
   GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
   /** Hosts that a TPU may have: one document takes the heartbeats of all hosts of a TPU. */
   GLEANER_MAX_HOSTS: z.coerce.number().int().min(1).max(256).default(MAX_HOSTS),
-  /** Dollars that the deployment may spend in a UTC month. */
   GLEANER_MAX_BUDGET_USD: z.coerce.number().positive().optional(),
   /** Zones that a message may name; without it, every zone. */
   GLEANER_ALLOWED_ZONES: z
@@ -162,13 +159,11 @@ const variables = z.object({
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
   /** By default the usual version, or image, of the accelerator's generation. */
   GLEANER_RUNTIME_VERSION: z.string().min(1).optional(),
-  /** Boot disk of each instance of Compute Engine. */
   GLEANER_DISK_GB: z.coerce.number().pipe(diskGb).default(DISK_GB),
   /** Delay of an idle worker before its next request, plus up to a quarter. Short in a pool that people wait for. */
   GLEANER_POLL_S: seconds(POLL_S),
   /** Time that a job waits until a worker gives its stream back: see domain/fleet/yields.ts. */
   GLEANER_JOB_WAIT_S: seconds(JOB_WAIT_S),
-  /** Budget of all TPUs of the pool together. */
   GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
   /** Requests for nodes: at once, or through the queue of the zone. Messages change it. See domain/zone/placement.ts. */
   GLEANER_PROVISIONING: provisioning.default('node'),
@@ -227,7 +222,6 @@ export function keptDays(env: Readonly<Record<string, string | undefined>>) {
   };
 }
 
-/** Every timing with its default, as variables of the functions. */
 export function timingDefaults(): Record<string, string> {
   const all = Object.entries(variables.shape).filter(([name]) => name.endsWith('_S'));
   return Object.fromEntries(all.map(([name, schema]) => [name, String(schema.parse(undefined))]));

@@ -6,7 +6,6 @@ export class InvalidDocument extends Error {
   override name = 'InvalidDocument';
 }
 
-/** `Transaction.create` met an existing document. */
 export class AlreadyExists extends Error {
   override name = 'AlreadyExists';
 }
@@ -105,7 +104,6 @@ export class NotUnderstood extends Rejected {
   }
 }
 
-/** An object that is larger than its reader allows. */
 export class ObjectTooLarge extends Rejected {
   override name = 'ObjectTooLarge';
 }

@@ -4,7 +4,6 @@ import {RE2JS} from 're2js';
 /** Instructions of a compiled expression, at most. The worker's RE2 has memory for more: _PATTERN_BYTES of records/spans.py. */
 const MOST_INSTRUCTIONS = 40_000;
 
-/** Why the worker cannot use the expression; undefined if it can. */
 export function expressionProblem(pattern: string): string | undefined {
   try {
     const {re2Input} = RE2JS.compile(pattern);

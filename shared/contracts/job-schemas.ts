@@ -60,7 +60,6 @@ export const jobFields = {
   budget_usd: z.number().positive().max(10_000_000).nullish(),
 };
 
-/** The lease of a job, as its worker claims it. */
 export const jobLease = z.object({job: jobId, epoch: z.number().int().min(0).max(1_000_000)});
 
 /** Message on topic `exec`: a command for every host of the target, as the job user. */

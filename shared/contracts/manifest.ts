@@ -36,7 +36,6 @@ export const streamMetadata = streamSummary.extend({
   spec_hash: sha256,
 });
 
-/** Text of the manifest, with `result` once the run is completed. */
 export function manifestText(
   frozen: {run: string; spec: object; spec_hash: string; placement?: object},
   result?: RunResult,

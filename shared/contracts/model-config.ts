@@ -19,7 +19,6 @@ const NEUTRAL: Readonly<Record<string, readonly unknown[]>> = rules.neutral;
 const LAYER_TYPES = ['full_attention', 'sliding_attention'];
 const SHOWN_PROBLEMS = 20;
 
-/** Supported values of `model_type`. */
 export const FAMILIES: readonly string[] = Object.keys(FAMILY_RULES);
 export const MAX_CONFIG_BYTES = 16 * 1024 * 1024;
 
@@ -187,7 +186,6 @@ function isTable(value: unknown): value is Table {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The object; an empty object for any other value. */
 const tableOf = (value: unknown): Table => (isTable(value) ? value : {});
 
 function tableOfText(text: string): Table | undefined {

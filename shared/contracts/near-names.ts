@@ -1,4 +1,3 @@
-/** Known names that a typed name may have meant. */
 import {distance} from 'fastest-levenshtein';
 
 const MOST_NAMES = 3;

@@ -5,7 +5,6 @@ const UNSAFE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
 export const printable = (line: string) => line.replace(UNSAFE, '\ufffd');
 
-/** JSON of the value in printable characters alone. */
 export function jsonText(value: object): string {
   const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
   return JSON.stringify(value).replace(UNSAFE, text => text.split('').map(escaped).join(''));

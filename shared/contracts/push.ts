@@ -3,7 +3,6 @@ import {createHash} from 'node:crypto';
 import {z} from 'zod';
 import {parseValue} from './schemas.ts';
 
-/** Message of a push. Fields that the push lacks are empty. */
 export type Push = {
   /** Id of the message; for a message without an id, its digest. */
   id: string;
@@ -57,7 +56,6 @@ export function pushId(event: unknown): string {
   return (id as string | undefined) ?? digest();
 }
 
-/** The event as JSON, for the record of an event without a message. */
 export const rawText = (event: unknown) => JSON.stringify(event) ?? '';
 
 /** Body of the push: the data of a CloudEvent, or the event itself. */

@@ -42,7 +42,6 @@ export function checkQuery(collection: CollectionPath, query: Query): void {
     throw badQuery(collection, `the limit ${limit} is no positive whole number`);
 }
 
-/** Throws `TypeError` for fields that cannot be summed. */
 export function checkSum(collection: CollectionPath, fields: readonly string[]): void {
   checkCollectionPath(collection);
   if (fields.length === 0) throw badQuery(collection, 'it adds up no field');

@@ -51,7 +51,6 @@ function explain(issue: Issue, whole: unknown): string {
   return `${key}: ${words}${isTold ? '' : `, but it is ${JSON.stringify(value).slice(0, 100)}`}`;
 }
 
-/** Default messages of zod. */
 const ZODS_OWN = /^(Invalid|Too (big|small)|Unrecognized key)/;
 const KINDS: Record<string, string> = {
   array: 'a list',

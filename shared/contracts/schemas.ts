@@ -38,7 +38,6 @@ const wellFormed = (most: number) =>
 /** Longest result in a request, in UTF-16 units: never more than its bytes of UTF-8. */
 const MAX_RESULT_CHARS = 262_144;
 
-/** Text of a worker, which people read in events. */
 function said(most: number) {
   return z
     .string()
@@ -92,7 +91,6 @@ export const shardMetadata = z.object({
   run: runId,
   stream: streamText,
   shard: whole(1, MAX_ORDINAL),
-  /** Epoch of the lease under which the shard was stored. */
   epoch: whole(1, MAX_EPOCH),
   first_sample: whole(0, MAX_STREAM_SAMPLES),
   last_sample: whole(0, MAX_STREAM_SAMPLES),

@@ -28,14 +28,12 @@ export function poolNameProblem(name: string, deployment: string): string | unde
   return name.startsWith(prefix) ? undefined : `names of pools of this deployment start with ${prefix}`;
 }
 
-/** Name of the Scheduler job that asks for ticks. */
 export const tickJobOf = (deployment: string) => `${deployment}-tick`;
 
 const DEPLOYMENT_LABEL = 'gleaner-deployment';
 
 type Labels = Record<string, string>;
 
-/** Labels of every node and queued resource of a deployment. */
 export function labelsOf(deployment: string): Labels {
   return {'managed-by': 'gleaner', [DEPLOYMENT_LABEL]: deployment};
 }

@@ -88,7 +88,6 @@ export function outputPrefix(run: string, stream: string): string {
   return `activations/${runSegment(run)}tpu_${streamIndexOf(stream)}/`;
 }
 
-/** Summary of a finished stream, by the worker that finished it. */
 export const metadataObject = (run: string, stream: string) => `${outputPrefix(run, stream)}metadata.json`;
 
 /** Folder for the computed batches of an open shard, from workers preempted with notice. */
@@ -173,12 +172,10 @@ export const jobsFolder = (job: string) => `jobs/${job}/`;
 /** Folder of one attempt of a job: its output, its artifacts and a long result. */
 export const jobFolder = (job: string, epoch: number) => `${jobsFolder(job)}epoch_${epoch}/`;
 
-/** Folder of one process of an attempt on several hosts. */
 export function processFolder(job: string, epoch: number, index: number): string {
   return `${jobFolder(job, epoch)}host_${index}/`;
 }
 
-/** Folder of the output of a command on one host. */
 export const execFolder = (exec: string, worker: string, host: number) => `execs/${exec}/${worker}/${host}/`;
 /** A code bundle of people, by its sha256. */
 export const codeObject = (sha256: string) => `code/${sha256}.tar.gz`;

@@ -29,7 +29,6 @@ export function sharesOf(ended: readonly Worker[]): Map<string, Share> {
   return shares;
 }
 
-/** Dollars of these incarnations. */
 export const billOf = (ended: readonly Worker[]) => ended.reduce((sum, {costs}) => sum + totalOf(costs), 0);
 
 /** Adds the cost of ended incarnations to their payers. The caller ends the incarnations with it, so each is billed once. */
@@ -62,7 +61,6 @@ export function addPreemption({runs}: Payers, {charged_to}: Worker, now: number)
     runs.set(run.run, {...run, preemptions: run.preemptions + 1, updated_at: iso(now)});
 }
 
-/** Says that the payer lacks these dollars for good. */
 export function unpaidText(payer: string, usd: number): string {
   return `${usd} USD are not added to the document of ${payer}, which is missing or left alone`;
 }

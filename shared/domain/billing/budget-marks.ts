@@ -14,7 +14,6 @@ export const budgetMark = stored({
 });
 export type BudgetMark = z.infer<typeof budgetMark>;
 
-/** The greatest percent of the budget that is spent; 0 before the first. */
 export function reachedPercent(budget_usd: number | null, spent_usd: number): number {
   if (budget_usd === null) return 0;
   return PERCENTS.find(percent => spent_usd * 100 >= percent * budget_usd) ?? 0;

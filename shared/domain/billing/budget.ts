@@ -161,7 +161,6 @@ function wholeBudget(
   };
 }
 
-/** Dollars an hour of a node of the pool in the zone; null if unknown. */
 export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string): number | null {
   return usdPerHour(prices, {accelerator, spot, zone});
 }

@@ -75,7 +75,6 @@ export function addSkus(found: Found, skus: readonly Sku[], now: number): Found 
   return {chips, unknown: [...unknown].sort()};
 }
 
-/** The price in force now: dollars of an hour, and the instant from which it counts. */
 function rateOf({pricingInfo}: Sku, now: number): {usd: number; since_at: string} | undefined {
   const inForce = pricingInfo
     .filter(({effectiveTime}) => msOf(effectiveTime) <= now)

@@ -6,11 +6,9 @@ export type Ceilings = {
   max_workers: number;
   /** Dollars in a UTC month; null is no limit. */
   max_budget_usd: number | null;
-  /** Null allows every zone. */
   allowed_zones: readonly string[] | null;
   /** `hub`, `hub:ORG/`, `gs://BUCKET/PREFIX/`, `folder`; an entry that ends in `/` is a prefix. */
   model_sources: readonly string[];
-  /** False where workers do not reach a hub. */
   has_internet?: boolean;
 };
 
@@ -43,7 +41,6 @@ export function clipPool(pool: Pool, {max_workers, allowed_zones}: Ceilings): Po
 
 const HUB_ID = /^[A-Za-z0-9][\w.-]*(\/[\w.-]+)?$/;
 
-/** Why workers may not read this model, or undefined. */
 export function modelProblem(model: string, {model_sources, has_internet}: Ceilings): string | undefined {
   if (has_internet === false && kindOf(model) === 'hub')
     return `model "${model}" is of the hub, which the TPUs of this deployment do not reach (GLEANER_INTERNET): copy it with \`gleaner models mirror ${model}\`, and name its address in the bucket`;
@@ -65,7 +62,6 @@ function isFrom(source: string, model: string): boolean {
   return allowed.endsWith('/') ? `${name}/`.startsWith(allowed) : name === allowed;
 }
 
-/** Why Cloud TPU would refuse a name of a node of the pool, or undefined. */
 export function nodeNameProblem({
   pool,
   zones,

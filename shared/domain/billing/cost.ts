@@ -111,7 +111,6 @@ export function budgetReserver(
 /** A worker that fell silent at work stays with its run. */
 const isHeld = ({suspect}: Worker) => suspect !== null;
 
-/** True if the worker was created for a run and has no work. */
 function isSpare({phase, work, charged_to}: Worker): boolean {
   const isThere = phase === 'creating' || phase === 'booting' || phase === 'idle' || phase === 'working';
   return isThere && work === null && charged_to !== null;
@@ -159,20 +158,17 @@ export function runAtWork(worker: Worker): string | undefined {
   return parseWork(work ?? (hasEnded(worker) ? null : (suspect?.work ?? null)))?.run;
 }
 
-/** The run that pays for the worker now, `JOBS` or `KEPT`. */
 export const payerOf = ({work, charged_to}: Worker): string | null => payerOfWork(work) ?? charged_to;
 
 function payerOfWork(work: string | null): string | undefined {
   return parseJobWork(work) === undefined ? parseWork(work)?.run : JOBS;
 }
 
-/** A payer as people call it. */
 export function payerText(payer: string | null): string {
   if (payer === JOBS) return 'the pool, for jobs,';
   return payer === KEPT ? 'the pool, which keeps it,' : `run ${payer}`;
 }
 
-/** Key of the downloads of this payer in `costs`. */
 export const downloadsOf = (payer: string) => `${DOWNLOADS}${payer}`;
 
 /** The payers among these that are runs. No run id starts with an underscore. */

@@ -1,4 +1,3 @@
-/** Origin of a price: the list of this file, the Billing Catalog, or a person. */
 export type PriceSource = 'list' | 'catalog' | 'person';
 
 /**
@@ -72,7 +71,6 @@ const BY_REGION: Record<string, Record<string, [usd: number, spot_usd: number]>>
 
 export const GENERATIONS: readonly string[] = Object.keys(BY_REGION);
 
-/** The list by generation and region: `v6e@us-east5`. */
 export const LISTED: Readonly<Record<string, Price>> = Object.fromEntries(
   Object.entries(BY_REGION).flatMap(([generation, regions]) =>
     Object.entries(regions).map(([region, [usd, spot_usd]]): [string, Price] => [

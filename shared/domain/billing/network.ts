@@ -14,7 +14,6 @@ export function bytePrice(zone: string, region: BucketRegion): number {
   return region === null ? 0 : networkBytePrice(regionOf(zone), region);
 }
 
-/** Why the run may not use these zones; undefined if it may. */
 export function crossRegionProblem(
   {allow_cross_region, run}: Pick<Run, 'allow_cross_region' | 'run'>,
   zones: readonly string[],
@@ -38,7 +37,6 @@ export function withTraffic<S extends Stream>(stream: S, bytes: number): S {
   return {...stream, network_bytes: all, network_usd: network_usd + bytes * network_usd_per_byte};
 }
 
-/** Number fields of a stream that are the traffic of its run. */
 export const TRAFFIC = ['network_bytes', 'network_usd'] as const;
 export type Traffic = Record<(typeof TRAFFIC)[number], number>;
 
@@ -53,7 +51,6 @@ export function networkOf({network_usd, download_usd}: Pick<Run, 'network_usd' |
   return network_usd + download_usd;
 }
 
-/** Dollars of the run that its budget compares with: TPUs and network. */
 export function capped(run: Pick<Run, 'cost_usd' | 'network_usd' | 'download_usd'>): number {
   return run.cost_usd + networkOf(run);
 }

@@ -67,7 +67,6 @@ export function originOf(prices: Prices, accelerator: string, zone: string): Ori
   return {source, as_of: price?.as_of ?? null, is_highest};
 }
 
-/** Instant from which the price of a node counts, as far as the catalog says. */
 export function sinceOf(prices: Prices, accelerator: string, zone: string): string | undefined {
   const generation = chipsOf(accelerator)?.generation ?? '';
   return (priceIn(prices, accelerator, zone) ?? priceIn(prices, generation, zone))?.since_at;
@@ -82,13 +81,11 @@ export function ageText(as_of: string | null | undefined, now: number): string |
   return days > FRESH_DAYS ? `${days} days old` : undefined;
 }
 
-/** The oldest day of the prices of a node in these zones; null if none has a day. */
 export function oldestDay(prices: Prices, accelerator: string, zones: readonly string[]): string | null {
   const days = zones.flatMap(zone => originOf(prices, accelerator, zone).as_of ?? []);
   return days.sort()[0] ?? null;
 }
 
-/** Dollars an hour of one node; null where the price is unknown. */
 export function usdPerHour(
   prices: Prices,
   {accelerator, spot, zone}: {accelerator: string; spot: boolean; zone: string},

@@ -14,7 +14,6 @@ export function splitByPublishTime<Field extends string>(
   return {current: fields.filter(field => !isOutdated(field)), outdated: fields.filter(isOutdated)};
 }
 
-/** Stores the publish time of a message about these fields. A later time stays. */
 export function withPublishTime(said: PublishTimes, fields: readonly string[], published_at: string) {
   const {current} = splitByPublishTime(said, fields, published_at);
   return {...said, ...Object.fromEntries(current.map(field => [`${field}_at`, published_at]))};

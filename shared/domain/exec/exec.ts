@@ -50,13 +50,11 @@ export type ExecHost = z.infer<typeof execHostDocument>;
 
 /** Time until a host must have asked for its command: heartbeats name it, and a booting host sends the first one late. */
 const START_S = 300;
-/** Time after the deadline for the report of a host. */
 export const REPORT_S = 60;
 
 /** Most commands that a worker has at once: a heartbeat names all of them. */
 export const MOST_OPEN_EXECS = 20;
 
-/** Timestamps of a new command. */
 export function execTimes(timeout_s: number, now: number, kept_days: number) {
   return {
     created_at: iso(now),
@@ -105,7 +103,6 @@ export function withExec(worker: Worker, exec: string): Worker {
   return worker.execs.includes(exec) ? worker : {...worker, execs: [...worker.execs, exec]};
 }
 
-/** The same object if the worker does not have the command. */
 export function withoutExec(worker: Worker, exec: string): Worker {
   if (!worker.execs.includes(exec)) return worker;
   return {...worker, execs: worker.execs.filter(id => id !== exec)};

@@ -8,7 +8,6 @@ import {type Exec, type ExecHost, hasHostEnded, secondsLeft, withoutExec} from '
 
 type ExecRequest = {exec: string; host: number};
 
-/** `execHost`: the command on the host that sends the request. */
 export type TakeExecState = {
   worker: Worker;
   exec: Exec | undefined;

@@ -13,7 +13,6 @@ const SIZES: Readonly<Record<string, readonly number[]>> = {
   v6e: [1, ...doubled(4, 256)],
 };
 
-/** Every known type. */
 export const ACCELERATORS = Object.entries(SIZES).flatMap(([generation, sizes]) =>
   sizes.map(size => `${generation}-${size}`),
 );
@@ -39,7 +38,6 @@ export const COMPILED = [
 /** Hosts that a TPU may have where the deployment says nothing: all of them write one document. */
 export const MAX_HOSTS = 16;
 
-/** Why a pool cannot have this accelerator, or undefined. */
 export function acceleratorProblem(
   accelerator: string,
   provider: Provider = 'tpu-api',

@@ -37,7 +37,6 @@ export type FleetPlan = {
   reserved_usd: number;
   /** Why work and zones of the pool wait: the words for what this plan withholds. */
   constraints: Constraints;
-  /** Slots of the jobs of several slices. */
   gathering: Gathering;
 };
 
@@ -129,7 +128,6 @@ function chooseSlots(
   return {wanted, withheld: new Map(withheld), limits};
 }
 
-/** Slots that no plan may use, and why. */
 function brokenSlots(
   snapshot: Snapshot,
   {budgets, orphans}: Decided,

@@ -78,7 +78,6 @@ export const poolDocument = stored({
 });
 export type Pool = z.infer<typeof poolDocument>;
 
-/** A pool that nothing was decided about. */
 export const NEW_POOL = {
   ...{provider: 'tpu-api' as const, disk_gb: null},
   ...{version: 0, said: {}, budget_usd: null, spent_usd: 0, limiter: OPEN},
@@ -161,13 +160,11 @@ export type WantedOptions = {
   fixed?: Pick<ReadonlySet<string>, 'has'>;
   /** Creates that each zone allows now. A zone that is missing has no limit. */
   allowances?: ReadonlyMap<string, Allowance>;
-  /** Limit of living nodes, wanted or not. */
   most?: number;
   /** Probes that each zone is due: see silence-brake.ts. */
   probes?: ReadonlyMap<string, number>;
   /** Zones whose limiter is not open. Their slots come after the empty slots of other zones. */
   limited?: ReadonlySet<string>;
-  /** Workers that have sent nothing for `silent_s`. */
   silent?: ReadonlySet<string>;
 };
 
@@ -247,14 +244,12 @@ export function wantedSlots(
   return {wanted, withheld};
 }
 
-/** True if the slot is empty, or if no list shows its requested node. */
 function isWithoutNode(worker: Worker | undefined, now: number): boolean {
   if (!worker || worker.phase === 'gone') return true;
   const isShown = worker.provider_state !== null || worker.queue_state !== null;
   return worker.phase === 'creating' && !isShown && isOlderThan(worker.asked_at, UNSHOWN_S, now);
 }
 
-/** True if a node may be created in the slot. */
 export function isOpenSlot(worker: Worker | undefined, now: number): boolean {
   return worker === undefined || (worker.phase === 'gone' && !slotConstraint(worker, now));
 }

@@ -45,7 +45,6 @@ export function imagePath(image: string): string {
   return image.includes('/') ? image : `projects/${IMAGE_PROJECT}/global/images/family/${image}`;
 }
 
-/** Terms of a pool that its provider has to offer. */
 export type Terms = {
   provider: Provider;
   provisioning: string;

@@ -50,7 +50,6 @@ export function isFinal({status}: Pick<Job, 'status'>): boolean {
   return status === 'completed' || status === 'failed' || status === 'cancelled';
 }
 
-/** A valid job that waits for a worker from now on. */
 export function scheduleJob(job: Job, now: number): Job {
   return {
     ...job,
@@ -139,7 +138,6 @@ function hostEndOf({outcome, ...end}: JobEnd): HostEnd {
   return {...NO_RESULT, ...end, outcome: outcome as HostEnd['outcome'], error};
 }
 
-/** The end of an attempt by one host, whose error says which. */
 function byHost(end: JobEnd, index: number, processes: number): JobEnd {
   const error = end.error === null ? null : `${hostText(index, processes)}: ${end.error}`;
   return {...end, error};
@@ -260,7 +258,6 @@ export function endByDeath(worker: string, death: Death | undefined): JobEnd {
   return isMachineDeath(death) ? failed('machine', error) : preempted(error);
 }
 
-/** The end of an attempt whose worker has not claimed it for too long. */
 export function endByExpiry(worker: Worker, lease_s: number): JobEnd {
   return endByMachine(worker, `${worker.name} has not claimed it for ${lease_s} s`);
 }

@@ -79,7 +79,6 @@ function budgetText(subject: string, percent: number, spent_usd: number, budget_
   return `${subject} has spent ${dollars}, which is ${percent} % or more`;
 }
 
-/** The first silent worker that the zone holds. */
 export function newsOfZone(before: Zone | undefined, {zone, pool, brake}: Zone): News[] {
   if (!brake || brake.held === 0 || (before?.brake?.held ?? 0) > 0) return [];
   const {held, held_usd_per_hour} = brake;

@@ -53,7 +53,6 @@ const MOST_S = 86_400;
 /** Failures in a row after which the receiver is worth an alert. */
 export const MANY_FAILURES = 3;
 
-/** The notification that has just been written. */
 export function newNotice(news: News, now: number, kept_ms: number): Notice {
   const fresh = {outcome: 'waits', tries: 0, error: null} as const;
   return {...news, ...fresh, next_at: iso(now), at: iso(now), expire_at: iso(now + kept_ms)};
@@ -62,7 +61,6 @@ export function newNotice(news: News, now: number, kept_ms: number): Notice {
 /** The decision about a notification that is due: it is sent, it waits, or a later notification of its key tells it too. */
 export type Due = {kind: 'send'} | {kind: 'waits'; next_at: string} | {kind: 'folded'};
 
-/** `others`: all due notifications. */
 export function decideDue(notice: Notice, others: readonly Notice[], {recent}: Receiver, now: number): Due {
   if (others.some(other => other.key === notice.key && other.at > notice.at)) return {kind: 'folded'};
   const sent_at = recent[notice.key];
@@ -70,7 +68,6 @@ export function decideDue(notice: Notice, others: readonly Notice[], {recent}: R
   return quiet_until > now ? {kind: 'waits', next_at: iso(quiet_until)} : {kind: 'send'};
 }
 
-/** Both documents after a try. */
 export type Attempt = {notice: Notice; receiver: Receiver};
 
 export function afterSent(notice: Notice, receiver: Receiver, now: number): Attempt {

@@ -30,7 +30,6 @@ const MOST_MACHINE_FAILED_STREAMS = 3;
 /** Seconds in which silent machines without a verdict of a probe count as one: their silence may be our fault. */
 const UNJUDGED_S = 600;
 
-/** Fields of a run that the breaker needs. */
 type Breakable = MachineDeaths & {
   status: string;
   reason: string | null;

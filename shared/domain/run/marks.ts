@@ -13,7 +13,6 @@ export const COMMIT_S = 300;
 /** Longest time from a mark to the begin of a transaction that relies on it: a transaction must end within `MARK_S` and `COMMIT_S` of the mark. */
 export const RELY_S = 20;
 
-/** Longest difference of two clocks. */
 const SKEW_S = 20;
 
 type Marked = {changed_at: string | null; updated_at: string};

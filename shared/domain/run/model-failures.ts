@@ -14,7 +14,6 @@ export function isCertain(run: Run, shards_of_stream: number): boolean {
   return run.total_shards === 0 && shards_of_stream === 0;
 }
 
-/** The run after a failure of its model that comes again with every stream. */
 export function afterCertainFailure(run: Run, failure: string, now: number): Run {
   const reason = `${failure}. Every stream fails in the same way, and the spec is frozen: \`${againCommand(run.run)}\` starts another run, with the options that change; \`gleaner run retry ${run.run}\` tries the same spec again`;
   return {...endedAs('failed', run, reason, now), certain_failure: failure};
@@ -54,7 +53,6 @@ export function isFurtherMiss({status, model_next_at, model_misses}: Run): boole
   return status === 'paused' && model_next_at !== null && model_misses > MOST_MODEL_MISSES;
 }
 
-/** The constraint of a run that is paused until the next try of its model. */
 export function modelConstraint(waiting: Run): Constraint | undefined {
   const {run, status, reason, paused_at, model_next_at} = waiting;
   if (status !== 'paused' || model_next_at === null) return undefined;

@@ -11,7 +11,6 @@ export const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
 /** L2 norms of rows at the quantiles 0.01, 0.25, 0.5, 0.75 and 0.99. */
 const quantiles = z.tuple([amount, amount, amount, amount, amount]);
-/** Positions of tokens below 2^40. */
 const MOST_RANGES = 41;
 
 /**
@@ -115,7 +114,6 @@ export class ResultFold {
   readonly #sums: Map<string, Sums>;
   #isInt8: boolean;
 
-  /** Takes over `state`, or starts a new fold. */
   constructor(state: FoldState = {result: emptyOf(runResult.shape), sums: [], isInt8: false}) {
     this.#result = state.result;
     this.#sums = new Map(state.sums);

@@ -25,7 +25,6 @@ const modelFailures = {
 };
 export const NO_MODEL_FAILURES = emptyOf(modelFailures);
 
-/** Totals of a run over its streams. */
 const totals = {
   streams_pending: count.describe('Streams that wait for a TPU, as of the last summary.'),
   streams_in_progress: count.describe('Streams with a lease, as of the last summary.'),
@@ -131,7 +130,6 @@ export const runDocument = stored({
 export type Run = z.infer<typeof runDocument>;
 export type RunStatus = Run['status'];
 
-/** The fields of a pause. */
 export function pausedFor(reason: string, now: number) {
   return {status: 'paused' as const, reason, waits: null, paused_at: iso(now), updated_at: iso(now)};
 }
@@ -167,7 +165,6 @@ export function lostReason(run: string): string {
   return `run ${run} has output in the bucket and had no document: its database was lost, or the output is older than this deployment. Check the run, then publish: gcloud pubsub topics publish control --message='{"action":"resume","run":"${run}"}'`;
 }
 
-/** Number fields of a stream that its run sums. */
 export const SUMMED = [
   'total_samples_processed',
   'rejected_samples',
@@ -198,7 +195,6 @@ export function goneText({object, count}: {object: string; count: number}): stri
   return `${object}${others} gone: verify cannot compare`;
 }
 
-/** True if streams of this run may be leased. */
 export const isRunnable = (run: Run) => run.status === 'active' && run.spec !== null;
 
 /** True if the run may still need TPUs, now or after a `resume`. */
@@ -207,7 +203,6 @@ export const isOpen = (run: Run) => run.status === 'active' || run.status === 'p
 /** Samples after which the share of rejected samples of an open run says something. */
 const FEW_SAMPLES = 100;
 
-/** True if more than half of the samples so far were rejected. */
 export function isMostlyRejected({total_samples_processed, rejected_samples, status}: Run): boolean {
   const samples = total_samples_processed + rejected_samples;
   const isEnough = samples >= FEW_SAMPLES || status === 'completed' || status === 'failed';
@@ -227,7 +222,6 @@ function isAllRejected({total_samples_processed, rejected_samples}: Run): boolea
   return total_samples_processed === 0 && rejected_samples > 0;
 }
 
-/** The command that starts another run with the spec and the streams of this one. */
 export const againCommand = (run: string) => `gleaner run start ${nextRunName(run)} --from ${run}`;
 
 function allRejectedText({run, rejected_samples}: Run): string {

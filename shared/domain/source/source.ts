@@ -40,7 +40,6 @@ function sourceWith<Repo extends z.ZodType>(repo: Repo) {
 export const source = sourceWith(repo);
 export type Source = z.infer<typeof source>;
 
-/** Longest text of a setup script or a config file. */
 const MAX_FILE_CHARS = 65_536;
 
 /** A source as messages name it: without `repo`, the repository is that of the pool. */

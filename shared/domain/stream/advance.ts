@@ -3,13 +3,10 @@ import type {TimelineEvent} from '../timeline.ts';
 import {foldShards, type Shard} from './checkpoint.ts';
 import {blockedBy, failedFor, type Stream, withProgress} from './stream.ts';
 
-/** Shards in the bucket, or why the metadata of a shard is invalid. */
 export type StoredShards = {kind: 'ok'; shards: Shard[]} | {kind: 'error'; reason: string};
 
 export type Advance = {
-  /** The same object if nothing changes. */
   stream: Stream;
-  /** Shards that the checkpoint counts from now on. */
   counted: readonly Shard[];
   events: TimelineEvent[];
   /** The next transaction counts further shards, or blocks the stream. */

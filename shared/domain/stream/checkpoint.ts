@@ -113,7 +113,6 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
   return {kind: 'ok', progress, counted, waiting: behind.map(shard => shard.shard), ungranted};
 }
 
-/** The first field with a sum that is too large to be exact. */
 function sumBeyondBounds(progress: Progress): string | undefined {
   return Object.entries(progress).find(
     ([, sum]) => typeof sum === 'number' && !Number.isSafeInteger(sum),

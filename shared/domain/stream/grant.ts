@@ -23,7 +23,6 @@ export type StreamGrantState = {
 /** Where the worker reads and writes, what the deployment allows, and the bundle that it deploys. */
 export type GrantSettings = {bucket: string; region: BucketRegion; ceilings: Ceilings; bundle: string};
 
-/** True if the stream is pending, or the holder requests its own stream again. */
 export function isGrantable(stream: Stream, holder: Holder): boolean {
   return isClaimable(stream) || isLeasedTo(stream, holder);
 }

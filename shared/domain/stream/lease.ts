@@ -14,7 +14,6 @@ import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
 
 export type Holder = {worker: string; incarnation: number};
 
-/** Proof of a lease by its worker. */
 export type Claim = Holder & {epoch: number};
 
 export type ReleaseOutcome = 'completed' | 'drained' | 'preempted' | 'failed';
@@ -42,7 +41,6 @@ export function holds(leased: Leased, claim: Claim): boolean {
   return isLeasedTo(leased, claim) && leased.lease?.epoch === claim.epoch;
 }
 
-/** True if no worker holds the stream, and its work is not over. */
 export const isClaimable = (stream: Stream) => stream.status === 'pending';
 
 /** Grants a pending stream. The new epoch makes every earlier lease worthless. */
@@ -52,7 +50,6 @@ export function grantLease(stream: Stream, holder: Holder, now: number): Stream 
   return {...stream, status: 'in_progress', epoch, lease, updated_at: iso(now)};
 }
 
-/** True if the worker's document records this lease. */
 export function saysItHas(worker: Worker, lease: WorkLease): boolean {
   return worker.work === leasedWork(lease) && worker.epoch === lease.epoch;
 }

@@ -21,7 +21,6 @@ export type Registration = {
   refusal: string | undefined;
   /** The run was stopped, so it accepts no further stream. */
   isClosed: boolean;
-  /** The run has work again. */
   reopens: boolean;
   events: TimelineEvent[];
 };
@@ -59,7 +58,6 @@ function isClosed({status, stopped_at, expired_at}: Run, before: unknown, object
   return before !== undefined || isLate || expired_at !== null;
 }
 
-/** Names the slot of a stream that is bound to one. */
 function slotText(run: Run, {worker_id}: Stream, pool: Pool | undefined): string {
   const slots = pool && slotsFor(pool, run, worker_id);
   if (!slots) return '';

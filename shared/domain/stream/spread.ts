@@ -10,7 +10,6 @@ export function fractionOf(text: string): number {
   return ((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32;
 }
 
-/** Smallest and largest index between which askers spread. */
 export type Indexes = {first: number; last: number};
 
 /** The stream after which this asker starts its search. */

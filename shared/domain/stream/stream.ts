@@ -66,7 +66,6 @@ export type StreamStatus = Stream['status'];
 
 export const MAX_FAILURES = 3;
 
-/** Machines in a row that end without a stored shard, after which the stream fails. */
 export const MAX_FAULTS = 5;
 
 /** Fields of a stream without a name, content and shards. */

@@ -49,7 +49,6 @@ export type Work = {
   stream: Stream | undefined;
   job: Job | undefined;
   suspected: Stream | undefined;
-  /** Workers of the other slices of the job. */
   members?: readonly Worker[];
 };
 
@@ -73,9 +72,7 @@ export type SlotWrites = {
   /** Pools and zones whose creates stop. */
   stops: {worker: string; text: string}[];
   actions: WorkerAction[];
-  /** Silent workers that a brake holds. */
   held: Worker[];
-  /** Streams that lost their worker. */
   freed: Stream[];
   /** True if a zone gives nodes again: the next tick requests the others. */
   isOpened: boolean;
@@ -173,7 +170,6 @@ function createFields(
   return {...ask, usd_per_hour, priced_as: pricedAs(pool), host_count, charged_to};
 }
 
-/** Adds what follows from the decision to the writes. */
 function apply(writes: SlotWrites, decision: SlotDecision, context: Context): void {
   const {documents, settings, now} = context;
   const {before, change} = decision;

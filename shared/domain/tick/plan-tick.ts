@@ -22,11 +22,9 @@ import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
 import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} from './slots.ts';
 import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
 
-/** Plan of budgets, before any list of nodes arrives. */
 export type BudgetPlan = {
   pauses: readonly Pause[];
   reasons: readonly Pause[];
-  /** Runs that try their model again. */
   retries: readonly string[];
   inputs: PlanInputs;
   deletes: SlotBatches;
@@ -65,7 +63,6 @@ export type TickPlan = {
   /** Workers that give their streams back for a job, or no longer do. */
   yields: readonly Yield[];
   runs: readonly RunPlan[];
-  /** Why jobs and zones of the pool wait. */
   constraints: Constraints;
   /** Jobs whose slices have waited for others for too long, and the zones. */
   vain: Gathering['vain'];
@@ -172,7 +169,6 @@ function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
   };
 }
 
-/** Returns the same object if nothing changes. */
 export function zoneAfterHellos(zone: Zone, workers: readonly Worker[], moment: Moment): Zone {
   const agent_at = lastAgent(workers);
   const brake = zone.brake && afterHellos(zone.brake, workers, moment);
@@ -243,7 +239,6 @@ function hasOtherWait({status, waits}: Run, now_is: Constraint | undefined, now:
   return status === 'active' && goesOn(waits, now_is, now) !== waits;
 }
 
-/** Names of runs that workers have work of and that `runs` lacks. */
 export function otherRunsAtWork(workers: Iterable<Worker>, runs: readonly Run[]): string[] {
   const named = new Set([...workers].flatMap(worker => runAtWork(worker) ?? []));
   for (const {run} of runs) named.delete(run);

@@ -82,7 +82,6 @@ function nodesOf(nodes: Nodes, pool: string, own: string): Nodes {
   return {...nodes, tpus, strays: pool === own ? nodes.strays : []};
 }
 
-/** Plans of the budgets of each pool, before any list of nodes arrives. */
 export function planAllBudgets(all: DeploymentBudgets, config: TickConfig, now: number): BudgetPlan[] {
   return budgetsByPool(all).map(part => planBudgets(part, config, now));
 }

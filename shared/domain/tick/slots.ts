@@ -20,7 +20,6 @@ export type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | u
 /** Facts of the snapshot that every decision about a slot needs. Budgets and streams may have changed since `read_at_ms`. */
 export type PlanInputs = {
   read_at_ms: number;
-  /** End of the reads. */
   planned_at_ms: number;
   nodes: Nodes;
   pool: Pool;
@@ -30,7 +29,6 @@ export type PlanInputs = {
   served: Served;
   /** Workers of each zone that have sent a heartbeat. */
   heard: ReadonlyMap<string, number>;
-  /** Zones without a slot for a probe. */
   crowded: ReadonlySet<string>;
   /** Workers that have been silent, and stored no shard, for longer than any brake holds. */
   lost: ReadonlySet<string>;
@@ -48,7 +46,6 @@ export type SlotDecision = WorkerDecision & {
   verdict?: Verdict | undefined;
 };
 
-/** Returns no slot for an invalid name. */
 export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string, Worker>): Slot[] {
   const place = parseWorkerName(name);
   return place ? [{name, place, wanted, seen: workers.get(name)}] : [];

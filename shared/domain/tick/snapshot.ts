@@ -12,7 +12,6 @@ import type {Served} from '../worker/served-time.ts';
 import type {Worker} from '../worker/worker.ts';
 import type {PlacementLimits, Zone} from '../zone/placement.ts';
 
-/** Settings of the deployment that a plan depends on. */
 export type TickConfig = {
   limits: Limits;
   placement: PlacementLimits;
@@ -70,11 +69,9 @@ export type BudgetSnapshot = {
   unreadable_runs: ReadonlySet<string>;
   /** Every worker that is not gone, and gone workers whose slot a message or a refusal keeps empty. */
   workers: ReadonlyMap<string, Worker>;
-  /** Names of invalid worker documents. */
   unreadable: ReadonlySet<string>;
 };
 
-/** The streams of one open run. */
 export type StreamCounts = {
   streams: number;
   unfinished: number;
@@ -88,7 +85,6 @@ export type StreamCounts = {
 };
 
 export type Snapshot = BudgetSnapshot & {
-  /** Undefined if the list failed. */
   nodes: Nodes | undefined;
   zones: readonly Zone[] | undefined;
   served: Served;
@@ -101,7 +97,6 @@ export type Snapshot = BudgetSnapshot & {
 /** Facts about every pool of the deployment, each read once. The deployment's own pool is the first of `pools`. */
 export type DeploymentBudgets = Omit<BudgetSnapshot, 'pool' | 'isUnreadable' | 'jobs' | 'others'> & {
   pools: readonly [Pool, ...Pool[]];
-  /** Names of pools whose documents could not be read. */
   unreadable_pools: ReadonlySet<string>;
   /** Waiting jobs by pool; a pool whose jobs could not be counted is missing. */
   jobs: ReadonlyMap<string, WaitingJobs>;

@@ -25,7 +25,6 @@ export type Withheld = {
   snapshot: Snapshot;
   budgets: Budgets;
   silent: ReadonlySet<string>;
-  /** Creates that each zone allows. */
   limits: ReadonlyMap<string, Allowance>;
   now: number;
   hole: Constraint | undefined;
@@ -100,7 +99,6 @@ function ofWholeBudget({budgets: {whole}}: Withheld): Constraint | undefined {
   return whole && constraint('budget', whole.about, whole.why);
 }
 
-/** The constraint of a run whose TPUs all stand still. */
 function stuckHolders(run: string, plan: Indexed): Constraint | undefined {
   const holders = (plan.atWork.get(run) ?? []).filter(worker => !hasEnded(worker));
   const stuck = holders.flatMap(worker => stillOf(worker, plan) ?? []);
@@ -126,7 +124,6 @@ function comingFor(name: string, plan: Indexed): Constraint[] {
   return [...living, ...asked];
 }
 
-/** A node that is not ours has the name of the slot. */
 function foreignNode(name: string, {snapshot: {nodes}}: Withheld): Constraint | undefined {
   const tpu = nodes?.tpus.get(name);
   if (!nodes || !tpu || !isForeign(tpu, nodes.deployment)) return undefined;
@@ -150,7 +147,6 @@ function usualTime(
   return median < 100 ? `usually ${Math.ceil(median)} s` : `usually ${(median / 60).toFixed(1)} min`;
 }
 
-/** Why work waits that no constraint of its own binds. */
 function whyWaiting(
   name: string,
   waiting: number,

@@ -255,14 +255,12 @@ export function takenForWork(worker: Worker, lease: WorkLease, now: number): Wor
   return {...worker, ...NO_WORK, ...claim, phase: 'working', phase_since_at: iso(now)};
 }
 
-/** The worker after one of its hosts has taken the order of the attempt. */
 export function joinedWork(worker: Worker, host: number, now: number): Worker {
   if (host !== FIRST_HOST) return heardFromHost(worker, host, {phase: 'loading'}, 0, now);
   const claim = {...leaseFieldsOf(worker), claimed_at: iso(now)};
   return heardFrom(worker, {...NO_WORK, activity: 'loading', ...claim}, now);
 }
 
-/** The longest fault that a worker's document keeps. */
 const MOST_FAULT_CHARS = 2000;
 
 /** The worker without its work. After a `fault` it gets no work until it is replaced: another machine may succeed. */
@@ -274,7 +272,6 @@ export function gaveBack(worker: Worker, outcome: string, fault: string | null, 
   };
 }
 
-/** The worker after a host but host 0 has ended its work. */
 export function lostToHost(worker: Worker, host: number, fault: string | null): Worker {
   const text = fault === null ? worker.fault : faultText(`${hostText(host, worker.host_count)}: ${fault}`);
   return {...withoutWork(worker), fault: text};

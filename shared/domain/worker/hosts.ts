@@ -18,7 +18,6 @@ export function hostsOf({host_count}: Pick<Worker, 'host_count'>): number[] {
   return Array.from({length: host_count}, (_, host) => host);
 }
 
-/** `host 2 of 4`. */
 export const hostText = (host: number, hosts: number) => `host ${host} of ${hosts}`;
 
 /** The subject of a sentence about a host: a node of one host is `it`. */

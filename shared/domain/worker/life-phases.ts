@@ -23,7 +23,6 @@ export type LifePhases = Partial<Record<LifePhase, {seconds: number; usd: number
 /** Work that a lost shard may have cost, the latest first. */
 const LOSABLE = ['extract', 'upload', 'compile', 'weights'] as const;
 
-/** The phase in which the last word left the worker. */
 function phaseOf({heartbeat_at, activity, boot_step, work}: Worker): LifePhase {
   if (heartbeat_at === null) return 'boot';
   switch (activity) {
@@ -52,7 +51,6 @@ function withPhase(worker: Worker, added_s: number): Record<string, number> {
   return {...worker.phase_seconds, [name]: (worker.phase_seconds[name] ?? 0) + added_s};
 }
 
-/** The life fields after a word of the worker at `now`. */
 export function livedUntil(
   worker: Worker,
   said: Pick<Worker, 'work' | 'tokens_done' | 'shards_done'>,

@@ -12,7 +12,6 @@ export type Limits = {
   compile_s: number;
   load_s: number;
   drain_s: number;
-  /** Time after which a create or a delete without effect is requested again. */
   ask_again_s: number;
   repair_s: number;
   /** Time that a slot waits after its zone refused a node. */

@@ -128,7 +128,6 @@ function unfinishedBoot(worker: Worker, limits: Limits, moment: Moment): Death |
   return {kind: 'boot', cause: `its boot took longer than ${limits.setup_s} s${step}`};
 }
 
-/** One silent host ends its slice. */
 function silence(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
   const {host, at} = quietestHost(worker);
   if (!isServedFor(served, at ?? worker.phase_since_at, limits.silent_s)) return undefined;

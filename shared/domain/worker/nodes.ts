@@ -27,14 +27,12 @@ export type Tpu = {
 export const INCARNATION_LABEL = 'gleaner-incarnation';
 
 export type Nodes = {
-  /** Time of the request for the list. */
   at_ms: number;
   /** Nodes with the labels of this deployment are ours. */
   deployment: string;
   tpus: ReadonlyMap<string, Tpu>;
   /** Nodes of ours whose name or zone fits no slot, and the second node of a name. */
   strays: readonly Tpu[];
-  /** Zones that gave no answer. */
   unreachable: readonly string[];
   /** Names of nodes that neither the list nor `get` shows. */
   absent: ReadonlySet<string>;
@@ -88,7 +86,6 @@ export function missingIn(
   });
 }
 
-/** Names of the nodes with our labels. */
 export function managedIn({tpus, deployment}: Nodes): string[] {
   return [...tpus.values()].filter(tpu => !isForeign(tpu, deployment)).map(tpu => tpu.name);
 }
@@ -108,7 +105,6 @@ export function isForeign(tpu: Tpu, deployment: string): boolean {
   return !isManaged(tpu, deployment) && !isQueuedByUs(tpu, deployment);
 }
 
-/** True if a delete of the stray is under way. */
 export const isGoing = ({state, queued}: Tpu) => (state ?? queued?.state) === 'DELETING';
 
 /**
@@ -143,7 +139,6 @@ export function observationOf(tpu: Tpu, deployment: string): Observation {
   return {kind: 'found', state, health, symptoms, queued, incarnations: incarnationsOf(tpu), created_at};
 }
 
-/** The incarnations that the labels name; none without such a label. */
 export function incarnationsOf({labels, queued}: Tpu): number[] {
   const numbers = [labels, queued?.labels].map(each => each?.[INCARNATION_LABEL] ?? '');
   return [...new Set(numbers.filter(label => /^\d{1,9}$/.test(label)).map(Number))];

@@ -53,12 +53,10 @@ export function rightsOfStream(
   ];
 }
 
-/** Rights of an attempt of a job: its own folder. */
 export function rightsOfJob({job, epoch}: {job: string; epoch: number}, {bucket}: Buckets): ObjectRights[] {
   return [{bucket, may: 'create', prefixes: [jobFolder(job, epoch)]}];
 }
 
-/** Rights of a command on one host: the folder of its output. */
 export function rightsOfExec(
   exec: string,
   {name}: Pick<Worker, 'name'>,

@@ -89,7 +89,6 @@ export function newSymptoms(before: Worker, {symptoms}: Pick<Worker, 'symptoms'>
   return symptoms.filter(symptom => !isKnown(symptom));
 }
 
-/** The incarnation of a node under the worker's name, if it is not the worker's own. */
 export function otherIncarnation(worker: Worker, observation: Observation): number | undefined {
   if (observation.kind !== 'found') return undefined;
   return observation.incarnations.find(incarnation => incarnation !== worker.incarnation);

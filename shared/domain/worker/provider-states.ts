@@ -23,12 +23,9 @@ export type Queued = {
 /** Why a zone gives no node: a stock-out, our quota, our rights, an invalid request, or a passing error. */
 export type Refusal = 'no-capacity' | 'quota' | 'permission' | 'bad-request' | 'transient';
 
-/** Fields of a worker document that record the observed states. */
 export type Shown = {
-  /** State of the node; null without a node. */
   provider_state: string | null;
   health: string | null;
-  /** State of the queued resource; null without one. */
   queue_state: string | null;
 };
 

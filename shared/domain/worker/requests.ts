@@ -8,7 +8,6 @@ import {isAlive, type Worker} from './worker.ts';
 
 export type WorkerAnswer = {status: 200 | 403 | 409; body: object};
 
-/** A stream or a job as its worker claims it. */
 export type WorkLease = {run: string; stream: string; epoch: number} | {job: string; epoch: number};
 
 /** The documents that a decision changes. A missing field leaves its document as it is. */
@@ -44,7 +43,6 @@ export type GrantDecision = {order?: object; writes?: RequestWrites};
 
 export const ok = (body: object): WorkerAnswer => ({status: 200, body});
 
-/** Tells the worker how to go on with its work. */
 export function advise(
   action: 'continue' | 'drain' | 'stop' | 'exit',
   reason: string,
@@ -53,7 +51,6 @@ export function advise(
   return {status, body: {action, reason, lease_expires_at: null}};
 }
 
-/** Tells the host that there is nothing for it. */
 export const none = (reason: string): WorkerAnswer => ok({action: 'none', reason});
 
 /** Refuses a request with 403 and the order to exit. The agent says hello once more, and then ends. */

@@ -45,7 +45,6 @@ export function createRefused(worker: Worker, reason: string, wait_s: number, no
   });
 }
 
-/** Repeats a request that has had no effect for long. */
 export function askAgain(
   worker: Worker,
   kind: 'create' | 'delete',

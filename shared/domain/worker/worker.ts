@@ -36,7 +36,6 @@ const host = stored({
   source_version: orNull(count),
   source_error: orNull(text),
 });
-/** A host that has said nothing. */
 export const NO_HOST = {
   hostname: '',
   address: '',
@@ -99,7 +98,6 @@ const life = {
   unstored_tokens: count.default(0).describe('Those of them since the last stored shard.'),
 };
 
-/** Fields of an incarnation: its node and its agent. */
 const node = {
   born_at: orNull(instant).describe('Time of the request for this incarnation; null before.'),
   hello_at: orNull(instant).describe('First heartbeat of the host of this incarnation; null before.'),
@@ -179,7 +177,6 @@ const node = {
       'Last error of the slot, such as a refused create. Null without one, and as soon as a TPU of the slot asks for work.',
     ),
 };
-/** Nothing is known about a node or its agent. */
 export const NO_NODE = emptyOf(node);
 
 const work = {
@@ -206,7 +203,6 @@ const work = {
     'Host that does not answer the agent, its error, and the number of tries. Else null.',
   ),
 };
-/** Work fields of a worker without a stream. */
 export const NO_WORK = emptyOf(work);
 
 /**
@@ -256,7 +252,6 @@ export type Phase = Worker['phase'];
 export type LifeFields = Pick<Worker, keyof typeof life>;
 export type Costs = Worker['costs'];
 
-/** Fields of a slot without a name, a node and work. */
 const NO_SLOT = emptyOf(workerDocument.shape);
 
 export function newWorker(
@@ -297,7 +292,6 @@ function isSpeaking(worker: Worker): boolean {
   return worker.phase === 'idle' || worker.phase === 'working' || worker.phase === 'draining';
 }
 
-/** True if the incarnation is over: its node goes or is gone. */
 export const hasEnded = ({phase}: Pick<Worker, 'phase'>) => phase === 'deleting' || phase === 'gone';
 
 export function isBlocked(worker: Worker, now: number): boolean {

@@ -69,7 +69,6 @@ export function stateOf({state, cause, bundle}: Limiter, deployed: string): Limi
   return cause === 'boots' && bundle !== deployed ? 'open' : state;
 }
 
-/** True if a node may be requested now. */
 export function isDue(limiter: Limiter, bundle: string, now: number): boolean {
   return stateOf(limiter, bundle) === 'open' || isOlderThan(limiter.next_at, 0, now);
 }

@@ -85,7 +85,6 @@ export function decideOrphans(
   return {held, counts};
 }
 
-/** Time at which the orphans of a mark are deleted. */
 export const endOfWait = ({since_at}: OrphansMark) => iso(msOf(since_at) + WAIT_S * 1000);
 
 /** The mark of a zone after a list. Many orphans wait the whole hour, even if a later list shows few or none. */

@@ -49,7 +49,6 @@ export type Zone = z.infer<typeof zoneDocument>;
 export const isLeftAlone = ({limiter}: Zone) => limiter.cause === 'person';
 
 export type PlacementLimits = RetryLimits & {
-  /** Age at which losses are forgotten. */
   churn_window_s: number;
   /** A shorter lifetime does not pay for the creation of a node. Twice this time does. */
   short_life_s: number;
@@ -69,7 +68,6 @@ export type Provisioning = z.infer<typeof provisioning>;
 /** Kind of a request for one node. A request in the queue always expires: a late node would serve no work. */
 export type Ask = {provisioning: 'node' | 'queued-resource' | 'flex-start'; valid_until_at: string | null};
 
-/** The longest wait of a flex-start instance. */
 const FLEX_START_S = 7200;
 
 export function askOf(

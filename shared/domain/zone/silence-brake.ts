@@ -60,7 +60,6 @@ export type Silent = {
 /** Verdict on a silent worker. `judged`: a probe has spoken, so the worker is dead and ends. */
 export type Verdict = 'held' | 'ends' | 'judged';
 
-/** Decides whether a silent worker ends, and returns the brake after the decision. */
 export function decideSilence(
   before: Brake | null,
   {worker, heard, isCrowded, isLost, silent_s}: Silent,
@@ -132,7 +131,6 @@ function isProbeOf({since_at}: Brake, {is_probe, born_at}: Worker): boolean {
   return is_probe && born_at !== null && born_at > since_at;
 }
 
-/** The brake after the create of a node in its zone. */
 export function afterCreate(brake: Brake): Brake {
   return {...brake, probes_due: Math.max(0, brake.probes_due - 1)};
 }
@@ -145,7 +143,6 @@ export function withHeld(brake: Brake, held: readonly Worker[]): Brake {
   return {...brake, held: held.length, held_usd_per_hour: isKnown ? usd : null};
 }
 
-/** Number of living workers of each zone that have spoken. */
 export function heardByZone(workers: Iterable<Worker>): Map<string, number> {
   const heard = new Map<string, number>();
   for (const worker of workers)
@@ -153,7 +150,6 @@ export function heardByZone(workers: Iterable<Worker>): Map<string, number> {
   return heard;
 }
 
-/** True for a living worker that has spoken. */
 export function isHeard(worker: Worker): boolean {
   return isAlive(worker) && (worker.hello_at !== null || worker.heartbeat_at !== null);
 }

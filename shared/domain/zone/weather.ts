@@ -4,7 +4,6 @@ import {count, dollars, emptyOf, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
 const counts = {
-  /** Requests for a node, and refused requests. */
   tries: count,
   refusals: count,
   /** Nodes that became READY, and the seconds from their requests until then. */
@@ -14,7 +13,6 @@ const counts = {
   lives: count,
   life_s: count,
   preemptions: count,
-  /** Dollars and stored tokens of these nodes. */
   usd: dollars,
   tokens: count,
 };

@@ -25,7 +25,6 @@ export function changeOf(before: Worker, {worker, death}: Decision): Change | un
   return wasGiven ? 'lost' : undefined;
 }
 
-/** True for a change that requests a node. */
 export const isAsking = (change: Change | undefined) => change === 'asked' || change === 'asked again';
 
 /** True if the incarnation ends. A refused one is requested again; if its node shows after all, it ends with the delete of the node. */
@@ -33,10 +32,8 @@ export function isEnding(before: Worker, after: Worker): boolean {
   return hasEnded(after) && !after.refused && (!hasEnded(before) || before.refused);
 }
 
-/** `bundle`: the deployed worker bundle. */
 export type ZoneSettings = {placement: PlacementLimits; bundle: string};
 
-/** Returns the zone updated by the change, and the same object if nothing changes. */
 export function zoneAfter(
   {placement, bundle}: ZoneSettings,
   zone: Zone,
