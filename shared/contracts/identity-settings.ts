@@ -7,10 +7,9 @@ const account = z
   .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
   .optional();
 
-const isOnThisMachine = (text: string) => URL.canParse(text) && isLoopback(new URL(text).hostname);
-
-/** True for the host of an address that no other machine can answer. */
-const isLoopback = (hostname: string) => /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(hostname);
+/** True for an address that no other machine can answer. */
+const isOnThisMachine = (text: string) =>
+  /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(URL.parse(text)?.hostname ?? '');
 
 export const identityEnvironment = {
   /** Account of the workers' VMs, which may say hello, lease, send heartbeats and release. */
@@ -74,11 +73,7 @@ const VARIABLES = {
 type Setting = keyof typeof VARIABLES;
 
 /** Returns settings that `user` cannot work without. Throws `ConfigError`, which names each missing variable. */
-export function required<S extends Setting>(
-  settings: IdentitySettings,
-  user: string,
-  names: readonly S[],
-): Record<S, string> {
+export function required<S extends Setting>(settings: IdentitySettings, user: string, names: readonly S[]) {
   const missing = names.filter(name => settings[name] === undefined);
   if (missing.length > 0) {
     const lines = missing.map(name => `  ${VARIABLES[name].join(': ')}`);

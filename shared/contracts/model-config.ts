@@ -25,10 +25,7 @@ export const MAX_CONFIG_BYTES = 16 * 1024 * 1024;
 type Table = {[key: string]: unknown};
 
 /** Why no run with these layers can use the model, and the remedy; undefined where nothing speaks against it. */
-export function configProblem(
-  text: string,
-  {model, layers}: Pick<RunSpec, 'model' | 'layers'>,
-): string | undefined {
+export function configProblem(text: string, {model, layers}: Pick<RunSpec, 'model' | 'layers'>) {
   const config = tableOfText(text);
   if (!config) return `config.json of ${model} is no JSON object: copy the model again`;
   const {model_type} = config;

@@ -15,7 +15,10 @@ type Limit = {length: number; key: string};
 export function* contradictions(spec: SpecValues): Generator<Issue> {
   const {format, dtype, sites = [], layers, tokens, keep = [], record = {}} = spec;
   const {affinity, stream_offset, shard_size_gb = 1} = spec;
-  const limit = limitOf(spec);
+  const {context_size, max_seq_length = 2048} = spec;
+  const limit = context_size
+    ? {length: context_size, key: 'context_size'}
+    : {length: max_seq_length, key: 'max_seq_length'};
   if (format === 'pkl.gz' && (dtype === 'bf16' || dtype === 'int8'))
     yield [['dtype'], 'expected fp32 or fp16, which pkl.gz can hold'];
   if (format === 'pkl.gz' && sites.length > 1)
@@ -62,12 +65,6 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
       ['record'],
       'expected a template, or encoder and predictions_per_task: those are of ARC tasks alone',
     ];
-}
-
-function limitOf({context_size, max_seq_length = 2048}: SpecValues): Limit {
-  return context_size
-    ? {length: context_size, key: 'context_size'}
-    : {length: max_seq_length, key: 'max_seq_length'};
 }
 
 function* repetitions(key: string, values: readonly (string | number)[]): Generator<Issue> {

@@ -1,3 +1,4 @@
+import type {WantedOptions} from '../../shared/domain/fleet/pool.ts';
 /** Valid documents of each kind, with the changes of a test. */
 
 import {hash} from 'node:crypto';
@@ -174,4 +175,10 @@ export const LIMITS: Limits = {
   ask_again_s: 180,
   repair_s: 900,
   retry_s: 300,
+};
+
+/** Nothing keeps a slot from a TPU. */
+export const FREE: WantedOptions = {
+  ...{broken: new Map(), allowances: new Map(), fixed: new Set(), most: Infinity},
+  ...{probes: new Map(), limited: new Set(), silent: new Set()},
 };

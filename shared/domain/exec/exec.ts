@@ -109,12 +109,7 @@ export function withoutExec(worker: Worker, exec: string): Worker {
 }
 
 /** Why a host that has not ended gives no answer any more, or undefined. `worker`: the present document. */
-export function lossReason(
-  host: ExecHost,
-  exec: Exec,
-  worker: Worker | undefined,
-  now: number,
-): string | undefined {
+export function lossReason(host: ExecHost, exec: Exec, worker: Worker | undefined, now: number) {
   if (isOverdue(exec, now)) return 'the host gave no answer before the deadline';
   if (!worker || worker.incarnation !== host.incarnation || !isAlive(worker))
     return `${host.worker}, incarnation ${host.incarnation}, is not running any more`;

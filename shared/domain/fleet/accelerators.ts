@@ -107,11 +107,7 @@ export function runtimeOf(accelerator: string, provider: Provider = 'tpu-api'): 
  * Why nodes of this accelerator cannot have the runtime version, or undefined. An unknown generation has no table. An instance may
  * have any image that a path names.
  */
-export function runtimeProblem(
-  accelerator: string,
-  runtime_version: string,
-  provider: Provider = 'tpu-api',
-): string | undefined {
+export function runtimeProblem(accelerator: string, runtime_version: string, provider: Provider = 'tpu-api') {
   if (provider === 'compute-engine') {
     if (runtime_version.includes('/') && isImage(runtime_version)) return undefined;
     if (runtime_version.includes('/'))

@@ -155,17 +155,17 @@ const STUCK_DELETE_S = 600;
 
 export type WantedOptions = {
   /** Slots that no plan may use, for example with an invalid document, and why. */
-  broken?: ReadonlyMap<string, Constraint>;
+  broken: ReadonlyMap<string, Constraint>;
   /** Slots with an unfinished stream that is bound to them. */
-  fixed?: Pick<ReadonlySet<string>, 'has'>;
+  fixed: Pick<ReadonlySet<string>, 'has'>;
   /** Creates that each zone allows now. A zone that is missing has no limit. */
-  allowances?: ReadonlyMap<string, Allowance>;
-  most?: number;
+  allowances: ReadonlyMap<string, Allowance>;
+  most: number;
   /** Probes that each zone is due: see silence-brake.ts. */
-  probes?: ReadonlyMap<string, number>;
+  probes: ReadonlyMap<string, number>;
   /** Zones whose limiter is not open. Their slots come after the empty slots of other zones. */
-  limited?: ReadonlySet<string>;
-  silent?: ReadonlySet<string>;
+  limited: ReadonlySet<string>;
+  silent: ReadonlySet<string>;
 };
 
 /** `wanted`: slots that should have a TPU. `withheld`: slots that get none, although work may wait for them, and why. */
@@ -184,15 +184,7 @@ export function wantedSlots(
   workers: ReadonlyMap<string, Worker>,
   unfinished_streams: number,
   now: number,
-  {
-    broken = new Map(),
-    allowances = new Map(),
-    fixed = new Set(),
-    most = Infinity,
-    probes = new Map(),
-    limited = new Set(),
-    silent = new Set(),
-  }: WantedOptions = {},
+  {broken, allowances, fixed, most, probes, limited, silent}: WantedOptions,
 ): ChosenSlots {
   const probing = new Set<string>();
   const rank = ({name, zone}: {name: string; zone: string}) => {

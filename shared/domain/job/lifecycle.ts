@@ -188,9 +188,10 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
       if (cause === 'machine' || cause === 'peer') {
         const machine_failures = job.machine_failures + 1;
         const next = {...told, machine_failures};
+        const error = `${MAX_MACHINE_FAILURES} machines ended at work on it, the last one because ${end.error}`;
         return machine_failures < MAX_MACHINE_FAILURES
           ? scheduleJob(next, now)
-          : closed(next, 'failed', {...end, error: poisonText(end.error)}, now);
+          : closed(next, 'failed', {...end, error}, now);
       }
       if (!OWN_CAUSES.some(own => own === cause)) return closed(told, 'failed', end, now);
       const failures = job.failures + 1;
@@ -200,10 +201,6 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
     default:
       return end.outcome satisfies never;
   }
-}
-
-function poisonText(error: string | null): string {
-  return `${MAX_MACHINE_FAILURES} machines ended at work on it, the last one because ${error}`;
 }
 
 /** Time until which a job is kept that ends now, unless a person gave a later time. */

@@ -35,12 +35,7 @@ type Totals = {
 };
 
 /** The history with the totals of now, unless the last point is too young. `turns`: the run changes its status, which has a point. */
-export function withPoint(
-  history: RunHistory | null,
-  run: Totals,
-  now: number,
-  {turns = false} = {},
-): RunHistory {
+export function withPoint(history: RunHistory | null, run: Totals, now: number, {turns = false} = {}) {
   const before = history ?? NO_HISTORY;
   const at_s = Math.max(0, Math.round((now - msOf(run.created_at)) / 1000));
   const last_s = before.at_s.at(-1);

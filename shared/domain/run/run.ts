@@ -218,10 +218,6 @@ function warningOf(run: Run, gone: StreamTotals['gone']): string | null {
   return `${rejected_samples} of ${samples} samples were rejected: rejects.jsonl beside the shards says why`;
 }
 
-function isAllRejected({total_samples_processed, rejected_samples}: Run): boolean {
-  return total_samples_processed === 0 && rejected_samples > 0;
-}
-
 export const againCommand = (run: string) => `gleaner run start ${nextRunName(run)} --from ${run}`;
 
 function allRejectedText({run, rejected_samples}: Run): string {
@@ -259,8 +255,9 @@ export function summarizeRun(
   const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;
   if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
     const unfinished = next.streams_pending + next.streams_in_progress;
+    const isAllRejected = next.total_samples_processed === 0 && next.rejected_samples > 0;
     if (unfinished > 0 || ending) next.status = run.status === 'paused' ? 'paused' : 'active';
-    else if (!failed) next.status = isAllRejected(next) ? 'failed' : 'completed';
+    else if (!failed) next.status = isAllRejected ? 'failed' : 'completed';
     else if (run.status !== 'paused') next.status = 'failed';
     if (next.status !== 'paused') next.model_next_at = null;
     const isHeld = next.status === 'paused' && run.status === 'paused';

@@ -80,12 +80,7 @@ export function decideSlot(
 }
 
 /** Slots whose decision changes a document, in batches: deletes, and all others. */
-export function slotsThatChange(
-  slots: readonly Slot[],
-  inputs: PlanInputs,
-  limits: Limits,
-  now: number,
-): {deletes: SlotBatches; others: SlotBatches} {
+export function slotsThatChange(slots: readonly Slot[], inputs: PlanInputs, limits: Limits, now: number) {
   const [deletes, others] = [new Map<string, Slot[]>(), new Map<string, Slot[]>()];
   for (const slot of slots) {
     const before = slot.seen ?? newWorker(slot.name, slot.place, now);

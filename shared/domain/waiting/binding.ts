@@ -71,7 +71,9 @@ export function bindingConstraints(withheld: Withheld): Constraints {
     if (why) work.set(name, why);
     if (waiting > coming.length) before.push({name, waiting});
   };
-  if (jobs?.waiting) note(JOBS, jobs.waiting, plan.hole ?? ofWholeBudget(plan));
+  const {whole} = plan.budgets;
+  const spent = whole && constraint('budget', whole.about, whole.why);
+  if (jobs?.waiting) note(JOBS, jobs.waiting, plan.hole ?? spent);
   for (const run of inLine) {
     const counts = plan.snapshot.streams.get(run.run);
     // Each status is counted by a query of its own, and streams end between two of them.
@@ -93,10 +95,6 @@ function ofRun(run: Run, pending: number, plan: Indexed): Constraint | undefined
   if (slice) return constraint('several-hosts', run.pool, slice);
   if (!plan.snapshot.streams.has(run.run)) return constraint('not-read', `the streams of run ${run.run}`);
   return stuckHolders(run.run, plan) ?? (pending > 0 ? plan.hole : undefined);
-}
-
-function ofWholeBudget({budgets: {whole}}: Withheld): Constraint | undefined {
-  return whole && constraint('budget', whole.about, whole.why);
 }
 
 function stuckHolders(run: string, plan: Indexed): Constraint | undefined {

@@ -2,25 +2,17 @@
 import {DEFAULT_DEPLOYMENT, isLabelled} from '../deployment.ts';
 import {parseWorkerName} from '../names.ts';
 import {iso, msOf} from '../time.ts';
-import type {Observation} from './observation.ts';
-import {type Queued, queueStanding, type Symptom} from './provider-states.ts';
+import type {FoundNode, Observation} from './observation.ts';
+import {type Queued, queueStanding} from './provider-states.ts';
 import {isServedFor, type Served} from './served-time.ts';
 import {hasEnded, type Worker} from './worker.ts';
 
-/** A node, its queued resource, or both. */
-export type Tpu = {
+/** A node, its queued resource, or both. `labels`: of the node; those of `queued`: of the node that it asks for. */
+export type Tpu = Pick<FoundNode, 'state' | 'health' | 'symptoms' | 'created_at'> & {
   name: string;
   zone: string;
-  /** The node's state; null when there is only a queued resource. */
-  state: string | null;
-  /** The node's, as its labels and symptoms are; HEALTH_UNSPECIFIED without a node. */
-  health: string;
   labels: Record<string, string>;
-  symptoms: Symptom[];
-  /** `labels` are the labels of the node that it asks for. */
   queued: (Queued & {labels: Record<string, string>}) | null;
-  /** When the node, or else the queued resource, was created. */
-  created_at: string;
 };
 
 /** The label that names the incarnation of a node. */

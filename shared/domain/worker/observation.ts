@@ -16,7 +16,7 @@ export type Missing = {kind: 'missing'; listed_at: string};
 
 export type ForeignNode = {kind: 'foreign'; isQueued: boolean};
 
-/** A node, a queued resource, or both. `state` belongs to the node. */
+/** A node, a queued resource, or both. `state`, `health` and `symptoms` are those of the node: null and HEALTH_UNSPECIFIED without one. `created_at`: of the node, or else of the resource. */
 export type FoundNode = {
   kind: 'found';
   state: string | null;

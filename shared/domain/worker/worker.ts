@@ -286,11 +286,7 @@ export function readySince(bounds: readonly (string | null)[], now: number): str
 }
 
 /** The phases in which an agent may hold a lease and be heard. */
-export const isAlive = (worker: Worker) => worker.phase === 'booting' || isSpeaking(worker);
-
-function isSpeaking(worker: Worker): boolean {
-  return worker.phase === 'idle' || worker.phase === 'working' || worker.phase === 'draining';
-}
+export const isAlive = ({phase}: Worker) => ['booting', 'idle', 'working', 'draining'].includes(phase);
 
 export const hasEnded = ({phase}: Pick<Worker, 'phase'>) => phase === 'deleting' || phase === 'gone';
 

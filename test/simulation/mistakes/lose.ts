@@ -4,7 +4,7 @@ import type {Mistakes} from '../anchors.ts';
 export const LOSE: Mistakes = {
   'a run without a sample that is completed': {
     in: 'summarizeRun',
-    find: "$isAllRejected($next) ? 'failed' : 'completed'",
+    find: "$isAllRejected ? 'failed' : 'completed'",
     replace: "'completed'",
   },
   'a checkpoint that counts past a gap': [

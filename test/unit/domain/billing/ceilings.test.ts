@@ -10,7 +10,7 @@ import {decideScale} from '../../../../shared/domain/commands/settings.ts';
 import {livingAmong, slotsOf, wantedSlots} from '../../../../shared/domain/fleet/pool.ts';
 import {parseWorkerName} from '../../../../shared/domain/names.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
-import {aConfig, at, aWorker, T0} from '../../../support/builders.ts';
+import {aConfig, at, aWorker, FREE, T0} from '../../../support/builders.ts';
 
 const NONE: Ceilings = {
   max_workers: 100,
@@ -129,7 +129,7 @@ describe('the ceilings of a deployment', () => {
         (given, own, streams, most, zones) => {
           const workers = new Map<string, Worker>(given.map(each => [each.name, aWorker(each)]));
           const pool = {...POOL, zones, workers_per_zone: 3};
-          const {wanted} = wantedSlots(pool, workers, streams, T0, {fixed: new Set(own), most});
+          const {wanted} = wantedSlots(pool, workers, streams, T0, {...FREE, fixed: new Set(own), most});
           const created = [...wanted].filter(each => (workers.get(each)?.phase ?? 'gone') === 'gone');
           const alive = livingAmong(workers);
           assert.ok(wanted.size <= most);

@@ -5,7 +5,7 @@ import {NO_ENVIRONMENT} from '../../../../shared/domain/source/source.ts';
 import {constraint} from '../../../../shared/domain/waiting/constraint.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
 import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
-import {at, aWorker, T0} from '../../../support/builders.ts';
+import {at, aWorker, FREE, T0} from '../../../support/builders.ts';
 
 const POOL: Pool = {
   pool: 'tpu',
@@ -42,7 +42,7 @@ const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', '
 
 function wanted(workers: Worker[], unfinished: number, now = T0): string[] {
   return [
-    ...wantedSlots(POOL, new Map(workers.map(worker => [worker.name, worker])), unfinished, now).wanted,
+    ...wantedSlots(POOL, new Map(workers.map(worker => [worker.name, worker])), unfinished, now, FREE).wanted,
   ].sort();
 }
 
@@ -118,6 +118,7 @@ describe('wanted slots in zones without an allowance', () => {
   const names = (workers: Worker[], unfinished: number, allowances: Record<string, number>) =>
     [
       ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
+        ...FREE,
         allowances: allow(allowances),
       }).wanted,
     ].sort();
@@ -134,6 +135,7 @@ describe('wanted slots in zones that are not open', () => {
   const wanted = (workers: Worker[], unfinished: number) =>
     [
       ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
+        ...FREE,
         limited: new Set(['us-central1-a']),
       }).wanted,
     ].sort();
@@ -200,7 +202,7 @@ describe('a fixed assignment', () => {
             worker(name, phases[index] ?? 'gone', {blocked_until_at: blocked.includes(name) ? at(60) : null}),
           );
           const known = new Map(workers.map(each => [each.name, each]));
-          const chosen = wantedSlots(POOL, known, streams, T0, {fixed: new Set(own)}).wanted;
+          const chosen = wantedSlots(POOL, known, streams, T0, {...FREE, fixed: new Set(own)}).wanted;
           const available = workers.filter(each => each.phase !== 'gone' || each.blocked_until_at === null);
           const others = available.filter(({name}) => !own.includes(name));
           for (const {name} of available) if (own.includes(name)) assert.ok(chosen.has(name), name);
@@ -212,7 +214,7 @@ describe('a fixed assignment', () => {
 
   it('a slot with a stream of its own comes first in a zone with a small allowance', () => {
     const options = {fixed: new Set([A1]), allowances: allow({'us-central1-a': 1})};
-    assert.deepEqual([...wantedSlots(POOL, new Map(), 1, T0, options).wanted], [A1, B0]);
+    assert.deepEqual([...wantedSlots(POOL, new Map(), 1, T0, {...FREE, ...options}).wanted], [A1, B0]);
   });
 });
 
@@ -267,6 +269,9 @@ describe('the wanted slots of a pool', () => {
   it('a silent idle worker does not keep the only stream from a probe', () => {
     const workers = new Map([worker(A0, 'gone'), worker(A1, 'idle')].map(each => [each.name, each]));
     const probes = new Map([['us-central1-a', 1]]);
-    assert.deepEqual([...wantedSlots(POOL, workers, 1, T0, {probes, silent: new Set([A1])}).wanted], [A0]);
+    assert.deepEqual(
+      [...wantedSlots(POOL, workers, 1, T0, {...FREE, probes, silent: new Set([A1])}).wanted],
+      [A0],
+    );
   });
 });
