@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
+import {endExpiredJobs} from '../../shared/control-plane/jobs/end-jobs.ts';
 import {revokeExpired} from '../../shared/control-plane/streams/revoke-leases.ts';
 import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
+import {aWorldAtWork, jobIn} from '../support/jobs.ts';
 import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, A1} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -72,6 +74,12 @@ describe('a worker', () => {
     await revokeExpired(world.deps, [A0], NEVER_SERVED);
     assert.equal((await world.stream('my-run', '000'))?.lease?.epoch, lease?.epoch);
     assert.equal((await world.worker(A0))?.work, 'my-run/000');
+  });
+
+  it('keeps a job that it has claimed since a tick found the lease expired', async () => {
+    const world = await aWorldAtWork();
+    await endExpiredJobs(world.deps, [A0], NEVER_SERVED);
+    assert.equal((await jobIn(world)).status, 'running');
   });
 });
 

@@ -7,7 +7,7 @@ import {parseValue} from '../../contracts/schemas.ts';
 import {MAX_EPOCH} from '../../domain/bounds.ts';
 import {emptyOf} from '../../domain/fields.ts';
 import {type Job, ownFields} from '../../domain/job/job.ts';
-import {endAttempt, keptUntil, MOST_ATTEMPTS, MOST_ERROR_CHARS} from '../../domain/job/lifecycle.ts';
+import {endAttempt, laterThanKept, MOST_ATTEMPTS, MOST_ERROR_CHARS} from '../../domain/job/lifecycle.ts';
 import {JOB, paths} from '../../domain/names.ts';
 import {internetNeed} from '../../domain/source/source.ts';
 import {iso} from '../../domain/time.ts';
@@ -117,11 +117,6 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
     updated_at: at,
     expire_at: laterThanKept(instantOf(data.expire_at), now()),
   };
-}
-
-/** A job that waits or runs must not expire: an earlier time than that of an ended job counts for nothing. */
-function laterThanKept(expire_at: string | null, now: number): string | null {
-  return expire_at !== null && expire_at > keptUntil(now) ? expire_at : null;
 }
 
 function defined<T extends object>(given: T): {[Key in keyof T]-?: Exclude<T[Key], undefined>} {

@@ -3,7 +3,7 @@ import {type Decision, type Rejection, rejected} from '../commands/commands.ts';
 import {splitByPublishTime, withPublishTime} from '../commands/publish-order.ts';
 import {iso} from '../time.ts';
 import type {Job} from './job.ts';
-import {endAttempt, isFinal, scheduleJob} from './lifecycle.ts';
+import {endAttempt, isFinal, laterThanKept, scheduleJob} from './lifecycle.ts';
 
 export const noJob = (id: string): Rejection => rejected(`there is no job "${id}"`);
 
@@ -34,7 +34,7 @@ export function decideRetryJob(job: Job, published_at: string, now: number): Dec
     return rejected(`job ${job.job} is ${job.status}: retry does nothing to it`);
   const fresh = {
     ...{failures: 0, machine_failures: 0, error: null, cause: null, exit_code: null},
-    ...{completed_at: null, expire_at: null, scheduled_at: iso(now)},
+    ...{completed_at: null, expire_at: laterThanKept(job.expire_at, now), scheduled_at: iso(now)},
     said: withPublishTime(job.said, ['status'], published_at),
   };
   return {kind: 'applied', next: scheduleJob({...job, ...fresh}, now), what: `job ${job.job} runs again`};

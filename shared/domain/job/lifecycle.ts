@@ -204,19 +204,21 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
 }
 
 /** Time until which a job is kept that ends now, unless a person gave a later time. */
-export function keptUntil(now: number): string {
-  return iso(now + KEPT_DAYS * 86_400_000);
+const keptUntil = (now: number) => iso(now + KEPT_DAYS * 86_400_000);
+
+/** A job that waits or runs must not expire: an earlier time than that of an ended job counts for nothing. */
+export function laterThanKept(expire_at: string | null, now: number): string | null {
+  return expire_at !== null && expire_at > keptUntil(now) ? expire_at : null;
 }
 
 function closed(job: Job, status: 'completed' | 'failed' | 'cancelled', end: JobEnd, now: number): Job {
-  const expire_at = keptUntil(now);
   return {
     ...job,
     ...{status, queue: null, lease: null, due_at: null, cause: end.cause, reason: null},
     error: clipped(end.error, MOST_ERROR_CHARS),
     completed_at: iso(now),
     updated_at: iso(now),
-    expire_at: job.expire_at !== null && job.expire_at > expire_at ? job.expire_at : expire_at,
+    expire_at: laterThanKept(job.expire_at, now) ?? keptUntil(now),
   };
 }
 

@@ -65,6 +65,12 @@ describe('a retry', () => {
       );
     });
 
+  it('keeps the time until which a person keeps the job', () => {
+    const expire_at = at(90 * 86_400);
+    const decision = decideRetryJob(anEnded('failed', {expire_at}), at(60), NOW);
+    assert.equal(decision.kind === 'applied' && decision.next.expire_at, expire_at);
+  });
+
   it('gives the job all of its retries, and keeps its epoch, its attempts and its cost', () => {
     const given = endAttempt(aRunningJob(), {outcome: 'failed', cause: 'exit', error: 'so'}, 6, NOW);
     const decision = decideRetryJob(given, at(60), NOW);
