@@ -15,7 +15,7 @@ import {FAULT_WAITS} from '../support/fault-waits.ts';
 import {aFleet, silence, stopCreates, wait} from '../support/fleet.ts';
 import {aWorldAtWork} from '../support/jobs.ts';
 import {aWorkingWorld, aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, ONE_SLOT, TWO_SLOTS, ZONE} from '../support/places.ts';
+import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../support/places.ts';
 import {edit, queueJobs} from '../support/second-pool.ts';
 import {someLines} from '../support/shard-plan.ts';
 import {CEILING_WAITS, STATE_WAITS} from '../support/state-waits.ts';
@@ -26,6 +26,14 @@ const anOrphan = (world: World, slot: number) => ({
   labels: {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '1'},
   created_at: new Date(world.now).toISOString(),
 });
+
+function addForeign(world: World, name: string): void {
+  world.tpus.add({
+    ...{name, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null},
+    labels: {},
+    created_at: new Date(world.now).toISOString(),
+  });
+}
 
 function hidePrices({deps: {store}}: World): void {
   const {get} = store;
@@ -102,22 +110,21 @@ const CASES: Wait[] = [
   },
   {
     name: 'a node that is not ours',
-    given: () =>
-      aWorldWith(world =>
-        world.tpus.add({
-          ...{
-            name: A0,
-            zone: ZONE,
-            state: 'READY',
-            health: 'HEALTHY',
-            labels: {},
-            symptoms: [],
-            queued: null,
-          },
-          created_at: new Date(world.now).toISOString(),
-        }),
-      ),
+    given: () => aWorldWith(world => addForeign(world, A0)),
     ...{kind: 'slot-blocked', about: A0, evidence: /not ours/},
+  },
+  {
+    name: 'a node that is not ours, on a slot that a job asks for',
+    given: async () => {
+      const world = await aWorkingWorld();
+      addForeign(world, A1);
+      world.drop('my-run', 1, LINES);
+      await queueJobs(world, 'tpu', 'my-job');
+      world.control({action: 'scale', workers_per_zone: 2});
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'slot-blocked', about: A1, evidence: /not ours/},
   },
   {
     name: 'a pool without a slot',

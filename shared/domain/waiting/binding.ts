@@ -169,9 +169,8 @@ function whyWaiting(
   // During its pause the job asks for no TPU, whatever the zone gives.
   if (gang?.next_try_at) return gang;
   const empty = slots
-    .flatMap(({name}) =>
-      (workers.get(name)?.phase ?? 'gone') === 'gone' ? (plan.withheld.get(name) ?? []) : [],
-    )
+    .filter(({name}) => (workers.get(name)?.phase ?? 'gone') === 'gone')
+    .flatMap(({name}) => plan.withheld.get(name) ?? foreignNode(name, plan) ?? [])
     // The job that keeps a slot says more about it.
     .filter(({kind}) => kind !== 'slices' || !gang);
   return dominant(empty) ?? nearest ?? gang ?? ofFullPool(name, plan);
