@@ -68,7 +68,6 @@ function webhookOf({notify}: Config): Webhook | undefined {
     : openWebhook({url: notify.url, key: notify.key, now: Date.now});
 }
 
-/** Opens the store of the setting: `sqlite:FILE`, `firestore` or `firestore:DATABASE`. */
 export function openStore({store, project}: Pick<Config, 'store' | 'project'>): Store {
   const [, kind, where] = /^(sqlite|firestore)(?::(.+))?$/.exec(store) ?? [];
   if (kind === 'sqlite' && where) return openSqliteStore(where);

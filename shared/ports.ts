@@ -84,7 +84,6 @@ export type ObjectInfo = {
   /** Base64 of the big-endian CRC-32C, as Cloud Storage gives it. */
   crc32c: string;
   created_at: string;
-  /** Custom metadata. */
   metadata: Record<string, string>;
 };
 
@@ -152,7 +151,6 @@ export interface Tpus {
   delete(name: string, zone: string): Promise<'started' | 'absent'>;
 }
 
-/** Google's public list of prices. */
 export interface Catalog {
   /** A page of the items of Compute Engine, and the token of the next page; '' is the token of the first page, and follows the last. */
   page(token: string): Promise<{skus: Sku[]; next: string}>;
@@ -175,5 +173,4 @@ export interface ObjectTokens {
   issue(rights: readonly ObjectRights[]): Promise<AccessToken>;
 }
 
-/** Milliseconds since 1970. */
 export type Now = () => number;

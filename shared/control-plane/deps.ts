@@ -7,16 +7,13 @@ import type {KnownPools} from './caches/pool-cache.ts';
 import type {Log} from './log.ts';
 import type {TickQueue} from './tick-queue.ts';
 
-/** Accounts that may call worker-api: of the workers, and of on-tick. */
 export type Account = 'worker' | 'control';
 
-/** Ports and settings of one instance, built by the composition root. */
 export type Deps = {
   /** Its transactions mark the run of each changed stream, and write notifications: see documents/run-marks.ts and documents/notices.ts. */
   store: Store;
   bus: Bus;
   objects: Objects;
-  /** Only worker-api issues tokens. */
   tokens: ObjectTokens;
   tpus: Tpus;
   catalog: Catalog;

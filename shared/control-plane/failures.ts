@@ -36,7 +36,6 @@ export class Failures {
     return forEachConcurrently(items, item => this.isolate(...partOf(item)), width);
   }
 
-  /** Throws the first failure, if there is one. */
   rethrow(): void {
     if (this.#thrown.length > 0) throw this.#thrown[0];
   }

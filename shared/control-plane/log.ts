@@ -27,7 +27,6 @@ export type LogFields = {
 
 export type Log = (severity: 'INFO' | 'WARNING' | 'ERROR', message: string, fields?: LogFields) => void;
 
-/** Call of a function. Every entry that is written during the call has its fields. */
 export type Call = {
   function: string;
   /** Id of the CloudEvent; for a message on a topic, the id of the message. */

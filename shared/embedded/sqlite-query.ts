@@ -57,7 +57,6 @@ export function indexOn(field: string): string {
   return `collection, ${textOf(field)}, ${typeOf(field)}`;
 }
 
-/** Compares a value only with values of its own type. */
 function matching({field, op, value}: Filter): Sql {
   if (op === 'in') {
     const choices = value as Value[];

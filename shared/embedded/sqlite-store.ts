@@ -83,7 +83,6 @@ function layOut(database: DatabaseSync): void {
 }
 
 type Row = {version: number; data: string};
-/** Reads and buffered writes of one attempt, in order. */
 type Changes = {
   reads: Map<DocumentPath, Row | undefined>;
   writes: {path: DocumentPath; kind: 'create' | 'set' | 'delete'; data: string}[];
@@ -97,7 +96,6 @@ export class SqliteStore implements Store {
   readonly #database: DatabaseSync;
   readonly #random: () => number;
   readonly #statements = new Map<string, StatementSync>();
-  /** Version of the last document that a sweep has seen. */
   #swept = 0;
 
   constructor(file: string, database: DatabaseSync, random: () => number) {
@@ -264,7 +262,6 @@ export class SqliteStore implements Store {
   }
 }
 
-/** SQLite's primary result code; undefined for other errors. */
 function sqliteCode(error: unknown): number | undefined {
   const code = (error as {errcode?: unknown}).errcode;
   return typeof code === 'number' ? code & 0xff : undefined;

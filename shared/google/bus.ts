@@ -42,7 +42,6 @@ export function openBus({
   };
 }
 
-/** The reason of a failed publish on one line, and what to do. */
 export function publishProblem(topic: string, cause: unknown): string {
   const advice = isNotFound(cause)
     ? 'apply the Terraform, which makes the topics'

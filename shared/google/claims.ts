@@ -22,12 +22,10 @@ function decode(part: string): Claims {
   }
 }
 
-/** A claim as text for a log. */
 export function quoted(claim: unknown): string {
   return printable(JSON.stringify(claim) ?? 'nothing').slice(0, 200);
 }
 
-/** Every claim that contradicts what is wanted. */
 export function problemsOf({aud, iss, exp, iat}: Claims, wanted: Wanted): string[] {
   const {audience, setting, issuer, most_skew_s, now_s} = wanted;
   return [

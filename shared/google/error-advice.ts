@@ -17,11 +17,9 @@ const ROLES: readonly [start: string, role: string][] = [
 
 /** The calling account may not give nodes the account of the workers. */
 export const NO_ACT_AS = /iam\.serviceAccounts\.actAs|permission to act as service_account/i;
-/** The caller has no valid credentials. */
 export const NO_CREDENTIALS =
   /invalid_grant|invalid_rapt|Could not (load the|find) default credentials|could not refresh access token|token has been expired or revoked/i;
 
-/** A permission that the caller lacks. */
 const PERMISSION =
   /'(\w+(?:\.\w+){2,})' (?:permission|denied)|Permission ["']?(\w+(?:\.\w+){2,})|have (\w+(?:\.\w+){2,}) access/i;
 
@@ -95,7 +93,6 @@ const ROWS: readonly Row[] = [
   },
 ];
 
-/** One line for a person, or undefined for a message without a known cause. */
 export function adviceFor(message: string): string | undefined {
   for (const {pattern, advise} of ROWS) {
     const match = pattern.exec(message);

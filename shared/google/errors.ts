@@ -44,7 +44,6 @@ const CODE_OF_STATUS: Record<number, number> = {
 const UNREACHED =
   /\b(ECONN(REFUSED|RESET|ABORTED)|E(HOST|NET)UNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|ERR_STREAM_PREMATURE_CLOSE|socket hang up)\b/;
 
-/** The canonical code, or UNKNOWN for an error without a Google code. */
 function codeOf(error: unknown): number {
   const {code} = (error ?? {}) as {code?: unknown};
   const number = typeof code === 'string' && /^\d+$/.test(code) ? Number(code) : code;
@@ -58,7 +57,6 @@ function messageOf(error: unknown): string {
     : String((error as {message?: unknown} | null)?.message ?? error);
 }
 
-/** Characters of a reason. */
 const MOST_REASON = 2000;
 
 /** The message in one line, without its full stop and the list of earlier attempts that some clients append. */
@@ -109,7 +107,6 @@ export function isRetryable(error: unknown): boolean {
   return [DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE].includes(codeOf(error));
 }
 
-/** The reason of an error of Cloud Storage on one line, and what to do. */
 export function storageReason(error: unknown, bucket: string): string {
   return /local cloud/.test(messageOf(error))
     ? reasonOf(error)
@@ -154,7 +151,6 @@ export function isPermission(error: unknown): boolean {
   return isSaid || [PERMISSION_DENIED, UNAUTHENTICATED].includes(codeOf(error));
 }
 
-/** A passing error: the same call may succeed later. */
 export function isTransient(error: unknown): boolean {
   if (NO_CREDENTIALS.test(messageOf(error))) return false;
   const transient = [CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE];

@@ -15,7 +15,6 @@ const LEASH_S = MAX_TIMEOUT_S + 86_400;
 /** Time from the notice of a preemption to its signal to the machine. The agent needs a quarter of it. */
 const NOTICE_S = 120;
 
-/** Bounds of the wait of a flex-start instance. */
 const WAIT_S = {least: 90, most: 7200};
 
 /** Throws for a type without a machine: `acceleratorProblem` refuses such a pool. */

@@ -92,7 +92,6 @@ export function openInstances({project, endpoint, token, ...settings}: DriverOpt
     },
   };
 
-  /** The instance; empty without an instance or an answer. */
   async function stateNow(name: string, zone: string) {
     const {instances} = await open();
     const [found] = await instances.get({project, zone, instance: name}, CALL).catch(() => []);
@@ -105,7 +104,6 @@ class NotOurs extends Error {
   readonly code = 3;
 }
 
-/** True for a scope that gave a warning instead of its instances. */
 function isSilent({warning}: ScopedList): boolean {
   return Boolean(warning?.code) && warning?.code !== 'NO_RESULTS_ON_PAGE';
 }

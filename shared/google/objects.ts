@@ -36,7 +36,6 @@ export function openObjects(options: StorageBucketOptions): Objects {
   return new StorageObjects(options);
 }
 
-/** Returns the bucket of the client library, which is loaded at the first call. */
 export function openBucket(
   {project, bucket, endpoint, token}: StorageBucketOptions,
   interceptors: Interceptor[] = [],

@@ -12,7 +12,6 @@ type Options = {
   endpoints: {tpu?: string | undefined; compute?: string | undefined};
 } & NodeSettings;
 
-/** Opens the driver of each provider. A driver loads its client at its first call. */
 export function openProviders(providers: readonly Provider[], {endpoints, ...settings}: Options): Tpus {
   const open: Record<Provider, () => Tpus> = {
     'tpu-api': () => openTpus({...settings, endpoint: endpoints.tpu}),
@@ -59,7 +58,6 @@ export function joinProviders(drivers: ReadonlyMap<Provider, Tpus>): Tpus {
   };
 }
 
-/** Throws the first error, after every provider has answered. */
 function throwFirst(answers: readonly PromiseSettledResult<unknown>[]): void {
   const failed = answers.find(answer => answer.status === 'rejected');
   if (failed) throw failed.reason;

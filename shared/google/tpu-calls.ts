@@ -61,7 +61,6 @@ async function repeating<T>(what: string, zone: string, read: () => Promise<T>):
     }
 }
 
-/** Asks for a delete. A refused one has started before if the resource goes already. */
 export async function deleted(
   name: string,
   zone: string,

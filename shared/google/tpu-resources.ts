@@ -9,7 +9,6 @@ export const UNSPECIFIED = 'STATE_UNSPECIFIED';
 
 export type Words = Record<'state' | 'health' | 'symptom' | 'queued' | 'initiator', Record<number, string>>;
 
-/** Settings of the deployment for every node. */
 export type NodeSettings = {
   /** Service account of the nodes; by default that of Compute Engine. */
   service_account?: string | undefined;
@@ -33,7 +32,6 @@ export function nodeFor(request: TpuRequest, {service_account, network}: NodeSet
 type Node = protos.google.cloud.tpu.v2.INode;
 type QueuedResource = protos.google.cloud.tpu.v2.IQueuedResource;
 
-/** Joins a node and a queued resource of one name and zone into one entry. */
 export function joined(nodes: Node[], queuedResources: QueuedResource[], words: Words): Tpu[] {
   const tpus = new Map<string, Tpu>();
   for (const node of nodes) {

@@ -138,13 +138,11 @@ async function failFast(client: Client, operation: string): Promise<void> {
   }
 }
 
-/** State of the node; undefined without a node or an answer. */
 async function nodeStateOf({client, words}: Opened, name: string): Promise<string | undefined> {
   const [node] = await client.getNode({name}, CALL).catch(() => []);
   return node && (wordOf(node.state, words.state) ?? UNSPECIFIED);
 }
 
-/** State of the queued resource; undefined without a resource or an answer. */
 async function queuedStateOf({client, words}: Opened, name: string): Promise<string | undefined> {
   const [queued] = await client.getQueuedResource({name}, CALL).catch(() => []);
   return queued && (wordOf(queued.state?.state, words.queued) ?? UNSPECIFIED);

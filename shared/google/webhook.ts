@@ -41,7 +41,6 @@ function causeOf(error: unknown): string {
   return cause?.code ?? name;
 }
 
-/** The first bytes of the answer, as a line. The rest is not read. */
 async function beginOf({body}: Response): Promise<string> {
   if (!body) return '';
   const reader = body.getReader();

@@ -14,7 +14,6 @@ export class ActiveRuns {
   readonly #reads = new SharedReads<Run[]>();
   readonly #indexes = new Map<string, {streams: number; indexes: Promise<Indexes>}>();
 
-  /** Returns the active runs of a pool as they were at `since_ms` or later. */
   readSince(pool: string, since_ms: number, {store, now, log}: Reader): Promise<Run[]> {
     return this.#reads.readSince(pool, since_ms, now, () => readActive({store, log}, pool));
   }

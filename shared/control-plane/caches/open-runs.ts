@@ -30,7 +30,6 @@ const WHOLE_S = 900;
 const OPEN_STATUSES = ['active', 'paused'];
 const OPEN: Filter = {field: 'status', op: 'in', value: OPEN_STATUSES};
 
-/** `unreadable`: names of open runs whose documents are invalid. */
 export async function readOpenRuns(deps: Reader): Promise<{runs: Run[]; unreadable: Set<string>}> {
   const unreadable = new Set<string>();
   const runs = runRecords.parseAll(await readStored(deps), (error, name) => {

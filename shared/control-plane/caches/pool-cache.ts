@@ -42,7 +42,6 @@ export async function readPools(deps: Reader): Promise<{pools: [Pool, ...Pool[]]
   return {pools: [first ?? own, ...more], unreadable};
 }
 
-/** Says that the pool has no valid document, and names the pools that have one. */
 export async function missingPoolText(deps: Reader, name: string): Promise<string> {
   const {pools, unreadable} = await readPools(deps);
   if (unreadable.has(name)) return `the document of pool "${name}" is invalid: mend it`;
@@ -50,10 +49,8 @@ export async function missingPoolText(deps: Reader, name: string): Promise<strin
   return `there is no pool "${name}"; the pools are ${names}. Create one with the message {"action":"pool","pool":"${name}",…}, or name another`;
 }
 
-/** Longest age of a pool that requests of workers share. */
 const SHARED_MS = 2000;
 
-/** The pools as worker-api sees them. */
 export class KnownPools extends SharedReads<Pool | undefined> {}
 
 /** The pool as it was at most two seconds ago; undefined if it has no valid document. */

@@ -8,7 +8,6 @@ import type {Log} from '../log.ts';
 
 export const LEFT_ALONE = {signal: 'document-left-alone'} as const;
 
-/** Raises an alert about a document that is left alone. */
 export function leftAlone(log: Log): (error: Rejected) => void {
   return error => log('ERROR', error.message, error instanceof NotUnderstood ? LEFT_ALONE : {});
 }

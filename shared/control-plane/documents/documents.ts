@@ -1,4 +1,3 @@
-/** Reads and writes of documents, and the filters of their queries. */
 import {z} from 'zod';
 import {NO_SPENDING, spendingDocument} from '../../domain/billing/monthly-spending.ts';
 import {type ExecHost, execDocument, execHostDocument} from '../../domain/exec/exec.ts';
@@ -35,7 +34,6 @@ export const PENDING: Filter = {field: 'status', op: '==', value: 'pending'};
 export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};
 export const COMPLETED: Filter = {field: 'status', op: '==', value: 'completed'};
 export const FAILED: Filter = {field: 'status', op: '==', value: 'failed'};
-/** Workers that are not gone. */
 export const LIVING: Filter = {
   field: 'phase',
   op: 'in',
@@ -114,7 +112,6 @@ export const poolRecords = {
 
 export const RUNNING: Filter = {field: 'status', op: '==', value: 'running'};
 export const OPEN_HOSTS: Filter = {field: 'status', op: 'in', value: ['waiting', 'running']};
-/** Hosts on which the command succeeded. */
 export const SUCCEEDED: Filter[] = [
   {field: 'status', op: '==', value: 'exited'},
   {field: 'exit_code', op: '==', value: 0},

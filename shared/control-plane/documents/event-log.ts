@@ -28,7 +28,6 @@ export function recordBreak(log: Log, tx: Transaction, before: Run, {run, status
   recordEvent(tx, {kind: 'run', run, text}, now);
 }
 
-/** Records an event in a transaction of its own, for a change without a document. */
 export async function recordEventNow({store, now}: Deps, event: TimelineEvent): Promise<void> {
   const at = now();
   await store.transaction(async tx => recordEvent(tx, event, at));

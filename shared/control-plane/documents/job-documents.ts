@@ -39,7 +39,6 @@ export async function jobOf(deps: Deps, tx: Transaction, worker: Worker): Promis
   return job && isHeldBy(job, worker) ? job : undefined;
 }
 
-/** Reads the workers of the other slices that hold the lease of the job. */
 export async function membersOf(
   {log}: Deps,
   tx: Transaction,

@@ -18,7 +18,6 @@ import {recordBreak, recordEvent} from './event-log.ts';
 import {jobOf} from './job-documents.ts';
 import {reopenRun} from './runs.ts';
 
-/** Reads the stream whose lease the worker holds. */
 export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
   const work = parseWork(worker.work);
   if (!work) return undefined;
@@ -44,7 +43,6 @@ export async function holderOf(
   return isHeldBy(leased, worker) ? worker : undefined;
 }
 
-/** Reads the stream that the worker lost by silence. */
 export async function suspectedBy(log: Log, tx: Transaction, {suspect}: Worker): Promise<Stream | undefined> {
   const work = parseWork(suspect?.work ?? null);
   return work && streamRecords.read(log, tx, work.run, work.stream);

@@ -7,7 +7,6 @@ import type {Log} from '../log.ts';
 import {runRecords, skipIfInvalid} from './documents.ts';
 import {watchWrites, withTransactions} from './watched-store.ts';
 
-/** By run: the time of its mark that this instance knows. */
 export type RunMarks = Map<string, number>;
 
 type Marking = {store: Store; runMarks: RunMarks; now: Now; log: Log};

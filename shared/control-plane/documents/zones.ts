@@ -6,7 +6,6 @@ import type {Store, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, zoneRecords} from './documents.ts';
 
-/** A zone as the pool of this name knows it. */
 export type ZoneOfPool = {zone: string; pool: string};
 
 /** A zone whose document is left alone gets no create, and holds its silent nodes and its orphans. Other zones of its pool get creates. */

@@ -37,7 +37,6 @@ export async function handleObjectEvent(deps: Deps, name: string): Promise<void>
   }
 }
 
-/** The run that an invalid name under `datasets/` names, if any. */
 function runOf(name: string): {run?: string} {
   const [, run = '', file] = name.split('/');
   return file !== undefined && isRunId(run) ? {run} : {};

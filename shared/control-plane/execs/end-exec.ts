@@ -70,7 +70,6 @@ export async function endLostExecs(deps: Deps, workers: ReadonlyMap<string, Work
     await forEachConcurrently(execRecords.parseAll(page, leftAlone(log)), end);
 }
 
-/** Hosts of living workers that have the command. */
 function hostsWith({exec}: Exec, workers: Iterable<Worker>): number {
   return [...workers].filter(worker => isAlive(worker) && worker.execs.includes(exec)).length;
 }

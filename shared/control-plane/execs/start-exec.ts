@@ -22,7 +22,6 @@ import {execHostRecords, execRecords, LIVING, leftAlone, workerRecords} from '..
 import {recordEvent} from '../documents/event-log.ts';
 import {concludeExec} from './end-exec.ts';
 
-/** Workers that one transaction assigns. */
 const MOST_ASSIGNED = 50;
 
 /**
@@ -54,7 +53,6 @@ export async function startExec(
   return undefined;
 }
 
-/** Workers of the target, or the reason why it has none. */
 async function workersOf(deps: Deps, text: string): Promise<Worker[] | string> {
   const target: Target = parseTarget(text);
   const {store, log} = deps;

@@ -1,4 +1,3 @@
-/** Checks the document of a job that a person wrote, and completes it. */
 import {z} from 'zod';
 import {checkDocument, isInstant, isInstantField} from '../../contracts/document-limits.ts';
 import {InvalidDocument, Rejected} from '../../contracts/errors.ts';
@@ -52,7 +51,6 @@ export async function check(deps: Deps, id: string, data: Document): Promise<Che
 /** Bytes that a job may gain: its result, its error, and its attempts with their errors. */
 const ROOM_BYTES = MAX_RESULT_BYTES + 3 * MOST_ERROR_CHARS + MOST_ATTEMPTS * 4000;
 
-/** Why the Store refuses the document; undefined if it takes the document. */
 function storageProblem(path: string, document: object): string | undefined {
   try {
     checkDocument(path, document as Document);

@@ -73,7 +73,6 @@ export async function endExpiredJobs(deps: Deps, names: readonly string[], serve
   );
 }
 
-/** Minutes after which the running jobs are compared with the workers. */
 const COMPARE_MINUTES = 15;
 
 /** Ends the attempts that no worker holds: the worker may have ended while the document of its job was left alone. */

@@ -52,7 +52,6 @@ async function lastEpochOf({objects, store}: Deps, id: string): Promise<number> 
   return Math.min(Math.max(0, await storedEpochOf(objects, id), ...held), MAX_EPOCH);
 }
 
-/** The epoch of the last attempt with output in the bucket. */
 async function storedEpochOf(objects: Objects, id: string): Promise<number> {
   let last = 0;
   // `0` is the character after the slash behind the epoch.

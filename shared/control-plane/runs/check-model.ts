@@ -3,7 +3,6 @@ import {filesProblem} from '../../contracts/model-files.ts';
 import type {RunSpec} from '../../contracts/spec.ts';
 import type {Objects} from '../../ports.ts';
 
-/** Limit of the listed objects of a folder. */
 const MAX_LISTED = 5000;
 
 /** The folder of a model in a bucket; undefined for any other model. */

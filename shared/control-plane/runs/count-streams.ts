@@ -1,4 +1,3 @@
-/** Counts and sums over the streams of a run, computed by the Store. */
 import {runAtWork} from '../../domain/billing/cost.ts';
 import {type Pool, slotsFor} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
@@ -50,7 +49,6 @@ export function storedTotals(run: Run): StreamTotals {
   return {...totals, failed: undefined};
 }
 
-/** The counts of a run whose streams have not changed since. */
 function storedCounts(run: Run): StreamCounts {
   const unfinished = run.streams_pending + run.streams_in_progress;
   const streams = unfinished + run.streams_completed + run.streams_failed;

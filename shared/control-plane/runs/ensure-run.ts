@@ -98,7 +98,6 @@ async function stopAgain(deps: Deps, run: string): Promise<Run | undefined> {
   });
 }
 
-/** Settings that messages have changed. */
 function settingsOf({priority, budget_usd, allow_cross_region}: Run) {
   return {priority, budget_usd, allow_cross_region};
 }

@@ -10,7 +10,6 @@ import {leftAlone, runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 
 const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']};
-/** Runs that one page reads. */
 const RUNS = 50;
 /** Streams that one step deletes at once, and documents of shards in one transaction. */
 const STREAMS = 20;

@@ -107,7 +107,6 @@ export async function readRunSpec(objects: Objects, run: string): Promise<RunSpe
   return text === undefined ? undefined : parseRunSpec(text, name);
 }
 
-/** Reads the text of an object; undefined if the object does not exist. */
 export async function readText(
   objects: Objects,
   name: string,

@@ -1,4 +1,3 @@
-/** Compares the documents of streams with the bucket, and changes nothing. */
 import {NotUnderstood} from '../../contracts/errors.ts';
 import {outputPrefix, parseDatasetObject, paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
@@ -50,7 +49,6 @@ export type StreamSurvey = {
   why: string | null;
 };
 
-/** Selects one object for each stream: two objects may have one index. */
 export async function originsAmong(deps: Sources, found: readonly StreamObject[]): Promise<ObjectInfo[]> {
   const origins: ObjectInfo[] = [];
   const byStream = Map.groupBy(found, ({stream}) => stream);
@@ -72,7 +70,6 @@ export type Comparison = {
   known: Stream | undefined;
   /** Checksum of the content that the stored shards are made of; without shards, of the registered content. */
   crc32c: string;
-  /** Largest epoch of the stored shards. */
   epoch: number;
   progress: Progress;
   shards: Shard[];
@@ -156,7 +153,6 @@ function differenceOf(known: Stream, progress: Progress, epoch: number): string 
 /** Findings that a rebuild mends. A stream that waits needs a correct run.json; a faulty stream needs other shards. */
 export const MENDED: readonly Finding[] = ['missing', 'broken', 'different'];
 
-/** Counts of streams by finding, and the count of their shards in the bucket. */
 export type Tally = {streams: number; shards: number; findings: Partial<Record<Finding, number>>};
 
 export const NOTHING_FOUND: Tally = {streams: 0, shards: 0, findings: {}};
@@ -168,7 +164,6 @@ export function addToTally({streams, shards, findings}: Tally, found: readonly S
   return {streams: streams + found.length, shards: stored, findings: next};
 }
 
-/** `mended`: true if the rebuild has mended these streams. */
 export function describeTally(run: string, {streams, shards, findings}: Tally, mended = false): string {
   const kinds: Finding[] = [...MENDED, 'left-alone', 'waits', 'faulty', 'gone'];
   const wrong = kinds.flatMap(kind => {

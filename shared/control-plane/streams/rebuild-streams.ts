@@ -40,7 +40,6 @@ export async function rebuildPage(
   return {found: surveys, next: isLast ? undefined : end};
 }
 
-/** Rebuilds the documents of one stream. Returns the finding from before. */
 async function rebuildStream(deps: Deps, parent: Run, object: ObjectInfo): Promise<StreamSurvey> {
   const {run} = parent;
   const {survey: first, known} = await compareStream(deps, run, object);

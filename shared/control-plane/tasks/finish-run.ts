@@ -61,7 +61,6 @@ async function reopenChanged({store, now}: Deps, run: string, {totals}: Ending &
 
 const PAGE = 500;
 
-/** Outcome of a page. */
 export type Ending =
   /** The run goes on: a stream is unfinished. */
   | {kind: 'unfinished'}
@@ -80,7 +79,6 @@ export type Fold = {
   result: FoldState;
 };
 
-/** The fold before the first stream. */
 export async function newFold(deps: Deps, run: string): Promise<Fold> {
   const {generation = null} = (await deps.objects.head(manifestObject(run))) ?? {};
   return {after: '', generation, totals: totalsOf([]), result: new ResultFold().state()};

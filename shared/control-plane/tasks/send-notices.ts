@@ -80,7 +80,6 @@ async function storeUnsent({store}: Deps, id: string, due: Exclude<Due, {kind: '
   });
 }
 
-/** Stores the outcome of a try with what is known of the receiver. */
 async function storeAttempt(
   {store, log, now}: Deps,
   id: string,

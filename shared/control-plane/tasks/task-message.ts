@@ -38,7 +38,6 @@ import {deleteOrphans} from '../workers/delete-orphans.ts';
 import {type Fold, finishRun, newFold} from './finish-run.ts';
 import {sendNotices} from './send-notices.ts';
 
-/** Time after which a message starts no further page. */
 const WORK_MS = 40_000;
 
 export async function handleTaskMessage(deps: Deps, {task, run}: TaskMessage): Promise<void> {
@@ -159,7 +158,6 @@ async function rebuildAll(deps: Deps, task: Task): Promise<Step> {
   return {result: `${all} runs have a rebuild task each: tasks/rebuild-RUN has the result of a run`};
 }
 
-/** Returns the nodes that are still there. */
 async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));

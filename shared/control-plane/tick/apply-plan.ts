@@ -110,7 +110,6 @@ async function applyToSlots(deps: Deps, {snapshot, plan}: Part, failures: Failur
   return merged([deleted, others, read]);
 }
 
-/** Reads each node that the list omits, and decides with the answers. */
 async function reconcileMissing(deps: Deps, {missing, inputs}: TickPlan, failures: Failures) {
   const workers = missing.flatMap(({seen}) => seen ?? []);
   const nodes = await findMissing(deps, inputs.nodes, workers);
@@ -167,7 +166,6 @@ async function applyToLeases(
   await failures.each(yields, each => [`yield ${each.worker} to a job`, () => yieldToJob(deps, each)]);
 }
 
-/** Nodes without a slot, reasons of waiting work, held workers and runs. */
 async function applyToRuns(deps: Deps, {snapshot, plan}: Part, held: readonly Worker[], failures: Failures) {
   await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
   await failures.isolate('store why work waits', () => storeWaits(deps, snapshot, plan.constraints));

@@ -8,7 +8,6 @@ import type {Deps} from '../deps.ts';
 import {leftAlone} from '../documents/documents.ts';
 
 type Requests = {[Request in WorkerRequest as Request['action']]: Request};
-/** Requests of agents; on-tick alone sends a ping. */
 export type AgentAction = Exclude<keyof Requests, 'ping'>;
 
 /** A request, and the sha256 of the secret of the host that sent it. */

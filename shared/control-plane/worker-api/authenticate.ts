@@ -83,7 +83,6 @@ const RULES: {[Action in AgentAction]: Rule<Action>} = {
   'exec-end': {task: 'report a command', ...nothing},
 };
 
-/** Answers the requests of one action. */
 export type Answerer<Action extends AgentAction> = (
   deps: Deps,
   request: AgentRequest<Action>,
@@ -135,7 +134,6 @@ async function authenticate<Action extends AgentAction>(
   return worker;
 }
 
-/** Binds the secret of a host by the ticket of its node. */
 export const bindHost = inTransaction('hello', ({config}, _, {worker, request, now}) => {
   const hasTicket = () => isTicketOf(config.identity, 'worker-api', worker, request.ticket);
   const proof = speaksFor(worker, request) ? 'secret' : hasTicket() ? 'ticket' : 'none';

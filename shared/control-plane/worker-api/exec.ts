@@ -14,7 +14,6 @@ export const takeExec = inTransaction('exec', async (deps, tx, {worker, request,
   return decideTakeExec({worker, exec, execHost, pool, bucket}, request, now);
 });
 
-/** Records the end of the command on the host. */
 export const endExec = inTransaction('exec-end', async (_, tx, {worker, request, now}) => {
   const {exec, host} = request;
   const hostOf = (each: number) => execHostRecords.get(tx, exec, worker.name, each);

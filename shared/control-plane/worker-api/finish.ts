@@ -11,10 +11,8 @@ import type {AgentRequest} from './answers.ts';
 import {checked} from './authenticate.ts';
 import {transact} from './write.ts';
 
-/** Name of a long result in the folder of its attempt. */
 const RESULT = 'result.txt';
 
-/** Records the end of an attempt of a job. */
 export const finishJob = checked('finish', (deps, _, request) =>
   transact(deps, async (tx, now) => {
     const job = await jobRecords.get(deps, tx, request.lease.job);

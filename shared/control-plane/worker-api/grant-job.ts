@@ -15,7 +15,6 @@ import {holdsWork} from '../documents/lease-documents.ts';
 import type {GrantResult} from './answers.ts';
 import {transact} from './write.ts';
 
-/** Waiting jobs that one request reads, and jobs that it tries. */
 const PAGE = 10;
 const MOST_TRIES = 3;
 

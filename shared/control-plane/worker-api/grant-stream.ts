@@ -23,7 +23,6 @@ import {registerStream} from '../streams/register-stream.ts';
 import type {AgentRequest, GrantResult} from './answers.ts';
 import {transact} from './write.ts';
 
-/** Limits of one request: streams to try, and runs to search. */
 const MOST_TRIES = 5;
 const MOST_RUNS = 10;
 
@@ -111,7 +110,6 @@ async function* candidates(deps: Deps, search: Search): AsyncGenerator<Candidate
   yield* candidatesOf(deps, search, others);
 }
 
-/** Yields the stream that is leased to the worker already, then pending streams of each run. */
 async function* candidatesOf(deps: Deps, search: Search, active: readonly Run[]): AsyncGenerator<Candidate> {
   const {worker, holder, loaded, asker} = search;
   const read = (run: Run, id: string) => streamRecords.read(deps.log, deps.store, run.run, id);

@@ -1,4 +1,3 @@
-/** Writes of decisions about requests. */
 import type {RequestWrites} from '../../domain/worker/requests.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
@@ -7,7 +6,6 @@ import {recordEvent} from '../documents/event-log.ts';
 import {jobRecords, storeEnded} from '../documents/job-documents.ts';
 import {setBreaker} from '../documents/lease-documents.ts';
 
-/** Reads and decides, and writes what the decision returns, in one transaction. */
 export function transact<Decision extends {writes?: RequestWrites}>(
   deps: Deps,
   decide: (tx: Transaction, now: number) => Promise<Decision>,

@@ -1,4 +1,3 @@
-/** Deletes of nodes that no document and no slot knows. */
 import {planBudgets} from '../../domain/tick/plan-tick.ts';
 import {slotOf, slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';

@@ -1,4 +1,3 @@
-/** Facts about zones that a tick writes beside its decisions about slots. */
 import {priceOf} from '../../domain/billing/budget.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {type TickPlan, zoneAfterHellos} from '../../domain/tick/plan-tick.ts';

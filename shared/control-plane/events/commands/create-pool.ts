@@ -38,7 +38,6 @@ const schema = z.strictObject({
   if_version: version.optional(),
 });
 
-/** Creates a pool, or changes what may change of an existing one. */
 export const pool = command({
   schema,
   decide: async ({deps, tx, published_at}, {action: _, pool: name, if_version, ...given}) => {

@@ -15,9 +15,7 @@ import {orderedPages, pagesOf} from '../../documents/pages.ts';
 import {scheduleNewJob, submitJob} from '../../jobs/schedule-jobs.ts';
 import {type About, type CommandOutcome, command, reasonsOf, refused, type Turn} from './command.ts';
 
-/** Jobs that one message changes. A repeated message changes more. */
 const MOST_AT_ONCE = 200;
-/** Jobs that one query reads. */
 const PAGE = 20;
 /** Bytes of documents that one message changes: a commit has at most 10 MiB. */
 const MOST_BYTES = 8 * 1024 * 1024;
@@ -34,7 +32,6 @@ export const submit = command({
   },
 });
 
-/** Schema of `retry` and `cancel` for jobs: one job, or those that failed for a cause. */
 export const whichJobs = {
   job: jobId.optional(),
   where: z.strictObject({cause: z.enum(CAUSES)}).optional(),

@@ -66,7 +66,6 @@ export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
   return {ceilings, elsewhere, longest_poll_s: limits.stall_s / 2, max_hosts, providers};
 }
 
-/** Stops the creates of a pool until `resume`. */
 export function pausePool(turn: Turn, name: string): Promise<CommandOutcome> {
   return onPool(turn, name, pool => decidePausePool(pool, turn.published_at, turn.now));
 }
@@ -157,7 +156,6 @@ export const update = command({
   after: (deps, {pool = deps.config.pool.pool}) => spreadSource(deps, pool),
 });
 
-/** Workers that one transaction informs. */
 const MOST_TOLD = 50;
 
 /** Writes the version of the pool's source into the documents of its workers. The tick does so for workers that this misses. */

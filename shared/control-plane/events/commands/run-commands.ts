@@ -26,7 +26,6 @@ async function onRun({tx}: Turn, run: string, decide: (parent: Run | undefined) 
   return conclude(decision, next => runRecords.set(tx, next), {run});
 }
 
-/** Registers every stream of the run in the bucket, as if each had just been dropped. */
 export const start = command({
   schema: z.strictObject({action: z.literal('start'), run: runId}),
   prepare: ensureKnownRun,
