@@ -1,6 +1,6 @@
 import type {Config} from '../contracts/config.ts';
 import type {NotUnderstood} from '../contracts/errors.ts';
-import type {Bus, Catalog, Now, Objects, ObjectTokens, Store, Tpus, Webhook} from '../ports.ts';
+import type {Bus, Catalog, Now, Objects, ObjectTokens, Store, Tpus, Transaction, Webhook} from '../ports.ts';
 import type {ActiveRuns} from './caches/active-runs.ts';
 import type {OpenRuns} from './caches/open-runs.ts';
 import type {KnownPools} from './caches/pool-cache.ts';
@@ -8,6 +8,9 @@ import type {Log} from './log.ts';
 import type {TickQueue} from './tick-queue.ts';
 
 export type Account = 'worker' | 'control';
+
+/** A transaction under way, and the time of its decisions. */
+export type Turn = {deps: Deps; tx: Transaction; now: number};
 
 export type Deps = {
   /** Its transactions mark the run of each changed stream, and write notifications: see documents/run-marks.ts and documents/notices.ts. */

@@ -10,9 +10,9 @@ import {endAttempt, laterThanKept, MOST_ATTEMPTS, MOST_ERROR_CHARS} from '../../
 import {JOB, paths} from '../../domain/names.ts';
 import {internetNeed} from '../../domain/source/source.ts';
 import {iso} from '../../domain/time.ts';
-import type {Document, Transaction, Value} from '../../ports.ts';
+import type {Document, Value} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
-import type {Deps} from '../deps.ts';
+import type {Deps, Turn} from '../deps.ts';
 import {storeEnded} from '../documents/job-documents.ts';
 
 /** Fields that people write, in a document of their own. */
@@ -122,14 +122,7 @@ function defined<T extends object>(given: T): {[Key in keyof T]-?: Exclude<T[Key
 }
 
 /** Fails the document with the reason. A field that the Store cannot take back gets another name, and a text beyond its limit is left out. */
-export function storeInvalid(
-  deps: Deps,
-  tx: Transaction,
-  data: Document,
-  job: Job,
-  error: string,
-  now: number,
-): void {
+export function storeInvalid({deps, tx, now}: Turn, data: Document, job: Job, error: string) {
   const failed = endAttempt(job, {outcome: 'failed', cause: 'invalid', error}, null, now);
   const named = withValidNames({...data, ...failed}) as unknown as Job;
   const path = paths.job(deps.config.jobs_collection, job.job);

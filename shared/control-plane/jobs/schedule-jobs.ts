@@ -3,7 +3,7 @@ import {MAX_EPOCH} from '../../domain/bounds.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {isFinal, scheduleJob} from '../../domain/job/lifecycle.ts';
 import {JOB, jobsFolder, jobWork, paths} from '../../domain/names.ts';
-import type {Document, Objects, Transaction} from '../../ports.ts';
+import type {Document, Filter, Objects, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {jobRecords} from '../documents/job-documents.ts';
@@ -14,8 +14,8 @@ const MOST_AT_ONCE = 200;
 
 /** Schedules every pending job: its event may be lost. */
 export async function schedulePending(deps: Deps): Promise<void> {
-  const pending = {where: [{field: 'status', op: '==', value: 'pending'}], limit: MOST_AT_ONCE} as const;
-  const stored = await deps.store.query(deps.config.jobs_collection, {...pending, where: [...pending.where]});
+  const where: Filter[] = [{field: 'status', op: '==', value: 'pending'}];
+  const stored = await deps.store.query(deps.config.jobs_collection, {where, limit: MOST_AT_ONCE});
   await forEachConcurrently(stored, async ({id}) => {
     try {
       await scheduleNewJob(deps, id);
@@ -38,7 +38,12 @@ export async function scheduleNewJob(deps: Deps, id: string): Promise<boolean> {
     // The document changed between the two reads: the check of the newest one decides.
     const isSame = JSON.stringify(data) === JSON.stringify(first);
     const {job, problem} = isSame ? checked : await check(deps, id, data);
-    return storeSchedule(deps, tx, data, {...job, epoch: Math.max(job.epoch, last_epoch)}, problem);
+    const next = {...job, epoch: Math.max(job.epoch, last_epoch)};
+    const now = deps.now();
+    // Fields of people stay as they are.
+    if (problem === undefined) jobRecords.set(deps, tx, {...data, ...scheduleJob(next, now)});
+    else storeInvalid({deps, tx, now}, data, next, problem);
+    return problem === undefined;
   });
 }
 
@@ -81,12 +86,4 @@ export async function submitJob(
 function isNew({status, epoch}: Document): boolean {
   if (status === 'pending' || (status ?? null) === null) return true;
   return epoch === undefined && !isFinal({status: status as Job['status']});
-}
-
-/** Stores the scheduled job, or the problem. Fields of people stay as they are. */
-function storeSchedule(deps: Deps, tx: Transaction, data: Document, job: Job, problem: string | undefined) {
-  const now = deps.now();
-  if (problem === undefined) jobRecords.set(deps, tx, {...data, ...scheduleJob(job, now)});
-  else storeInvalid(deps, tx, data, job, problem, now);
-  return problem === undefined;
 }

@@ -74,7 +74,7 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
 /** A failed step waits: the tick publishes the task again. A redelivered message would add a further message each minute. */
 async function stepOrWait(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   try {
-    return await stepOf(deps, task, until_ms);
+    return await STEPS[task.task](deps, task, until_ms);
   } catch (error) {
     const {message} = error as Error;
     if (error instanceof Rejected) return {result: `refused: ${message}`};
@@ -83,26 +83,15 @@ async function stepOrWait(deps: Deps, task: Task, until_ms: number): Promise<Ste
   }
 }
 
-function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
-  switch (task.task) {
-    case 'register':
-      return register(deps, task);
-    case 'rebuild':
-      return task.run === null ? rebuildAll(deps, task) : rebuildRun(deps, task, task.run);
-    case 'resync':
-      return resync(deps, task);
-    case 'finish':
-      return finish(deps, task, until_ms);
-    case 'prices':
-      return prices(deps, task);
-    case 'expire':
-      return expire(deps, task);
-    case 'notify':
-      return sendNotices(deps, until_ms);
-    default:
-      return task.task satisfies never;
-  }
-}
+const STEPS: Record<Task['task'], (deps: Deps, task: Task, until_ms: number) => Promise<Step>> = {
+  register,
+  rebuild: (deps, task) => (task.run === null ? rebuildAll(deps, task) : rebuildRun(deps, task, task.run)),
+  resync,
+  finish,
+  prices,
+  expire,
+  notify: (deps, _, until_ms) => sendNotices(deps, until_ms),
+};
 
 async function register(deps: Deps, task: Task): Promise<Step> {
   const run = task.run ?? '';

@@ -76,15 +76,16 @@ async function reconcileSlots(
   const {config, store} = deps;
   const {actions, held, freed, late, isOpened} = await store.transaction(async tx => {
     const now = deps.now();
-    const workers = await Promise.all(slots.map(slot => readSlot(deps, tx, slot, now)));
+    const turn = {deps, tx, now};
+    const workers = await Promise.all(slots.map(slot => readSlot(turn, slot)));
     const current = slots.flatMap((slot, index) => {
       const worker = workers[index];
       return worker ? {slot, worker: accrue(worker, now)} : [];
     });
     const changes = changedSlots(current, inputs, config.limits, now);
-    const documents = await readSlotDocuments(deps, tx, inputs.pool.pool, changes, now);
+    const documents = await readSlotDocuments(turn, inputs.pool.pool, changes);
     const writes = decideSlots(changes, documents, inputs, config, now);
-    writeSlots(deps, tx, documents, writes, now);
+    writeSlots(turn, documents.shared, writes);
     const unpublished = current.flatMap(({worker}) => unpublishedAction(worker, unpublished_since_ms));
     return {...writes, actions: [...unpublished, ...writes.actions]};
   });

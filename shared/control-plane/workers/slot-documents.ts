@@ -10,8 +10,7 @@ import {becomesGone, type Slot, type SlotDecision} from '../../domain/tick/slots
 import {isMachineDeath} from '../../domain/worker/liveness.ts';
 import {newWorker, type Worker} from '../../domain/worker/worker.ts';
 import {isEnding} from '../../domain/zone/zone-changes.ts';
-import type {Transaction} from '../../ports.ts';
-import type {Deps} from '../deps.ts';
+import type {Turn} from '../deps.ts';
 import {
   attemptRecords,
   createsRecords,
@@ -34,11 +33,10 @@ import {zoneOf} from '../documents/zones.ts';
  * left alone, and the next tick chooses another slot.
  */
 export async function readSlot(
-  {log, slotsLeftAlone}: Deps,
-  tx: Transaction,
+  {deps, tx, now}: Turn,
   {name, place, seen}: Slot,
-  now: number,
 ): Promise<Worker | undefined> {
+  const {log, slotsLeftAlone} = deps;
   try {
     return (await workerRecords.get(tx, name)) ?? (seen ? undefined : newWorker(name, place, now));
   } catch (error) {
@@ -51,28 +49,26 @@ export async function readSlot(
 
 /** Reads the documents that the decisions may change beside their workers. */
 export async function readSlotDocuments(
-  deps: Deps,
-  tx: Transaction,
+  turn: Turn,
   pool: string,
   decisions: readonly SlotDecision[],
-  now: number,
 ): Promise<SlotDocuments> {
   const gone = decisions.filter(({before, worker}) => becomesGone(before, worker)).map(({worker}) => worker);
   const works = await Promise.all(
-    decisions.map(async decision => [decision.before.name, await readWork(deps, tx, decision)] as const),
+    decisions.map(async decision => [decision.before.name, await readWork(turn, decision)] as const),
   );
-  const shared = await readShared(deps, tx, pool, decisions, gone, now);
+  const shared = await readShared(turn, pool, decisions, gone);
   const attempts = await Promise.all(
     gone.map(async ({name, incarnation}) => {
       const path = paths.attempt(name, incarnation);
-      const attempt = await skipIfInvalid(deps.log, () => attemptRecords.get(tx, path));
+      const attempt = await skipIfInvalid(turn.deps.log, () => attemptRecords.get(turn.tx, path));
       return attempt ? [[path, attempt] as const] : [];
     }),
   );
   return {shared, works: new Map(works), attempts: new Map(attempts.flat())};
 }
 
-async function readWork(deps: Deps, tx: Transaction, {before, worker, death}: SlotDecision): Promise<Work> {
+async function readWork({deps, tx}: Turn, {before, worker, death}: SlotDecision): Promise<Work> {
   const isEnd = isEnding(before, worker);
   const job = isEnd ? await jobOf(deps, tx, before) : undefined;
   return {
@@ -84,13 +80,12 @@ async function readWork(deps: Deps, tx: Transaction, {before, worker, death}: Sl
 }
 
 async function readShared(
-  deps: Deps,
-  tx: Transaction,
+  turn: Turn,
   pool: string,
   decisions: readonly SlotDecision[],
   gone: readonly Worker[],
-  now: number,
-): Promise<SharedDocuments> {
+) {
+  const {deps, tx, now} = turn;
   const {config, log} = deps;
   const isAnyAsked = decisions.some(({change}) => change === 'asked');
   const isBootDecided = decisions.some(
@@ -119,13 +114,7 @@ async function readShared(
   };
 }
 
-export function writeSlots(
-  deps: Deps,
-  tx: Transaction,
-  {shared: before}: Pick<SlotDocuments, 'shared'>,
-  writes: SlotWrites,
-  now: number,
-): void {
+export function writeSlots({deps, tx, now}: Turn, before: SharedDocuments, writes: SlotWrites) {
   const {log} = deps;
   for (const worker of writes.workers) workerRecords.set(tx, worker);
   for (const [path, attempt] of writes.attempts) attemptRecords.set(tx, path, attempt);

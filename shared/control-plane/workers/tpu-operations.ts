@@ -25,9 +25,9 @@ import {
 } from '../../domain/zone/limiter.ts';
 import {withLimiter, type Zone} from '../../domain/zone/placement.ts';
 import {withWeather} from '../../domain/zone/weather.ts';
-import type {Bus, TpuRequest, Transaction} from '../../ports.ts';
+import type {Bus, TpuRequest} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
-import type {Deps} from '../deps.ts';
+import type {Deps, Turn} from '../deps.ts';
 import {
   attemptRecords,
   poolRecords,
@@ -110,7 +110,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
       : `pool "${worker.pool}" has no valid document`;
     const cause = pool && !isPaused ? ofPrice : ofPool;
     const zone = await zoneOf(deps, tx, worker, now);
-    await refuse(deps, tx, current, {before: zone, after: zone}, cause, now);
+    await refuse({deps, tx, now}, current, {before: zone, after: zone}, cause);
     const text = `${worker.name} is not created: ${cause}; the next tick decides again`;
     recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
@@ -146,14 +146,11 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return false;
     const now = deps.now();
     const before = await zoneOf(deps, tx, worker, now);
-    const refused: RefusedNode = {
-      kind: error.kind,
-      reason: error.message,
-      isLate: false,
-      asked_at: current.asked_at,
-    };
+    const {kind, message: reason} = error;
+    const refused: RefusedNode = {kind, reason, isLate: false, asked_at: current.asked_at};
     const limiter = afterRefusal(before.limiter, refused, deps.config.placement, now);
-    await refuse(deps, tx, current, {before, after: withLimiter(before, limiter, now)}, error.message, now);
+    const after = withLimiter(before, limiter, now);
+    await refuse({deps, tx, now}, current, {before, after}, error.message);
     const text = limiterEvent(worker.zone, before.limiter, limiter);
     if (text === undefined) return false;
     const fold = refusalsOf(worker.pool, worker.zone, limiter);
@@ -167,13 +164,11 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
 }
 
 async function refuse(
-  deps: Deps,
-  tx: Transaction,
+  {deps, tx, now}: Turn,
   worker: Worker,
   {before, after}: {before: Zone; after: Zone},
   cause: string,
-  now: number,
-): Promise<void> {
+) {
   const pool = await skipIfInvalid(deps.log, () => poolRecords.find(tx, worker.pool, deps.config.pool));
   const isRefusal = after.limiter.refusals > before.limiter.refusals;
   const accelerator = pool?.accelerator;
@@ -185,12 +180,8 @@ async function refuse(
   workerRecords.set(tx, refused);
   // A list has shown the node before: its incarnation is over.
   if (refused.refused) return;
-  const attempt = attemptOf(
-    worker,
-    {worker: refused, death: {kind: 'setup', cause}},
-    deps.config.logs_bucket,
-    now,
-  );
+  const end = {worker: refused, death: {kind: 'setup', cause} as const};
+  const attempt = attemptOf(worker, end, deps.config.logs_bucket, now);
   attemptRecords.set(tx, paths.attempt(worker.name, worker.incarnation), attempt);
 }
 

@@ -1,12 +1,11 @@
 import {priceOf} from '../../domain/billing/budget.ts';
-import type {Pool} from '../../domain/fleet/pool.ts';
 import {type TickPlan, zoneAfterHellos} from '../../domain/tick/plan-tick.ts';
 import type {PlanInputs} from '../../domain/tick/slots.ts';
+import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import {afterAgent} from '../../domain/zone/limiter.ts';
 import {endOfWait, markAfter, type OrphanCount} from '../../domain/zone/orphans.ts';
-import type {Zone} from '../../domain/zone/placement.ts';
 import {withHeld} from '../../domain/zone/silence-brake.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
@@ -15,15 +14,9 @@ import {recordEvent} from '../documents/event-log.ts';
 import {changeZone} from '../documents/zones.ts';
 
 /** Ends brakes and stops of creates, in zones and pool, after the first words of workers. */
-export async function applyHellos(
-  deps: Deps,
-  {zones, pool_at}: TickPlan['hellos'],
-  {
-    pool: {pool},
-    workers,
-    served,
-  }: Pick<PlanInputs, 'pool' | 'served'> & {workers: ReadonlyMap<string, Worker>},
-): Promise<void> {
+export async function applyHellos(deps: Deps, {zones, pool_at}: TickPlan['hellos'], snapshot: Snapshot) {
+  const {workers, served} = snapshot;
+  const {pool} = snapshot.pool;
   const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
   await forEachConcurrently(zones, name =>
     changeZone(deps, {zone: name, pool}, (zone, _, now) =>
@@ -57,11 +50,7 @@ export async function markOrphans(deps: Deps, counts: readonly OrphanCount[], {p
 }
 
 /** Stores which silent workers each zone holds, and raises an alert with their cost. */
-export async function reportHeld(
-  deps: Deps,
-  {pool: {pool}, zones = []}: {pool: Pool; zones: readonly Zone[] | undefined},
-  held: readonly Worker[],
-): Promise<void> {
+export async function reportHeld(deps: Deps, {pool: {pool}, zones = []}: Snapshot, held: readonly Worker[]) {
   const byZone = Map.groupBy(held, ({zone}) => zone);
   const names = new Set([...byZone.keys(), ...zones.flatMap(({zone, brake}) => (brake ? zone : []))]);
   await forEachConcurrently([...names], async name => {

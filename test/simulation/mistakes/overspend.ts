@@ -129,8 +129,8 @@ export const OVERSPEND: Mistakes = {
   },
   'a bill of a second pool that the pool of the deployment pays': {
     in: 'reconcileSlots',
-    find: '$readShared($deps, $tx, $inputs.pool.pool, $$of)',
-    replace: '$readShared($deps, $tx, $deps.config.pool.pool, $$of)',
+    find: '$readShared($turn, $inputs.pool.pool, $$of)',
+    replace: '$readShared($turn, $turn.deps.config.pool.pool, $$of)',
   },
   'idle time that no payer is billed for': {
     in: 'accrue',

@@ -1,21 +1,20 @@
 /** A row of the table of commands: schema, preparation, decision and after-effects of a message. */
 import type {z} from 'zod';
 import type {Decision} from '../../../domain/commands/commands.ts';
-import type {Transaction} from '../../../ports.ts';
-import type {Deps} from '../../deps.ts';
+import type {Deps, Turn} from '../../deps.ts';
 
 export type About = {run?: string; stream?: string; worker?: string; pool?: string; job?: string};
 export type Awaitable<T> = T | Promise<T>;
 export type CommandOutcome = {outcome: 'applied' | 'rejected'; reason: string; about: About};
 /** The transaction of a message. `published_at` is the publish time, which orders messages. */
-export type Turn = {deps: Deps; tx: Transaction; published_at: string; now: number};
+export type MessageTurn = Turn & {published_at: string};
 
 export type Command<Schema extends z.ZodObject> = {
   schema: Schema;
   /** Creates the documents that the decision reads. Safe to repeat. */
   prepare?: (deps: Deps, message: z.infer<Schema>) => Promise<void>;
   /** Reads, decides and writes in the transaction that also writes the record of the message. */
-  decide: (turn: Turn, message: z.infer<Schema>) => Promise<CommandOutcome>;
+  decide: (turn: MessageTurn, message: z.infer<Schema>) => Promise<CommandOutcome>;
   /** Follows an applied decision. Safe to repeat. */
   after?: (deps: Deps, message: z.infer<Schema>) => Promise<void>;
 };

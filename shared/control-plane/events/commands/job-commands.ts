@@ -13,7 +13,7 @@ import {deleteJob, jobRecords, membersOf, storeEnded} from '../../documents/job-
 import {clearWork, holderOf} from '../../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../../documents/pages.ts';
 import {scheduleNewJob, submitJob} from '../../jobs/schedule-jobs.ts';
-import {type About, type CommandOutcome, command, reasonsOf, refused, type Turn} from './command.ts';
+import {type About, type CommandOutcome, command, type MessageTurn, reasonsOf, refused} from './command.ts';
 
 const MOST_AT_ONCE = 200;
 const PAGE = 20;
@@ -45,13 +45,13 @@ export async function takeUpNamed(deps: Deps, {job}: {job?: string | undefined})
 type WhichJobs = {job?: string | undefined; where?: {cause: string} | undefined};
 
 /** Ends a job. The next heartbeat tells its worker. */
-export function cancelJob(turn: Turn, job: string): Promise<CommandOutcome> {
+export function cancelJob(turn: MessageTurn, job: string): Promise<CommandOutcome> {
   const decide: Decide = (found, price) => decideCancelJob(found, price, turn.published_at, turn.now);
   return concludeJobs(turn, [job], {job}, decide);
 }
 
 /** Runs one ended job again, or up to 200 jobs that failed for a cause. */
-export async function retryJobs(turn: Turn, {job, where: {cause} = {cause: ''}}: WhichJobs) {
+export async function retryJobs(turn: MessageTurn, {job, where: {cause} = {cause: ''}}: WhichJobs) {
   const ids = job === undefined ? await failedFor(turn.deps, cause) : [job];
   const about = job === undefined ? {} : {job};
   if (ids.length === 0) return refused(`no job has failed for the cause "${cause}"`, about);
@@ -83,7 +83,7 @@ async function fitting(pages: AsyncIterable<Stored[]>, isChanged = (_: Document)
 type Decide = (job: Job, usd_per_hour: number | null) => Decision<Job>;
 
 async function concludeJobs(
-  turn: Turn,
+  turn: MessageTurn,
   ids: readonly string[],
   about: About,
   decide: Decide,

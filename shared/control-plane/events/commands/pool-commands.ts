@@ -29,9 +29,9 @@ import {recordEventNow} from '../../documents/event-log.ts';
 import {readPrices} from '../../documents/prices.ts';
 import {zoneOf} from '../../documents/zones.ts';
 import {boundSlots} from '../../runs/count-streams.ts';
-import {type Awaitable, type CommandOutcome, command, conclude, type Turn} from './command.ts';
+import {type Awaitable, type CommandOutcome, command, conclude, type MessageTurn} from './command.ts';
 
-async function existing({deps, tx}: Turn, name: string): Promise<Pool> {
+async function existing({deps, tx}: MessageTurn, name: string): Promise<Pool> {
   const pool = await poolRecords.find(tx, name, deps.config.pool);
   if (!pool) throw new Rejected(`there is no pool "${name}": create it with the action "pool"`);
   return pool;
@@ -39,7 +39,7 @@ async function existing({deps, tx}: Turn, name: string): Promise<Pool> {
 
 /** Decides about the pool of the message, by default the deployment's own, and writes it. */
 async function onPool(
-  turn: Turn,
+  turn: MessageTurn,
   name: string | undefined,
   decide: (pool: Pool) => Awaitable<Decision<Pool>>,
 ) {
@@ -66,12 +66,12 @@ export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
   return {ceilings, elsewhere, longest_poll_s: limits.stall_s / 2, max_hosts, providers};
 }
 
-export function pausePool(turn: Turn, name: string): Promise<CommandOutcome> {
+export function pausePool(turn: MessageTurn, name: string): Promise<CommandOutcome> {
   return onPool(turn, name, pool => decidePausePool(pool, turn.published_at, turn.now));
 }
 
 /** Ends the stops of creates of a pool and of its zones that began before the message. */
-export async function resumePool(turn: Turn, name: string): Promise<CommandOutcome> {
+export async function resumePool(turn: MessageTurn, name: string): Promise<CommandOutcome> {
   const {deps, tx, published_at, now} = turn;
   const pool = await existing(turn, name);
   const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, {zone, pool: pool.pool}, now)));

@@ -11,7 +11,7 @@ import {runRecords} from '../../documents/documents.ts';
 import {openTask, publishTask, taskId} from '../../documents/tasks.ts';
 import {ensureRun} from '../../runs/ensure-run.ts';
 import {updateTotals} from '../../runs/summarize-run.ts';
-import {type Awaitable, command, conclude, type Turn} from './command.ts';
+import {type Awaitable, command, conclude, type MessageTurn} from './command.ts';
 import {pausePool, resumePool} from './pool-commands.ts';
 
 /** Creates the document of a run whose first event is still under way, so that no command comes too early. */
@@ -21,7 +21,11 @@ async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
   if (stream) await ensureRun(deps, run);
 }
 
-async function onRun({tx}: Turn, run: string, decide: (parent: Run | undefined) => Awaitable<Decision<Run>>) {
+async function onRun(
+  {tx}: MessageTurn,
+  run: string,
+  decide: (parent: Run | undefined) => Awaitable<Decision<Run>>,
+) {
   const decision = await decide(await runRecords.get(tx, run));
   return conclude(decision, next => runRecords.set(tx, next), {run});
 }

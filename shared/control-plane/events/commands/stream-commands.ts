@@ -9,7 +9,7 @@ import {utcText} from '../../../domain/time.ts';
 import type {Deps} from '../../deps.ts';
 import {FAILED, runRecords, streamRecords} from '../../documents/documents.ts';
 import {clearWork, holderOf} from '../../documents/lease-documents.ts';
-import {type About, type CommandOutcome, command, reasonsOf, refused, type Turn} from './command.ts';
+import {type About, type CommandOutcome, command, type MessageTurn, reasonsOf, refused} from './command.ts';
 import {cancelJob, retryJobs, takeUpNamed, whichJobs} from './job-commands.ts';
 
 /** Failed streams that one message revives. A repeated message revives more. */
@@ -79,7 +79,7 @@ type OfStreams = {run: string; ids: readonly string[]; about: About; nothing: st
  * so is a run that a certain failure ended, without any failed stream.
  */
 async function onStreams(
-  turn: Turn,
+  turn: MessageTurn,
   of: OfStreams,
   decide: (stream: Stream) => Decision<Stream>,
 ): Promise<CommandOutcome> {
