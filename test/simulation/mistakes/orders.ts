@@ -34,7 +34,7 @@ export const ORDERS: Mistakes = {
   },
   'an ended job that expires on the same day': {
     in: 'keptUntil',
-    within: '$iso($now + $days * 86_400_000)',
+    within: '$at => $iso($at + $days * 86_400_000)',
     find: '$days * 86_400_000',
     replace: '$days * 86_400',
   },
