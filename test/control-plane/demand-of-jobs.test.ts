@@ -4,7 +4,7 @@ import {poolRecords, workerRecords} from '../../shared/control-plane/documents/d
 import {jobWork} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {World} from '../support/control-plane-harness.ts';
-import {A0} from '../support/places.ts';
+import {A0, ZONE} from '../support/places.ts';
 import {aWorldWithFast, edit, endJobs, F0, F1, queueJobs} from '../support/second-pool.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -23,6 +23,13 @@ function work(world: World, name: string, job: string | null): Promise<void> {
 }
 
 describe('waiting jobs', () => {
+  it('get no node of a pool whose name begins the name of theirs', async () => {
+    const world = await aWorldWithFast({}, {pool: 'tpu-fast'});
+    await queueJobs(world, 'tpu-fast', 'one');
+    await world.minutes(3, 0);
+    assert.deepEqual(nodes(world), [`tpu-fast-${ZONE}-0`]);
+  });
+
   it('get a node each from their own pool, which shrinks to zero when no job is left', async () => {
     const world = await aWorldWithFast();
     await queueJobs(world, 'fast', 'one', 'two', 'three');
