@@ -24,6 +24,7 @@ export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
 export type Decision<T> = {kind: 'applied'; next: T; what: string} | Rejection;
 export type Rejection = {kind: 'rejected'; reason: string};
 
+export const applied = <T>(next: T, what: string): Decision<T> => ({kind: 'applied', next, what});
 export const rejected = (reason: string): Rejection => ({kind: 'rejected', reason});
 
 /**
@@ -43,11 +44,10 @@ export function decideRunAction(
   const become = (status: Run['status'], what: string): Decision<Run> => {
     if (action !== 'stop' && isOutdated(run, 'status', published_at)) return outdatedBy(run, ['status']);
     const isSame = run.status === status;
-    return {
-      kind: 'applied',
-      next: isSame ? {...run, said} : {...run, said, status, updated_at: iso(now)},
-      what: isSame ? `${name} was ${status} already` : what,
-    };
+    return applied(
+      isSame ? {...run, said} : {...run, said, status, updated_at: iso(now)},
+      isSame ? `${name} was ${status} already` : what,
+    );
   };
   const refuse = (): Decision<Run> =>
     rejected(
@@ -66,7 +66,7 @@ export function decideRunAction(
         return {...decision, next: next.status === run.status ? next : withMark(next, now)};
       }
       if (action === 'start' && run.status !== 'cancelled')
-        return {kind: 'applied', next: run, what: `${name} is ${run.status}: nothing is left to start`};
+        return applied(run, `${name} is ${run.status}: nothing is left to start`);
       return refuse();
     case 'pause':
       if (run.status === 'active' || run.status === 'paused') {
@@ -79,19 +79,17 @@ export function decideRunAction(
       return refuse();
     case 'stop': {
       if (run.status === 'completed')
-        return {
-          kind: 'applied',
-          next: {...run, said, stopped_at: run.stopped_at ?? iso(now)},
-          what: `${name} is completed, and takes no further stream`,
-        };
+        return applied(
+          {...run, said, stopped_at: run.stopped_at ?? iso(now)},
+          `${name} is completed, and takes no further stream`,
+        );
       if (run.status === 'cancelled') return become('cancelled', '');
       // The reason of a pause ends with it.
       const reason = run.status === 'paused' ? null : run.reason;
-      return {
-        kind: 'applied',
-        next: {...endedAs('cancelled', run, reason, now), said, stopped_at: iso(now)},
-        what: `${name} stopped for good`,
-      };
+      return applied(
+        {...endedAs('cancelled', run, reason, now), said, stopped_at: iso(now)},
+        `${name} stopped for good`,
+      );
     }
     default:
       return action satisfies never;
@@ -137,7 +135,7 @@ function decideHeld(
   if (isOutdated(worker, 'held', published_at)) return outdatedBy(worker, ['held']);
   const [next, what] = change(worker);
   const said = withPublishTime(worker.said, ['held'], published_at);
-  return {kind: 'applied', next: {...next, said}, what: `${name} ${what}`};
+  return applied({...next, said}, `${name} ${what}`);
 }
 
 /** `retry`: revives a failed stream. Its failures are reset, and its checkpoint stays. */
@@ -158,7 +156,7 @@ export function decideRetry(stream: Stream, published_at: string, now: number): 
     last_error: null,
     updated_at: iso(now),
   };
-  return {kind: 'applied', next, what: `stream ${of} is tried again`};
+  return applied(next, `stream ${of} is tried again`);
 }
 
 const CANCELLED = 'cancelled by a message; retry revives it';
@@ -174,7 +172,7 @@ export function decideCancel(stream: Stream, published_at: string, now: number):
     last_error: CANCELLED,
     updated_at: iso(now),
   };
-  return {kind: 'applied', next, what: `stream ${of} is cancelled`};
+  return applied(next, `stream ${of} is cancelled`);
 }
 
 export function isOutdated({said}: {said: PublishTimes}, field: string, published_at: string): boolean {
@@ -190,7 +188,7 @@ export function decidePausePool(pool: Pool, published_at: string, now: number): 
   if (isOutdated(pool, 'creates', published_at)) return outdatedBy(pool, ['creates']);
   const said = withPublishTime(pool.said, ['creates'], published_at);
   const next = {...pool, said, limiter: afterPause(pool.limiter, now)};
-  return {kind: 'applied', next, what: `pool ${pool.pool} creates no node until resume`};
+  return applied(next, `pool ${pool.pool} creates no node until resume`);
 }
 
 /** `resume` of a pool: allows creates again in the pool and in its zones, and resets the count of failed boots. */
@@ -202,5 +200,5 @@ export function decideResumePool(pool: Pool, published_at: string): Decision<Poo
     return rejected(`outdated: the creates of pool ${pool.pool} stopped later, at ${utcText(stopped_at)}`);
   const what = cause === null ? 'was not stopped' : 'creates nodes again';
   const said = withPublishTime(pool.said, ['creates'], published_at);
-  return {kind: 'applied', next: {...pool, said, limiter: OPEN}, what: `pool ${pool.pool} ${what}`};
+  return applied({...pool, said, limiter: OPEN}, `pool ${pool.pool} ${what}`);
 }

@@ -5,7 +5,7 @@ import type {Pool} from '../fleet/pool.ts';
 import {type Provider, providerProblem} from '../fleet/providers.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf, utcText} from '../time.ts';
-import {type Decision, isOutdated, noRun, outdatedBy, rejected} from './commands.ts';
+import {applied, type Decision, isOutdated, noRun, outdatedBy, rejected} from './commands.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 /** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
@@ -33,7 +33,7 @@ export function decideConfigure(
   const next = {...run, ...current, said, version: run.version + 1, updated_at: iso(now)};
   const held = run.status === 'paused' ? '; it is paused, until it is resumed' : '';
   const what = `${name} has ${settingsText(current)}, version ${next.version}${alsoOutdated(run, outdated)}${held}`;
-  return {kind: 'applied', next, what};
+  return applied(next, what);
 }
 
 export function decideScale(
@@ -62,7 +62,7 @@ export function decideScale(
   if (slow) return rejected(slow);
   const next = {...pool, ...current, said, version: pool.version + 1};
   const what = `pool ${pool.pool} has ${settingsText(current)}, version ${next.version}${alsoOutdated(pool, outdated)}`;
-  return {kind: 'applied', next, what};
+  return applied(next, what);
 }
 
 /**
@@ -96,11 +96,7 @@ export function decideKeep(
   if (isOutdated(pool, 'keep', published_at)) return outdatedBy(pool, ['keep']);
   const said = withPublishTime(pool.said, ['keep'], published_at);
   if (minutes === 0)
-    return {
-      kind: 'applied',
-      next: {...pool, said, keep: null},
-      what: `pool ${pool.pool} keeps no TPU without work`,
-    };
+    return applied({...pool, said, keep: null}, `pool ${pool.pool} keeps no TPU without work`);
   const until_ms = msOf(published_at) + minutes * 60_000;
   if (until_ms <= now) return rejected(`too late: its ${minutes} minutes ended at ${utcText(until_ms)}`);
   const slots = slotsIn(pool);
@@ -109,7 +105,7 @@ export function decideKeep(
       `pool "${pool.pool}" has ${slots} in all, and cannot keep ${workers} TPUs: scale it first`,
     );
   const what = `pool ${pool.pool} keeps ${workers} of its TPUs until ${utcText(until_ms)}`;
-  return {kind: 'applied', next: {...pool, said, keep: {workers, until_at: iso(until_ms)}}, what};
+  return applied({...pool, said, keep: {workers, until_at: iso(until_ms)}}, what);
 }
 
 /** A pool that no document describes yet. Provider, accelerator, runtime version, disk and spot stay as they are then. */
@@ -129,7 +125,7 @@ export function decideNewPool(
   if (refused) return rejected(refused);
   const next = {...pool, version: 1, said: withPublishTime({}, fields, published_at)};
   const what = `pool ${pool.pool} has ${pool.workers_per_zone} ${pool.accelerator} in each of ${pool.zones.join(', ')}`;
-  return {kind: 'applied', next, what};
+  return applied(next, what);
 }
 
 export function alsoOutdated({said}: {said: PublishTimes}, fields: readonly string[]): string {

@@ -1,5 +1,5 @@
 /** Decisions about jobs that people ask for with messages. */
-import {type Decision, type Rejection, rejected} from '../commands/commands.ts';
+import {applied, type Decision, type Rejection, rejected} from '../commands/commands.ts';
 import {splitByPublishTime, withPublishTime} from '../commands/publish-order.ts';
 import {iso} from '../time.ts';
 import type {Job} from './job.ts';
@@ -15,12 +15,11 @@ export function decideCancelJob(
   now: number,
 ): Decision<Job> {
   const said = withPublishTime(job.said, ['status'], published_at);
-  if (job.status === 'cancelled')
-    return {kind: 'applied', next: {...job, said}, what: `job ${job.job} was cancelled already`};
+  if (job.status === 'cancelled') return applied({...job, said}, `job ${job.job} was cancelled already`);
   if (isFinal(job)) return rejected(`job ${job.job} is ${job.status}: cancel does nothing to it`);
   const end = {outcome: 'cancelled', cause: 'cancelled', error: 'cancelled by a message'} as const;
   const next = {...endAttempt(job, end, usd_per_hour, now), said};
-  return {kind: 'applied', next, what: `job ${job.job} is cancelled`};
+  return applied(next, `job ${job.job} is cancelled`);
 }
 
 /** Runs a failed or cancelled job again, with all of its retries. */
@@ -37,5 +36,5 @@ export function decideRetryJob(job: Job, published_at: string, now: number): Dec
     ...{completed_at: null, expire_at: laterThanKept(job.expire_at, now), scheduled_at: iso(now)},
     said: withPublishTime(job.said, ['status'], published_at),
   };
-  return {kind: 'applied', next: scheduleJob({...job, ...fresh}, now), what: `job ${job.job} runs again`};
+  return applied(scheduleJob({...job, ...fresh}, now), `job ${job.job} runs again`);
 }

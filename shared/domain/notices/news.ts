@@ -44,34 +44,29 @@ function factsOf(run: Run): News['facts'] {
 }
 
 export function newsOfPool(before: Pool | undefined, {pool, budget_mark}: Pool): News[] {
-  return newsOfMark('pool.budget', {pool}, before?.budget_mark ?? null, budget_mark);
+  return newsOfMark('pool.budget', `Pool ${pool}`, {pool}, before?.budget_mark ?? null, budget_mark);
 }
 
+/** A budget without a subject is that of the deployment. */
 export function newsOfMonth(before: Spending | undefined, {budget_mark}: Spending): News[] {
-  return newsOfMark('month.budget', {}, before?.budget_mark ?? null, budget_mark);
+  const month = budget_mark?.of ?? '';
+  return newsOfMark('month.budget', `Month ${month}`, {month}, before?.budget_mark ?? null, budget_mark);
 }
 
-/** `about`: the subject of the budget; a budget without a subject is that of the deployment. */
 function newsOfMark(
   type: 'pool.budget' | 'month.budget',
-  about: {pool?: string},
+  subject: string,
+  about: News['facts'],
   before: BudgetMark | null,
   mark: BudgetMark | null,
 ): News[] {
   if (!mark || mark.percent === 0) return [];
-  const isSame = before?.of === mark.of && before.budget_usd === mark.budget_usd;
-  if (mark.percent <= (isSame ? before.percent : 0)) return [];
-  const {percent, spent_usd, budget_usd} = mark;
-  const subject = about.pool === undefined ? `Month ${mark.of}` : `Pool ${about.pool}`;
-  const facts = {
-    ...about,
-    ...(about.pool === undefined ? {month: mark.of} : {}),
-    percent,
-    spent_usd,
-    budget_usd,
-  };
+  const {of, percent, spent_usd, budget_usd} = mark;
+  const isSame = before?.of === of && before.budget_usd === budget_usd;
+  if (percent <= (isSame ? before.percent : 0)) return [];
   const text = budgetText(subject, percent, spent_usd, budget_usd);
-  return [{type, key: `${type} ${mark.of} ${percent}`, text, reason: null, facts}];
+  const facts = {...about, percent, spent_usd, budget_usd};
+  return [{type, key: `${type} ${of} ${percent}`, text, reason: null, facts}];
 }
 
 function budgetText(subject: string, percent: number, spent_usd: number, budget_usd: number | null): string {

@@ -1,5 +1,5 @@
 /** Changes of a pool's source and environment by `update` messages. */
-import {type Decision, outdatedBy, rejected} from '../commands/commands.ts';
+import {applied, type Decision, outdatedBy, rejected} from '../commands/commands.ts';
 import {alsoOutdated, sortSettings} from '../commands/settings.ts';
 import type {Pool} from '../fleet/pool.ts';
 import {type Environment, internetNeed, type Source, type SourceChange} from './source.ts';
@@ -44,7 +44,7 @@ export function decideUpdate(
   const names = Object.keys(fields);
   const environmentText = names.length > 0 ? `, with ${names.join(', ')}` : '';
   const what = `pool ${pool.pool} has source version ${next.source_version}: ${sourceText(next.source)}${environmentText}${alsoOutdated(pool, outdated)}`;
-  return {kind: 'applied', next, what};
+  return applied(next, what);
 }
 
 /** The complete source, or why it cannot be completed. */

@@ -59,6 +59,8 @@ export type Fold =
   | {kind: 'ok'; progress: Progress; counted: Shard[]; waiting: number[]; ungranted: Shard | undefined}
   | {kind: 'error'; reason: string};
 
+const broken = (reason: string): Fold => ({kind: 'error', reason});
+
 /**
  * Adds `shards` to `from`. Shards that `from` already counts are skipped, and shards behind a gap wait.
  * Two shards of one number, or with a common sample, are an error.
@@ -73,18 +75,17 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
   for (const [index, shard] of sorted.entries()) {
     const twin = sorted[index + 1];
     if (twin?.shard === shard.shard)
-      return {kind: 'error', reason: `${shard.object} and ${twin.object} are both shard ${shard.shard}`};
+      return broken(`${shard.object} and ${twin.object} are both shard ${shard.shard}`);
     const foreign = foreignTo(origin, shard);
-    if (foreign) return {kind: 'error', reason: foreign};
+    if (foreign) return broken(foreign);
     if (progress.finished && shard.shard > progress.total_shards)
-      return {
-        kind: 'error',
-        reason: `${shard.object} comes after shard ${progress.total_shards}, which says that it is the last`,
-      };
+      return broken(
+        `${shard.object} comes after shard ${progress.total_shards}, which says that it is the last`,
+      );
     if (shard.shard > from.total_shards && shard.epoch > origin.epoch) ungranted ??= shard;
     if (shard.shard !== progress.total_shards + 1 || ungranted) continue;
     const misfit = misfitAfter(progress, last, shard);
-    if (misfit) return {kind: 'error', reason: misfit};
+    if (misfit) return broken(misfit);
     const next = {
       last_processed_sample_idx: shard.last_sample,
       total_samples_processed: progress.total_samples_processed + shard.samples,
@@ -101,10 +102,7 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
     };
     const excess = sumBeyondBounds(next);
     if (excess)
-      return {
-        kind: 'error',
-        reason: `${shard.object} brings ${excess} of its stream above ${Number.MAX_SAFE_INTEGER}`,
-      };
+      return broken(`${shard.object} brings ${excess} of its stream above ${Number.MAX_SAFE_INTEGER}`);
     progress = next;
     last = shard;
     counted.push(shard);

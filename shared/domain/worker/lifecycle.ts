@@ -6,7 +6,7 @@ import {parseJobWork} from '../names.ts';
 import {iso, msOf} from '../time.ts';
 import {withoutWords} from './hosts.ts';
 import type {Limits} from './limits.ts';
-import {causeOfDeath, type Death} from './liveness.ts';
+import {causeOfDeath, type Death, taken} from './liveness.ts';
 import {
   afterLook,
   type ForeignNode,
@@ -100,7 +100,7 @@ function decideForeign(worker: Worker, {isQueued}: ForeignNode, wanted: Wanted, 
     const cause = 'its request waits behind a node of its name that is not ours';
     // Forgets the observed node: a delete that is delivered twice must check the owner of the node.
     const unseen = {...worker, ...(worker.phase === 'gone' ? UNBILLED : {}), ...NOTHING_SHOWN};
-    return toDeleting(unseen, `${worker.name} is lost: ${cause}; deleting it`, now, taken(cause));
+    return lose(unseen, taken(cause), now);
   }
   if (worker.phase === 'gone' && (wanted !== 'wanted' || isBlocked(worker, now))) return unchanged(worker);
   const reason = `there is a node ${worker.name} that is not ours: delete it, or leave the slot to it`;
@@ -148,20 +148,14 @@ function decideLiving(
   const other = otherIncarnation(worker, observation);
   if (other !== undefined && observation.kind === 'found') {
     const death = taken(`the node of that name is incarnation ${other}, not ${worker.incarnation}`);
-    return toDeleting(
-      outgrow(worker, observation),
-      `${worker.name} is lost: ${death.cause}; deleting it`,
-      now,
-      death,
-    );
+    return lose(outgrow(worker, observation), death, now);
   }
   const death = causeOfDeath(worker, observation, limits, moment);
   if (death && !(death.kind === 'silent' && silence === 'held')) {
     // A node that never came up blocks the slot as a refusal does: the zone has no node to give.
     const blocked_until_at = worker.phase === 'creating' ? iso(now + limits.retry_s * 1000) : null;
     const last_error = death.kind === 'boot' ? death.cause : worker.last_error;
-    const event = `${worker.name} is lost: ${death.cause}; deleting it`;
-    return toDeleting({...worker, blocked_until_at, last_error}, event, now, death);
+    return lose({...worker, blocked_until_at, last_error}, death, now);
   }
   if (worker.recreate) {
     const [action, becomes] = worker.held ? ['delete', 'deleted'] : ['recreate', 'made again'];
@@ -194,9 +188,11 @@ function decideLiving(
   return unchanged(worker);
 }
 
+function lose(worker: Worker, death: Death, now: number): WorkerDecision {
+  return toDeleting(worker, `${worker.name} is lost: ${death.cause}; deleting it`, now, death);
+}
+
 /** Raises the incarnation above every number in use: a node may have outlived its database. */
 function outgrow(worker: Worker, {incarnations}: FoundNode): Worker {
   return {...worker, incarnation: Math.max(worker.incarnation, ...incarnations)};
 }
-
-const taken = (cause: string): Death => ({kind: 'taken', cause});

@@ -32,6 +32,9 @@ export type Death = {
   refusal?: Refusal;
 };
 
+export const taken = (cause: string): Death => ({kind: 'taken', cause});
+const notMade = (cause: string, refusal: Refusal): Death => ({kind: 'setup', cause, refusal});
+
 /** True if the run that the machine worked on may have caused the death. */
 export function isMachineDeath({kind}: Death): boolean {
   return kind === 'silent' || kind === 'hung' || kind === 'broken' || kind === 'crashed';
@@ -79,13 +82,9 @@ export function causeOfDeath(
  * A node that was listed while creating and is absent now has failed late: zones without capacity often answer so.
  */
 function vanished(worker: Worker, limits: Limits, now: number): Death | undefined {
-  if (worker.phase !== 'creating') return {kind: 'taken', cause: 'it vanished from Cloud TPU'};
+  if (worker.phase !== 'creating') return taken('it vanished from Cloud TPU');
   if (worker.provider_state === null && worker.queue_state === null) return notReady(worker, limits, now);
-  return {
-    kind: 'setup',
-    cause: 'it vanished while it was made: its operation failed late',
-    refusal: 'no-capacity',
-  };
+  return notMade('it vanished while it was made: its operation failed late', 'no-capacity');
 }
 
 /** Seconds after which a requested node that no list shows counts as never made. */
@@ -96,17 +95,13 @@ function notReady(worker: Worker, limits: Limits, now: number): Death | undefine
   const {valid_until_at} = worker;
   if (queueStanding(worker) === 'waiting' && nodeStanding(worker) === null && valid_until_at !== null) {
     if (!isOlderThan(valid_until_at, 0, now)) return undefined;
-    return {
-      kind: 'setup',
-      cause: `the queue gave it nothing until ${utcText(valid_until_at)}`,
-      refusal: 'no-capacity',
-    };
+    return notMade(`the queue gave it nothing until ${utcText(valid_until_at)}`, 'no-capacity');
   }
   const since = worker.queue_state === null ? worker.phase_since_at : worker.provider_since_at;
   const isListed = nodeStanding(worker) !== null || worker.queue_state !== null;
   const limit_s = isListed ? limits.create_s : Math.min(UNLISTED_S, limits.create_s);
   if (!isOlderThan(since, limit_s, now)) return undefined;
-  return {kind: 'setup', cause: `it was not READY within ${limit_s} s`, refusal: 'transient'};
+  return notMade(`it was not READY within ${limit_s} s`, 'transient');
 }
 
 /** The fault that the host reported: in its boot, or by its agent. */
@@ -163,16 +158,13 @@ function tooLongUnderRepair(worker: Worker, limits: Limits, now: number): Death 
   if (!isOlderThan(worker.provider_since_at, limits.repair_s, now)) return undefined;
   const {provider_state, health} = worker;
   const what = isUp(provider_state) ? health : provider_state;
-  return {kind: 'taken', cause: `it has been ${what} for over ${limits.repair_s} s`};
+  return taken(`it has been ${what} for over ${limits.repair_s} s`);
 }
 
 function faultOfNode(worker: Worker): Death | undefined {
   const {provider_state} = worker;
   if (nodeStanding(worker) !== 'over') return undefined;
-  return {
-    kind: 'taken',
-    cause: provider_state === 'PREEMPTED' ? 'it was preempted' : `its state is ${provider_state}`,
-  };
+  return taken(provider_state === 'PREEMPTED' ? 'it was preempted' : `its state is ${provider_state}`);
 }
 
 /** A queued resource that lost its node is never fulfilled again. A failed resource keeps its place. Both must go. */
@@ -184,8 +176,8 @@ function faultOfQueue(worker: Worker, {queued}: FoundNode): Death | undefined {
     const cause = `its queued resource FAILED: ${reason}`;
     return worker.phase === 'creating'
       ? {kind: 'setup', cause, refusal: error?.kind ?? 'no-capacity'}
-      : {kind: 'taken', cause};
+      : taken(cause);
   }
   const by = initiator === 'SERVICE' ? ' by Cloud TPU' : initiator === 'USER' ? ' by a user' : '';
-  return {kind: 'taken', cause: `its queued resource is ${state}${by}`};
+  return taken(`its queued resource is ${state}${by}`);
 }

@@ -11,7 +11,7 @@ export const DOUBLE: Mistakes = {
     {
       in: 'foldShards',
       within: '{$$before; const $misfit = $misfitAfter($progress, $last, $shard); $$after}',
-      find: "if ($misfit) return {kind: 'error', reason: $misfit};",
+      find: 'if ($misfit) return $broken($misfit);',
     },
     {
       in: 'advanceStream',
