@@ -1,6 +1,8 @@
 import {poolOf} from '../domain/deployment.ts';
 import {runtimeOf} from '../domain/fleet/accelerators.ts';
 import {NEW_POOL, type Pool} from '../domain/fleet/pool.ts';
+import {LIMITS} from '../domain/worker/limits.ts';
+import {PLACEMENT} from '../domain/zone/placement.ts';
 import {ceilingsOf, environment, keptDays, ownTerms} from './environment.ts';
 import {ConfigError} from './errors.ts';
 import {identityOf} from './identity-settings.ts';
@@ -29,6 +31,15 @@ export const servedPort = ({PORT = '8080'}: NodeJS.ProcessEnv = process.env) => 
 export const RELEASE = process.env.GLEANER_RELEASE ?? 'unreleased';
 
 export const KEPT_DAYS = keptDays(process.env);
+
+/** The timings that the environment sets: GLEANER_BOOT_S for `boot_s`. */
+function secondsIn<Name extends string>(
+  v: Readonly<Record<`GLEANER_${Uppercase<Name>}`, number>>,
+  names: readonly Name[],
+) {
+  const values = names.map(name => [name, v[`GLEANER_${name.toUpperCase() as Uppercase<Name>}`]]);
+  return Object.fromEntries(values) as Record<Name, number>;
+}
 
 /** Reads the environment once. Throws `ConfigError`, which names every missing or wrong variable. */
 export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {
@@ -96,25 +107,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     audit_s: v.GLEANER_AUDIT_S,
     long_job_s: v.GLEANER_LONG_JOB_S,
     model_retry: {first_s: v.GLEANER_MODEL_RETRY_S, longest_s: v.GLEANER_LONGEST_MODEL_RETRY_S},
-    limits: {
-      create_s: v.GLEANER_CREATE_S,
-      boot_s: v.GLEANER_BOOT_S,
-      setup_s: v.GLEANER_SETUP_S,
-      silent_s: v.GLEANER_SILENT_S,
-      stall_s: v.GLEANER_STALL_S,
-      compile_s: v.GLEANER_COMPILE_S,
-      load_s: v.GLEANER_LOAD_S,
-      drain_s: v.GLEANER_DRAIN_S,
-      ask_again_s: v.GLEANER_ASK_AGAIN_S,
-      repair_s: v.GLEANER_REPAIR_S,
-      retry_s: v.GLEANER_RETRY_S,
-    },
-    placement: {
-      retry_s: v.GLEANER_RETRY_S,
-      longest_retry_s: v.GLEANER_LONGEST_RETRY_S,
-      churn_window_s: v.GLEANER_CHURN_WINDOW_S,
-      short_life_s: v.GLEANER_SHORT_LIFE_S,
-      queue_s: v.GLEANER_QUEUE_S,
-    },
+    limits: secondsIn(v, LIMITS),
+    placement: secondsIn(v, PLACEMENT),
   };
 }

@@ -32,7 +32,7 @@ export function configProblem(text: string, {model, layers}: Pick<RunSpec, 'mode
   const family = familyOf(model_type);
   if (family === undefined)
     return `${model} has ${model_type === undefined ? 'no model_type' : `model_type ${shown(model_type)}`}, and the supported types are ${FAMILIES.join(', ')}: set \`model\` to a model of one of these`;
-  const problems = unsupportedKeys(config, family);
+  const problems = [...unsupportedKeys(config, family)];
   if (problems.length > 0)
     return `config.json of ${model} has what Gleaner does not compute: ${problems.slice(0, SHOWN_PROBLEMS).join('; ')}: set \`model\` to another model`;
   const count = (family.inner === null ? config : tableOf(config[family.inner]))[family.layers];
@@ -74,97 +74,76 @@ export function modelSizes(text: string): ModelSizes | undefined {
 }
 
 /** The keys whose values the decoder does not compute, each with the reason. */
-function unsupportedKeys(config: Table, family: Family): string[] {
-  if (family.inner === null) return problemsOf(config, family, '');
-  if (!isTable(config[family.inner])) return [`${family.inner} is ${shown(config[family.inner])}`];
-  return [
-    ...neutralProblems(config, family, ''),
-    ...problemsOf(tableOf(config[family.inner]), family, `${family.inner}.`),
-  ];
+function* unsupportedKeys(config: Table, family: Family): Generator<string> {
+  const {inner} = family;
+  if (inner === null) return yield* problemsOf(config, family, '');
+  const fields = config[inner];
+  if (!isTable(fields)) return yield `${inner} is ${shown(fields)}`;
+  yield* neutralProblems(config, family, '');
+  yield* problemsOf(fields, family, `${inner}.`);
 }
 
-function problemsOf(fields: Table, family: Family, prefix: string): string[] {
+function* problemsOf(fields: Table, family: Family, prefix: string): Generator<string> {
+  yield* neutralProblems(fields, family, prefix);
   const activation = fields[family.activation];
   const activations: unknown[] = rules.activations;
-  return [
-    ...neutralProblems(fields, family, prefix),
-    ...(activation === undefined || activations.includes(activation)
-      ? []
-      : [`${prefix}${family.activation} is ${shown(activation)}, supported is ${activations.join(', ')}`]),
-    ...ropeProblems(fields, family, prefix),
-    ...layerTypeProblems(fields, family, prefix),
-    ...quantizationProblems(fields, family, prefix),
-  ];
+  if (activation !== undefined && !activations.includes(activation))
+    yield `${prefix}${family.activation} is ${shown(activation)}, supported is ${activations.join(', ')}`;
+  yield* ropeProblems(fields, family, prefix);
+  yield* layerTypeProblems(fields, family, prefix);
+  const {quant_method, ...quantization} = tableOf(fields.quantization_config);
+  const isRead = family.reads.includes('quantization_config');
+  const isQuantized = quant_method !== undefined || Object.keys(quantization).length > 0;
+  if (isRead && isQuantized && quant_method !== 'mxfp4')
+    yield `${prefix}quantization_config.quant_method is ${shown(quant_method)}, supported is mxfp4`;
 }
 
-function neutralProblems(fields: Table, family: Family, prefix: string): string[] {
-  const unread = Object.entries(NEUTRAL).filter(([key]) => !family.reads.includes(key));
-  const changed = unread.filter(([key, values]) => !values.some(value => isSame(value, fields[key])));
-  const misnamed = Object.entries(family.renamed).filter(
-    ([key, [own, usual]]) => !(String(own) in fields) && key in fields && !isSame(usual, fields[key]),
-  );
-  return [
-    ...changed.map(([key]) => `${prefix}${key} is ${shown(fields[key])}, which this family does not support`),
-    ...misnamed.map(
-      ([key, [own]]) =>
-        `${prefix}${key} is ${shown(fields[key])}, ${own === '' ? 'which models of this family do not use' : `models of this family use ${own}`}`,
-    ),
-  ];
+function* neutralProblems(fields: Table, family: Family, prefix: string): Generator<string> {
+  for (const [key, values] of Object.entries(NEUTRAL))
+    if (!family.reads.includes(key) && !values.some(value => isSame(value, fields[key])))
+      yield `${prefix}${key} is ${shown(fields[key])}, which this family does not support`;
+  for (const [key, [own, usual]] of Object.entries(family.renamed))
+    if (!(String(own) in fields) && key in fields && !isSame(usual, fields[key]))
+      yield `${prefix}${key} is ${shown(fields[key])}, ${own === '' ? 'which models of this family do not use' : `models of this family use ${own}`}`;
 }
 
-function ropeProblems(fields: Table, family: Family, prefix: string): string[] {
-  if (family.ropes.length === 0) return [];
+function* ropeProblems(fields: Table, family: Family, prefix: string): Generator<string> {
+  if (family.ropes.length === 0) return;
   const chosen = Object.keys(tableOf(fields.rope_scaling)).length > 0 ? 'rope_scaling' : 'rope_parameters';
   const table = tableOf(fields[chosen]);
   const isByType = family.ropes_by_layer_type && chosen === 'rope_parameters';
   const strange = Object.keys(table).find(key => LAYER_TYPES.includes(key) !== isByType);
   if (strange !== undefined)
-    return [
-      `${prefix}${chosen}.${strange} is ${shown(table[strange])}, this family has one rope for ${isByType ? 'each type of layer' : 'all layers'}`,
-    ];
-  return isByType
-    ? LAYER_TYPES.flatMap(type =>
-        kindProblems(tableOf(table[type]), family, `${prefix}rope_parameters.${type}.`),
-      )
-    : kindProblems(table, family, `${prefix}${chosen}.`);
+    yield `${prefix}${chosen}.${strange} is ${shown(table[strange])}, this family has one rope for ${isByType ? 'each type of layer' : 'all layers'}`;
+  else if (!isByType) yield* kindProblems(table, family, `${prefix}${chosen}.`);
+  else
+    for (const type of LAYER_TYPES)
+      yield* kindProblems(tableOf(table[type]), family, `${prefix}rope_parameters.${type}.`);
 }
 
-function kindProblems(table: Table, family: Family, prefix: string): string[] {
+function* kindProblems(table: Table, family: Family, prefix: string): Generator<string> {
   const kind = table.rope_type ?? table.type ?? 'default';
   const {partial_rotary_factor: part} = table;
   // The first files of Phi-3 have the other names of longrope.
   const isLongrope = !family.ropes.includes('yarn') && ['su', 'yarn'].includes(String(kind));
-  return [
-    ...(isLongrope || family.ropes.includes(String(kind))
-      ? []
-      : [`${prefix}rope_type is ${shown(kind)}, supported is ${family.ropes.join(', ')}`]),
-    ...(family.reads.includes('partial_rotary_factor') || [undefined, null, 1].includes(part as null)
-      ? []
-      : [`${prefix}partial_rotary_factor is ${shown(part)}, only a full rotation is supported`]),
-  ];
+  if (!isLongrope && !family.ropes.includes(String(kind)))
+    yield `${prefix}rope_type is ${shown(kind)}, supported is ${family.ropes.join(', ')}`;
+  if (!family.reads.includes('partial_rotary_factor') && ![undefined, null, 1].includes(part as null))
+    yield `${prefix}partial_rotary_factor is ${shown(part)}, only a full rotation is supported`;
 }
 
-function layerTypeProblems({layer_types: types = null}: Table, family: Family, prefix: string): string[] {
-  if (types === null) return [];
+function* layerTypeProblems(
+  {layer_types: types = null}: Table,
+  family: Family,
+  prefix: string,
+): Generator<string> {
+  if (types === null) return;
   const known = family.windows === 'nowhere' ? LAYER_TYPES.slice(0, 1) : LAYER_TYPES;
   const isUniform = family.windows === 'everywhere';
-  const isSupported =
-    Array.isArray(types) &&
-    types.every(type => known.includes(String(type)) && !(isUniform && type !== types[0]));
-  return isSupported
-    ? []
-    : [
-        `${prefix}layer_types is ${shown(types)}, supported is ${known.join(isUniform ? ' alone or ' : ' and ')}`,
-      ];
-}
-
-function quantizationProblems(fields: Table, family: Family, prefix: string): string[] {
-  const quantization = tableOf(fields.quantization_config);
-  const {quant_method} = quantization;
-  const isUnread = Object.keys(quantization).length === 0 || !family.reads.includes('quantization_config');
-  return isUnread || quant_method === 'mxfp4'
-    ? []
-    : [`${prefix}quantization_config.quant_method is ${shown(quant_method)}, supported is mxfp4`];
+  const isSupported = (type: unknown, [first]: unknown[]) =>
+    known.includes(String(type)) && !(isUniform && type !== first);
+  if (!Array.isArray(types) || !types.every((type, _, all) => isSupported(type, all)))
+    yield `${prefix}layer_types is ${shown(types)}, supported is ${known.join(isUniform ? ' alone or ' : ' and ')}`;
 }
 
 /** Whether the values are equal, true and 1 included; `undefined` is equal to null. */

@@ -1,19 +1,10 @@
 /**
- * Longest time of each phase of a worker, in seconds. The defaults and their reasons are in `contracts/config.ts`.
- * Limits on agents count served time: see served-time.ts.
+ * Longest time of each phase of a worker, in seconds: GLEANER_BOOT_S sets `boot_s`, and `contracts/environment.ts` has the defaults with
+ * their reasons. Limits on agents count served time: see served-time.ts. An extraction may stand still for `stall_s` while it computes or
+ * uploads, for `compile_s`, and for `load_s` while it loads a model. A slot waits for `retry_s` after its zone refused a node.
  */
-export type Limits = {
-  create_s: number;
-  boot_s: number;
-  setup_s: number;
-  silent_s: number;
-  /** Longest extraction without progress: while it computes or uploads, while it compiles, while it loads a model. */
-  stall_s: number;
-  compile_s: number;
-  load_s: number;
-  drain_s: number;
-  ask_again_s: number;
-  repair_s: number;
-  /** Time that a slot waits after its zone refused a node. */
-  retry_s: number;
-};
+export const LIMITS = [
+  ...(['create_s', 'boot_s', 'setup_s', 'silent_s', 'stall_s', 'compile_s', 'load_s'] as const),
+  ...(['drain_s', 'ask_again_s', 'repair_s', 'retry_s'] as const),
+];
+export type Limits = Record<(typeof LIMITS)[number], number>;

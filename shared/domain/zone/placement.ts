@@ -3,15 +3,7 @@ import {z} from 'zod';
 import {count, instant, orNull, stored, text} from '../fields.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {type Constraint, constraint} from '../waiting/constraint.ts';
-import {
-  isDue,
-  type Limiter,
-  limiterConstraint,
-  limiterField,
-  OPEN,
-  type RetryLimits,
-  stateOf,
-} from './limiter.ts';
+import {isDue, type Limiter, limiterConstraint, limiterField, OPEN, stateOf} from './limiter.ts';
 import {brakeDocument} from './silence-brake.ts';
 import {weatherField} from './weather.ts';
 
@@ -48,13 +40,12 @@ export type Zone = z.infer<typeof zoneDocument>;
 /** True for the stand-in of a zone whose document is left alone: no tick can remember anything of it. No person stops a zone. */
 export const isLeftAlone = ({limiter}: Zone) => limiter.cause === 'person';
 
-export type PlacementLimits = RetryLimits & {
-  churn_window_s: number;
-  /** A shorter lifetime does not pay for the creation of a node. Twice this time does. */
-  short_life_s: number;
-  /** Longest wait of a queued resource for its node. */
-  queue_s: number;
-};
+/**
+ * Seconds. `churn_window_s`: age at which losses are forgotten. `short_life_s`: a shorter lifetime does not pay for the creation of a node,
+ * and twice this time does. `queue_s`: the longest wait of a queued resource for its node.
+ */
+export const PLACEMENT = ['retry_s', 'longest_retry_s', 'churn_window_s', 'short_life_s', 'queue_s'] as const;
+export type PlacementLimits = Record<(typeof PLACEMENT)[number], number>;
 
 /**
  * Kind of a pool's requests. `node`: the zone answers at once, and after a stock-out another zone is tried.
