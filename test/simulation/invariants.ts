@@ -43,14 +43,14 @@ export class Invariants extends Check {
   readonly nodes = new Nodes(...this.#of);
   readonly silence = new Silence(...this.#of);
   readonly #zones = new Zones(...this.#of);
-  readonly #money = new Money(...this.#of);
+  readonly money = new Money(...this.#of);
   readonly #caps = new Caps(...this.#of);
   readonly #ledger = new Ledger(...this.#of);
   readonly #need = new Need(...this.#of);
   readonly execs = new Execs(...this.#of);
   readonly #effects = new Effects(...this.#of);
   readonly operatorIntent = new OperatorIntent(...this.#of);
-  readonly #ticks = new Ticks(...this.#of, this.#money);
+  readonly #ticks = new Ticks(...this.#of, this.money);
   readonly #tasks = new Tasks(...this.#of);
   readonly waiting = new Waiting(...this.#of);
   readonly notices = new Notices(...this.#of);
@@ -62,7 +62,7 @@ export class Invariants extends Check {
 
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
-    ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
+    ...[this.money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
     ...[this.execs, this.#effects, this.notices, this.#retention, this.#need, this.#slices, this.#gangs],
     new Marks(...this.#of),
   ];
@@ -108,13 +108,15 @@ export class Invariants extends Check {
         this.operatorIntent.onRun(id, before, after);
         this.notices.onRun(id, before, after);
         this.progress.onRun(id, after);
+        this.money.onRun(id, after);
         this.waiting.onRun(id, before, after);
         if (before) this.#retention.onRun(id, before, after);
+        if (before) this.operatorIntent.onSettings(path, before, after);
         break;
       case 'runs/streams':
         this.context.see(`a stream is: ${after.status}`);
         this.#leases.onStream(path, before, after);
-        if (after.epoch !== before?.epoch) this.#money.onLease(after);
+        if (after.epoch !== before?.epoch) this.money.onLease(after);
         if (before) {
           this.progress.onStreamChange(path, before, after);
           this.#failureAttribution.onStream(path, before, after);
@@ -140,7 +142,7 @@ export class Invariants extends Check {
         this.silence.onWorker(id, before, after);
         this.#zones.onWorker(before, after);
         this.operatorIntent.onWorker(id, before, after);
-        this.#money.onWorker(id, before, after);
+        this.money.onWorker(id, before, after);
         this.#caps.onWorker(id, before, after);
         this.#ledger.onWorker(id, before, after);
         this.#need.onWorker(id, before, after);
@@ -172,6 +174,10 @@ export class Invariants extends Check {
         this.waiting.onPool(id, before, after);
         this.#gangs.onPool(id, before, after);
         this.nodes.onPool(id, after);
+        if (before) this.operatorIntent.onSettings(path, before, after);
+        break;
+      case 'notices':
+        this.notices.onNotice(path, after);
         break;
       case 'execs':
         this.execs.onExec(path, before, after);

@@ -1,5 +1,6 @@
 /** Checks messages of operators: each changes only what it names, a rejected one changes nothing, and an applied one has its effect. */
 import {isDeepStrictEqual} from 'node:util';
+import {slotsIn} from '../../../shared/domain/commands/settings.ts';
 import type {Pool} from '../../../shared/domain/fleet/pool.ts';
 import {jobWork, paths} from '../../../shared/domain/names.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
@@ -33,9 +34,19 @@ export class Effects extends Check {
     const record = changes.find(({path}) => path === paths.control(id))?.after;
     if (record?.outcome === 'rejected' && others[0])
       this.breach(`${text} was rejected, and changed ${others[0].path}`);
+    if (/GLEANER_MAX_WORKERS/.test(String(record?.reason))) this.#checkTooLarge(text, message);
     if (record?.outcome !== 'applied') return;
     const lacking = this.#lackOf(message, record, others);
     if (lacking !== undefined) this.breach(`${text} was applied (${record.reason}), and ${lacking}`);
+  }
+
+  /** A pool may shrink to a size that the deployment allows, whatever the other pools have. */
+  #checkTooLarge(text: string, {pool = this.context.config.pool.pool, ...settings}: Document): void {
+    const {config, store} = this.context;
+    const found = store.peek(paths.pool(String(pool))) as Pool | undefined;
+    const slots = found ? slotsIn({...found, ...settings} as Pool) : Number.POSITIVE_INFINITY;
+    if (found && slots < slotsIn(found) && slots <= config.ceilings.max_workers)
+      this.breach(`${text} was rejected, and the pool has ${slotsIn(found)} slots`);
   }
 
   /** True if the message is about the document, or about the work of the worker that the document describes. */
@@ -59,7 +70,7 @@ export class Effects extends Check {
   /** The effect that an applied message lacks. */
   #lackOf(message: Document, {reason, published_at}: Document, changes: Change[]): string | undefined {
     const {config, store} = this.context;
-    const {action, run, stream, job, worker, source, where, pool = config.pool.pool} = message;
+    const {action, run, stream, job, worker, where, pool = config.pool.pool} = message;
     const found = (path: string) => store.peek(path) ?? {};
     const ofJob = found(paths.job(config.jobs_collection, String(job)));
     const ofStream = found(paths.stream(String(run), String(stream)));
@@ -92,12 +103,13 @@ export class Effects extends Check {
         const before = changes.find(({path}) => path === paths.pool(String(pool)))?.before as
           | Pool
           | undefined;
-        const bundle = (source as Document | null | undefined)?.bundle;
+        // A later message may have set a field of this one: see operator-intent.ts.
+        const others = Object.entries(before?.environment ?? {}).filter(
+          ([field]) => !(field in ((message.environment ?? {}) as Document)),
+        );
         return (
           lack(ofPool, {source_version: (before?.source_version ?? 0) + 1}) ??
-          (source === null ? lack(ofPool, {source: null}) : undefined) ??
-          (bundle === undefined ? undefined : lack(ofPool.source ?? {}, {bundle})) ??
-          lack(ofPool.environment, {...before?.environment, ...(message.environment as Document)})
+          lack(ofPool.environment, Object.fromEntries(others))
         );
       }
       case 'pool':

@@ -22,6 +22,8 @@ export class Execs extends Check {
   readonly #living = new Map<string, string[]>();
   /** Runs that an agent started, as `exec on worker#incarnation`. */
   readonly #started = new Set<string>();
+  /** Since when each incarnation lives. */
+  readonly #alive_ms = new Map<string, number>();
   /** Commands that each heartbeat must name: they were open when it arrived. */
   readonly #due = new WeakMap<WorkerRequest, string[]>();
 
@@ -81,9 +83,13 @@ export class Execs extends Check {
       this.breach(`${path} has ${JSON.stringify(given)}, and the message is ${JSON.stringify(sent)}`);
     const limit_s = (Date.parse(times.deadline_at) - Date.parse(times.created_at)) / 1000;
     if (limit_s !== timeout_s + START_S) this.breach(`${path} of ${timeout_s} s has ${limit_s} s`);
-    const living = workersOf(this.context.store).filter(worker => isAlive(worker) && isOf(target, worker));
-    this.#living.set(path, living.map(nameOf));
-    const {now} = this.context.clockwork;
+    const {clockwork, storm, store} = this.context;
+    const {now} = clockwork;
+    const living = workersOf(store).filter(worker => isAlive(worker) && isOf(target, worker));
+    // The workers are read before the command has its document.
+    const since = now - (storm.hang > 0 ? MAX_HANG_MINUTES : 1) * 60_000;
+    const known = living.map(nameOf).filter(name => (this.#alive_ms.get(name) ?? now) < since);
+    this.#living.set(path, known);
     const isOld = ({phase_since_at}: Worker) => now - Date.parse(phase_since_at) > MAX_HANG_MINUTES * 60_000;
     if (status === 'rejected' && living.some(isOld))
       this.breach(`${path} is rejected (${times.reason}), and ${living.map(nameOf)} live`);
@@ -168,6 +174,8 @@ export class Execs extends Check {
     const {store} = this.context;
     const worker = store.peek(paths.worker(name)) as unknown as Worker | undefined;
     if (!worker || !isAlive(worker)) return;
+    const {now} = this.context.clockwork;
+    this.#alive_ms.set(nameOf(worker), this.#alive_ms.get(nameOf(worker)) ?? now);
     for (const {id, data} of store.collection('execs')) {
       const hosts = this.#hostsOf(id).filter(
         host => host.worker === name && host.incarnation === worker.incarnation,

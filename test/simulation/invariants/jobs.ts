@@ -3,7 +3,7 @@
 import {downloadsOf, JOBS, totalOf} from '../../../shared/domain/billing/cost.ts';
 import type {Job, JobStatus} from '../../../shared/domain/job/job.ts';
 import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/domain/names.ts';
-import type {Costs} from '../../../shared/domain/worker/worker.ts';
+import {type Costs, isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {RISE} from '../bills.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
@@ -50,6 +50,8 @@ const OWN = ['exit', 'timeout', 'memory', 'output', 'result'];
 export class Jobs extends Check {
   /** Running jobs that no worker holds, and for how many minutes in a row. */
   #unheld = new Map<string, number>();
+  /** Of one commit: living workers whose job ends without a request, and the last claim of each. */
+  #lost: {job: string; worker: string; claimed_at: string}[] = [];
 
   /** `before` of a document that the control plane has not completed yet is what a person wrote. */
   onJob(path: string, before: Document | undefined, after: Document): void {
@@ -97,8 +99,8 @@ export class Jobs extends Check {
       this.breach(`${path} is ${status}, completed at ${completed_at} and due at ${due_at}`);
     if (isFinal && !(Date.parse(String(expire_at)) > now + KEPT_MS))
       this.breach(`${path} is ${status}, and expires at ${expire_at}`);
-    if (!isFinal && expire_at !== null && !(Date.parse(expire_at) > now + KEPT_MS))
-      this.breach(`${path} is ${status}, and expires at ${expire_at}`);
+    // No person of a world writes this time.
+    if (!isFinal && expire_at !== null) this.breach(`${path} is ${status}, and expires at ${expire_at}`);
     if (status !== 'completed' && result !== null) this.breach(`${path} is ${status} with a result`);
     if (!isFinal) return;
     if (cause === 'deadline' && !(Date.parse(deadline_at ?? '') < now + MAX_SKEW_MS))
@@ -281,8 +283,13 @@ export class Jobs extends Check {
   /** The time of a worker with a job is billed to the payer of jobs. */
   onWorker(name: string, before: Document, after: Document): void {
     this.#checkYield(name, before, after);
-    const {work, incarnation, costs} = before;
-    if (parseJobWork(work as string | null) === undefined || after.incarnation !== incarnation) return;
+    const {work, incarnation, costs, claimed_at, host_count = 1} = before;
+    const job = parseJobWork(work as string | null);
+    if (job === undefined || after.incarnation !== incarnation) return;
+    const isLost = after.work !== work && !this.violations.request && isAlive(after as unknown as Worker);
+    // An attempt on several hosts ends with the host that is lost.
+    if (isLost && host_count === 1 && typeof claimed_at === 'string')
+      this.#lost.push({job, worker: name, claimed_at});
     const [was, is] = [costs, after.costs].map(each =>
       totalOf(without(each as Costs, JOBS, downloadsOf(JOBS))),
     );
@@ -309,6 +316,7 @@ export class Jobs extends Check {
   /** After a commit, a job and its worker are of one pool. */
   override onCommitted(changed: readonly string[]): void {
     const {config, store} = this.context;
+    this.#checkClaims();
     for (const path of changed) {
       if (/^workers\/[^/]+$/.test(path)) this.#checkLeftBehind(path);
       const job = path.startsWith(`${config.jobs_collection}/`) ? store.peek(path) : undefined;
@@ -328,6 +336,20 @@ export class Jobs extends Check {
     const holder = workersOf(this.context.store).find(({work}) => work === jobWork(id));
     if (holder && !this.context.everAlone.has(path))
       this.breach(`${path} has no lease, and ${holder.name} works on it in epoch ${holder.epoch}`);
+  }
+
+  /** A living worker with a recent claim is no lost machine. */
+  #checkClaims(): void {
+    const {clockwork, config, store} = this.context;
+    for (const {job, worker, claimed_at} of this.#lost) {
+      const {attempts = [], slices = 1} = store.peek(paths.job(config.jobs_collection, job)) ?? {};
+      const last = (attempts as Job['attempts']).at(-1);
+      const silent_ms = clockwork.now - Date.parse(claimed_at);
+      const isCharged = slices === 1 && last?.worker === worker && last.cause === 'machine';
+      if (isCharged && !(silent_ms > config.lease_s * 1000 - 2 * MAX_SKEW_MS))
+        this.breach(`${worker} is lost to ${job}, and had claimed it ${silent_ms} ms before: ${last.error}`);
+    }
+    this.#lost = [];
   }
 
   /** A worker that loses its job frees it in the same commit. */

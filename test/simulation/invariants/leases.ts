@@ -6,6 +6,7 @@ import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';
+import {workersOf} from './nodes.ts';
 import {Check, streamLeaseOf, type WorkerRequest} from './violations.ts';
 
 export type Lease = {worker: string; incarnation: number; epoch: number; granted_by?: string};
@@ -51,6 +52,8 @@ export class Leases extends Check {
         if (!isSame || worker.epoch !== lease.epoch || worker.incarnation !== lease.incarnation)
           this.breach(`${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`);
       }
+      if (collection === 'streams' && document?.lease === null && document.status !== 'completed')
+        this.#checkLetGo(path, `${run}/${id}`);
       if (collection === 'workers' && document?.work) {
         const job = parseJobWork(String(document.work));
         const held = store.peek(job ? paths.job(config.jobs_collection, job) : streamPathOf(document.work));
@@ -63,6 +66,13 @@ export class Leases extends Check {
           this.breach(`${path} works on ${document.work}, which is leased to ${JSON.stringify(lease)}`);
       }
     }
+  }
+
+  /** A stream that loses its lease leaves its worker in the same commit. */
+  #checkLetGo(path: string, stream: string): void {
+    const holder = workersOf(this.context.store).find(({work}) => work === stream);
+    if (holder && !this.context.everAlone.has(path))
+      this.breach(`${path} has no lease, and ${holder.name} works on it in epoch ${holder.epoch}`);
   }
 
   /** The request of a worker changes only the lease that this worker holds. */

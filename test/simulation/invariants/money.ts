@@ -33,6 +33,9 @@ const HUNG_MINUTES = 10;
 /** Minutes after which a tick has read a new price, even if its first deliveries hang and fail. */
 const PRICE_READ_MINUTES = 12;
 
+/** Age of the reads behind a copy of the month. */
+const COPY_MS = 6 * 60_000;
+
 /** Sums of dollars may differ by their rounding: a byte between regions costs more. */
 const TOLERANCE_USD = 1e-10;
 
@@ -58,8 +61,31 @@ export class Money extends Check {
   /** Payer of each incarnation whose node is gone, by the path of its attempt. */
   readonly #payers = new Map<string, string>();
   #isWiped = false;
+  /** Dollars of the month, minute by minute. They never decrease. */
+  #months: {at: number; usd: number}[] = [];
+
+  /** The cost of a run contains that of its ended incarnations, also after its end. */
+  onRun(run: string, {cost_usd, spent_usd, download_usd, spent_download_usd}: Document): void {
+    if (Number(cost_usd) < Number(spent_usd) || Number(download_usd) < Number(spent_download_usd))
+      this.breach(
+        `run ${run} costs $${cost_usd} and $${download_usd}, and has spent $${spent_usd} and $${spent_download_usd}`,
+      );
+  }
+
+  /** The copy of a month in the bucket has the cost of living TPUs too: a lost database loses their documents. */
+  onObject({name, metadata}: {name: string; metadata: Record<string, string>}): void {
+    if (!name.startsWith('system/spending/') || this.context.storm.hang > 0) return;
+    const since = this.context.clockwork.now - COPY_MS;
+    const least_usd = this.#months.findLast(({at}) => at < since)?.usd ?? 0;
+    this.context.see('the month is copied');
+    if (!(Number(metadata.usd) >= least_usd - TOLERANCE_USD))
+      this.breach(`${name} has $${metadata.usd}, and the month had cost $${least_usd} some minutes before`);
+  }
 
   override onMinute(): void {
+    const {clockwork, config} = this.context;
+    if (config.ceilings.max_budget_usd !== null)
+      this.#months.push({at: clockwork.now, usd: this.#monthUsd()});
     for (const {budget, budget_usd, spent_usd} of this.#spent())
       this.#overspentMinutes.set(budget, spent_usd >= budget_usd ? this.#minutesOf(budget) + 1 : 0);
   }
@@ -69,6 +95,7 @@ export class Money extends Check {
   }
 
   override onWipe(): void {
+    this.#months = [];
     this.#isWiped = true;
   }
 
@@ -104,11 +131,17 @@ export class Money extends Check {
       return {budget: `the budget of ${pool}`, pool, budget_usd, spent_usd: spent_usd + living_usd};
     });
     if (max_budget_usd === null) return pools;
-    const {months, copied_at} = (store.peek(paths.spending()) ?? NO_SPENDING) as Spending;
-    const [name, workers] = [monthOf(clockwork.now), workersOf(store)];
-    const living_usd = livingInMonth({name, copied_at}, workers, clockwork.now - MAX_SKEW_MS);
-    const spent_usd = (months[name] ?? 0) + living_usd + costOfDeletingAll(workers).total;
+    const spent_usd = this.#monthUsd() + costOfDeletingAll(workersOf(store)).total;
     return [...pools, {budget: 'the month budget', pool: null, budget_usd: max_budget_usd, spent_usd}];
+  }
+
+  /** Dollars of the month by now: of its ended and its living incarnations. */
+  #monthUsd(): number {
+    const {clockwork, store} = this.context;
+    const {months, copied_at} = (store.peek(paths.spending()) ?? NO_SPENDING) as Spending;
+    const name = monthOf(clockwork.now);
+    const living = {name, copied_at};
+    return (months[name] ?? 0) + livingInMonth(living, workersOf(store), clockwork.now - MAX_SKEW_MS);
   }
 
   /** Workers that must be deleted now: the budget of the pool, the month or their run is spent. */

@@ -24,6 +24,11 @@ export class Notices extends Check {
     this.#changed_ms.set(key, this.context.clockwork.now);
   }
 
+  /** A notification is given up after a day, and no world lasts so long. */
+  onNotice(path: string, {outcome, error}: Document): void {
+    if (outcome === 'lost') this.breach(`${path} is lost: ${error}`);
+  }
+
   onAccepted(id: string, {type, timestamp, data}: Body): void {
     this.context.see(`a notification is accepted: ${type}`);
     const key = `${type} ${data.run ?? data.pool ?? data.zone ?? data.month} ${data.percent ?? ''}`.trim();

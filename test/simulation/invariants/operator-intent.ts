@@ -1,4 +1,5 @@
 /** Checks that messages of operators apply once and in order, and that final messages stay final until the Store is lost. */
+import {isDeepStrictEqual} from 'node:util';
 import {outputsPrefix, paths, stopObject, streamPrefix} from '../../../shared/domain/names.ts';
 import {iso} from '../../../shared/domain/time.ts';
 import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
@@ -19,8 +20,14 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
   cancel: {},
   rebuild: {},
   clear: {},
-  update: {},
 };
+
+/** Fields that messages set, of a pool and of a run. */
+const SETTINGS = [
+  ...['workers_per_zone', 'zones', 'provisioning', 'budget_usd', 'poll_s', 'job_wait_s', 'keep', 'version'],
+  ...['source', 'environment', 'source_version', 'said'],
+];
+const SETTINGS_OF_RUN = ['priority', 'budget_usd', 'allow_cross_region', 'version', 'pool', 'spec_hash'];
 
 /** A pool keeps TPUs until some minutes after the publish time of the message, however late it arrives. */
 function keepOf({minutes, workers = 1}: Record<string, number>, published_at: string): object | null {
@@ -77,7 +84,7 @@ export class OperatorIntent extends Check {
       pool = this.context.config.pool.pool,
       ...settings
     } = JSON.parse(String(message));
-    // The invariants of jobs check the effect of such a message.
+    if (job !== undefined) this.#onJob(job, action, published_at, outcome === 'applied');
     if (job !== undefined) return;
     const path = worker ? paths.worker(worker) : run ? paths.run(run) : paths.pool(pool);
     const isOfCreates = path.startsWith('pools/') && (action === 'pause' || action === 'resume');
@@ -87,7 +94,8 @@ export class OperatorIntent extends Check {
         : isOfCreates
           ? {creates: action}
           : FIELD_OF[action];
-    const fields = own ?? (stream === undefined ? settings : {});
+    const fields =
+      action === 'update' ? this.#updateOf(path, settings) : (own ?? (stream === undefined ? settings : {}));
     for (const [field, value] of Object.entries(fields)) {
       const last = this.#last.get(`${path} ${field}`);
       const isLater = !last || published_at >= last.published_at;
@@ -106,9 +114,29 @@ export class OperatorIntent extends Check {
     }
   }
 
+  /** An older retry changes nothing after a later message about the job. The invariants of jobs check the rest. */
+  #onJob(job: string, action: string, published_at: string, isApplied: boolean): void {
+    const path = `${paths.job(this.context.config.jobs_collection, job)} status`;
+    const last = this.#last.get(path);
+    const isOlder = last !== undefined && published_at < last.published_at;
+    if (isApplied && isOlder && action === 'retry')
+      this.breach(`a retry of ${job} of ${published_at} was applied after ${JSON.stringify(last)}`);
+    if (isApplied && !isOlder) this.#last.set(path, {published_at, value: action});
+  }
+
+  /** The fields that an update sets. Without any, it sets the source as it is: the hosts read it again. */
+  #updateOf(path: string, {source, environment = {}}: {source?: unknown; environment?: object}) {
+    const isEmpty = source === undefined && Object.keys(environment).length === 0;
+    const given = isEmpty ? this.#valueOf(path, 'source') : source;
+    const own = Object.entries(environment).map(([field, value]) => [`environment.${field}`, value]);
+    return {...(given === undefined ? {} : {source: given}), ...Object.fromEntries(own)};
+  }
+
   /** The value of a field. A message pauses and resumes the creates of a pool. */
   #valueOf(path: string, field: string): unknown {
     const found = this.context.store.peek(path);
+    const [, part] = field.split('.');
+    if (part) return (found?.environment as Document | undefined)?.[part];
     if (field !== 'creates') return found?.[field];
     return (found?.limiter as Limiter | undefined)?.cause === 'person' ? 'pause' : 'resume';
   }
@@ -168,6 +196,19 @@ export class OperatorIntent extends Check {
     const latest = this.context.clockwork.now + MAX_SKEW_MS;
     const isDue = typeof model_next_at === 'string' && Date.parse(model_next_at) <= latest;
     return isDue && last?.value !== 'paused';
+  }
+
+  /** Only a message or an edit changes what people set. */
+  onSettings(path: string, before: Document, after: Document): void {
+    if (this.violations.actor === undefined || this.violations.isBy('control')) return;
+    // The first spec of a run comes with its settings.
+    if (before.spec === null) return;
+    const fields = path.startsWith('pools/') ? SETTINGS : SETTINGS_OF_RUN;
+    const changed = fields.find(field => !isDeepStrictEqual(before[field], after[field]));
+    if (changed !== undefined)
+      this.breach(
+        `${path} has another ${changed} without a message: ${JSON.stringify([before[changed], after[changed]])}`,
+      );
   }
 
   onStream(path: string, before: Document, after: Document): void {

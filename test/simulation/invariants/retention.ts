@@ -3,6 +3,9 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {Check} from './violations.ts';
 
+/** The default of `GLEANER_STREAMS_DAYS`, repeated here. */
+const KEPT_MS = 90 * 86_400_000;
+
 const TOTALS = [
   ...['streams_pending', 'streams_in_progress', 'streams_completed', 'streams_failed', 'total_shards'],
   ...['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_bytes', 'status'],
@@ -48,10 +51,14 @@ export class Retention extends Check {
    * since then has its document until the next day, in which no world is.
    */
   override atTheEnd(): void {
-    const {aged, store} = this.context;
+    const {aged, clockwork, store} = this.context;
     for (const run of aged) {
       const found = store.peek(paths.run(run)) ?? {};
       const {expired_at} = found;
+      const isOldEnd = Date.parse(String(found.updated_at)) < clockwork.now - KEPT_MS;
+      const kept = store.collection(paths.streams(run)).length;
+      if (isEnded(found) && isOldEnd && kept > 0)
+        this.breach(`run ${run} ended at ${found.updated_at}, and has the documents of ${kept} streams`);
       if (!isEnded(found) || typeof expired_at !== 'string') continue;
       const isOld = ({created_at}: Document) => String(created_at) < expired_at;
       const left = store.collection(paths.streams(run)).filter(({data}) => isOld(data)).length;

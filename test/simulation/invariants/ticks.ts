@@ -3,7 +3,7 @@
 import {type Pool, slotsOf} from '../../../shared/domain/fleet/pool.ts';
 import type {Job} from '../../../shared/domain/job/job.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import type {Worker} from '../../../shared/domain/worker/worker.ts';
+import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import {STALE_MS, TAKEN} from '../../support/fake-tpus.ts';
 import type {Context} from '../context.ts';
@@ -67,6 +67,7 @@ export class Ticks extends Check {
       ...this.#unneeded(),
       ...this.#notReplacedOrNotified(),
       ...this.#jobsBehindStreams(),
+      ...this.#commandsOfTheDead(),
     ]);
   }
 
@@ -137,6 +138,21 @@ export class Ticks extends Check {
       return atStreams.length === 0 || isServed
         ? []
         : [`${path} waits, and no TPU of ${pool} gives a stream back`];
+    });
+  }
+
+  /** Hosts that a command waits for, and whose incarnation has ended. */
+  #commandsOfTheDead(): string[] {
+    const {store} = this.context;
+    const running = store
+      .collection('execs')
+      .filter(({data}) => data.status === 'running' && data.is_assigned);
+    const hosts = running.flatMap(({id}) => store.collection(paths.execHosts(id)));
+    return hosts.flatMap(({path, data}) => {
+      const {worker, incarnation} = data;
+      const found = store.peek(paths.worker(String(worker))) as Worker | undefined;
+      const isThere = found?.incarnation === incarnation && isAlive(found as Worker);
+      return isThere || data.ended_at !== null ? [] : [`${path} waits for ${worker}#${incarnation}`];
     });
   }
 

@@ -156,8 +156,12 @@ export class Zones extends Check {
   }
 
   /** A limiter counts the boots that failed since an agent spoke. The word counts from the next tick on. */
-  #checkBoots(zone: string, {failed_boots}: Limiter): void {
+  #checkBoots(zone: string, was: Limiter, {failed_boots}: Limiter): void {
     const {clockwork, storm} = this.context;
+    const failed_ms = Date.parse(was.failed_boot_at ?? '') - MAX_SKEW_MS;
+    const isForgotten = failed_boots < was.failed_boots && storm.rollout === 0 && this.#resumed_at === '';
+    if (isForgotten && !this.#bootsIn(zone).spoken.some(at => at > failed_ms))
+      this.breach(`${zone} forgets ${was.failed_boots} failed boots, and no agent has spoken since`);
     const late_ms = (storm.hang > 0 ? 2 * MAX_HANG_MINUTES : WORD_MINUTES) * 60_000;
     const {failed, spoken} = this.#bootsIn(zone);
     const since = spoken.findLast(at => at < clockwork.now - late_ms) ?? 0;
@@ -178,7 +182,10 @@ export class Zones extends Check {
       if (!isMissed && (least > losses || losses > ends.length))
         this.breach(`${zone} counts ${losses} losses, and lost ${least} nodes of ${ends.length} that ended`);
       const most = ends.filter(({isFailedBoot}) => isFailedBoot).length;
-      if (unheard > most) this.breach(`${zone} counts ${unheard} failed boots, and ${most} boots failed`);
+      // The failed boots of an earlier bundle count for nothing, and the word of an agent clears the count.
+      const mayMiss = isMissed || this.context.storm.rollout > 0 || unheard < 0;
+      if (unheard > most || (!mayMiss && unheard < most))
+        this.breach(`${zone} counts ${unheard} failed boots, and ${most} boots failed`);
     }
     [this.#ends, this.#counts] = [[], []];
   }
@@ -209,7 +216,9 @@ export class Zones extends Check {
     });
     if (was.state !== is.state) this.context.see(`a limiter is: ${is.state}`);
     this.#checkLimiter(after.zone, was, is);
-    this.#checkBoots(keyOf(after.pool ?? this.context.config.pool.pool, after.zone), is);
+    // A document that was left alone lacks the words of that time.
+    if (!this.context.everAlone.has(paths.zone(after.zone, after.pool)))
+      this.#checkBoots(keyOf(after.pool ?? this.context.config.pool.pool, after.zone), was, is);
     if (was.state !== 'open' && was.cause !== 'boots' && is.state === 'open')
       this.#opened.push({zone: paths.zone(after.zone, after.pool), since_at: was.since_at});
     if (is.asked_at === null || is.asked_at === was.asked_at) return;
