@@ -205,12 +205,14 @@ export class Context {
       this.chance.between(0.05, 1),
     ];
     if (this.options.plan) return {};
+    const shared = this.drawsOf('shared month');
+    const month_hours = shared?.between(0.3, 1.5) ?? (hasMonthBudget ? hours : undefined);
     return {
       ...(hasWorkerLimit
         ? {GLEANER_MAX_WORKERS: String(workers + (this.hasSecondPool ? secondSlotsOf(this) : 0))}
         : {}),
-      ...(hasMonthBudget && !this.options.without?.has('budget')
-        ? {GLEANER_MAX_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
+      ...(month_hours !== undefined && !this.options.without?.has('budget')
+        ? {GLEANER_MAX_BUDGET_USD: (month_hours * SPOT_V5E_USD).toFixed(3)}
         : {}),
     };
   }

@@ -16,6 +16,7 @@ const MOST_JOBS = 8;
 const MOST_DEADLY = 1;
 const MACHINES_OF_A_JOB = 5;
 const HASTY_JOBS = 8;
+const COLLISIONS = 4;
 const SHORT_JOBS = 16;
 /** Jobs of three slices, and the jobs of one that fill the pool one after the other. */
 const GANGS = 2;
@@ -66,13 +67,14 @@ export class Jobs {
     this.#more = hasOrders(seed) ? new Chance(seed * 613 + 7) : undefined;
     this.#planShort();
     this.#planGangs();
+    this.#planCollisions();
     if (seed % JOBS_EVERY !== 1 || !context.hasPart('jobs')) return;
     const count = this.#chance.integer(1, MOST_JOBS);
     for (let number = 0; number < count; number++) this.#planJob(`job-${number}`);
     this.#planHurry(count);
   }
 
-  /** Hurried people delete jobs while the control plane takes them up, and cancel jobs that run. One job fails again and again. */
+  /** Hurried people delete jobs while the control plane takes them up, and cancel jobs that run. One job fails again and again, for longer than its report is late. */
   #planHurry(count: number): void {
     const {context, chance} = {context: this.#context, chance: this.#context.drawsOf('hurried people')};
     if (!chance) return;
@@ -82,10 +84,11 @@ export class Jobs {
       context.after(ms, () => this.#submit(id, 'works', {code: 'works 30', timeout: 600, max_retries: 0}));
       context.after(ms + seen_ms, () => this.#delete(id));
     }
-    const fields = {code: 'fails 20', timeout: 600, max_retries: 2, priority: 1};
+    const fields = {code: 'fails 100', timeout: 600, max_retries: 2, priority: 1};
     context.after(chance.between(0, 15) * 60_000, () => this.#submit('again', 'fails', fields));
     for (let number = 0; number < count; number++)
-      if (chance.happens(0.5)) this.#cancelWhileRunning(`job-${number}`, chance.between(5, 60) * 1000);
+      if (chance.happens(0.5))
+        this.#cancelWhileRunning(`job-${number}`, chance.between(5, 60) * 1000, chance.between(-3, 3) * 1000);
   }
 
   /** Many short jobs wait in a line when their deadlines pass, and one job restarts its agent. */
@@ -121,6 +124,23 @@ export class Jobs {
       plan(`small-${number}`, 1, chance.between(1, 30), chance.integer(120, 540));
   }
 
+  /** People clear the jobs that have ended, and retry one of them at the same time. */
+  #planCollisions(): void {
+    const {context, chance} = {context: this.#context, chance: this.#context.drawsOf('collisions')};
+    for (let number = 0; chance && number < COLLISIONS; number++) {
+      const [id, ms] = [`twice-${number}`, chance.between(0, 20) * 60_000];
+      const [clear_ms, retry_ms] = [chance.between(0, 2000), chance.between(0, 4000)];
+      const fields = {code: 'fails 10', timeout: 600, max_retries: 0};
+      context.after(ms, () => this.#submit(id, 'fails', fields));
+      context.after(ms, () =>
+        this.#whenIs(id, 'failed', () => {
+          context.after(clear_ms, () => this.#send({action: 'clear'}));
+          context.after(retry_ms, () => this.#send({action: 'retry', job: id}));
+        }),
+      );
+    }
+  }
+
   #submit(id: string, course: Course, fields: Fields): void {
     if (this.#context.isCalm) return;
     const isBounded = fields.deadline_at !== undefined;
@@ -128,12 +148,20 @@ export class Jobs {
     this.#write(id, {...fields, status: 'pending', created_at: iso(this.#context.clockwork.now)});
   }
 
-  #cancelWhileRunning(id: string, delay_ms: number): void {
+  /** Cancels a job while it runs, and retries it just before or after that. The two may arrive in either order. */
+  #cancelWhileRunning(id: string, delay_ms: number, later_ms: number): void {
+    this.#whenIs(id, 'running', () => {
+      this.#context.after(delay_ms, () => this.#send({action: 'cancel', job: id}));
+      this.#context.after(delay_ms + later_ms, () => this.#send({action: 'retry', job: id}));
+    });
+  }
+
+  /** A person looks at a job until it has the status, and acts then. */
+  #whenIs(id: string, status: string, act: () => void): void {
     const {config, isCalm, store} = this.#context;
     if (isCalm) return;
-    const isRunning = store.peek(paths.job(config.jobs_collection, id))?.status === 'running';
-    if (isRunning) this.#context.after(delay_ms, () => this.#send({action: 'cancel', job: id}));
-    else this.#context.after(LOOK_MS, () => this.#cancelWhileRunning(id, delay_ms));
+    if (store.peek(paths.job(config.jobs_collection, id))?.status === status) act();
+    else this.#context.after(LOOK_MS, () => this.#whenIs(id, status, act));
   }
 
   #planJob(id: string): void {

@@ -26,8 +26,12 @@ const PARTS = {
   'lost database': {every: 24, remainder: 15, draws: 15_485_867},
   /** Runs whose retention ends. */
   'old runs': {every: 12, remainder: 8, draws: 179_424_673},
+  /** Two pools, and a small budget of the month for both. */
+  'shared month': {every: 20, remainder: 17, draws: 472_882_027},
   /** Ticks whose plan is too old for their second pool. */
   'slow ticks': {every: 10, remainder: 2, draws: 86_028_121},
+  /** Calls that take seconds, and people who change in that time what a function has read. */
+  collisions: {every: 12, remainder: 3, draws: 112_272_535},
   /** Notifications go to a receiver, which refuses some in the storm, or is away. */
   receiver: {every: 16, remainder: 12, draws: 49_979_687},
   /** A second pool of slices of four hosts, which runs jobs alone. These worlds have jobs and a second pool. */

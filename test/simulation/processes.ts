@@ -16,6 +16,9 @@ const STORE_VERBS = ['get', 'query', 'count', 'sum', 'tx.get', 'commit'];
 /** Verbs whose permission an operator may remove. */
 export const PERMISSIONS = ['publish', 'tpus.list', 'tpus.get', 'tpus.create', 'tpus.delete', 'list', 'ping'];
 
+/** The longest call in worlds with slow calls. A tick makes many calls, each of a tenth of this time. */
+const MOST_SLOW_MS = 3000;
+
 /** Worker bundle of the next release. */
 const NEXT_BUNDLE = 'd'.repeat(64);
 
@@ -41,6 +44,7 @@ export class Processes {
   readonly #inTick = new Set<Process>();
   calls_made = 0;
   readonly #slow: {draws: Chance; from: number; to: number} | undefined;
+  readonly #collisions: Chance | undefined;
 
   constructor(context: Context, codes: Codes, publish: (topic: string, message: Document) => string) {
     this.#context = context;
@@ -49,6 +53,7 @@ export class Processes {
     const from = T0 + (draws?.between(2, 8) ?? 0) * MINUTE_MS;
     this.#slow = draws && {draws, from, to: from + draws.between(10, 25) * MINUTE_MS};
     this.#publish = publish;
+    this.#collisions = context.drawsOf('collisions');
   }
 
   /** Returns a living instance or a new one. */
@@ -215,8 +220,10 @@ export class Processes {
 
   /** In some worlds the calls of ticks are so slow for some minutes that a plan gets too old before its last pool. */
   #slowness(actor: Actor): number {
-    const isTick = actor !== undefined && 'topic' in actor && actor.topic === 'tick';
-    if (!isTick || !this.#slow || this.#context.isCalm) return 0;
+    if (actor === undefined || !('topic' in actor) || this.#context.isCalm) return 0;
+    const isTick = actor.topic === 'tick';
+    if (this.#collisions) return this.#collisions.between(0, isTick ? MOST_SLOW_MS / 10 : MOST_SLOW_MS);
+    if (!isTick || !this.#slow) return 0;
     const {draws, from, to} = this.#slow;
     const {now} = this.#context.clockwork;
     return now < from || now > to ? 0 : draws.between(0, 25_000);

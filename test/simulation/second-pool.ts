@@ -126,6 +126,9 @@ export class SecondPool {
       const found = await tx.get(path);
       if (found) tx.set(path, {...found, workers_per_zone: this.#slots + EDITED_SLOTS});
     });
+    // Another one shrinks the pool of the deployment, which is allowed all the same.
+    if (this.#context.drawsOf('shared month'))
+      this.#after(1, () => this.#delivery.command({action: 'scale', workers_per_zone: 1}));
   }
 
   /** The pool for a new job: this one or that of the deployment. */

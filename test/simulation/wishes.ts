@@ -12,6 +12,7 @@ const MOST_MESSAGES = 3;
 const MOST_PAUSES = 8;
 const MOST_BUDGETS = 6;
 const RUSH = 6;
+const MOST_CANCELS = 6;
 /** Bytes of an object for each byte of its content: a stream costs some cents to move. */
 const HEAVY = 1_000_000;
 
@@ -95,6 +96,31 @@ export function planHastyPauses(
     delivery.command({action: isResume ? 'resume' : 'pause', pool});
     const resume = () => context.isCalm || delivery.command({action: 'resume', pool});
     if (!isResume) context.after(chance.between(1, 5) * 60_000, resume);
+  };
+}
+
+/** In some worlds people cancel streams in the hands of workers and revive them, and change the source of the pool twice. */
+export function planCollisions(
+  context: Context,
+  delivery: Delivery,
+): (before: Document | undefined, after: Document) => void {
+  const chance = context.drawsOf('collisions');
+  const later = (ms: number, message: Document) =>
+    context.after(ms, () => context.isCalm || delivery.command(message));
+  for (let count = chance?.integer(2, 4) ?? 0; chance && count > 0; count--) {
+    const ms = chance.between(2, 25) * 60_000;
+    const [one, other] = ['d', 'e'].map(digit => ({source: {bundle: digit.repeat(64)}}));
+    later(ms, {action: 'update', ...one, environment: {setup_script: 'true'}});
+    later(ms + chance.between(0, 2000), {action: 'update', ...other});
+  }
+  let left = MOST_CANCELS;
+  return (before, after) => {
+    const [run = '', stream] = String(after.work ?? '').split('/');
+    if (!chance || !stream || after.work === before?.work || left === 0 || chance.happens(0.6)) return;
+    left -= 1;
+    const ms = chance.between(0.1, 1.5) * 60_000;
+    later(ms, {action: 'cancel', run, stream});
+    later(ms + chance.between(0, 90_000), {action: 'retry', run, stream});
   };
 }
 

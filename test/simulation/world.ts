@@ -21,6 +21,7 @@ import {SecondPool} from './second-pool.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 import {
+  planCollisions,
   planForbiddenZone,
   planHastyPauses,
   planKeeping,
@@ -81,8 +82,9 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   await store.edit(async tx => tx.set(path, {...(await tx.get(path)), status: 'done', result: 'compared'}));
   context.storm = drawFaults(chance, options.without);
   if (context.drawsOf('lost database')) context.storm.wipe = 1;
-  // A slow tick starts the next one late.
-  if (context.drawsOf('slow ticks')) context.storm.latency_ms = Math.max(context.storm.latency_ms, 1);
+  // A slow tick starts the next one late, and a slow message wakes one late.
+  if (context.drawsOf('slow ticks') || context.drawsOf('collisions'))
+    context.storm.latency_ms = Math.max(context.storm.latency_ms, 1);
   context.faults = context.storm;
   context.note(() => `faults ${JSON.stringify(context.faults)}`);
   const codes = {
@@ -98,6 +100,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   const operators = new Operators(context, delivery, jobs, second, orders);
   objects.onFinalized = info => {
     invariants.progress.onObject(info);
+    invariants.money.onObject(info);
     if (!context.isNoticed) return;
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
@@ -108,11 +111,11 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   };
   tpus.onDeleted = node => invariants.nodes.onNodeDeleted(node);
   const oldRuns = new OldRuns(context, delivery);
-  const onWorker = planHastyPauses(context, delivery);
+  const onWorker = [planHastyPauses(context, delivery), planCollisions(context, delivery)];
   const onCommit: SimStore['onCommit'] = (path, before, after) => {
     context.note(() => `  ${path} ${describe(after)}`);
     invariants.onCommit(path, before, after);
-    if (/^workers\/[^/]+$/.test(path) && after) onWorker(before, after);
+    if (/^workers\/[^/]+$/.test(path) && after) for (const act of onWorker) act(before, after);
     if (/^runs\/[^/]+$/.test(path) && after) oldRuns.onRun(path.slice(5), before, after);
   };
   store.onCommit = onCommit;
