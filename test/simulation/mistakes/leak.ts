@@ -96,4 +96,14 @@ export const LEAK: Mistakes = {
     in: 'deleteStream',
     find: 'if ($shards.length < $most) $tx.delete($path);',
   },
+  'a cancelled stream that its worker keeps': {
+    in: 'onStreams',
+    find: "$decision.kind === 'applied' && $decision.$next.lease === null",
+    replace: 'false',
+  },
+  'an old run that keeps the documents of its streams': {
+    in: 'expireSome',
+    find: '$isOlderThan($run.updated_at, $days.streams * 86_400, $now)',
+    replace: '$isOlderThan($run.created_at, $days.streams * 86_400, $now)',
+  },
 };

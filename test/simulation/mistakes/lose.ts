@@ -159,4 +159,9 @@ export const LOSE: Mistakes = {
       replace: '$before !== undefined || $isLate',
     },
   ],
+  'a notification that is lost within minutes': {
+    in: 'afterFailure',
+    find: '$now - $msOf($notice.at) > $most * 1000',
+    replace: '$now - $msOf($notice.at) > $most',
+  },
 };

@@ -234,4 +234,27 @@ export const ORDERS: Mistakes = {
     find: 'provider: $pool.provider',
     replace: "provider: 'tpu-api'",
   },
+  'a retried job that still expires': {
+    in: 'decideRetryJob',
+    find: '$laterThanKept($job.expire_at, $now)',
+    replace: '$job.expire_at',
+  },
+  'a late retry that revives a job': {
+    in: 'decideRetryJob',
+    within:
+      "{const {outdated: $outdated} = $split; if ($outdated.length > 0) return $late; if ($job.cause === 'invalid') return $invalid; $$after}",
+    find: '$outdated.length > 0',
+    replace: '$outdated.length > 1',
+  },
+  'a clear that deletes a job in its retry': {
+    in: 'clear',
+    find: '$isFinal({status: $status}) && ($before === undefined || $isBefore)',
+    replace: '$before === undefined || $isBefore',
+  },
+  'kept TPUs that the next bill forgets': {
+    in: 'withDeployed',
+    find: 'const $own = {spent_usd: $spent, said: $said, limiter: $limiter, keep: $keep, source: $source, environment: $environment, source_version: $version};',
+    replace:
+      'const $own = {spent_usd: $spent, said: $said, limiter: $limiter, source: $source, environment: $environment, source_version: $version};',
+  },
 };

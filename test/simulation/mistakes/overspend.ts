@@ -171,4 +171,16 @@ export const OVERSPEND: Mistakes = {
     find: '$run.preemptions + 1',
     replace: '$run.preemptions',
   },
+  'a run that costs less than its ended incarnations': {
+    in: 'addBill',
+    find: '$Math.max($run.cost_usd, $spent)',
+    replace: '$run.cost_usd',
+  },
+  'a copy of the month without its living TPUs': {
+    in: 'copyMonth',
+    within:
+      '{$$before; const $usd = $month.spent_usd + $livingInMonth($month, $workers.values(), $at); if ($usd === 0) return; $$after}',
+    find: '$month.spent_usd + $livingInMonth($month, $workers.values(), $at)',
+    replace: '$month.spent_usd',
+  },
 };
