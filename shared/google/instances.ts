@@ -57,29 +57,20 @@ export function openInstances({project, endpoint, token, ...settings}: DriverOpt
     async create(request) {
       const opened = await open();
       const {name, zone, accelerator, provider, queue} = request;
-      const what = `create ${name}`;
       const quotas = quotaIdsOf(accelerator, request.spot || queue !== null, provider);
       try {
         const instanceResource = instanceFor(request, settings, Date.now());
         const ids = queue ? {requestId: queue.request_id} : {};
-        const [{latestResponse}] = await opened.instances.insert(
-          {project, zone, instanceResource, ...ids},
-          CALL,
-        );
+        const insert = {project, zone, instanceResource, ...ids};
+        const [{latestResponse}] = await opened.instances.insert(insert, CALL);
         await failFast(opened.operations, {project, zone}, latestResponse);
         return 'started';
       } catch (error) {
         const {tpu} = isAlreadyExists(error) || isContention(error) ? await stateNow(name, zone) : {};
         if (tpu && tpu.labels['managed-by'] === 'gleaner') return 'exists';
         // The list of instances leaves it out, so the tick would ask for it for ever.
-        if (tpu)
-          throw tpuError(
-            what,
-            zone,
-            new NotOurs(`there is an instance ${name} that is not Gleaner's`),
-            quotas,
-          );
-        throw tpuError(what, zone, error, quotas);
+        const foreign = tpu && new NotOurs(`there is an instance ${name} that is not Gleaner's`);
+        throw tpuError(`create ${name}`, zone, foreign ?? error, quotas);
       }
     },
 

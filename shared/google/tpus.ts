@@ -40,15 +40,14 @@ export function openTpus({project, endpoint, token, client, ...settings}: Option
       const {client, words} = await open();
       const unreachable = new Set<string>();
       const options = {...CALL, autoPaginate: false};
+      const of = (pageToken: string) => ({parent: parent('-'), pageSize: 500, pageToken});
       const [nodes, queued] = await Promise.all([
-        readAll('list TPUs', unreachable, async pageToken => {
-          const request = {parent: parent('-'), pageSize: 500, pageToken};
-          const [items, , page] = await client.listNodes(request, options);
+        readAll('list TPUs', unreachable, async token => {
+          const [items, , page] = await client.listNodes(of(token), options);
           return {items, page};
         }),
-        readAll('list queued resources', unreachable, async pageToken => {
-          const request = {parent: parent('-'), pageSize: 500, pageToken};
-          const [items, , page] = await client.listQueuedResources(request, options);
+        readAll('list queued resources', unreachable, async token => {
+          const [items, , page] = await client.listQueuedResources(of(token), options);
           return {items, page};
         }),
       ]);

@@ -23,10 +23,8 @@ const MOST_AHEAD = 8;
  * Counts a stored shard if it is the next shard of its stream, and then the stored shards behind it. A listing costs more than ten reads
  * of an object, so only a lost event causes a listing. Returns true if the stream has ended.
  */
-export async function advanceByShard(
-  deps: Deps,
-  {run, stream, shard, format}: OutputObject,
-): Promise<boolean> {
+export async function advanceByShard(deps: Deps, output: OutputObject): Promise<boolean> {
+  const {run, stream, shard, format} = output;
   for (let next = shard; ; ) {
     const object = await deps.objects.head(shardObject(run, stream, next, format));
     if (!object) return false;

@@ -12,10 +12,7 @@ const LISTED = 500;
 /** Registers the streams of one page whose document is missing or of another object. Returns the name before the next page. */
 export async function registerPage(deps: Deps, parent: Run, after: string): Promise<string | undefined> {
   const {run} = parent;
-  const listed = await deps.objects.list(streamPrefix(run), {
-    ...(after === '' ? {} : {start: after}),
-    limit: LISTED,
-  });
+  const listed = await deps.objects.list(streamPrefix(run), {start: after, limit: LISTED});
   const streams = streamsAmong(listed).filter(({object}) => object.name > after);
   await forEachConcurrently(streams, ({object, stream}) =>
     skipIfInvalid(deps.log, async () => {
@@ -74,10 +71,7 @@ export async function countPage(
   cursor: BucketCursor,
 ): Promise<{runs: {run: string; streams: number}[]; next: BucketCursor | undefined}> {
   const limit = 5000;
-  const listed = await objects.list('datasets/', {
-    ...(cursor.after === '' ? {} : {start: cursor.after}),
-    limit,
-  });
+  const listed = await objects.list('datasets/', {start: cursor.after, limit});
   const runs: {run: string; streams: number}[] = [];
   let {run, stream, streams} = cursor;
   for (const found of streamsAmong(listed)) {

@@ -100,11 +100,8 @@ export async function findLost(
         deps.objects.list(outputPrefix(run, stream), {start}),
       );
       if (!shards) return;
-      const isOwn = ({metadata}: {metadata: Record<string, string>}) =>
-        metadata.epoch === String(suspect.epoch);
-      const isRecent = ({created_at}: {created_at: string}) =>
-        !isOlderThan(created_at, LONGEST_SILENCE_S, now);
-      if (shards.some(shard => isOwn(shard) && isRecent(shard))) return;
+      const own = shards.filter(({metadata}) => metadata.epoch === String(suspect.epoch));
+      if (own.some(({created_at}) => !isOlderThan(created_at, LONGEST_SILENCE_S, now))) return;
     }
     lost.add(name);
   });

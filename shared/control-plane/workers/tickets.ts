@@ -10,11 +10,8 @@ type Life = Pick<Worker, 'name' | 'incarnation' | 'born_at'>;
  * The ticket of an incarnation, for the metadata of its node. A repeated create makes the same ticket. The time of birth makes another
  * one for an equal number after a lost database.
  */
-export function ticketOf(
-  identity: IdentitySettings,
-  user: string,
-  {name, incarnation, born_at}: Life,
-): string {
+export function ticketOf(identity: IdentitySettings, user: string, worker: Life): string {
+  const {name, incarnation, born_at} = worker;
   const {ticket_key} = required(identity, user, ['ticket_key']);
   const life = ['gleaner-ticket/1', identity.deployment, name, incarnation, born_at].join('\n');
   return createHmac('sha256', ticket_key).update(life).digest('base64url');
