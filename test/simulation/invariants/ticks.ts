@@ -160,7 +160,8 @@ export class Ticks extends Check {
   #unneeded(): string[] {
     if (this.#hasWork(status => status === 'active')) return [];
     const late_ms = 2 * MAX_SKEW_MS;
-    return [...Map.groupBy(this.#up(), ({pool}) => pool)]
+    const staying = this.#up().filter(({phase}) => phase !== 'draining');
+    return [...Map.groupBy(staying, ({pool}) => pool)]
       .flatMap(([pool, workers]) => (workers.length > this.#keptIn(pool, -late_ms) ? workers : []))
       .filter(({phase}) => ['creating', 'booting', 'idle'].includes(phase))
       .map(
