@@ -44,6 +44,16 @@ describe('notifications', () => {
     );
   });
 
+  it('of a run that is paused because its document was lost are sent too', async () => {
+    const world = await aRun();
+    await world.untilAsleep();
+    await world.wipe();
+    world.drop('my-run', 1, someLines(2));
+    await world.deliverAll();
+    await world.minutes(2);
+    assert.deepEqual(world.receiver.types, ['run.completed', 'run.paused']);
+  });
+
   it('of a run that fails has its reason', async () => {
     const world = await aRun();
     for (let minute = 0; minute < 40 && world.receiver.tries === 0; minute++) {
