@@ -236,6 +236,7 @@ export const ORDERS: Mistakes = {
   },
   'a retried job that still expires': {
     in: 'decideRetryJob',
+    within: '{completed_at: null, expire_at: $laterThanKept($job.expire_at, $now), $$others}',
     find: '$laterThanKept($job.expire_at, $now)',
     replace: '$job.expire_at',
   },
