@@ -5,10 +5,12 @@
 import assert from 'node:assert/strict';
 import type {z} from 'zod';
 import {STORED_SCHEMAS, schemaAt} from '../../cli/build/reference/stored-schemas.ts';
+import {RELEASE} from '../../shared/contracts/config.ts';
+import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {readPrices, storeCatalog} from '../../shared/control-plane/documents/prices.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document, Stored} from '../../shared/ports.ts';
-import {at} from '../support/builders.ts';
+import {aRun, at} from '../support/builders.ts';
 import {aBusyWorld, everyDocument, finishBusyWorld} from '../support/busy-world.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {putDocuments} from '../support/put-documents.ts';
@@ -159,6 +161,13 @@ describe('A document of the next release', () => {
     await assertKept();
     await finishBusyWorld(world);
     await assertKept();
+  });
+
+  it('has the name of this release once this release has written it', async () => {
+    const {deps, store} = new World();
+    await putDocuments(store, {'runs/my-run': {...aRun(), release: 'the next one'}});
+    await runRecords.change(deps.store, ['my-run'], run => ({...run, priority: 3}));
+    assert.partialDeepStrictEqual(await store.get('runs/my-run'), {priority: 3, release: RELEASE});
   });
 
   it('keeps the further keys and the source of a price, which counts', async () => {

@@ -2,6 +2,10 @@
 import assert from 'node:assert/strict';
 import {Undelivered} from '../../shared/contracts/errors.ts';
 import {noticeRecords} from '../../shared/control-plane/documents/notices.ts';
+import {sendNotices} from '../../shared/control-plane/tasks/send-notices.ts';
+import {paths} from '../../shared/domain/names.ts';
+import {newNotice} from '../../shared/domain/notices/notice.ts';
+import {at, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, silence, wait} from '../support/fleet.ts';
 import {aPricedRun, ONE_SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../support/priced-run.ts';
@@ -141,6 +145,66 @@ describe('notifications', () => {
     await world.minutes(3);
     assert.equal(world.receiver.tries, tries);
     assert.deepEqual(await outcomes(world), ['sent', 'lost']);
+  });
+
+  /** Stores notifications that are due, each of a key of its own. Their ids are in the order of `keys`. */
+  async function aWorldWith(keys: readonly string[]): Promise<World> {
+    const world = new World(NOTIFY);
+    await world.store.transaction(async tx => {
+      for (const [index, key] of keys.entries()) {
+        const news = {type: 'run.failed', key, text: key, reason: null, facts: {run: key}} as const;
+        // A notification that was tried before is due later than the others.
+        const next_at = at(index === 0 ? 60 : 0);
+        noticeRecords.set(tx, paths.notice(`id-${100 + index}`), {...newNotice(news, T0, 1000), next_at});
+      }
+    });
+    world.now = T0 + 60_000;
+    return world;
+  }
+
+  const send = ({deps, now}: World) => sendNotices(deps, now + 1000);
+  const told = ({receiver}: World) => receiver.accepted.map(({data}) => data.run);
+
+  it('are sent in the order of their changes, all of them', async () => {
+    const keys = Array.from({length: 60}, (_, index) => `run-${index}`);
+    const world = await aWorldWith(keys);
+    while ('cursor' in (await send(world)));
+    assert.deepEqual([world.receiver.tries, new Set(told(world)).size], [60, 60]);
+    const few = await aWorldWith(['first', 'second']);
+    await send(few);
+    assert.deepEqual(told(few), ['first', 'second']);
+  });
+
+  it('behind one that the receiver refuses are sent, and none while it is away', async () => {
+    for (const [refused, after] of [
+      [true, ['second']],
+      [false, []],
+    ] as const) {
+      const world = await aWorldWith(['first', 'second']);
+      world.receiver.refusal = tries => (tries === 1 ? new Undelivered(refused, 'answered 404') : undefined);
+      await send(world);
+      assert.deepEqual(told(world), after);
+    }
+  });
+
+  it('that fail raise the alert at the third failure in a row', async () => {
+    const world = await aWorldWith(['first', 'second', 'third']);
+    world.receiver.refusal = () => new Undelivered(true, 'answered 404');
+    await send(world);
+    assert.deepEqual(
+      world.logs.map(({signal}) => signal),
+      [undefined, undefined, 'notices-failing'],
+    );
+  });
+
+  it('that another delivery has sent since they were read stay sent', async () => {
+    const world = await aWorldWith(['first']);
+    await send(world);
+    const {store} = world.deps;
+    const sent = await store.query('notices');
+    const stale = sent.map(each => ({...each, data: {...each.data, next_at: at(60), outcome: 'waits'}}));
+    await sendNotices({...world.deps, store: {...store, query: async () => stale}}, world.now + 1000);
+    assert.deepEqual(await store.query('notices'), sent);
   });
 
   it('are not written without the setting', async () => {

@@ -145,6 +145,18 @@ describe('the manifest of a run that ends', () => {
     await assertEndsWithThree(world);
   });
 
+  it('is written again where a rebuild takes a shard from a stream after the result was written', async () => {
+    const world = await aStoredWorld();
+    once(world, 'after', 'replace', MANIFEST, () =>
+      world.store.transaction(async tx => {
+        const stream = (await streamRecords.get(tx, 'my-run', '001')) ?? assert.fail();
+        streamRecords.set(tx, {...stream, status: 'pending', finished: false});
+      }),
+    );
+    assert.ok(await endRun(world));
+    assert.equal((await world.run('my-run'))?.status, 'active');
+  });
+
   it('has the tokens of a stream that was rebuilt after the streams were read', async () => {
     const world = await aStoredWorld();
     await world.tick();

@@ -45,6 +45,39 @@ describe('a task of another release', () => {
   });
 });
 
+describe('a task that cannot go on', () => {
+  it('is published by the next tick, and goes on', async () => {
+    const world = new World();
+    const name = {task: 'resync', run: null} as const;
+    await startTask(world.deps, name);
+    const {objects} = world.deps;
+    const {list} = objects;
+    objects.list = () => Promise.reject(new Error('the bucket does not answer'));
+    assert.ok(await world.deliverNext('tasks'));
+    assert.equal((await readTask(world.store, name))?.result, 'the bucket does not answer');
+    objects.list = list;
+    await world.tick();
+    assert.ok(await world.deliverNext('tasks'));
+    assert.equal((await readTask(world.store, name))?.status, 'done');
+  });
+
+  it('refuses a rebuild of an ended run whose shards have expired, and of no open run', async () => {
+    const results: string[] = [];
+    for (const status of ['completed', 'active'] as const) {
+      const world = new World();
+      const name = {task: 'rebuild', run: 'my-run'} as const;
+      const run = aRun({status, expire_days: 1});
+      await world.store.transaction(async tx => runRecords.set(tx, run));
+      world.now += 2 * 86_400_000;
+      await startTask(world.deps, name);
+      assert.ok(await world.deliverNext('tasks'));
+      results.push((await readTask(world.store, name))?.result ?? '');
+    }
+    assert.match(results[0] ?? '', /^refused: shards of run my-run have expired since/);
+    assert.match(results[1] ?? '', /^refused: there is nothing to rebuild/);
+  });
+});
+
 describe('a finished task', () => {
   const cases: {name: string; task: TaskName; topics: string[]}[] = [
     {

@@ -39,6 +39,7 @@ describe('the breaker of a run', () => {
     assert.equal(die(30, once, unjudged, T0 + 600_000).machine_deaths, 1);
     assert.equal(die(30, once, unjudged, T0 + 600_001).machine_deaths, 2);
     assert.equal(die(9, once).status, 'paused', 'judged machines count each');
+    assert.equal(die(1, die(1, aRun()), unjudged).machine_deaths, 2, 'and stand for no silent machine');
   });
 
   it('three streams that failed for their machines pause a run', () => {

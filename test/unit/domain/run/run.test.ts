@@ -148,6 +148,8 @@ describe('the status of a run', () => {
   it('a slow tick does not lower the cost that a later tick recorded', () => {
     const run = aRun({cost_usd: 3, spent_usd: 1});
     assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 2, T0).cost_usd, 3);
+    const ended = aRun({cost_usd: 3, spent_usd: 5});
+    assert.equal(summarizeRun(ended, totalsOf(streamsOf('pending')), 2, T0).cost_usd, 5);
     assert.equal(summarizeRun(run, totalsOf(streamsOf('pending')), 4, T0).cost_usd, 4);
   });
 
