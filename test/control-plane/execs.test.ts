@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {concludeExec, endLostExecs} from '../../shared/control-plane/execs/end-exec.ts';
 import {MOST_OPEN_EXECS} from '../../shared/domain/exec/exec.ts';
 import {NO_HOST, type Worker} from '../../shared/domain/worker/worker.ts';
 import {at, aWorker} from '../support/builders.ts';
@@ -30,6 +31,8 @@ async function send(world: World, message: string | object): Promise<string> {
 
 const exec = (world: World, id = 'e1') => world.store.get(`execs/${id}`);
 const host = (world: World, worker = A0, id = 'e1') => world.store.get(`execs/${id}/hosts/${worker}.0`);
+const change = (world: World, changes: object, path = 'execs/e1') =>
+  world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...changes}));
 const sender = (worker = A0, incarnation = 2) => ({worker, incarnation, host: 0});
 const take = (world: World, worker = A0, id = 'e1') =>
   world.api({action: 'exec', ...sender(worker), exec: id});
@@ -50,6 +53,7 @@ describe('a command on a pool', () => {
       ['running', 2, 'ada', message_id, 'gs://bucket/execs/e1/'],
     );
     assert.equal((await host(world))?.status, 'waiting');
+    assert.equal((await host(world))?.expire_at, created?.expire_at);
     assert.deepEqual((await beat(world)).body.execs, ['e1']);
     const {body} = await take(world);
     assert.equal(body.action, 'exec');
@@ -189,6 +193,46 @@ describe('a message on topic exec', () => {
     assert.deepEqual([(await exec(world))?.is_assigned, (await exec(world))?.hosts], [true, 120]);
     for (const name of names) assert.deepEqual((await world.worker(name))?.execs, ['e1'], name);
   });
+
+  it('whose first delivery died between two workers ends when both have run it once', async () => {
+    const world = await aWorld();
+    await send(world, COMMAND);
+    const message = world.published.at(-1) ?? assert.fail();
+    const {execs: _, ...other} = (await world.worker(A1)) ?? assert.fail();
+    await change(world, {is_assigned: false, hosts: 0});
+    await world.store.transaction(async tx => tx.delete(`execs/e1/hosts/${A1}.0`));
+    await save(world, {...other, execs: []});
+    await take(world);
+    await world.api(ended());
+    assert.equal((await exec(world))?.status, 'running');
+    await world.handle(message);
+    assert.deepEqual([(await host(world))?.status, (await host(world, A1))?.status], ['exited', 'waiting']);
+    await take(world, A1);
+    await world.api(ended(A1));
+    assert.deepEqual([(await exec(world))?.status, (await exec(world))?.hosts], ['done', 2]);
+  });
+
+  it('that is delivered again reaches no worker that came later', async () => {
+    const world = await aWorld({name: A0});
+    await send(world, COMMAND);
+    await save(world, {name: A1});
+    await world.handle(world.published.at(-1) ?? assert.fail());
+    assert.deepEqual([await host(world, A1), (await world.worker(A1))?.execs], [undefined, []]);
+  });
+
+  it('whose only worker ends before it has the command is rejected with the reason', async () => {
+    const world = await aWorld({name: A0});
+    const {store} = world.deps;
+    const query: typeof store.query = async (...of) => {
+      const found = await store.query(...of);
+      await save(world, {name: A0, phase: 'gone'});
+      return found;
+    };
+    world.deps = {...world.deps, store: {...store, query}};
+    await send(world, COMMAND);
+    const {status, reason} = (await exec(world)) ?? {};
+    assert.deepEqual([status, reason], ['rejected', 'the workers of tpu ended before they had the command']);
+  });
 });
 
 describe('a worker with many open commands', () => {
@@ -199,26 +243,40 @@ describe('a worker with many open commands', () => {
     const refused = await host(world);
     assert.equal(refused?.status, 'refused');
     assert.match(String(refused?.error), /has 20 commands that have not ended/);
+    assert.ok(refused?.ended_at);
     assert.deepEqual((await world.worker(A0))?.execs, execs);
     await take(world, A1);
     await world.api(ended(A1));
     assert.deepEqual([(await exec(world))?.status, (await exec(world))?.hosts_failed], ['done', 1]);
   });
+
+  it('ends a command that every worker refuses', async () => {
+    const execs = Array.from({length: MOST_OPEN_EXECS}, (_, index) => `old-${index}`);
+    const world = await aWorld({name: A0, execs});
+    await send(world, COMMAND);
+    assert.deepEqual([(await exec(world))?.status, (await exec(world))?.hosts_failed], ['done', 1]);
+  });
 });
 
-describe('a repeated request about a command', () => {
-  it('ends a command whose last report died before it ended the command', async () => {
-    const world = await aWorld({name: A0});
-    await send(world, COMMAND);
-    await take(world);
-    await world.api(ended());
-    const done = (await exec(world)) ?? assert.fail();
-    await world.store.transaction(async tx =>
-      tx.set('execs/e1', {...done, status: 'running', completed_at: null}),
-    );
-    await world.api(ended());
-    assert.equal((await exec(world))?.status, 'done');
-  });
+describe('a command whose last report died before it ended the command', () => {
+  const ways = {
+    'the report when it comes again': (world: World) => world.api(ended()),
+    'a tick': (world: World) => world.tick(),
+    'two calls at once, with one event': ({deps}: World) =>
+      Promise.all([concludeExec(deps, 'e1'), concludeExec(deps, 'e1')]),
+  };
+  for (const [name, end] of Object.entries(ways))
+    it(`is ended by ${name}`, async () => {
+      const world = await aWorld({name: A0});
+      await send(world, COMMAND);
+      await take(world);
+      await world.api(ended());
+      await change(world, {status: 'running', completed_at: null});
+      await end(world);
+      assert.equal((await exec(world))?.status, 'done');
+      const ends = (await world.timeline('control')).filter(text => /Command e1 has ended/.test(text));
+      assert.equal(ends.length, 2);
+    });
 });
 
 describe('a host without an answer', () => {
@@ -250,6 +308,42 @@ describe('a host without an answer', () => {
       (await world.worker(A1))?.execs ?? [],
       (await host(world, A1))?.status === 'lost' ? [] : ['e1'],
     );
+  });
+});
+
+describe('a tick that finds a host without an answer', () => {
+  const OVERDUE = {deadline_at: '2020-01-01T00:00:00.000Z'};
+
+  it('leaves a host at work whose worker the tick has read before', async () => {
+    const world = await aWorld({name: A0});
+    await send(world, COMMAND);
+    await endLostExecs(world.deps, new Map());
+    assert.deepEqual([(await host(world))?.status, (await world.worker(A0))?.execs], ['waiting', ['e1']]);
+  });
+
+  it('leaves the end that the host reports in the meantime', async () => {
+    const world = await aWorld({name: A0});
+    await send(world, COMMAND);
+    await take(world);
+    await change(world, OVERDUE);
+    const {store} = world.deps;
+    const deps = {...world.deps};
+    const transaction: typeof store.transaction = async work => {
+      await world.api(ended());
+      return store.transaction(work);
+    };
+    await endLostExecs({...deps, store: {...store, transaction}}, new Map());
+    assert.deepEqual([(await host(world))?.status, (await exec(world))?.hosts_failed], ['exited', 0]);
+  });
+
+  it('ends an overdue command in spite of a host with an invalid document', async () => {
+    const world = await aWorld();
+    await send(world, COMMAND);
+    await change(world, {incarnation: 'two'}, `execs/e1/hosts/${A0}.0`);
+    await change(world, OVERDUE);
+    await world.tick();
+    const {status, hosts, hosts_done, hosts_failed} = (await exec(world)) ?? {};
+    assert.deepEqual([status, hosts, hosts_done, hosts_failed], ['done', 2, 1, 2]);
   });
 });
 

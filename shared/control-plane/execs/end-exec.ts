@@ -99,7 +99,7 @@ async function endLostHosts({store, log, now}: Deps, exec: Exec, batch: readonly
       const error = lossReason(host, exec, worker, at);
       if (error === undefined) continue;
       execHostRecords.set(tx, exec.exec, {...host, status: 'lost', error, ended_at: iso(at)});
-      if (worker?.incarnation === host.incarnation) freed.add(worker.name);
+      freed.add(host.worker);
     }
     for (const name of freed) {
       const worker = workers.get(name);

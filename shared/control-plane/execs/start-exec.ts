@@ -40,10 +40,10 @@ export async function startExec(
   if (exec.message_id !== message_id)
     return `the id ${message.exec} belongs to another command: publish the command with an id of its own`;
   if (exec.status !== 'running') return undefined;
-  const living = typeof targets === 'string' ? [] : targets.filter(isAlive).map(({name}) => name);
+  const found = typeof targets === 'string' ? [] : targets.map(({name}) => name);
   if (!exec.is_assigned) {
     await forEachConcurrently(
-      batchesOf(living, MOST_ASSIGNED),
+      batchesOf(found, MOST_ASSIGNED),
       names => assign(deps, exec, names),
       MASS_LANES,
     );
@@ -134,6 +134,6 @@ async function closeAssignment({store}: Deps, exec: string): Promise<void> {
   const hosts = await store.count(paths.execHosts(exec));
   // Another delivery rejected the command after its document was lost.
   await execRecords.change(store, [exec], current =>
-    current.status === 'running' && !current.is_assigned ? {...current, is_assigned: true, hosts} : undefined,
+    current.status === 'running' ? {...current, is_assigned: true, hosts} : undefined,
   );
 }

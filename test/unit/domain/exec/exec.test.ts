@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import {
   type Exec,
+  type ExecHost,
   execTimes,
   isOverdue,
+  lossReason,
   parseTarget,
   secondsLeft,
   withExec,
@@ -23,6 +25,19 @@ describe('a command', () => {
       [420, 421].map(seconds => isOverdue(exec, T0 + seconds * 1000)),
       [false, true],
     );
+  });
+
+  it('is lost on a host whose incarnation of the worker lives no more', () => {
+    const exec = {timeout_s: 60, ...execTimes(60, T0, 30)} as Exec;
+    const host = {worker: 'w', incarnation: 2} as ExecHost;
+    const workers = [
+      aWorker({phase: 'idle'}),
+      aWorker({phase: 'deleting'}),
+      aWorker({phase: 'idle', incarnation: 3}),
+      undefined,
+    ];
+    const isLost = workers.map(worker => lossReason(host, exec, worker, T0) !== undefined);
+    assert.deepEqual(isLost, [false, true, true, true]);
   });
 
   it('names all workers, a worker or a pool', () => {

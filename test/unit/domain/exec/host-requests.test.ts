@@ -71,6 +71,16 @@ describe('a host that reports the end of a command', () => {
     then: {status: number; host?: ExecHost['status']; frees?: boolean};
   }[] = [
     {name: 'has run it', given: {}, then: {status: 200, host: 'exited', frees: true}},
+    ...[HOST, RUNNING].map(other => ({
+      name: `has run it before another host, which is ${other.status}`,
+      given: {others: [other, undefined, ENDED]},
+      then: {status: 200, host: 'exited' as const},
+    })),
+    {
+      name: 'has run it after all others',
+      given: {others: [undefined, ENDED]},
+      then: {status: 200, host: 'exited', frees: true},
+    },
     {name: 'repeats its report', given: {execHost: ENDED}, then: {status: 200}},
     {name: 'has no such command', given: {execHost: undefined}, then: {status: 409}},
     {name: 'is of a later incarnation', given: {execHost: {...RUNNING, incarnation: 1}}, then: {status: 409}},
