@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type {Decision} from '../../../../shared/domain/commands/commands.ts';
 import {decideCancelJob, decideRetryJob} from '../../../../shared/domain/job/commands.ts';
 import type {Job} from '../../../../shared/domain/job/job.ts';
 import {endAttempt} from '../../../../shared/domain/job/lifecycle.ts';
@@ -6,6 +7,8 @@ import {at, T0} from '../../../support/builders.ts';
 import {aJob, aRunningJob} from '../../../support/jobs.ts';
 
 const NOW = T0 + 60_000;
+const nextOf = (decision: Decision<Job>) =>
+  decision.kind === 'applied' ? decision.next : assert.fail(decision.reason);
 const anEnded = (status: Job['status'], changes: Partial<Job> = {}) =>
   aJob({status, queue: null, ...changes});
 
@@ -33,8 +36,7 @@ describe('a cancel', () => {
     });
 
   it('of a running job records its attempt and its cost', () => {
-    const decision = decideCancelJob(aRunningJob(), 6, at(60), NOW);
-    const next = decision.kind === 'applied' ? decision.next : assert.fail();
+    const next = nextOf(decideCancelJob(aRunningJob(), 6, at(60), NOW));
     assert.deepEqual([next.attempts[0]?.outcome, next.spent_usd, next.lease], ['cancelled', 0.1, null]);
   });
 });
@@ -50,11 +52,6 @@ describe('a retry', () => {
       given: anEnded('failed', {cause: 'invalid'}),
       then: /^rejected: .*is invalid/,
     },
-    {
-      name: 'published before a later message is rejected',
-      given: anEnded('cancelled', {said: {status_at: at(99)}}),
-      then: /^rejected: outdated/,
-    },
   ];
   for (const {name, given, then} of cases)
     it(name, () => {
@@ -65,6 +62,21 @@ describe('a retry', () => {
       );
     });
 
+  const later: [string, (job: Job, published_at: string) => Decision<Job>, Job][] = [
+    ['a cancel', (job, published_at) => decideCancelJob(job, 6, published_at, NOW), aJob()],
+    [
+      'a cancel of a cancelled job',
+      (job, published_at) => decideCancelJob(job, 6, published_at, NOW),
+      anEnded('cancelled'),
+    ],
+    ['a retry', (job, published_at) => decideRetryJob(job, published_at, NOW), anEnded('failed')],
+  ];
+  for (const [name, decide, job] of later)
+    it(`that is delivered after ${name} of a later message is rejected`, () => {
+      const decision = decideRetryJob(nextOf(decide(job, at(60))), at(59), NOW);
+      assert.match(JSON.stringify(decision), /"reason":"outdated/);
+    });
+
   it('keeps the time until which a person keeps the job', () => {
     const expire_at = at(90 * 86_400);
     const decision = decideRetryJob(anEnded('failed', {expire_at}), at(60), NOW);
@@ -72,13 +84,13 @@ describe('a retry', () => {
   });
 
   it('gives the job all of its retries, and keeps its epoch, its attempts and its cost', () => {
-    const given = endAttempt(aRunningJob(), {outcome: 'failed', cause: 'exit', error: 'so'}, 6, NOW);
-    const decision = decideRetryJob(given, at(60), NOW);
-    const next = decision.kind === 'applied' ? decision.next : assert.fail();
-    assert.deepEqual(
-      [next.status, next.failures, next.cause, next.error, next.expire_at, next.completed_at],
-      ['scheduled', 0, null, null, null, null],
-    );
-    assert.deepEqual([next.epoch, next.attempts.length, next.spent_usd], [3, 1, 0.1]);
+    const end = {outcome: 'failed', cause: 'exit', error: 'so', exit_code: 3} as const;
+    const given = endAttempt(aRunningJob({machine_failures: 4}), end, 6, NOW);
+    const {attempts, spent_usd, started_at} = given;
+    assert.equal(attempts.length, 1);
+    assert.deepEqual(nextOf(decideRetryJob(given, at(70), NOW + 10_000)), {
+      ...aJob({epoch: 3, attempts, spent_usd, started_at, scheduled_at: at(70), updated_at: at(70)}),
+      said: {status_at: at(70)},
+    });
   });
 });

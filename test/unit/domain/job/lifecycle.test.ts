@@ -45,9 +45,13 @@ describe('the end of an attempt', () => {
       then: {status: 'failed' as const, cause, failures: 0},
     })),
     ...(['preempted', 'drained'] as const).map(outcome => ({
-      name: `${outcome} costs the job nothing`,
+      name: `${outcome} costs the job nothing, and keeps its time and its deadline`,
+      given: {deadline_at: at(999)},
       when: {outcome, cause: outcome, error: null},
-      then: {status: 'scheduled' as const, failures: 0, machine_failures: 0, cause: null, error: null},
+      then: {
+        ...{status: 'scheduled' as const, failures: 0, machine_failures: 0, cause: null, error: null},
+        ...{scheduled_at: at(0), due_at: at(999)},
+      },
     })),
     {
       name: 'machine counts apart from the retries',
@@ -130,18 +134,22 @@ describe('the end that a worker gives to its job', () => {
 });
 
 describe('a grant', () => {
-  it('raises the epoch, takes the job out of the queue, and sets the time at which it is due', () => {
-    const job = grantJob(aJob({epoch: 7}), HOLDER, 6, T0);
-    assert.deepEqual(
-      [job.status, job.queue, job.epoch, job.lease, job.started_at],
-      ['running', null, 8, {...HOLDER, epoch: 8, host_count: 1, members: []}, at(0)],
-    );
+  it('raises the epoch, takes the job out of the queue, and keeps nothing of the attempt and the wait before', () => {
+    const ended = {outcome: 'failed', cause: 'peer', error: null, exit_code: null} as const;
+    const end = {...ended, result: null, result_path: null, artifacts_path: null, ran: null};
+    const before = {artifacts_path: 'gs://b/jobs/my-job/epoch_7/', ends: {0: end}, reason: 'no TPU is free'};
+    const waiting = aJob({epoch: 7, ...before, gathers: {'us-central1-a': {vain: 1, next_at: at(9)}}});
+    assert.deepEqual(grantJob(waiting, HOLDER, 6, MINUTE), {
+      ...aJob({status: 'running', queue: null, epoch: 8, started_at: at(60), updated_at: at(60)}),
+      ...{lease: {...HOLDER, epoch: 8, host_count: 1, members: []}, due_at: at(540)},
+    });
   });
 
   const dues: {name: string; given: Partial<Job>; price: number | null; then: number}[] = [
     {name: 'its timeout and the grace', given: {}, price: 6, then: 480},
     {name: 'its deadline', given: {deadline_at: at(100)}, price: 6, then: 100},
     {name: 'the end of its budget', given: {budget_usd: 0.2, spent_usd: 0.1}, price: 6, then: 60},
+    {name: 'the end of its budget, for each slice', given: {budget_usd: 0.2, slices: 2}, price: 6, then: 60},
     {name: 'its timeout, at an unknown price', given: {budget_usd: 0.2}, price: null, then: 480},
   ];
   for (const {name, given, price, then} of dues)
