@@ -168,19 +168,6 @@ describe('the message scale', () => {
     assert.deepEqual([fast?.poll_s, fast?.workers_per_zone, own?.poll_s], [2, 1, 5]);
   });
 
-  it('shrinks a pool also where all pools together exceed the ceiling', async () => {
-    const world = await aWorldWithFast({GLEANER_MAX_WORKERS: '4'});
-    world.redeploy({GLEANER_MAX_WORKERS: '2'});
-    assert.equal(
-      (await send(world, {action: 'scale', pool: 'fast', workers_per_zone: 1})).outcome,
-      'applied',
-    );
-    assert.equal(
-      (await send(world, {action: 'scale', pool: 'fast', workers_per_zone: 2})).outcome,
-      'rejected',
-    );
-  });
-
   it('of a pool that does not exist names the message that creates it', async () => {
     const {outcome, reason} = await send(new World(), {action: 'scale', pool: 'big', workers_per_zone: 1});
     assert.deepEqual(

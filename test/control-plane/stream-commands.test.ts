@@ -1,4 +1,8 @@
 import assert from 'node:assert/strict';
+import {runRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
+import type {Stream} from '../../shared/domain/stream/stream.ts';
+import {aRun, aStream} from '../support/builders.ts';
 import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld} from '../support/one-worker.ts';
@@ -32,6 +36,65 @@ describe('cancel and retry of streams', () => {
     await sendAlone(world, {action: 'retry', run: 'my-run', stream: '000'});
     assert.equal((await world.run('my-run'))?.status, 'active');
   });
+
+  const parents: {
+    name: string;
+    run: Partial<Run>;
+    stream?: Partial<Stream>;
+    message: object;
+    then: [outcome: string, status: Run['status'], reason: string | null, misses: number];
+  }[] = [
+    {
+      name: 'retry leaves a paused run paused',
+      run: {status: 'paused', reason: 'a person paused it', model_misses: 2},
+      message: {action: 'retry', stream: '007'},
+      then: ['applied', 'paused', 'a person paused it', 2],
+    },
+    {
+      name: 'retry opens a failed run, and ends the count of its model',
+      run: {status: 'failed', reason: 'all have failed', model_misses: 2},
+      message: {action: 'retry', stream: '007'},
+      then: ['applied', 'active', null, 0],
+    },
+    {
+      name: 'retry of a run that a certain failure ended without a failed stream opens the run',
+      run: {status: 'failed', reason: 'no model', certain_failure: 'no model'},
+      stream: {status: 'pending'},
+      message: {action: 'retry'},
+      then: ['applied', 'active', null, 0],
+    },
+    {
+      name: 'retry of a waiting stream of such a run leaves the run failed',
+      run: {status: 'failed', reason: 'no model', certain_failure: 'no model'},
+      stream: {status: 'pending'},
+      message: {action: 'retry', stream: '007'},
+      then: ['rejected', 'failed', 'no model', 0],
+    },
+    {
+      name: 'cancel leaves a failed run failed',
+      run: {status: 'failed', reason: 'all have failed'},
+      message: {action: 'cancel', stream: '007'},
+      then: ['applied', 'failed', 'all have failed', 0],
+    },
+    {
+      name: 'retry leaves a stopped run stopped',
+      run: {status: 'cancelled'},
+      message: {action: 'retry', stream: '007'},
+      then: ['rejected', 'cancelled', null, 0],
+    },
+  ];
+  for (const {name, run, stream, message, then} of parents)
+    it(name, async () => {
+      const world = new World(ONE_SLOT);
+      await world.store.transaction(async tx => {
+        runRecords.set(tx, aRun(run));
+        streamRecords.set(tx, aStream({status: 'failed', ...stream}));
+      });
+      const {outcome} = await sendAlone(world, {run: 'my-run', ...message});
+      const {status, reason, model_misses, certain_failure} = (await world.run('my-run')) ?? assert.fail();
+      assert.deepEqual([outcome, status, reason, model_misses], then);
+      assert.equal(certain_failure, status === 'active' ? null : (run.certain_failure ?? null));
+    });
 
   it('retry of more streams than one message revives says so @full', async () => {
     const world = new World(ONE_SLOT);

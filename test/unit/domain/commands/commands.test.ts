@@ -3,16 +3,29 @@ import {
   type Decision,
   decideCancel,
   decideDelete,
+  decidePausePool,
   decideRecreate,
+  decideResumePool,
   decideRetry,
   decideRunAction,
   type RunAction,
 } from '../../../../shared/domain/commands/commands.ts';
-import {decideConfigure, decideScale} from '../../../../shared/domain/commands/settings.ts';
-import type {RunStatus} from '../../../../shared/domain/run/run.ts';
+import {
+  decideConfigure,
+  decideKeep,
+  decideNewPool,
+  decideScale,
+} from '../../../../shared/domain/commands/settings.ts';
+import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
+import {NO_MACHINE_DEATHS} from '../../../../shared/domain/run/machine-deaths.ts';
+import {NO_MODEL_FAILURES, type Run, type RunStatus} from '../../../../shared/domain/run/run.ts';
 import {MAX_FAILURES, MAX_FAULTS} from '../../../../shared/domain/stream/stream.ts';
-import type {Phase} from '../../../../shared/domain/worker/worker.ts';
+import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../../support/builders.ts';
+
+function nextOf<T>(decision: Decision<T>): T {
+  return decision.kind === 'applied' ? decision.next : assert.fail(decision.reason);
+}
 
 /** Status of a run after each action, by its status before. null: the message is refused and changes nothing. */
 const TABLE: Record<RunAction, Record<RunStatus, RunStatus | null>> = {
@@ -104,6 +117,35 @@ describe('control actions', () => {
     assert.match(decision.what, /budget_usd none, version \d+; it is paused, until it is resumed$/);
   });
 
+  it('a resume marks the run, and ends the counts of its machines and of its model', () => {
+    const counts = {machine_deaths: 9, machine_failed_streams: 2, model_misses: 3, changed_at: null};
+    const run: Run = {...aRun({status: 'paused', reason: 'no machine lives'}), ...counts};
+    const next = nextOf(decideRunAction('resume', 'my-run', run, at(1), T0 + 1000));
+    const active = {status: 'active' as const, reason: null, changed_at: at(1), updated_at: at(1)};
+    const reset = {...NO_MACHINE_DEATHS, ...NO_MODEL_FAILURES};
+    assert.deepEqual(next, {...run, ...reset, ...active, said: {status_at: at(1)}});
+  });
+
+  it('a pause of a run that waits for its model lasts until a person resumes the run', () => {
+    const waiting = aRun({status: 'paused', reason: 'its model fails', model_next_at: at(60)});
+    const {reason, model_next_at} = nextOf(decideRunAction('pause', 'my-run', waiting, at(1), T0 + 1000));
+    assert.deepEqual([reason, model_next_at], ['a person paused it', null]);
+  });
+
+  it('the settings of a stopped run change no more', () => {
+    const settings = {budget_usd: 9};
+    const decision = decideConfigure('my-run', aRun({status: 'cancelled'}), settings, undefined, at(1), T0);
+    assert.equal(decision.kind, 'rejected');
+  });
+
+  it('a stop notes its time once, and applies to a stopped run however late', () => {
+    for (const status of ['active', 'completed'] as const) {
+      const stopped = nextOf(decideRunAction('stop', 'my-run', aRun({status}), at(1), T0 + 1000));
+      const again = nextOf(decideRunAction('stop', 'my-run', stopped, at(0), T0 + 2000));
+      assert.deepEqual([stopped.stopped_at, again.stopped_at], [at(1), at(1)]);
+    }
+  });
+
   it('a stopped run stays stopped after every action', () => {
     for (const action of Object.keys(TABLE) as RunAction[]) {
       const decision = decideRunAction(action, 'my-run', aRun({status: 'cancelled'}), at(0), T0);
@@ -126,6 +168,11 @@ describe('control actions', () => {
       assert.ok(order.kind === 'applied' && order.next.recreate === then);
     });
 
+  it('delete of a worker that is gone keeps its slot empty, and deletes nothing', () => {
+    const {held, recreate} = nextOf(decideDelete('tpu-us-central1-a-0', aWorker({phase: 'gone'}), at(0)));
+    assert.deepEqual([held, recreate], [true, false]);
+  });
+
   it('recreate of an unknown worker is refused, and the reason names the worker', () => {
     const order = decideRecreate('tpu-us-central1-a-9', undefined, at(0));
     assert.ok(order.kind === 'rejected' && order.reason.includes('tpu-us-central1-a-9'));
@@ -141,6 +188,67 @@ describe('retry of a stream', () => {
     const reset = {status: 'pending', failures: 0, faults: 0, last_error: null};
     assert.ok(decision.kind === 'applied');
     assert.deepEqual(decision.next, {...failed, ...reset, said: {status_at: at(1)}, updated_at: at(2)});
+  });
+
+  for (const [field, value] of [
+    ['blocked_reason', 'a shard is lost'],
+    ['size_bytes', 0],
+  ] as const)
+    it(`is refused where ${field} is ${JSON.stringify(value)}: a worker would fail it again`, () => {
+      const stream = aStream({status: 'failed', size_bytes: 9, [field]: value});
+      assert.equal(decideRetry(stream, at(1), T0).kind, 'rejected');
+    });
+});
+
+describe('the creates of a pool', () => {
+  const stoppedBy = (cause: Pool['limiter']['cause']): Pool => {
+    const pool = nextOf(decidePausePool(aConfig().pool, at(0), T0));
+    return {...pool, said: {}, limiter: {...pool.limiter, cause, since_at: at(60)}};
+  };
+
+  it('go on after a resume that is published after a failure has stopped them', () => {
+    assert.match(JSON.stringify(decideResumePool(stoppedBy('boots'), at(59))), /"outdated: the creates/);
+    assert.equal(nextOf(decideResumePool(stoppedBy('boots'), at(60))).limiter.state, 'open');
+  });
+
+  it('go on after a resume that is published before a late pause was applied', () => {
+    assert.equal(nextOf(decideResumePool(stoppedBy('person'), at(59))).limiter.state, 'open');
+  });
+});
+
+describe('the settings of a pool', () => {
+  const pool = {...aConfig().pool, zones: ['us-central1-a'], workers_per_zone: 2};
+  const limits = {ceilings: {...aConfig().ceilings, max_workers: 4}, elsewhere: 2, longest_poll_s: 60};
+
+  const scale = (settings: object, elsewhere = 2) =>
+    decideScale(pool, settings, undefined, {...limits, elsewhere}, at(0));
+
+  for (const [settings, reason] of [
+    [{workers_per_zone: 3}, /other pools have 2/],
+    [{poll_s: 61}, /poll_s 61 is more than 60 s/],
+    [{provisioning: 'flex-start'}, /needs provider "compute-engine"/],
+    [{zones: [`us-${'x'.repeat(60)}1-a`]}, /more than 63 characters/],
+  ] as const)
+    it(`refuse ${JSON.stringify(settings).slice(0, 40)} with the reason`, () => {
+      const decision = scale(settings);
+      assert.match(decision.kind === 'rejected' ? decision.reason : '', reason);
+    });
+
+  it('may always shrink the pool, whatever the other pools have', () => {
+    assert.equal(scale({workers_per_zone: 1}, 9).kind, 'applied');
+  });
+
+  it('of a new pool are ordered by the message that creates it', () => {
+    const next = nextOf(decideNewPool(pool, limits, ['workers_per_zone'], at(9)));
+    assert.equal(decideScale(next, {workers_per_zone: 1}, undefined, limits, at(8)).kind, 'rejected');
+  });
+
+  it('keep TPUs for minutes that count from the publish time', () => {
+    const keep = (minutes: number, workers: number, now = T0 + 60_000) =>
+      decideKeep(pool, {minutes, workers}, at(0), now);
+    assert.deepEqual(nextOf(keep(2, 2)).keep, {workers: 2, until_at: at(120)});
+    assert.equal(keep(2, 3).kind, 'rejected', 'more than its slots');
+    assert.equal(keep(1, 1).kind, 'rejected', 'its minutes have ended');
   });
 });
 
@@ -185,15 +293,6 @@ describe('messages that are delivered out of order', () => {
     assert.match(decision.what, /has priority 7, version 2; outdated: .*budget_usd/);
   });
 
-  it('a pause that is delivered after a later resume leaves the run active', () => {
-    const {document, refusals} = deliver(aRun(), [
-      {second: 2, decide: run('resume')},
-      {second: 1, decide: run('pause')},
-    ]);
-    assert.equal(document.status, 'active');
-    assert.match(refusals.join(), /^outdated: .*status/);
-  });
-
   it('a stop that is delivered after a later resume ends the run', () => {
     const {document} = deliver(aRun(), [
       {second: 2, decide: run('resume')},
@@ -219,6 +318,29 @@ describe('messages that are delivered out of order', () => {
     for (const phase of ['working', 'gone'] as const)
       for (const order of [messages, messages.toReversed()])
         assert.equal(deliver(aWorker({phase}), order).document.held, false);
+  });
+
+  type Decide<T> = (document: T, published_at: string) => Decision<T>;
+  const late = <T>(document: T, decides: Record<string, Decide<T>>) => {
+    for (const [later, decideLater] of Object.entries(decides))
+      for (const [earlier, decideEarlier] of Object.entries(decides))
+        it(`a ${earlier} that is delivered after a later ${later} is refused`, () => {
+          const next = nextOf(decideLater(document, at(20)));
+          assert.match(JSON.stringify(decideEarlier(next, at(10))), /"reason":"outdated/);
+        });
+  };
+  late<Run>(aRun(), {start: run('start'), pause: run('pause'), resume: run('resume')});
+  late<Worker>(aWorker(), {
+    recreate: (worker, published_at) => decideRecreate('w', worker, published_at),
+    delete: (worker, published_at) => decideDelete('w', worker, published_at),
+  });
+  late<Pool>(aConfig().pool, {
+    'pause of the pool': (pool, published_at) => decidePausePool(pool, published_at, T0),
+    'resume of the pool': decideResumePool,
+  });
+  late<Pool>(aConfig().pool, {
+    keep: (pool, published_at) => decideKeep(pool, {minutes: 9, workers: 1}, published_at, T0),
+    'keep of nothing': (pool, published_at) => decideKeep(pool, {minutes: 0, workers: 1}, published_at, T0),
   });
 
   it('a retry that is delivered after a later cancel does not revive the stream', () => {

@@ -82,6 +82,22 @@ describe('an update of the source of a pool', () => {
     assert.equal(both.environment.ramfs_dir, '/mnt/r');
   });
 
+  it('of the environment alone leaves the source to a message published before', () => {
+    const next = applied(repo, {environment: {ramfs_dir: '/mnt/r'}}, at(20));
+    assert.deepEqual(applied(next, {source: {branch: 'early'}}, at(10)).source, {
+      repo: REPO,
+      branch: 'early',
+    });
+  });
+
+  it('with a bundle is rejected beside a setup script of the pool that needs the internet', () => {
+    const pool = applied(aPool(), {environment: {setup_script: 'pip install x'}});
+    assert.match(
+      reasonOf(pool, {source: {bundle: 'b'.repeat(64)}}, false, at(11)),
+      /which a setup script needs/,
+    );
+  });
+
   const online: [string, SourceUpdate][] = [
     ['a repository', {source: {repo: REPO, branch: 'b'}}],
     ['another JAX version', {environment: {jax_version: 'nightly'}}],
