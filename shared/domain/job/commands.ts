@@ -22,6 +22,9 @@ export function decideCancelJob(
   return applied(next, `job ${job.job} is cancelled`);
 }
 
+/** The clocks of two functions differ by less: a time this near to that of an ended job is no person's. */
+const CLOCKS_MS = 60_000;
+
 /** Runs a failed or cancelled job again, with all of its retries. */
 export function decideRetryJob(job: Job, published_at: string, now: number): Decision<Job> {
   const {outdated} = splitByPublishTime(job.said, ['status'], published_at);
@@ -33,7 +36,7 @@ export function decideRetryJob(job: Job, published_at: string, now: number): Dec
     return rejected(`job ${job.job} is ${job.status}: retry does nothing to it`);
   const fresh = {
     ...{failures: 0, machine_failures: 0, error: null, cause: null, exit_code: null},
-    ...{completed_at: null, expire_at: laterThanKept(job.expire_at, now), scheduled_at: iso(now)},
+    ...{completed_at: null, expire_at: laterThanKept(job.expire_at, now + CLOCKS_MS), scheduled_at: iso(now)},
     said: withPublishTime(job.said, ['status'], published_at),
   };
   return applied(scheduleJob({...job, ...fresh}, now), `job ${job.job} runs again`);
