@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
 import {setImmediate} from 'node:timers/promises';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {foldPage, newFold} from '../../shared/control-plane/tasks/finish-run.ts';
+import {type Fold, foldPage, newFold} from '../../shared/control-plane/tasks/finish-run.ts';
 import {metadataObject, paths, streamObject} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Query, Transaction} from '../../shared/ports.ts';
 import {aRun, aStream} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {NoAnswer} from '../support/interleaver.ts';
+import {edit} from '../support/second-pool.ts';
 import {metadataOf, someLines} from '../support/shard-plan.ts';
 import {aStoredWorld, endRun, isFinish, MANIFEST, resultIn} from '../support/stored-run.ts';
 
@@ -149,17 +150,29 @@ describe('the result of a large run', () => {
       counted.under_way -= 1;
       return read(name, options);
     };
-    const run = (await world.run('my-run')) ?? assert.fail();
-    for (let fold = await newFold(world.deps, 'my-run'); ; ) {
-      const ending = await foldPage(world.deps, run, fold, Number.POSITIVE_INFINITY);
-      if (ending.kind !== 'later') break;
-      fold = ending.fold;
-    }
+    await foldToEnd(world, await newFold(world.deps, 'my-run'));
     const {streams, samples, unread} = resultIn(world) ?? {};
     assert.deepEqual([streams, samples, unread], [100, 200, {}]);
     assert.ok(counted.most > 10 && counted.most <= 32, `${counted.most} at once`);
     assert.ok(counted.calls < 100 + 10, `${counted.calls} reads`);
   });
+
+  it('has every stream where one had failed when its page was begun', async () => {
+    const world = await aLargeWorld(3);
+    const last = paths.stream('my-run', '002');
+    await edit(world, last, {status: 'failed'});
+    const run = (await world.run('my-run')) ?? assert.fail();
+    const begun = await foldPage(world.deps, run, await newFold(world.deps, 'my-run'), 0);
+    await edit(world, last, {status: 'completed'});
+    await foldToEnd(world, begun.kind === 'later' ? begun.fold : assert.fail(begun.kind));
+    assert.equal(resultIn(world)?.streams, 3);
+  });
+
+  async function foldToEnd(world: World, fold: Fold): Promise<void> {
+    const run = (await world.run('my-run')) ?? assert.fail();
+    const ending = await foldPage(world.deps, run, fold, Number.POSITIVE_INFINITY);
+    if (ending.kind === 'later') await foldToEnd(world, ending.fold);
+  }
 
   function isWritten(world: World): boolean {
     return world.objects.names(MANIFEST).length > 0;

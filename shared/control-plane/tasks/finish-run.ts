@@ -133,7 +133,10 @@ export async function foldPage(deps: Deps, run: Run, fold: Fold, until_ms: numbe
   const next = {...fold, after: folded, totals, result: result.state()};
   if (!isLast || folded !== (page.at(-1)?.id ?? folded)) return {kind: 'later', fold: next};
   const isComplete = frozen !== undefined && foldedStreams(next) > 0 && totals.streams_failed === 0;
-  if (!isComplete || (await writeResult(deps, run.run, frozen, next))) return {kind: 'ended', totals};
+  if (!isComplete) return {kind: 'ended', totals};
+  // A stream that had failed kept earlier streams out of the result, and was completed since.
+  const isWhole = next.result.result.streams === foldedStreams(next);
+  if (isWhole && (await writeResult(deps, run.run, frozen, next))) return {kind: 'ended', totals};
   return {kind: 'later', fold: await newFold(deps, run.run)};
 }
 
