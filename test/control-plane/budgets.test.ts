@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
 import {aPricedRun, ONE_SLOT, SLOT, USD_PER_MINUTE} from '../support/priced-run.ts';
+import {edit} from '../support/second-pool.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a budget', () => {
@@ -94,6 +95,31 @@ describe('a budget', () => {
     await world.deliverAll();
     assert.equal((await world.worker('tpu-us-central1-a-2'))?.charged_to, 'other');
     assert.equal(world.tpus.made.length, 3);
+  });
+
+  it('creates no TPU from a plan that missed the bill of a TPU which ended while it was made', async () => {
+    const world = new World(ONE_SLOT);
+    world.control({action: 'scale', budget_usd: 6 * USD_PER_MINUTE});
+    await world.deliverAll();
+    world.drop('my-run', 0, someLines(2));
+    while (await world.deliverNext('object'));
+    const {store} = world.deps;
+    const {query} = store;
+    let arePoolsRead = false;
+    store.query = async (name, given) => {
+      arePoolsRead ||= name === 'pools';
+      // Another tick ends a TPU now.
+      if (arePoolsRead && name === 'workers') {
+        store.query = query;
+        await edit(world, 'pools/tpu', {spent_usd: 5 * USD_PER_MINUTE});
+      }
+      return query(name, given);
+    };
+    await world.tick();
+    assert.equal(await world.worker(SLOT), undefined);
+    await world.deliverAll();
+    assert.deepEqual(world.tpus.made, []);
+    assert.match((await world.run('my-run'))?.reason ?? '', /of the pool, \$0\.36 of \$0\.44 are spent/);
   });
 
   it('pays for TPUs that never work for its run, and ends them', async () => {

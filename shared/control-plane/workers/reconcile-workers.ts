@@ -1,4 +1,5 @@
 /** Reconciles slots in batches: each batch is a transaction that reads, decides again, writes, and then publishes. */
+import {billOf} from '../../domain/billing/bills.ts';
 import {accrue} from '../../domain/billing/cost.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {decideSlots} from '../../domain/tick/decide-slots.ts';
@@ -74,7 +75,7 @@ async function reconcileSlots(
   failures: Failures,
 ): Promise<Reconciled> {
   const {config, store} = deps;
-  const {actions, held, freed, late, isOpened} = await store.transaction(async tx => {
+  const {actions, ended, held, freed, late, isOpened} = await store.transaction(async tx => {
     const now = deps.now();
     const turn = {deps, tx, now};
     const workers = await Promise.all(slots.map(slot => readSlot(turn, slot)));
@@ -89,6 +90,7 @@ async function reconcileSlots(
     const unpublished = current.flatMap(({worker}) => unpublishedAction(worker, unpublished_since_ms));
     return {...writes, actions: [...unpublished, ...writes.actions]};
   });
+  inputs.billed.usd += billOf(ended);
   const names = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
   await failures.isolate(`publish ${names}`, () => publishActions(deps.bus, actions));
   if (isOpened) await failures.isolate('wake a tick', () => wake(deps.bus));

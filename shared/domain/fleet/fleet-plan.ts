@@ -35,12 +35,16 @@ export type FleetPlan = {
   /** Creates of this plan, and the dollars that are set aside for them: later pools of the tick have the rest. */
   creates: number;
   reserved_usd: number;
+  /** Dollars that the budgets of each payer have left beside these creates. */
+  spare: ReadonlyMap<string, number>;
   /** Why work and zones of the pool wait: the words for what this plan withholds. */
   constraints: Constraints;
   gathering: Gathering;
 };
 
 const NO_GATHERING: Gathering = {wanted: new Set(), kept: new Map(), yielding: new Map(), vain: []};
+
+const NO_CREATES = {mostCreates: 0, creates: 0, reserved_usd: 0, spare: new Map<string, number>()};
 
 /** Decisions before the fleet plan: budgets, nodes without a slot, silent workers. */
 type Decided = {budgets: Budgets; orphans: Orphans; silent: ReadonlySet<string>};
@@ -59,7 +63,7 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
     const mostCreates = snapshot.creates ?? 0;
     const living = namesOf(workers, ({phase}) => phase !== 'gone');
     const nodes = {wanted: new Set(living), payers, gathering: NO_GATHERING};
-    return {...nodes, mostCreates, creates: 0, reserved_usd: 0, constraints};
+    return {...nodes, ...NO_CREATES, mostCreates, constraints};
   }
   const {gathering} = work;
   const most = mostNodes(snapshot, orphans, config);
@@ -80,14 +84,23 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
     payers: given,
     unpaid,
   });
-  if (hole || snapshot.creates === undefined)
-    return {wanted, payers, mostCreates: 0, creates: 0, reserved_usd: 0, constraints, gathering};
+  if (hole || snapshot.creates === undefined) return {wanted, payers, ...NO_CREATES, constraints, gathering};
   const room = most - livingAmong(workers);
   // A budget pays for the creates of this plan alone: creates of another tick take their place.
   const mostCreates = snapshot.creates + (isBounded(snapshot, config) ? Math.min(room, empty.length) : room);
-  const priceIn = (name: string) => priceOf(snapshot.prices ?? {}, pool, parseWorkerName(name)?.zone ?? '');
-  const reserved_usd = empty.reduce((sum, name) => sum + costOfDeleting(priceIn(name) ?? 0), 0);
-  return {wanted, payers, mostCreates, creates: empty.length, reserved_usd, constraints, gathering};
+  const costOf = (slots: readonly string[]) =>
+    slots.reduce((sum, name) => {
+      const usd = priceOf(snapshot.prices ?? {}, pool, parseWorkerName(name)?.zone ?? '');
+      return sum + costOfDeleting(usd ?? 0);
+    }, 0);
+  const reserved_usd = costOf(empty);
+  const left_usd = budgets.left_usd - orphans.usd - reserved_usd;
+  const byPayer = Map.groupBy(empty, name => payers.get(name) ?? '');
+  const spare = new Map(
+    [...byPayer].map(([payer, slots]) => [payer, Math.min(left_usd, budgets.leftOf(payer) - costOf(slots))]),
+  );
+  const creates = {mostCreates, creates: empty.length, reserved_usd, spare};
+  return {wanted, payers, ...creates, constraints, gathering};
 }
 
 /** The nodes that the deployment allows the pool, beside those of other pools and nodes that no readable document has. */

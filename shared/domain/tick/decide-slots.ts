@@ -146,12 +146,30 @@ function allowed(writes: SlotWrites, planned: SlotDecision, {inputs, settings, n
   if (!decision || (!decision.slot.seen && (isLate || hasOldList))) return undefined;
   if (decision.change !== 'asked') return decision;
   const {creates, late_pools} = shared.creates ?? {creates: 0, late_pools: []};
-  if (!zone || !isOpen || !inputs.payers.get(before.name) || creates >= inputs.mostCreates) return undefined;
+  const isPaid = canPay(inputs.payers.get(before.name), shared.pool, inputs);
+  if (!zone || !isOpen || !isPaid || creates >= inputs.mostCreates) return undefined;
   const boot = grantBoot(shared, before.zone, settings, now);
   if (!boot) return undefined;
   shared.creates = {...shared.creates, creates: creates + 1, late_pools};
   const fields = createFields(shared.pool ?? inputs.pool, zone, before, inputs, placement, now);
   return {...decision, worker: {...decision.worker, ...fields, ...boot}};
+}
+
+/** Sums of dollars may differ by their rounding. */
+const ROUNDING_USD = 1e-9;
+
+/**
+ * True if the budgets of the payer bear what other ticks have added to the bill since the plan: it may have read the bill before a TPU
+ * ended, and the workers after.
+ */
+function canPay(
+  payer: string | null | undefined,
+  current: Pool | undefined,
+  {billed, pool, spare}: PlanInputs,
+): boolean {
+  if (!payer) return false;
+  const since_usd = (current ?? pool).spent_usd - pool.spent_usd - billed.usd;
+  return since_usd - Math.max(0, spare.get(payer) ?? Number.POSITIVE_INFINITY) <= ROUNDING_USD;
 }
 
 /** Fields of a worker whose node is requested: the kind of request, the price and the payer. */

@@ -99,6 +99,8 @@ function inputsOf({read_at_ms, pool, prices, workers, creates}: BudgetSnapshot, 
       prices: prices ?? {},
       payers: new Map(),
       mostCreates: creates ?? 0,
+      spare: new Map(),
+      billed: {usd: 0},
     },
     ...{served: NEVER_SERVED, lost: new Set(), stored: new Map()},
     ...{heard: heardByZone(workers.values()), crowded: crowdedZones(pool, workers)},
@@ -118,8 +120,9 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
   const silent = silentWorkers(snapshot, config.limits.silent_s);
   const fleet = planFleet(snapshot, {budgets, orphans, silent}, config, now);
   const stored = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));
-  const {payers, mostCreates} = fleet;
-  const inputs = {...inputsOf(snapshot, now), payers, mostCreates, nodes, served, lost, stored};
+  const {payers, mostCreates, spare} = fleet;
+  const known = {payers, mostCreates, spare, nodes, served, lost, stored};
+  const inputs = {...inputsOf(snapshot, now), ...known};
   const spent = new Set(spentSlots(snapshot, budgets).map(({name}) => name));
   const missingNames = new Set(missingIn(nodes, workers, served, config.lease_s).map(nameOf));
   const slots: Slot[] = [];

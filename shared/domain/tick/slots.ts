@@ -26,6 +26,10 @@ export type PlanInputs = {
   prices: Prices;
   payers: ReadonlyMap<string, string | null>;
   mostCreates: number;
+  /** Dollars that the budgets of each payer have left beside the creates of the plan. */
+  spare: ReadonlyMap<string, number>;
+  /** Dollars that this tick adds to the bill of the pool: the plan has counted them as the cost of living TPUs. */
+  billed: {usd: number};
   served: Served;
   /** Workers of each zone that have sent a heartbeat. */
   heard: ReadonlyMap<string, number>;

@@ -73,7 +73,15 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
   const tpus = node === null ? [] : [...seen.keys()].map(name => aTpu({name, state: node}));
   const nodes = sortNodes(tpus, {deployment: 'gleaner', unreachable: [], at_ms: NOW});
   const inputs: PlanInputs = {
-    ...{read_at_ms: NOW, planned_at_ms: NOW, pool: POOL, prices: {}, mostCreates: 9},
+    ...{
+      read_at_ms: NOW,
+      planned_at_ms: NOW,
+      pool: POOL,
+      prices: {},
+      mostCreates: 9,
+      spare: new Map(),
+      billed: {usd: 0},
+    },
     served: moment(NOW).served,
     nodes: {...nodes, absent: new Set(node === null ? seen.keys() : [])},
     payers: new Map(all.map(({name}) => [name, 'my-run'])),

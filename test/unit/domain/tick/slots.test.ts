@@ -13,7 +13,7 @@ const INPUTS: PlanInputs = {
     pool: {...aConfig().pool, limiter: OPEN},
     prices: {},
   },
-  ...{payers: new Map(), mostCreates: 0, served: moment(T0).served},
+  ...{payers: new Map(), mostCreates: 0, spare: new Map(), billed: {usd: 0}, served: moment(T0).served},
   ...{heard: new Map(), crowded: new Set(), lost: new Set(), stored: new Map()},
 };
 
