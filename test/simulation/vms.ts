@@ -306,7 +306,9 @@ export class Vms {
     const {context, draws} = {context: this.#context, draws: this.#repeats};
     if (!draws || !['finish', 'release'].includes(request.action) || !draws.happens(0.5)) return;
     const minutes = draws.between(0.2, 4);
-    context.after(minutes * MINUTE_MS, () => context.isCalm || this.#handle(speech, {...request}, () => {}));
+    context.after(minutes * MINUTE_MS, () => {
+      if (!context.isCalm && !context.isApiOut) this.#handle(speech, {...request}, () => {});
+    });
   }
 
   #handle(speech: Speech, body: object, answer: (given: Answer) => void): void {

@@ -212,8 +212,8 @@ export class Waiting extends Check {
     if (phases && !phases.some(phase => had.has(phase)) && !this.#isSoonFree(is))
       this.breach(`${what} waits for ${is.about}: ${is.kind}, and that was ${[...had]}`);
     if (is.kind !== 'turn' || (this.#resized.get(pool.pool) ?? 0) >= actor.at) return;
-    // A slow tick stores the reason of work that has ended since.
-    if (this.context.drawsOf('slow ticks')) return;
+    // A slow tick stores the reason of work that has ended or begun since.
+    if (this.context.drawsOf('slow ticks') || this.context.drawsOf('collisions')) return;
     const slots = slotsOf(pool).map(({name}) => this.#phasesSince(name, actor.at));
     const empty = slots.filter(had => had.size === 1 && had.has('gone')).length;
     // A fault may drop a request for an empty slot. The reason counts that slot as one at work.
