@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
+import {boundSlots} from '../../shared/control-plane/runs/count-streams.ts';
+import {aRun, aStream} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {untilShards} from '../support/one-worker.ts';
 import {TWO_SLOTS} from '../support/places.ts';
@@ -125,5 +128,25 @@ describe('one stream a worker (affinity: fixed)', () => {
     const {affinity, stream_offset} = (await world.run('my-run')) ?? assert.fail();
     assert.deepEqual([affinity, stream_offset], ['fixed', 5]);
     await world.assertStoredOnce('my-run', '006', someLines(30, 's1'));
+  });
+
+  it('binds the unfinished streams of every zone of the pool to its slots', async () => {
+    const {deps, store} = new World();
+    const pool = {...deps.config.pool, zones: ['us-central1-a', 'us-east5-b'], workers_per_zone: 2};
+    await store.transaction(async tx => {
+      for (const worker_id of [4, 5, 6, 7, 8, 9])
+        streamRecords.set(
+          tx,
+          aStream({
+            ...{stream: `00${worker_id}`, worker_id},
+            status: worker_id === 6 ? 'completed' : 'pending',
+          }),
+        );
+    });
+    assert.deepEqual(await boundSlots(store, aRun({affinity: 'fixed', stream_offset: 5}), pool), [
+      A0,
+      'tpu-us-east5-b-0',
+      'tpu-us-east5-b-1',
+    ]);
   });
 });

@@ -1,9 +1,12 @@
 /** Jobs of several slices, over the real functions. */
 import assert from 'node:assert/strict';
 import {isDeepStrictEqual} from 'node:util';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {membersOf} from '../../shared/control-plane/documents/job-documents.ts';
+import {aWorker} from '../support/builders.ts';
 import {send} from '../support/control-messages.ts';
 import type {World} from '../support/control-plane-harness.ts';
-import {aWorldOfJobs, jobIn} from '../support/jobs.ts';
+import {aRunningJob, aWorldOfJobs, HOLDER, jobIn} from '../support/jobs.ts';
 import {A0, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -126,5 +129,21 @@ describe('a job of three slices', () => {
     const world = await aHalfGatheredWorld();
     await world.until('their release', async () => (await world.worker(A0))?.phase !== 'idle', 20, 2);
     assert.equal((await jobIn(world)).epoch, 0);
+  });
+
+  it('leaves a slice alone that has other work since', async () => {
+    const {deps} = aWorldOfJobs(FOUR_SLOTS);
+    const [A1, A2] = ['tpu-us-central1-a-1', 'tpu-us-central1-a-2'];
+    const members = [HOLDER, {worker: A1, incarnation: 2}, {worker: A2, incarnation: 2}];
+    await deps.store.transaction(async tx => {
+      workerRecords.set(tx, aWorker({name: A1, phase: 'working', work: 'job:my-job', epoch: 3}));
+      workerRecords.set(tx, aWorker({name: A2, phase: 'working', work: 'my-run/000', epoch: 3}));
+    });
+    const job = aRunningJob({lease: {...HOLDER, epoch: 3, host_count: 1, members}});
+    const found = await deps.store.transaction(tx => membersOf(deps, tx, job, A0));
+    assert.deepEqual(
+      found.map(({name}) => name),
+      [A1],
+    );
   });
 });

@@ -1,13 +1,15 @@
 /** Documents of jobs as people write them: valid ones run, and all others fail with a reason. */
 import assert from 'node:assert/strict';
+import {firstWaiting} from '../../shared/control-plane/caches/waiting-jobs.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import type {Document, Store} from '../../shared/ports.ts';
 import {at} from '../support/builders.ts';
 import {sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aJob, aWorldAtWork, jobIn, storedJob} from '../support/jobs.ts';
+import {aJob, aWorldAtWork, aWorldOfJobs, jobIn, storedJob} from '../support/jobs.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
+import {putDocuments} from '../support/put-documents.ts';
 
 const CODE = 'result = 1';
 
@@ -336,5 +338,15 @@ describe('a document of a client of Firestore', () => {
     await world.deliverNext('job');
     const {status, created_at} = await jobIn(world);
     assert.deepEqual([status, Date.parse(created_at) <= world.now], ['scheduled', true]);
+  });
+});
+
+describe('a copy of the document of a job', () => {
+  it('is a job of its own, whatever its field says', async () => {
+    const world = aWorldOfJobs();
+    const copy = aJob({queue: `tpu/1000/${at(0)}/copy`});
+    await putDocuments(world.store, {'jobs/copy': copy});
+    const [first] = await firstWaiting(world.deps, 'tpu', 10);
+    assert.deepEqual([copy.job, first?.job, (await jobIn(world, 'copy')).job], ['my-job', 'copy', 'copy']);
   });
 });

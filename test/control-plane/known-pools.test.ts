@@ -1,7 +1,11 @@
 /** Requests of workers that come at about the same time read their pool once. */
 import assert from 'node:assert/strict';
 import {KnownPools, poolOf} from '../../shared/control-plane/caches/pool-cache.ts';
+import {withDeployed} from '../../shared/control-plane/documents/documents.ts';
+import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {paths} from '../../shared/domain/names.ts';
+import {constraint} from '../../shared/domain/waiting/constraint.ts';
+import {aConfig, at} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 
 async function aWorld() {
@@ -55,5 +59,38 @@ describe('the pools that worker-api knows', () => {
     await assert.rejects(find('fast'), /unavailable/);
     state.isAway = false;
     assert.equal((await find('fast'))?.pool, 'fast');
+  });
+});
+
+describe('the own pool of a deployment that has changed', () => {
+  const deployed = aConfig().pool;
+  const WAITS = {...constraint('permission', 'us-central1-a'), since_at: at(0)};
+  /** Written by messages about other things than settings, and by ticks. */
+  const facts = {
+    ...{spent_usd: 7, keep: {workers: 2, until_at: at(60)}, source_version: 4},
+    ...{source: {bundle: 'b'.repeat(64)}, environment: {...deployed.environment, jax_version: '0.6.1'}},
+    limiter: {...deployed.limiter, state: 'stopped', cause: 'person', since_at: at(0)},
+    budget_mark: {of: 'tpu', budget_usd: 9, spent_usd: 5, percent: 50},
+    jobs_wait: WAITS,
+    zones_wait: {
+      'us-central1-a': WAITS,
+    },
+  };
+  const terms = {accelerator: 'v4-8', runtime_version: 'old', disk_gb: 11, spot: !deployed.spot};
+  const settings = {zones: ['us-east1-d'], workers_per_zone: 9, budget_usd: 3};
+  const pace = {poll_s: deployed.poll_s + 7, job_wait_s: deployed.job_wait_s + 7};
+  const found = {...deployed, ...terms, ...settings, ...pace, ...facts, later: 'of tomorrow'} as Pool;
+
+  it('has the new settings while no message has changed it, and keeps its state', () => {
+    assert.deepEqual(withDeployed(found, deployed), {...deployed, ...facts, later: 'of tomorrow'});
+  });
+
+  it('keeps the settings of messages, and has the new kind of its TPUs', () => {
+    const {accelerator, runtime_version, disk_gb, spot, poll_s, job_wait_s} = deployed;
+    const changed = {...found, version: 1};
+    const isNew = {accelerator, runtime_version, disk_gb, spot};
+    assert.deepEqual(withDeployed(changed, deployed), {...changed, ...isNew, poll_s, job_wait_s});
+    const said = {...changed, said: {poll_s_at: at(0), job_wait_s_at: at(0)}};
+    assert.deepEqual(withDeployed(said, deployed), {...said, ...isNew});
   });
 });

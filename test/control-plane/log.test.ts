@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {recordEvent} from '../../shared/control-plane/documents/event-log.ts';
 import {duringCall, jsonLog} from '../../shared/control-plane/log.ts';
 import {at, T0} from '../support/builders.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
@@ -102,6 +103,23 @@ describe('the timeline', () => {
     const kept = await world.store.query('control');
     for (const {expire_at, at, ended_at} of [...events, ...attempts, ...kept.map(({data}) => data)])
       assert.ok(String(expire_at) > String(at ?? ended_at), JSON.stringify(expire_at));
+  });
+
+  it('has an event that repeats within its time once, with its last time', async () => {
+    const {deps, store} = aWorldWithAStream(1);
+    const record = (text: string, now: number, since: number) =>
+      deps.store.transaction(async tx => recordEvent(tx, {kind: 'worker', worker: A0, text}, now, since));
+    await record('a claim', T0 + 1000, T0);
+    await record('a claim', T0 + 2000, T0);
+    await record('a claim', T0 + 4_000_000, T0 + 3_600_000);
+    await record('another claim', T0 + 2000, T0);
+    const events = (await store.query('events', {order_by: {field: 'at'}})).map(({data}) => data);
+    const told = events.map(({text, at}) => [text, Date.parse(String(at)) - T0]);
+    assert.deepEqual(told.slice(0, 2).sort(), [
+      ['a claim', 2000],
+      ['another claim', 2000],
+    ]);
+    assert.deepEqual(told.slice(2), [['a claim', 4_000_000]]);
   });
 
   it('says that a run is active again, and why', async () => {

@@ -64,8 +64,9 @@ describe('a document made for a run that had one', () => {
     await world.wipe();
     world.control({action: 'rebuild'});
     await world.minutes(20, 1);
-    const {status, stopped_at, reason} = (await world.run('my-run')) ?? assert.fail();
+    const {status, stopped_at, reason, preemptions} = (await world.run('my-run')) ?? assert.fail();
     assert.deepEqual([status, stopped_at !== null, world.tpus.made], ['cancelled', true, made]);
+    assert.equal(preemptions, null, 'their count is unknown');
     assert.match(reason ?? '', /system\/stops\/my-run\.json/);
   });
 

@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {startTask} from '../../shared/control-plane/documents/tasks.ts';
+import {countStreams} from '../../shared/control-plane/runs/count-streams.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
-import {aLeasedStream, aRun, aStream} from '../support/builders.ts';
+import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {aLeasedStream, aRun, aStream, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 
 const RUNS = Array.from({length: 30}, (_, index) => `run-${index}`);
@@ -107,6 +109,25 @@ describe('a tick', () => {
     const world = await aCountedWorld();
     await world.store.transaction(async tx => tx.delete('runs/run-7'));
     assert.deepEqual((await readsOfTick(world)).read.sort(), RUNS.filter(run => run !== 'run-7').sort());
+  });
+});
+
+describe('the count of a marked run', () => {
+  it('has the streams that a worker has or can get, and none that an unknown worker holds', async () => {
+    const {deps, store} = new World();
+    const leaseOf = (worker: string) => ({worker, incarnation: 2, epoch: 3});
+    const workers = new Map<string, Worker>();
+    await store.transaction(async tx => {
+      streamRecords.set(tx, aStream({stream: '000'}));
+      for (const slot of [0, 1, 2]) {
+        const [name, stream] = [`tpu-us-central1-a-${slot}`, `00${slot + 1}`];
+        streamRecords.set(tx, aLeasedStream({stream, lease: leaseOf(name)}));
+        if (slot < 2)
+          workers.set(name, aWorker({name, phase: 'working', work: `my-run/${stream}`, epoch: 3}));
+      }
+    });
+    const {streams, unfinished, totals} = await countStreams(deps, aRun(), undefined, workers);
+    assert.deepEqual([streams, unfinished, totals.streams_pending, totals.streams_in_progress], [4, 3, 1, 3]);
   });
 });
 

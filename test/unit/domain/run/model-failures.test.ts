@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {afterModelMiss, afterModelPause, isCertain} from '../../../../shared/domain/run/model-failures.ts';
 import type {Run} from '../../../../shared/domain/run/run.ts';
+import {constraint} from '../../../../shared/domain/waiting/constraint.ts';
 import {aRun, at, T0} from '../../../support/builders.ts';
 
 describe('the failures of a model', () => {
@@ -24,10 +25,10 @@ describe('the failures of a model', () => {
     let run = miss(aRun({changed_at: null}));
     const waits_s: number[] = [];
     for (let tries = 0; tries < 4; tries++) {
-      run = miss(run);
+      run = miss({...run, waits: {...constraint('permission', 'us-central1-a'), since_at: at(0)}});
       const next_ms = Date.parse(run.model_next_at ?? '');
       waits_s.push((next_ms - T0) / 1000);
-      assert.equal(run.status, 'paused');
+      assert.deepEqual([run.status, run.waits], ['paused', null]);
       assert.equal(afterModelPause(run, next_ms - 1), undefined);
       run = afterModelPause(run, next_ms) ?? assert.fail();
       const {status, reason, model_next_at, changed_at} = run;

@@ -10,6 +10,7 @@ import {
   totalsOf,
 } from '../../../../shared/domain/run/run.ts';
 import type {Stream, StreamStatus} from '../../../../shared/domain/stream/stream.ts';
+import {constraint} from '../../../../shared/domain/waiting/constraint.ts';
 import {aRun, aStream, at, T0} from '../../../support/builders.ts';
 
 const streamsOf = (...statuses: StreamStatus[]): Stream[] =>
@@ -108,9 +109,18 @@ describe('the status of a run', () => {
   });
 
   it('a run that a message ends has its end in its history, and later costs change no curve', () => {
-    const ended = endedAs('cancelled', aRun(), null, T0 + 60_000);
+    const waits = {...constraint('budget', 'run my-run'), since_at: at(0)};
+    const ended = endedAs('cancelled', aRun({waits}), null, T0 + 60_000);
+    assert.equal(ended.waits, null, 'and waits for nothing');
     const later = summarizeRun(ended, totalsOf(streamsOf('completed')), 99, T0 + 90_000);
     assert.deepEqual([ended.history?.at_s, later.cost_usd, later.history], [[60], 99, ended.history]);
+  });
+
+  it('a run that completes has its end in its history, and no further try of its model', () => {
+    const young = summarizeRun(aRun(), totalsOf(streamsOf('pending')), 1, T0 + 1000);
+    const paused = {...young, status: 'paused' as const, model_next_at: at(600)};
+    const done = summarizeRun(paused, totalsOf(streamsOf('completed')), 1, T0 + 2000);
+    assert.deepEqual([done.status, done.history?.at_s, done.model_next_at], ['completed', [1, 2], null]);
   });
 
   it('a run without a valid run.json keeps its reason', () => {

@@ -62,6 +62,15 @@ describe('the grant of a stream', () => {
     assert.match(writes?.events?.[0]?.text ?? '', /^Run my-run is paused: .*GLEANER_MODEL_SOURCES/);
   });
 
+  it('leaves the bundle of the run where the worker has that of an earlier deployment', () => {
+    const {writes} = decide({run: aRun({bundle: 'older'}), worker: {...IDLE, bundle: 'old'}});
+    assert.equal(writes?.run, undefined);
+    assert.deepEqual(
+      writes?.events?.map(({kind}) => kind),
+      ['stream'],
+    );
+  });
+
   it('counts in the run only where its budget carries few workers', () => {
     const grants = [null, 1000, 0.2].map(budget_usd => {
       const run = aRun({bundle: 'deployed', budget_usd, streams_pending: 5});

@@ -160,6 +160,12 @@ describe('a stream with a shard of an epoch that was never granted', () => {
     assert.deepEqual([status, epoch, last_error, blocked_reason], ['pending', 7, null, null]);
   });
 
+  it('a rebuild revives a stream that a second shard of such an epoch has blocked since', () => {
+    const again = blockedBy(blocked(), aShard(4, {epoch: 8}), T0);
+    assert.match(again.blocked_reason ?? '', /shard_0004/);
+    assert.equal(withRebuilt(again, recount(8), T0).status, 'pending');
+  });
+
   it('a stream that a message cancelled stays cancelled after a rebuild', () => {
     const cancelled = aStream({status: 'failed', last_error: 'cancelled'});
     const after = withRebuilt(blockedBy(cancelled, aShard(1, {epoch: 7}), T0), recount(7), T0);
