@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
+import {KEPT_DAYS} from '../../shared/contracts/config.ts';
+import {msOf} from '../../shared/domain/time.ts';
 import {outcomeOf, send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
+import {FAST} from '../support/second-pool.ts';
 import {someLines} from '../support/shard-plan.ts';
+import {wholeStore} from '../support/whole-store.ts';
 
 describe('a control message that is rejected', () => {
   const rejected: {name: string; message: string | object; says: RegExp}[] = [
@@ -92,13 +96,21 @@ describe('a control message that is rejected', () => {
     assert.equal((await world.run('my-run'))?.status, 'active');
   });
 
-  it('a rejected message that comes again is acknowledged and stays rejected', async () => {
-    const world = new World(ONE_SLOT);
-    const {id} = await send(world, {action: 'start', run: 'never-dropped'});
-    const message = world.published.find(({id: other}) => other === id) ?? assert.fail();
-    assert.equal(await world.handle(message), true);
-    assert.equal((await outcomeOf(world, id)).outcome, 'rejected');
-  });
+  for (const given of ['{', {action: 'start', run: 'my-run'}, {action: 'scale', pool: 'fast', budget_usd: 9}])
+    it(`${JSON.stringify(given)} that comes again later stays rejected, and its record stays as it is`, async () => {
+      const world = new World(ONE_SLOT);
+      const {id} = await send(world, given);
+      const message = world.published.find(({id: other}) => other === id) ?? assert.fail();
+      const record = (await world.store.get(`control/${id}`)) ?? assert.fail();
+      assert.equal(record.outcome, 'rejected');
+      assert.equal(msOf(String(record.expire_at)) - msOf(String(record.at)), KEPT_DAYS.commands * 86_400_000);
+      world.drop('my-run', 0, someLines(2));
+      await send(world, FAST);
+      world.now += 60_000;
+      const before = await wholeStore(world);
+      assert.equal(await world.handle(message), true);
+      assert.deepEqual(await wholeStore(world), before);
+    });
 
   it('a rejected message that makes a run known keeps no stream whose event was lost from being registered', async () => {
     const world = aWorldWithAStream(2);

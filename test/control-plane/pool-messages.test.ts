@@ -1,10 +1,12 @@
 /** The message `pool`, and `scale` of any pool. */
 import assert from 'node:assert/strict';
-import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
-import {send} from '../support/control-messages.ts';
+import {poolRecords, zoneRecords} from '../../shared/control-plane/documents/documents.ts';
+import {OPEN} from '../../shared/domain/zone/limiter.ts';
+import {newZone, type Zone} from '../../shared/domain/zone/placement.ts';
+import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {ZONE} from '../support/places.ts';
-import {aWorldWithFast, FAST} from '../support/second-pool.ts';
+import {ONE_SLOT, ZONE} from '../support/places.ts';
+import {aWorldWithFast, FAST, namePool} from '../support/second-pool.ts';
 
 const poolOf = (world: World, name = 'fast') => poolRecords.find(world.store, name, world.deps.config.pool);
 
@@ -37,6 +39,22 @@ describe('the message pool', () => {
       [3, 7, [ZONE], 2],
     );
     assert.equal((await send(world, FAST)).outcome, 'applied');
+  });
+
+  it('creates a pool whose environment alone is version 1 of its source', async () => {
+    const world = await aWorldWithFast({}, {environment: {ramfs_dir: '/mnt/ramfs'}});
+    const pool = await poolOf(world);
+    assert.deepEqual([pool?.source_version, pool?.environment.ramfs_dir], [1, '/mnt/ramfs']);
+  });
+
+  it('registers the streams of a run that named the pool before it existed', async () => {
+    const world = new World(ONE_SLOT);
+    namePool(world, 'my-run', 'fast');
+    world.drop('my-run', 0, '{"text": "a"}\n');
+    await world.deliverAll();
+    assert.equal(await world.stream('my-run', '000'), undefined);
+    await send(world, FAST);
+    assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
   });
 
   it('gives a new pool the runtime version of its accelerator', async () => {
@@ -168,11 +186,52 @@ describe('the message scale', () => {
     assert.deepEqual([fast?.poll_s, fast?.workers_per_zone, own?.poll_s], [2, 1, 5]);
   });
 
+  it('counts the slots of the pool itself once against the ceiling', async () => {
+    const world = new World({...ONE_SLOT, GLEANER_MAX_WORKERS: '2'});
+    assert.equal((await send(world, {action: 'scale', workers_per_zone: 2})).outcome, 'applied');
+  });
+
+  it('of one pool strands no stream of another pool', async () => {
+    const world = await aWorldWithFast();
+    world.objects.put('datasets/my-run/run.json', '{"affinity": "fixed"}');
+    world.drop('my-run', 0, '{"text": "a"}\n');
+    await world.deliverAll();
+    await send(world, {action: 'scale', pool: 'fast', workers_per_zone: 0});
+    assert.deepEqual(
+      (await world.timeline('run')).filter(text => /streams of run my-run wait/.test(text)),
+      [],
+    );
+  });
+
   it('of a pool that does not exist names the message that creates it', async () => {
     const {outcome, reason} = await send(new World(), {action: 'scale', pool: 'big', workers_per_zone: 1});
     assert.deepEqual(
       [outcome, reason],
       ['rejected', 'there is no pool "big": create it with the action "pool"'],
     );
+  });
+});
+
+describe('the message resume of a pool', () => {
+  it('opens the zones of the pool that stopped before it', async () => {
+    const world = await aWorldWithFast({GLEANER_ZONES: `${ZONE},europe-west4-b`});
+    const [before, after] = ['2020-01-01T00:00:00.000Z', '2100-01-01T00:00:00.000Z'];
+    const stopped = (zone: string, pool: string | null, since_at: string): Zone => ({
+      ...newZone(zone, world.now, pool),
+      limiter: {...OPEN, state: 'stopped', cause: 'boots', reason: 'its boots fail', since_at},
+    });
+    const zones = [
+      stopped(ZONE, null, before),
+      stopped('europe-west4-b', null, after),
+      stopped(ZONE, 'fast', before),
+    ];
+    await world.store.transaction(async tx => {
+      for (const zone of zones) zoneRecords.set(tx, zone);
+    });
+    assert.equal((await sendAlone(world, {action: 'resume', pool: 'tpu'})).outcome, 'applied');
+    const states = zones.map(
+      async ({zone, pool}) => (await zoneRecords.get(world.store, zone, pool))?.limiter.state,
+    );
+    assert.deepEqual(await Promise.all(states), ['open', 'stopped', 'stopped']);
   });
 });

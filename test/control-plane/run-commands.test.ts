@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
+import {stopObject} from '../../shared/domain/names.ts';
 import {aRun, aStream, at, T0} from '../support/builders.ts';
 import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
@@ -136,7 +137,14 @@ describe('stop', () => {
     const world = await aWorkingWorld();
     const agent = world.agent(A0);
     const shards = world.objects.names('activations/my-run/tpu_0/');
-    assert.equal((await send(world, {action: 'stop', run: 'my-run'})).outcome, 'applied');
+    const {total_shards} = (await world.stream('my-run', '000')) ?? assert.fail();
+    await world.store.transaction(async tx => {
+      runRecords.set(tx, {...((await world.run('my-run')) ?? assert.fail()), total_shards: 0});
+    });
+    assert.equal((await sendAlone(world, {action: 'stop', run: 'my-run'})).outcome, 'applied');
+    assert.equal((await world.run('my-run'))?.total_shards, total_shards, 'its totals are final');
+    assert.ok(await world.deps.objects.head(stopObject('my-run')));
+    await world.deliverAll();
     assert.equal((await world.stream('my-run', '000'))?.lease, null);
     await agent.beat();
     assert.ok(agent.told.includes('stop'));
@@ -172,6 +180,7 @@ describe('stop', () => {
     const world = aWorldWithAStream(2);
     await world.untilAsleep();
     assert.equal((await send(world, {action: 'stop', run: 'my-run'})).outcome, 'applied');
+    assert.equal(await world.deps.objects.head(stopObject('my-run')), undefined, 'a rebuild completes it');
     const made = [...world.tpus.made];
     world.now += 60_000;
     world.drop('my-run', 1, someLines(2));
@@ -198,7 +207,10 @@ describe('start', () => {
   it('registers streams whose events were lost, and does nothing to a completed run', async () => {
     const world = aWorldWithAStream(2);
     world.queue.length = 0;
-    assert.equal((await send(world, {action: 'start', run: 'my-run'})).outcome, 'applied');
+    assert.equal((await sendAlone(world, {action: 'start', run: 'my-run'})).outcome, 'applied');
+    assert.equal((await world.store.get('tasks/register-my-run'))?.status, 'open');
+    assert.ok(world.queue.some(({topic}) => topic === 'tasks'));
+    await world.deliverAll();
     const {status, result} = (await world.store.get('tasks/register-my-run')) ?? {};
     assert.deepEqual([status, result], ['done', 'every stream of run my-run is registered']);
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');

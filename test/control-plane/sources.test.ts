@@ -42,6 +42,20 @@ describe('the message update', () => {
     assert.deepEqual([body.action, body.version, body.source, body.bucket], ['source', 1, BUNDLE, 'bucket']);
   });
 
+  it('keeps what changed in a worker since the list of workers was read', async () => {
+    const world = await aWorld(A0);
+    const {store} = world.deps;
+    const query: typeof store.query = async (...of) => {
+      const found = await store.query(...of);
+      await save(world, {name: A0, execs: ['e1']});
+      return found;
+    };
+    world.deps = {...world.deps, store: {...store, query}};
+    await sendAlone(world, UPDATE);
+    const {source_version, execs} = (await world.worker(A0)) ?? {};
+    assert.deepEqual([source_version, execs], [1, ['e1']]);
+  });
+
   it('sent twice is two versions', async () => {
     const world = await aWorld(A0);
     await sendAlone(world, UPDATE);
