@@ -109,8 +109,8 @@ export const ORDERS: Mistakes = {
   },
   'a command that one worker never gets': {
     in: 'startExec',
-    find: "typeof $targets === 'string' ? [] : $targets.filter($isAlive).map(($worker) => $name)",
-    replace: "typeof $targets === 'string' ? [] : $targets.filter($isAlive).slice(1).map(($worker) => $name)",
+    find: "typeof $targets === 'string' ? [] : $targets.map(($worker) => $name)",
+    replace: "typeof $targets === 'string' ? [] : $targets.slice(1).map(($worker) => $name)",
   },
   'a command with a taken id that is not rejected': {
     in: 'startExec',
