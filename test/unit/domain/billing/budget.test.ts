@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {decideBudgets} from '../../../../shared/domain/billing/budget.ts';
+import {budgetProblem, decideBudgets, isScarce} from '../../../../shared/domain/billing/budget.ts';
 import {costOfDeletingAll, overspent} from '../../../../shared/domain/billing/cost.ts';
 import {type BudgetSnapshot, NO_OTHERS} from '../../../../shared/domain/tick/snapshot.ts';
 import {aConfig, aRun, at, aWorker, T0} from '../../../support/builders.ts';
@@ -82,5 +82,125 @@ describe('a budget', () => {
     const {newReserver} = decideBudgets(accounts, ceilings, T0);
     const pays = (kept_usd: number) => newReserver(kept_usd)('my-run', 'tpu-us-central1-a-0');
     assert.deepEqual([pays(8.9), pays(9.1)], [true, false], 'the delete of a node costs $1');
+  });
+
+  const PRICES = {[pool.accelerator]: {usd: 20, spot_usd: 20}};
+  const decided = (changes: Partial<BudgetSnapshot>, max_budget_usd: number | null = 10) =>
+    decideBudgets(accountsOf({prices: PRICES, ...changes}), {...ceilings, max_budget_usd}, T0);
+  const month = {name: '2026-01', copied_at: null, spent_usd: 8.5};
+  const elsewhere = (changes = {}) => ({
+    ...NO_OTHERS,
+    workers: [aPaid({usd_per_hour: 20, charged_to: 'other', ...changes})],
+  });
+
+  const whole: {name: string; given: Partial<BudgetSnapshot>; about: string | undefined}[] = [
+    {name: 'of the month that pays for a TPU goes on', given: {month}, about: undefined},
+    {
+      name: 'of the month pays for deleting the TPUs of other pools',
+      given: {month, others: elsewhere()},
+      about: 'the month',
+    },
+    {
+      name: 'of the month has paid for the TPUs of other pools until now',
+      given: {month: {...month, spent_usd: 0}, others: elsewhere({ready_at: at(-1800)})},
+      about: 'the month',
+    },
+    {
+      name: 'of a month that is left alone has the dollars of the copy',
+      given: {month: {...month, spent_usd: undefined, copied_usd: 9.5}},
+      about: 'the month',
+    },
+    {
+      name: 'of a pool needs a price',
+      given: {prices: {}, pool: {...pool, budget_usd: 10}},
+      about: 'pool tpu',
+    },
+    {
+      name: 'of a pool does not end while no price can be read',
+      given: {prices: undefined, pool: {...pool, budget_usd: 10}},
+      about: undefined,
+    },
+  ];
+  for (const {name, given, about} of whole)
+    it(`a budget ${name}`, () => assert.equal(decided(given).whole?.about, about));
+
+  const byBudget = {status: 'paused', reason: 'its budget allows no more: $9'} as const;
+  for (const {name, run, given, reasons} of [
+    {
+      name: 'a budget paused has a new reason once there is money again',
+      run: byBudget,
+      given: {},
+      reasons: 1,
+    },
+    {
+      name: 'a person paused keeps its reason',
+      run: {status: 'paused', budget_usd: 0, reason: 'a person'},
+      given: {},
+      reasons: 0,
+    },
+    {
+      name: 'a budget paused keeps its reason while no month can be read',
+      run: byBudget,
+      given: {month: undefined},
+      reasons: 0,
+    },
+    {
+      name: 'a budget paused keeps its reason while no price can be read',
+      run: byBudget,
+      given: {prices: undefined},
+      reasons: 0,
+    },
+  ] as const)
+    it(`a paused run that ${name}`, () => {
+      assert.equal(
+        decided({month: {...month, spent_usd: 0}, runs: [aRun(run)], ...given}).reasons.length,
+        reasons,
+      );
+    });
+
+  it('a budget of a run without a TPU has to pay for one until it is deleted', () => {
+    const pauses = (budget_usd: number) => decided({month, runs: [aRun({budget_usd})]}).pauses.length;
+    assert.deepEqual([pauses(1.1), pauses(0.9)], [0, 1]);
+  });
+
+  it('a run in another region is paused, and not for a budget', () => {
+    const {pauses} = decideBudgets(accountsOf({prices: PRICES, runs: [aRun()]}), ceilings, T0, 'us-east1');
+    assert.deepEqual(
+      pauses.map(({run, isForBudget}) => [run, isForBudget]),
+      [['my-run', false]],
+    );
+  });
+});
+
+describe('a grant of a run with a budget', () => {
+  const spent = {budget_usd: 10, cost_usd: 5, network_usd: 1, download_usd: 1};
+  for (const {name, run, isHolder, isPaid} of [
+    {
+      name: 'is paid with what is left after TPUs and traffic',
+      run: {streams_in_progress: 1},
+      isHolder: false,
+      isPaid: true,
+    },
+    {
+      name: 'needs the deletes of all TPUs of the run',
+      run: {streams_in_progress: 2},
+      isHolder: false,
+      isPaid: false,
+    },
+    {
+      name: 'to a TPU that the run has already needs no other delete',
+      run: {streams_in_progress: 2},
+      isHolder: true,
+      isPaid: true,
+    },
+  ])
+    it(name, () => {
+      const problem = budgetProblem(aRun({...spent, ...run}), 20, isHolder);
+      assert.equal(problem === undefined, isPaid, problem);
+    });
+
+  it('counts where the budget may not carry every TPU of the deployment', () => {
+    const isCounted = (max_workers: number) => isScarce(aRun(spent), 20, max_workers);
+    assert.deepEqual([isCounted(1), isCounted(3)], [false, true]);
   });
 });
