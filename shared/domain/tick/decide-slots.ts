@@ -282,8 +282,9 @@ function endIncarnation(
 function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Context): void {
   const path = paths.attempt(worker.name, worker.incarnation);
   const stored = documents.attempts.get(path);
+  // The record of an incarnation that ends with its node has the cost already.
+  if (stored) writes.attempts.set(path, withBill(stored, worker, now));
   const attempt = stored ?? writes.attempts.get(path);
-  if (attempt) writes.attempts.set(path, withBill(attempt, worker, now));
   writes.ended.push(worker);
   const {ready_at, zone, costs, computed_tokens, unstored_tokens} = worker;
   if (ready_at === null) return;

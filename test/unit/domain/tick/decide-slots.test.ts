@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {NO_SPENDING} from '../../../../shared/domain/billing/monthly-spending.ts';
 import type {Run} from '../../../../shared/domain/run/run.ts';
-import type {Stream} from '../../../../shared/domain/stream/stream.ts';
+import {MAX_FAULTS, type Stream} from '../../../../shared/domain/stream/stream.ts';
 import {
   decideSlots,
   type SlotDocuments,
@@ -15,6 +15,7 @@ import {afterFailedBoot, afterRefusal, type Limiter, OPEN} from '../../../../sha
 import {newZone, type Zone} from '../../../../shared/domain/zone/placement.ts';
 import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
 import {aConfig, aLeasedStream, aRun, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
+import {aRunningJob} from '../../../support/jobs.ts';
 
 const ZONE = 'us-central1-a';
 const NOW = T0 + 3_600_000;
@@ -63,6 +64,7 @@ type Given = {
   works?: SlotDocuments['works'];
   /** Fields of the stored records. */
   attempt?: Partial<WorkerAttempt> & {cause_kind?: string};
+  stored?: false;
 };
 
 function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): SlotWrites {
@@ -115,7 +117,7 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
         ]),
       ),
     attempts: new Map(
-      all.map(worker => [
+      (given.stored === false ? [] : all).map(worker => [
         `workers/${worker.name}/attempts/${String(worker.incarnation).padStart(6, '0')}`,
         {...attemptOf(worker, {worker}, 'logs', T0), ...given.attempt},
       ]),
@@ -301,6 +303,68 @@ describe('decideSlots', () => {
       assert.equal(writes.shared.runs.get('my-run')?.status, 'paused');
     });
 
+    it('with the third stream of its run that fails for its machines: the run is paused', () => {
+      const run = {machine_failed_streams: 2};
+      const stream = aLeasedStream({faults: MAX_FAULTS - 1});
+      const {streams, shared} = decide({workers: [silent()], stream, run});
+      assert.deepEqual(
+        [[...streams.values()].map(({status}) => status), shared.runs.get('my-run')?.status],
+        [['failed'], 'paused'],
+      );
+    });
+
+    it('with another slice of its job: the attempt ends once', () => {
+      const [first = '', second = ''] = NAMES;
+      const workers = [first, second].map(name => working({name, work: 'job:my-job'}));
+      const job = aRunningJob({slices: 2});
+      const works = new Map(
+        workers.map(({name}) => [name, {stream: undefined, job, suspected: undefined, members: workers}]),
+      );
+      const {jobs} = decide({workers, node: 'PREEMPTED', works});
+      assert.deepEqual(
+        jobs.map(({ended}) => ended.attempts.map(({outcome}) => outcome)),
+        [['preempted']],
+      );
+    });
+
+    it('whose name a node has that is not ours: its record has its cost once', () => {
+      const nodes = sortNodes([aTpu({labels: {}})], {deployment: 'gleaner', unreachable: [], at_ms: NOW});
+      const worker = working({costs: {'my-run': 2}});
+      const {attempts} = decide({workers: [worker], inputs: {nodes}, stored: false});
+      assert.deepEqual(
+        [...attempts.values()].map(({cost_usd, gone_at}) => ({cost_usd, gone_at})),
+        [{cost_usd: 2, gone_at: later(0)}],
+      );
+    });
+
+    for (const {name, changes, tries_at} of [
+      {
+        name: 'and was the try of an hour: another one follows',
+        changes: {born_at: later(-60)},
+        tries_at: later(60),
+      },
+      {
+        name: 'but its agent spoke: the next try waits',
+        changes: {born_at: later(-60), agent_at: later(-9)},
+        tries_at: null,
+      },
+    ])
+      it(`that Cloud TPU took in its boot ${name}`, () => {
+        const limiter = stopped(3700);
+        const booting = aWorker({
+          phase: 'booting',
+          phase_since_at: later(-60),
+          ready_at: later(-60),
+          ...changes,
+        });
+        const {shared} = decide({workers: [booting], node: 'PREEMPTED', zone: {limiter}, pool: {limiter}});
+        const next_at = tries_at ?? limiter.next_at;
+        assert.deepEqual(
+          [shared.zones.get(ZONE), shared.pool].map(document => document?.limiter.next_at),
+          [next_at, next_at],
+        );
+      });
+
     it('as the tenth in a row, of a run that has stored a shard since: the count begins again', () => {
       const run = {machine_deaths: 9, machine_deaths_shards: 4, total_shards: 4};
       const inputs = {stored: new Map([['my-run', 5]])};
@@ -400,17 +464,28 @@ describe('decideSlots', () => {
   });
 
   describe('bills an incarnation when its node is gone', () => {
-    const deleting = working({...{phase: 'deleting', work: null, epoch: null}, costs: {'my-run': 2}});
+    const costs = {'my-run': 2, '_downloads/my-run': 1};
+    const deleting = working({...{phase: 'deleting', work: null, epoch: null}, costs});
 
     it('to its run, its pool, its month and its attempt', () => {
       const writes = decide({workers: [deleting], node: null, wanted: 'unwanted'});
       const {runs, pool, spending} = writes.shared;
-      assert.deepEqual([runs.get('my-run')?.spent_usd, pool?.spent_usd], [2, 2]);
-      assert.deepEqual(spending?.months, {'2026-01': 2});
+      const run = runs.get('my-run') ?? assert.fail();
+      assert.deepEqual([run.spent_usd, run.cost_usd, pool?.spent_usd], [2, 2, 3]);
+      assert.deepEqual([run.spent_download_usd, run.download_usd], [1, 1]);
+      assert.deepEqual(spending?.months, {'2026-01': 3});
       assert.deepEqual(
         [...writes.attempts.values()].map(({cost_usd, gone_at}) => ({cost_usd, gone_at})),
-        [{cost_usd: 2, gone_at: later(0)}],
+        [{cost_usd: 3, gone_at: later(0)}],
       );
+    });
+
+    it('to the weather of its zone, without the tokens that it did not store', () => {
+      const worker = {...deleting, computed_tokens: 900, unstored_tokens: 200};
+      const {shared} = decide({workers: [worker], node: null, attempt: {cause_kind: 'taken'}});
+      const [{lives, life_s, preemptions, usd, tokens} = assert.fail()] =
+        shared.zones.get(ZONE)?.weather ?? [];
+      assert.deepEqual([lives, life_s, preemptions, usd, tokens], [1, 3600, 1, 3, 700]);
     });
 
     for (const [name, attempt, before, after] of [
