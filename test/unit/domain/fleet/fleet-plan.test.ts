@@ -28,6 +28,8 @@ type Given = Partial<Omit<Snapshot, 'pool' | 'workers' | 'zones' | 'streams'>> &
   streams?: Record<string, number>;
   /** Slots with a bound stream of each run. */
   bound?: Record<string, string[]>;
+  /** Pending streams of each run, if not all of the unfinished. */
+  pending?: number;
   max_workers?: number;
   orphans_usd?: number;
 };
@@ -40,9 +42,9 @@ function plan({
   bound = {},
   ...given
 }: Given): FleetPlan {
-  const {max_workers = 100, orphans_usd = 0, ...changes} = given;
+  const {max_workers = 100, orphans_usd = 0, pending, ...changes} = given;
   const counts = Object.entries(streams).map(([run, unfinished]) => {
-    const totals = {...NO_STREAMS, streams_pending: unfinished, failed: undefined};
+    const totals = {...NO_STREAMS, streams_pending: pending ?? unfinished, failed: undefined};
     const slots = bound[run] ?? [];
     return [
       run,
@@ -236,4 +238,32 @@ describe('the fleet plan', () => {
       assert.ok(wanted.has(A0));
       assert.deepEqual([creates, mostCreates, reserved_usd], [0, 0, 0]);
     });
+
+  const atWork = (name: string, changes: Partial<Worker> = {}) =>
+    heard(name, {phase: 'working', work: 'my-run/007', ...changes});
+  const model = {waits_for: 'the hub'};
+  for (const {name, given, kind} of [
+    {
+      name: 'waits for its model where every TPU of it does',
+      ...{given: {workers: [atWork(A0, model), atWork(A1, model)], pending: 0}, kind: 'model'},
+    },
+    {
+      name: 'goes on where one TPU of it does not wait for its model',
+      ...{given: {workers: [atWork(A0, model), atWork(A1)], pending: 0}, kind: undefined},
+    },
+    {
+      name: 'waits for a boot where no more TPUs are needed',
+      ...{given: {workers: [atWork(A0), heard(A1, {phase: 'booting'})], pending: 1}, kind: 'boot'},
+    },
+    {
+      name: 'waits for the deployment where more TPUs are needed than boot',
+      given: {workers: [atWork(A0), heard(A1, {phase: 'booting'})], streams: {'my-run': 4}, max_workers: 2},
+      kind: 'ceiling',
+    },
+    {
+      name: 'does not wait for streams that have ended since they were counted',
+      ...{given: {workers: [atWork(A0)], streams: {'my-run': 0}, pending: 1}, kind: undefined},
+    },
+  ] satisfies {name: string; given: Given; kind: string | undefined}[])
+    it(`says that a run ${name}`, () => assert.equal(plan(given).constraints.work.get('my-run')?.kind, kind));
 });

@@ -13,7 +13,7 @@ import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {newWorker, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
 import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
-import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
+import {aConfig, aRun, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const ZONE = 'us-central1-a';
 const SLOTS = 4;
@@ -214,5 +214,117 @@ describe('the plan of a tick', () => {
       }),
       {numRuns: 200},
     );
+  });
+
+  const planned = (workers: Worker[], changes: Partial<Snapshot> = {}) => {
+    const known = new Map(workers.map(worker => [worker.name, worker]));
+    return planTick(
+      {...theSnapshot({...whole, workers: []}), workers: known, ...changes},
+      configOf(whole),
+      NOW,
+    );
+  };
+  const slot = (number: number) => `tpu-${ZONE}-${number}`;
+  const over: StreamCounts = {...counts(0), totals: {...counts(0).totals, streams_completed: 1}};
+  const failed: StreamCounts = {...over, totals: {...over.totals, streams_failed: 1}};
+  const unchanged: StreamCounts = {...over, unfinished: 1, areAllOver: false, counted_ms: null};
+  const atWork = (work: string, changes: Partial<Worker> = {}) =>
+    aWorker({
+      ...{name: slot(0), phase: 'working', work, epoch: 1, usd_per_hour: USD, charged_to: 'one'},
+      ...{ready_at: at(0), costs_at: at(7200), heartbeat_at: at(7199), claimed_at: at(7199), ...changes},
+    });
+
+  for (const {name, run, counted, workers = [], next} of [
+    {name: 'ends where all its streams are over', run: {}, counted: over, next: 'finish'},
+    {
+      name: 'goes on while a worker holds its last stream',
+      ...{run: {}, counted: over, workers: [atWork('one/007')], next: 'continue'},
+    },
+    {
+      name: 'that is paused stays open with a failed stream',
+      run: {status: 'paused'},
+      counted: failed,
+      next: 'continue',
+    },
+    {
+      name: 'that is paused ends where all its streams are complete',
+      run: {status: 'paused'},
+      counted: over,
+      next: 'finish',
+    },
+    {name: 'is not written where nothing has changed', run: {}, counted: unchanged, next: undefined},
+    {
+      name: 'is written with the first dollars of a budget',
+      ...{
+        run: {budget_usd: 9},
+        counted: unchanged,
+        workers: [atWork('one/007', {costs: {one: 0.5}})],
+        next: 'continue',
+      },
+    },
+    {
+      name: 'is written with many dollars for downloads',
+      ...{
+        run: {},
+        counted: unchanged,
+        workers: [atWork('one/007', {costs: {'_downloads/one': 2}})],
+        next: 'continue',
+      },
+    },
+  ] as const)
+    it(`a run ${name}`, () => {
+      const runs = [aRun({run: 'one', ...run})];
+      const plan = planned([...workers], {runs, streams: new Map([['one', counted]])});
+      assert.deepEqual(
+        plan.runs.map(each => each.next),
+        next === undefined ? [] : [next],
+      );
+    });
+
+  for (const {name, worker, unreadable, isNotified} of [
+    {name: 'of an active run gets no notice', worker: atWork('one/007'), isNotified: false},
+    {
+      name: 'that drains for a run that goes on gets one',
+      worker: atWork('one/007', {drains: true}),
+      isNotified: true,
+    },
+    {name: 'of a run without a document gets one', worker: atWork('lost/007'), isNotified: true},
+    {
+      name: 'of a run whose document could not be read gets none',
+      ...{worker: atWork('lost/007'), unreadable: 'lost', isNotified: false},
+    },
+    {name: 'of a paused run gets one', worker: atWork('paused/007'), isNotified: true},
+    {
+      name: 'that drains for a paused run gets none',
+      worker: atWork('paused/007', {drains: true}),
+      isNotified: false,
+    },
+  ])
+    it(`a worker ${name}`, () => {
+      const runs = [aRun({run: 'one'}), aRun({run: 'paused', status: 'paused'})];
+      const {notices} = planned([worker], {runs, unreadable_runs: new Set(unreadable ? [unreadable] : [])});
+      assert.equal(notices.length === 1, isNotified);
+    });
+
+  it('leaves a create of another tick alone that is younger than its reads', () => {
+    const creating = (s: number) =>
+      aWorker({name: slot(0), phase: 'creating', phase_since_at: at(s), asked_at: at(s), charged_to: 'new'});
+    const deletes = (s: number) => changed(planned([creating(s)], {runs: [], streams: new Map()}));
+    assert.deepEqual([deletes(7199), deletes(7201)], [[slot(0)], []]);
+  });
+
+  it('deletes many orphans at once where no budget pays for their hour', () => {
+    const orphans = [0, 1, 2, 3].map(number => aTpu({name: slot(number), zone: ZONE}));
+    const nodes = sortNodes(orphans, {deployment: 'gleaner', unreachable: [], at_ms: NOW});
+    const deletes = (budget_usd: number | null) =>
+      changed(planned([], {nodes, pool: aPool({budget_usd}), runs: [], streams: new Map()})).length;
+    assert.deepEqual([deletes(null), deletes(0.01)], [0, 4]);
+  });
+
+  it('ends the stop of a pool with the first word of an agent after its last failed boot', () => {
+    const limiter = {...OPEN, failed_boots: 1, failed_boot_at: at(60), bundle: aConfig().bundle};
+    const pool_at = (agent_at: string) =>
+      planned([atWork('one/007', {agent_at})], {pool: aPool({limiter})}).hellos.pool_at;
+    assert.deepEqual([pool_at(at(59)), pool_at(at(61))], [undefined, at(61)]);
   });
 });
