@@ -1,7 +1,10 @@
 /** Documents of jobs that people delete and write again while a worker has the first one. */
 import assert from 'node:assert/strict';
 import {scheduleNewJob} from '../../shared/control-plane/jobs/schedule-jobs.ts';
+import type {Document, Store} from '../../shared/ports.ts';
+import {World} from '../support/control-plane-harness.ts';
 import {aWorldAtWork, deleteJob, jobIn, storedJob} from '../support/jobs.ts';
+import {ONE_SLOT} from '../support/places.ts';
 
 describe('a job that is deleted and written again', () => {
   for (const way of ['a document', 'a message'])
@@ -36,5 +39,44 @@ describe('a failed job that a person returns to pending', () => {
       ['scheduled', 1, before.attempts, before.spent_usd],
     );
     assert.ok(spent_usd > 0);
+  });
+});
+
+describe('a job whose document changes between its check and its schedule', () => {
+  const changed = async (next: Document | undefined) => {
+    const world = new World(ONE_SLOT);
+    await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
+    const {store} = world.deps;
+    const get: Store['get'] = async path => {
+      const found = await store.get(path);
+      if (path !== 'jobs/my-job') return found;
+      await store.transaction(async tx => (next ? tx.set('jobs/my-job', next) : tx.delete('jobs/my-job')));
+      return found;
+    };
+    const isScheduled = await scheduleNewJob({...world.deps, store: {...store, get}}, 'my-job');
+    return {isScheduled, stored: await store.get('jobs/my-job')};
+  };
+
+  it('waits as the newest document says', async () => {
+    const {isScheduled, stored} = await changed({code: 'result = 2', timeout: 7});
+    assert.deepEqual(
+      [isScheduled, stored?.status, stored?.code, stored?.timeout],
+      [true, 'scheduled', 'result = 2', 7],
+    );
+  });
+
+  it('stays deleted', async () => {
+    assert.deepEqual(await changed(undefined), {isScheduled: false, stored: undefined});
+  });
+});
+
+describe('the times that a person writes into a job', () => {
+  it('order the job by its creation, and expire only an ended job', async () => {
+    const world = new World(ONE_SLOT);
+    const times = {created_at: '2020-01-01T00:00:00.000Z', expire_at: '2020-01-02T00:00:00.000Z'};
+    await world.writeJob('my-job', {code: 'result = 1', status: 'pending', ...times});
+    await scheduleNewJob(world.deps, 'my-job');
+    const {created_at, expire_at} = await jobIn(world);
+    assert.deepEqual([created_at, expire_at], [times.created_at, null]);
   });
 });

@@ -1,15 +1,20 @@
 import assert from 'node:assert/strict';
 import {decideFinish} from '../../../../shared/domain/job/finish.ts';
 import type {Job, JobAttempt} from '../../../../shared/domain/job/job.ts';
-import {endAttempt, type JobEnd} from '../../../../shared/domain/job/lifecycle.ts';
+import {endAttempt, grantJob, type JobEnd} from '../../../../shared/domain/job/lifecycle.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aWorker, T0} from '../../../support/builders.ts';
 import {aJob, aRunningJob, HOLDER} from '../../../support/jobs.ts';
+import {A1} from '../../../support/places.ts';
 
 const REQUEST = {host: 0, ...HOLDER, lease: {job: 'my-job', epoch: 3}};
 const COMPLETED: JobEnd = {outcome: 'completed', cause: null, error: null, result: '42'};
 const BROKEN: JobEnd = {outcome: 'failed', cause: 'machine', error: 'its chips are gone'};
 const AT_WORK = aWorker({phase: 'working', work: 'job:my-job', epoch: 3});
+const HOST_END = {
+  ...({outcome: 'completed', cause: null, error: null, exit_code: 0} as const),
+  ...{result: null, result_path: null, artifacts_path: null, ran: null},
+};
 const FREE = {...AT_WORK, phase: 'idle' as const, work: null, epoch: null};
 
 describe('the decision about the end of an attempt', () => {
@@ -42,6 +47,32 @@ describe('the decision about the end of an attempt', () => {
       job: aRunningJob(),
       worker: {...AT_WORK, phase: 'deleting'},
       then: {status: 200, job: 'completed'},
+    },
+    {
+      name: 'from an earlier incarnation of its worker ends the job alone',
+      job: aRunningJob(),
+      worker: {...AT_WORK, incarnation: 3},
+      then: {status: 200, job: 'completed'},
+    },
+    {
+      name: 'by the job itself gives the worker no fault',
+      job: aRunningJob(),
+      end: {...BROKEN, cause: 'exit'},
+      then: {status: 200, job: 'failed', worker: {work: null, fault: null}},
+    },
+    {
+      name: 'that is repeated leaves the next attempt to the worker',
+      job: grantJob(endAttempt(aRunningJob(), BROKEN, null, T0), HOLDER, null, T0),
+      worker: {...AT_WORK, epoch: 4},
+      end: BROKEN,
+      then: {status: 200},
+    },
+    {
+      name: 'that differs in its cause from the end by a tick is refused',
+      job: endAttempt(aRunningJob(), {...BROKEN, cause: 'timeout'}, null, T0),
+      worker: FREE,
+      end: BROKEN,
+      then: {status: 409},
     },
     {
       name: 'of a deleted job frees the worker',
@@ -88,5 +119,57 @@ describe('the decision about the end of an attempt', () => {
         .status;
     });
     assert.deepEqual(statuses, [200, 409, 409, 409]);
+  });
+
+  const TWO_HOSTS = {...AT_WORK, host_count: 2};
+  const lease = {...HOLDER, epoch: 3, host_count: 2, members: []};
+
+  it('of host 1 by its own failure ends the attempt of all, and proves no life of host 0', () => {
+    const {writes} = decideFinish(
+      {job: aRunningJob({lease}), worker: TWO_HOSTS, others: []},
+      {...REQUEST, host: 1},
+      {...COMPLETED, outcome: 'failed', cause: 'exit', error: 'so'},
+      T0,
+    );
+    assert.equal(writes?.endedJob?.after.error, 'host 1 of 2: so');
+    assert.deepEqual([writes?.worker?.work, writes?.worker?.heartbeat_at], [null, TWO_HOSTS.heartbeat_at]);
+  });
+
+  it('of a job of two slices frees the other slice, and records a contradiction', () => {
+    const other = {...AT_WORK, name: A1};
+    const members = [HOLDER, {...HOLDER, worker: A1}];
+    const job = aRunningJob({slices: 2, lease: {...lease, host_count: 1, members}, ends: {1: HOST_END}});
+    const contradiction = {object: 'jobs/my-job/epoch_3/result', found: 'a', made: 'b'};
+    const request = {...REQUEST, contradiction};
+    const {writes} = decideFinish({job, worker: AT_WORK, others: [other]}, request, COMPLETED, T0);
+    assert.deepEqual([writes?.endedJob?.after.status, writes?.endedJob?.after.result], ['completed', '42']);
+    assert.deepEqual(
+      writes?.members?.map(({name, work}) => [name, work]),
+      [[A1, null]],
+    );
+    assert.deepEqual(
+      writes?.events?.map(({kind, epoch}) => [kind, epoch]),
+      [['contradiction', 3]],
+    );
+    const first = decideFinish(
+      {job: {...job, ends: {}}, worker: AT_WORK, others: [other]},
+      request,
+      COMPLETED,
+      T0,
+    );
+    assert.deepEqual([first.writes?.job?.status, first.writes?.events?.length], ['running', 1]);
+  });
+
+  it('of one host counts once, and asks for a tick when it is repeated', () => {
+    const first = decideFinish(
+      {job: aRunningJob({lease}), worker: TWO_HOSTS, others: []},
+      REQUEST,
+      COMPLETED,
+      T0,
+    );
+    const job = first.writes?.job ?? assert.fail();
+    assert.deepEqual([job.status, Object.keys(job.ends)], ['running', ['0']]);
+    const again = decideFinish({job, worker: TWO_HOSTS, others: []}, REQUEST, COMPLETED, T0 + 1);
+    assert.deepEqual([again.answer.status, again.writes, again.wakes], [200, undefined, true]);
   });
 });

@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
-import {decideJobGrant, type JobGrantState} from '../../../../shared/domain/job/grant.ts';
+import {decideJobGrant, decideJoin, type JobGrantState} from '../../../../shared/domain/job/grant.ts';
 import {MAX_MACHINE_FAILURES} from '../../../../shared/domain/job/lifecycle.ts';
 import {NO_ENVIRONMENT} from '../../../../shared/domain/source/source.ts';
+import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aConfig, at, aWorker, T0} from '../../../support/builders.ts';
 import {aJob, aRunningJob, HOLDER} from '../../../support/jobs.ts';
+import {A1} from '../../../support/places.ts';
 
-const POOL = {...aConfig().pool, source: {bundle: 'b'.repeat(64)}, source_version: 4};
+const POOL = {
+  ...{...aConfig().pool, source: {bundle: 'b'.repeat(64)}, source_version: 4},
+  environment: {...NO_ENVIRONMENT, jax_version: 'newest', ramfs_dir: '/mnt/ramfs'},
+};
 const IDLE = aWorker({phase: 'idle', usd_per_hour: 1});
 const AT_WORK = aWorker({phase: 'working', work: 'job:my-job', epoch: 3, claimed_at: at(0), usd_per_hour: 1});
 const WAITING: JobGrantState = {job: aJob({epoch: 2}), worker: IDLE, hasOtherWork: false};
@@ -32,12 +37,12 @@ describe('the grant of a job', () => {
   it('orders the source and the environment of the pool, unless the job has its own', () => {
     const {lease, job} = orderOf({});
     assert.deepEqual(lease, {job: 'my-job', epoch: 3});
-    assert.deepEqual([job.source, job.source_version, job.environment], [POOL.source, 4, NO_ENVIRONMENT]);
+    assert.deepEqual([job.source, job.source_version, job.environment], [POOL.source, 4, POOL.environment]);
     const source = {bundle: 'c'.repeat(64)};
     const own = orderOf({job: aJob({source, environment: {ramfs_dir: '/mnt'}})}).job;
     assert.deepEqual(
       [own.source, own.source_version, own.environment],
-      [source, null, {...NO_ENVIRONMENT, ramfs_dir: '/mnt'}],
+      [source, null, {...NO_ENVIRONMENT, jax_version: 'newest', ramfs_dir: '/mnt'}],
     );
   });
 
@@ -54,6 +59,10 @@ describe('the grant of a job', () => {
       },
     },
     {name: 'a job of another pool', given: {job: aJob({pool: 'other'})}},
+    {
+      name: 'a job at work whose pool was edited',
+      given: {job: aRunningJob({pool: 'other'}), worker: AT_WORK},
+    },
     {name: 'a job that is not checked yet', given: {job: aJob({status: 'pending'})}},
     {name: 'to a worker that holds other work', given: {hasOtherWork: true}},
     {name: 'to a worker of another incarnation', given: {worker: {...IDLE, incarnation: 3}}},
@@ -112,4 +121,68 @@ describe('the grant of a job', () => {
       assert.deepEqual([job?.attempts[0]?.outcome, job?.machine_failures], then);
       assert.deepEqual([job?.status, job?.epoch], ['running', 4]);
     });
+});
+
+describe('the grant of a job of two slices', () => {
+  const second = aWorker({name: A1, phase: 'idle', activity: 'idle', usd_per_hour: 1});
+  const job = aJob({epoch: 2, slices: 2});
+  const members = [HOLDER, {...HOLDER, worker: A1}];
+  const lease = {...HOLDER, epoch: 3, host_count: 1, members};
+
+  it('takes as many free slices as the job needs', () => {
+    const third = {...second, name: 'tpu-us-central1-a-2'};
+    const {writes} = decide({job, others: [IDLE, second, third]});
+    assert.deepEqual(writes?.job?.lease?.members, members);
+    assert.deepEqual(
+      writes?.members?.map(({name, work, epoch}) => [name, work, epoch]),
+      [[A1, 'job:my-job', 3]],
+    );
+  });
+
+  const busy: Partial<Worker>[] = [
+    {pool: 'other'},
+    {zone: 'us-east1-c'},
+    {host_count: 2},
+    {phase: 'working'},
+    {work: 'my-run/000'},
+    {activity: 'running'},
+    {recreate: true},
+    {fault: 'its chips are gone'},
+  ];
+  for (const changes of busy)
+    it(`waits beside a slice with ${JSON.stringify(changes)}`, () => {
+      const {order, writes, waits} = decide({job, others: [{...second, ...changes}]});
+      assert.deepEqual([order, writes], [undefined, undefined]);
+      assert.match(waits ?? '', /needs 2 slices of one zone, and 1 are ready/);
+    });
+
+  it('that has spent its budget ends it, and frees both slices', () => {
+    const own = aRunningJob({slices: 2, lease, budget_usd: 1, spent_usd: 1});
+    const {writes} = decide({
+      job: own,
+      worker: {...AT_WORK, claimed_at: null},
+      others: [{...AT_WORK, name: A1}],
+    });
+    assert.equal(writes?.endedJob?.after.cause, 'budget');
+    assert.deepEqual([writes?.worker?.work, writes?.members?.map(({work}) => work)], [null, [null]]);
+  });
+
+  it('gives the other slice its order, unless an end or a loss has come first', () => {
+    const running = aRunningJob({slices: 2, lease});
+    const [first, other] = [AT_WORK, {...AT_WORK, name: A1}];
+    const join = (state: Partial<Parameters<typeof decideJoin>[0]>, host = 0) =>
+      decideJoin(
+        {job: running, worker: other, others: [first], ...state},
+        {...HOLDER, worker: A1, host},
+        {pool: POOL, bucket: 'bucket'},
+        T0,
+      );
+    assert.ok(join({})?.order);
+    assert.equal(join({worker: {...other, claimed_at: null}}), undefined, 'host 0 has restarted');
+    assert.equal(join({worker: {...other, phase: 'deleting'}}), undefined);
+    assert.match(join({others: []})?.waits ?? '', /has lost a slice/);
+    const end = {outcome: 'completed', cause: null, error: null, exit_code: 0} as const;
+    const ends = {1: {...end, result: null, result_path: null, artifacts_path: null, ran: null}};
+    assert.match(join({job: {...running, ends}})?.waits ?? '', /1 of 2 hosts have ended/);
+  });
 });
