@@ -2,8 +2,12 @@
 import assert from 'node:assert/strict';
 import {KEPT_DAYS} from '../../shared/contracts/config.ts';
 import {startTask} from '../../shared/control-plane/documents/tasks.ts';
+import {expirePage} from '../../shared/control-plane/runs/expire-run.ts';
+import type {Store} from '../../shared/ports.ts';
+import {at} from '../support/builders.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {aDoneWorld} from '../support/finished-runs.ts';
+import {putDocuments} from '../support/put-documents.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const STREAMS = 'runs/my-run/streams';
@@ -72,5 +76,23 @@ describe('a run that ended long ago', () => {
     const id = world.control({action: 'retry', run: 'my-run'});
     await world.deliverAll();
     assert.match(String((await world.store.get(`control/${id}`))?.reason), /were deleted at .*"rebuild"/);
+  });
+
+  it('keeps the documents where it was opened again or changed since it was read', async () => {
+    for (const [seen, changes] of [
+      [{expired_at: at(0)}, {status: 'active'}],
+      [{}, {updated_at: at(86_400 * KEPT_DAYS.streams)}],
+    ] as const) {
+      const {deps, store, now} = await aDoneWorld();
+      const stale = (await store.query('runs')).map(each => ({...each, data: {...each.data, ...seen}}));
+      await putDocuments(store, {
+        'runs/my-run': {...(await store.get('runs/my-run')), expired_at: null, ...changes},
+      });
+      const query: Store['query'] = async (collection, asked) =>
+        collection === 'runs' ? stale : deps.store.query(collection, asked);
+      const later = now + (KEPT_DAYS.streams + 1) * 86_400_000;
+      await expirePage({...deps, now: () => later, store: {...deps.store, query}}, '');
+      assert.equal(await store.count(STREAMS), 2);
+    }
   });
 });

@@ -1,11 +1,16 @@
 import assert from 'node:assert/strict';
 import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
+import {holderOf, storeAdvance} from '../../shared/control-plane/documents/lease-documents.ts';
 import {endExpiredJobs} from '../../shared/control-plane/jobs/end-jobs.ts';
 import {revokeExpired} from '../../shared/control-plane/streams/revoke-leases.ts';
+import {decideAdvance} from '../../shared/domain/stream/advance.ts';
 import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
+import {aLeasedStream, aRun, aShard, aStream, aWorker, SPEC_HASH, T0} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
 import {aWorldAtWork, jobIn} from '../support/jobs.ts';
 import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, A1} from '../support/places.ts';
+import {putDocuments} from '../support/put-documents.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 type Given = {lease: {run: string; stream: string; epoch: number} | null};
@@ -184,5 +189,35 @@ describe('a stream whose document is lost', () => {
     await world.tick();
     await world.deliverAll();
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
+  });
+});
+
+describe('the documents of a lease', () => {
+  it('are cleared of a holder alone that still has it', async () => {
+    const {deps, store} = new World();
+    await putDocuments(store, {
+      [`workers/${A0}`]: aWorker({name: A0, phase: 'working', work: 'my-run/007', epoch: 3}),
+      [`workers/${A1}`]: aWorker({name: A1, phase: 'working', work: 'my-run/008', epoch: 3}),
+    });
+    const holder = (worker: string) =>
+      deps.store.transaction(tx =>
+        holderOf(deps.log, tx, aLeasedStream({lease: {worker, incarnation: 2, epoch: 3}})),
+      );
+    assert.deepEqual([(await holder(A0))?.name, await holder(A1)], [A0, undefined]);
+  });
+
+  it('open the run of a failed stream again that is complete after all', async () => {
+    const {deps, store} = new World();
+    const stream = aStream({status: 'failed'});
+    await putDocuments(store, {
+      'runs/my-run': aRun({status: 'failed', certain_failure: 'no family', model_misses: 2}),
+      'runs/my-run/streams/007': stream,
+    });
+    const shards = [aShard(1, {final: true})];
+    const advance = decideAdvance({...stream, epoch: 1}, SPEC_HASH, {kind: 'ok', shards}, T0);
+    await deps.store.transaction(tx => storeAdvance(deps.log, tx, stream, advance, T0));
+    assert.equal(advance.stream.status, 'completed');
+    const fresh = {status: 'active', certain_failure: null, model_misses: 0};
+    assert.partialDeepStrictEqual(await store.get('runs/my-run'), fresh);
   });
 });

@@ -1,5 +1,6 @@
 /** Documents of runs and streams that are made again from the bucket, or come from a backup. */
 import assert from 'node:assert/strict';
+import {manifestObject} from '../../shared/domain/names.ts';
 import {LOST_AFTER_S} from '../../shared/domain/run/run.ts';
 import type {Stored} from '../../shared/ports.ts';
 import {shardMetadataOf} from '../support/builders.ts';
@@ -249,5 +250,25 @@ describe('a worker that outlives a lost database', () => {
     assert.equal((await seen()).epoch, 8);
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
+  });
+
+  it('is active where the bucket has other objects in its place, but no shard', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('activations/my-run/tpu_0/rejects.jsonl', '{}');
+    world.drop('my-run', 0, someLines(2));
+    await world.deliverAll();
+    assert.equal((await world.run('my-run'))?.status, 'active');
+  });
+
+  it('has the pool of the deployment where its manifest names a pool of another one', async () => {
+    const world = aWorldWithAStream(2);
+    await world.deliverAll();
+    const manifest = JSON.parse(world.text(manifestObject('my-run')));
+    const placement = {...manifest.placement, pool: 'other-tpu'};
+    world.objects.put(manifestObject('my-run'), JSON.stringify({...manifest, placement}));
+    await world.wipe();
+    world.drop('my-run', 1, someLines(2));
+    await world.deliverAll();
+    assert.deepEqual([manifest.placement.pool, (await world.run('my-run'))?.pool], ['tpu', 'tpu']);
   });
 });

@@ -1,9 +1,10 @@
 /** The resync makes lost documents again from the bucket, in a process that lives on while the Store changes under it. */
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {startTask} from '../../shared/control-plane/documents/tasks.ts';
+import {auditPage} from '../../shared/control-plane/streams/audit-streams.ts';
 import type {Document} from '../../shared/ports.ts';
-import {aWorker} from '../support/builders.ts';
+import {aLeasedStream, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {textOf} from '../support/function-calls.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
@@ -89,6 +90,21 @@ describe('a resync', () => {
     await startTask(world.deps, {task: 'resync', run: null});
     assert.ok(await world.deliverNext('tasks'));
     assert.equal((await world.worker(last))?.work, null, 'no such stream is leased to it');
+  });
+
+  it('leaves a worker at work that was read before its present lease', async () => {
+    const {deps, store} = new World();
+    const name = 'tpu-us-central1-a-0';
+    const worker = aWorker({name, phase: 'working', work: 'my-run/007', epoch: 3});
+    await store.transaction(async tx => {
+      workerRecords.set(tx, worker);
+      streamRecords.set(tx, aLeasedStream());
+    });
+    const [found] = await store.query('workers');
+    assert.ok(found);
+    const stale = [{...found, data: {...found.data, work: 'my-run/006', epoch: 2}}];
+    await auditPage({...deps, store: {...deps.store, query: async () => stale}}, '');
+    assert.equal((await workerRecords.get(store, name))?.work, 'my-run/007');
   });
 
   it('reads no stream of a run that has all its documents', async () => {

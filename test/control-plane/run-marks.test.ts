@@ -1,12 +1,18 @@
 /** Marks of runs: the cost of a tick follows the runs whose streams changed. */
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
+import {withRunMarks} from '../../shared/control-plane/documents/run-marks.ts';
 import {startTask} from '../../shared/control-plane/documents/tasks.ts';
+import {withTransactions} from '../../shared/control-plane/documents/watched-store.ts';
 import {countStreams} from '../../shared/control-plane/runs/count-streams.ts';
+import {storeRunTotals} from '../../shared/control-plane/runs/summarize-run.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
+import {NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
-import {aLeasedStream, aRun, aStream, aWorker} from '../support/builders.ts';
+import type {Store} from '../../shared/ports.ts';
+import {aLeasedStream, aRun, aStream, aWorker, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {putDocuments} from '../support/put-documents.ts';
 
 const RUNS = Array.from({length: 30}, (_, index) => `run-${index}`);
 
@@ -112,6 +118,64 @@ describe('a tick', () => {
   });
 });
 
+describe('a change of a stream', () => {
+  const change = (store: Store, failures: number) =>
+    store.transaction(async tx => streamRecords.set(tx, aStream({failures})));
+
+  async function aMarkedWorld(run: Partial<Run> = {}) {
+    const world = new World();
+    await putDocuments(world.store, {'runs/my-run': aRun({changed_at: null, ...run})});
+    const begun = {seconds: 0};
+    const wait = (seconds: number) => {
+      world.now += seconds * 1000;
+      begun.seconds += seconds;
+    };
+    const instance = (store: Store = world.store) =>
+      withRunMarks({store, runMarks: new Map(), now: () => world.now, log: world.deps.log});
+    const markedAfter = async () => {
+      const {changed_at = null} = (await world.run('my-run')) ?? {};
+      return changed_at && (Date.parse(changed_at) - world.now) / 1000 + begun.seconds;
+    };
+    return {world, wait, instance, markedAfter};
+  }
+
+  it('relies on the mark of another instance for ten seconds from that mark', async () => {
+    const {wait, instance, markedAfter} = await aMarkedWorld();
+    await change(instance(), 1);
+    wait(9);
+    const other = instance();
+    await change(other, 2);
+    assert.equal(await markedAfter(), 0);
+    wait(5);
+    await change(other, 3);
+    assert.equal(await markedAfter(), 14);
+  });
+
+  it('marks its run again where it begins late after the mark', async () => {
+    const {world, wait, instance, markedAfter} = await aMarkedWorld();
+    let transactions = 0;
+    const slow: Store = {
+      ...withTransactions(world.store, work => {
+        transactions += 1;
+        // The first asks for the mark, the second marks, and the third relies on it.
+        if (transactions === 3) wait(30);
+        return world.store.transaction(work);
+      }),
+    };
+    await change(instance(slow), 1);
+    assert.equal(await markedAfter(), 30);
+    assert.equal((await world.stream('my-run', '007'))?.failures, 1);
+  });
+
+  it('leaves an ended run as it is', async () => {
+    const {world, instance} = await aMarkedWorld({status: 'completed'});
+    const before = await world.store.get('runs/my-run');
+    await change(instance(), 1);
+    assert.deepEqual(await world.store.get('runs/my-run'), before);
+    assert.equal((await world.stream('my-run', '007'))?.failures, 1);
+  });
+});
+
 describe('the count of a marked run', () => {
   it('has the streams that a worker has or can get, and none that an unknown worker holds', async () => {
     const {deps, store} = new World();
@@ -128,6 +192,24 @@ describe('the count of a marked run', () => {
     });
     const {streams, unfinished, totals} = await countStreams(deps, aRun(), undefined, workers);
     assert.deepEqual([streams, unfinished, totals.streams_pending, totals.streams_in_progress], [4, 3, 1, 3]);
+  });
+});
+
+describe('a run with a stream that no TPU can serve', () => {
+  it('keeps its mark, so that each tick counts it', async () => {
+    const {deps, store} = new World();
+    const seen = aRun({changed_at: null});
+    await putDocuments(store, {'runs/my-run': seen});
+    for (const [unfinished, isMarked] of [
+      [2, false],
+      [1, true],
+    ] as const) {
+      const totals = {...NO_STREAMS, streams_pending: 2, failed: undefined};
+      const counts = {streams: 2, unfinished, totals, areAllOver: false, slots: [], counted_ms: T0};
+      await storeRunTotals(deps, seen, totals, {cost_usd: 0, download_usd: 0}, {counts});
+      const {changed_at, streams_pending} = (await runRecords.get(store, 'my-run')) ?? assert.fail();
+      assert.deepEqual([streams_pending, changed_at !== null], [2, isMarked]);
+    }
   });
 });
 

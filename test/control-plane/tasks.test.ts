@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {
   claimTask,
+  publishOpenTasks,
   readTask,
   saveTask,
   startTask,
@@ -22,6 +23,50 @@ describe('a task that is opened again', () => {
     await store.transaction(async tx => tx.set('tasks/rebuild-my-run', {...claimed, created_at: at(99)}));
     assert.equal(await saveTask(deps, claimed, {cursor: '"page 2"'}), undefined);
     assert.equal((await readTask(store, name))?.cursor, '');
+  });
+});
+
+describe('a task that another delivery has claimed', () => {
+  it('keeps the cursor of that delivery', async () => {
+    const world = new World();
+    const name = {task: 'rebuild', run: 'my-run'} as const;
+    await startTask(world.deps, name);
+    const slow = (await claimTask(world.deps, name)) ?? assert.fail();
+    assert.equal(await claimTask(world.deps, name), undefined);
+    world.now += 121_000;
+    const other = (await claimTask(world.deps, name)) ?? assert.fail();
+    await saveTask(world.deps, other, {cursor: '"page 3"'});
+    assert.equal(await saveTask(world.deps, slow, {cursor: '"page 2"'}), undefined);
+    assert.equal((await readTask(world.store, name))?.cursor, '"page 3"');
+  });
+});
+
+describe('a task whose delivery died', () => {
+  const name = {task: 'resync', run: null} as const;
+
+  it('is published again when its claim is over, and goes on where it was', async () => {
+    const world = new World();
+    await startTask(world.deps, name);
+    const claimed = (await claimTask(world.deps, name)) ?? assert.fail();
+    await saveTask(world.deps, claimed, {cursor: '"page 2"'});
+    world.queue.length = 0;
+    const published = async () => {
+      await publishOpenTasks(world.deps);
+      return world.queue.splice(0).length;
+    };
+    world.now += 119_000;
+    assert.equal(await published(), 0);
+    world.now += 3_600_000;
+    assert.equal(await published(), 1);
+    assert.equal((await readTask(world.store, name))?.cursor, '"page 2"');
+  });
+
+  it('is free for the next delivery as soon as a message opens it again', async () => {
+    const world = new World();
+    await startTask(world.deps, name);
+    assert.ok(await claimTask(world.deps, name));
+    await startTask(world.deps, name);
+    assert.ok(await claimTask(world.deps, name));
   });
 });
 

@@ -73,10 +73,16 @@ describe('the grant of a stream', () => {
 
   it('counts in the run only where its budget carries few workers', () => {
     const grants = [null, 1000, 0.2].map(budget_usd => {
-      const run = aRun({bundle: 'deployed', budget_usd, streams_pending: 5});
-      return decide({run}).writes?.run?.streams_in_progress;
+      const run = aRun({bundle: 'deployed', budget_usd, streams_pending: 5, updated_at: at(-9)});
+      const {streams_in_progress, updated_at} = decide({run}).writes?.run ?? {};
+      return [streams_in_progress, updated_at];
     });
-    assert.deepEqual(grants, [undefined, undefined, 1]);
+    const isSeenByTicks = at(0);
+    assert.deepEqual(grants, [
+      [undefined, undefined],
+      [undefined, undefined],
+      [1, isSeenByTicks],
+    ]);
   });
 
   const again: {name: string; given: Partial<StreamGrantState>; then: [string, number, string]}[] = [

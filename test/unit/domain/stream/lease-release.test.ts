@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import {
   type Claim,
+  chargeSuspect,
   type ReleaseOutcome,
   releaseLease,
+  suspectOf,
   suspectUntilHeard,
 } from '../../../../shared/domain/stream/lease.ts';
-import {type Stream, withProgress} from '../../../../shared/domain/stream/stream.ts';
-import {aLeasedStream, aStream, at, aWorker, NOTHING_STORED, T0} from '../../../support/builders.ts';
+import {MAX_FAULTS, type Stream, withProgress} from '../../../../shared/domain/stream/stream.ts';
+import {aLeasedStream, aStream, at, aWorker, moment, NOTHING_STORED, T0} from '../../../support/builders.ts';
 
 const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
 
@@ -112,5 +114,26 @@ describe('the release of a lease', () => {
     const symptoms = [{symptom: 'MESH_BUILD_FAIL', created_at: at(1), details: ''}];
     assert.ok(suspectUntilHeard(worker, aStream()));
     assert.equal(suspectUntilHeard({...worker, symptoms}, aStream()), null);
+  });
+
+  it('a worker that spoke after its last claim makes its stream a suspect when it is silent for the time of a lease', () => {
+    const worker = aWorker({phase: 'working', work: 'my-run/007', epoch: 3, claimed_at: at(0)});
+    const isSuspect = (heartbeat_s: number, now_s: number) => {
+      const {served} = moment(T0 + now_s * 1000);
+      return suspectOf({...worker, heartbeat_at: at(heartbeat_s)}, aStream(), 90, served) !== null;
+    };
+    assert.deepEqual([isSuspect(0, 91), isSuspect(30, 91), isSuspect(30, 121)], [true, false, true]);
+  });
+
+  it('a charge leaves a stream with its present worker, and a stream that is over as it is', () => {
+    const worker = aWorker({suspect: {work: 'my-run/007', epoch: 2, total_shards: 0}});
+    const charge = (stream: Stream) => chargeSuspect(stream, worker, 'died', T0);
+    const held = aLeasedStream();
+    assert.deepEqual(charge(held), {...held, faults: 1, last_error: `${worker.name} died`});
+    assert.equal(charge(aStream({faults: MAX_FAULTS - 1})).status, 'failed');
+    for (const status of ['completed', 'failed'] as const) {
+      const over = aStream({status});
+      assert.equal(charge(over), over);
+    }
   });
 });

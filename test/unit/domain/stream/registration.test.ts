@@ -76,6 +76,11 @@ const cases: {name: string; run?: Partial<Run>; before?: Stream; when?: DroppedS
     then: {status: 'pending', refusal: /a stop is final/, isClosed: true, reopens: false},
   },
   {
+    name: 'refuses any stream of a stopped run whose streams have lost their documents',
+    run: {status: 'cancelled', stopped_at: at(40), expired_at: at(50)},
+    then: {status: undefined, refusal: /a stop is final/, isClosed: true, reopens: false},
+  },
+  {
     name: 'accepts an unknown stream from before the stop of its run: its document was lost',
     run: {status: 'cancelled', stopped_at: at(40)},
     then: {status: 'pending', reopens: true, event: /accepted/},

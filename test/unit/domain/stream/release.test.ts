@@ -22,6 +22,16 @@ const HELD: ReleaseState = {stream: aLeasedStream({total_shards: 2}), worker: AT
 const COMPLETED = aStream({status: 'completed', epoch: 3, finished: true});
 
 describe('the decision about a release', () => {
+  it('leaves an ended run as it is, and the run of a stream that is complete', () => {
+    const failing = (kind: 'model' | 'hub') => ({...failedBy('stream'), failure: {kind, reason: 'no'}});
+    const breakerOf = (state: Partial<ReleaseState>, kind: 'model' | 'hub') =>
+      decideRelease({...HELD, stream: aLeasedStream(), ...state}, failing(kind), RETRY, T0).writes?.breaker;
+    assert.equal(breakerOf({}, 'model')?.after.status, 'failed');
+    assert.equal(breakerOf({run: aRun({status: 'cancelled'})}, 'model'), undefined);
+    assert.equal(breakerOf({}, 'hub')?.after.model_misses, 1);
+    assert.equal(breakerOf({stream: COMPLETED}, 'hub'), undefined);
+  });
+
   const served: {
     name: string;
     request?: Release;

@@ -82,9 +82,20 @@ const cases: {
   },
   {
     name: 'the same content after the stream failed',
-    given: aStream({status: 'failed', epoch: 3, failures: 3, total_shards: 2, last_error: 'no model'}),
+    given: aStream({
+      ...{status: 'failed', epoch: 3, failures: 3, faults: 5},
+      ...{total_shards: 2, last_error: 'no model'},
+    }),
     when: NEWER,
-    stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, total_shards: 2, generation: '1001'},
+    stream: {
+      status: 'pending',
+      failures: 0,
+      faults: 0,
+      last_error: null,
+      epoch: 3,
+      total_shards: 2,
+      generation: '1001',
+    },
   },
   {
     name: 'new content where an earlier database had shards',

@@ -57,6 +57,14 @@ describe('the decision about a hello', () => {
       assert.equal(decision.complaint !== undefined, then.status === 403, 'a refusal is logged');
     });
 
+  it('binds one secret to each host of a node', () => {
+    const worker = aWorker({host_count: 2, host_secrets: {0: other, 1: other}});
+    const hello = {host: 1, secret_sha256};
+    const statusOf = (given: Worker) =>
+      decideHello({worker: given, proof: 'ticket'}, hello, T0).answer.status;
+    assert.deepEqual([statusOf(worker), statusOf({...worker, host_secrets: {0: other}})], [403, 200]);
+  });
+
   it('is one event an hour about a second secret', () => {
     const state = {worker: aWorker({host_secrets: {0: other}}), proof: 'ticket' as const};
     const eventAt = (now: number) => decideHello(state, {host: 0, secret_sha256}, now).writes;
