@@ -11,7 +11,13 @@ import {changedSlots, type PlanInputs, slotOf} from '../../../../shared/domain/t
 import {attemptOf, type WorkerAttempt} from '../../../../shared/domain/worker/attempt.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
-import {afterFailedBoot, afterRefusal, type Limiter, OPEN} from '../../../../shared/domain/zone/limiter.ts';
+import {
+  afterFailedBoot,
+  afterPause,
+  afterRefusal,
+  type Limiter,
+  OPEN,
+} from '../../../../shared/domain/zone/limiter.ts';
 import {newZone, type Zone} from '../../../../shared/domain/zone/placement.ts';
 import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
 import {aConfig, aLeasedStream, aRun, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
@@ -127,6 +133,13 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
   return decideSlots(changes, documents, inputs, CONFIG, NOW);
 }
 
+/** A brake that has replaced a worker: one probe is due. */
+const {brake: BRAKE} = decideSilence(
+  null,
+  {worker: silent(), heard: 9, isCrowded: false, isLost: false, silent_s: 1},
+  moment(NOW),
+);
+
 const kinds = ({actions}: SlotWrites) => actions.map(({kind}) => kind);
 
 describe('decideSlots', () => {
@@ -170,6 +183,11 @@ describe('decideSlots', () => {
         given: {pool: {limiter: stopped(60)}},
         creates: 0,
       },
+      {
+        name: 'not in a pool that a person paused, and no probe either',
+        given: {pool: {limiter: afterPause(OPEN, NOW)}, zone: {brake: BRAKE}},
+        creates: 0,
+      },
       {name: 'not in a pool whose document is invalid', given: {pool: 'invalid'}, creates: 0},
     ];
     for (const {name, given, creates} of cases)
@@ -185,20 +203,26 @@ describe('decideSlots', () => {
       });
 
     it('as a probe, also where creates are stopped or nodes live short lives', () => {
-      const {brake} = decideSilence(
-        null,
-        {worker: silent(), heard: 9, isCrowded: false, isLost: false, silent_s: 1},
-        moment(NOW),
-      );
       const losses = Array.from({length: 9}, () => ({ended_at: later(-9), lived_s: 1}));
       for (const zone of [{limiter: stopped(60)}, {losses}]) {
-        const writes = decide({...empty, zone: {brake, ...zone}});
+        const writes = decide({...empty, zone: {brake: BRAKE, ...zone}});
         assert.deepEqual(
           writes.workers.map(({is_probe}) => is_probe),
           [true],
         );
         assert.equal(writes.shared.zones.get(ZONE)?.brake?.probes_due, 0);
       }
+    });
+
+    it('again after a refusal, as the try of a stopped zone or pool: it is born with this request', () => {
+      const refused = aWorker({phase: 'gone', refused: true, born_at: at(0)});
+      const born = (given: Partial<Given>) =>
+        decide({...empty, workers: [refused], ...given}).workers[0]?.born_at;
+      const limiter = stopped(3601);
+      assert.deepEqual(
+        [born({}), born({zone: {limiter}}), born({pool: {limiter}})],
+        [at(0), later(0), later(0)],
+      );
     });
 
     it('with the payer, the price and the bundle of its time', () => {
@@ -302,6 +326,41 @@ describe('decideSlots', () => {
       const writes = decide({workers: [silent()], stream: aLeasedStream(), run});
       assert.equal(writes.shared.runs.get('my-run')?.status, 'paused');
     });
+
+    for (const {name, lost, held} of [
+      {name: 'holds it: no share is known', lost: [], held: 1},
+      {name: 'ends it after six hours', lost: NAMES, held: 0},
+    ])
+      it(`that is silent in a zone whose document is left alone ${name}`, () => {
+        const limiter = {...OPEN, state: 'stopped', cause: 'person'} as const;
+        const writes = decide({workers: [silent()], zone: {limiter}, inputs: {lost: new Set(lost)}});
+        assert.deepEqual([kinds(writes).length, writes.held.length], [1 - held, held]);
+      });
+
+    it('that is silent like another one, before a probe has spoken: the two are one death of a machine', () => {
+      const workers = NAMES.slice(0, 2).map(name => silent({name}));
+      const streams = new Map(NAMES.map((name, index) => [name, aLeasedStream({stream: `00${index}`})]));
+      const {shared} = decide({workers, streams});
+      assert.equal(shared.runs.get('my-run')?.machine_deaths, 1);
+    });
+
+    for (const {name, changes, bad_verdicts} of [
+      {name: 'stays unheard: a bad verdict', changes: {}, bad_verdicts: 1},
+      {
+        name: 'fails after the first word of its host: no bad verdict',
+        changes: {hello_at: later(-60), heartbeat_at: later(-1), fault: 'the disk is full'},
+        bad_verdicts: 0,
+      },
+    ])
+      it(`that is a probe and ${name}`, () => {
+        const brake = BRAKE && {...BRAKE, since_at: at(-60)};
+        const probe = aWorker({
+          ...{phase: 'booting', phase_since_at: later(-7200), ready_at: at(0), provider_state: 'READY'},
+          ...{born_at: at(0), health: 'HEALTHY', bundle: CONFIG.bundle, is_probe: true, ...changes},
+        });
+        const {shared} = decide({workers: [probe], zone: {brake}});
+        assert.equal(shared.zones.get(ZONE)?.brake?.bad_verdicts, bad_verdicts);
+      });
 
     it('with the third stream of its run that fails for its machines: the run is paused', () => {
       const run = {machine_failed_streams: 2};

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import {costOfDeleting} from '../../../../shared/domain/billing/cost.ts';
 import {LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
+import {usdPerHour} from '../../../../shared/domain/billing/prices.ts';
 import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_STREAMS} from '../../../../shared/domain/run/run.ts';
 import {budgetsByPool, planPools, snapshotsByPool} from '../../../../shared/domain/tick/pools.ts';
@@ -7,6 +9,7 @@ import type {DeploymentSnapshot} from '../../../../shared/domain/tick/snapshot.t
 import {sortNodes, type Tpu} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
+import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const ZONE = 'us-central1-a';
@@ -81,7 +84,15 @@ describe('the parts of a snapshot', () => {
   });
 
   it('have a part for a pool that only a worker, a run or the mark of a zone names', () => {
-    const zones = [{...newZone(ZONE, T0, 'marked'), orphans: {since_at: at(0), unseen_since_at: null}}];
+    const {brake} = decideSilence(
+      null,
+      {worker: aWorker(), heard: 1, isCrowded: false, isLost: false, silent_s: 1},
+      moment(T0),
+    );
+    const zones = [
+      {...newZone(ZONE, T0, 'braked'), brake},
+      {...newZone(ZONE, T0, 'marked'), orphans: {since_at: at(0), unseen_since_at: null}},
+    ];
     const workers = workersOf(aWorker({name: slot('left', 0)}));
     const runs = [aRun({run: 'lost', pool: 'gone'})];
     const parts = snapshotsByPool(aSnapshot({zones, workers, runs}));
@@ -92,10 +103,11 @@ describe('the parts of a snapshot', () => {
         ['fast', 0],
         ['gone', 0],
         ['left', 0],
+        ['braked', 0],
         ['marked', 0],
       ],
     );
-    assert.deepEqual(parts.at(-1)?.zones, zones);
+    assert.deepEqual(parts.at(-1)?.zones, zones.slice(1));
   });
 
   it('know the zones of their own pool alone', () => {
@@ -152,6 +164,15 @@ describe('the plans of several pools', () => {
     const alone = planPools(aSnapshot({pools: [own]}), {...config, ceilings}, T0)[0]?.plan.taken;
     assert.deepEqual(plans[0]?.plan.taken, alone);
     assert.ok(usd < 0.1, String(usd));
+  });
+
+  it('keep the money of the month that the orphans of other pools cost', () => {
+    const usd = usdPerHour(LIST_PRICES, {...own, zone: ZONE}) ?? assert.fail();
+    const config = configOf(100);
+    const ceilings = {...config.ceilings, max_budget_usd: 1.5 * costOfDeleting(usd)};
+    const creates = (tpus: Tpu[]) =>
+      planPools(aSnapshot({}, tpus), {...config, ceilings}, T0)[0]?.plan.taken.creates;
+    assert.deepEqual([creates([]), creates([aNode(slot('fast', 1))])], [1, 0]);
   });
 
   it('keep every node of an unreadable pool, and create none there', () => {

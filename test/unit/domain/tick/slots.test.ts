@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import {isStillPlanned, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
-import {NOT_LISTED} from '../../../../shared/domain/worker/nodes.ts';
+import {decideSlot, isStillPlanned, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
+import {NOT_LISTED, sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
-import {aConfig, at, aWorker, moment, T0} from '../../../support/builders.ts';
+import {aConfig, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const INPUTS: PlanInputs = {
   ...{
@@ -45,5 +45,37 @@ describe('the plan of a slot whose node Cloud TPU did not find', () => {
       const [slot] = slotOf(seen.name, 'wanted', new Map([[seen.name, seen]]));
       const inputs = {...INPUTS, nodes: {...NOT_LISTED, absent: new Set([seen.name])}};
       assert.equal(isStillPlanned(slot ?? assert.fail(), {...seen, heartbeat_at}, inputs), isPlanned);
+    });
+});
+
+describe('the plan of a slot that gets no work', () => {
+  for (const {name, wanted, isPlanned} of [
+    {name: 'does not apply to a worker that has work since', wanted: 'unwanted', isPlanned: false},
+    {name: 'applies to any worker where its slot is wanted', wanted: 'wanted', isPlanned: true},
+  ] as const)
+    it(name, () => {
+      const seen = aWorker({phase: 'idle'});
+      const [slot] = slotOf(seen.name, wanted, new Map([[seen.name, seen]]));
+      assert.equal(isStillPlanned(slot ?? assert.fail(), {...seen, phase: 'working'}, INPUTS), isPlanned);
+    });
+});
+
+describe('the code of a pool', () => {
+  for (const {name, worker, node, version} of [
+    {
+      name: 'reaches each worker of it',
+      worker: {heartbeat_at: at(0), progress_at: at(0)},
+      node: 'READY',
+      version: 2,
+    },
+    {name: 'does not reach a worker that has ended', worker: {}, node: 'PREEMPTED', version: 0},
+  ])
+    it(name, () => {
+      const before = aWorker({phase: 'idle', ready_at: at(0), hello_at: at(0), ...worker});
+      const [slot] = slotOf(before.name, 'wanted', new Map([[before.name, before]]));
+      const nodes = sortNodes([aTpu({state: node})], {deployment: 'gleaner', unreachable: [], at_ms: T0});
+      const inputs = {...INPUTS, nodes, pool: {...INPUTS.pool, source_version: 2}};
+      const {worker: after} = decideSlot(slot ?? assert.fail(), before, inputs, aConfig().limits, T0, 'ends');
+      assert.equal(after.source_version, version);
     });
 });
