@@ -88,6 +88,11 @@ describe('the grant of a job', () => {
   const ends: {name: string; given: Partial<JobGrantState>; then: [string, string | null]}[] = [
     {name: 'whose deadline passed', given: {job: aJob({deadline_at: at(0)})}, then: ['failed', 'deadline']},
     {
+      name: 'whose deadline passed while its worker waits for another host',
+      given: {job: aJob({deadline_at: at(0)}), worker: {...IDLE, host_count: 2}},
+      then: ['failed', 'deadline'],
+    },
+    {
       name: 'whose last machine restarted',
       given: {
         job: aRunningJob({machine_failures: MAX_MACHINE_FAILURES - 1}),
@@ -106,7 +111,7 @@ describe('the grant of a job', () => {
       const {order, writes} = decide(given);
       const {status, cause} = writes?.endedJob?.after ?? {};
       assert.deepEqual([order, status, cause], [undefined, ...then]);
-      assert.equal(writes?.worker?.work, given.worker ? null : undefined);
+      assert.equal(writes?.worker?.work, given.worker?.work ? null : undefined);
     });
 
   const again: {name: string; claimed_at: string | null; then: [string, number]}[] = [

@@ -6,26 +6,46 @@ import {
   endByDeath,
   endByExpiry,
   endOfDue,
+  endProcess,
   grantJob,
   grantProblem,
   type JobEnd,
   MAX_MACHINE_FAILURES,
+  processOf,
   scheduleJob,
 } from '../../../../shared/domain/job/lifecycle.ts';
 import {queuePlace} from '../../../../shared/domain/job/queue.ts';
 import type {Death} from '../../../../shared/domain/worker/liveness.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 import {aJob, aRunningJob, HOLDER} from '../../../support/jobs.ts';
+import {A0, A1} from '../../../support/places.ts';
 
 const MINUTE = T0 + 60_000;
 const failed = (cause: Cause, error = 'it broke'): JobEnd => ({outcome: 'failed', cause, error});
+
+const RAN = {
+  ...{bundle: null, worker_bundle: null, repo: null, commit: null},
+  jax_version: '0.4.30',
+  environment: null,
+};
 
 describe('the end of an attempt', () => {
   const cases: {name: string; given?: Partial<Job>; when: JobEnd; then: Partial<Job>}[] = [
     {
       name: 'completed keeps the result and ends the job',
-      when: {outcome: 'completed', cause: null, error: null, result: '42', exit_code: 0},
-      then: {status: 'completed', result: '42', exit_code: 0, cause: null, error: null, completed_at: at(60)},
+      given: {reason: 'no TPU is free'},
+      when: {
+        outcome: 'completed',
+        cause: null,
+        error: null,
+        result: '42',
+        result_path: 'gs://b/r',
+        exit_code: 0,
+      },
+      then: {
+        ...{status: 'completed', result: '42', result_path: 'gs://b/r', exit_code: 0, cause: null},
+        ...{error: null, reason: null, completed_at: at(60)},
+      },
     },
     ...(['exit', 'timeout', 'memory', 'output', 'result'] as const).map(cause => ({
       name: `${cause} without a retry left fails the job`,
@@ -53,11 +73,12 @@ describe('the end of an attempt', () => {
         ...{scheduled_at: at(0), due_at: at(999)},
       },
     })),
-    {
-      name: 'machine counts apart from the retries',
-      when: failed('machine'),
-      then: {status: 'scheduled', failures: 0, machine_failures: 1},
-    },
+    ...(['machine', 'peer'] as const).map(cause => ({
+      name: `${cause} counts apart from the retries, and leaves no code of an earlier attempt`,
+      given: {ran: RAN},
+      when: failed(cause),
+      then: {status: 'scheduled' as const, failures: 0, machine_failures: 1, ran: null},
+    })),
     {
       name: 'machine fails the job that has ended many machines',
       given: {machine_failures: MAX_MACHINE_FAILURES - 1, max_retries: 9},
@@ -186,6 +207,16 @@ describe('a due job', () => {
       then: 'budget',
     },
     {
+      name: 'that has spent its budget in two attempts is over it',
+      given: aRunningJob({due_at: at(60), budget_usd: 0.2, spent_usd: 0.1}),
+      then: 'budget',
+    },
+    {
+      name: 'that has spent its budget on two slices is over it',
+      given: aRunningJob({due_at: at(60), budget_usd: 0.2, slices: 2}),
+      then: 'budget',
+    },
+    {
       name: 'that waits past its deadline has missed it',
       given: aJob({deadline_at: at(60), due_at: at(60)}),
       then: 'deadline',
@@ -214,6 +245,68 @@ describe('a due job', () => {
       const end = endOfDue(aRunningJob({due_at: at(60), deadline_at}), holder, 30, MINUTE);
       assert.equal(end?.cause, then);
     });
+});
+
+describe('an attempt on two slices of two hosts', () => {
+  const members = [HOLDER, {...HOLDER, worker: A1}];
+  const lease = {...HOLDER, epoch: 3, host_count: 2, members};
+  const running = (changes: Partial<Job> = {}) => ({...aRunningJob({slices: 2, ...changes}), lease});
+  const completed = (result: string): JobEnd => ({outcome: 'completed', cause: null, error: null, result});
+  const peer = failed('peer', 'it lost a peer');
+  /** Ends the processes one after the other. */
+  const endedBy = (ends: readonly [number, JobEnd][]) => {
+    let job: Job = running();
+    for (const [index, end] of ends) job = endProcess({...job, lease}, index, end, 6, MINUTE);
+    return job;
+  };
+
+  it('counts its processes slice by slice', () => {
+    const numbers = [A0, A1].flatMap(worker =>
+      [0, 1].map(host => processOf(lease, {...HOLDER, worker}, host)),
+    );
+    assert.deepEqual(numbers, [0, 1, 2, 3]);
+  });
+
+  it('ends with its last process, costs both slices, and has the result of the first alone', () => {
+    const job = endedBy([3, 2, 0, 1].map(index => [index, completed(`${index}`)]));
+    assert.deepEqual([job.status, job.result, job.spent_usd], ['completed', '0', 0.2]);
+    assert.deepEqual(job.attempts[0]?.members, members);
+    assert.deepEqual(
+      Object.values(job.ends).map(({result}) => result),
+      [null, null, null, null],
+    );
+  });
+
+  it('waits half a minute for the cause after a process has lost a peer, but no longer than it may run', () => {
+    const dues = [420, 70].map(due => endProcess(running({due_at: at(due)}), 1, peer, 6, MINUTE));
+    assert.deepEqual(
+      dues.map(({status, due_at}) => [status, due_at]),
+      [
+        ['running', at(90)],
+        ['running', at(70)],
+      ],
+    );
+  });
+
+  it('has lost a machine where every process ends and one has lost a peer', () => {
+    const job = endedBy([
+      [0, completed('0')],
+      [1, peer],
+      [2, completed('2')],
+      [3, completed('3')],
+    ]);
+    assert.deepEqual(
+      [job.status, job.cause, job.error],
+      ['scheduled', 'machine', 'host 1 of 4: it lost a peer'],
+    );
+  });
+
+  it('has lost the machine of the process that gives no end in time, and is preempted without a holder', () => {
+    const job = {...endedBy([[0, completed('0')]]), due_at: at(60)};
+    const holder = aWorker({phase: 'working', claimed_at: at(59)});
+    assert.equal(endOfDue(job, holder, 30, MINUTE)?.error, 'host 1 of 4: it gave no end');
+    assert.equal(endOfDue(running({due_at: at(60)}), undefined, 30, MINUTE)?.cause, 'preempted');
+  });
 });
 
 describe('the place of a job', () => {
