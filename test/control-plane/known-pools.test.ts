@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import {KnownPools, poolOf} from '../../shared/control-plane/caches/pool-cache.ts';
 import {withDeployed} from '../../shared/control-plane/documents/documents.ts';
+import {heartbeatOf} from '../../shared/control-plane/worker-api/answers.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {constraint} from '../../shared/domain/waiting/constraint.ts';
@@ -46,6 +47,13 @@ describe('the pools that worker-api knows', () => {
   it('have the settings of the deployment where its own pool has no document', async () => {
     const {world, find} = await aWorld();
     assert.equal((await find('tpu'))?.accelerator, world.deps.config.pool.accelerator);
+  });
+
+  it('set the heartbeats of their workers where they ask more often than others', async () => {
+    const {world, find} = await aWorld();
+    const fast = (await find('fast')) ?? assert.fail();
+    const interval = (pool: Pool | undefined) => heartbeatOf(world.deps, pool);
+    assert.deepEqual([interval(fast), interval({...fast, poll_s: 60}), interval(undefined)], [2, 20, 20]);
   });
 
   it('lack a name without a document', async () => {

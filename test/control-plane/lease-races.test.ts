@@ -33,6 +33,19 @@ async function aReadyWorld() {
 }
 
 describe('a worker', () => {
+  it('that gives its stream back asks for a tick', async () => {
+    const {world, ask, beat, release} = await aReadyWorld();
+    await beat(null, 'idle');
+    const {lease} = await ask();
+    assert.ok(lease);
+    world.queue.length = 0;
+    await release(lease);
+    assert.deepEqual(
+      world.queue.map(({topic}) => topic),
+      ['tick'],
+    );
+  });
+
   for (const {name, change} of [
     {name: 'has another incarnation', change: {incarnation: 2}},
     {name: 'is being deleted', change: {phase: 'deleting'}},

@@ -7,9 +7,13 @@ import {
   NOTHING_FOUND,
 } from '../../shared/control-plane/streams/compare-streams.ts';
 import {shardObject} from '../../shared/domain/names.ts';
+import type {Document} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aDoneWorld, documentsOf} from '../support/finished-runs.ts';
 import {ONE_SLOT} from '../support/places.ts';
+import {putDocuments} from '../support/put-documents.ts';
+
+const STREAM = 'runs/my-run/streams/001';
 
 describe('a survey of the bucket', () => {
   it('names the missing shard and counts the shards behind it', async () => {
@@ -81,6 +85,26 @@ describe('a survey of the bucket', () => {
     world.objects.put('activations/manifest.json', 'x');
     assert.deepEqual(await runsAnywhere(world.deps), ['a', 'default', 'tpua', 'z']);
   });
+
+  const different: {name: string; path: string; changes: Document; says: RegExp}[] = [
+    {name: 'an epoch below its shards', path: STREAM, changes: {epoch: 0}, says: /^its epoch is 0, and 1 is/},
+    {name: 'other tokens', path: STREAM, changes: {total_tokens: 1}, says: /^total_tokens is 1, and \d+ in/},
+    {name: 'a block', path: STREAM, changes: {blocked_reason: 'a foreign shard'}, says: /^a foreign shard$/},
+    {
+      name: 'a shard too many',
+      path: `${STREAM}/shards/0099`,
+      changes: {},
+      says: /^4 shards have a document$/,
+    },
+  ];
+  for (const {name, path, changes, says} of different)
+    it(`finds the document of a stream with ${name}`, async () => {
+      const world = await aDoneWorld();
+      await putDocuments(world.store, {[path]: {...(await world.store.get(path)), ...changes}});
+      const [first, second] = await surveyRun(world.deps, 'my-run');
+      assert.deepEqual([first?.finding, second?.finding], ['right', 'different']);
+      assert.match(second?.why ?? '', says);
+    });
 
   it('writes nothing', async () => {
     const world = await aDoneWorld();

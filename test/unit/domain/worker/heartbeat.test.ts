@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import {
   decideHeartbeat,
+  decideHostHeartbeat,
   type Heartbeat,
   type HeartbeatState,
   hasRestarted,
   heardFrom,
 } from '../../../../shared/domain/worker/heartbeat.ts';
-import {NO_WORK, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
+import type {RequestDecision} from '../../../../shared/domain/worker/requests.ts';
+import {NO_HOST, NO_WORK, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aLeasedStream, aRun, aStream, at, aWorker, T0} from '../../../support/builders.ts';
 import {aRunningJob, HOLDER as OWN} from '../../../support/jobs.ts';
 import {wellIn} from './lifecycle-cases.ts';
@@ -45,6 +47,14 @@ describe('a worker after a heartbeat', () => {
     assert.equal(heardFrom(booting, said('idle', null), T0).last_error, null);
   });
 
+  it('has the time of its last progress, which a repeated word leaves as it is', () => {
+    const working = {activity: 'running', work: 'my-run/007', samples_done: 4};
+    const worker = aWorker({phase: 'working', ...working, progress_at: at(1)});
+    const progress = (changes: Partial<Worker>) =>
+      heardFrom(worker, {...NO_WORK, ...working, ...changes, activity: 'running'}, T0 + 9000).progress_at;
+    assert.deepEqual([progress({}), progress({samples_done: 5})], [at(1), at(9)]);
+  });
+
   it('keeps the stream that it lost by its silence only if its machine has failed', () => {
     const suspect = {work: 'my-run/007', epoch: 3, total_shards: 1};
     for (const fault of [null, 'the disk is full'])
@@ -64,6 +74,40 @@ describe('a worker after a heartbeat', () => {
       assert.equal(heardFrom(given, said, T0 + 9_000_000).ready_at, at(ready_s));
       assert.equal(heardFrom(given, said, T0 + 200_000).ready_at, at(200));
     });
+});
+
+describe('the decision about a word of a host but host 0', () => {
+  const says = (worker: Worker, request: Partial<Heartbeat>) =>
+    decideHostHeartbeat(
+      {worker},
+      {...OWN, host: 1, phase: 'idle', lease: null, progress: null, ...request},
+      T0 + 60_000,
+      {silent_s: 60, region: null},
+    );
+  const slice = aWorker({phase: 'draining', host_count: 2, work: 'job:my-job', epoch: 3});
+  const up = {...slice, hosts: {1: {...NO_HOST, phase: 'running', heartbeat_at: at(0)}}};
+
+  it('keeps a host of a draining slice until the attempt of its slice ends', () => {
+    const actionOf = ({answer}: RequestDecision) => (answer.body as {action: string}).action;
+    assert.equal(actionOf(says(up, {})), 'continue');
+    assert.equal(actionOf(says({...up, ...NO_WORK}, {})), 'exit');
+  });
+
+  it('leaves a slice draining whose host boots again, and boots any other', () => {
+    const heard = (phase: Phase) => says({...up, phase}, {phase: 'setup'}).writes?.worker;
+    for (const [phase, then] of [
+      ['draining', 'draining'],
+      ['working', 'booting'],
+    ] as const)
+      assert.deepEqual([heard(phase)?.phase, heard(phase)?.work], [then, null]);
+  });
+
+  it('names the code that is ready, and none while it is prepared', () => {
+    const report = {version: 2, ran: null, error: null};
+    const known = (status: 'ready' | 'preparing') =>
+      says(up, {source_report: {...report, status}}).writes?.worker?.hosts[1]?.source_version;
+    assert.deepEqual([known('ready'), known('preparing')], [2, null]);
+  });
 });
 
 describe('the decision about a heartbeat', () => {

@@ -1,7 +1,19 @@
 import assert from 'node:assert/strict';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
+import {observe, sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {afterLook} from '../../../../shared/domain/worker/observation.ts';
-import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
+import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import {aTpu, at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
+
+describe('a list of nodes', () => {
+  it('says nothing about a worker whose phase or whose node has changed since', () => {
+    const list = {deployment: 'gleaner', unreachable: [], at_ms: T0 + 60_000};
+    const kindFor = (changes: Partial<Worker>) => observe(sortNodes([aTpu()], list), aWorker(changes)).kind;
+    assert.equal(kindFor({phase_since_at: at(60), provider_since_at: at(60)}), 'found');
+    assert.equal(kindFor({phase_since_at: at(61)}), 'unknown');
+    assert.equal(kindFor({provider_since_at: at(61)}), 'unknown');
+  });
+});
 
 describe('the billing start of a node', () => {
   it('a node that reappears in a gone slot starts a new bill', () => {
