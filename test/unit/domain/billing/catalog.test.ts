@@ -31,9 +31,12 @@ describe('the prices of the Billing Catalog', () => {
     assert.deepEqual(chips, {'v6e@us-east5': {spot_usd: 2, since_at: at(-60)}});
   });
 
-  it('are the higher of two prices of one chip', () => {
-    const {chips} = found(aSku(SPOT, 'Preemptible', 'us-east5', 2), aSku(SPOT, 'Preemptible', 'us-east5', 1));
-    assert.equal(chips['v6e@us-east5']?.spot_usd, 2);
+  it('are the higher of two prices of one chip, since the later of both', () => {
+    const {chips} = found(
+      aSku(SPOT, 'Preemptible', 'us-east5', 2, at(-60)),
+      aSku(SPOT, 'Preemptible', 'us-east5', 1, at(-90)),
+    );
+    assert.deepEqual(chips, {'v6e@us-east5': {spot_usd: 2, since_at: at(-60)}});
   });
 
   it('name each chip that this release does not know, and each price in another unit', () => {

@@ -15,7 +15,10 @@ const bytes = (changes: Partial<Received>): Received => ({
   ...changes,
 });
 const aHost = (changes: Partial<Worker> = {}) =>
-  aWorker({born_at: at(0), ready_at: at(0), work: 'my-run/007', zone: 'us-east5-b', ...changes});
+  aWorker({
+    ...{created_at: at(-86_400), born_at: at(0), ready_at: at(0), work: 'my-run/007', zone: 'us-east5-b'},
+    ...changes,
+  });
 const told = (worker: Worker, reports: Received[], region: string | null = REGION, host = 0) =>
   reports.reduce((known, report) => withReceived(known, host, report, region, NOW), worker);
 const usdOf = ({costs}: Worker, payer = 'my-run') => (costs[downloadsOf(payer)] ?? 0).toFixed(6);

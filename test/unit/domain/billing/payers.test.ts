@@ -1,5 +1,11 @@
 import assert from 'node:assert/strict';
-import {accrue, assignPayers, budgetReserver, withPayer} from '../../../../shared/domain/billing/cost.ts';
+import {
+  accrue,
+  assignPayers,
+  budgetReserver,
+  runAtWork,
+  withPayer,
+} from '../../../../shared/domain/billing/cost.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
 const HOUR = 3_600_000;
@@ -56,6 +62,26 @@ describe('the runs that pay for slots', () => {
     ];
     assert.deepEqual([...assignPayers([slot(0)], workers, open, new Map())], []);
     assert.equal(withPayer(silent, 'b').charged_to, 'a', 'a plan from before the silence changes nothing');
+  });
+
+  it('a run without the budget for another TPU keeps the idle one with a stream of its own', () => {
+    const idle = aPaid({name: slot(0), phase: 'idle', work: null, charged_to: 'own'});
+    const payers = (charged_to: string) =>
+      assignPayers(
+        [slot(0)],
+        new Map([[slot(0), {...idle, charged_to}]]),
+        [{run: 'other', streams: 1}],
+        new Map([[slot(0), 'own']]),
+        () => false,
+      );
+    assert.deepEqual([...payers('own')], []);
+    assert.deepEqual([...payers('ended')], [[slot(0), null]]);
+  });
+
+  it('a worker that fell silent at work counts for its run until it ends', () => {
+    const suspect = {work: 'a/000', epoch: 1, total_shards: 0};
+    const runOf = (phase: 'idle' | 'deleting') => runAtWork(aPaid({phase, work: null, suspect}));
+    assert.deepEqual([runOf('idle'), runOf('deleting')], ['a', undefined]);
   });
 
   it('the first run pays for an idle worker whose run is over, also when a bound slot serves its last stream', () => {

@@ -132,5 +132,7 @@ describe('the requests to a zone', () => {
   it('count a lost node with its lifetime, and a node that never worked with 0 seconds', () => {
     assert.deepEqual(lostNode(aZone(), null, T0).losses, [{ended_at: at(0), lived_s: 0}]);
     assert.deepEqual(lostNode(aZone(), at(-90), T0).losses, [{ended_at: at(0), lived_s: 90}]);
+    const full = aZone({losses: losses(...Array.from({length: 50}, () => 600))});
+    assert.deepEqual(lostNode(full, at(-90), T0).losses.at(-1), {ended_at: at(0), lived_s: 90});
   });
 });

@@ -116,7 +116,9 @@ describe('the silence brake', () => {
   it('the first word of a probe ends every silent worker', () => {
     const {brake} = decideAll(10);
     const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
-    const after = brake && afterHellos(brake, [probe, silentWorker()], moment(T0 + 351_000));
+    const holding = brake && withHeld(brake, [silentWorker({usd_per_hour: 2})]);
+    const after = holding && afterHellos(holding, [probe, silentWorker()], moment(T0 + 351_000));
+    assert.deepEqual([after?.held, after?.held_usd_per_hour], [1, 2], 'they are held until they end');
     assert.equal(decideAll(8, {brake: after, heard: 10, seconds: 352}).ended, 8);
   });
 

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
-import {changeOf} from '../../../../shared/domain/zone/zone-changes.ts';
-import {at, aWorker} from '../../../support/builders.ts';
+import {type Death, taken} from '../../../../shared/domain/worker/liveness.ts';
+import {newZone} from '../../../../shared/domain/zone/placement.ts';
+import {changeOf, zoneAfter} from '../../../../shared/domain/zone/zone-changes.ts';
+import {aConfig, at, aWorker, T0} from '../../../support/builders.ts';
 
 describe('the change that an observed node shows', () => {
   const shown = (phase: 'creating' | 'booting' | 'deleting', state: string | null, health = 'HEALTHY') =>
@@ -28,4 +30,22 @@ describe('the change that an observed node shows', () => {
     ['preempted', creating, shown('creating', 'PREEMPTED')],
   ] as const)
     it(`is none where it is ${name}`, () => assert.equal(changeOf(before, {worker}), undefined));
+  for (const [name, before, then] of [
+    ['lost where it ended its worker', ready, 'lost'],
+    ['lost before it was READY', creating, 'lost'],
+    ['lost once: not where its worker is deleted already', shown('deleting', 'READY'), undefined],
+  ] as const)
+    it(`is a node ${name}`, () => {
+      const worker = shown('deleting', 'PREEMPTED');
+      assert.equal(changeOf(before, {worker, death: taken('preempted')}), then);
+    });
+
+  it('counts a lost node with its lifetime, and a failed boot with none', () => {
+    const before = {...ready, ready_at: at(-600)};
+    const lived = (death: Death) => {
+      const {losses} = zoneAfter(aConfig(), newZone('z', T0), 'lost', {before, worker: ready, death}, T0);
+      return losses.map(({lived_s}) => lived_s);
+    };
+    assert.deepEqual([lived(taken('preempted')), lived({kind: 'unheard', cause: 'no word'})], [[600], [0]]);
+  });
 });
