@@ -44,6 +44,15 @@ const beat = (world: World, worker = A0) =>
   world.api({action: 'heartbeat', ...sender(worker), phase: 'idle', lease: null, progress: null});
 
 describe('a command on a pool', () => {
+  it('stays with a slice until its last host has ended it', async () => {
+    const world = await aWorld({name: A0, host_count: 2});
+    await send(world, COMMAND);
+    await take(world);
+    assert.equal((await world.api(ended())).status, 200);
+    assert.deepEqual((await beat(world)).body.execs, ['e1']);
+    assert.equal((await exec(world))?.status, 'running');
+  });
+
   it('runs on each host, and ends with the last host and the count of failures', async () => {
     const world = await aWorld();
     const message_id = await send(world, {...COMMAND, requested_by: 'ada'});

@@ -7,6 +7,7 @@ import {
   isLabelled,
   labelsOf,
   nameIn,
+  poolNameProblem,
   poolOf,
   tickJobOf,
 } from '../../../shared/domain/deployment.ts';
@@ -40,6 +41,11 @@ describe('deployment', () => {
         assert.ok(!isLabelled(labelsOf(one), other));
       }),
     );
+  });
+
+  it('a pool has the name of its whole deployment before a dash', () => {
+    const isRefused = (pool: string) => poolNameProblem(pool, 'team') !== undefined;
+    assert.deepEqual(['team-big', 'team2-big', 'teambig', 'big'].map(isRefused), [false, true, true, true]);
   });
 
   it('two deployments share no function and no subscription, also where one name begins with the other', () => {
