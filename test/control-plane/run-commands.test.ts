@@ -136,8 +136,10 @@ describe('stop', () => {
   it('ends the work at the next tick and for good', async () => {
     const world = await aWorkingWorld();
     const agent = world.agent(A0);
+    const shardsOf = async () => (await world.stream('my-run', '000'))?.total_shards ?? 0;
+    await world.until('a shard', async () => (await shardsOf()) > 0, 9, 1);
     const shards = world.objects.names('activations/my-run/tpu_0/');
-    const {total_shards} = (await world.stream('my-run', '000')) ?? assert.fail();
+    const total_shards = await shardsOf();
     await world.store.transaction(async tx => {
       runRecords.set(tx, {...((await world.run('my-run')) ?? assert.fail()), total_shards: 0});
     });

@@ -14,7 +14,7 @@ import {
   processOf,
   scheduleJob,
 } from '../../../../shared/domain/job/lifecycle.ts';
-import {queuePlace} from '../../../../shared/domain/job/queue.ts';
+import {isWaiting, longestWaiting, queuePlace, rankIn} from '../../../../shared/domain/job/queue.ts';
 import type {Death} from '../../../../shared/domain/worker/liveness.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 import {aJob, aRunningJob, HOLDER} from '../../../support/jobs.ts';
@@ -322,5 +322,33 @@ describe('the place of a job', () => {
       sorted.map(({job}) => job),
       ['high', 'old', 'young', 'low'],
     );
+  });
+
+  it('is its own until an edit of its pool or its priority', () => {
+    const edits: Partial<Job>[] = [{}, {priority: 1}, {pool: 'other'}];
+    assert.deepEqual(
+      edits.map(edit => isWaiting(aJob(edit))),
+      [true, false, false],
+    );
+  });
+
+  it('has a rank of pool and priority', () => {
+    const jobs = [aJob(), aJob({created_at: at(9)}), aJob({priority: 1}), aJob({pool: 'other'})];
+    const [rank, ...ranks] = jobs.map(job => rankIn(queuePlace(job)));
+    assert.deepEqual(
+      ranks.map(other => other === rank),
+      [true, false, false],
+    );
+  });
+});
+
+describe('the job that waits longest', () => {
+  it('has one slice, and waits since its last attempt', () => {
+    const again = {
+      ...endAttempt(aRunningJob(), {outcome: 'drained', cause: 'drained', error: null}, 6, MINUTE),
+      job: 'again',
+    };
+    const jobs = [aJob({job: 'large', slices: 2}), again, aJob({job: 'new', scheduled_at: at(30)})];
+    assert.deepEqual(longestWaiting(jobs), {job: 'new', since_at: at(30)});
   });
 });
