@@ -147,8 +147,11 @@ export interface Tpus {
   /** The node, its queued resource or both; undefined if the provider answers that neither exists. No answer is an error. */
   get(name: string, zone: string): Promise<Tpu | undefined>;
   create(request: TpuRequest): Promise<'started' | 'exists'>;
-  /** Deletes the queued resource with its node, or the node. */
-  delete(name: string, zone: string): Promise<'started' | 'absent'>;
+  /**
+   * Deletes the queued resource with its node, or the node. `part`: the queued resource with its node alone, because a node of the name may
+   * have another owner.
+   */
+  delete(name: string, zone: string, part?: 'queued'): Promise<'started' | 'absent'>;
 }
 
 export interface Catalog {

@@ -74,7 +74,9 @@ export function openInstances({project, endpoint, token, ...settings}: DriverOpt
       }
     },
 
-    async delete(name, zone) {
+    async delete(name, zone, part) {
+      // No instance has a queued resource.
+      if (part === 'queued') return 'absent';
       const {instances} = await open();
       return deleted(name, zone, {
         ask: () => instances.delete({project, zone, instance: name}, CALL),

@@ -48,8 +48,8 @@ export function joinProviders(drivers: ReadonlyMap<Provider, Tpus>): Tpus {
         throw new Error(`Failed to create ${request.name}: GLEANER_PROVIDERS lacks ${request.provider}`);
       return driver.create(request);
     },
-    async delete(name, zone) {
-      const answers = await Promise.allSettled(all.map(driver => driver.delete(name, zone)));
+    async delete(name, zone, part) {
+      const answers = await Promise.allSettled(all.map(driver => driver.delete(name, zone, part)));
       throwFirst(answers);
       return answers.some(answer => answer.status === 'fulfilled' && answer.value === 'started')
         ? 'started'

@@ -82,7 +82,7 @@ export function openTpus({project, endpoint, token, client, ...settings}: Option
       }
     },
 
-    async delete(name, zone) {
+    async delete(name, zone, part) {
       const opened = await open();
       const {client} = opened;
       // Deleting the queued resource deletes its node. Deleting the node first would leave the queued resource.
@@ -90,7 +90,7 @@ export function openTpus({project, endpoint, token, client, ...settings}: Option
         ask: () => client.deleteQueuedResource({name: queuedPath(name, zone), force: true}, CALL),
         isGoing: async () => (await queuedStateOf(opened, queuedPath(name, zone))) === 'DELETING',
       });
-      if (queued === 'started') return queued;
+      if (queued === 'started' || part === 'queued') return queued;
       return deleted(name, zone, {
         ask: () => client.deleteNode({name: nodePath(name, zone)}, CALL),
         isGoing: async () => (await nodeStateOf(opened, nodePath(name, zone))) === 'DELETING',

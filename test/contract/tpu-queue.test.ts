@@ -91,6 +91,15 @@ describe('Tpus: the queue of Cloud TPU', () => {
     }
   });
 
+  it('a delete of a queued resource alone leaves a node of its name', async () => {
+    await tpus.create({...inQueue(), queue: null});
+    await listUntil(([one]) => one?.state === 'READY');
+    assert.equal(await tpus.delete(name, zone, 'queued'), 'absent');
+    assert.equal((await tpus.get(name, zone))?.state, 'READY');
+    await tpus.create({...inQueue(), name: `${name}-queued`});
+    assert.equal(await tpus.delete(`${name}-queued`, zone, 'queued'), 'started');
+  });
+
   for (const [fault, target, kind] of [
     ['late-failure', `${zone}=0.05`, 'transient'],
     ['fail', name, 'transient'],

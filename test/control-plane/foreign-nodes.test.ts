@@ -116,6 +116,26 @@ describe('a node of another owner', () => {
     assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
   });
 
+  it('is left alone by the delete of our request behind it, also where that request ends meanwhile', async () => {
+    for (const answer of ['our request', 'no answer']) {
+      const world = new World(ONE_SLOT);
+      const worker = aWorker({name: A0, phase: 'deleting', queue_state: 'FAILED'});
+      await world.store.transaction(async tx => workerRecords.set(tx, worker));
+      const foreign = aTpu({name: A0, labels: {'managed-by': 'another-owner'}});
+      world.tpus.add(foreign);
+      const queued = {
+        ...{state: 'FAILED', initiator: 'USER', error: null, valid_until_at: null, created_at: null},
+        labels: {'managed-by': 'gleaner', 'gleaner-pool': 'tpu'},
+      };
+      world.deps.tpus.get = async () => {
+        if (answer === 'our request') return {...foreign, queued};
+        throw new TpuError('transient', worker.zone, `Failed to get ${A0}: 503`);
+      };
+      await handleTpuMessage(world.deps, {action: 'delete', worker: A0, incarnation: worker.incarnation});
+      assert.deepEqual(world.tpus.states(), {[A0]: 'READY'}, answer);
+    }
+  });
+
   it('is left alone, also where it has the name of a slot', async () => {
     const world = new World({GLEANER_WORKERS_PER_ZONE: '1'});
     for (const name of [A0, 'notebook']) world.tpus.add(aTpu({name, labels: {}}));

@@ -206,11 +206,12 @@ export class FakeTpus {
     return new TpuError(kind, zone, text);
   }
 
-  delete(name: string, zone: string): 'started' | 'absent' {
+  delete(name: string, zone: string, part?: 'queued'): 'started' | 'absent' {
     this.#reach(zone, `delete ${name}`);
     const queued = this.queue.get(name);
     const node = this.nodes.get(name);
-    const isThere = queued ? queued.request.zone === zone : node?.zone === zone;
+    const isNodeThere = part !== 'queued' && node?.zone === zone;
+    const isThere = queued ? queued.request.zone === zone : isNodeThere;
     if (!isThere) return 'absent';
     if (this.#faults.strikes('stuck')) return 'started';
     // A node that is not of the queued resource outlives it.

@@ -33,9 +33,9 @@ export class SharedProject {
         this.#note('creates', request.name);
         return portOf(request.name).create(request);
       },
-      delete: (name, zone) => {
+      delete: (name, zone, part) => {
         this.#note('deletes', name);
-        return portOf(name).delete(name, zone);
+        return portOf(name).delete(name, zone, part);
       },
     };
   }

@@ -12,7 +12,7 @@ import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {afterLostBoot} from '../../domain/tick/shared-documents.ts';
 import {attemptOf} from '../../domain/worker/attempt.ts';
-import {INCARNATION_LABEL, isForeign, observationOf} from '../../domain/worker/nodes.ts';
+import {INCARNATION_LABEL, isForeign, isManaged, observationOf} from '../../domain/worker/nodes.ts';
 import {afterLook} from '../../domain/worker/observation.ts';
 import {createRefused, type WorkerAction} from '../../domain/worker/transitions.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
@@ -133,7 +133,9 @@ async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
       const seen = afterLook(current, observationOf(tpu, deployment), deps.now());
       return seen.ready_at !== null && current.ready_at === null ? seen : undefined;
     });
-  await deps.tpus.delete(worker.name, worker.zone);
+  const isNodeOurs = tpu ? isManaged(tpu, deployment) : queue_state === null || provider_state !== null;
+  // A node of another owner may have the name, and its request of ours may end before this call.
+  await deps.tpus.delete(worker.name, worker.zone, isNodeOurs ? undefined : 'queued');
 }
 
 /**

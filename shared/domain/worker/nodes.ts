@@ -82,7 +82,8 @@ export function managedIn({tpus, deployment}: Nodes): string[] {
   return [...tpus.values()].filter(tpu => !isForeign(tpu, deployment)).map(tpu => tpu.name);
 }
 
-function isManaged({labels, queued}: Tpu, deployment: string): boolean {
+/** True if the node and its request in the queue are ours, as far as they are there. */
+export function isManaged({labels, queued}: Tpu, deployment: string): boolean {
   const isOurs = (given: Tpu['labels']) => isLabelled(given, deployment);
   return [labels, queued?.labels ?? labels].every(isOurs);
 }
