@@ -5,6 +5,13 @@ import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a stream object that is deleted', () => {
+  it('before its event creates no run', async () => {
+    const world = new World(ONE_SLOT);
+    await world.objects.delete(world.drop('my-run', 0, someLines(2)));
+    await world.deliverAll();
+    assert.equal(await world.run('my-run'), undefined);
+  });
+
   it('under a worker is recorded once, in its stream and in the events, and at the end in its run', async () => {
     const world = new World(ONE_SLOT);
     const object = world.drop('my-run', 0, someLines(24));
