@@ -60,6 +60,17 @@ describe('a job that has waited for job_wait_s', () => {
       assert.deepEqual(planYields(snapshot, new Set(silent), new Map(), NOW), then);
     });
 
+  it('gets another worker than one that a job of several slices gathers', () => {
+    const longest = {job: 'late', since_at: at(479)};
+    const snapshot = {pool: aConfig().pool, jobs: {waiting: 2, longest}, runs: RUNS};
+    const workers = new Map(AT_WORK.map(worker => [worker.name, worker]));
+    const gathered = new Map([[SECOND.worker, 'large']]);
+    assert.deepEqual(planYields({...snapshot, workers}, new Set(), gathered, NOW), [
+      {worker: 'tpu-us-central1-a-0', work: 'my-run/000', job: 'late'},
+      {...SECOND, job: 'large'},
+    ]);
+  });
+
   it('and waits no longer leaves its worker the stream', () => {
     const worker = theWorker(1, 'low/000', {yields_to: 'late'});
     const snapshot = {pool: aConfig().pool, jobs: {waiting: 0}, runs: RUNS};
