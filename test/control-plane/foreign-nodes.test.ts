@@ -116,7 +116,7 @@ describe('a node of another owner', () => {
     assert.deepEqual(world.tpus.states(), {[A0]: 'READY'});
   });
 
-  it('is left alone by the delete of our request behind it, also where that request ends meanwhile', async () => {
+  it('is left alone by the delete of our request behind it, also where the read no longer shows that request', async () => {
     for (const answer of ['our request', 'no answer']) {
       const world = new World(ONE_SLOT);
       const worker = aWorker({name: A0, phase: 'deleting', queue_state: 'FAILED'});
