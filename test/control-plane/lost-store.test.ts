@@ -75,17 +75,23 @@ describe('an empty database', () => {
     assert.deepEqual([world.tpus.nodes.size, (await world.run('my-run'))?.status], [0, 'paused']);
   });
 
-  it('is not rebuilt while a zone does not list its nodes', async () => {
-    const world = await aStoringFleet(2);
-    await world.wipe();
-    world.tpus.zone(ZONE).unreachable = true;
-    world.control({action: 'rebuild'});
-    await world.minutes(3, 0);
-    const {status, result} = (await world.store.get('tasks/rebuild')) ?? {};
-    assert.equal(status, 'open');
-    assert.match(String(result), new RegExp(`${ZONE} did not list its nodes`));
-    assert.equal(await world.store.get('tasks/rebuild-my-run'), undefined);
-  });
+  for (const [of, zones] of [
+    ['the pool', [ZONE]],
+    ['the deployment, which its pool has left', ['us-east1-c']],
+  ] as const)
+    it(`is not rebuilt while a zone of ${of} does not list its nodes`, async () => {
+      const world = await aStoringFleet(2);
+      await world.wipe();
+      world.control({action: 'scale', zones});
+      await world.deliverNext('control');
+      world.tpus.zone(ZONE).unreachable = true;
+      world.control({action: 'rebuild'});
+      await world.minutes(3, 0);
+      const {status, result} = (await world.store.get('tasks/rebuild')) ?? {};
+      assert.equal(status, 'open');
+      assert.match(String(result), new RegExp(`${ZONE} did not list its nodes`));
+      assert.equal(await world.store.get('tasks/rebuild-my-run'), undefined);
+    });
 
   it('under 20 nodes keeps them for the hour, though a later list shows one of them', async () => {
     const world = await aStoringFleet(20);

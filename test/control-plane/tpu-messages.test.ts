@@ -9,6 +9,7 @@ import {newZone} from '../../shared/domain/zone/placement.ts';
 import {aTpu, at, aWorker, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT, SLOT, USD_PER_HOUR} from '../support/priced-run.ts';
+import {someLines} from '../support/shard-plan.ts';
 
 const creating = (changes: Partial<Worker> = {}) =>
   aWorker({
@@ -38,6 +39,28 @@ describe('a request to create a node', () => {
       }
       await handleTpuMessage(world.deps, {action: 'create', worker: SLOT, incarnation});
       assert.deepEqual([world.tpus.made.length, (await world.worker(SLOT))?.phase], [made, phase]);
+    });
+
+  for (const [losses, often] of [
+    [1, 'once'],
+    [2, 'twice'],
+  ] as const)
+    it(`is published though the answer of its commit is lost ${often}`, async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, someLines(2));
+      while (await world.deliverNext('object'));
+      const {store} = world.deps;
+      const {transaction} = store;
+      let lost = 0;
+      store.transaction = async work => {
+        const result = await transaction(work);
+        const isDecided = (await world.worker(SLOT))?.phase === 'creating';
+        if (isDecided && ++lost <= losses) throw new Error('the answer of commit was lost');
+        return result;
+      };
+      await world.tick();
+      while (await world.deliverNext('tpu'));
+      assert.deepEqual(world.tpus.made, [`${SLOT}#1`]);
     });
 
   it('that is refused after its slot has another incarnation changes nothing', async () => {
