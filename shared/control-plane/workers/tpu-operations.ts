@@ -134,7 +134,7 @@ async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
       return seen.ready_at !== null && current.ready_at === null ? seen : undefined;
     });
   const isNodeOurs = tpu ? isManaged(tpu, deployment) : queue_state === null || provider_state !== null;
-  // A node of another owner may have the name, and its request of ours may end before this call.
+  // Our queued resource may end before this call. The node of its name may have another owner, and stays.
   await deps.tpus.delete(worker.name, worker.zone, isNodeOurs ? undefined : 'queued');
 }
 
