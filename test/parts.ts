@@ -48,7 +48,6 @@ export const PARTS: Part[] = [
   },
   {name: 'python-types', tiers: ['full'], run: pyrefly},
   {name: 'lint', tiers: ['full'], run: check(`${BIN}biome`, 'check', '--error-on-warnings', '.')},
-  {name: 'words', tiers: BEFORE_MERGE, run: check(process.execPath, 'test/words.ts')},
   {name: 'python-lint', tiers: ['full'], run: ruff},
   {name: 'shell-lint', tiers: ['full'], run: shellcheck},
   {name: 'reference', tiers: ['long'], run: check(process.execPath, 'test/reference/run.ts')},
