@@ -1,9 +1,13 @@
 """The tokens of texts, and the tokens that a model wrote, for tokenizers with unusual settings."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from added_token_cases import CASES, IDS, TEXT, write_case
+from build import fails
 from gleaner_worker.records.bos import find_bos
 from gleaner_worker.records.tokenizer import Encoded, encode_complete, encode_texts, load_tokenizer
 from test_native_panics import NO_BOS, VOCABULARY, a_folder
@@ -63,3 +67,27 @@ def test_the_first_of_the_tokens_before_every_text_is_its_bos(tmp_path, count):
     pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}]
     processor = {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
     assert find_bos(load_tokenizer(a_folder(tmp_path, post_processor=processor), "a model")) == VOCABULARY["y"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_files_beside_tokenizer_json_add_the_tokens_that_transformers_adds(tmp_path, name):
+    tokenizer = load_tokenizer(write_case(tmp_path, name), "a model")
+    assert encode_texts([TEXT], tokenizer, NO_BOS) == [Encoded(IDS[name])]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("tokenizer_config.json", {"added_tokens_decoder": {"x": {"content": "<t>"}}}),
+        ("tokenizer_config.json", {"pad_token": "\ud800"}),
+        ("tokenizer_config.json", {"added_tokens_decoder": [1]}),
+        ("tokenizer_config.json", {"extra_special_tokens": 3}),
+        ("added_tokens.json", {"<t>": "x"}),
+        ("special_tokens_map.json", {"additional_special_tokens": [[1]]}),
+    ],
+)
+def test_tokens_that_cannot_be_read_fail_the_run_and_name_the_file(tmp_path, file, content):
+    folder = write_case(tmp_path, "no other file")
+    (tmp_path / file).write_text(json.dumps(content))
+    with fails("model", f"Failed to read tokenizer.json of a model: the tokens of {file} cannot be read"):
+        load_tokenizer(folder, "a model")

@@ -1,9 +1,10 @@
 """An export of pairs of a text and a vector, which activation oracles and natural-language autoencoders train on."""
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MAX_TOKENIZER_BYTES = 1 << 28
 _TOKENIZER = "tokenizer.json"
+_FILES = (_TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
 
 def to_pairs(
@@ -72,27 +74,37 @@ def to_pairs(
     return export_parts(run, unfinished, tensors(), site, layer, dtype, None, progress, write_lines, files)
 
 
-def open_tokenizer(where: str, revision: str | None = None, sha256: str | None = None) -> "Tokenizer":
-    """The tokenizer of a model: a tokenizer.json, a folder or gs:// prefix that has one, or a model of the hub.
+def open_tokenizer(
+    where: str, revision: str | None = None, sha256: str | None = None, digests: Mapping[str, str] | None = None
+) -> "Tokenizer":
+    """The tokenizer of a model: a tokenizer.json, a folder or gs:// prefix with one, or a model of the hub. The files
+    beside tokenizer.json add their tokens, as in the run.
 
-    sha256: of its tokenizer.json; None for any. Raises OSError for what is not there, MissingPackage, and ValueError
-    for what is no tokenizer or another one.
+    sha256: of its tokenizer.json; None for any. digests: those of all files of the model, by name, as the run recorded
+    them. Raises OSError for what is not there, MissingPackage, and ValueError for what is no tokenizer or another one.
     """
     try:
         from tokenizers import Tokenizer
+
+        from ..added_tokens import add_tokens
     except ImportError:
         raise MissingPackage("export pairs", "tokenizers") from None
-    data = _tokenizer_bytes(where, revision)
-    if sha256 is not None and (actual := hashlib.sha256(data).hexdigest()) != sha256:
-        raise ValueError(f"The {_TOKENIZER} of {where} has SHA-256 {actual}, and the run was made with {sha256}")
+    asked = {_TOKENIZER: sha256} if digests is None else {name: digests.get(name) for name in _FILES}
+    files = _files_of_tokenizer(where, revision)
+    for name, digest in asked.items():
+        if digest is not None and (actual := hashlib.sha256(files.get(name, b"")).hexdigest()) != digest:
+            raise ValueError(f"The {name} of {where} has SHA-256 {actual}, and the run was made with {digest}")
+    others = [name for name in files if name != _TOKENIZER and (digests is None or name in digests)]
     try:
-        return Tokenizer.from_str(data.decode())
+        tokenizer = Tokenizer.from_str(files[_TOKENIZER].decode())
+        add_tokens(tokenizer, {name: json.loads(files[name]) for name in others})
     except Exception as error:  # tokenizers raises Exception itself
         raise ValueError(f"Failed to read the {_TOKENIZER} of {where}: {str(error)[:200]}") from error
+    return tokenizer
 
 
 def tokenizer_of(run: "Run", where: str | None = None) -> "Tokenizer":
-    """The tokenizer of the run's model, with the digest that the run recorded. where: another place that has it.
+    """The tokenizer of the run's model, with the digests that the run recorded. where: another place that has it.
 
     Raises what `open_tokenizer` raises, and ValueError for a run that names no model.
     """
@@ -101,27 +113,43 @@ def tokenizer_of(run: "Run", where: str | None = None) -> "Tokenizer":
     if not isinstance(place, str):
         raise ValueError(f"{run.url} has no model.json, which names the model: pass its tokenizer")
     files = model.get("files")
-    sha256 = files.get(_TOKENIZER) if isinstance(files, dict) else None
-    return open_tokenizer(place, model.get("revision") if where is None else None, sha256)
+    digests = files if isinstance(files, dict) else None
+    return open_tokenizer(place, model.get("revision") if where is None else None, digests=digests)
 
 
-def _tokenizer_bytes(where: str, revision: str | None) -> bytes:
+def _files_of_tokenizer(where: str, revision: str | None) -> dict[str, bytes]:
+    """The content of tokenizer.json, and of the files beside it that have tokens."""
     if os.path.isfile(where):
-        folder, name = os.path.split(os.path.abspath(where))
+        folder, first = os.path.split(os.path.abspath(where))
     elif where.startswith("gs://") or os.path.isdir(where):
-        folder, name = where, _TOKENIZER
+        folder, first = where, _TOKENIZER
     else:
-        try:
-            from huggingface_hub import hf_hub_download
-        except ImportError:
-            raise MissingPackage(f"download the tokenizer of {where}", "huggingface_hub") from None
-        folder, name = os.path.split(hf_hub_download(where, _TOKENIZER, revision=revision))
-    file = open_folder(folder).files().get(name)
-    if file is None:
-        raise FileNotFoundError(f"{where} has no {_TOKENIZER}")
-    if file.size > _MAX_TOKENIZER_BYTES:
-        raise ValueError(f"{file.url} has {file.size} bytes; a tokenizer has at most {_MAX_TOKENIZER_BYTES}")
-    return bytes(file.read(0, file.size))
+        folder, first = _from_hub(where, revision)
+    there, found = open_folder(folder).files(), {}
+    for name in _FILES:
+        file = there.get(first if name == _TOKENIZER else name)
+        if file is None and name == _TOKENIZER:
+            raise FileNotFoundError(f"{where} has no {_TOKENIZER}")
+        if file is None:
+            continue
+        if file.size > _MAX_TOKENIZER_BYTES:
+            raise ValueError(f"{file.url} has {file.size} bytes; a tokenizer has at most {_MAX_TOKENIZER_BYTES}")
+        found[name] = bytes(file.read(0, file.size))
+    return found
+
+
+def _from_hub(model: str, revision: str | None) -> tuple[str, str]:
+    """The folder with the files of the tokenizer of a hub's model, and the name of its tokenizer.json."""
+    try:
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import EntryNotFoundError
+    except ImportError:
+        raise MissingPackage(f"download the tokenizer of {model}", "huggingface_hub") from None
+    path = hf_hub_download(model, _TOKENIZER, revision=revision)
+    for name in _FILES[1:]:
+        with contextlib.suppress(EntryNotFoundError):
+            hf_hub_download(model, name, revision=revision)
+    return os.path.split(path)
 
 
 def _lines(piece: Piece, tokenizer: "Tokenizer", window: int) -> Iterator[dict]:

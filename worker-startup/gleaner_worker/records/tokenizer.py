@@ -7,7 +7,10 @@ from typing import Any
 
 from tokenizers import Tokenizer, processors
 
+from gleaner_reader.added_tokens import ADDED, CONFIG, SPECIAL, add_tokens
+
 from ..failures import Failure, raise_exits
+from ..model_json import read_model_json
 from .bos import Bos
 from .rejected import Rejected
 from .select import Marks
@@ -16,10 +19,11 @@ from .spans import Span, mark_tokens
 TextSpans = Sequence[Sequence[Span]]  # of a text: its spans for each source
 
 _MAX_FILE_BYTES = 256 * 1024 * 1024  # the parser needs a multiple of it in memory
+_MAX_OTHER_BYTES = 64 * 1024 * 1024
 
 
 def load_tokenizer(folder: str, model: str) -> Tokenizer:
-    """Raises Failure("model")."""
+    """The tokenizer of tokenizer.json, with the tokens of the files beside it. Raises Failure("model")."""
     path = os.path.join(folder, "tokenizer.json")
     if not os.path.exists(path):
         raise Failure(
@@ -31,8 +35,10 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
             f"Failed to read tokenizer.json of {model}: it has {size} bytes, and the limit is {_MAX_FILE_BYTES}; "
             "use a model with a smaller tokenizer",
         )
+    others = {name: read_model_json(folder, name, model, _MAX_OTHER_BYTES) for name in (CONFIG, SPECIAL, ADDED)}
     try:
         tokenizer = Tokenizer.from_file(path)
+        add_tokens(tokenizer, {name: content for name, content in others.items() if content})
     except BaseException as error:  # tokenizers raises plain Exception, and panics on some files
         raise_exits(error)
         raise Failure(
@@ -52,7 +58,7 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
 
 
 def special_texts(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """The added tokens that tokenizer.json calls special."""
+    """The added tokens that are special."""
     return tuple(token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special)
 
 
