@@ -3,7 +3,7 @@ import {readdir, readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
 import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/model-config.ts';
-import {filesProblem} from '../../shared/contracts/model-files.ts';
+import {filesProblem, TEMPLATES} from '../../shared/contracts/model-files.ts';
 import type {RunSpec} from '../../shared/contracts/spec.ts';
 import {bucketModel, namesInFolder} from '../../shared/control-plane/runs/check-model.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
@@ -92,7 +92,9 @@ async function readFromHub(hubOf: () => Hub, {model, revision}: Asked): Promise<
 async function readFromFolder(isGoogle: boolean, model: string): Promise<Config> {
   if (isGoogle) return {unchecked: `the model ${model}, which is a folder of the TPU VMs`};
   try {
-    return {text: await readFile(join(model, 'config.json'), 'utf8'), names: await readdir(model)};
+    const text = await readFile(join(model, 'config.json'), 'utf8');
+    const templates = await readdir(join(model, TEMPLATES)).catch(() => []);
+    return {text, names: [...(await readdir(model)), ...templates.map(name => `${TEMPLATES}/${name}`)]};
   } catch (error) {
     return {
       problem: `there is no ${join(model, 'config.json')}: ${(error as NodeJS.ErrnoException).code}; correct --model`,

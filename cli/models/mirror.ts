@@ -1,8 +1,9 @@
 /** Copies a model of a hub to the bucket, once and at one commit. A run of the copy needs no internet. */
 import {createHash} from 'node:crypto';
 import {mkdir, open, readFile, rm, writeFile} from 'node:fs/promises';
-import {join} from 'node:path';
+import {dirname, join} from 'node:path';
 import {z} from 'zod';
+import {filesProblem, isReadByWorkers} from '../../shared/contracts/model-files.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {requireRunning} from '../cloud/connection.ts';
@@ -21,9 +22,7 @@ import {bytesText, counted} from '../terminal/format.ts';
 const PIECE_BYTES = 16 << 20;
 /** Last object of a copy: the model, its commit, and the digests and the size of each file. */
 const COMPLETE = 'gleaner-model.json';
-/** Files that a worker reads, as worker-startup/gleaner_worker/model/identity.py names them; the licence and the card of the model. */
-const READ_BY_WORKERS =
-  /^(config\.json|tokenizer\.json|tokenizer_config\.json|generation_config\.json|chat_template\.(jinja|json)|special_tokens_map\.json|model\.safetensors\.index\.json|[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.safetensors)$/;
+/** The licence and the card of the model. */
 const OF_THE_LICENCE = /^((LICEN[CS]E|NOTICE|USE_POLICY)[\w.-]{0,60}|README\.md)$/i;
 
 const listing = z.object({
@@ -129,7 +128,7 @@ async function readCommit(
       `There is no revision ${revision} of a model ${model} on ${hub.endpoint}: check the name and --revision`,
     );
   const files = listed.siblings
-    .filter(({rfilename}) => READ_BY_WORKERS.test(rfilename) || OF_THE_LICENCE.test(rfilename))
+    .filter(({rfilename}) => isReadByWorkers(rfilename) || OF_THE_LICENCE.test(rfilename))
     .map(({rfilename, size, lfs, blobId}) => ({
       name: rfilename,
       size_bytes: size,
@@ -137,15 +136,11 @@ async function readCommit(
       blob_id: lfs ? undefined : blobId,
     }))
     .sort((a, b) => (a.name < b.name ? -1 : 1));
-  for (const [needed, what] of [
-    ['config.json', 'config.json'],
-    ['tokenizer.json', 'tokenizer.json'],
-    ['.safetensors', 'safetensors file'],
-  ])
-    if (!files.some(({name}) => name.endsWith(needed ?? '')))
-      throw new CliError(
-        `${model} at ${revision} has no ${what}: a worker cannot read this model; choose a repository that has it`,
-      );
+  const names = listed.siblings.map(({rfilename}) => rfilename);
+  const problem = names.includes('config.json')
+    ? filesProblem(names, model)
+    : `${model} has no config.json: choose a repository that has it`;
+  if (problem !== undefined) throw new CliError(`Failed to copy ${model} at ${revision}: ${problem}`);
   return {commit: listed.sha, files};
 }
 
@@ -217,6 +212,7 @@ class Copier {
     const there = await objects.head(name);
     if (there === undefined || digests[file.name]?.crc32c !== there.crc32c) {
       const path = join(this.#folder, file.name);
+      await mkdir(dirname(path), {recursive: true});
       await this.#download(file, path);
       const sha256 = await sha256Of(path, this.#stop);
       await this.#check(file, path, sha256);

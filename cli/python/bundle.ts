@@ -6,8 +6,8 @@ import {Header, Pack, ReadEntry} from 'tar';
 import {CliError} from '../terminal/errors.ts';
 import {LOCK, lockKey, WORKER_FOLDER} from './python.ts';
 
-/** The modules of both packages, and the lock files. */
-const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.py$|\.lock$/;
+/** The modules and tables of both packages, and the lock files. */
+const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.(py|json)$|\.lock$/;
 
 /** Archive of the Python environment that a boot fetches, and the key that names its folder on the host. */
 export type EnvironmentArchive = {key: string; sha256: string; size_bytes: number};

@@ -1,13 +1,12 @@
 """Model folders: `model_folder` is a copy of the tiny model to change; `upload` puts it into the bucket."""
 
 import json
-import os
 import shutil
 
 import pytest
 
 from build import BUCKET
-from gleaner_worker.model.identity import INDEX
+from gleaner_worker.model_files import INDEX, names_in
 
 GS = f"gs://{BUCKET}/models/tiny"
 MODEL_JSON = "activations/my-run/model.json"
@@ -21,7 +20,7 @@ def model_folder(tmp_path, tiny_folder):
 
 
 def upload(storage, model_folder, prefix="models/tiny/"):
-    for name in os.listdir(model_folder):
+    for name in names_in(model_folder):
         storage.put(BUCKET, f"{prefix}{name}", (model_folder / name).read_bytes())
 
 

@@ -7,7 +7,6 @@ from functools import cache
 import pytest
 
 from build import a_spec, fails
-from gleaner_worker.failures import Failure
 from gleaner_worker.records import render_process
 from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.records.sample_settings import make_sample_settings
@@ -34,6 +33,7 @@ def write_folder(folder, name, **changes):
     files = fixture()[name]["files"] | changes
     for file_name, text in files.items():
         if text is not None:
+            (folder / file_name).parent.mkdir(exist_ok=True)
             (folder / file_name).write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
     return str(folder)
 
@@ -112,6 +112,21 @@ def test_messages_with_tools_use_the_template_for_tools(tmp_path):
     )
     assert [getattr(item, "preview", None) for item in items] == ["plain", "tools 2", None]
     assert items[2].reason == "`tools` is a number, not a list of objects"
+
+
+def test_chat_templates_in_files_of_their_own_replace_those_of_the_config(tmp_path):
+    said = [{"role": "user", "content": "hi"}]
+    records = [{"messages": said}, {"messages": said, "tools": [{}, {}]}, {"messages": said, "tools": []}]
+    config = {"tokenizer_config.json": {"chat_template": "of the config"}}
+    tools = {"additional_chat_templates/tool_use.jinja": "tools {{ tools | length }}"}
+    tools |= {"additional_chat_templates/rag.jinja": "rag", "additional_chat_templates/notes.txt": "no template"}
+    (tmp_path / "with").mkdir()
+    folder = write_folder(tmp_path / "with", "chatml", **config, **tools, **{"chat_template.jinja": "plain"})
+    assert [item.preview for item in read(folder, tmp_path, records)] == ["plain", "tools 2", "tools 0"]
+    (tmp_path / "without").mkdir()
+    plain, *others = read(write_folder(tmp_path / "without", "chatml", **config, **tools), tmp_path, records)
+    assert "no default among its chat templates rag, tool_use" in plain.reason
+    assert [item.preview for item in others] == ["tools 2", "tools 0"]
 
 
 @pytest.mark.sample(4)
@@ -193,14 +208,6 @@ def test_an_unreadable_model_folder_fails_the_run(tmp_path, files, reason):
     with fails("model") as failure:
         make_sample_settings(folder, a_spec(), 1000, 64)
     assert reason in failure.value.reason
-
-
-def test_a_special_token_that_utf_8_cannot_encode_is_no_token(tmp_path):
-    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": '{"bos_token": "\\ud800"}'})
-    (item,) = read(folder, tmp_path, [{"text": "two"}], over_long="pack")
-    assert isinstance(item, Sample)
-    with pytest.raises(Failure, match="names no bos_token"):
-        make_sample_settings(folder, a_spec(bos=True), 1000, 64)
 
 
 def test_a_tokenizer_file_over_the_limit_is_refused_with_its_size(tmp_path):

@@ -55,7 +55,7 @@ def test_a_download_has_only_the_weights_that_the_index_names(hub, tmp_path, fil
     names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
     index = json.dumps({"weight_map": {"a": names[0], "b": names[1], "c": names[1]}}).encode()
     split = {names[0]: weights[:1000], names[1]: weights[1000:]}
-    hub.put(REPO, files | split | {"model.safetensors.index.json": index, "model.safetensors": weights})
+    hub.put(REPO, files | split | {"model.safetensors.index.json": index, "consolidated.safetensors": weights})
     found = find(hub, tmp_path)
     assert [name for name in sorted(found.files) if name.startswith("model")] == [
         *names,

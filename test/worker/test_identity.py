@@ -1,13 +1,15 @@
 """The files that a model is made of, and their hashes."""
 
 import hashlib
+import json
 
 import pytest
 
 from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.identity import INDEX, choose_files
+from gleaner_worker.model.identity import choose_files
 from gleaner_worker.model.model_source import find_model
+from gleaner_worker.model_files import INDEX
 from model_folders import GS, SPLIT, split_weights, upload
 
 
@@ -40,11 +42,15 @@ def test_weights_in_a_bucket_have_the_digest_of_its_listing_and_equal_bytes_have
 
 
 @pytest.mark.parametrize(
-    "name", ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json"]
+    "name",
+    ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json"]
+    + ["added_tokens.json", "additional_chat_templates/rag.jinja"],
 )
 def test_every_file_that_affects_activations_is_in_the_fingerprint(model_folder, name):
     (model_folder / "chat_template.jinja").write_text("{{ messages }}")
     (model_folder / "special_tokens_map.json").write_text("{}")
+    (model_folder / "added_tokens.json").write_text("{}")
+    write_below(model_folder, "additional_chat_templates/rag.jinja", "{{ messages }}")
     before = find_model(str(model_folder), "", None)
     (model_folder / name).write_bytes((model_folder / name).read_bytes() + b" ")
     after = find_model(str(model_folder), "", None)
@@ -61,7 +67,51 @@ def test_the_index_decides_which_files_are_the_weights(model_folder):
     assert [name for name in after.files if name.startswith("model")] == [*SPLIT, INDEX]
     assert after.weights_sha256 != before.weights_sha256
     (model_folder / "model.safetensors").write_bytes(b"left from before")
-    assert find_model(str(model_folder), "", None) == after
+    for weights in (True, False):
+        with pytest.raises(
+            Failure, match=rf"has model.safetensors and {INDEX} with {SPLIT[0]}, which are two sources of its weights"
+        ):
+            find_model(str(model_folder), "", None, weights=weights)
+
+
+def test_an_index_of_the_one_file_is_no_second_source(model_folder):
+    (model_folder / INDEX).write_text(json.dumps({"weight_map": {"a": "model.safetensors"}}))
+    assert find_model(str(model_folder), "", None).files.keys() >= {INDEX, "model.safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("adapter_config.json", "it has adapter_config.json, which is not supported: .*merge the adapter"),
+        ("tokenizer.4.0.0.json", "it has tokenizer.4.0.0.json, .*keep the one that you want as tokenizer.json"),
+        ("additional_chat_templates/tool use.jinja", "tool use.jinja, .*rename it"),
+        ("additional_chat_templates/default.jinja", "has chat_template.jinja and .*both are the default chat template"),
+    ],
+)
+def test_a_file_that_transformers_would_follow_and_gleaner_does_not_is_refused(model_folder, name, reason):
+    (model_folder / "chat_template.jinja").write_text("{{ messages }}")
+    write_below(model_folder, name, "{}")
+    with pytest.raises(Failure, match=reason):
+        find_model(str(model_folder), "", None, weights=False)
+
+
+def test_chat_templates_with_a_name_come_with_the_model_from_a_folder_and_from_a_bucket(
+    storage, tmp_path, model_folder
+):
+    name = "additional_chat_templates/tool_use.jinja"
+    write_below(model_folder, name, "{{ tools }}")
+    here = find_model(str(model_folder), "", None)
+    assert here.files[name] == hashlib.sha256(b"{{ tools }}").hexdigest()
+    upload(storage, model_folder)
+    there = find_model(GS, str(tmp_path), bucket())
+    assert there.files[name] == here.files[name]
+    with open(f"{there.folder}/{name}", encoding="utf-8") as file:
+        assert file.read() == "{{ tools }}"
+
+
+def write_below(folder, name, text):
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from build import fails
 from environment import WORKER
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.config_keys import unknown_keys
 from gleaner_worker.model.config_rules import rules
 from gleaner_worker.model.families import FAMILIES
 from gleaner_worker.model.rope import Rope, inverse_frequencies
@@ -103,6 +104,10 @@ REFUSED = [
     (GPT_OSS, {"quantization_config": {"quant_method": "awq"}}, "quant_method is 'awq', supported is 'mxfp4'"),
     (GPT_OSS, {"intermediate_size": 40}, "quantization_config is .*, which needs sizes that 32 divides"),
     (GPT_OSS, {"swiglu_limit": -1}, "swiglu_limit is -1"),
+    # Keys that transformers obeys.
+    (LLAMA, {"transformers_weights": "other.safetensors"}, "transformers_weights is 'other.safetensors', which trans"),
+    (GPT2, {"is_encoder_decoder": True}, "is_encoder_decoder is True, which transformers obeys"),
+    (IMAGES, {"text_config": IMAGES["text_config"] | {"fusion_config": {"a": 1}}}, "text_config.fusion_config is"),
     # Values of the wrong kind.
     (QWEN2, {"vocab_size": None}, "vocab_size is missing"),
     (QWEN2, {"hidden_size": "896"}, "hidden_size is '896', it must be a whole number from 1"),
@@ -245,6 +250,15 @@ def test_an_unknown_family_is_refused_with_the_known_families():
         parse_config({"model_type": "bert"}, "m")
     assert all(name in failure.value.reason for name in FAMILIES)
     assert json.dumps(list(FAMILIES)) == json.dumps(sorted(FAMILIES))
+
+
+def test_keys_that_neither_gleaner_nor_transformers_knows_are_listed():
+    assert unknown_keys({"model_type": "bert", "x": 1}) == unknown_keys({}) == []
+    assert unknown_keys(LLAMA | {"torch_dtype": "bfloat16", "use_cache": False, "eos_token_id": 7}) == []
+    assert unknown_keys(LLAMA | {"rms_norm_epsilon": 1e-6, "_own": 1}) == ["_own", "rms_norm_epsilon"]
+    inner = {"text_config": IMAGES["text_config"] | {"hidden_sise": 3, "y" * 200: 1}}
+    assert unknown_keys(IMAGES | inner) == ["text_config.hidden_sise", f"text_config.{'y' * 65}..."]
+    assert len(unknown_keys(LLAMA | {f"key_{n}": n for n in range(1000)})) == 100
 
 
 def test_commands_and_functions_have_the_same_rules():

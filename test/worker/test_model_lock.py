@@ -28,6 +28,7 @@ def test_the_first_worker_writes_the_lock_of_a_run(storage, tmp_path, model_fold
         "weights_sha256": found.weights_sha256,
         "tokenizer_sha256": found.tokenizer_sha256,
         "files": found.files,
+        "unknown_keys": [],
     }
     written = storage.objects[BUCKET, MODEL_JSON]["resource"]["generation"]
     assert find_for_run(model_folder, tmp_path) == found

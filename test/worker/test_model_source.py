@@ -13,10 +13,10 @@ from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.model import model_cache, model_source
 from gleaner_worker.model.hub import Hub
-from gleaner_worker.model.identity import CONFIG, INDEX, TOKENIZER
 from gleaner_worker.model.model_cache import kept_copy, make_room
 from gleaner_worker.model.model_source import find_model
 from gleaner_worker.model.weight_files import hash_files
+from gleaner_worker.model_files import CONFIG, INDEX, TOKENIZER
 from gleaner_worker.storage import objects
 from gleaner_worker.storage.downloads import Downloads
 from model_folders import GS, SPLIT, downloads, split_weights, upload
@@ -179,6 +179,6 @@ def test_the_bytes_of_a_model_in_a_bucket_are_counted(storage, tmp_path, model_f
         counted = Downloads(str(home), 3, own)
         source = objects.Bucket(objects.make_client("local"), BUCKET, downloads=counted)
         found = find_model(GS, str(home), source)
-        hash_files(found.weights, GS)
+        hash_files({file.name: file for file in found.weights}, GS)
         sizes = {name: len(storage.data(BUCKET, f"models/tiny/{name}")) for name in found.files}
         assert counted.report() == {"nat_bytes": 0, "bucket_bytes": 0, "other_bytes": 0} | {way: sum(sizes.values())}

@@ -27,9 +27,9 @@ export async function bucketModelProblem(
   return `there is no ${spec.model}/config.json: copy the model there, or set \`model\` to the address of a model`;
 }
 
-/** Names of the files of a folder, without those of folders below; undefined for a folder of too many objects. */
+/** Names of the files below a folder; undefined for a folder of too many objects. */
 export async function namesInFolder(objects: Objects, folder: string): Promise<string[] | undefined> {
   const listed = await objects.list(`${folder}/`, {limit: MAX_LISTED});
   if (listed.length === MAX_LISTED) return undefined;
-  return listed.map(({name}) => name.slice(folder.length + 1)).filter(name => !name.includes('/'));
+  return listed.map(({name}) => name.slice(folder.length + 1));
 }

@@ -42,6 +42,8 @@ const model = z.object({
   weights_sha256: sha256,
   tokenizer_sha256: sha256,
   files: z.record(short, sha256.or(checksumAndSize)),
+  /** Keys of config.json that neither the worker nor transformers knows, at most a hundred. */
+  unknown_keys: z.array(short).max(100).optional(),
 });
 
 /** A stream's metadata.json, without its list of shards. */

@@ -138,6 +138,16 @@ describe('The model of a run', () => {
       says: /has no model.safetensors and no model.safe/,
     },
     {names: ['model.safetensors', 'vocab.json'], says: /has no tokenizer.json: make it .*AutoTokenizer/},
+    {
+      names: ['model.safetensors', 'model.safetensors.index.json', 'model-00001-of-00002.safetensors'],
+      says: /model.safetensors and .*index.json with model-00001-of-.* two sources of its weights, .*: delete/,
+    },
+    {names: ['model.safetensors', 'adapter_config.json'], says: /adapter_config.json, .*: merge the adapter/},
+    {
+      names: ['chat_template.jinja', 'additional_chat_templates/default.jinja'],
+      says: /both are the default chat template: delete one/,
+    },
+    {names: ['additional_chat_templates/tool use.jinja'], says: /tool use.jinja, .*: rename it/},
   ];
   for (const {names, says} of lacking)
     it(`with the files ${names.join(', ')} is refused with a remedy`, async () =>

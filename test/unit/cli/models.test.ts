@@ -15,6 +15,7 @@ const weights = (byte: number) => new Uint8Array(100_000).fill(byte);
 const FILES = {
   'config.json': text('{"model_type": "llama"}'),
   'tokenizer.json': text(`{"model": "${'x'.repeat(100)}"}`),
+  'additional_chat_templates/tool_use.jinja': text('{{ tools }}'),
   'model-00001-of-00002.safetensors': weights(1),
   'model-00002-of-00002.safetensors': weights(2),
   'model.safetensors.index.json': text('{}'),
@@ -66,7 +67,7 @@ describe('gleaner models mirror', () => {
     const address = `gs://${cloud.bucket}/${prefix.slice(0, -1)}`;
     assert.deepEqual(
       [report.address, report.files, report.bytes === report.copied_bytes],
-      [address, 7, true],
+      [address, 8, true],
     );
     assert.deepEqual(await stored(), [...COPIED, 'gleaner-model.json'].toSorted());
     for (const name of COPIED) {
@@ -121,7 +122,7 @@ describe('gleaner models mirror', () => {
     await assert.rejects(mirror('v9'), /There is no revision v9 of a model org\/model/);
     const {'tokenizer.json': _, ...files} = FILES;
     hub.revisions.main = {commit: COMMIT, files};
-    await assert.rejects(mirror(), /org\/model at main has no tokenizer\.json/);
+    await assert.rejects(mirror(), /org\/model at main: org\/model has no tokenizer\.json: make it/);
   });
 
   it('comes before a run that is started with --mirror', async () => {

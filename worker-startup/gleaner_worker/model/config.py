@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ..failures import Failure
+from .config_keys import refuse_keys
 from .config_parser import Fields, shown
 from .families import DEFAULTS, FAMILIES, FULL, NEUTRAL, SLIDING, Family, sizes
 from .rope import Rope, parse_ropes, rope_layers
@@ -100,8 +101,9 @@ def parse_config(raw: dict, where: str) -> DecoderConfig:
         # The whole model decides about its head, and ties it unless it says otherwise.
         decoder.raw = decoder.raw | {"tie_word_embeddings": raw.get("tie_word_embeddings", True)}
     config = _decoder_config(name, family, decoder)
-    for fields in (top, decoder) if family.inner else (top,):
-        _refuse_unsupported_keys(fields, family)
+    _refuse_unsupported_keys(top, family, name)
+    if family.inner:
+        _refuse_unsupported_keys(decoder, family, f"{name}_text")
     if top.problems:
         raise _failure(where, top)
     return config
@@ -287,7 +289,8 @@ def _derived_types(fields: Fields, family: Family, layers: int, window: bool) ->
     return tuple(SLIDING if slide else FULL for slide in slides)
 
 
-def _refuse_unsupported_keys(fields: Fields, family: Family) -> None:
+def _refuse_unsupported_keys(fields: Fields, family: Family, name: str) -> None:
+    refuse_keys(fields, name)
     for key, neutral in NEUTRAL.items():
         if key not in family.reads and fields.raw.get(key) not in neutral:
             fields.refuse(key, "which this decoder does not support for this family")

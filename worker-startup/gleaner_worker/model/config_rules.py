@@ -1,4 +1,4 @@
-"""The rules of config.json that depend on its keys alone, as JSON for commands and functions, which have no Python.
+"""The rules of a model's files and of the keys of config.json, as JSON for commands and functions without Python.
 
     python -m gleaner_worker.model.config_rules > shared/contracts/model-rules.json
 
@@ -6,17 +6,30 @@ The rules of sizes and numbers are in config.py alone.
 """
 
 import json
+from dataclasses import asdict
 
+from ..model_files import FILE_RULES
 from .config import ACTIVATIONS, renamed_keys
+from .config_keys import obeyed_keys, transformers_defaults
 from .families import DEFAULTS, FAMILIES, NEUTRAL, Family
 
 
 def rules() -> dict:
     return {
         "activations": sorted(ACTIVATIONS),
-        "neutral": {key: list(values) for key, values in NEUTRAL.items()},
+        "files": [asdict(rule) for rule in FILE_RULES],
+        "neutral": {key: list(values) for key, values in sorted((_from_transformers() | NEUTRAL).items())},
         "families": {name: _rules_of(family) for name, family in FAMILIES.items()},
     }
+
+
+def _from_transformers() -> dict[str, tuple]:
+    """The keys that a family must leave at the default of transformers, with the values that are allowed."""
+    allowed: dict[str, tuple] = {}
+    for name in FAMILIES:
+        for key, default in transformers_defaults(name).items():
+            allowed[key] = tuple(dict.fromkeys((*allowed.get(key, (None,)), default)))
+    return allowed
 
 
 def _rules_of(family: Family) -> dict:
@@ -27,7 +40,7 @@ def _rules_of(family: Family) -> dict:
         "inner": family.inner,
         "layers": own["num_hidden_layers"],
         "activation": own["hidden_act"],
-        "reads": sorted(family.reads),
+        "reads": sorted(family.reads | obeyed_keys(family) & _from_transformers().keys()),
         "renamed": {key: [name, defaults.get(name)] for key, name in renamed_keys(family).items()},
         "ropes": list(family.ropes),
         "ropes_by_layer_type": family.local_rope,

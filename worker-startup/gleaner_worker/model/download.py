@@ -135,6 +135,7 @@ class Session:
 
     def _fetch(self, name: str, path: str, check: Callable[[], None]) -> str:
         part = f"{path}.part"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         give_up = time.monotonic() + GIVE_UP_AFTER_S + (self.listing[1][name] or 0) / _SLOWEST_BYTES_PER_S
         with writing(part):
             sha256 = self._retry(lambda: self._receive(name, part, check, give_up), check, give_up)

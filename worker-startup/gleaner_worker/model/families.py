@@ -291,7 +291,7 @@ FAMILIES = {
 }
 
 # The sizes of transformers for missing keys. The text part of gemma-3-4b-it's file has three of them.
-_SIZE_KEYS = (
+SIZE_KEYS = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
     "max_position_embeddings",
 )
@@ -321,7 +321,7 @@ SIZES = {
 def sizes(name: str) -> dict[str, int | None]:
     """The sizes of a family, by its own keys."""
     renamed = FAMILIES[name].renamed
-    return {renamed.get(key, key): size for key, size in zip(_SIZE_KEYS, SIZES[name], strict=True)}
+    return {renamed.get(key, key): size for key, size in zip(SIZE_KEYS, SIZES[name], strict=True)}
 
 
 # Keys that change the results, with the values that do not. Any other value of a key that a family does not read is

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..failures import Failure
+from ..model_files import GENERATION
 from ..model_json import read_model_json
 from .config import DecoderConfig
 from .config_parser import shown
-from .identity import GENERATION
 
 _MAX_BYTES = 1 << 20
 # Keys that change greedy decoding, with the values that do not.

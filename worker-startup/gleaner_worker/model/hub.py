@@ -9,9 +9,10 @@ from collections.abc import Callable
 from google.auth.credentials import Credentials
 
 from ..failures import Failure
+from ..model_files import INDEX
 from ..secret import read_token
 from .download import COMMIT, Hub, Session, is_endpoint
-from .identity import INDEX, choose_files
+from .identity import choose_files
 from .model_cache import kept_copy, make_room
 
 log = logging.getLogger(__name__)

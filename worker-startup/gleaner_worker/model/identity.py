@@ -6,27 +6,26 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..failures import Failure
+from ..model_files import (
+    CONFIG,
+    GENERATION,
+    INDEX,
+    ONE_FILE,
+    TOKENIZER,
+    is_small_file,
+    is_weight_file,
+    refused_files,
+    two_weights,
+)
 from ..model_json import read_model_json, unreadable
+from .config_keys import unknown_keys
 from .weight_files import WeightFile
 
-CONFIG = "config.json"
-TOKENIZER = "tokenizer.json"
-GENERATION = "generation_config.json"
-INDEX = "model.safetensors.index.json"
-ONE_FILE = "model.safetensors"
-_SMALL = (
-    CONFIG,
-    TOKENIZER,
-    "tokenizer_config.json",
-    "chat_template.jinja",
-    "chat_template.json",
-    "special_tokens_map.json",
-)
-_WEIGHTS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.safetensors")
 _PICKLED = re.compile(r".*\.(?:bin|pt|pth|ckpt)(?:\.index\.json)?")
 _PICKLED_MODEL = re.compile(r"(?:pytorch_model|consolidated)[^/]*\.(?:bin|pt|pth)(?:\.index\.json)?")
 _OLD_TOKENIZERS = ("tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model")
 _MAX_INDEX_BYTES = 64 << 20
+MAX_CONFIG_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -62,15 +61,10 @@ class ModelFiles(Identity):
     weights: Sequence[WeightFile]
     is_kept: bool = False  # a copy of an earlier request, which the disk may have damaged
 
-
-def is_weight_file(name: str) -> bool:
-    """Whether a file of this name can hold weights."""
-    return _WEIGHTS.fullmatch(name) is not None
-
-
-def is_small_file(name: str) -> bool:
-    """Whether a file of this name can be part of a model without weights. No pickle and no code is part of a model."""
-    return name in (*_SMALL, GENERATION)
+    @property
+    def unknown_keys(self) -> list[str]:
+        """The keys of config.json that neither Gleaner nor transformers knows."""
+        return unknown_keys(read_model_json(self.folder, CONFIG, self.name, MAX_CONFIG_BYTES))
 
 
 def choose_files(
@@ -86,9 +80,12 @@ def choose_files(
     problems = [] if CONFIG in names else [f"it has no {CONFIG}"]
     if tokenizer and TOKENIZER not in names:
         problems.append(f"it has no {TOKENIZER}{_how_to_convert(names, model)}")
-    chosen = [name for name in (*_SMALL, *([GENERATION] if generates else [])) if name in names]
+    problems += refused_files(names)
+    chosen = [name for name in names if is_small_file(name) and (generates or name != GENERATION)]
     if weights and INDEX in names:
         listed = _files_of_index(folder, model)
+        if ONE_FILE in names and listed != [ONE_FILE]:
+            problems.append(two_weights(listed[0]))
         absent = [name for name in listed if name not in names]
         problems += [f"it has no {name}, which {INDEX} names" for name in absent]
         chosen += [INDEX, *listed]
@@ -97,7 +94,7 @@ def choose_files(
     elif weights or any(map(_PICKLED_MODEL.fullmatch, names)) and not any(map(is_weight_file, names)):
         problems.append(_no_weights(names, model))
     if problems:
-        raise Failure("model", f"Failed to use the model {model}: {'; '.join(problems)}")
+        raise Failure("model", f"Failed to use the model {model}: {'; '.join(dict.fromkeys(problems))}")
     return sorted(chosen)
 
 
@@ -118,7 +115,7 @@ def _no_weights(names: Collection[str], model: str) -> str:
             "save them as safetensors with transformers, "
             f"AutoModelForCausalLM.from_pretrained({model!r}).save_pretrained(FOLDER)"
         )
-    other = sorted(name for name in names if _WEIGHTS.fullmatch(name))
+    other = sorted(name for name in names if is_weight_file(name))
     missing = f" that lists {other[0]}; put the index" if other else "; put the safetensors files"
     return f"it has no {ONE_FILE} and no {INDEX}{missing} beside {CONFIG}"
 
@@ -128,7 +125,7 @@ def _files_of_index(folder: str, model: str) -> list[str]:
     index = read_model_json(folder, INDEX, model, _MAX_INDEX_BYTES)
     try:
         listed = set(index["weight_map"].values())
-        if bad := [name for name in listed if not isinstance(name, str) or not _WEIGHTS.fullmatch(name)]:
+        if bad := [name for name in listed if not isinstance(name, str) or not is_weight_file(name)]:
             raise ValueError(f"{bad[0]!r:.200} is no name of a safetensors file")
         if not listed:
             raise ValueError("it names no file")

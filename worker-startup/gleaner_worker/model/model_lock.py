@@ -5,19 +5,20 @@ import logging
 import shutil
 
 from ..failures import Failure
+from ..model_files import is_small_file, is_weight_file
 from ..names import model_name
 from ..spec import Spec
 from ..storage.objects import Bucket, Contradicts
 from ..storage.upload_content import BytesContent
 from .download import COMMIT
 from .hub import Hub
-from .identity import Identity, ModelFiles, is_small_file, is_weight_file
+from .identity import Identity, ModelFiles
 from .model_source import find_model
 
 log = logging.getLogger(__name__)
 
 SCHEMA = "gleaner/1"
-MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files")
+MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files", "unknown_keys")
 _MAX_BYTES = 1 << 20
 
 

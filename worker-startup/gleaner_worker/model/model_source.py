@@ -9,19 +9,19 @@ import os
 import re
 
 from ..failures import Failure
+from ..model_files import CONFIG, INDEX, is_small_file, is_weight_file, names_in
 from ..model_json import read_model_json
 from ..spec import Spec, resolve_layers
 from ..storage.objects import Bucket
 from .config import DecoderConfig, parse_config
 from .generation_rules import GenerationRules, read_generation_rules
 from .hub import Hub, fetch_model, is_hub_id, own_hub
-from .identity import CONFIG, INDEX, ModelFiles, choose_files, is_small_file, is_weight_file
+from .identity import MAX_CONFIG_BYTES, ModelFiles, choose_files
 from .model_cache import kept_copy
 from .sites import check_sites
 from .weight_files import BucketFile, DiskFile, WeightFile, hash_files
 
 _GS = re.compile(r"gs://([^/]+)/(.+?)/*")
-_MAX_CONFIG_BYTES = 16 * 1024 * 1024
 
 
 def find_model(
@@ -70,11 +70,11 @@ def find_model(
             "and no id on a hub such as Qwen/Qwen2.5-0.5B; set `model` to one of these",
         )
     files: dict[str, WeightFile] = {**stored}
-    for entry in os.scandir(folder):
-        if entry.is_file() and not (in_bucket and is_weight_file(entry.name)):  # weights of a bucket stay there
-            files[entry.name] = DiskFile(entry.path)
+    for name in names_in(folder):
+        if not (in_bucket and is_weight_file(name)):  # weights of a bucket stay there
+            files[name] = DiskFile(os.path.join(folder, name))
     names = choose_files(files, folder, model, weights, tokenizer, generates)
-    digests |= hash_files([files[name] for name in names if name not in digests], model)
+    digests |= hash_files({name: files[name] for name in names if name not in digests}, model)
     used = [files[name] for name in names if is_weight_file(name)]
     return ModelFiles(model, commit, {name: digests[name] for name in names}, folder, used, is_kept)
 
@@ -97,7 +97,7 @@ def read_rules(spec: Spec, config: DecoderConfig, folder: str) -> GenerationRule
 
 
 def _raw_config(spec: Spec, folder: str) -> dict:
-    return read_model_json(folder, CONFIG, spec.model, _MAX_CONFIG_BYTES)
+    return read_model_json(folder, CONFIG, spec.model, MAX_CONFIG_BYTES)
 
 
 def _list_model(bucket: Bucket, prefix: str, model: str) -> dict[str, BucketFile]:
@@ -113,12 +113,12 @@ def _list_model(bucket: Bucket, prefix: str, model: str) -> dict[str, BucketFile
 
 
 def _copy_small_files(stored: dict[str, BucketFile], home: str, weights: bool, bucket: Bucket) -> tuple[str, bool]:
-    small = [file for name, file in stored.items() if is_small_file(name) or (weights and name == INDEX)]
+    small = {name: file for name, file in stored.items() if is_small_file(name) or (weights and name == INDEX)}
 
     def fill(folder: str) -> None:
-        for file in small:
-            file.copy_to(folder)
+        for name, file in small.items():
+            file.copy_to(folder, name)
 
     # A changed file makes a new folder, so that a copy never mixes two states.
-    lines = "\n".join(f"{file.address} {file.info.generation}" for file in small)
+    lines = "\n".join(f"{file.address} {file.info.generation}" for file in small.values())
     return kept_copy(home, "gs--" + hashlib.sha256(lines.encode()).hexdigest()[:32], bucket.check, fill)

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -69,10 +69,12 @@ class BucketFile:
         except FileNotFoundError as error:
             raise self._replaced() from error
 
-    def copy_to(self, folder: str) -> None:
-        """Downloads the object into `folder`. Raises the errors of the bucket."""
+    def copy_to(self, folder: str, name: str | None = None) -> None:
+        """Downloads the object into `folder`, under its own name or `name`. Raises the errors of the bucket."""
+        path = os.path.join(folder, name or self.name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
-            self.bucket.download(self.info.name, os.path.join(folder, self.name), self.info.generation)
+            self.bucket.download(self.info.name, path, self.info.generation)
         except FileNotFoundError as error:
             raise self._replaced() from error
 
@@ -87,11 +89,11 @@ class BucketFile:
 WeightFile = DiskFile | BucketFile
 
 
-def hash_files(files: Iterable[WeightFile], model: str) -> dict[str, str]:
-    """The sha256 of each file by its name; several files are read at once. Raises Failure."""
+def hash_files(files: Mapping[str, WeightFile], model: str) -> dict[str, str]:
+    """The sha256 of each file, by the same names; several files are read at once. Raises Failure."""
     try:
         with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
-            return {file.name: sha256 for file, sha256 in zip(files, pool.map(sha256_of, files), strict=True)}
+            return dict(zip(files, pool.map(sha256_of, files.values()), strict=True))
     except OSError as error:
         raise Failure("model", f"Failed to read the model {model}: {error}; copy the model again") from error
 

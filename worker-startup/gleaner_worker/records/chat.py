@@ -9,16 +9,17 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from gleaner_reader.added_tokens import CONFIG, NAMED, SPECIAL
+
+from ..model_files import TEMPLATES, names_in
 from ..model_json import read_model_json, read_model_text
 from ..spec import is_template_variable
 from .parse import check_text, kind_of
 from .rejected import Rejected
 from .template import Template, TemplateProblem
 
-_CONFIG, _MAP = "tokenizer_config.json", "special_tokens_map.json"
 _JINJA, _JSON = "chat_template.jinja", "chat_template.json"
 _MAX_FILE_BYTES = 64 * 1024 * 1024
-_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _SEARCHED_LISTS = 64
 VARIABLES = "chat_template_kwargs"
 _REASONING = ("reasoning_content", "thinking", "reasoning")
@@ -26,7 +27,7 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 @dataclass(frozen=True)
 class Chat:
-    """The chat template of a model. `problem` states why `template` is None."""
+    """The chat template of a model. `problem` states why a template is None."""
 
     template: Template | None
     tools_template: Template | None
@@ -55,7 +56,7 @@ class Chat:
         return self._template_for(tools).marks_generation
 
     def _template_for(self, tools: list[dict] | None) -> Template:
-        template = self.tools_template if tools else self.template
+        template = self.template if tools is None else self.tools_template
         if template is None:
             raise TemplateProblem(self.problem)
         return template
@@ -68,32 +69,42 @@ class Chat:
 def load_chat(folder: str, model: str) -> Chat:
     """Reads the model's chat template and special tokens.
 
-    The template is in the first of these files that has one: chat_template.jinja, tokenizer_config.json,
-    chat_template.json. Of several templates, `default` is used, and `tool_use`, if it exists, for messages with tools.
+    The templates are in the first of these places that has one: chat_template.jinja and the files of
+    additional_chat_templates, tokenizer_config.json, chat_template.json. Of several templates, `default` is used, and
+    `tool_use`, if it exists, for messages with tools.
     Raises Failure("model") when a file cannot be read. A template that cannot be used rejects only records with
     messages.
     """
-    config = read_model_json(folder, _CONFIG, model, _MAX_FILE_BYTES)
-    tokens = {name: config[name] for name in _TOKENS if config.get(name) is not None}
+    config = read_model_json(folder, CONFIG, model, _MAX_FILE_BYTES)
+    tokens = {name: config[name] for name in NAMED if config.get(name) is not None}
     if "added_tokens_decoder" not in config:  # otherwise transformers ignores the old file
-        stored = read_model_json(folder, _MAP, model, _MAX_FILE_BYTES)
-        tokens |= {name: value for name, value in stored.items() if name in _TOKENS and value}
+        stored = read_model_json(folder, SPECIAL, model, _MAX_FILE_BYTES)
+        tokens |= {name: value for name, value in stored.items() if name in NAMED and value}
     texts = {name: text for name, value in tokens.items() if (text := _content(value)) is not None}
     adds_bos = config.get("add_bos_token")
     adds_bos = adds_bos if isinstance(adds_bos, bool) else None
-    sources = _sources(read_model_text(folder, _JINJA, model, _MAX_FILE_BYTES), config.get("chat_template"))
-    sources = sources or _sources(None, read_model_json(folder, _JSON, model, _MAX_FILE_BYTES).get("chat_template"))
+    sources = _files_of_templates(folder, model) or _sources(config.get("chat_template"))
+    sources = sources or _sources(read_model_json(folder, _JSON, model, _MAX_FILE_BYTES).get("chat_template"))
     if not sources:
-        problem = f"the model has no chat template (in {_JINJA} or {_CONFIG})"
+        problem = f"the model has no chat template (in {_JINJA} or {CONFIG})"
         return Chat(None, None, texts, problem, adds_bos)
     try:
-        if "default" not in sources:
-            raise TemplateProblem(f"the model has no default among its chat templates {', '.join(sources)[:200]}")
-        template = _compile(sources["default"])
+        template = _compile(sources["default"]) if "default" in sources else None
         tools_template = _compile(sources["tool_use"]) if "tool_use" in sources else template
     except TemplateProblem as problem:
         return Chat(None, None, texts, str(problem), adds_bos)
-    return Chat(template, tools_template, texts, adds_bos=adds_bos)
+    problem = f"the model has no default among its chat templates {', '.join(sorted(sources))[:200]}"
+    return Chat(template, tools_template, texts, problem, adds_bos)
+
+
+def _files_of_templates(folder: str, model: str) -> dict[str, str]:
+    """Template name -> source, of the files that have nothing else. As in transformers, they replace all others."""
+    found = {}
+    for file in names_in(folder):
+        name = "default" if file == _JINJA else file.removeprefix(f"{TEMPLATES}/").removesuffix(".jinja")
+        if file in (_JINJA, f"{TEMPLATES}/{name}.jinja"):
+            found[name] = read_model_text(folder, file, model, _MAX_FILE_BYTES) or ""
+    return found
 
 
 def check_messages(messages: object, field: str) -> None:
@@ -164,10 +175,8 @@ def _compile(source: str) -> Template:
         raise TemplateProblem(f"the model's chat template cannot be used: {problem}") from None
 
 
-def _sources(default: str | None, templates: Any) -> dict[str, str]:
+def _sources(templates: Any) -> dict[str, str]:
     """Template name -> source. templates: one source, a list of {name, template}, or an object of sources."""
-    if default is not None:
-        return {"default": default}
     if isinstance(templates, str):
         return {"default": templates}
     if isinstance(templates, list):
