@@ -82,8 +82,12 @@ def is_weight_file(name: str) -> bool:
 
 def is_small_file(name: str) -> bool:
     """Whether a file of this name is read beside the weights. No pickle and no code is part of a model."""
+    return _use_of(name) == "read" and not is_weight_file(name) and name != INDEX
+
+
+def _use_of(name: str) -> str | None:
     rule = rule_of(name)
-    return rule is not None and rule.use == "read" and not is_weight_file(name) and name != INDEX
+    return rule and rule.use
 
 
 def refused_files(names: Collection[str]) -> list[str]:
@@ -92,7 +96,7 @@ def refused_files(names: Collection[str]) -> list[str]:
     for name in sorted(names):
         if (rule := rule_of(name)) and rule.use == "refused":
             problems.append(f"it has {name}, which is not supported: {rule.why}")
-    others = [name for name in names if is_weight_file(name) and name != ONE_FILE and rule_of(name).use == "read"]
+    others = [name for name in names if is_weight_file(name) and name != ONE_FILE and _use_of(name) == "read"]
     if ONE_FILE in names and INDEX in names and others:
         problems.append(two_weights(min(others)))
     default = f"{TEMPLATES}/default.jinja"
