@@ -43,11 +43,7 @@ const listing = z.object({
 /** `blob_id`: the digest that git gives a file. */
 type HubFile = {name: string; size_bytes: number; sha256: string | undefined; blob_id: string | undefined};
 const completed = z.object({
-  files: z.record(
-    z.string(),
-    // Copies of an earlier release state no crc32c.
-    z.object({sha256: z.string(), size_bytes: z.number(), crc32c: z.string().optional()}),
-  ),
+  files: z.record(z.string(), z.object({sha256: z.string(), size_bytes: z.number(), crc32c: z.string()})),
 });
 type StoredFiles = z.infer<typeof completed>['files'];
 /** Limit of the last object of a copy. */
@@ -156,7 +152,7 @@ async function isComplete(
   const stored = new Map((await objects.list(prefix)).map(object => [object.name, object]));
   return files.every(({name, size_bytes}) => {
     const object = stored.get(`${prefix}${name}`);
-    return object?.size_bytes === size_bytes && (known[name]?.crc32c ?? object.crc32c) === object.crc32c;
+    return object?.size_bytes === size_bytes && known[name]?.crc32c === object.crc32c;
   });
 }
 

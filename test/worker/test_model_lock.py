@@ -8,8 +8,7 @@ import pytest
 
 from build import BUCKET, a_spec, bucket, fails
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.model_lock import find_run_model, read_model_lock, write_model_lock
-from gleaner_worker.model.model_source import find_model
+from gleaner_worker.model.model_lock import find_run_model, read_model_lock
 from gleaner_worker.names import model_name
 from model_folders import GS, MODEL_JSON, downloads, upload
 
@@ -75,17 +74,6 @@ def test_a_model_that_changed_in_its_bucket_is_refused_and_equal_weights_are_not
     ):
         find_for_run(GS, tmp_path)
     assert "model.safetensors" not in downloads(storage)
-
-
-def test_a_run_that_recorded_the_sha256_of_weights_in_a_bucket_continues(storage, tmp_path, model_folder):
-    upload(storage, model_folder)
-    old = find_model(GS, str(tmp_path), bucket(), hashes_weights=True)
-    assert old.files == find_model(str(model_folder), "", None).files
-    write_model_lock(bucket(), "my-run", old)
-    assert find_for_run(GS, tmp_path).files == old.files
-    storage.put(BUCKET, "models/tiny/model.safetensors", b"other")
-    with fails("model", "began with another model .*: model.safetensors has sha256 .*, and had sha256 "):
-        find_for_run(GS, tmp_path)
 
 
 def test_a_copy_that_the_disk_damaged_is_copied_again(storage, tmp_path, model_folder):

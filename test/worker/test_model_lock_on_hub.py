@@ -40,6 +40,7 @@ def test_a_run_keeps_its_first_commit(hub, tmp_path, storage, files):
         "weights_sha256": mine.weights_sha256,
         "tokenizer_sha256": mine.files["tokenizer.json"],
         "files": mine.files,
+        "unknown_keys": [],
     }
 
 

@@ -5,7 +5,7 @@ import logging
 import shutil
 
 from ..failures import Failure
-from ..model_files import is_small_file, is_weight_file
+from ..model_files import is_small_file
 from ..names import model_name
 from ..spec import Spec
 from ..storage.objects import Bucket, Contradicts
@@ -40,7 +40,6 @@ def find_run_model(
             hub=hub,
             weights=weights,
             generates=spec.generates,
-            hashes_weights=lock is not None and has_hashed_weights(lock),
         )
         if is_first and weights and not (lock := write_model_lock(bucket, run, local)):
             continue  # it was deleted just now
@@ -58,11 +57,6 @@ def find_run_model(
                 f"(gs://{bucket.name}/{model_name(run)}): {'; '.join(differing)}; "
                 "restore that model, or start a new run",
             )
-
-
-def has_hashed_weights(lock: Identity) -> bool:
-    """Whether the weights have their sha256 as digest, as those of a bucket had in locks of earlier releases."""
-    return any(is_weight_file(name) and ":" not in digest for name, digest in lock.files.items())
 
 
 def read_model_lock(bucket: Bucket, run: str) -> Identity | None:

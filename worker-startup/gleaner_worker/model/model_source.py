@@ -34,11 +34,9 @@ def find_model(
     weights: bool = True,
     tokenizer: bool = True,
     generates: bool = False,
-    hashes_weights: bool = False,
 ) -> ModelFiles:
     """The files of `model`; copied files lie under `home`. Without `weights`, the small files alone. Without
-    `tokenizer`, a folder or a bucket may lack tokenizer.json. generates: with generation_config.json. hashes_weights:
-    reads the weights of a bucket for their sha256, in place of the digests of its listing.
+    `tokenizer`, a folder or a bucket may lack tokenizer.json. generates: with generation_config.json.
 
     `bucket` gives the clients, and the check that may end the reading. Raises Failure with the remedy for an unknown
     kind of name, a model that does not exist, and a model that lacks a file.
@@ -57,8 +55,7 @@ def find_model(
         assert bucket is not None
         stored = _list_model(bucket.named(in_bucket[1]), f"{in_bucket[2]}/", model)
         folder, is_kept = _copy_small_files(stored, home, weights, bucket)
-        if not hashes_weights:
-            digests = {name: file.digest for name, file in stored.items() if is_weight_file(name)}
+        digests = {name: file.digest for name, file in stored.items() if is_weight_file(name)}
     elif not is_folder and is_hub_id(model):
         folder, is_kept, commit, digests = fetch_model(
             hub or own_hub(), model, revision, home, weights, check, generates
