@@ -1,9 +1,9 @@
 /** The result of a completed run for a person. */
 import type {RunResult} from '../../shared/domain/run/result.ts';
-import {counted, numberText} from '../terminal/format.ts';
+import {bytesText, counted, durationText, numberText} from '../terminal/format.ts';
 
 /** `39,447 rows of 8 tensors (resid_post and mlp_out of layers 0-3) from Qwen/Qwen2.5-0.5B at 060db6499f32; int8 error up to 0.41 %`. */
-export function resultLines({rows, model, stats, unread, unread_streams}: RunResult): string[] {
+export function resultLines({rows, model, stats, unread, unread_streams, upload}: RunResult): string[] {
   const errors = Object.values(stats).flatMap(({int8_error}) => int8_error ?? []);
   const error = errors.length > 0 ? `; int8 error up to ${(Math.max(...errors) * 100).toPrecision(2)} %` : '';
   const more = unread_streams - Object.keys(unread).length;
@@ -12,11 +12,18 @@ export function resultLines({rows, model, stats, unread, unread_streams}: RunRes
     ...(model
       ? [`${counted(rows, 'row')} of ${tensorsText(Object.keys(stats))} from ${model.name}${at}${error}`]
       : []),
+    ...(upload.seconds > 0 ? [uploadText(upload)] : []),
     ...Object.entries(unread).map(
       ([stream, why]) => `metadata.json of stream ${stream} is not in the result: ${why}`,
     ),
     ...(more > 0 ? [`metadata.json of ${counted(more, 'further stream')} is not in the result`] : []),
   ];
+}
+
+/** `uploads: 336 MB in 12 s, 28 MB a second of a host, and the limit for 40 % of that time`. */
+function uploadText({bytes, seconds, bound_seconds}: RunResult['upload']): string {
+  const share = Math.round(Math.min(1, bound_seconds / seconds) * 100);
+  return `uploads: ${bytesText(bytes)} in ${durationText(seconds)}, ${bytesText(bytes / seconds)} a second of a host, and the limit for ${share} % of that time`;
 }
 
 /** `8 tensors (resid_post and mlp_out of layers 0-3)`. */

@@ -129,7 +129,7 @@ def test_a_worker_finishes_a_stream_with_a_summary_of_other_hardware(storage, ex
     summary = json.loads(outputs(storage)["metadata.json"])
     stats = {key: values | {"mean": values["mean"] + 1e-7} for key, values in summary["stats"].items()}
     for changes, mark in (
-        ({"top": {"code": "another bundle", "versions": {}}}, None),
+        ({"top": {"code": "another bundle", "versions": {}, "upload": {}}}, None),
         ({"top": {"code": "another bundle", "stats": stats}, **OTHER_BITS}, "of another attempt"),
     ):
         changed(storage, "metadata.json", summary_with(**changes))

@@ -59,3 +59,16 @@ def test_a_network_that_becomes_wider_is_found_after_a_while():
     network.together = 6e9
     network.run(400)
     assert network.counts[-1] >= 30
+
+
+def test_measures_the_bytes_and_the_time_of_uploads_and_the_part_in_which_they_were_the_limit():
+    network = Network(each=100, together=1000)
+    network.run(10)  # four streams are busy all the time
+    network.streams.begin()  # one alone: it is not the limit
+    network.now_s += 4.0
+    network.streams.sent(400)
+    network.streams.end()
+    network.now_s += 5.0  # nothing to upload
+    assert network.streams.measured() == {"bytes": 4400, "seconds": 14.0, "bound_seconds": 10.0}
+    network.streams.reset()
+    assert network.streams.measured() == {"bytes": 0, "seconds": 0.0, "bound_seconds": 0.0}

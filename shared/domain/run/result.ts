@@ -12,6 +12,8 @@ export const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 /** L2 norms of rows at the quantiles 0.01, 0.25, 0.5, 0.75 and 0.99. */
 const quantiles = z.tuple([amount, amount, amount, amount, amount]);
 const MOST_RANGES = 41;
+/** Over 30 years. */
+const MOST_SECONDS = 1e9;
 
 /**
  * Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. Summaries of earlier releases lack
@@ -46,7 +48,18 @@ const model = z.object({
   unknown_keys: z.array(short).max(100).optional(),
 });
 
-/** A stream's metadata.json, without its list of shards. */
+/**
+ * Uploads of shards: `bytes` in `seconds` with at least one upload. In `bound_seconds` of them every upload was busy, so that more bytes
+ * would have waited.
+ */
+const uploads = z.object({
+  bytes: total,
+  seconds: amount.max(MOST_SECONDS),
+  bound_seconds: amount.max(MOST_SECONDS),
+});
+export const NO_UPLOADS = {bytes: 0, seconds: 0, bound_seconds: 0};
+
+/** A stream's metadata.json, without its list of shards. `upload`: of the attempt that wrote it; earlier releases lack it. */
 export const streamSummary = z.object({
   total_samples: total,
   total_rejected: total,
@@ -58,6 +71,7 @@ export const streamSummary = z.object({
   model,
   versions: z.record(short, short),
   code: short.nullable(),
+  upload: uploads.optional(),
 });
 export type StreamSummary = z.infer<typeof streamSummary>;
 
@@ -83,6 +97,8 @@ export const runResult = z.object({
   unread: z.record(short, short),
   /** Manifests of the first release lack it. */
   unread_streams: total.default(0),
+  /** Sums over the streams. Manifests of earlier releases lack it. */
+  upload: uploads.default(NO_UPLOADS),
 });
 export type RunResult = z.infer<typeof runResult>;
 
@@ -111,12 +127,18 @@ const NOTHING: Omit<Sums, 'quantiles' | 'by_position'> = {
 /** State of a fold, which another process continues. JSON keeps it exactly. */
 export type FoldState = {result: RunResult; sums: [string, Sums][]; isInt8: boolean};
 
+const nothingYet = (): FoldState => ({
+  result: {...emptyOf(runResult.shape), upload: NO_UPLOADS},
+  sums: [],
+  isInt8: false,
+});
+
 export class ResultFold {
   readonly #result: RunResult;
   readonly #sums: Map<string, Sums>;
   #isInt8: boolean;
 
-  constructor(state: FoldState = {result: emptyOf(runResult.shape), sums: [], isInt8: false}) {
+  constructor(state: FoldState = nothingYet()) {
     this.#result = state.result;
     this.#sums = new Map(state.sums);
     this.#isInt8 = state.isInt8;
@@ -169,7 +191,7 @@ export class ResultFold {
     return undefined;
   }
 
-  #addSummary({total_truncated, total_rows, stats, model, versions, code}: StreamSummary): void {
+  #addSummary({total_truncated, total_rows, stats, model, versions, code, upload}: StreamSummary): void {
     const result = this.#result;
     result.truncated += total_truncated;
     result.rows += total_rows;
@@ -178,6 +200,7 @@ export class ResultFold {
     for (const [name, version] of Object.entries(versions))
       result.versions[name] = withOne(result.versions[name] ?? [], version);
     if (code !== null) result.code = withOne(result.code, code);
+    result.upload = withUploads(result.upload, upload ?? NO_UPLOADS);
   }
 
   /** Weighs means by rows, and the int8 error, a ratio of energies, by rows and mean square. Workers add up shards alike. */
@@ -239,6 +262,16 @@ function listsOf({zeros, quantiles: norms, by_position}: Sums, rows: number) {
     zeros: rounded(zeros / rows),
     norm_quantiles: quantiles.parse(norms.map(norm => rounded(norm / rows))),
     max_abs_by_position: by_position,
+  };
+}
+
+type Uploads = z.infer<typeof uploads>;
+
+function withUploads(one: Uploads, other: Uploads): Uploads {
+  return {
+    bytes: Math.min(one.bytes + other.bytes, Number.MAX_SAFE_INTEGER),
+    seconds: Math.min(one.seconds + other.seconds, MOST_SECONDS),
+    bound_seconds: Math.min(one.bound_seconds + other.bound_seconds, MOST_SECONDS),
   };
 }
 

@@ -4,7 +4,7 @@ import {type SpecOptions, specOf} from '../../../cli/run/spec.ts';
 import {planText} from '../../../cli/run/start.ts';
 import {differencesOf} from '../../../cli/run/write-spec.ts';
 import {compareSides, type Side} from '../../../cli/views/comparison.ts';
-import type {Stats} from '../../../shared/domain/run/result.ts';
+import {NO_UPLOADS, type Stats} from '../../../shared/domain/run/result.ts';
 import {aRun} from '../../support/builders.ts';
 
 describe('The spec of run start', () => {
@@ -52,13 +52,13 @@ describe('The plan of run start', () => {
     bytes: 54_000,
   };
   const folder = {folder: 'd', spec: undefined, streams: [stream]};
-  for (const {spec, of, text} of [
-    {spec: {budget_usd: 50}, of: folder, text: 'Run r: 1 stream of 54 kB from d, budget $50.00'},
-    {spec: {}, of: undefined, text: 'Run r: the streams in the bucket, no budget'},
+  for (const {budget, of, text} of [
+    {budget: 50, of: folder, text: 'Run r: 1 stream of 54 kB from d, budget $50.00'},
+    {budget: null, of: undefined, text: 'Run r: the streams in the bucket, no budget'},
   ])
     it(`reads: ${text}`, () =>
       assert.equal(
-        planText('r', spec, {folder: of && {...of, streams: [{...stream, known: undefined}]}}),
+        planText('r', budget, {folder: of && {...of, streams: [{...stream, known: undefined}]}}),
         text,
       ));
 });
@@ -80,7 +80,7 @@ describe('A comparison of runs', () => {
     run: aRun({run, status: 'completed', total_samples_processed: samples, total_tokens: 900}),
     result: {
       ...{...totals, samples, streams: 1, model: null, versions: {}, code: [], unread: {}, unread_streams: 0},
-      digest: null,
+      ...{digest: null, upload: NO_UPLOADS},
       stats: {'resid_post.0': {...STATS, ...stats}},
     },
     shards: new Map([

@@ -112,7 +112,7 @@ class _Extraction:
         self._partials = Partials(work, model, bucket, folder)
         self._rejects = RejectsFile(folder)
         uploads = bucket.checked(self._pipeline.check)  # an upload ends when a stage has failed
-        self._uploader = Uploader(work, model, uploads, state, self._existing, self._rejects, self._streams.sent)
+        self._uploader = Uploader(work, model, uploads, state, self._existing, self._rejects, self._streams)
         self._pooled = work.spec.selection.is_pool
         self._window = window_limits(work.spec, model.row_bytes)
         self._open: dict[int, ShardBuffer] = {}  # by shard number, from the first row to the last

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO
@@ -29,6 +29,7 @@ from ..storage.upload_content import BytesContent, Content, FileContent, sha256_
 from ..work import Work
 from .pipeline import Pipeline
 from .state import ExtractionState
+from .upload_streams import UploadStreams
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +56,11 @@ class Uploader:
         state: ExtractionState,
         existing: ExistingShards,
         rejects: RejectsFile,
-        sent: Callable[[int], None],
+        streams: UploadStreams,
     ):
-        """sent: receives the bytes of shards as they are sent."""
+        """streams: count the bytes of shards as they are sent."""
         self._work, self._model, self._bucket = work, model, bucket
-        self._state, self._existing, self._rejects, self._sent = state, existing, rejects, sent
+        self._state, self._existing, self._rejects, self._streams = state, existing, rejects, streams
         self._lock = threading.Lock()
         self._entries: dict[int, dict] = {}  # by shard number, for the shards that the bucket has
         self.is_committed = False
@@ -83,7 +84,7 @@ class Uploader:
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
         try:
             content_type = CONTENT_TYPES[work.spec.format]
-            stored = self._bucket.create(name, data, metadata, content_type, self._custom_time(), self._sent)
+            stored = self._bucket.create(name, data, metadata, content_type, self._custom_time(), self._streams.sent)
         except Contradicts as error:
             self._existing.accept(
                 plan, error.stored
@@ -108,7 +109,7 @@ class Uploader:
             self._store_rejects(self._rejects.path)
         entries = [self._entries[number] for number in sorted(self._entries)]
         entries = self._existing.add_stats(entries)
-        text = json.dumps(stream_summary(self._work, self._model, [*entries, final]), indent=1) + "\n"
+        text = json.dumps(stream_summary(self._work, self._model, [*entries, final], self._streams.measured()), indent=1) + "\n"
         data = BytesContent(text.encode("ascii"))
         error = self._create("metadata.json", data, "application/json")
         if error is None:

@@ -39,6 +39,16 @@ class UploadStreams:
         # Since `_began`.
         self._sent = 0
         self._idle_s = 0.0  # over all streams
+        # Of the whole extraction: all bytes, the time with at least one upload, and the time in which every stream was busy.
+        self._all_sent = 0
+        self._sending_s = self._full_s = 0.0
+
+    def measured(self) -> dict:
+        """What the uploads of this extraction measured, for metadata.json."""
+        with self._lock:
+            self._advance()
+            times = {"seconds": round(self._sending_s, 3), "bound_seconds": round(self._full_s, 3)}
+            return {"bytes": self._all_sent} | times
 
     def begin(self) -> None:
         """Notes a stream that begins a shard."""
@@ -52,6 +62,7 @@ class UploadStreams:
         """Notes bytes that a stream has sent."""
         with self._lock:
             self._sent += size
+            self._all_sent += size
 
     def start(self) -> int:
         """The number of threads to start now."""
@@ -94,5 +105,8 @@ class UploadStreams:
 
     def _advance(self) -> None:
         now = self._clock()
-        self._idle_s += max(0, self.count - self._busy) * (now - self._at)
+        elapsed = now - self._at
+        self._idle_s += max(0, self.count - self._busy) * elapsed
+        self._sending_s += elapsed if self._busy else 0
+        self._full_s += elapsed if self._busy >= self.count else 0
         self._at = now

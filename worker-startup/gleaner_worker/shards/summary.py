@@ -1,4 +1,4 @@
-"""metadata.json: the summary of a finished stream, without times or workers. It extends the seed scripts' fields."""
+"""metadata.json: the summary of a finished stream, without workers. It extends the seed scripts' fields."""
 
 import importlib.metadata
 import json
@@ -15,7 +15,7 @@ from .shard_stats import fold_stats
 _MIB = 1024 * 1024
 _PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")
 # Fields that may differ between two attempts with the same shards.
-_CIRCUMSTANCES = ("versions", "code", "environment")
+_CIRCUMSTANCES = ("versions", "code", "environment", "upload")
 # Fields of the final shard's bytes. Another attempt may store that shard after this summary, with other last bits.
 _FINAL_BYTES = ("crc32c", "sha256", "size_bytes", "file_size_mb", "stats")
 
@@ -45,8 +45,8 @@ def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc3
     }
 
 
-def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
-    """entries: the entry of every shard in order, each with `stats`."""
+def stream_summary(work: Work, model: Model, entries: list[dict], upload: dict) -> dict:
+    """entries: the entry of every shard in order, each with `stats`. upload: what this attempt's uploads measured."""
 
     def total(key: str) -> int:
         return sum(entry[key] for entry in entries)
@@ -85,6 +85,7 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
         | {package: importlib.metadata.version(package) for package in _PACKAGES},
         "code": worker_bundle(),
         "environment": locked_digest(),
+        "upload": upload,
         "shards": entries,
     }
 

@@ -52,7 +52,8 @@ function fold(summaries: StreamSummary[]) {
 }
 
 describe('the result of a run', () => {
-  it('the result of a run adds up its streams', () => {
+  it('the result of a run adds up its streams, and the uploads of those that measured them', () => {
+    const upload = {bytes: 5000, seconds: 2.5, bound_seconds: 1};
     const {
       stats: _,
       digest: __,
@@ -61,9 +62,13 @@ describe('the result of a run', () => {
       ...counts
     } = fold([
       aSummary(),
-      aSummary({total_samples: 1, total_rejected: 0, total_tokens: 50, total_rows: 1, total_truncated: 0}),
+      aSummary({
+        ...{total_samples: 1, total_rejected: 0, total_tokens: 50, total_rows: 1, total_truncated: 0},
+        upload,
+      }),
     ]);
     assert.deepEqual(counts, {
+      upload,
       streams: 2,
       samples: 10,
       rejected: 1,
