@@ -1,37 +1,46 @@
 import type {RunSpec} from '../shared/contracts/spec.ts';
 import {readPrices} from '../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../shared/domain/billing/list-prices.ts';
-import {chipsOf, usdPerHour} from '../shared/domain/billing/prices.ts';
+import {chipsOf, type Prices, usdPerHour} from '../shared/domain/billing/prices.ts';
 import {COMPILED, hostsOfType} from '../shared/domain/fleet/accelerators.ts';
 import {withCloudIfThere} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import type {Connection} from './cloud/connection.ts';
 import {askWorker} from './python/ask-worker.ts';
 import {TPU_LOCK, workerPython} from './python/python.ts';
-import type {Compiled} from './run/estimate/assumptions.ts';
-import {type Upload, uploadOf, uploadText} from './run/estimate/upload-share.ts';
+import type {Compiled, Numbers, Rate} from './run/estimate/assumptions.ts';
+import {priceOrigin, pricesText} from './run/estimate/price-origin.ts';
+import {
+  helpLines,
+  helpsOf,
+  limitText,
+  rateOfStages,
+  usdPerMillion,
+  workOfProgram,
+} from './run/estimate/stages.ts';
 import {completeIn, type SpecOptions, specOf} from './run/spec.ts';
 import {CliError} from './terminal/errors.ts';
 import {bytesText, dollarText, numberText, table} from './terminal/format.ts';
-import {print, say, warn} from './terminal/output.ts';
+import {print, printText, say, warn} from './terminal/output.ts';
 import {withClock} from './terminal/progress-clock.ts';
 
 export type PreflightOptions = CloudOptions & SpecOptions & {accelerator?: string[]; zone: string};
-/** A program with the dollars of a million tokens in full rows, while the chips compute. */
+/** A program with the dollars of a million tokens in full rows, at the speed of its slowest stage. */
 export type Answer = Compiled & {
   chips: number;
   hosts: number;
   usd_per_million_tokens: {spot: number | null; on_demand: number | null};
-  /** Null for a program that does not fit, and for tokens that a sample chooses. */
-  upload: Upload | null;
+  /** Speed of the slowest stage; null for a program that does not fit. */
+  rate: Rate | null;
 };
+type Stored = Pick<RunSpec, 'dtype' | 'tokens' | 'format' | 'compute_dtype'>;
 
 /**
  * Compiles the program of a run for types of TPU that need not exist here, and recommends the cheapest. Exit code 1 if it does not fit into a
  * given type, or into no type of one host.
  */
 export async function preflight(options: PreflightOptions): Promise<void> {
-  const {accelerator: given, zone} = options;
+  const {accelerator: given, zone, json} = options;
   for (const accelerator of given ?? []) {
     if (!COMPILED.includes(accelerator))
       throw new CliError(`Failed to compile for ${accelerator}: give one of ${COMPILED.join(', ')}`);
@@ -39,27 +48,37 @@ export async function preflight(options: PreflightOptions): Promise<void> {
   await withCloudIfThere(options, async cloud => {
     const spec = completeIn(cloud, await specOf(options));
     const types = given ?? COMPILED;
-    const compiled = await compilePrograms(spec, types, cloud?.connection, {smallest: given === undefined});
     const tried = types.map(accelerator => ({accelerator}));
     const prices = cloud ? await readPrices({store: cloud.store, log: warn}, tried) : LIST_PRICES;
-    const programs = compiled.map((program): Answer => {
-      const {accelerator} = program;
-      const usd = (spot: boolean) => {
-        const hour = usdPerHour(prices, {accelerator, spot, zone});
-        return hour === null || !program.fits ? null : hour / 3600 / (program.tokens_per_s / 1e6);
-      };
-      const size = {chips: chipsOf(accelerator)?.chips ?? 0, hosts: hostsOfType(accelerator)};
-      const stored = program.fits ? program.stored_bytes_per_token : null;
-      const upload = program.fits && stored !== null ? uploadOf(program.tokens_per_s, stored) : null;
-      return {...program, ...size, upload, usd_per_million_tokens: {spot: usd(true), on_demand: usd(false)}};
+    const programs: Answer[] = [];
+    await compilePrograms(spec, types, cloud?.connection, {
+      smallest: given === undefined,
+      each: program => {
+        const answer = answerOf(program, spec, prices, zone);
+        programs.push(answer);
+        if (!json)
+          printText(programs.length === 1 ? rowLines([answer], types) : rowLines([answer], types).slice(1));
+      },
     });
     const recommended = cheapestOf(programs)?.accelerator ?? null;
-    print<'preflight'>(options.json, {spec, recommended, programs}, linesOf(programs, zone, spec));
+    const is_google = cloud?.connection.is_google ?? true;
+    const lines = remarks(programs, {spec, zone, prices, is_google});
+    print<'preflight'>(json, {spec, recommended, programs}, lines);
     const isUsable = given
       ? programs.every(({fits}) => fits)
       : programs.some(({fits, hosts}) => fits && hosts === 1);
     if (!isUsable) process.exitCode = 1;
   });
+}
+
+/** The program of a type with its price, at the speed of its slowest stage. */
+export function answerOf(program: Compiled, spec: Stored, prices: Prices, zone: string): Answer {
+  const {accelerator} = program;
+  const rate = program.fits ? rateOfStages(workOfProgram(program, spec as Numbers)) : null;
+  const usd = (spot: boolean) =>
+    rate && usdPerMillion(usdPerHour(prices, {accelerator, spot, zone}), rate.estimate * 3600);
+  const size = {chips: chipsOf(accelerator)?.chips ?? 0, hosts: hostsOfType(accelerator)};
+  return {...program, ...size, rate, usd_per_million_tokens: {spot: usd(true), on_demand: usd(false)}};
 }
 
 /** The program of one host with the lowest price of a million tokens on spot. The first of equals is the smallest. */
@@ -69,51 +88,83 @@ export function cheapestOf(programs: readonly Answer[]): Answer | undefined {
   return priced.sort((a, b) => usdOf(a) - usdOf(b))[0];
 }
 
-export function linesOf(
-  programs: readonly Answer[],
-  zone: string,
-  spec: Pick<RunSpec, 'dtype' | 'tokens'>,
-): string[] {
-  const columns = [
-    ...['TPU', 'fits', 'mesh', 'HBM of a device', 'a step', 'tokens/s', 'of the peak'],
-    ...['spot $/M tokens', 'on demand'],
-  ];
-  const rows = programs.map(program => {
-    const limit = bytesText(program.hbm_limit_bytes);
-    if (!program.fits) return [program.accelerator, 'no', '', limit, '', '', '', '', ''];
-    const {spot, on_demand} = program.usd_per_million_tokens;
-    const used = Object.values(program.hbm_bytes).reduce((sum, bytes) => sum + bytes, 0);
-    return [
-      ...[program.accelerator, 'yes', program.mesh, `${bytesText(used)} of ${limit}`],
-      ...[`${program.estimated_ms.toFixed(1)} ms`, numberText(program.tokens_per_s)],
-      ...[`${Math.round(program.share_of_peak * 100)} %`, money(spot), money(on_demand)],
-    ];
-  });
+const COLUMNS = [
+  'TPU',
+  'fits',
+  'mesh',
+  'HBM of a device',
+  'a step',
+  'of the peak',
+  'chips, tokens/s',
+  'run, tokens/s',
+  'spot $/M',
+  'on demand',
+  'limited by',
+];
+const LEFT = ['TPU', 'fits', 'mesh', 'limited by'];
+
+/** The titles and the rows of programs. Each column has room for what rows print later, because a row is printed as it comes. */
+export function rowLines(programs: readonly Answer[], types: readonly string[]): string[] {
+  const room = [types.reduce((longest, type) => (type.length > longest.length ? type : longest), '')];
+  const widest = [...room, '', '16x16', '99.9 GB of 99.9 GB', '9999.9 ms', '', '', '', '$0.0000', ''];
+  const lines = table(
+    COLUMNS.map(title => ({title, right: !LEFT.includes(title)})),
+    [widest, ...programs.map(cellsOf)],
+  );
+  return lines.filter((_, index) => index !== 1);
+}
+
+function cellsOf(program: Answer): string[] {
+  const limit = bytesText(program.hbm_limit_bytes);
+  const {accelerator, rate} = program;
+  if (!program.fits || !rate) return [accelerator, 'no', '', limit];
+  const {spot, on_demand} = program.usd_per_million_tokens;
+  const used = Object.values(program.hbm_bytes).reduce((sum, bytes) => sum + bytes, 0);
   return [
-    ...table(
-      columns.map((title, index) => ({title, right: index >= 3})),
-      rows,
-    ),
-    ...programs.flatMap(program => (program.fits ? [] : [`${program.accelerator}: ${program.reason}`])),
-    ...programs.flatMap(({fits, hosts, accelerator}) =>
-      fits && hosts > 1
-        ? [`${accelerator} is here to compare: it has ${hosts} hosts, and a run uses TPUs of one host`]
-        : [],
-    ),
-    ...programs.flatMap(({hosts, upload, layers, accelerator}) => {
-      const text = upload && hosts === 1 ? uploadText(upload, {...spec, layers, accelerator}) : undefined;
-      return text ? [`${accelerator}: ${text}`] : [];
-    }),
-    ...recommendation(programs, zone),
-    `Times are estimates of the TPU compiler for full rows, and no TPU has run them; prices are those of ${zone}. \`gleaner estimate\` adds padding, starts, uploads and preemptions.`,
+    ...[accelerator, 'yes', program.mesh, `${bytesText(used)} of ${limit}`],
+    ...[`${program.estimated_ms.toFixed(1)} ms`, `${Math.round(program.share_of_peak * 100)} %`],
+    ...[program.tokens_per_s, rate.estimate].map(each => numberText(Math.round(each))),
+    ...[money(spot), money(on_demand), limitText(rate)],
   ];
 }
 
-function recommendation(programs: readonly Answer[], zone: string): string[] {
+type Asked = {spec: Stored; zone: string; prices: Prices; is_google: boolean};
+
+/** Lines below the table: what does not fit, what has no price, the recommendation, and what makes it cheaper. */
+export function remarks(programs: readonly Answer[], {spec, zone, prices, is_google}: Asked): string[] {
   const cheapest = cheapestOf(programs);
-  if (!cheapest) return [];
-  const usd = money(cheapest.usd_per_million_tokens.spot);
-  return [`Recommended: ${cheapest.accelerator}, for ${usd} a million tokens on spot in ${zone}.`];
+  const fitting = programs.filter(({fits}) => fits);
+  const shown = cheapest ?? fitting[0];
+  return [
+    ...programs.flatMap(program => (program.fits ? [] : [`${program.accelerator}: ${program.reason}`])),
+    ...fitting.flatMap(({accelerator, hosts, rate, usd_per_million_tokens: {spot}}) =>
+      hosts > 1
+        ? [`${accelerator} is here to compare: it has ${hosts} hosts, and a run uses TPUs of one host`]
+        : spot === null && rate
+          ? [
+              `${accelerator} has no price here, so it cannot be recommended; it computes ${numberText(Math.round(rate.estimate))} tokens/s`,
+            ]
+          : [],
+    ),
+    ...(shown?.fits && shown.rate ? waitLines(shown, spec, prices, zone) : []),
+    ...(cheapest?.rate
+      ? [
+          `Recommended: ${cheapest.accelerator}, for ${money(cheapest.usd_per_million_tokens.spot)} a million tokens on spot in ${zone}, limited by ${limitText(cheapest.rate)} (${pricesText(priceOrigin(prices, cheapest.accelerator, zone, is_google), zone, Date.now())}).`,
+        ]
+      : []),
+    `Times are estimates of the TPU compiler for full rows, and no TPU has run them. \`gleaner estimate\` adds padding, starts and preemptions of your streams.`,
+  ];
+}
+
+/** What the chips of the recommended type wait for, and what helps. A sample is as long as a row. */
+function waitLines(program: Answer & {fits: true}, spec: Stored, prices: Prices, zone: string): string[] {
+  const {accelerator, layers, shape, rate} = program;
+  const {dtype, tokens} = spec;
+  const usd_per_hour = usdPerHour(prices, {accelerator, spot: true, zone});
+  const tokens_per_sample = Number(shape.split('x')[1]);
+  const work = workOfProgram(program, spec as Numbers);
+  const helps = helpsOf(work, {layers, dtype, tokens}, {tokens_per_sample, usd_per_hour});
+  return rate ? helpLines(accelerator, rate, {layers, dtype}, helps) : [];
 }
 
 function money(usd: number | null): string {
@@ -122,18 +173,30 @@ function money(usd: number | null): string {
 
 /**
  * Compiles the program of a run for types of TPU, by the TPU compiler on this machine. `smallest`: of each generation, no type after the first
- * that the program fits into. Throws `CliError` for a model that cannot be used, and for a type that the compiler is not set up for.
+ * that the program fits into. `each` gets a program as soon as it is compiled. Throws `CliError` for a model that cannot be used, and for a
+ * type that the compiler is not set up for.
  */
 export async function compilePrograms(
   spec: RunSpec,
   accelerators: readonly string[],
   connection: Connection | undefined,
-  {smallest} = {smallest: false},
+  {smallest = false, each = () => {}}: {smallest?: boolean; each?: (program: Compiled) => void} = {},
 ): Promise<Compiled[]> {
   await workerPython(say, TPU_LOCK); // minutes at the first time, which are not the compiler's
   const args = ['--accelerators', accelerators.join(','), ...(smallest ? ['--smallest'] : [])];
-  const programs = await withClock('The preflight has worked', () =>
-    askWorker('gleaner_worker.preflight', spec, args, connection, TPU_LOCK),
+  const programs: Compiled[] = [];
+  await withClock('The preflight has worked', clock =>
+    askWorker('gleaner_worker.preflight', spec, args, connection, {
+      lock: TPU_LOCK,
+      answer: program => {
+        programs.push(program as Compiled);
+        each(program as Compiled);
+      },
+      progress: line => {
+        const number = accelerators.findIndex(accelerator => line.endsWith(` ${accelerator}`)) + 1;
+        clock.what = `${line}, type ${number} of ${accelerators.length}: the preflight has worked`;
+      },
+    }),
   );
-  return programs as Compiled[];
+  return programs;
 }

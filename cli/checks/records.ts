@@ -28,12 +28,19 @@ export async function checkRecords(
   streams: readonly StreamFile[],
   spec: RunSpec,
   connection: Connection,
-): Promise<Finding[]> {
+): Promise<{findings: Finding[]; sampled?: Sampled; line_bytes?: number}> {
+  let [count, bytes] = [0, 0];
   for (const stream of spread(streams, MOST_STREAMS)) {
-    const problem = recordsProblem(await firstLines(stream.path, MOST_RECORDS), spec);
-    if (problem !== undefined) return [{problem: `${stream.path}: ${problem}`}];
+    const lines = await firstLines(stream.path, MOST_RECORDS);
+    const problem = recordsProblem(lines, spec);
+    if (problem !== undefined) return {findings: [{problem: `${stream.path}: ${problem}`}]};
+    count += lines.length;
+    bytes += lines.reduce((sum, line) => sum + Buffer.byteLength(line) + 1, 0);
   }
-  return checkSamples(spread(streams, MOST_RENDERED), spec, connection);
+  return {
+    ...(await checkSamples(spread(streams, MOST_RENDERED), spec, connection)),
+    line_bytes: bytes / count,
+  };
 }
 
 /** Why no record becomes a sample; undefined if one of them may. A single bad record is rejected by the run and stops nothing. */
@@ -71,16 +78,20 @@ async function checkSamples(
   streams: readonly StreamFile[],
   spec: RunSpec,
   connection: Connection,
-): Promise<Finding[]> {
-  if (!existsSync(join(await environmentFolder(LOCK), 'bin', 'python')))
-    return [{unchecked: 'the tokenizer, and the text of records: `gleaner estimate` prepares Python for it'}];
+): Promise<{findings: Finding[]; sampled?: Sampled}> {
+  if (!existsSync(join(await environmentFolder(LOCK), 'bin', 'python'))) {
+    const unchecked = 'the tokenizer, and the text of records: `gleaner estimate` prepares Python for it';
+    return {findings: [{unchecked}]};
+  }
   const files = streams.flatMap(({path}) => ['--file', resolve(path)]);
   try {
     const args = [...files, '--sample-bytes', String(RENDERED_BYTES)];
-    return samplesFindings((await askWorker('gleaner_worker.estimate', spec, args, connection)) as Sampled);
+    const sampled = (await askWorker('gleaner_worker.estimate', spec, args, connection)) as Sampled;
+    return {findings: samplesFindings(sampled), sampled};
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
-    return [error instanceof HubSilent ? {unchecked: error.message} : {problem: error.message}];
+    const {message} = error;
+    return {findings: [error instanceof HubSilent ? {unchecked: message} : {problem: message}]};
   }
 }
 

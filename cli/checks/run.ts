@@ -5,41 +5,52 @@ import {poolOf} from '../../shared/domain/deployment.ts';
 import {runAcceleratorProblem} from '../../shared/domain/fleet/accelerators.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet, requirePool} from '../cloud/fleet.ts';
+import type {Sampled} from '../run/estimate/assumptions.ts';
 import {completeIn} from '../run/spec.ts';
 import type {StreamFile} from '../streams/folder.ts';
-import {say, warn} from '../terminal/output.ts';
+import {warn} from '../terminal/output.ts';
 import {checkBudget} from './budget.ts';
-import {refuseProblems} from './findings.ts';
+import {type Finding, refuseProblems} from './findings.ts';
 import {checkModel, readModelConfig} from './model.ts';
 import {checkRecords} from './records.ts';
-import {uploadWarning} from './upload.ts';
+
+/**
+ * What the checks have read: the text of config.json, the counts of the first records, and the mean bytes of these. Each is undefined
+ * where it was not read.
+ */
+export type Checked = {
+  config?: string | undefined;
+  sampled?: Sampled | undefined;
+  line_bytes?: number | undefined;
+};
 
 /** Throws `CliError` where the run cannot succeed. `streams`: files of this machine, none for streams in the bucket. */
 export async function checkRun(
   cloud: Cloud,
   {run, input, streams}: {run: string; input: RunSpecInput; streams: readonly StreamFile[]},
-): Promise<void> {
+): Promise<Checked> {
   const what = `start run ${run}`;
   const spec = completeIn(cloud, input);
-  const {accelerator, findings} = await checkPoolOf(cloud, input);
+  const findings = await checkPoolOf(cloud, input);
   const config = await readModelConfig(cloud, spec);
   refuseProblems(what, [...findings, ...checkModel(config, spec)]);
-  const isOfChips = cloud.connection.is_google && 'text' in config; // a local cloud has no chips
-  const warning = isOfChips ? uploadWarning(config.text, spec, accelerator) : undefined;
-  if (warning) say(`By the sizes of the model, ${warning}; \`gleaner estimate\` says more`);
-  if (streams.length > 0) refuseProblems(what, await checkRecords(streams, spec, cloud.connection));
+  const text = 'text' in config ? config.text : undefined;
+  if (streams.length === 0) return {config: text};
+  const {findings: ofRecords, ...read} = await checkRecords(streams, spec, cloud.connection);
+  refuseProblems(what, ofRecords);
+  return {config: text, ...read};
 }
 
 /** Checks the type of the pool, and that the budget pays for one of its TPUs. */
-async function checkPoolOf(cloud: Cloud, {budget_usd = null, pool}: RunSpecInput) {
+async function checkPoolOf(cloud: Cloud, {budget_usd = null, pool}: RunSpecInput): Promise<Finding[]> {
   const fleet = await readFleet(cloud);
   const name = pool ?? poolOf(cloud.connection.deployment);
   requirePool(fleet, name);
   const found = fleet.pools.find(each => each.pool === name);
   const accelerator = found?.accelerator ?? '';
   const problem = runAcceleratorProblem(accelerator);
-  if (problem) return {accelerator, findings: [{problem}]};
-  if (budget_usd === null) return {accelerator, findings: []};
+  if (problem) return [{problem}];
+  if (budget_usd === null) return [];
   const prices = await readPrices({store: cloud.store, log: warn}, found ? [{accelerator}] : []);
-  return {accelerator, findings: checkBudget(budget_usd, found, prices)};
+  return checkBudget(budget_usd, found, prices);
 }

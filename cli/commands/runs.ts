@@ -2,7 +2,6 @@ import {
   bytes,
   dollars,
   folder,
-  modelName,
   natural,
   naturals,
   orNone,
@@ -186,42 +185,53 @@ export function addShortForms(parent: GleanerCommand): void {
     .onCloud(RUNNING_OR_STOPPED)
     .examples(`${of} verify my-run`, `${of} verify my-run --reference 8`)
     .action(async (run, options) => (await import('../run/verify.ts')).verify(run, options));
-  parent
-    .about(
-      'estimate',
-      'estimate the tokens, shards, bytes, time and dollars of a run from a sample of its streams',
-    )
-    .argument(
-      '<what>',
-      'JSONL file, folder of streams, gs://BUCKET/datasets/RUN/, stream in a bucket, or run id',
-    )
-    .option('--spec <file>', "run.json in place of the run's own spec or the defaults")
-    .option('--model <model>', 'model in place of the model in the spec', modelName)
-    .option('--accelerator <type>', 'type of each TPU', 'v5litepod-1')
-    .option('--zone <zone>', 'zone of the TPUs, for their price', zone, 'us-central1-a')
-    .option(
-      '--region <region>',
-      'region of the bucket, for network between regions (default: that of the zone)',
-      text,
-    )
-    .option('--workers <n>', 'number of TPUs that work at once', positive, 1)
-    .option(
-      '--sample-bytes <n>',
-      'bytes of the sample; shorter streams are read as a whole',
-      bytes,
-      6_291_456,
-    )
-    .option('--quick', "assume a share of the chip's peak in place of the TPU compiler's estimate")
-    .option('--tokens-per-second <n>', 'measured speed of one TPU, in place of the assumed speed', rate)
-    .alone(
-      '--like <run>',
-      'earlier run on the same type of TPU, in place of assumed speed and overhead',
-      ['tokens_per_second'],
-      runId,
-    )
+  const estimate = parent.about(
+    'estimate',
+    'estimate the tokens, shards, bytes, time and dollars of a run from a sample of its streams',
+  );
+  addSpecOptions(
+    estimate
+      .argument(
+        '<what>',
+        'JSONL file, folder of streams, gs://BUCKET/datasets/RUN/, stream in a bucket, or run id',
+      )
+      .option('--accelerator <type>', "type of each TPU (default: the pool's, or v5litepod-1)")
+      .option(
+        '--zone <zone>',
+        "zone of the TPUs, for their price (default: the pool's, or us-central1-a)",
+        zone,
+      )
+      .option(
+        '--region <region>',
+        'region of the bucket, for network between regions (default: that of the zone)',
+        text,
+      )
+      .option(
+        '--workers <n>',
+        'number of TPUs that work at once (default: those of the pool, or 1)',
+        positive,
+      )
+      .option(
+        '--sample-bytes <n>',
+        'bytes of the sample; shorter streams are read as a whole',
+        bytes,
+        6_291_456,
+      )
+      .option(
+        '--compile',
+        "compile for the type, in place of an assumed share of the chip's peak; takes a minute",
+      )
+      .option('--tokens-per-second <n>', 'measured speed of one TPU, in place of the assumed speed', rate)
+      .alone(
+        '--like <run>',
+        'earlier run on the same type of TPU, whose speed, starts and uploads are taken',
+        ['tokens_per_second'],
+        runId,
+      ),
+  )
     .onCloud(RUNNING_OR_STOPPED)
     .examples(
-      `${of} estimate my.jsonl --workers 8 --model Qwen/Qwen2.5-0.5B`,
+      `${of} estimate streams --model Qwen/Qwen2.5-0.5B --layers 0-23`,
       `${of} estimate my-run --accelerator v6e-1 --zone us-east1-d`,
     )
     .action(async (what, options) => (await import('../run/estimate/estimate.ts')).estimate(what, options));

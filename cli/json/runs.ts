@@ -81,7 +81,7 @@ const estimate = z.looseObject({
   prices_are: z.strictObject({
     source: z.enum(['list', 'catalog', 'person']),
     as_of: maybe,
-    is_highest: z.boolean(),
+    ...{is_highest: z.boolean(), is_recorded: z.boolean()},
   }),
 });
 
@@ -100,7 +100,8 @@ const preflight = z.strictObject({
         spot: z.number().nullable(),
         on_demand: z.number().nullable(),
       }),
-      upload: z.strictObject({bytes_per_s: z.number(), chips_busy: z.number()}).nullable(),
+      /** Tokens a second of the slowest stage, which the price rests on; `limit` names it. Null for a program that does not fit. */
+      rate: span.extend({limit: text}).nullable(),
     }),
   ),
 });
@@ -168,7 +169,11 @@ export const runAnswers = {
   'run status': status,
   'run watch': watched,
   'run start': z.union([
-    z.strictObject({run: text, status: maybe, streams: count, rejected: z.array(text)}),
+    z.strictObject({
+      ...{run: text, status: maybe, streams: count, rejected: z.array(text)},
+      /** As `estimate` prints it; null where nothing was known of the run, or with --no-check. */
+      estimate: estimate.nullable(),
+    }),
     commands,
   ]),
   'run report': z.strictObject({file: text, size_bytes: count}),

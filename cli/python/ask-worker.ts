@@ -12,19 +12,30 @@ export class HubSilent extends CliError {}
 /** Exit code of a module that could not read its inputs. */
 const NOT_READ = 3;
 
-/** Beginnings of the lines that are passed on: the worker's `print_wait` reports a hub that does not answer, and the preflight each type. */
-const PASSED_ON = /^(Waiting|Compiling .*) for /;
+/** Beginnings of lines about a hub that does not answer, as the worker's `print_wait` writes them, and about a type of the preflight. */
+const WAIT = /^Waiting for /;
+const TYPE = /^Compiling .* for /;
 
 /**
- * Runs a module of the worker that looks at a spec and the small files of its model, and prints one line of JSON. Throws `CliError` with
- * the module's own reason, and says each wait for a hub and each type of TPU. `lock`: packages of the module, the worker's by default.
+ * Runs a module of the worker that looks at a spec and the small files of its model, and prints lines of JSON: `answer` gets each as it
+ * comes, and the last is returned. Throws `CliError` with the module's own reason, and says each wait for a hub. `lock`: packages of the
+ * module, the worker's by default.
  */
 export async function askWorker(
   module: string,
   spec: RunSpec,
   args: readonly string[],
   connection: Connection | undefined,
-  lock?: string,
+  {
+    lock,
+    answer,
+    progress,
+  }: {
+    lock?: string;
+    answer?: (value: unknown) => void;
+    /** Gets the beginning of each type of TPU. */
+    progress?: (line: string) => void;
+  } = {},
 ): Promise<unknown> {
   const home = join(cacheFolder(), 'models');
   await mkdir(home, {recursive: true});
@@ -36,9 +47,11 @@ export async function askWorker(
     [module, '--spec', JSON.stringify(spec), '--home', home, ...args, ...bucket],
     connection ? storageVariables(connection) : {},
     line => {
-      if (PASSED_ON.test(line)) say(line);
+      if (WAIT.test(line)) say(line);
+      if (TYPE.test(line)) progress?.(line);
     },
     lock,
+    line => answer?.(JSON.parse(line)),
   );
   const last = stdout.at(-1);
   if (code !== 0 || !last) {

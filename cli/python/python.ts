@@ -95,12 +95,13 @@ export async function callScript(
 
 export type PythonRun = {code: number; stdout: string[]; stderr: string[]};
 
-/** Runs a module of the worker package. `say` gets each line of its standard error. */
+/** Runs a module of the worker package. `say` gets each line of its standard error, and `onLine` each of its standard output. */
 export async function runWorkerModule(
   args: string[],
   env: Record<string, string>,
   say: (line: string) => void,
   lock = LOCK,
+  onLine: (line: string) => void = () => {},
 ): Promise<PythonRun> {
   const python = await workerPython(say, lock);
   const child = spawn(python, ['-m', ...args], {
@@ -109,7 +110,7 @@ export async function runWorkerModule(
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const [stdout, stderr, code] = await Promise.all([
-    collectLines(child.stdout, () => {}),
+    collectLines(child.stdout, onLine),
     collectLines(child.stderr, say),
     exitCode(child),
   ]);

@@ -2,6 +2,7 @@
 import {type Prices, usdPerHour} from '../../shared/domain/billing/prices.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {usdPerMillion} from './estimate/stages.ts';
 
 /** Mean dollars an hour of a run's TPUs without downloads, weighted by paid hours; null if no price is known. */
 export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | null {
@@ -20,7 +21,7 @@ export function usdPerMillionTokens({
   cost_usd,
   total_tokens,
 }: Pick<Run, 'cost_usd' | 'total_tokens'>): number | null {
-  return total_tokens > 0 ? (cost_usd / total_tokens) * 1e6 : null;
+  return usdPerMillion(cost_usd, total_tokens);
 }
 
 /** Mean dollars an hour of a node over the zones with a known price; null without such a zone. */

@@ -56,7 +56,7 @@ export async function specOf(options: SpecOptions, other?: Buffer | RunSpecInput
 }
 
 /** Reads a file of `--spec`. */
-export async function readSpecFile(file: string): Promise<RunSpecInput> {
+async function readSpecFile(file: string): Promise<RunSpecInput> {
   const text = await readFile(file, 'utf8').catch((error: Error) => {
     throw new CliError(`Failed to read --spec ${file}: ${error.message}`, {cause: error});
   });

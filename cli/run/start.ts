@@ -5,6 +5,7 @@ import {jsonText} from '../../shared/contracts/printable.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../../shared/domain/names.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
 import {checkRun} from '../checks/run.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
@@ -15,6 +16,8 @@ import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, dollarText} from '../terminal/format.ts';
 import {print, quoted, say} from '../terminal/output.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
+import {estimateStart, startLines} from './estimate/before-start.ts';
+import type {Report} from './estimate/report.ts';
 import {copyLine, copyStreams, requireFrozen} from './from-run.ts';
 import {newestEvent, untilRegistered} from './registration.ts';
 import {type SpecOptions, specOf} from './spec.ts';
@@ -38,13 +41,14 @@ export async function start(run: string, options: StartOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const given = typed ?? (await specOf(options, await requireFrozen(cloud, from ?? '')));
     if (options.dry_run) return printCommands(cloud, run, given, {folder, from}, options.json);
-    await refuseEnded(cloud, run);
-    say(planText(run, given, {folder, from}));
+    const begun = await refuseEnded(cloud, run);
+    const budget_usd = given.budget_usd ?? begun?.budget_usd ?? null;
+    say(planText(run, budget_usd, {folder, from}));
     const spec = options.mirror ? await withMirror(cloud, given, stopped) : given;
-    if (options.check ?? true) await checkRun(cloud, {run, input: spec, streams: folder?.streams ?? []});
+    const estimate =
+      (options.check ?? true) ? await estimateFirst(cloud, run, spec, {folder, from}, budget_usd) : undefined;
     await writeSpec(cloud, run, spec);
-    if (spec.budget_usd === undefined || spec.budget_usd === null)
-      say('The run has no budget of its own: --budget-usd N gives it one');
+    if (budget_usd === null) say('The run has no budget of its own: --budget-usd N gives it one');
     if (spec.compute_dtype === 'fp32') say('compute_dtype fp32 takes about 7 times the TPU time of bf16');
     const since = await newestEvent(cloud);
     const numbers = folder
@@ -53,10 +57,25 @@ export async function start(run: string, options: StartOptions): Promise<void> {
         ? await startDropped(cloud, run)
         : await copyStreams(cloud, from, run);
     const rejected = await untilRegistered(cloud, run, {streams: numbers, since, stopped});
-    await report(cloud, run, numbers.length, rejected, options.json);
+    await report(cloud, run, numbers.length, {rejected, estimate}, options.json);
   });
   if (options.watch && process.exitCode === undefined)
     await (await import('./watch/watch.ts')).watch(run, {...options, interval: 2});
+}
+
+/** Checks the run, and prints its estimate beside its budget. Undefined where too little is known for an estimate. */
+async function estimateFirst(
+  cloud: Cloud,
+  run: string,
+  input: RunSpecInput,
+  {folder, from}: Inputs,
+  budget_usd: number | null,
+): Promise<Report | undefined> {
+  const checked = await checkRun(cloud, {run, input, streams: folder?.streams ?? []});
+  const found = await estimateStart(cloud, input, {run: folder ? run : (from ?? run), folder, checked});
+  if (typeof found === 'string') say(`Not estimated: ${found}`);
+  else for (const line of startLines(found, budget_usd, Date.now())) say(line);
+  return typeof found === 'string' ? undefined : found;
 }
 
 /** The spec with the copy of its model in the bucket. */
@@ -77,14 +96,13 @@ async function withMirror(
 type Inputs = {folder?: StreamFolder | undefined; from?: string | undefined};
 
 /** Streams, bytes and budget of the start, in one line. */
-export function planText(run: string, spec: RunSpecInput, {folder, from}: Inputs): string {
+export function planText(run: string, budget: number | null, {folder, from}: Inputs): string {
   const bytes = folder?.streams.reduce((sum, stream) => sum + stream.bytes, 0) ?? 0;
   const what = folder
     ? `${counted(folder.streams.length, 'stream')} of ${bytesText(bytes)} from ${folder.folder}`
     : from === undefined
       ? 'the streams in the bucket'
       : `the streams of run ${from}`;
-  const budget = spec.budget_usd ?? null;
   return `Run ${run}: ${what}, ${budget === null ? 'no budget' : `budget ${dollarText(budget)}`}`;
 }
 
@@ -111,7 +129,8 @@ async function startDropped(cloud: Cloud, run: string): Promise<string[]> {
   return numbers;
 }
 
-async function refuseEnded({store}: Cloud, run: string): Promise<void> {
+/** The document of the run, if it has begun. Throws `CliError` for a run that was stopped. */
+async function refuseEnded({store}: Cloud, run: string): Promise<Run | undefined> {
   const found = await runRecords.get(store, run);
   if (found?.status === 'cancelled')
     throw new CliError(
@@ -121,13 +140,14 @@ async function refuseEnded({store}: Cloud, run: string): Promise<void> {
     say(
       `run ${run} is paused${found.reason ? `: ${found.reason}` : ''}; \`gleaner run resume ${run}\` continues it`,
     );
+  return found;
 }
 
 async function report(
   {store}: Cloud,
   run: string,
   streams: number,
-  rejected: string[],
+  {rejected, estimate = null}: {rejected: string[]; estimate: Report | null | undefined},
   json = false,
 ): Promise<void> {
   const found = await runRecords.get(store, run);
@@ -143,7 +163,11 @@ async function report(
           ...rejected.map(text => `  rejected: ${text}`),
           ...(found?.status === 'active' ? [`  gleaner run watch ${run}`] : []),
         ];
-  print<'run start'>(json, {run, status: found?.status ?? null, streams: accepted, rejected}, lines);
+  print<'run start'>(
+    json,
+    {run, status: found?.status ?? null, streams: accepted, rejected, estimate},
+    lines,
+  );
   if (rejected.length > 0) process.exitCode = 1;
 }
 

@@ -3,7 +3,7 @@
 import {bytePrice, networkOf} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES} from '../../shared/domain/billing/unit-prices.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
-import {type Sampled, type Span, times} from './estimate/assumptions.ts';
+import {type Sampled, type Span, times, weightBytes} from './estimate/assumptions.ts';
 
 /** Operations of a stream and of a shard: creates and lists are of class A, reads are of class B. */
 const OPERATIONS = {stream: {a: 4, b: 3}, shard: {a: 1, b: 1}};
@@ -19,16 +19,15 @@ export type WholeBill = Record<'network' | 'nat' | 'operations' | 'control' | 's
 
 type Place = {zone: string; region: string | null; workers: number; isHubModel: boolean};
 
-/** Bill of a run in advance. Weights have about one byte for each operation of a token: two operations and two bytes a parameter. */
+/** Bill of a run in advance. */
 export function estimatedBill(
   sampled: Sampled,
   stored: Span,
   tpu_hours: Span | null,
   place: Place,
 ): WholeBill {
-  const {streams, stream_bytes, totals, operations, computed_tokens} = sampled;
-  const weights =
-    (computed_tokens > 0 ? operations / computed_tokens : 0) * Math.max(1, Math.min(place.workers, streams));
+  const {streams, stream_bytes, totals} = sampled;
+  const weights = weightBytes(sampled) * Math.max(1, Math.min(place.workers, streams));
   const read = stream_bytes + (place.isHubModel ? 0 : 2 * weights);
   const hours = tpu_hours ?? NOTHING;
   return {

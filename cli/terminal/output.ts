@@ -19,6 +19,7 @@ export function printJson<Words extends keyof Answers = never>(answer: NoInfer<A
 }
 
 export function printText(lines: readonly string[]): void {
+  sayForNow('');
   process.stdout.write(`${lines.map(line => withHints(printable(line))).join('\n')}\n`);
 }
 
@@ -34,8 +35,18 @@ export function say(line: string): void {
   if (!isQuiet) complain(line);
 }
 
+let isShownForNow = false;
+
+/** Shows a line on a terminal until the next line of any kind replaces it. An empty one removes it. */
+export function sayForNow(line: string): void {
+  if (isQuiet || (line === '' && !isShownForNow)) return;
+  isShownForNow = line !== '';
+  process.stderr.write(`\r\u001b[K${printable(line)}`);
+}
+
 /** Prints an error or a question on standard error, also with `--quiet`. */
 export function complain(line: string): void {
+  sayForNow('');
   process.stderr.write(`${withHints(printable(line))}\n`);
 }
 

@@ -1,18 +1,28 @@
-import {durationText} from './format.ts';
-import {say} from './output.ts';
+/** Work that takes long: one line that changes on a terminal, and a line a minute elsewhere. */
+import {cut, durationText} from './format.ts';
+import {say, sayForNow} from './output.ts';
 
-const CLOCK_MS = 5000;
+const TERMINAL_MS = 1000;
+const OTHERWISE_MS = 60_000;
 
-/** Says every few seconds that the work goes on. `what`: the beginning of that sentence. */
-export async function withClock<T>(what: string, work: () => Promise<T>): Promise<T> {
+/** What a clock says before its duration, which the work may change. */
+export type Clock = {what: string};
+
+/** Says that the work goes on. `what`: the beginning of that sentence. */
+export async function withClock<T>(what: string, work: (clock: Clock) => Promise<T>): Promise<T> {
   const started_ms = Date.now();
-  const clock = setInterval(
-    () => say(`${what} for ${durationText((Date.now() - started_ms) / 1000)}`),
-    CLOCK_MS,
-  );
+  const clock = {what};
+  const {isTTY, columns = 80} = process.stderr;
+  const show = () => {
+    const line = `${clock.what} for ${durationText((Date.now() - started_ms) / 1000)}`;
+    if (isTTY) sayForNow(cut(line, columns));
+    else say(line);
+  };
+  const timer = setInterval(show, isTTY ? TERMINAL_MS : OTHERWISE_MS);
   try {
-    return await work();
+    return await work(clock);
   } finally {
-    clearInterval(clock);
+    clearInterval(timer);
+    sayForNow('');
   }
 }

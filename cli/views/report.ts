@@ -23,7 +23,7 @@ const MOST_REASONS = 12;
 /** Stream objects as they were read. `digest`: SHA-256 over a line `OBJECT CRC32C` of each, in the order of the streams. */
 export type Dataset = {streams: Stream[]; bytes: number; digest: string; isWhole: boolean};
 
-/** An ended life of a TPU that cost the run something. `usd`: the part of the run. */
+/** An ended life of a TPU that cost the run something. `usd`: the part of the run, and `share` its part of the life's time. */
 export type Life = {
   tpu: string;
   cause: string;
@@ -31,6 +31,7 @@ export type Life = {
   ended_at: string;
   seconds: number;
   usd: number;
+  share: number;
   phases: LifePhases;
 };
 
@@ -65,7 +66,7 @@ function datasetOf(streams: Stream[], isWhole: boolean): Dataset {
 }
 
 /** Ended lives that the run has paid for, the oldest first. */
-async function readLives(store: Store, run: string): Promise<Life[]> {
+export async function readLives(store: Store, run: string): Promise<Life[]> {
   const tpus = await store.query('workers', {limit: MOST_TPUS});
   const found: Life[] = [];
   await forEachConcurrently(tpus, async ({id}) => void found.push(...(await livesOf(store, id, run))));
@@ -84,7 +85,11 @@ async function livesOf(store: Store, tpu: string, run: string): Promise<Life[]> 
     const end = typeof gone_at === 'string' ? gone_at : ended_at;
     const seconds = ready_at === null ? 0 : Math.max(0, (Date.parse(end) - Date.parse(ready_at)) / 1000);
     const kind = typeof cause_kind === 'string' ? cause_kind : 'unknown';
-    return [{tpu, cause, kind, ended_at, seconds, usd, phases: phases.safeParse(attempt.phases).data ?? {}}];
+    const ofTime = Object.entries(costs).filter(([key]) => !key.startsWith(downloadsOf('')));
+    const all = ofTime.reduce((sum, [, usd]) => sum + usd, 0);
+    const share = all > 0 ? (costs[run] ?? 0) / all : 0;
+    const found = phases.safeParse(attempt.phases).data ?? {};
+    return [{tpu, cause, kind, ended_at, seconds, usd, share, phases: found}];
   });
 }
 

@@ -4,6 +4,7 @@
  * An earlier run replaces all assumptions.
  */
 import {chipsOf} from '../../../shared/domain/billing/prices.ts';
+import type {UploadRate} from '../../../shared/domain/fleet/upload-rates.ts';
 
 /** `high` is null without an upper bound. */
 export type Span = {estimate: number; low: number; high: number | null};
@@ -86,8 +87,6 @@ export const ASSUMED = {
   fp32_products: 6,
   /** Transfer from one chip to its host. PCIe has about 15 GB/s. */
   chip_to_host_bytes_per_s: {estimate: 8e9, low: 3e9, high: 15e9},
-  /** Upload from one VM into Cloud Storage, several objects at once. */
-  upload_bytes_per_s: {estimate: 1e9, low: 0.3e9, high: 1.7e9},
   /** Bytes before the codec that one core encodes a second, and cores that encode for each chip. */
   encode_bytes_per_s: {safetensors: 4e9, 'safetensors.zst': 0.5e9, 'pkl.gz': 37e6},
   cores_per_chip: 12,
@@ -97,16 +96,10 @@ export const ASSUMED = {
     'safetensors.zst': {bf16: 0.78, fp16: 0.9, fp32: 0.92, int8: 0.92},
     'pkl.gz': {bf16: 0.8, fp16: 0.9, fp32: 0.93, int8: 1},
   },
-  /** Time of a node from READY to its first batch, once for each worker: environment, weights, compilation. */
+  /** Time of a node from READY to its first batch, once for each worker: environment and compilation. The download of the weights is added. */
   start_s: {estimate: 300, low: 120, high: 900},
   /** Factor on TPU time for the work that preemptions lose. */
   preemption: {estimate: 1.05, low: 1, high: 1.2},
-};
-
-/** No additions: hours of an earlier run include starts and preemptions. */
-export const NOTHING_MORE = {
-  start_s: {estimate: 0, low: 0, high: 0},
-  preemption: {estimate: 1, low: 1, high: 1},
 };
 
 type Format = keyof typeof ASSUMED.ratio;
@@ -115,8 +108,12 @@ type Dtype = keyof (typeof ASSUMED.ratio)['safetensors'];
 export type Machine = {accelerator: string; workers: number};
 export type Numbers = {format: Format; dtype: Dtype; compute_dtype: 'bf16' | 'fp32'};
 
-/** Tokens a second of one worker. `limit` names the slowest stage, and `computing` is the rate of the chips alone. */
-export type Rate = Span & {limit: string; computing?: number};
+/**
+ * Tokens a second of one worker. `limit` names the slowest stage. `upload`: the bytes a second that the chips make by themselves, the share
+ * of the time in which they compute, and the rate of the host.
+ */
+export type Rate = Span & {limit: string; upload?: Upload};
+export type Upload = {bytes_per_s: number; chips_busy: number; rate: UploadRate};
 
 /** Bytes of the shards as objects: bytes in memory, times the assumed ratio of the codec. */
 export function storedBytes({totals}: Sampled, {format, dtype}: Numbers): Span {
@@ -139,67 +136,47 @@ export function computedTokens(
   return peak && (type.chips * peak * ASSUMED.utilisation.estimate) / products / operations_per_token;
 }
 
-/** Rate of the slowest stage: computing, transfer to the host, encoding, or upload. Undefined for a program that does not fit. */
-export function assumedRate(
-  sampled: Sampled,
-  numbers: Numbers,
-  machine: Machine,
-  compiled?: Compiled,
-): Rate | undefined {
-  const type = chipsOf(machine.accelerator);
-  const tokens = sampled.totals.tokens.estimate;
-  if (!type || tokens === 0 || compiled?.fits === false) return undefined;
-  const {chips} = type;
-  const per_token = sampled.operations / tokens;
-  const assumed = computedTokens(machine.accelerator, per_token, numbers.compute_dtype);
-  if (assumed === undefined) return undefined;
-  const raw = sampled.totals.shard_bytes.estimate / tokens;
-  const stored = storedBytes(sampled, numbers).estimate / tokens;
-  const encode = ASSUMED.encode_bytes_per_s[numbers.format] * ASSUMED.cores_per_chip * chips;
-  const decoding = compiled?.generated_tokens_per_s;
-  if (sampled.generated_tokens > 0 && !decoding) return undefined;
-  const computing = (which: 'estimate' | 'low' | 'high') =>
-    compiled
-      ? (ASSUMED.compiled_speed[which] * tokens) /
-        (sampled.computed_tokens / compiled.tokens_per_s + sampled.generated_tokens / (decoding ?? 1))
-      : (assumed * ASSUMED.utilisation[which]) / ASSUMED.utilisation.estimate;
-  const at = (which: 'estimate' | 'low' | 'high') => {
-    const stages: [string, number][] = [
-      [sampled.generated_tokens > 0 ? 'computing and decoding' : 'computing', computing(which)],
-      ['the way from the chips to the host', (chips * ASSUMED.chip_to_host_bytes_per_s[which]) / raw],
-      ['encoding', encode / raw],
-      ['the upload', ASSUMED.upload_bytes_per_s[which] / stored],
-    ];
-    return stages.reduce((slowest, stage) => (stage[1] < slowest[1] ? stage : slowest));
-  };
-  const [limit, estimate] = at('estimate');
-  return {estimate, low: at('low')[1], high: at('high')[1], limit, computing: computing('estimate')};
-}
-
 export function measuredRate(tokens_per_s: number, limit: string): Rate {
   return {estimate: tokens_per_s, low: tokens_per_s, high: tokens_per_s, limit};
 }
 
-/** Cost of a million tokens of an earlier run, and of an hour of one of its TPUs. */
-export type Earlier = {run: string; usd_per_million_tokens: number; usd_per_hour: number};
+/**
+ * What an earlier run measured: tokens a second of a TPU at work, and seconds of a TPU without work, such as its start. `upload`: the rate
+ * of a host; undefined where that run did not measure it.
+ */
+export type Earlier = {
+  run: string;
+  tokens_per_s: number;
+  start_s: number;
+  usd_per_hour: number;
+  usd_per_million_tokens: number;
+  upload: UploadRate | undefined;
+};
 
-/** Tokens per paid second of the earlier run. */
-export function rateLike({run, usd_per_million_tokens, usd_per_hour}: Earlier): Rate {
-  const tokens_per_hour = (usd_per_hour / usd_per_million_tokens) * 1e6;
-  return measuredRate(tokens_per_hour / 3600, `what run ${run} did for its money`);
+/** Bytes of the weights: about one for each operation of a token, which are two operations and two bytes a parameter. */
+export function weightBytes({
+  operations,
+  computed_tokens,
+}: Pick<Sampled, 'operations' | 'computed_tokens'>): number {
+  return computed_tokens > 0 ? operations / computed_tokens : 0;
 }
+
+/** What a TPU pays for beside its work. */
+export type Overhead = Pick<typeof ASSUMED, 'start_s' | 'preemption'>;
 
 /** Hours of all TPUs together, and hours on the clock. No more workers than streams do work. */
 export function hoursOf(
   sampled: Sampled,
   rate: Rate,
   machine: Machine,
-  {start_s, preemption}: typeof NOTHING_MORE = ASSUMED,
+  {start_s, preemption}: Overhead = ASSUMED,
 ): {tpu: Span; clock: Span} {
   const workers = Math.max(1, Math.min(machine.workers, sampled.streams));
   const {estimate, low, high} = sampled.totals.tokens;
-  const hours = (tokens: number, tokens_per_s: number, which: 'estimate' | 'low' | 'high') =>
-    ((tokens / tokens_per_s) * preemption[which] + workers * start_s[which]) / 3600;
+  const hours = (tokens: number, tokens_per_s: number, which: 'estimate' | 'low' | 'high') => {
+    const download_s = rate.upload ? weightBytes(sampled) / rate.upload.rate[OPPOSITE[which]] : 0;
+    return ((tokens / tokens_per_s) * preemption[which] + workers * (start_s[which] + download_s)) / 3600;
+  };
   const fastest = rate.high ?? rate.estimate;
   const tpu = {
     estimate: hours(estimate, rate.estimate, 'estimate'),
@@ -208,6 +185,9 @@ export function hoursOf(
   };
   return {tpu, clock: times(tpu, 1 / workers)};
 }
+
+/** The shortest time has the highest rate. */
+const OPPOSITE = {low: 'high', estimate: 'estimate', high: 'low'} as const;
 
 export function times({estimate, low, high}: Span, factor: number): Span {
   return {estimate: estimate * factor, low: low * factor, high: high === null ? null : high * factor};

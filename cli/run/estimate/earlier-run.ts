@@ -1,21 +1,30 @@
+/** What an earlier run measured, for an estimate of the next one. */
 import {poolRecords, runRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import type {Prices} from '../../../shared/domain/billing/prices.ts';
+import {uploadRateOf, withMeasured} from '../../../shared/domain/fleet/upload-rates.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import type {Store} from '../../../shared/ports.ts';
+import type {Run} from '../../../shared/domain/run/run.ts';
+import type {Cloud} from '../../cloud/cloud.ts';
 import {CliError} from '../../terminal/errors.ts';
+import {readLives} from '../../views/report.ts';
+import {readResult} from '../../views/run.ts';
 import {meanUsdPerHour, usdPerHourFor, usdPerMillionTokens} from '../rates.ts';
 import type {Earlier} from './assumptions.ts';
 
-/** Rates of an earlier run on the same type of TPU: dollars a million tokens, and dollars an hour for each TPU. */
+/** Phases of a life in which the TPU works on tokens; a lost life computes them in vain. */
+const AT_WORK = ['extract', 'upload', 'lost'] as const;
+
+/** Speed, start and price of an earlier run on the same type of TPU. */
 export async function earlierRun(
   name: string,
-  store: Store | undefined,
+  cloud: Pick<Cloud, 'store' | 'objects'> | undefined,
   accelerator: string,
   prices: Prices,
 ): Promise<Earlier> {
-  const run = store && (await runRecords.get(store, name));
+  const run = cloud && (await runRecords.get(cloud.store, name));
   if (!run)
     throw new CliError(`There is no run "${name}" to compare with: \`gleaner status\` lists the runs`);
+  const {store, objects} = cloud;
   const usd_per_million_tokens = usdPerMillionTokens(run);
   if (usd_per_million_tokens === null || usd_per_million_tokens === 0)
     throw new CliError(
@@ -37,5 +46,39 @@ export async function earlierRun(
   const usd_per_hour = usdPerHourFor(name, workers) ?? meanUsdPerHour(prices, pool);
   if (!usd_per_hour)
     throw new CliError(`There is no price per hour of the TPUs of run "${name}": set prices/chips`);
-  return {run: name, usd_per_million_tokens, usd_per_hour};
+  const lives = await readLives(store, name);
+  const paid_s = (run.cost_usd / usd_per_hour) * 3600;
+  const at_work = lives.map(({share, phases}) =>
+    AT_WORK.reduce((sum, phase) => sum + share * (phases[phase]?.seconds ?? 0), 0),
+  );
+  const counted_s = Math.min(
+    paid_s,
+    at_work.reduce((sum, each) => sum + each, 0),
+  );
+  // Without the phases of an ended life, all of its time counts as work.
+  const work_s = counted_s > 0 ? counted_s : paid_s;
+  return {
+    run: name,
+    tokens_per_s: run.total_tokens / work_s,
+    start_s: (paid_s - work_s) / Math.max(1, new Set(lives.map(({tpu}) => tpu)).size),
+    ...{usd_per_hour, usd_per_million_tokens},
+    upload: await uploadOf(objects, name, accelerator),
+  };
+}
+
+/** The rate of a host that the manifest of a run has; undefined where its uploads did not measure one. */
+export async function uploadOf(objects: Cloud['objects'], run: string, accelerator: string) {
+  const result = await readResult(objects, run);
+  const rate = result && withMeasured(uploadRateOf(accelerator), result.upload, run);
+  return rate?.basis === 'measured' ? rate : undefined;
+}
+
+/** The newest completed run of a pool that has computed tokens. */
+export async function newestRun({store}: Pick<Cloud, 'store'>, pool: string): Promise<Run | undefined> {
+  const where = [{field: 'pool', op: '==', value: pool} as const];
+  const runs = runRecords.parseAll(await store.query('runs', {where}), () => {});
+  const completed = runs.filter(
+    ({status, total_tokens, cost_usd}) => status === 'completed' && total_tokens > 0 && cost_usd > 0,
+  );
+  return completed.sort((a, b) => a.created_at.localeCompare(b.created_at)).at(-1);
 }

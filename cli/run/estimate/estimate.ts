@@ -1,20 +1,23 @@
 import {Rejected} from '../../../shared/contracts/errors.ts';
-import type {RunSpec} from '../../../shared/contracts/spec.ts';
+import type {RunSpec, RunSpecInput} from '../../../shared/contracts/spec.ts';
 import {readPrices} from '../../../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
+import {DEFAULT_DEPLOYMENT, poolOf} from '../../../shared/domain/deployment.ts';
 import {runAcceleratorProblem} from '../../../shared/domain/fleet/accelerators.ts';
+import {uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
 import {type Cloud, withCloudIfThere} from '../../cloud/cloud.ts';
 import type {Connection} from '../../cloud/connection.ts';
+import {readFleet} from '../../cloud/fleet.ts';
 import {compilePrograms} from '../../preflight.ts';
 import {askWorker} from '../../python/ask-worker.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {print, say, warn} from '../../terminal/output.ts';
 import {withClock} from '../../terminal/progress-clock.ts';
 import {readWeather, weatherText} from '../../weather.ts';
-import {completeIn} from '../spec.ts';
+import {completeIn, specOf} from '../spec.ts';
 import type {Compiled, Sampled} from './assumptions.ts';
-import {earlierRun} from './earlier-run.ts';
-import {type EstimateOptions, reportOn} from './report.ts';
+import {earlierRun, newestRun, uploadOf} from './earlier-run.ts';
+import {type EstimateOptions, type Report, reportOn} from './report.ts';
 import {reportLines} from './report-lines.ts';
 import {findTarget} from './target.ts';
 
@@ -29,37 +32,84 @@ export async function estimate(target: string, options: EstimateOptions): Promis
 }
 
 async function estimateIn(cloud: Cloud | undefined, target: string, options: EstimateOptions): Promise<void> {
-  const {like, accelerator, model} = options;
+  const found = await findTarget(target, cloud);
+  const input = await specOf(options, found.input);
+  const {accelerator, zone} = await machineOf(cloud, input, options);
   const problem = runAcceleratorProblem(accelerator);
   if (problem) throw new CliError(`Failed to estimate: ${problem}`);
-  const found = await findTarget(target, options.spec, cloud);
-  const spec = completeIn(cloud, model ? {...found.input, model} : found.input);
-  const prices = cloud ? await readPrices({store: cloud.store, log: warn}, [{accelerator}]) : LIST_PRICES;
-  const earlier = like === undefined ? undefined : await earlierRun(like, cloud?.store, accelerator, prices);
+  const spec = completeIn(cloud, input);
   const args = [...found.args, '--sample-bytes', String(options.sample_bytes)];
   say(`Reading a sample of ${found.what}, and the tokenizer of ${spec.model}`);
   const sampled = (await withClock('The sample is being read', () =>
     askWorker('gleaner_worker.estimate', spec, args, cloud?.connection),
   )) as Sampled;
-  const compiled = await compile(spec, sampled, options, cloud?.connection);
-  const report = reportOn(found.what, spec, sampled, options, prices, earlier, compiled);
+  const compiled = options.compile ? await compile(spec, sampled, accelerator, cloud?.connection) : undefined;
+  const report = await reportOf(cloud, {what: found.what, input, sampled, compiled}, options);
   const now = Date.now();
   const zones = cloud ? await readWeather(cloud.store, now) : [];
-  const weather = zones.find(each => each.zone === options.zone && each.accelerator === accelerator) ?? null;
+  const weather = zones.find(each => each.zone === zone && each.accelerator === accelerator) ?? null;
   const lines = reportLines(report, now);
   if (weather) lines.push(`  weather    ${weatherText(weather)}`);
   print<'run estimate'>(options.json, {...report, weather}, lines);
 }
 
-/** The program of the run for the type of TPU; undefined where its speed is not asked for, or the compiler lacks the type. */
+type Asked = {what: string; input: RunSpecInput; sampled: Sampled; compiled?: Compiled | undefined};
+
+/** The estimate of a sampled run, with what the pool of the run has measured, and the prices of today. */
+export async function reportOf(
+  cloud: Cloud | undefined,
+  {what, input, sampled, compiled}: Asked,
+  options: Partial<EstimateOptions>,
+): Promise<Report> {
+  const machine = await machineOf(cloud, input, options);
+  const {accelerator} = machine;
+  const spec = completeIn(cloud, input);
+  const is_google = cloud?.connection.is_google ?? true;
+  const prices = cloud ? await readPrices({store: cloud.store, log: warn}, [{accelerator}]) : LIST_PRICES;
+  const newest = cloud && machine.isOfPool ? await newestRun(cloud, machine.pool) : undefined;
+  // A local cloud has the speed of this machine, which only another run of the same model has.
+  const same = !is_google && newest?.spec?.model === spec.model ? newest?.run : undefined;
+  const like = options.like ?? (options.tokens_per_second === undefined ? same : undefined);
+  const earlier =
+    like === undefined
+      ? undefined
+      : await earlierRun(like, cloud, accelerator, prices).catch((error: Error) => {
+          if (options.like !== undefined || !(error instanceof CliError)) throw error;
+          return undefined; // nobody asked for that run
+        });
+  const measured = cloud && newest ? await uploadOf(cloud.objects, newest.run, accelerator) : undefined;
+  if (!is_google && !earlier && options.tokens_per_second === undefined)
+    sampled.warnings.push(
+      `a local cloud computes on this machine's processor: time and dollars are those of a real ${accelerator} until a run of this model has completed here`,
+    );
+  const upload = earlier?.upload ?? measured ?? uploadRateOf(accelerator);
+  return reportOn(what, spec, sampled, {...options, ...machine, is_google}, prices, {
+    earlier,
+    compiled,
+    upload,
+  });
+}
+
+/** The TPUs of the run's pool, unless options name others. Without a document of the pool, one small TPU. */
+async function machineOf(cloud: Cloud | undefined, input: RunSpecInput, options: Partial<EstimateOptions>) {
+  const pool = input.pool ?? poolOf(cloud?.connection.deployment ?? DEFAULT_DEPLOYMENT);
+  const found = cloud && (await readFleet(cloud)).pools.find(each => each.pool === pool);
+  const accelerator = options.accelerator ?? found?.accelerator ?? 'v5litepod-1';
+  return {
+    ...{pool, accelerator, isOfPool: accelerator === found?.accelerator},
+    zone: options.zone ?? found?.zones[0] ?? 'us-central1-a',
+    workers: options.workers ?? (found ? found.zones.length * found.workers_per_zone : 1),
+  };
+}
+
+/** The program of the run for the type of TPU; undefined where the compiler lacks the type, or no token is there. */
 async function compile(
   spec: RunSpec,
   sampled: Sampled,
-  {accelerator, quick, tokens_per_second, like}: EstimateOptions,
+  accelerator: string,
   connection: Connection | undefined,
 ): Promise<Compiled | undefined> {
-  if (quick || tokens_per_second !== undefined || like !== undefined || sampled.totals.tokens.estimate === 0)
-    return undefined;
+  if (sampled.totals.tokens.estimate === 0) return undefined;
   try {
     const [program] = await compilePrograms(spec, [accelerator], connection);
     return program;

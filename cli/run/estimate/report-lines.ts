@@ -1,10 +1,10 @@
 import {ageText} from '../../../shared/domain/billing/prices.ts';
 import {UNIT_PRICES_OF} from '../../../shared/domain/billing/unit-prices.ts';
-import {regionOf} from '../../../shared/domain/names.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../terminal/format.ts';
 import type {Span} from './assumptions.ts';
+import {pricesText} from './price-origin.ts';
 import type {Report} from './report.ts';
-import {uploadText} from './upload-share.ts';
+import {helpLines, limitText} from './stages.ts';
 
 /** Estimate as lines for a person. */
 export function reportLines(report: Report, now: number): string[] {
@@ -34,18 +34,18 @@ export function reportLines(report: Report, now: number): string[] {
     return [
       ...lines,
       report.generated_tokens > 0
-        ? '  time       unknown: the speed of decoding follows from the compiled program; leave out --quick, or set --tokens-per-second'
+        ? '  time       unknown: the speed of decoding follows from the compiled program; give --compile, or set --tokens-per-second'
         : `  time       unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
     ];
   const {spot, on_demand} = report.usd;
-  const {layers, upload} = report;
-  const bound = upload && uploadText(upload, {...spec, layers, accelerator: machine.accelerator});
+  const {layers, helps} = report;
+  const [waits, ...helping] = helpLines(machine.accelerator, rate, {layers, dtype: spec.dtype ?? ''}, helps);
   return [
     ...lines,
-    `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,
-    ...(bound ? [`  upload     ${bound}`] : []),
+    `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${limitText(rate)}`,
+    ...(waits ? [`  chips wait ${waits}`, ...helping.map(line => `           ${line}`)] : []),
     `  time       ${span(report.tpu_hours, time)} of TPU${startText(report)}; ${span(report.clock_hours, time)} on the clock with ${tpusText(machine.workers, report.streams)}`,
-    `  dollars    ${spot ? `${span(spot, dollarText)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, dollarText)} on demand` : 'unknown on demand'} (${machine.zone}; ${pricesText(report, now)})`,
+    `  dollars    ${spot ? `${span(spot, dollarText)} spot` : `unknown: ${machine.accelerator} has no price on spot`}${on_demand ? `, ${span(on_demand, dollarText)} on demand` : ''} (${machine.zone}; ${pricesText(report.prices_are, machine.zone, now)})`,
     besideLine(report, now),
     ...assumptions(report),
   ];
@@ -67,34 +67,26 @@ function besideLine(
   return `  beside     ${parts.join(', ')} (unit prices of ${UNIT_PRICES_OF}${age ? `, ${age}` : ''})`;
 }
 
-/** Origin of the prices, their day, and their age where they are old. */
-function pricesText({prices_are: {source, as_of, is_highest}, machine}: Report, now: number): string {
-  const age = ageText(as_of, now);
-  const old = age === undefined ? '' : `, ${age}: \`gleaner prices update\` reads new ones`;
-  if (source === 'person') return `prices/chips${as_of ? ` of ${as_of}` : ''}${old}`;
-  if (source === 'catalog') return `Billing Catalog of ${as_of}${old}`;
-  const list = is_highest
-    ? `no price is listed for ${regionOf(machine.zone)}: the highest of any region on ${as_of}`
-    : `list prices of ${as_of}`;
-  return `${list}${old || '; prices/chips overrides them'}`;
-}
-
-function assumptions({assumed, earlier, program}: Report): string[] {
+function assumptions({assumed, earlier, program, tokens_per_second}: Report): string[] {
+  const upload = tokens_per_second?.upload;
   if (earlier)
     return [
-      `  earlier    run ${earlier.run}: ${dollarText(earlier.usd_per_million_tokens)} a million tokens, starts and preemptions included, at ${dollarText(earlier.usd_per_hour)} an hour for each TPU`,
+      `  earlier    run ${earlier.run}: ${dollarText(earlier.usd_per_million_tokens)} a million tokens, ${whole(earlier.tokens_per_s)} tokens/s at work, and ${durationText(earlier.start_s)} of each TPU beside it, at ${dollarText(earlier.usd_per_hour)} an hour`,
     ];
   if (!assumed) return [];
   const start = `${assumed.start_s.estimate} s from READY to the first batch (${assumed.start_s.low} to ${assumed.start_s.high})`;
   const more = `${percent(assumed.preemption.estimate - 1)} more for preemptions`;
   if (!('utilisation' in assumed)) return [`  assumed    ${start}; ${more}`];
-  const {utilisation, compiled_speed, upload_bytes_per_s, chip_to_host_bytes_per_s} = assumed;
+  const {utilisation, compiled_speed, chip_to_host_bytes_per_s} = assumed;
+  const rate = upload?.rate;
   const computing = program?.fits
     ? `the TPU compiler's ${program.estimated_ms.toFixed(1)} ms a step, ${percent(program.share_of_peak)} of the peak (${compiled_speed.low} to ${compiled_speed.high} times that speed)`
     : `${percent(utilisation.estimate)} of a chip's peak (${percent(utilisation.low)} to ${percent(utilisation.high)})`;
   return [
     `  assumed    ${computing}; ` +
-      `${upload_bytes_per_s.estimate / 1e9} GB/s from a VM to the bucket (${upload_bytes_per_s.low / 1e9} to ${upload_bytes_per_s.high / 1e9}), ` +
+      (rate?.basis === 'assumed'
+        ? `${gb(rate.estimate)} GB/s from a VM to the bucket (${gb(rate.low)} to ${gb(rate.high)}; ${rate.source}), `
+        : '') +
       `${chip_to_host_bytes_per_s.estimate / 1e9} GB/s from a chip to its host; ${start}; ${more}`,
     '             none of these values was measured on a TPU: --tokens-per-second and --like RUN use measured values',
   ];
@@ -104,6 +96,10 @@ function span({estimate, low, high}: Span, text: (value: number) => string): str
   const [middle, from] = [text(estimate), text(low)];
   const to = high === null ? 'unknown' : text(high);
   return from === to ? middle : `${middle} (${from} to ${to})`;
+}
+
+function gb(bytes: number): string {
+  return (bytes / 1e9).toPrecision(2);
 }
 
 function percent(share: number): string {

@@ -1,39 +1,44 @@
 import type {RunSpec} from '../../../shared/contracts/spec.ts';
-import {originOf, type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
+import {type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
+import type {UploadRate} from '../../../shared/domain/fleet/upload-rates.ts';
 import {regionOf} from '../../../shared/domain/names.ts';
 import type {CloudOptions} from '../../cloud/connect.ts';
+import type {SpecOptions} from '../spec.ts';
 import {estimatedBill} from '../whole-bill.ts';
 import {
   ASSUMED,
-  assumedRate,
   type Compiled,
   type Earlier,
   hoursOf,
   measuredRate,
-  NOTHING_MORE,
   type Numbers,
+  type Overhead,
   type Rate,
-  rateLike,
   type Sampled,
   storedBytes,
   times,
 } from './assumptions.ts';
-import {uploadOf} from './upload-share.ts';
+import {priceOrigin} from './price-origin.ts';
+import {helpsOf, rateOfStages, workOf} from './stages.ts';
 
 export type Report = ReturnType<typeof reportOn>;
 
-export type EstimateOptions = CloudOptions & {
-  spec?: string;
-  model?: string;
-  accelerator: string;
-  zone: string;
-  region?: string;
-  workers: number;
-  sample_bytes: number;
-  tokens_per_second?: number;
-  quick?: boolean;
-  like?: string;
-};
+export type EstimateOptions = CloudOptions &
+  SpecOptions & {
+    accelerator?: string;
+    zone?: string;
+    region?: string;
+    workers?: number;
+    sample_bytes: number;
+    tokens_per_second?: number;
+    compile?: boolean;
+    like?: string;
+  };
+
+/** TPUs of an estimate. `is_google`: false for a local cloud, whose prices are recorded ones. */
+type Machines = {accelerator: string; zone: string; workers: number; is_google?: boolean};
+/** What is known of speed. `upload`: the rate of a host. */
+type Known = {earlier?: Earlier | undefined; compiled?: Compiled | undefined; upload: UploadRate};
 
 /** True for a model that TPUs download from a hub, unless it is mirrored. */
 function isHubId(model: string): boolean {
@@ -45,73 +50,81 @@ export function reportOn(
   what: string,
   spec: RunSpec,
   sampled: Sampled,
-  options: EstimateOptions,
+  options: Machines & Pick<Partial<EstimateOptions>, 'region' | 'tokens_per_second'>,
   prices: Prices,
-  earlier: Earlier | undefined,
-  compiled: Compiled | undefined,
+  {earlier, compiled, upload}: Known,
 ) {
-  const {accelerator, zone, workers, region = regionOf(zone)} = options;
+  const {accelerator, zone, workers, region = regionOf(zone), tokens_per_second, is_google = true} = options;
   const {format, dtype, compute_dtype} = spec;
   const numbers = {format, dtype, compute_dtype} as Numbers;
   const machine = {accelerator, workers};
-  const rate = rateOf(sampled, numbers, options, earlier, compiled);
-  const hours = rate && hoursOf(sampled, rate, machine, earlier ? NOTHING_MORE : ASSUMED);
+  const stored = storedBytes(sampled, numbers);
+  const {samples, tokens} = sampled.totals;
+  const work = workOf(sampled, numbers, {accelerator, upload, compiled});
+  const isMeasured = earlier !== undefined || tokens_per_second !== undefined;
+  const rate =
+    earlier && tokens.estimate > 0
+      ? rateLike(earlier, stored.estimate / tokens.estimate)
+      : tokens_per_second !== undefined
+        ? measuredRate(tokens_per_second, 'the measured --tokens-per-second')
+        : work && rateOfStages(work);
+  const overhead = earlier ? overheadOf(earlier) : ASSUMED;
+  const hours = rate && hoursOf(sampled, rate, machine, overhead);
+  const usd_per_hour = (spot: boolean) => usdPerHour(prices, {accelerator, spot, zone});
   const dollars = (spot: boolean) => {
-    const usd = usdPerHour(prices, {accelerator, spot, zone});
+    const usd = usd_per_hour(spot);
     return usd === null || !hours ? null : times(hours.tpu, usd);
   };
   return {
     what,
     spec,
     ...sampled,
-    stored_bytes: storedBytes(sampled, numbers),
-    machine: {
-      accelerator,
-      zone,
-      workers,
-      spot_usd_per_hour: usdPerHour(prices, {accelerator, spot: true, zone}),
-    },
+    stored_bytes: stored,
+    machine: {...machine, zone, spot_usd_per_hour: usd_per_hour(true)},
     program: compiled ?? null,
     tokens_per_second: rate ?? null,
-    upload:
-      rate?.computing === undefined
-        ? null
-        : uploadOf(rate.computing, storedBytes(sampled, numbers).estimate / sampled.totals.tokens.estimate),
+    helps:
+      work && !isMeasured
+        ? helpsOf(
+            work,
+            {layers: sampled.layers, dtype, tokens: spec.tokens},
+            {tokens_per_sample: tokens.estimate / samples.estimate, usd_per_hour: usd_per_hour(true)},
+          )
+        : [],
     tpu_hours: hours?.tpu ?? null,
     clock_hours: hours?.clock ?? null,
     usd: {spot: dollars(true), on_demand: dollars(false)},
-    beside_usd: estimatedBill(sampled, storedBytes(sampled, numbers), hours?.tpu ?? null, {
+    beside_usd: estimatedBill(sampled, stored, hours?.tpu ?? null, {
       ...{zone, region, workers},
       isHubModel: isHubId(spec.model ?? ''),
     }),
-    prices_are: originOf(prices, accelerator, zone),
+    prices_are: priceOrigin(prices, accelerator, zone, is_google),
     earlier: earlier ?? null,
-    assumed: assumptionsOf(rate, options, earlier),
+    assumed: assumptionsOf(rate !== undefined && !isMeasured, earlier),
   };
 }
 
-type Overhead = Pick<typeof ASSUMED, 'start_s' | 'preemption'>;
+/** The speed of an earlier run, bounded by an upload that was its limit: this run may store more for a token. */
+function rateLike({run, tokens_per_s, upload}: Earlier, bytes_per_token: number): Rate {
+  const uploading = upload ? upload.high / bytes_per_token : Number.POSITIVE_INFINITY;
+  const did = measuredRate(tokens_per_s, `what run ${run} did at work`);
+  if (!upload || uploading >= tokens_per_s) return did;
+  const made = {bytes_per_s: tokens_per_s * bytes_per_token, chips_busy: uploading / tokens_per_s};
+  return {...measuredRate(uploading, 'the upload'), upload: {...made, rate: upload}};
+}
+
+/** Starts as an earlier run had them. Its speed at work includes what preemptions lost. */
+function overheadOf({start_s}: Earlier): Overhead {
+  const same = (estimate: number) => ({estimate, low: estimate, high: estimate});
+  return {start_s: same(start_s), preemption: same(1)};
+}
 
 /** Assumptions of an estimate: none with an earlier run, only the overhead with a measured rate. */
 function assumptionsOf(
-  rate: Rate | undefined,
-  {tokens_per_second}: EstimateOptions,
+  isSpeedAssumed: boolean,
   earlier: Earlier | undefined,
 ): typeof ASSUMED | Overhead | null {
   if (earlier) return null;
   const {start_s, preemption} = ASSUMED;
-  return rate && tokens_per_second === undefined ? ASSUMED : {start_s, preemption};
-}
-
-function rateOf(
-  sampled: Sampled,
-  numbers: Numbers,
-  {accelerator, workers, tokens_per_second}: EstimateOptions,
-  earlier: Earlier | undefined,
-  compiled: Compiled | undefined,
-): Rate | undefined {
-  if (tokens_per_second !== undefined)
-    return measuredRate(tokens_per_second, 'the measured --tokens-per-second');
-  if (earlier) return rateLike(earlier);
-  return assumedRate(sampled, numbers, {accelerator, workers}, compiled);
+  return isSpeedAssumed ? ASSUMED : {start_s, preemption};
 }

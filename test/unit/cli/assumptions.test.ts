@@ -2,16 +2,19 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {
   ASSUMED,
-  assumedRate,
   type Compiled,
   hoursOf,
   measuredRate,
-  NOTHING_MORE,
   type Numbers,
-  rateLike,
   type Sampled,
   storedBytes,
 } from '../../../cli/run/estimate/assumptions.ts';
+import {reportOn} from '../../../cli/run/estimate/report.ts';
+import {rateOfStages, workOf} from '../../../cli/run/estimate/stages.ts';
+import {completeSpec} from '../../../shared/contracts/spec.ts';
+import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
+import {uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
+import {aConfig} from '../../support/builders.ts';
 
 const sure = (estimate: number) => ({estimate, low: estimate, high: estimate});
 
@@ -69,6 +72,10 @@ const COMPILED: Compiled = {
   },
 };
 const V5E = {accelerator: 'v5litepod-1', workers: 32};
+const assumedRate = (sampled: Sampled, numbers: Numbers, {accelerator}: typeof V5E, compiled?: Compiled) => {
+  const work = workOf(sampled, numbers, {accelerator, upload: uploadRateOf(accelerator), compiled});
+  return work && rateOfStages(work);
+};
 
 describe('an estimate of a run', () => {
   it('the upload limits all layers of a small model, and computing limits one layer', () => {
@@ -136,12 +143,25 @@ describe('an estimate of a run', () => {
     assert.ok(Math.abs(one.tpu.estimate - work - 300 / 3600) < 1e-9);
   });
 
-  it('an estimate like an earlier run has its price per token, without additions', () => {
-    const rate = rateLike({run: 'earlier', usd_per_million_tokens: 0.3, usd_per_hour: 4.8});
-    const {tpu} = hoursOf(aSample(), rate, V5E, NOTHING_MORE);
-    const {tokens} = aSample().totals;
-    for (const end of ['low', 'estimate', 'high'] as const)
-      assert.ok(Math.abs((tpu[end] ?? 0) * 4.8 - ((tokens[end] ?? 0) / 1e6) * 0.3) < 1e-6, end);
+  it('an estimate like an earlier run has its speed and its starts, bounded by the upload that it measured', () => {
+    const earlier = {
+      run: 'a',
+      tokens_per_s: 20_000,
+      start_s: 90,
+      usd_per_hour: 4.8,
+      usd_per_million_tokens: 0.3,
+    };
+    const spec = completeSpec({model: 'm'}, aConfig()).spec;
+    const like = (upload: ReturnType<typeof uploadRateOf> | undefined) =>
+      reportOn('x', spec, aSample(), {...V5E, zone: 'us-central1-a'}, LIST_PRICES, {
+        ...{earlier: {...earlier, upload}, upload: uploadRateOf('v5litepod-1')},
+      });
+    const tokens = aSample().totals.tokens.estimate;
+    assert.equal(like(undefined).tpu_hours?.estimate, (tokens / 20_000 + 32 * 90) / 3600);
+    const rate = {low: 4.3e8, estimate: 4.3e8, high: 4.3e8, basis: 'measured', source: 'run a'} as const;
+    assert.equal(like(rate).tokens_per_second?.limit, 'the upload');
+    assert.equal(Math.round(like(rate).tokens_per_second?.estimate ?? 0), Math.round(4.3e8 / 43_012));
+    assert.equal(like({...rate, high: 1e9}).tokens_per_second?.estimate, 20_000);
   });
 
   it('each estimate lies inside its range, which is open where the sample has no upper bound', () => {

@@ -1,23 +1,26 @@
 import assert from 'node:assert/strict';
 import {dirname} from 'node:path';
-import {earlierRun} from '../../../cli/run/estimate/earlier-run.ts';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
+import {earlierRun, newestRun} from '../../../cli/run/estimate/earlier-run.ts';
 import {findTarget} from '../../../cli/run/estimate/target.ts';
-import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
-import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import {aRun} from '../../support/builders.ts';
+import {ResultFold} from '../../../shared/domain/run/result.ts';
+import {aConfig, aRun, at, aWorker, T0} from '../../support/builders.ts';
+import {callAtOnce} from '../../support/call.ts';
+import {FakeBucket} from '../../support/fake-bucket.ts';
 import {Folder} from '../../support/folder.ts';
+import {aStore} from '../../support/put-documents.ts';
+
+const NO_OBJECTS = {} as Cloud['objects'];
 
 describe('gleaner estimate', () => {
   const folder = new Folder();
   after(() => folder.end());
 
   it('names what its target and its spec lack', async () => {
-    const find = (target: string, spec?: string) => findTarget(target, spec, undefined);
+    const find = (target: string) => findTarget(target, undefined);
     await assert.rejects(find('./no.jsonl'), /There is no file and no run \.\/no\.jsonl/);
     await assert.rejects(find('cli'), /cli has \d+ files that no run reads/);
-    const spec = folder.put('bad.json', '{"modle": 1}');
-    await assert.rejects(find('x', spec), /there is no modle/);
   });
 
   it('takes every stream of a folder, with its run.json', async () => {
@@ -25,18 +28,75 @@ describe('gleaner estimate', () => {
       folder.put(`streams/${name}`, '{"text": "a"}\n'),
     );
     folder.put('streams/run.json', '{"layers": "0-3"}');
-    const {what, args, input} = await findTarget(dirname(files[0] ?? ''), undefined, undefined);
+    const {what, args, input} = await findTarget(dirname(files[0] ?? ''), undefined);
     assert.match(what, /^2 streams of /);
     assert.deepEqual(args, ['--file', files[0], '--file', files[1]]);
     assert.equal(input.layers, '0-3');
   });
 
   it('names a run that is not there, or has no cost, to estimate like', async () => {
-    const store = openSqliteStore(':memory:');
-    await store.transaction(async tx => runRecords.set(tx, aRun({run: 'free', spent_usd: 0})));
-    const like = (run: string) => earlierRun(run, store, 'v5litepod-1', LIST_PRICES);
+    const store = await aStore({'runs/free': aRun({run: 'free', spent_usd: 0})});
+    const like = (run: string) => earlierRun(run, {store, objects: NO_OBJECTS}, 'v5litepod-1', LIST_PRICES);
     await assert.rejects(like('no-run'), /There is no run "no-run" to compare with/);
     await assert.rejects(like('free'), /There is no cost per token of run "free"/);
-    await store.close();
+  });
+});
+
+describe('An earlier run', () => {
+  /** Two TPUs at $3.60 an hour for 100 s each; the first served another run for half of its time. */
+  const life = (tpu: string, costs: object, phases: object) => ({
+    [`workers/${tpu}/attempts/1`]: {
+      ...{
+        worker: tpu,
+        expire_at: at(9e6),
+        incarnation: 1,
+        cause: 'not needed',
+        ready_at: at(0),
+        ended_at: at(100),
+        cost_usd: 0.1,
+        costs,
+        phases,
+      },
+    },
+  });
+  const seconds = (entries: Record<string, number>) =>
+    Object.fromEntries(Object.entries(entries).map(([name, each]) => [name, {seconds: each, usd: 0}]));
+  const [A, B] = ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'];
+  const manifest = {
+    ...{schema: 'gleaner/1', run: 'my-run', spec: {}, spec_hash: 'a'.repeat(64)},
+    result: {...new ResultFold().result(), upload: {bytes: 5e9, seconds: 10, bound_seconds: 9}},
+  };
+  const cloudOf = async () => {
+    const bucket = new FakeBucket(() => T0);
+    bucket.put('activations/my-run/manifest.json', JSON.stringify(manifest));
+    const store = await aStore({
+      'runs/my-run': aRun({run: 'my-run', status: 'completed', cost_usd: 0.15, total_tokens: 90_000}),
+      'pools/tpu': {...aConfig().pool, zones: ['us-central1-a']},
+      'prices/chips': {v5litepod: {usd: 3.6, spot_usd: 3.6}},
+      ...{
+        [`workers/${A}`]: aWorker({name: A, phase: 'gone'}),
+        [`workers/${B}`]: aWorker({name: B, phase: 'gone'}),
+      },
+      ...life(A, {'my-run': 0.05, other: 0.05}, seconds({create_wait: 9, boot: 20, extract: 80})),
+      ...life(B, {'my-run': 0.1}, seconds({boot: 20, extract: 60, lost: 20})),
+    });
+    return {store, objects: bucket.through(callAtOnce)};
+  };
+  const PRICES = {v5litepod: {usd: 3.6, spot_usd: 3.6}};
+
+  it('gives back its own bill, whatever its TPUs did beside it', async () => {
+    const earlier = await earlierRun('my-run', await cloudOf(), 'v5litepod-1', PRICES);
+    const {tokens_per_s, start_s, usd_per_hour, upload} = earlier;
+    // Of 150 s of the run, 120 s are work: 40 s of the TPU that another run shared, and 80 s of the other.
+    assert.deepEqual([tokens_per_s, usd_per_hour], [90_000 / 120, 3.6]);
+    assert.ok(Math.abs(start_s - 15) < 1e-9, String(start_s));
+    assert.ok(Math.abs(((90_000 / tokens_per_s + 2 * start_s) / 3600) * usd_per_hour - 0.15) < 1e-12);
+    assert.deepEqual([upload?.basis, upload?.estimate], ['measured', 5e8]);
+  });
+
+  it('is the newest completed run of the pool', async () => {
+    const cloud = await cloudOf();
+    assert.equal((await newestRun(cloud, 'tpu'))?.run, 'my-run');
+    assert.equal(await newestRun(cloud, 'other'), undefined);
   });
 });

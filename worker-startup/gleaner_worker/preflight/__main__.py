@@ -1,4 +1,4 @@
-"""Compiles the program of a run for types of TPU, without a TPU, and prints its figures as one line of JSON.
+"""Compiles the program of a run for types of TPU, without a TPU, and prints the figures of each as a line of JSON.
 
     python -m gleaner_worker.preflight --spec JSON --home FOLDER --accelerators TYPES [--smallest] [--bucket B]
 
@@ -58,17 +58,16 @@ def main() -> int:
         from .estimate_program import estimate_program
 
         model = {"model": files.name, "revision": files.revision, "layers": len(layers)}
-        programs: list[dict] = []
         fitting: set[str] = set()
         for accelerator in types:
             generation, *_ = ACCELERATORS[accelerator]
             if args.smallest and generation in fitting:
                 continue
             print(f"Compiling {files.name} for {accelerator}", file=sys.stderr, flush=True)
-            programs.append(model | estimate_program(spec, config, layers, accelerator, rules))
-            if programs[-1]["fits"]:
+            program = model | estimate_program(spec, config, layers, accelerator, rules)
+            print(json.dumps(program), flush=True)
+            if program["fits"]:
                 fitting.add(generation)
-        print(json.dumps(programs), flush=True)
     except (Failure, OSError) as error:
         print(error, file=sys.stderr, flush=True)
         return 2

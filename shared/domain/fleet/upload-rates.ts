@@ -1,0 +1,69 @@
+/** Bytes a second that one host uploads into Cloud Storage, several objects at once. */
+import {chipsOf} from '../billing/prices.ts';
+import {hostsOfType} from './accelerators.ts';
+
+/**
+ * `measured`: a run of Gleaner had this rate while its uploads were the limit. `vendor`: Google documents the rate. `assumed`: neither.
+ * `source`: what the numbers rest on.
+ */
+export type UploadRate = {
+  estimate: number;
+  low: number;
+  high: number;
+  basis: 'measured' | 'vendor' | 'assumed';
+  source: string;
+};
+
+const PUBLIC = 'public measurements of one VM, 1.66 GB/s at most';
+const CLAIM = 'and a page of 2024-02 that claims 8 GiB/s with parallel streams';
+
+/**
+ * Each row: GB/s low, estimate and high, and the network of the host as Google documents it. No network binds these estimates. Nobody
+ * has measured a TPU with Gleaner yet, so every row is assumed: a VM of one chip has an eighth of a host and 24 or 44 vCPUs.
+ */
+const ROWS: Record<string, readonly [low: number, estimate: number, high: number, network: string]> = {
+  'v5litepod-1': [0.3, 1, 1.7, '2 x 100 Gbit/s for 8 chips'],
+  'v5litepod-4': [0.5, 1.6, 8.6, '2 x 100 Gbit/s for 8 chips'],
+  'v5litepod-8': [0.5, 1.6, 8.6, '2 x 100 Gbit/s for 8 chips'],
+  'v6e-1': [0.3, 1, 1.7, '4 x 200 Gbit/s for 8 chips'],
+  'v6e-4': [0.5, 1.6, 8.6, '4 x 200 Gbit/s for 8 chips'],
+  'v6e-8': [0.5, 1.6, 8.6, '4 x 200 Gbit/s for 8 chips'],
+  'v5p-8': [0.5, 1.6, 8.6, '50 Gbit/s a chip'],
+};
+const OTHERS = [0.3, 1, 1.7, 'not documented'] as const;
+
+/** The rate of a type. A type of several hosts uploads from each of them. */
+export function uploadRateOf(accelerator: string): UploadRate {
+  const {generation, chips} = chipsOf(accelerator) ?? {generation: '', chips: 0};
+  const hosts = hostsOfType(accelerator);
+  const ofHost = hosts === 1 ? accelerator : `${generation}-${generation === 'v5p' ? 8 : chips / hosts}`;
+  const [low, estimate, high, network] = ROWS[ofHost] ?? OTHERS;
+  const of = (gigabytes: number) => gigabytes * 1e9 * hosts;
+  const source = `${PUBLIC}${high > 2 ? `, ${CLAIM}` : ''}; network ${network}`;
+  return {low: of(low), estimate: of(estimate), high: of(high), basis: 'assumed', source};
+}
+
+/** More than any network of a host: a worker that reports more is not believed. */
+const MOST_BYTES_PER_S = 125e9;
+/** Share of the uploading time in which every upload was busy, from which on the uploads were the limit. */
+const BOUND_SHARE = 0.5;
+
+/** Uploads of a run, summed over its hosts. `bound_seconds`: the part of `seconds` in which every upload at once was busy. */
+export type Uploads = {bytes: number; seconds: number; bound_seconds: number};
+
+/**
+ * The rate of a host with what a run measured. Uploads that were the limit measured the rate itself. Others only show that the host has
+ * at least this rate.
+ */
+export function withMeasured(
+  rate: UploadRate,
+  {bytes, seconds, bound_seconds}: Uploads,
+  run: string,
+): UploadRate {
+  const measured = bytes / seconds;
+  if (!(seconds >= 1 && measured > 0 && measured <= MOST_BYTES_PER_S)) return rate;
+  const isLimit = bound_seconds >= BOUND_SHARE * seconds;
+  if (!isLimit && measured <= rate.estimate) return rate;
+  const range = {low: measured, estimate: measured, high: isLimit ? measured : Math.max(measured, rate.high)};
+  return {...range, basis: 'measured', source: `run ${run}`};
+}
