@@ -1,10 +1,10 @@
 import type {Store} from '../../shared/ports.ts';
 import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {counted, dollarText, durationText, type Style, table} from '../terminal/format.ts';
+import {counted, durationText, type Style, table} from '../terminal/format.ts';
 import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
-import {readTpus, type TpuRow, totalsOf, totalsText, whyNone} from '../views/tpus.ts';
+import {priceOfHour, readTpus, type TpuRow, totalsOf, totalsText, whyNone} from '../views/tpus.ts';
 
 type Options = CloudOptions & {pool?: string; zone?: string; all?: boolean};
 
@@ -60,10 +60,10 @@ export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
   ];
 }
 
-/** A TPU that is gone costs nothing. */
-function priceText({phase, usd_per_hour}: TpuRow): string {
-  if (phase === 'gone') return '-';
-  return usd_per_hour === null ? '?' : dollarText(usd_per_hour);
+/** A TPU without a node costs nothing, and the sum below leaves it out. */
+function priceText({is_billed, usd_per_hour}: TpuRow): string {
+  if (!is_billed) return '-';
+  return usd_per_hour === null ? '?' : priceOfHour(usd_per_hour);
 }
 
 /** `5.2 min`; nothing for a slot that never had a TPU. */

@@ -78,7 +78,12 @@ export function totalsOf(rows: readonly TpuRow[]): Totals {
 export function totalsText({tpus, working, usd_per_hour, unknown_prices}: Totals): string {
   const unknown =
     unknown_prices === 0 ? '' : `, and the price of ${counted(unknown_prices, 'TPU')} is unknown`;
-  return `${counted(tpus, 'TPU')}, ${working} at work, ${dollarText(usd_per_hour)} an hour${unknown}`;
+  return `${counted(tpus, 'TPU')}, ${working} at work, ${priceOfHour(usd_per_hour)} an hour${unknown}`;
+}
+
+/** Every digit of a price, so that the prices of a list add up to the sum below it. */
+export function priceOfHour(usd: number): string {
+  return `$${usd.toLocaleString('en-US', {minimumFractionDigits: 2, maximumFractionDigits: 5})}`;
 }
 
 /** `$1.20 an hour`, or that the price is unknown. */

@@ -57,14 +57,31 @@ describe('A list of TPUs', () => {
       [
         'TPU                  STATUS    WORKS ON     SINCE    $/H  PHASE     ZONE           ACCELERATOR  REASON',
         `${A}  WORKING   my-run/007  60 min  $1.25  working   us-central1-a  v5litepod-1`,
-        `${B}  STARTING  -           60 min  $1.25  creating  us-central1-a  v5litepod-1  ${B} is being created since 03:04`,
+        `${B}  STARTING  -           60 min      -  creating  us-central1-a  v5litepod-1  ${B} is being created since 03:04`,
         `${C}     HELD      -           60 min      -  gone      us-east5-b     v5litepod-1  a person deleted ${C}`,
       ],
     );
   });
 
-  it('adds up the dollars of TPUs that exist', () =>
-    assert.equal(totalsText(totalsOf(rows)), '2 TPUs, 1 at work, $1.25 an hour'));
+  it('adds up the dollars that it shows, to the last digit', () => {
+    assert.equal(totalsText(totalsOf(rows)), '2 TPUs, 1 at work, $1.25 an hour');
+    const preempted = aWorker({
+      ...working,
+      name: B,
+      phase: 'deleting',
+      provider_state: 'PREEMPTED',
+      work: null,
+    });
+    const lost = aWorker({name: C, phase: 'deleting', last_death: 'it was preempted', usd_per_hour: 0.24493});
+    const all = [working, preempted, lost].map(worker =>
+      rowOf({...worker, usd_per_hour: 0.24493}, [POOL], T0),
+    );
+    const shown = tpuTable(all, T0)
+      .slice(1)
+      .flatMap(({text}) => /\$(\S+)/.exec(text)?.[1] ?? []);
+    assert.deepEqual(shown.map(Number), [0.24493, 0.24493], 'the lost TPU was never READY');
+    assert.equal(totalsText(totalsOf(all)), '3 TPUs, 1 at work, $0.48986 an hour');
+  });
 
   it('says where a price is unknown', () => {
     const unknown = rowOf({...working, usd_per_hour: null}, [], T0);
