@@ -28,19 +28,12 @@ export async function checkRecords(
   streams: readonly StreamFile[],
   spec: RunSpec,
   connection: Connection,
-): Promise<{findings: Finding[]; sampled?: Sampled; line_bytes?: number}> {
-  let [count, bytes] = [0, 0];
+): Promise<{findings: Finding[]; sampled?: Sampled}> {
   for (const stream of spread(streams, MOST_STREAMS)) {
-    const lines = await firstLines(stream.path, MOST_RECORDS);
-    const problem = recordsProblem(lines, spec);
+    const problem = recordsProblem(await firstLines(stream.path, MOST_RECORDS), spec);
     if (problem !== undefined) return {findings: [{problem: `${stream.path}: ${problem}`}]};
-    count += lines.length;
-    bytes += lines.reduce((sum, line) => sum + Buffer.byteLength(line) + 1, 0);
   }
-  return {
-    ...(await checkSamples(spread(streams, MOST_RENDERED), spec, connection)),
-    line_bytes: bytes / count,
-  };
+  return checkSamples(spread(streams, MOST_RENDERED), spec, connection);
 }
 
 /** Why no record becomes a sample; undefined if one of them may. A single bad record is rejected by the run and stops nothing. */

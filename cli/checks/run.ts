@@ -15,30 +15,22 @@ import {checkModel, readModelConfig} from './model.ts';
 import {checkRecords} from './records.ts';
 
 /**
- * What the checks have read: the text of config.json, the counts of the first records, and the mean bytes of these. Each is undefined
- * where it was not read.
+ * Throws `CliError` where the run cannot succeed. `streams`: files of this machine, none for streams in the bucket. Returns the counts of
+ * their first records, if the worker's code has read them.
  */
-export type Checked = {
-  config?: string | undefined;
-  sampled?: Sampled | undefined;
-  line_bytes?: number | undefined;
-};
-
-/** Throws `CliError` where the run cannot succeed. `streams`: files of this machine, none for streams in the bucket. */
 export async function checkRun(
   cloud: Cloud,
   {run, input, streams}: {run: string; input: RunSpecInput; streams: readonly StreamFile[]},
-): Promise<Checked> {
+): Promise<Sampled | undefined> {
   const what = `start run ${run}`;
   const spec = completeIn(cloud, input);
   const findings = await checkPoolOf(cloud, input);
   const config = await readModelConfig(cloud, spec);
   refuseProblems(what, [...findings, ...checkModel(config, spec)]);
-  const text = 'text' in config ? config.text : undefined;
-  if (streams.length === 0) return {config: text};
-  const {findings: ofRecords, ...read} = await checkRecords(streams, spec, cloud.connection);
+  if (streams.length === 0) return undefined;
+  const {findings: ofRecords, sampled} = await checkRecords(streams, spec, cloud.connection);
   refuseProblems(what, ofRecords);
-  return {config: text, ...read};
+  return sampled;
 }
 
 /** Checks the type of the pool, and that the budget pays for one of its TPUs. */

@@ -16,7 +16,7 @@ import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, dollarText} from '../terminal/format.ts';
 import {print, quoted, say} from '../terminal/output.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
-import {estimateStart, startLines} from './estimate/before-start.ts';
+import {estimateStart} from './estimate/before-start.ts';
 import type {Report} from './estimate/report.ts';
 import {copyLine, copyStreams, requireFrozen} from './from-run.ts';
 import {newestEvent, untilRegistered} from './registration.ts';
@@ -45,8 +45,12 @@ export async function start(run: string, options: StartOptions): Promise<void> {
     const budget_usd = given.budget_usd ?? begun?.budget_usd ?? null;
     say(planText(run, budget_usd, {folder, from}));
     const spec = options.mirror ? await withMirror(cloud, given, stopped) : given;
+    const checks = options.check ?? true;
+    const sampled = checks
+      ? await checkRun(cloud, {run, input: spec, streams: folder?.streams ?? []})
+      : undefined;
     const estimate =
-      (options.check ?? true) ? await estimateFirst(cloud, run, spec, {folder, from}, budget_usd) : undefined;
+      folder && checks ? await estimateStart(cloud, {run, input: spec, folder, sampled}, budget_usd) : null;
     await writeSpec(cloud, run, spec);
     if (budget_usd === null) say('The run has no budget of its own: --budget-usd N gives it one');
     if (spec.compute_dtype === 'fp32') say('compute_dtype fp32 takes about 7 times the TPU time of bf16');
@@ -61,21 +65,6 @@ export async function start(run: string, options: StartOptions): Promise<void> {
   });
   if (options.watch && process.exitCode === undefined)
     await (await import('./watch/watch.ts')).watch(run, {...options, interval: 2});
-}
-
-/** Checks the run, and prints its estimate beside its budget. Undefined where too little is known for an estimate. */
-async function estimateFirst(
-  cloud: Cloud,
-  run: string,
-  input: RunSpecInput,
-  {folder, from}: Inputs,
-  budget_usd: number | null,
-): Promise<Report | undefined> {
-  const checked = await checkRun(cloud, {run, input, streams: folder?.streams ?? []});
-  const found = await estimateStart(cloud, input, {run: folder ? run : (from ?? run), folder, checked});
-  if (typeof found === 'string') say(`Not estimated: ${found}`);
-  else for (const line of startLines(found, budget_usd, Date.now())) say(line);
-  return typeof found === 'string' ? undefined : found;
 }
 
 /** The spec with the copy of its model in the bucket. */
@@ -147,7 +136,7 @@ async function report(
   {store}: Cloud,
   run: string,
   streams: number,
-  {rejected, estimate = null}: {rejected: string[]; estimate: Report | null | undefined},
+  {rejected, estimate}: {rejected: string[]; estimate: Report | null},
   json = false,
 ): Promise<void> {
   const found = await runRecords.get(store, run);

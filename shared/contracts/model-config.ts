@@ -47,32 +47,6 @@ function familyOf(model_type: unknown): Family | undefined {
   return isFamily ? FAMILY_RULES[model_type] : undefined;
 }
 
-export type ModelSizes = {
-  layers: number;
-  d_model: number;
-  /** Weights that a token is multiplied with in a block. */
-  block_weights: number;
-};
-
-/** The sizes of a model with dense, gated blocks; undefined for another. */
-export function modelSizes(text: string): ModelSizes | undefined {
-  const config = tableOfText(text);
-  const family = familyOf(config?.model_type);
-  if (!config || !family || family.reads.some(key => /experts/.test(key))) return undefined;
-  const fields = family.inner === null ? config : tableOf(config[family.inner]);
-  const size = (key: string) => (Number.isSafeInteger(fields[key]) ? Number(fields[key]) : 0);
-  const [layers, d_model, d_ff, heads] = [
-    size(family.layers),
-    size('hidden_size'),
-    size('intermediate_size'),
-    size('num_attention_heads'),
-  ];
-  if (Math.min(layers, d_model, d_ff, heads) < 1 || 'head_dim' in family.renamed) return undefined;
-  const head_dim = size('head_dim') || d_model / heads;
-  const keys = size('num_key_value_heads') || heads;
-  return {layers, d_model, block_weights: d_model * (2 * (heads + keys) * head_dim + 3 * d_ff)};
-}
-
 /** The keys whose values the decoder does not compute, each with the reason. */
 function* unsupportedKeys(config: Table, family: Family): Generator<string> {
   const {inner} = family;

@@ -63,8 +63,9 @@ describe('gleaner estimate of a run @long', () => {
     isNear(part.totals.shards, run.total_shards, 0.1, 'shards of a sample');
     isNear(part.stored_bytes, run.total_bytes, 0.06, 'bytes of a sample');
 
-    const like = await ask('soon', '--spec', spec, '--like', 'real');
-    assert.match(like.tokens_per_second.limit, /what run real did for its money/);
+    const tpus = (await home.read(store => store.query('workers'))).length;
+    const like = await ask('soon', '--spec', spec, '--like', 'real', '--workers', `${tpus}`);
+    assert.match(like.tokens_per_second.limit, /what run real did at work/);
     assert.ok(like.usd.on_demand.estimate > like.usd.spot.estimate);
     const {stdout} = await gleaner(['status', '--json', '--dir', home.dir]);
     const found = JSON.parse(stdout).find((each: {run: string}) => each.run === 'real');
@@ -109,7 +110,7 @@ describe('gleaner estimate with a model of a hub', () => {
       await once(hub.listen(0, '127.0.0.1'), 'listening');
       const host = `127.0.0.1:${(hub.address() as AddressInfo).port}`;
       writeFileSync(join(cwd, 'a.jsonl'), texts(3, 'h'));
-      const args = ['estimate', 'a.jsonl', '--model', 'an-org/a-model', '--quick'];
+      const args = ['estimate', 'a.jsonl', '--model', 'an-org/a-model'];
       const {code, stdout, stderr} = await gleaner(args, {cwd, env: {HF_ENDPOINT: `http://${host}`}});
       assert.deepEqual([code, stdout], [1, ''], stderr);
       const lines = stderr.trim().split('\n');

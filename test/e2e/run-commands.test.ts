@@ -18,7 +18,13 @@ const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 const SPEC = ['--layers', '0-1', '--sites', 'resid_post'];
 
 type Sent = {done: string};
-type Estimate = {program: object | null; warnings: string[]};
+type Estimate = {
+  program: object | null;
+  warnings: string[];
+  streams: number;
+  layers: number;
+  usd: {spot: {estimate: number}};
+};
 type Started = {run: string; status: string; streams: number; rejected: string[]};
 
 /** Variables of a stopped cloud that `eval "$(gleaner local env)"` left in a shell. */
@@ -95,12 +101,12 @@ describe('The commands about runs, in a shell that points at another local cloud
     }
   });
 
-  // docs/quickstart-local.md estimates with the TPU compiler, and shows its speed.
-  it('estimate with a share of the peak where --quick or the type leaves the compiler out', async () => {
+  it('estimate a folder with the options of a start, and with a share of the peak where the compiler lacks the type', async () => {
+    const quick = await answerOf<Estimate>('estimate', [streams, ...SPEC, '--shard-size', '5MB']);
+    assert.deepEqual([quick.program, quick.streams, quick.layers], [null, 2, 2]);
+    assert.match(quick.warnings.join(), /time and dollars are those of a real v5litepod-1 until a run/);
     const file = join(streams, 'stream_000.jsonl');
-    const quick = await answerOf<Estimate>('estimate', [file, '--quick']);
-    assert.equal(quick.program, null);
-    const other = await answerOf<Estimate>('estimate', [file, '--accelerator', 'v4-8']);
+    const other = await answerOf<Estimate>('estimate', [file, '--compile', '--accelerator', 'v4-8']);
     assert.equal(other.program, null);
     assert.match(other.warnings.join(), /pass one of v5litepod-1,.*a share of the peak is assumed/);
   });
@@ -153,7 +159,7 @@ describe('The commands about runs, in a shell that points at another local cloud
     const [code] = await once(child, 'close');
     assert.equal(code, 130, said);
     const started = await answerOf<Started>('start', ['ka', '--streams', streams, ...SPEC, '--no-check']);
-    assert.deepEqual(started, {run: 'ka', status: 'active', streams: 2, rejected: []});
+    assert.deepEqual(started, {run: 'ka', status: 'active', streams: 2, rejected: [], estimate: null});
   });
 
   it('pause, change and continue a run', async () => {
@@ -209,6 +215,9 @@ describe('The commands about runs, in a shell that points at another local cloud
     const other = await answerOf<Comparison>('compare', ['ka', 'kd'], 1);
     assert.deepEqual(other.totals[2], {name: 'samples', a: 12, b: 5});
     assert.ok(other.shards.only_a > 0);
+    const again = await answerOf<Estimate>('estimate', ['ka', '--like', 'ka']);
+    const bill = Number((await document('ka'))?.cost_usd);
+    assert.ok(Math.abs(again.usd.spot.estimate / bill - 1) < 1e-6, `${again.usd.spot.estimate}, not ${bill}`);
     const unended = await answerOf<Comparison>('compare', ['ka', 'kc'], 1);
     assert.match(unended.notes[0] ?? '', /kc is cancelled: only what is stored/);
   });

@@ -57,7 +57,8 @@ const uploads = z.object({
   seconds: amount.max(MOST_SECONDS),
   bound_seconds: amount.max(MOST_SECONDS),
 });
-export const NO_UPLOADS = {bytes: 0, seconds: 0, bound_seconds: 0};
+type Uploads = z.infer<typeof uploads>;
+export const NO_UPLOADS: Uploads = {bytes: 0, seconds: 0, bound_seconds: 0};
 
 /** A stream's metadata.json, without its list of shards. `upload`: of the attempt that wrote it; earlier releases lack it. */
 export const streamSummary = z.object({
@@ -127,18 +128,14 @@ const NOTHING: Omit<Sums, 'quantiles' | 'by_position'> = {
 /** State of a fold, which another process continues. JSON keeps it exactly. */
 export type FoldState = {result: RunResult; sums: [string, Sums][]; isInt8: boolean};
 
-const nothingYet = (): FoldState => ({
-  result: {...emptyOf(runResult.shape), upload: NO_UPLOADS},
-  sums: [],
-  isInt8: false,
-});
+const nothing = () => ({...emptyOf(runResult.shape), upload: NO_UPLOADS});
 
 export class ResultFold {
   readonly #result: RunResult;
   readonly #sums: Map<string, Sums>;
   #isInt8: boolean;
 
-  constructor(state: FoldState = nothingYet()) {
+  constructor(state: FoldState = {result: nothing(), sums: [], isInt8: false}) {
     this.#result = state.result;
     this.#sums = new Map(state.sums);
     this.#isInt8 = state.isInt8;
@@ -200,7 +197,7 @@ export class ResultFold {
     for (const [name, version] of Object.entries(versions))
       result.versions[name] = withOne(result.versions[name] ?? [], version);
     if (code !== null) result.code = withOne(result.code, code);
-    result.upload = withUploads(result.upload, upload ?? NO_UPLOADS);
+    result.upload = sumOf(result.upload, upload ?? NO_UPLOADS);
   }
 
   /** Weighs means by rows, and the int8 error, a ratio of energies, by rows and mean square. Workers add up shards alike. */
@@ -265,14 +262,11 @@ function listsOf({zeros, quantiles: norms, by_position}: Sums, rows: number) {
   };
 }
 
-type Uploads = z.infer<typeof uploads>;
-
-function withUploads(one: Uploads, other: Uploads): Uploads {
-  return {
-    bytes: Math.min(one.bytes + other.bytes, Number.MAX_SAFE_INTEGER),
-    seconds: Math.min(one.seconds + other.seconds, MOST_SECONDS),
-    bound_seconds: Math.min(one.bound_seconds + other.bound_seconds, MOST_SECONDS),
-  };
+function sumOf(one: Uploads, other: Uploads): Uploads {
+  const [bytes, seconds, bound_seconds] = (['bytes', 'seconds', 'bound_seconds'] as const).map(key =>
+    Math.min(one[key] + other[key], key === 'bytes' ? Number.MAX_SAFE_INTEGER : MOST_SECONDS),
+  ) as [number, number, number];
+  return {bytes, seconds, bound_seconds};
 }
 
 /** Rounds to the seven digits that a sum of fp32 values has. */

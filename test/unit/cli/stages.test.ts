@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import type {Compiled, Rate} from '../../../cli/run/estimate/assumptions.ts';
-import {sampledBySizes} from '../../../cli/run/estimate/before-start.ts';
 import {
   helpLines,
   helpsOf,
@@ -10,10 +9,8 @@ import {
   workOf,
   workOfProgram,
 } from '../../../cli/run/estimate/stages.ts';
-import {completeSpec} from '../../../shared/contracts/spec.ts';
 import {COMPILED, ONE_HOST} from '../../../shared/domain/fleet/accelerators.ts';
 import {uploadRateOf, withMeasured} from '../../../shared/domain/fleet/upload-rates.ts';
-import {aConfig} from '../../support/builders.ts';
 
 /** All 32 layers of Llama 3.1 8B in bf16 on v5litepod-8. */
 const PROGRAM = {
@@ -133,36 +130,4 @@ describe('The upload rate of a type of TPU', () => {
       const rate = withMeasured(assumed, {bytes, seconds, bound_seconds}, 'a');
       assert.deepEqual([rate.estimate, rate.high], [estimate, high]);
     });
-});
-
-describe('An estimate without a tokenizer', () => {
-  const config = {
-    ...{model_type: 'qwen2', num_hidden_layers: 24, hidden_size: 896, intermediate_size: 4864},
-    ...{num_attention_heads: 14, num_key_value_heads: 2},
-  };
-  const by = (changes: object, spec: object = {}) =>
-    sampledBySizes(
-      JSON.stringify({...config, ...changes}),
-      completeSpec({model: 'm', ...spec}, aConfig()).spec,
-      {streams: 2, stream_bytes: 400_000},
-      200,
-    );
-
-  it('counts by the bytes of streams and the sizes of the model, and says so', () => {
-    const {totals, operations, warnings} = by({}) ?? assert.fail();
-    assert.deepEqual([totals.samples.estimate, totals.tokens.estimate], [2000, 100_000]);
-    assert.equal(totals.shard_bytes.estimate, 100_000 * 24 * 896 * 2);
-    assert.equal(operations, 100_000 * 2 * 24 * 896 * (2 * 16 * 64 + 3 * 4864));
-    assert.match(warnings.join(), /a token is taken for 4 bytes/);
-    assert.equal(by({}, {tokens: 'last', layers: [3]})?.totals.shard_bytes.estimate, 2000 * 896 * 2);
-  });
-
-  it('is left out where other sizes decide', () => {
-    for (const [changes, spec] of [
-      [{model_type: 'mixtral', num_local_experts: 8}],
-      [{hidden_size: 'wide'}],
-      [{}, {sites: ['q']}],
-    ] as object[][])
-      assert.equal(by(changes ?? {}, spec), undefined);
-  });
 });
