@@ -14,13 +14,14 @@ import {
   helpLines,
   helpsOf,
   limitText,
+  millionText,
   rateOfStages,
   usdPerMillion,
   workOfProgram,
 } from './run/estimate/stages.ts';
 import {completeIn, type SpecOptions, specOf} from './run/spec.ts';
 import {CliError} from './terminal/errors.ts';
-import {bytesText, dollarText, numberText, table} from './terminal/format.ts';
+import {bytesText, numberText, table} from './terminal/format.ts';
 import {print, printText, say, warn} from './terminal/output.ts';
 import {withClock} from './terminal/progress-clock.ts';
 
@@ -56,8 +57,7 @@ export async function preflight(options: PreflightOptions): Promise<void> {
       each: program => {
         const answer = answerOf(program, spec, prices, zone);
         programs.push(answer);
-        if (!json)
-          printText(programs.length === 1 ? rowLines([answer], types) : rowLines([answer], types).slice(1));
+        if (!json) printText(rowLines([answer], types).slice(programs.length === 1 ? 0 : 1));
       },
     });
     const recommended = cheapestOf(programs)?.accelerator ?? null;
@@ -89,24 +89,15 @@ export function cheapestOf(programs: readonly Answer[]): Answer | undefined {
 }
 
 const COLUMNS = [
-  'TPU',
-  'fits',
-  'mesh',
-  'HBM of a device',
-  'a step',
-  'of the peak',
-  'chips, tokens/s',
-  'run, tokens/s',
-  'spot $/M',
-  'on demand',
-  'limited by',
+  ...['TPU', 'fits', 'mesh', 'HBM of a device', 'a step', 'of the peak'],
+  ...['chips, tokens/s', 'run, tokens/s', 'spot $/M', 'on demand', 'limited by'],
 ];
 const LEFT = ['TPU', 'fits', 'mesh', 'limited by'];
 
 /** The titles and the rows of programs. Each column has room for what rows print later, because a row is printed as it comes. */
 export function rowLines(programs: readonly Answer[], types: readonly string[]): string[] {
-  const room = [types.reduce((longest, type) => (type.length > longest.length ? type : longest), '')];
-  const widest = [...room, '', '16x16', '99.9 GB of 99.9 GB', '9999.9 ms', '', '', '', '$0.0000', ''];
+  const [longest = ''] = types.toSorted((a, b) => b.length - a.length);
+  const widest = [longest, '', '16x16', '99.9 GB of 99.9 GB', '9999.9 ms', '', '', '', '$0.0000', '$0.0000'];
   const lines = table(
     COLUMNS.map(title => ({title, right: !LEFT.includes(title)})),
     [widest, ...programs.map(cellsOf)],
@@ -137,39 +128,37 @@ export function remarks(programs: readonly Answer[], {spec, zone, prices, is_goo
   const shown = cheapest ?? fitting[0];
   return [
     ...programs.flatMap(program => (program.fits ? [] : [`${program.accelerator}: ${program.reason}`])),
-    ...fitting.flatMap(({accelerator, hosts, rate, usd_per_million_tokens: {spot}}) =>
-      hosts > 1
-        ? [`${accelerator} is here to compare: it has ${hosts} hosts, and a run uses TPUs of one host`]
-        : spot === null && rate
-          ? [
-              `${accelerator} has no price here, so it cannot be recommended; it computes ${numberText(Math.round(rate.estimate))} tokens/s`,
-            ]
-          : [],
-    ),
+    ...fitting.flatMap(({accelerator, hosts, rate, usd_per_million_tokens: {spot}}) => {
+      if (hosts > 1)
+        return [`${accelerator} is here to compare: it has ${hosts} hosts, and a run uses TPUs of one host`];
+      const speed = numberText(Math.round(rate?.estimate ?? 0));
+      const text = `${accelerator} has no price here, so it cannot be recommended; it computes ${speed} tokens/s`;
+      return spot === null ? [text] : [];
+    }),
     ...(shown?.fits && shown.rate ? waitLines(shown, spec, prices, zone) : []),
-    ...(cheapest?.rate
-      ? [
-          `Recommended: ${cheapest.accelerator}, for ${money(cheapest.usd_per_million_tokens.spot)} a million tokens on spot in ${zone}, limited by ${limitText(cheapest.rate)} (${pricesText(priceOrigin(prices, cheapest.accelerator, zone, is_google), zone, Date.now())}).`,
-        ]
-      : []),
+    ...(cheapest?.rate ? [recommendation(cheapest, cheapest.rate, {spec, zone, prices, is_google})] : []),
     `Times are estimates of the TPU compiler for full rows, and no TPU has run them. \`gleaner estimate\` adds padding, starts and preemptions of your streams.`,
   ];
+}
+
+function recommendation({accelerator, usd_per_million_tokens}: Answer, rate: Rate, asked: Asked): string {
+  const {zone, prices, is_google} = asked;
+  const origin = pricesText(priceOrigin(prices, accelerator, zone, is_google), zone, Date.now());
+  const price = `${money(usd_per_million_tokens.spot)} a million tokens on spot in ${zone}`;
+  return `Recommended: ${accelerator}, for ${price}, limited by ${limitText(rate)} (${origin}).`;
 }
 
 /** What the chips of the recommended type wait for, and what helps. A sample is as long as a row. */
 function waitLines(program: Answer & {fits: true}, spec: Stored, prices: Prices, zone: string): string[] {
   const {accelerator, layers, shape, rate} = program;
-  const {dtype, tokens} = spec;
   const usd_per_hour = usdPerHour(prices, {accelerator, spot: true, zone});
-  const tokens_per_sample = Number(shape.split('x')[1]);
-  const work = workOfProgram(program, spec as Numbers);
-  const helps = helpsOf(work, {layers, dtype, tokens}, {tokens_per_sample, usd_per_hour});
-  return rate ? helpLines(accelerator, rate, {layers, dtype}, helps) : [];
+  const stored = {layers, dtype: spec.dtype, tokens: spec.tokens};
+  const priced = {tokens_per_sample: Number(shape.split('x')[1]), usd_per_hour};
+  const helps = helpsOf(workOfProgram(program, spec as Numbers), stored, priced);
+  return rate ? helpLines(accelerator, rate, stored, helps) : [];
 }
 
-function money(usd: number | null): string {
-  return usd === null ? 'unknown' : dollarText(usd);
-}
+const money = (usd: number | null) => (usd === null ? 'unknown' : millionText(usd));
 
 /**
  * Compiles the program of a run for types of TPU, by the TPU compiler on this machine. `smallest`: of each generation, no type after the first

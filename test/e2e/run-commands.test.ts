@@ -185,7 +185,16 @@ describe('The commands about runs, in a shell that points at another local cloud
     await Promise.all([refused(similar, 'pause', 'kx'), refused(similar, 'stop', 'kx', '--yes')]);
     await Promise.all([
       refused(similar, 'compare', 'kx', 'ka'),
-      refused(/layers: "0-1" there, \[2\] here/, 'start', 'ka', '--layers', '2', '--sites', 'resid_post'),
+      // The run has the budget that `configure` gave it.
+      refused(
+        /budget \$20\.00[\s\S]*layers: "0-1" there, \[2\] here/,
+        'start',
+        'ka',
+        '--layers',
+        '2',
+        '--sites',
+        'resid_post',
+      ),
     ]);
     assert.equal((await run('cancel', 'ka')).code, 2);
   });

@@ -93,6 +93,11 @@ export function usdPerMillion(usd: number | null, tokens: number): number | null
   return usd === null || tokens <= 0 ? null : (usd / tokens) * 1e6;
 }
 
+/** Dollars of a million tokens, where two digits tell types and changes apart. */
+export function millionText(usd: number): string {
+  return usd >= 1 ? dollarText(usd) : `$${usd.toLocaleString('en-US', {maximumSignificantDigits: 2})}`;
+}
+
 /** `the upload, at an assumed 1.0 GB/s a host`: the limit, with the rate that the price rests on and where it is from. */
 export function limitText({limit, upload}: Pick<Rate, 'limit' | 'upload'>): string {
   if (!upload || !/load$/.test(limit)) return limit;
@@ -159,7 +164,7 @@ export function helpLines(
   return [
     `${needs}, and ${busy}; this helps:`,
     ...helps.map(({change, bytes, per, usd_per_million_tokens: usd}) => {
-      const price = usd === null ? '' : `, ${dollarText(usd)} a million tokens`;
+      const price = usd === null ? '' : `, ${millionText(usd)} a million tokens`;
       return `  ${change}: ${bytesText(bytes)} a ${per}${price}`;
     }),
   ];

@@ -1,5 +1,6 @@
 /** Bytes a second that one host uploads into Cloud Storage, several objects at once. */
 import {chipsOf} from '../billing/prices.ts';
+import type {Uploads} from '../run/result.ts';
 import {hostsOfType} from './accelerators.ts';
 
 /**
@@ -48,18 +49,12 @@ const MOST_BYTES_PER_S = 125e9;
 /** Share of the uploading time in which every upload was busy, from which on the uploads were the limit. */
 const BOUND_SHARE = 0.5;
 
-/** Uploads of a run, summed over its hosts. `bound_seconds`: the part of `seconds` in which every upload at once was busy. */
-export type Uploads = {bytes: number; seconds: number; bound_seconds: number};
-
 /**
  * The rate of a host with what a run measured. Uploads that were the limit measured the rate itself. Others only show that the host has
  * at least this rate.
  */
-export function withMeasured(
-  rate: UploadRate,
-  {bytes, seconds, bound_seconds}: Uploads,
-  run: string,
-): UploadRate {
+export function withMeasured(rate: UploadRate, uploads: Uploads, run: string): UploadRate {
+  const {bytes, seconds, bound_seconds} = uploads;
   const measured = bytes / seconds;
   if (!(seconds >= 1 && measured > 0 && measured <= MOST_BYTES_PER_S)) return rate;
   const isLimit = bound_seconds >= BOUND_SHARE * seconds;

@@ -57,7 +57,7 @@ const uploads = z.object({
   seconds: amount.max(MOST_SECONDS),
   bound_seconds: amount.max(MOST_SECONDS),
 });
-type Uploads = z.infer<typeof uploads>;
+export type Uploads = z.infer<typeof uploads>;
 export const NO_UPLOADS: Uploads = {bytes: 0, seconds: 0, bound_seconds: 0};
 
 /** A stream's metadata.json, without its list of shards. `upload`: of the attempt that wrote it; earlier releases lack it. */

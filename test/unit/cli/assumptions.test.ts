@@ -9,6 +9,8 @@ import {
   type Sampled,
   storedBytes,
 } from '../../../cli/run/estimate/assumptions.ts';
+import {scaled, startLines} from '../../../cli/run/estimate/before-start.ts';
+import {pricesText} from '../../../cli/run/estimate/price-origin.ts';
 import {reportOn} from '../../../cli/run/estimate/report.ts';
 import {rateOfStages, workOf} from '../../../cli/run/estimate/stages.ts';
 import {completeSpec} from '../../../shared/contracts/spec.ts';
@@ -162,6 +164,31 @@ describe('an estimate of a run', () => {
     assert.equal(like(rate).tokens_per_second?.limit, 'the upload');
     assert.equal(Math.round(like(rate).tokens_per_second?.estimate ?? 0), Math.round(4.3e8 / 43_012));
     assert.equal(like({...rate, high: 1e9}).tokens_per_second?.estimate, 20_000);
+  });
+
+  it('that run start prints has samples, bytes, time, dollars and their day beside the budget', () => {
+    const spec = completeSpec({model: 'm'}, aConfig()).spec;
+    const machine = {...V5E, zone: 'us-central1-a'};
+    const half = scaled(aSample(), {streams: 16, stream_bytes: 0.8e9});
+    const known = {upload: uploadRateOf('v5litepod-1')};
+    const report = reportOn('x', spec, half, machine, LIST_PRICES, known);
+    const text = startLines(report, 50, Date.parse('2026-11-24T00:00:00.000Z')).join('\n');
+    assert.match(text, /samples {4}100,000 \(95,000 to 105,000\)/);
+    assert.match(text, /limited by the upload, at an assumed 1\.0 GB\/s\n/);
+    assert.match(text, /dollars .* spot, .*list prices of 2026-11-23; .*; budget \$50\.00/);
+    const catalog = {
+      'v5litepod@us-central1': {
+        usd: 1,
+        spot_usd: 1,
+        source: 'catalog',
+        as_of: '2026-11-22',
+        since_at: '2026-10-01T07:00:00.000Z',
+      },
+    } as const;
+    const of = (is_google: boolean) =>
+      reportOn('x', spec, half, {...machine, is_google}, catalog, known).prices_are;
+    assert.match(pricesText(of(true), 'us-central1-a', 0), /^Cloud Billing Catalog of 2026-11-22/);
+    assert.match(pricesText(of(false), 'us-central1-a', 0), /^recorded prices of 2026-10-01, /);
   });
 
   it('each estimate lies inside its range, which is open where the sample has no upper bound', () => {
