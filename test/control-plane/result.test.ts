@@ -27,6 +27,7 @@ describe('the manifest of a run that is complete', () => {
       code: [],
       unread: {},
       unread_streams: 0,
+      upload: {bytes: 0, seconds: 0, bound_seconds: 0},
     });
     assert.equal(model?.fingerprint, 'f'.repeat(16));
     const digestOf = (sums: [string, string][]) =>

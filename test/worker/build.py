@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from contextlib import contextmanager
 
 import pytest
@@ -133,7 +134,11 @@ def run_extract(work, model, folder, control=None, processes=None):
 
 
 def outputs(storage, prefix="activations/my-run/tpu_7/"):
-    return {name.removeprefix(prefix): storage.data(BUCKET, name) for name in storage.names(BUCKET, prefix)}
+    """What is stored, by name. `upload` of metadata.json, which is measured, is zero."""
+    stored = {name.removeprefix(prefix): storage.data(BUCKET, name) for name in storage.names(BUCKET, prefix)}
+    if text := stored.get("metadata.json"):
+        stored["metadata.json"] = re.sub(rb'("(bytes|seconds|bound_seconds)": )[\d.e-]+', rb"\g<1>0", text)
+    return stored
 
 
 def put_manifest(storage, run="my-run", **spec):
