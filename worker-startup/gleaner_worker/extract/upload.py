@@ -109,7 +109,8 @@ class Uploader:
             self._store_rejects(self._rejects.path)
         entries = [self._entries[number] for number in sorted(self._entries)]
         entries = self._existing.add_stats(entries)
-        text = json.dumps(stream_summary(self._work, self._model, [*entries, final], self._streams.measured()), indent=1) + "\n"
+        summary = stream_summary(self._work, self._model, [*entries, final], self._streams.measured())
+        text = json.dumps(summary, indent=1) + "\n"
         data = BytesContent(text.encode("ascii"))
         error = self._create("metadata.json", data, "application/json")
         if error is None:

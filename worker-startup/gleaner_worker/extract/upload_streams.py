@@ -39,7 +39,7 @@ class UploadStreams:
         # Since `_began`.
         self._sent = 0
         self._idle_s = 0.0  # over all streams
-        # Of the whole extraction: all bytes, the time with at least one upload, and the time in which every stream was busy.
+        # Of the whole extraction: bytes, time with at least one upload, and time in which every stream was busy.
         self._all_sent = 0
         self._sending_s = self._full_s = 0.0
 
