@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
-import {aWorldWithAShard, aWorldWithAStream, untilAShard} from '../support/one-worker.ts';
+import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream, untilAShard} from '../support/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -33,6 +33,29 @@ describe('a stream object that is overwritten', () => {
     await world.untilAsleep();
     assert.match((await world.stream('my-run', '000'))?.last_error ?? '', /was overwritten/);
   });
+
+  const later: Record<string, (world: World) => unknown> = {
+    'delivered twice': world => world.queue.push(...world.published.filter(({topic}) => topic === 'object')),
+    'listed by a start': world => world.control({action: 'start', run: 'my-run'}),
+    'listed by a rebuild': world => world.control({action: 'rebuild', run: 'my-run'}),
+    'found by a retry': world => world.control({action: 'retry', run: 'my-run', stream: '000'}),
+    'uploaded once more': world => world.drop('my-run', 0, someLines(20, 'new')),
+  };
+  for (const [name, again] of Object.entries(later))
+    it(`before its first shard fails its stream for good, also ${name}`, async () => {
+      const world = await aWorkingWorld();
+      world.drop('my-run', 0, someLines(20, 'new'));
+      await world.deliverNext('object');
+      assert.equal((await world.stream('my-run', '000'))?.total_shards, 0);
+      again(world);
+      await world.untilAsleep();
+      const {status, last_error, generation} = (await world.stream('my-run', '000')) ?? {};
+      assert.deepEqual([status, (await world.run('my-run'))?.status], ['failed', 'failed']);
+      assert.match(last_error ?? '', new RegExp(`was overwritten .* \\(generation ${generation}, now`));
+      world.drop('my-run', 0, someLines(20));
+      await world.untilAsleep();
+      await world.assertStoredOnce('my-run', '000', someLines(20));
+    });
 
   it('between two workers fails its stream before the second worker begins', async () => {
     const world = await aWorldWithAShard();

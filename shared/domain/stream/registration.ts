@@ -38,7 +38,7 @@ export function decideRegistration(
     const refusal = `${content.object} is ignored: run "${run.run}" was stopped, and a stop is final; drop it under another run`;
     return {stream: before, refusal, isClosed: true, reopens: false, events: []};
   }
-  const registered = before ? registerAgain(before, content, now) : registerFirst(run, object, now);
+  const registered = before ? registerAgain(before, object, now) : registerFirst(run, object, now);
   const {next, refusal, text} = unlessEmpty(registered, before);
   const about = {kind: 'stream', run: run.run, stream, object: content.object} as const;
   const events = next === before ? [] : [{...about, text: `${text}${slotText(run, next, pool)}`}];
@@ -86,11 +86,15 @@ function unlessEmpty(registered: Registered, before: Stream | undefined): Regist
 
 /**
  * Registers a stream object under an index that the run already has.
- * The same content changes only the generation to fetch. New content is accepted until the first lease.
- * Later new content is refused, and an unfinished stream fails, because its shards would mix two contents.
- * A completed stream stays as it is.
+ * The same content changes only the generation to fetch. New content is accepted until the first lease, and after a failure without a shard.
+ * Other new content is refused, and an unfinished stream fails, because its shards would mix two contents. Such a stream refuses all new
+ * content: a second delivery must not find a failed stream without a shard. A completed stream stays as it is.
  */
-export function registerAgain(stream: Stream, content: Content, now: number): Registered {
+export function registerAgain(
+  stream: Stream,
+  {content, created_at}: Pick<DroppedStream, 'content' | 'created_at'>,
+  now: number,
+): Registered {
   if (content.object !== stream.object)
     return refused(
       stream,
@@ -100,29 +104,36 @@ export function registerAgain(stream: Stream, content: Content, now: number): Re
     return {next: stream, text: 'this generation, or a newer one, is registered already'};
   if (stream.blocked_reason !== null) return refused(stream, stream.blocked_reason);
   const name = `Stream ${stream.run}/${stream.stream}`;
-  const newest = {...stream, ...content, updated_at: iso(now)};
-  const again = {status: 'pending' as const, failures: 0, faults: 0, last_error: null};
+  const newest = {...stream, ...content, refused_generation: null, updated_at: iso(now)};
+  // The event of an upload may come after the message that cancelled the stream since.
+  const isStale = msOf(stream.said.status_at ?? iso(0)) > msOf(created_at);
+  const again = isStale ? {} : {status: 'pending' as const, failures: 0, faults: 0, last_error: null};
   if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
     return stream.status === 'failed'
       ? {
           next: {...newest, ...again},
-          text: `${name}: the same content was uploaded again, and is tried again`,
+          text: `${name}: the same content was uploaded again${isStale ? '' : ', and is tried again'}`,
         }
       : {next: newest, text: `${name}: the same content was uploaded again`};
-  if (stream.total_shards === 0 && (stream.epoch === 0 || stream.status === 'failed'))
+  const {refused_generation, status} = stream;
+  const failedItself = status === 'failed' && refused_generation === null;
+  if (stream.total_shards === 0 && (stream.epoch === 0 || failedItself))
     return {
       next: {...newest, ...again},
       text: `${name}: the stream was replaced before anything of it was stored`,
     };
-  const reason = `${stream.object} was overwritten after work on it began (generation ${stream.generation}, now ${content.generation}): shards of two contents would mix. Drop the new content as another stream or run`;
+  const reason = `${stream.object} was overwritten after work on it began (generation ${stream.generation}, now ${content.generation}): shards of two contents would mix. Drop the new content as another stream or run, or the first content again`;
+  const isRefused = status === 'failed' && refused_generation === content.generation;
+  if (status === 'completed' || isRefused) return refused(stream, reason);
   const failed: Stream = {
     ...stream,
     status: 'failed',
     lease: null,
     last_error: reason,
+    refused_generation: content.generation,
     updated_at: iso(now),
   };
-  return refused(stream.status === 'completed' ? stream : failed, reason);
+  return refused(failed, reason);
 }
 
 /** Chooses among objects of one index: the origin of the stored shards, or else the oldest object. */

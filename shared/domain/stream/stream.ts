@@ -58,6 +58,9 @@ export const streamDocument = stored({
   blocked_reason: orNull(text).describe(
     'Why no lease is granted before a `rebuild`: a shard has an epoch that was never granted. Else null.',
   ),
+  refused_generation: orNull(text).describe(
+    'Generation of the object that was refused, because work on the stream had begun with other content. Else null.',
+  ),
   created_at: instant.describe('Time at which the document was written first.'),
   updated_at: instant.describe('Time of the last change of the document.'),
 });

@@ -15,10 +15,14 @@ const OTHER = {generation: '1001', crc32c: 'BBBBBB==', size_bytes: 101};
 
 const completed = () => aStream({status: 'completed', finished: true, epoch: 1, total_shards: 2});
 
+const refusedOther = () =>
+  aStream({status: 'failed', epoch: 1, last_error: 'was overwritten', refused_generation: '1001'});
+
 const cases: {
   name: string;
   given?: Stream;
   when: Partial<Content>;
+  uploaded_at?: string;
   then?: 'unchanged' | 'changed' | 'refused';
   stream?: Partial<Stream> | null;
   says?: string;
@@ -81,6 +85,57 @@ const cases: {
     stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, ...OTHER},
   },
   {
+    name: 'new content that was refused, delivered twice',
+    given: refusedOther(),
+    when: OTHER,
+    then: 'refused',
+    stream: null,
+    says: 'generation 1000, now 1001',
+  },
+  {
+    name: 'refused content after a retry',
+    given: {...refusedOther(), status: 'pending', last_error: null},
+    when: OTHER,
+    then: 'refused',
+    stream: {status: 'failed', generation: '1000'},
+    says: 'was overwritten',
+  },
+  {
+    name: 'refused content that is uploaded once more',
+    given: refusedOther(),
+    when: {...OTHER, generation: '1002'},
+    then: 'refused',
+    stream: {status: 'failed', generation: '1000', refused_generation: '1002'},
+    says: 'the first content again',
+  },
+  {
+    name: 'the first content after other content was refused',
+    given: refusedOther(),
+    when: {generation: '1002'},
+    stream: {status: 'pending', generation: '1002', refused_generation: null, last_error: null},
+  },
+  {
+    name: 'the same content, uploaded before the stream was cancelled',
+    given: aStream({status: 'failed', last_error: 'cancelled', said: {status_at: at(20)}}),
+    when: NEWER,
+    uploaded_at: at(10),
+    stream: {status: 'failed', last_error: 'cancelled', generation: '1001'},
+  },
+  {
+    name: 'new content, uploaded before the stream was cancelled',
+    given: aStream({status: 'failed', last_error: 'cancelled', said: {status_at: at(20)}}),
+    when: OTHER,
+    uploaded_at: at(10),
+    stream: {status: 'failed', last_error: 'cancelled', ...OTHER},
+  },
+  {
+    name: 'new content, uploaded after the stream was cancelled',
+    given: aStream({status: 'failed', last_error: 'cancelled', said: {status_at: at(20)}}),
+    when: OTHER,
+    uploaded_at: at(30),
+    stream: {status: 'pending', ...OTHER},
+  },
+  {
     name: 'the same content after the stream failed',
     given: aStream({
       ...{status: 'failed', epoch: 3, failures: 3, faults: 5},
@@ -131,10 +186,11 @@ const cases: {
 ];
 
 describe('a stream object that is uploaded again', () => {
-  for (const {name, given = aStream(), when, then = 'changed', stream, says} of cases)
+  for (const {name, given = aStream(), when, uploaded_at = at(0), then = 'changed', stream, says} of cases)
     it(`a stream object with ${name} is ${then}`, () => {
       const {object, generation, size_bytes, crc32c} = given;
-      const again = registerAgain(given, {object, generation, size_bytes, crc32c, ...when}, T0 + 1000);
+      const content = {object, generation, size_bytes, crc32c, ...when};
+      const again = registerAgain(given, {content, created_at: uploaded_at}, T0 + 1000);
       const isSame = again.next === given;
       assert.equal(again.refusal === undefined ? (isSame ? 'unchanged' : 'changed') : 'refused', then);
       if (stream === null) assert.ok(isSame);
@@ -161,7 +217,11 @@ describe('a stream with a shard of an epoch that was never granted', () => {
     assert.match(JSON.stringify(decideRetry(blocked(), at(0), T0)), /rejected.*waits for a rebuild/);
     const {object, size_bytes, crc32c} = blocked();
     const before = blocked();
-    const again = registerAgain(before, {object, size_bytes, crc32c, ...NEWER}, T0);
+    const again = registerAgain(
+      before,
+      {content: {object, size_bytes, crc32c, ...NEWER}, created_at: at(0)},
+      T0,
+    );
     assert.equal(again.next, before);
     assert.equal(again.refusal, before.blocked_reason);
   });
