@@ -1,6 +1,7 @@
 /** Checks that the first records of each stream have the field of the run, and that the worker's code makes samples of them. */
 import {existsSync} from 'node:fs';
 import {join, resolve} from 'node:path';
+import {nearText} from '../../shared/contracts/near-names.ts';
 import {spanField} from '../../shared/contracts/selections.ts';
 import type {RunSpec} from '../../shared/contracts/spec.ts';
 import type {Connection} from '../cloud/connection.ts';
@@ -8,11 +9,12 @@ import {askWorker, HubSilent} from '../python/ask-worker.ts';
 import {environmentFolder, LOCK} from '../python/python.ts';
 import type {Sampled} from '../run/estimate/assumptions.ts';
 import type {StreamFile} from '../streams/folder.ts';
-import {KNOWN_FIELDS, knownFieldsOf, TASK_FIELDS} from '../streams/known-fields.ts';
+import {BESIDE_MESSAGES, KNOWN_FIELDS, knownFieldsOf, TASK_FIELDS} from '../streams/known-fields.ts';
 import {firstLines} from '../streams/lines.ts';
 import {JsonError, jsonKind, jsonValue, membersOf} from '../streams/sources/json-text.ts';
 import {CliError} from '../terminal/errors.ts';
 import {counted, listText} from '../terminal/format.ts';
+import {quoted} from '../terminal/output.ts';
 import type {Finding} from './findings.ts';
 
 /** Streams whose first records are read, from all over the list, and records of each. */
@@ -23,17 +25,57 @@ const MOST_RENDERED = 8;
 const RENDERED_BYTES = 256 * 1024;
 
 type RecordSpec = Pick<RunSpec, 'record' | 'tokens' | 'mask'>;
+type KeptSpec = RecordSpec & Pick<RunSpec, 'keep' | 'over_long'>;
 
 export async function checkRecords(
   streams: readonly StreamFile[],
   spec: RunSpec,
   connection: Connection,
 ): Promise<{findings: Finding[]; sampled?: Sampled}> {
+  const first: string[] = [];
   for (const stream of spread(streams, MOST_STREAMS)) {
-    const problem = recordsProblem(await firstLines(stream.path, MOST_RECORDS), spec);
+    const lines = await firstLines(stream.path, MOST_RECORDS);
+    const problem = recordsProblem(lines, spec);
     if (problem !== undefined) return {findings: [{problem: `${stream.path}: ${problem}`}]};
+    first.push(...lines);
   }
-  return checkSamples(spread(streams, MOST_RENDERED), spec, connection);
+  const {findings, ...rest} = await checkSamples(spread(streams, MOST_RENDERED), spec, connection);
+  return {findings: [...keptFindings(first, spec), ...findings], ...rest};
+}
+
+/** Refuses a kept field that no record has, and names the fields that the shards will lack. */
+export function keptFindings(lines: readonly string[], spec: KeptSpec): Finding[] {
+  const {keep, over_long} = spec;
+  const records = lines.map(line => new Set(fieldsOf(line)));
+  const fields = new Set(records.flatMap(record => [...record]));
+  const absent = fields.size === 0 ? [] : keep.filter(name => !fields.has(name));
+  if (absent.length > 0)
+    return absent.map(name => ({
+      problem: `none of the first records has the field "${name}", which --keep (keep of run.json) names${nearText(name, fields) || `; they have ${listText([...fields])}`}`,
+    }));
+  const unread = records.flatMap(record => [...record].filter(name => !isRead(name, record, spec)));
+  const left = [...new Set(unread)].filter(name => !keep.includes(name));
+  if (left.length === 0) return [];
+  const advice = over_long === 'pack' ? '' : `; --keep ${quoted([...keep, ...left].join(','))} copies them`;
+  return [{note: `Fields of the records that the shards will lack: ${listText(left)}${advice}`}];
+}
+
+function fieldsOf(line: string): Iterable<string> {
+  try {
+    return membersOf(line).keys();
+  } catch (error) {
+    if (error instanceof JsonError) return [];
+    throw error;
+  }
+}
+
+/** True for a field that makes the sample, or that its spans need. */
+function isRead(name: string, fields: ReadonlySet<string>, {record, tokens, mask}: RecordSpec): boolean {
+  if ([spanField(tokens), spanField(mask), ...BESIDE_MESSAGES].includes(name)) return true;
+  if (record.template !== null) return record.template.includes(name);
+  if (record.field !== null) return record.field === name;
+  const [taken] = knownFieldsOf(fields);
+  return taken === name || (taken === TASK_FIELDS.join(' and ') && TASK_FIELDS.includes(name));
 }
 
 /** Why no record becomes a sample; undefined if one of them may. A single bad record is rejected by the run and stops nothing. */

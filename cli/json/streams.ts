@@ -10,6 +10,8 @@ export const streamAnswers = {
     bytes: count,
     streams: z.array(z.strictObject({file: text, samples: count})),
     seconds: z.number(),
+    /** Columns of the sources that no record has. Null: no row was read. */
+    left_out: z.array(text).nullable(),
   }),
   'streams upload': z.union([
     z.strictObject({

@@ -4,12 +4,13 @@ import {join, resolve, sep} from 'node:path';
 import type {Answers} from '../json/index.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {listText} from '../terminal/format.ts';
+import {quoted} from '../terminal/output.ts';
 import type {Checksums, StreamChecksum} from './checksums.ts';
 import {knownFieldsOf} from './known-fields.ts';
 import {OutputFolder, type Wanted} from './output-folder.ts';
 import {positionsOf} from './permutation.ts';
 import {PassProgress} from './progress.ts';
-import {type Convert, columnsRead, converter, type RecordOptions} from './records.ts';
+import {type Convert, columnsRead, converter, leftOut, type RecordOptions} from './records.ts';
 import type {SourceOptions} from './sources/formats.ts';
 import {openSources} from './sources/resolve.ts';
 import {cellsOf, type Row, type RowSource, type Watch} from './sources/row.ts';
@@ -58,14 +59,16 @@ export async function createStreams(
     if (options.dry_run) {
       const split = planSplit(await countRows(sources, options, watch, progress), options);
       const streams = split.sizes.map((samples, index) => ({file: streamFile(index), samples}));
-      return {status: 'planned', folder, samples: split.samples, bytes: 0, streams, seconds: seconds()};
+      const {samples} = split;
+      return {status: 'planned', folder, samples, bytes: 0, streams, left_out: null, seconds: seconds()};
     }
     await output.take();
     isTaken = true;
     const there = await output.complete(wanted, options.force === true);
-    if (there) return {...reportOf('complete', folder, there), seconds: seconds()};
+    if (there) return {...reportOf('complete', folder, there), left_out: null, seconds: seconds()};
     await output.prepare(options.force === true);
     const split = planSplit(await countRows(sources, options, watch, progress), options);
+    const left_out = new Set<string>();
     const streams = await writeRows({
       sources,
       bytes: wanted.sources.reduce((sum, source) => sum + source.bytes, 0),
@@ -73,13 +76,14 @@ export async function createStreams(
       split,
       options,
       work: output.work,
+      left_out,
       watch,
       progress,
       say,
     });
     const checksums: Checksums = {version: 1, streams, samples: split.samples, ...wanted};
     await output.publish(checksums);
-    return {...reportOf('created', folder, checksums), seconds: seconds()};
+    return {...reportOf('created', folder, checksums), left_out: [...left_out], seconds: seconds()};
   } catch (error) {
     if (stopped.aborted)
       throw new Interrupted('Interrupted: the streams are incomplete, and the same command starts again');
@@ -134,6 +138,8 @@ type Writing = {
   split: Split;
   options: CreateOptions;
   work: string;
+  /** Gets the columns that no record has. */
+  left_out: Set<string>;
   watch: Watch;
   progress: PassProgress;
   say: (line: string) => void;
@@ -179,7 +185,7 @@ async function writeShuffled(writing: Writing, seed: number, writer: StreamWrite
 
 /** Lines of the chosen rows, each with the number of its row over all sources. */
 async function* linesOf(
-  {sources, convert, split, options, watch, progress, say}: Writing,
+  {sources, convert, split, options, left_out, watch, progress, say}: Writing,
   isChosen?: (row: number) => boolean,
 ): AsyncGenerator<{line: Buffer; row: number}[]> {
   const columns = columnsRead(options);
@@ -187,9 +193,14 @@ async function* linesOf(
   const end = isChosen ? split.end : split.first + split.samples;
   let index = 0;
   const said = new Set<string>();
+  const sayOnce = (advice: string | undefined) => {
+    if (advice === undefined || said.has(advice)) return;
+    said.add(advice);
+    say(advice);
+  };
   for (const source of sources) {
     if (index >= end) return;
-    let isFirst = columns === undefined;
+    let isFirst = true;
     for await (const rows of source.rows(watch, columns)) {
       watch.stop.throwIfAborted();
       const from = Math.max(0, split.first - index);
@@ -198,13 +209,15 @@ async function* linesOf(
       for (let at = from; at < to; at++) {
         const row = rows[at] as Row;
         if (isChosen && !isChosen(index + at)) continue;
-        const advice = isFirst ? adviceOn(source, row, options.check) : undefined;
-        isFirst = false;
-        if (advice !== undefined && !said.has(advice)) {
-          said.add(advice);
-          say(advice);
+        if (isFirst && columns === undefined) sayOnce(adviceOn(source, row, options.check));
+        const line = convert(source, row, index + at);
+        if (isFirst) {
+          const {names, keepable} = leftOut(source, row, line, options);
+          for (const name of names) left_out.add(name);
+          sayOnce(leftOutText(names, keepable, options.keep));
         }
-        lines.push({line: convert(source, row, index + at), row: index + at});
+        isFirst = false;
+        lines.push({line, row: index + at});
       }
       yield lines;
       index += rows.length;
@@ -229,11 +242,21 @@ function adviceOn(source: RowSource, row: Row, isChecked = true): string | undef
   return `The first record has ${taken} and ${other}, and a run takes ${taken}: to take another field, give --column, or set record.field in run.json`;
 }
 
+/** `keepable`: the columns that `--keep` can add; the others have the name of a field of the record. */
+function leftOutText(names: string[], keepable: string[], keep: readonly string[] = []): string | undefined {
+  if (names.length === 0) return undefined;
+  const all = keepable.length === names.length;
+  const which = all ? (names.length === 1 ? 'it' : 'them') : listText(keepable);
+  const kept =
+    keepable.length === 0 ? '' : ` To keep ${which}: --keep ${quoted([...keep, ...keepable].join(','))}`;
+  return `Left out: ${listText(names)}.${kept}`;
+}
+
 function reportOf(
   status: 'created' | 'complete',
   folder: string,
   {samples, streams}: Checksums,
-): Omit<CreateReport, 'seconds'> {
+): Omit<CreateReport, 'seconds' | 'left_out'> {
   const bytes = streams.reduce((sum, stream) => sum + stream.bytes, 0);
   return {status, folder, samples, bytes, streams: streams.map(({file, samples}) => ({file, samples}))};
 }

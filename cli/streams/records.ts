@@ -44,6 +44,25 @@ export function columnsRead({column, template, keep = []}: RecordOptions): Colum
   return column === undefined ? undefined : {of: [...new Set([column, ...keep])], also: BESIDE_MESSAGES};
 }
 
+/** Columns of the row that its record lacks. `keepable`: those that `--keep` can add. */
+export function leftOut(
+  source: RowSource,
+  row: Row,
+  line: Buffer,
+  options: RecordOptions,
+): {names: string[]; keepable: string[]} {
+  const read = columnsRead(options);
+  if (read === undefined) return {names: [], keepable: []};
+  const record = new Map(
+    [...membersOf(line.toString('utf8'))].map(([name, value]) => [name, new Json(value)]),
+  );
+  const all = row.columns ?? [...cellsOf(source, row).keys()];
+  const names = all.filter(
+    name => !read.of.includes(name) && !(read.also.includes(name) && record.has(name)),
+  );
+  return {names, keepable: names.filter(name => !replaces(record, name))};
+}
+
 /** Throws `CliError` for options that exclude each other. */
 export function converter({column, template, as, keep = []}: RecordOptions): Convert {
   const kept = [...new Set(keep)];

@@ -121,6 +121,7 @@ export async function* parquetRows(
 ): AsyncGenerator<Row[]> {
   const {file, metadata, name} = parquet;
   const columns = makersOf(parquet, wanted);
+  const all = parquet.columns.map(({element}) => element.name);
   let at = 0;
   for (const group of metadata.row_groups) {
     stop.throwIfAborted();
@@ -160,7 +161,9 @@ export async function* parquetRows(
       );
     }
     moved(Number(group.total_compressed_size ?? group.total_byte_size));
-    yield (rows ?? []).map((values, index) => new ParquetRow(name, rowStart + index + 1, columns, values));
+    yield (rows ?? []).map(
+      (values, index) => new ParquetRow(name, rowStart + index + 1, all, columns, values),
+    );
     at = rowEnd;
   }
 }
@@ -243,20 +246,22 @@ function makersOf({name: file, columns}: ParquetFile, wanted: Columns | undefine
 /** Makes its cells when they are read: a row beside the range is never refused. */
 class ParquetRow {
   readonly at: number;
+  readonly columns: readonly string[];
   readonly #file: string;
-  readonly #columns: Column[];
+  readonly #made: Column[];
   readonly #values: unknown[];
 
-  constructor(file: string, at: number, columns: Column[], values: unknown[]) {
+  constructor(file: string, at: number, columns: readonly string[], made: Column[], values: unknown[]) {
     this.#file = file;
     this.at = at;
-    this.#columns = columns;
+    this.columns = columns;
+    this.#made = made;
     this.#values = values;
   }
 
   get cells(): Cells {
     const cells = new Map<string, Cell>();
-    for (const [index, {name, make}] of this.#columns.entries())
+    for (const [index, {name, make}] of this.#made.entries())
       try {
         cells.set(name, make(this.#values[index]));
       } catch (error) {

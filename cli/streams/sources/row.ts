@@ -19,8 +19,14 @@ export type Cell = string | Json;
 /** Values of a row by their columns, in order. An object would reorder columns such as `10` and `2`. */
 export type Cells = ReadonlyMap<string, Cell>;
 
-/** One row: JSON text of an object on one line, or the cells. `at` counts the lines or rows of its source from 1. */
-export type Row = {readonly at: number} & ({readonly line: Buffer} | {readonly cells: Cells});
+/**
+ * One row: JSON text of an object on one line, or the cells. `at` counts the lines or rows of its source from 1. `columns`: all columns of
+ * a source of which `cells` has some.
+ */
+export type Row = {readonly at: number; readonly columns?: readonly string[]} & (
+  | {readonly line: Buffer}
+  | {readonly cells: Cells}
+);
 
 /** Progress of a pass, and its end. */
 export type Watch = {stop: AbortSignal; moved: (bytes: number) => void};

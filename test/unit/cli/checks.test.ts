@@ -5,7 +5,7 @@ import {checkBudget} from '../../../cli/checks/budget.ts';
 import {type Finding, refuseProblems} from '../../../cli/checks/findings.ts';
 import {checkModel, readModelConfig} from '../../../cli/checks/model.ts';
 import {checkOffer} from '../../../cli/checks/offer.ts';
-import {recordsProblem, samplesFindings} from '../../../cli/checks/records.ts';
+import {keptFindings, recordsProblem, samplesFindings} from '../../../cli/checks/records.ts';
 import {checkRepository} from '../../../cli/checks/repository.ts';
 import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {type GoogleApi, GoogleError} from '../../../cli/google/api.ts';
@@ -26,7 +26,9 @@ const SPEC = completeSpec({}, aConfig()).spec;
 
 const said = (findings: readonly Finding[]) =>
   findings
-    .map(finding => ('problem' in finding ? finding.problem : `unchecked: ${finding.unchecked}`))
+    .map(finding =>
+      Object.entries(finding).map(([kind, text]) => (kind === 'problem' ? text : `${kind}: ${text}`)),
+    )
     .join('\n');
 
 describe('A config.json before a run', () => {
@@ -215,6 +217,38 @@ describe('The first records of a stream', () => {
       if (says) assert.match(problem ?? '', says);
       else assert.equal(problem, undefined);
     });
+
+  const fields: {lines: string[]; keep?: string[]; spec?: Partial<RunSpec>; says: string}[] = [
+    {
+      lines: ['{"text": "a", "label": 1}'],
+      keep: ['labl'],
+      says: 'none of the first records has the field "labl", which --keep (keep of run.json) names; did you mean "label"?',
+    },
+    {
+      lines: ['{"text": "a"}', '{"text": "b", "id": 1}'],
+      keep: ['source'],
+      says: 'none of the first records has the field "source", which --keep (keep of run.json) names; they have text, id',
+    },
+    {lines: ['{"text": "a"}', '{"text": "b", "id": 1}'], keep: ['id'], says: ''},
+    {
+      lines: ['{"text": "a", "id": 1, "a label": 2}'],
+      keep: ['id'],
+      says: "note: Fields of the records that the shards will lack: a label; --keep 'id,a label' copies them",
+    },
+    {
+      lines: ['{"messages": [], "tools": [], "id": 1}', '{"train": [], "test": []}'],
+      spec: {over_long: 'pack'},
+      says: 'note: Fields of the records that the shards will lack: id',
+    },
+    {
+      lines: ['{"q": "a", "a": "b", "cut": []}'],
+      spec: {record: {...SPEC.record, template: '{{ q }}'}, mask: 'field:cut'},
+      says: 'note: Fields of the records that the shards will lack: a; --keep a copies them',
+    },
+  ];
+  for (const {lines, keep = [], spec, says} of fields)
+    it(`${lines.join(' ')} with --keep "${keep.join()}" ${says || 'say nothing'}`, () =>
+      assert.equal(said(keptFindings(lines, {...SPEC, ...spec, keep})), says));
 
   it('that are all rejected by the code of the worker are refused', () => {
     const range = (estimate: number) => ({estimate, low: 0, high: null});

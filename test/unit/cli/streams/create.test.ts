@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {createHash} from 'node:crypto';
 import {rmSync} from 'node:fs';
 import fc from 'fast-check';
+import {parquetWriteBuffer} from 'hyparquet-writer';
 import {answers} from '../../../../cli/json/index.ts';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
 import {positionsOf} from '../../../../cli/streams/permutation.ts';
@@ -90,6 +91,32 @@ describe('The creation of streams', () => {
     await create(['in.jsonl']);
     assert.deepEqual(folder.streams('out'), [`${lines.join('\n')}\n`]);
   });
+
+  const leaving: {options: Partial<CreateOptions>; left_out: string[]; says: string[]}[] = [
+    {options: {}, left_out: [], says: []},
+    {
+      options: {column: 'prompt'},
+      left_out: ['id', 'text', 'a label'],
+      says: ["Left out: id, text, a label. To keep id, a label: --keep 'id,a label'"],
+    },
+    {
+      options: {template: '{prompt}{text}', keep: ['id']},
+      left_out: ['a label'],
+      says: ["Left out: a label. To keep it: --keep 'id,a label'"],
+    },
+    {options: {column: 'prompt', keep: ['id', 'a label']}, left_out: ['text'], says: ['Left out: text.']},
+  ];
+  for (const {options, left_out, says} of leaving)
+    it(`says which columns it leaves out, with ${JSON.stringify(options)}`, async () => {
+      folder.put('in.jsonl', '{"id":1,"prompt":"a","text":"b","a label":2}\n'.repeat(2));
+      folder.put('more.csv', 'id,prompt,text,a label\n1,a,b,2\n');
+      const columnData = ['id', 'prompt', 'text', 'a label'].map(name => ({name, data: ['a']}));
+      folder.put('rest.parquet', new Uint8Array(parquetWriteBuffer({columnData})));
+      const said: string[] = [];
+      const say = (line: string) => void (/^Left out/.test(line) && said.push(line));
+      const report = await create(['in.jsonl', 'more.csv', 'rest.parquet'], options, say);
+      assert.deepEqual([report.left_out, said], [left_out, says]);
+    });
 
   it('writes checksums that are those of the files', async () => {
     folder.put('in.jsonl', rows(5).join('\n'));
