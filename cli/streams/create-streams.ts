@@ -10,7 +10,14 @@ import {knownFieldsOf} from './known-fields.ts';
 import {OutputFolder, type Wanted} from './output-folder.ts';
 import {positionsOf} from './permutation.ts';
 import {PassProgress} from './progress.ts';
-import {type Convert, columnsRead, converter, leftOut, type RecordOptions} from './records.ts';
+import {
+  type Convert,
+  columnsRead,
+  converter,
+  leftOut,
+  type RecordOptions,
+  requireUnicode,
+} from './records.ts';
 import type {SourceOptions} from './sources/formats.ts';
 import {openSources} from './sources/resolve.ts';
 import {cellsOf, type Row, type RowSource, type Watch} from './sources/row.ts';
@@ -211,6 +218,7 @@ async function* linesOf(
         if (isChosen && !isChosen(index + at)) continue;
         if (isFirst && columns === undefined) sayOnce(adviceOn(source, row, options.check));
         const line = convert(source, row, index + at);
+        if (options.check ?? true) requireUnicode(source, row, line);
         if (isFirst) {
           const {names, keepable} = leftOut(source, row, line, options);
           for (const name of names) left_out.add(name);

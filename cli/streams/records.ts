@@ -9,7 +9,15 @@ import {
   knownFieldsOf,
   TASK_FIELDS,
 } from './known-fields.ts';
-import {elementsOf, JsonError, jsonKind, jsonValue, membersOf, onOneLine} from './sources/json-text.ts';
+import {
+  elementsOf,
+  JsonError,
+  jsonKind,
+  jsonValue,
+  loneSurrogate,
+  membersOf,
+  onOneLine,
+} from './sources/json-text.ts';
 import {
   type Cell,
   type Cells,
@@ -62,6 +70,25 @@ export function leftOut(
   );
   return {names, keepable: names.filter(name => !replaces(record, name))};
 }
+
+/** Throws `CliError` for a record whose text no TPU can read: it has a lone surrogate. */
+export function requireUnicode(source: RowSource, row: Row, line: Buffer): void {
+  if (!SURROGATE.some(begin => line.includes(begin))) return;
+  const record = membersOf(line.toString('utf8'));
+  const [taken = ''] = knownFieldsOf(record);
+  for (const name of taken === 'messages' ? [taken, ...BESIDE_MESSAGES] : [taken]) {
+    const lone = loneSurrogate(record.get(name) ?? '');
+    if (lone !== undefined)
+      throw rowError(
+        source,
+        row,
+        `${name} has a lone surrogate, ${lone}, which is no character, and a run would reject the record: correct the text, or give --no-check`,
+      );
+  }
+}
+
+/** How the escape of a surrogate begins. */
+const SURROGATE = ['\\ud', '\\uD'];
 
 /** Throws `CliError` for options that exclude each other. */
 export function converter({column, template, as, keep = []}: RecordOptions): Convert {

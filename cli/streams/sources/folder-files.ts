@@ -1,7 +1,8 @@
-import {readdir, stat} from 'node:fs/promises';
-import {join} from 'node:path';
+import {readdir, readFile, stat} from 'node:fs/promises';
+import {basename, dirname, join} from 'node:path';
 import {CliError} from '../../terminal/errors.ts';
 import {counted, listText} from '../../terminal/format.ts';
+import {quoted} from '../../terminal/output.ts';
 import {formatOf, KNOWN_NAMES, type SourceOptions} from './formats.ts';
 
 /** Files beside rows that this program writes. */
@@ -38,6 +39,29 @@ export async function filesOf(
     );
   if (told) say(told);
   return files.sort().map(path => join(folder, path));
+}
+
+/** Files that `save_to_disk` of the library datasets writes into a folder. */
+const OF_SAVED = /^(data-\d+-of-\d+\.arrow|state\.json|dataset_info\.json|dataset_dict\.json)$/;
+
+/** Throws `CliError` for files of `save_to_disk`: the rows lie in Arrow files, and beside them is JSON that has none. */
+export async function refuseSaved(files: readonly string[]): Promise<void> {
+  for (const folder of new Set(
+    files.filter(file => OF_SAVED.test(basename(file))).map(file => dirname(file)),
+  ))
+    await refuseSavedFolder(folder);
+}
+
+async function refuseSavedFolder(folder: string): Promise<void> {
+  const textOf = (name: string) => readFile(join(folder, name), 'utf8').catch(() => '');
+  const isSet = (await textOf('state.json')).includes('"_data_files"');
+  const dict = isSet ? '' : await textOf('dataset_dict.json');
+  if (!isSet && !dict.includes('"splits"')) return;
+  const split = isSet ? '' : `[${/"splits":\s*\[\s*("[^"]*")/.exec(dict)?.[1] ?? '"train"'}]`;
+  const code = `from datasets import load_from_disk; load_from_disk(${JSON.stringify(folder)})${split}.to_parquet("rows.parquet")`;
+  throw new CliError(
+    `${folder} is of save_to_disk, whose Arrow files this command does not read: write ${isSet ? 'it' : 'each split'} as Parquet with python -c ${quoted(code)}, and name rows.parquet`,
+  );
 }
 
 function isHidden(name: string): boolean {

@@ -44,6 +44,15 @@ export function onOneLine(value: string): string {
   return value.replace(/[\r\n][ \t\r\n]*/g, ' ');
 }
 
+/** The first escape of a lone surrogate in a checked value, such as `\ud83d`: half of a character, which UTF-8 cannot hold. */
+export function loneSurrogate(value: string): string | undefined {
+  for (const [, lone] of value.matchAll(SURROGATES)) if (lone !== undefined) return lone;
+  return undefined;
+}
+
+/** A pair, a lone surrogate, or another escape. */
+const SURROGATES = /\\ud[89ab][\da-f]{2}\\ud[c-f][\da-f]{2}|(\\ud[89a-f][\da-f]{2})|\\./gi;
+
 export type JsonKind = 'object' | 'list' | 'string' | 'number' | 'boolean' | 'null';
 
 /** Kind of a checked value. NaN and Infinity are numbers. */

@@ -50,7 +50,7 @@ export function columnMaker(node: SchemaTree): ToCell {
 function oneMaker(node: SchemaTree): ToCell {
   const {element, children} = node;
   if (element.logical_type?.type === 'VARIANT')
-    throw new NoText('has the type VARIANT, which this command cannot read');
+    throw new NoText('has the type VARIANT, which this command cannot read: write it as JSON');
   if (children.length === 0) return orNull(leafMaker(element));
   const [child] = children as [SchemaTree];
   const isGroup = child.element.repetition_type === 'REPEATED' && children.length === 1;
@@ -125,7 +125,7 @@ function leafMaker(element: SchemaElement): ToCell {
   const time = timeOf(element);
   if (time) return value => timeText(BigInt(value as number | bigint), time);
   if (named === 'INTERVAL' || named === 'BSON')
-    throw new NoText(`has the type ${named}, which this command cannot read`);
+    throw new NoText(`has the type ${named}, which this command cannot read: write it as text`);
   if (named === 'UINT_32' || (logical?.type === 'INTEGER' && logical.bitWidth === 32 && !logical.isSigned))
     return value => new Json(String((value as number) >>> 0));
   if (named === 'UINT_64' || (logical?.type === 'INTEGER' && logical.bitWidth === 64 && !logical.isSigned))
@@ -134,7 +134,11 @@ function leafMaker(element: SchemaElement): ToCell {
   if (named === 'UUID') return value => uuidText(value as Uint8Array);
   if (named === 'JSON') return value => jsonCell(textOf(value as Uint8Array));
   if (type === 'FLOAT' || type === 'DOUBLE') return value => new Json(floatText(value as number));
-  if (type === 'BYTE_ARRAY' || type === 'FIXED_LEN_BYTE_ARRAY') return value => textOf(value as Uint8Array);
+  if (type === 'FIXED_LEN_BYTE_ARRAY')
+    throw new NoText(
+      'has the type fixed-size binary, whose bytes are no text: write them as text, such as hexadecimal digits',
+    );
+  if (type === 'BYTE_ARRAY') return value => textOf(value as Uint8Array);
   return value => new Json(String(value));
 }
 

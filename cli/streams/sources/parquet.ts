@@ -17,6 +17,7 @@ import {compressors as decompressors} from 'hyparquet-compressors';
 import {CliError} from '../../terminal/errors.ts';
 import {bytesText, listText} from '../../terminal/format.ts';
 import {isInflated, LIMITS} from '../limits.ts';
+import {columnsOfDurations} from './arrow-schema.ts';
 import {FileSource} from './file-source.ts';
 import {type ChunkSize, Inflated, sizeOfChunk} from './parquet-pages.ts';
 import {columnMaker, NoText, PHYSICAL, physicalSchema} from './parquet-values.ts';
@@ -33,8 +34,14 @@ const compressors: Compressors = Object.fromEntries(
   ]),
 );
 
-/** `columns`: the columns, without those inside of other columns. */
-export type ParquetFile = {name: string; file: AsyncBuffer; metadata: FileMetaData; columns: SchemaTree[]};
+/** `columns`: the columns, without those inside of other columns. `durations`: names of those with values of Arrow's type duration. */
+export type ParquetFile = {
+  name: string;
+  file: AsyncBuffer;
+  metadata: FileMetaData;
+  columns: SchemaTree[];
+  durations: ReadonlySet<string>;
+};
 
 /** Throws `CliError` for a file that is not Parquet, and for a column that is there twice. */
 export async function openParquet(name: string, file: AsyncBuffer): Promise<ParquetFile> {
@@ -46,7 +53,10 @@ export async function openParquet(name: string, file: AsyncBuffer): Promise<Parq
     const {children} = parquetSchema(metadata);
     requireOnce(name, children, '');
     requireRows(metadata, file.byteLength);
-    return {name, file, metadata: {...metadata, schema: physicalSchema(metadata.schema)}, columns: children};
+    const arrow = metadata.key_value_metadata?.find(({key}) => key === 'ARROW:schema')?.value;
+    const durations = arrow === undefined ? new Set<string>() : columnsOfDurations(arrow);
+    const physical = {...metadata, schema: physicalSchema(metadata.schema)};
+    return {name, file, metadata: physical, columns: children, durations};
   } catch (error) {
     if (error instanceof CliError) throw error;
     if (error instanceof Inflated) throw new CliError(`${name} ${error.message}`, {cause: error});
@@ -225,7 +235,7 @@ function rangeOf({dictionary_page_offset, data_page_offset, total_compressed_siz
 
 type Column = {name: string; make: (value: unknown) => Cell};
 
-function makersOf({name: file, columns}: ParquetFile, wanted: Columns | undefined): Column[] {
+function makersOf({name: file, columns, durations}: ParquetFile, wanted: Columns | undefined): Column[] {
   const names = columns.map(({element}) => element.name);
   const absent = wanted?.of.find(column => !names.includes(column));
   if (absent !== undefined)
@@ -235,10 +245,16 @@ function makersOf({name: file, columns}: ParquetFile, wanted: Columns | undefine
     .map(node => {
       const {name} = node.element;
       try {
+        if (durations.has(name))
+          throw new NoText(
+            'has the type duration, whose unit would be lost; write it as text or as a number',
+          );
         return {name, make: columnMaker(node)};
       } catch (error) {
         if (!(error instanceof NoText)) throw error;
-        throw new CliError(`${file}: column "${name}" ${error.message}; choose other columns`);
+        throw new CliError(
+          `${file}: column "${name}" ${error.message}, or choose other columns by --column and --keep`,
+        );
       }
     });
 }

@@ -3,7 +3,7 @@ import {glob, stat} from 'node:fs/promises';
 import {CliError} from '../../terminal/errors.ts';
 import {counted, listText} from '../../terminal/format.ts';
 import {CsvFile} from './csv-source.ts';
-import {filesOf} from './folder-files.ts';
+import {filesOf, refuseSaved} from './folder-files.ts';
 import {formatOf, KNOWN_NAMES, type SourceOptions} from './formats.ts';
 import {JsonFile} from './json-source.ts';
 import {JsonLines, TextLines} from './line-source.ts';
@@ -37,7 +37,7 @@ async function openSource(source: string, options: SourceOptions, say: Say): Pro
     );
   const info = await stat(source).catch(() => undefined);
   if (info?.isDirectory()) return openFiles(source, await filesOf(source, options, say), options, say);
-  if (info) return [await openFile(source, options, say)];
+  if (info) return openFiles(source, [source], options, say);
   if (/[*?[]/.test(source)) return openGlob(source, options, say);
   const id = DATASET_ID.exec(source)?.[1];
   if (id && formatOf(source) === undefined) {
@@ -102,6 +102,7 @@ async function openFiles(
   options: SourceOptions,
   say: Say,
 ): Promise<RowSource[]> {
+  await refuseSaved(files);
   const formats = new Set(files.map(file => options.format ?? formatOf(file)));
   if (formats.size > 1)
     throw new CliError(

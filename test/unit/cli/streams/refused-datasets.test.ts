@@ -8,6 +8,20 @@ const parquet = (columns: object[], rowGroupSize = 1000) =>
   new Uint8Array(parquetWriteBuffer({columnData: columns, rowGroupSize} as never));
 const bytes = (text: string, encoding: BufferEncoding = 'utf8') => Buffer.from(text, encoding);
 
+/** As pyarrow writes it, of `text: string, took: duration[us], in: list<struct<t: duration[s]>>, n: int64`. */
+const ARROW_SCHEMA = [
+  '/////2ABAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAMAAAACAAIAAAABAAIAAAABAAAAAQAAAAAAQAAvAAAADwAAAAEAAAA',
+  'IP///wAAAQIQAAAAHAAAAAQAAAAAAAAAAQAAAG4AAAAIAAwACAAHAAgAAAAAAAABQAAAAFT///8AAAEMFAAAABgAAAAEAAAA',
+  'AQAAABAAAAACAAAAaW4AAET///98////AAABDRQAAAAcAAAABAAAAAEAAAAUAAAABAAAAGl0ZW0AAAAAcP///6j///8AAAES',
+  'EAAAABQAAAAEAAAAAAAAAAEAAAB0AAAA1v///wAAAADQ////AAABEhAAAAAcAAAABAAAAAAAAAAEAAAAdG9vawAABgAIAAYA',
+  'BgAAAAAAAgAQABQACAAGAAcADAAAABAAEAAAAAAAAQUQAAAAHAAAAAQAAAAAAAAABAAAAHRleHQAAAAABAAEAAQAAAAAAAAA',
+].join('');
+
+const withArrowSchema = (column: object, value = ARROW_SCHEMA) =>
+  new Uint8Array(
+    parquetWriteBuffer({columnData: [column], kvMetadata: [{key: 'ARROW:schema', value}]} as never),
+  );
+
 const pair = (cell: number) => [[[cell]], [[cell]]];
 
 describe('Datasets with an error', () => {
@@ -172,6 +186,52 @@ describe('Datasets with an error', () => {
       error: /row 2: column "t" holds bytes that are not UTF-8 text \(636166e9\)/,
     },
     {
+      name: 'a fixed-size binary',
+      file: 'a.parquet',
+      content: new Uint8Array(
+        parquetWriteBuffer({
+          columnData: [{name: 'uid', data: [bytes('abcd')]}],
+          schema: [
+            {name: 'root', num_children: 1},
+            {name: 'uid', type: 'FIXED_LEN_BYTE_ARRAY', type_length: 4, repetition_type: 'REQUIRED'},
+          ],
+        } as never),
+      ),
+      error: /column "uid" has the type fixed-size binary, whose bytes are no text/,
+    },
+    {
+      name: 'a duration',
+      file: 'a.parquet',
+      content: withArrowSchema({name: 'took', data: [1_500_000n], type: 'INT64'}),
+      error: /column "took" has the type duration, whose unit would be lost/,
+    },
+    {
+      name: 'a duration inside of a list',
+      file: 'a.parquet',
+      content: withArrowSchema({name: 'in', data: [[{t: 1}]], type: 'JSON'}),
+      error: /column "in" has the type duration/,
+    },
+    {
+      name: 'an Arrow schema that is cut off',
+      file: 'a.parquet',
+      content: withArrowSchema({name: 'n', data: [1], type: 'INT32'}, ARROW_SCHEMA.slice(0, 96)),
+      error: /a\.parquet is not Parquet \(.*check the file/,
+    },
+    {
+      name: 'a lone surrogate in the text that a run reads',
+      file: 'a.jsonl',
+      content: '{"text":"\\ud83d\\ude00 \\\\ud83d","x":"\\ud83d"}\n{"text":"\\ud83d\\uD83D\\ude00"}',
+      options: {check: true},
+      error: /line 2: text has a lone surrogate, \\ud83d, .*correct the text, or give --no-check/,
+    },
+    {
+      name: 'a lone surrogate in messages',
+      file: 'a.json',
+      content: '[{"chat":[{"role":"user","content":"\\uDE00"}]}]',
+      options: {column: 'chat', check: true},
+      error: /row 1: messages has a lone surrogate, \\uDE00/,
+    },
+    {
       name: 'a key twice, deep inside',
       file: 'a.jsonl',
       content: '{"text":"a"}\n{"text":"b","x":[{"k":1,"\\u006b":2}]}',
@@ -280,4 +340,28 @@ describe('Datasets with an error', () => {
       await assert.rejects(create(file, content, options), error);
       assert.deepEqual(folder.names().includes('out') ? folder.names('out') : [], []);
     });
+
+  it('keep the numbers beside a duration', async () => {
+    await create('a.parquet', withArrowSchema({name: 'n', data: [1n], type: 'INT64'}));
+    assert.deepEqual(folder.streams('out'), ['{"n":1}\n']);
+  });
+
+  it('are refused for a folder of save_to_disk, with the line of Python that writes Parquet', async () => {
+    folder.put('saved/dataset_dict.json', '{"splits": ["test", "train"]}');
+    for (const name of ['state.json', 'dataset_info.json', 'data-00000-of-00001.arrow'])
+      folder.put(`saved/test/${name}`, '{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}');
+    const of = (name: string) =>
+      createStreams([folder.at(name)], {num_streams: 1, output_dir: folder.at('out'), recursive: true});
+    await assert.rejects(of('saved'), /each split .*load_from_disk\(".*saved"\)\["test"\].to_parquet/);
+    for (const name of [
+      'saved/test',
+      'saved/test/*',
+      'saved/test/data-00000-of-00001.arrow',
+      'saved/test/state.json',
+    ])
+      await assert.rejects(
+        of(name),
+        /saved\/test is of save_to_disk.*load_from_disk\(".*saved\/test"\).to_parquet/,
+      );
+  });
 });
