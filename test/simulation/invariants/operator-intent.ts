@@ -216,9 +216,6 @@ export class OperatorIntent extends Check {
     const isRetried = before.status === 'failed' && after.status === 'pending';
     const isAllowed = this.violations.isForOperator || before.generation !== after.generation;
     if (isRetried && !isAllowed) this.breach(`${path} had failed, and is retried without a message`);
-    const [, refused] = /was overwritten .*, now (\d+)\)/.exec(String(before.last_error)) ?? [];
-    const isTaken = after.generation === refused && after.crc32c !== before.crc32c;
-    if (isTaken) this.breach(`${path} refused generation ${refused}, and takes it`);
   }
 
   onWorker(name: string, before: Document, after: Document): void {
