@@ -16,7 +16,7 @@ import {
   converter,
   leftOut,
   type RecordOptions,
-  requireUnicode,
+  requireReadable,
 } from './records.ts';
 import type {SourceOptions} from './sources/formats.ts';
 import {openSources} from './sources/resolve.ts';
@@ -218,7 +218,7 @@ async function* linesOf(
         if (isChosen && !isChosen(index + at)) continue;
         if (isFirst && columns === undefined) sayOnce(adviceOn(source, row, options.check));
         const line = convert(source, row, index + at);
-        if (options.check ?? true) requireUnicode(source, row, line);
+        if (options.check ?? true) requireReadable(source, row, line);
         if (isFirst) {
           const {names, keepable} = leftOut(source, row, line, options);
           for (const name of names) left_out.add(name);

@@ -1,11 +1,14 @@
 /** Fields of a record that a run reads without `record` in its spec. */
+import roles from '../../shared/contracts/chat-roles.json' with {type: 'json'};
 import {elementsOf, jsonKind, membersOf} from './sources/json-text.ts';
 
 /** In the order in which a run takes them. */
-export const KNOWN_FIELDS = ['text', 'prompt', 'messages', 'tokens'];
+export const KNOWN_FIELDS = ['text', 'prompt', 'messages', 'tokens', 'conversations'];
 /** The two fields of an ARC task. */
 export const TASK_FIELDS = ['train', 'test'];
-/** Fields that a run reads beside `messages`. */
+/** Fields with messages. */
+export const CHATS = ['messages', 'conversations'];
+/** Fields that a run reads beside messages. */
 export const BESIDE_MESSAGES = ['tools', 'chat_template_kwargs'];
 
 /** Known fields of a record, in the order in which a run takes them. */
@@ -20,12 +23,41 @@ export function isRecord(members: ReadonlyMap<string, string>): boolean {
   if (field === undefined) return TASK_FIELDS.every(name => isListOf(members.get(name), isExample));
   const value = members.get(field) ?? '';
   if (field === 'messages') return isMessages(value);
+  if (field === 'conversations') return isMessages(value) || isShareGpt(value);
   return field === 'tokens' ? isTokens(value) : jsonKind(value) === 'string';
 }
 
 /** True for a list of objects with role and content. A call of tools needs no content. */
 export function isMessages(value: string): boolean {
   return isListOf(value, isMessage);
+}
+
+/** True for a list with an object that has `from` and no role. */
+export function isShareGpt(value: string): boolean {
+  return jsonKind(value) === 'list' && elementsOf(value).some(isTurn);
+}
+
+function isTurn(element: string): boolean {
+  if (jsonKind(element) !== 'object') return false;
+  const members = membersOf(element);
+  return members.has('from') && !members.has('role');
+}
+
+/** Why a list of messages is no chat in the layout of ShareGPT, as sharegpt.py of the worker says; undefined for one, and for other lists. */
+export function shareGptProblem(value: string): string | undefined {
+  if (!isShareGpt(value)) return undefined;
+  for (const [number, turn] of elementsOf(value).entries()) {
+    const where = `[${number}]`;
+    const members = isTurn(turn) ? membersOf(turn) : new Map<string, string>();
+    if (!members.has('from') || members.has('content'))
+      return `${where} is not an object with from and value alone, as other turns of the chat are`;
+    const from = members.get('from') ?? '';
+    if (jsonKind(from) !== 'string' || !Object.hasOwn(roles, JSON.parse(from)))
+      return `${where} has the from ${from.slice(0, 60)}, and the known ones are ${Object.keys(roles).join(', ')}`;
+    if (jsonKind(members.get('value') ?? 'null') !== 'string')
+      return `${where} has no value that is a string`;
+  }
+  return undefined;
 }
 
 /** True for a list of whole numbers. The value is checked JSON. */

@@ -3,10 +3,13 @@ import {CliError} from '../terminal/errors.ts';
 import {arcTask} from './arc-task.ts';
 import {
   BESIDE_MESSAGES,
+  CHATS,
   isMessages,
+  isShareGpt,
   isTokens,
   KNOWN_FIELDS,
   knownFieldsOf,
+  shareGptProblem,
   TASK_FIELDS,
 } from './known-fields.ts';
 import {
@@ -71,12 +74,16 @@ export function leftOut(
   return {names, keepable: names.filter(name => !replaces(record, name))};
 }
 
-/** Throws `CliError` for a record whose text no TPU can read: it has a lone surrogate. */
-export function requireUnicode(source: RowSource, row: Row, line: Buffer): void {
-  if (!SURROGATE.some(begin => line.includes(begin))) return;
+/** Throws `CliError` for a record that a run would reject: its text has a lone surrogate, or its chat has an unknown `from`. */
+export function requireReadable(source: RowSource, row: Row, line: Buffer): void {
+  if (!SUSPECT.some(text => line.includes(text))) return;
   const record = membersOf(line.toString('utf8'));
   const [taken = ''] = knownFieldsOf(record);
-  for (const name of taken === 'messages' ? [taken, ...BESIDE_MESSAGES] : [taken]) {
+  const isChat = CHATS.includes(taken);
+  const problem = isChat ? shareGptProblem(record.get(taken) ?? '') : undefined;
+  if (problem !== undefined)
+    throw rowError(source, row, `${taken}${problem}: correct the turn, or give --no-check`);
+  for (const name of isChat ? [taken, ...BESIDE_MESSAGES] : [taken]) {
     const lone = loneSurrogate(record.get(name) ?? '');
     if (lone !== undefined)
       throw rowError(
@@ -87,8 +94,8 @@ export function requireUnicode(source: RowSource, row: Row, line: Buffer): void 
   }
 }
 
-/** How the escape of a surrogate begins. */
-const SURROGATE = ['\\ud', '\\uD'];
+/** Texts of lines that `requireReadable` reads: how the escape of a surrogate begins, and a key of ShareGPT. */
+const SUSPECT = ['\\ud', '\\uD', '"from"'];
 
 /** Throws `CliError` for options that exclude each other. */
 export function converter({column, template, as, keep = []}: RecordOptions): Convert {
@@ -128,11 +135,12 @@ function recordOf(cell: Cell, cells: Cells): Record | string {
     case 'string':
       return new Map([['text', cell]]);
     case 'list':
-      if (isMessages(source)) return withTools(cell, cells);
+      if (isMessages(source)) return withTools('messages', cell, cells);
+      if (isShareGpt(source)) return withTools('conversations', cell, cells);
       if (isTokens(source)) return new Map([['tokens', cell]]);
       return elementsOf(source).length === 0
         ? 'it is an empty list, and a record needs text, messages or token ids'
-        : 'it is a list, but neither of messages with role and content nor of token ids: rename the keys of its messages to role and content, or give --as arc for ARC examples';
+        : 'it is a list, but neither of messages, with role and content or with from and value, nor of token ids: rename the keys of its messages, or give --as arc for ARC examples';
     case 'object': {
       const members = membersOf(source);
       if (knownFieldsOf(members).length > 0)
@@ -150,11 +158,11 @@ const AS_TEXT = 'name another --column, or write the value as text with --templa
 const ABSENT = ['null', '""'];
 
 /** Tools change the text of messages, so they stay beside them. */
-function withTools(messages: Cell, cells: Cells): Record {
-  const record: Record = new Map([['messages', messages]]);
-  for (const name of BESIDE_MESSAGES) {
-    const cell = cells.get(name);
-    if (cell !== undefined && !ABSENT.includes(jsonOf(cell))) record.set(name, parsed(cell));
+function withTools(name: string, messages: Cell, cells: Cells): Record {
+  const record: Record = new Map([[name, messages]]);
+  for (const beside of BESIDE_MESSAGES) {
+    const cell = cells.get(beside);
+    if (cell !== undefined && !ABSENT.includes(jsonOf(cell))) record.set(beside, parsed(cell));
   }
   return record;
 }

@@ -78,7 +78,7 @@ def test_the_task_id_of_an_arc_task_leaves_its_prompt_unchanged():
         (
             "no known field",
             b'{"a": 1, "b": 2}',
-            "no known field: it has `a`, `b`; known are `text`, `prompt`, `messages`, `tokens`, or an ARC",
+            "no known field: it has `a`, `b`; known are `text`, `prompt`, `messages`, `tokens`, `conversations`, or",
         ),
         ("an empty object", b"{}", "no known field: it has none"),
         ("half of an ARC task", b'{"train": []}', "no known field: it has `train`"),

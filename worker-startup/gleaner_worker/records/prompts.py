@@ -8,6 +8,7 @@ record.field (a field of any kind below), and these fields of the record:
     messages      a list of {role, content}; the model's chat template writes them, with `tools` and the variables
                   `chat_template_kwargs` beside them
     tokens        a list of token ids
+    conversations a list of messages, or of {from, value} as in ShareGPT
     train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
 
@@ -26,11 +27,12 @@ from .chat import Chat, check_messages, check_variables, find_unsupported_parts,
 from .parse import check_text, check_tokens, kind_of, list_fields
 from .rejected import Rejected
 from .render_process import LimitExceeded
+from .sharegpt import as_messages
 from .spans import Span, SpanFinder, make_span_finder
 from .template import Rendered, Template, TemplateProblem
 from .tokenizer import special_texts
 
-KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train` and `test`"
+KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, `conversations`, or an ARC task's `train` and `test`"
 
 
 @dataclass(slots=True)
@@ -149,6 +151,8 @@ def _from_known(record: dict, writer: PromptWriter) -> Prompt | Unrendered | Non
         return _from_messages(record["messages"], "messages", record, writer)
     if "tokens" in record:
         return _plain(check_tokens(record["tokens"], "tokens"), record, writer)
+    if "conversations" in record:
+        return _from_messages(record["conversations"], "conversations", record, writer)
     if not _is_task(record):
         raise Rejected(f"has no known field: it has {list_fields(record)}; known are {KNOWN_FIELDS}")
     return None
@@ -183,6 +187,7 @@ def _from_template(record: dict, template: Template, writer: PromptWriter) -> Un
 
 
 def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter) -> Prompt | Unrendered:
+    messages = as_messages(messages, name)
     check_messages(messages, name)
     tools = record.get("tools")
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):

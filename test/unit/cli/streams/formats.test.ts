@@ -133,6 +133,26 @@ describe('Datasets as records of streams', () => {
       ],
     },
     {
+      name: 'a column of chats of ShareGPT, with what changes their text',
+      file: 'a.jsonl',
+      content: bytes('{"chat":[{"from":"system","value":"s"},{"from":"tool","value":"t"}],"tools":null}'),
+      options: {column: 'chat'},
+      records: [
+        {
+          conversations: [
+            {from: 'system', value: 's'},
+            {from: 'tool', value: 't'},
+          ],
+        },
+      ],
+    },
+    {
+      name: 'a record of ShareGPT in a JSON file',
+      file: 'a.json',
+      content: bytes('{"conversations":[{"from":"human","value":"hi"}],"notes":[{"by":"me"}]}'),
+      records: [{conversations: [{from: 'human', value: 'hi'}], notes: [{by: 'me'}]}],
+    },
+    {
       name: 'a column of messages with a call of tools and no content',
       file: 'a.jsonl',
       content: bytes('{"chat":[{"role":"assistant","tool_calls":[{"id":"1"}]}]}'),

@@ -224,6 +224,22 @@ describe('Datasets with an error', () => {
       options: {check: true},
       error: /line 2: text has a lone surrogate, \\ud83d, .*correct the text, or give --no-check/,
     },
+    ...[
+      {
+        turn: '{"from":"bot","value":"b"}',
+        says: 'has the from "bot", and the known ones are system, human, ',
+      },
+      {turn: '{"from":"gpt","value":null}', says: 'has no value that is a string'},
+      {turn: '{"role":"user","content":"b"}', says: 'is not an object with from and value alone, as other'},
+    ].flatMap(({turn, says}) =>
+      [undefined, 'conversations'].map(column => ({
+        name: `the turn ${turn} of a chat of ShareGPT${column ? ' in a column' : ''}`,
+        file: 'a.jsonl',
+        content: `{"conversations":[{"role":"user","content":"a"}]}\n{"conversations":[{"from":"human","value":"a"},${turn}]}`,
+        options: {column, check: true},
+        error: new RegExp(`a.jsonl, line 2: conversations\\[1\\] ${says}`),
+      })),
+    ),
     {
       name: 'a lone surrogate in messages',
       file: 'a.json',
