@@ -66,6 +66,7 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     .option('--prompt-version <name>', 'words around the grids of an ARC task', text)
     .option('--predictions-per-task <n>', 'samples made of each ARC task', positive)
     .option('--add-generation-prompt', "end messages with the opening of the model's answer")
+    .option('--continue-final-message', 'leave the last message open, for the model to continue it')
     .option(
       '--template-kwargs <json>',
       'variables of the chat template, such as \'{"enable_thinking": false}\'',

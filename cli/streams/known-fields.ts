@@ -9,7 +9,7 @@ export const TASK_FIELDS = ['train', 'test'];
 /** Fields with messages. */
 export const CHATS = ['messages', 'conversations'];
 /** Fields that a run reads beside messages. */
-export const BESIDE_MESSAGES = ['tools', 'chat_template_kwargs'];
+export const BESIDE_MESSAGES = ['tools', 'chat_template_kwargs', 'continue_final_message'];
 
 /** Known fields of a record, in the order in which a run takes them. */
 export function knownFieldsOf(names: {has(name: string): boolean}): string[] {

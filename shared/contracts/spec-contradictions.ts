@@ -60,6 +60,11 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
       ['record'],
       'expected template or template_kwargs, not both: the variables are for a chat template',
     ];
+  if (record.add_generation_prompt && record.continue_final_message)
+    yield [
+      ['record'],
+      'expected add_generation_prompt or continue_final_message, not both: one begins an answer, the other continues a message',
+    ];
   if (record.template && (record.encoder || (record.predictions_per_task ?? 1) > 1))
     yield [
       ['record'],

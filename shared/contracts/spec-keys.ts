@@ -103,7 +103,7 @@ const PROMPT_VERSIONS = [
 ] as const;
 
 /** Variables that the worker sets itself. */
-const OWN_VARIABLES = ['messages', 'tools', 'add_generation_prompt'];
+const OWN_VARIABLES = ['messages', 'tools', 'add_generation_prompt', 'continue_final_message'];
 const VARIABLE = `expected names of variables, other than ${OWN_VARIABLES.join(', ')}`;
 const variable = z
   .string()
@@ -145,6 +145,14 @@ export const recordFields = {
   add_generation_prompt: z
     .boolean()
     .meta(about("end {messages} with the template's opening of an answer", false)),
+  continue_final_message: z
+    .boolean()
+    .meta(
+      about(
+        'leave the last message of {messages} open, so that the text ends where the model continues it; `continue_final_message` of a record goes before it',
+        false,
+      ),
+    ),
   template_kwargs: variables.meta(
     about(
       'variables of the chat template, such as {"enable_thinking": false}; `chat_template_kwargs` of a record goes before them',

@@ -318,6 +318,82 @@ def test_variables_reach_the_template_of_a_task_and_of_answers(tmp_path):
 
 
 USER = {"role": "user", "content": "Is it?"}
+TRIMMED = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</s>{% endfor %}"
+PARTS = "{% for m in messages %}<{{ m.role }}>{% for part in m.content %}{{ part.text }}{% endfor %}</s>{% endfor %}"
+FIRST = "{% for m in messages %}<{{ m.role }}>{{ m.content[:5] }}</s>{% endfor %}"
+START = "<|im_start|>user\nIs it?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def answered(content):
+    return [USER, {"role": "assistant", "content": content}]
+
+
+@pytest.mark.parametrize(
+    ("template", "messages", "text"),  # the texts of transformers' apply_chat_template(continue_final_message=True)
+    [
+        (CHATML, answered("Sure, the first"), START + "Sure, the first"),
+        (CHATML, answered("Sure, "), START + "Sure, "),
+        (CHATML, answered(""), START),
+        (CHATML, [USER], "<|im_start|>user\nIs it?"),
+        (
+            CHATML,
+            [*answered("a CONTINUE_FINAL_MESSAGE_TAG b"), USER],
+            START + "a CONTINUE_FINAL_MESSAGE_TAG b<|im_end|>\n<|im_start|>user\nIs it?",
+        ),
+        (TRIMMED, answered("Sure, \n"), "<user>Is it?</s><assistant>Sure,"),
+        (PARTS, [{"role": "user", "content": [{"type": "text", "text": "b "}, {"type": "image"}]}], "<user>b "),
+        (FIRST, answered("Sure, the first"), None),
+        (CHATML, answered(None), None),
+        (PARTS, [{"role": "user", "content": [{"type": "image"}]}], None),
+    ],
+)
+@pytest.mark.parametrize("is_of_run", [True, False])
+def test_the_last_message_stays_open_as_in_transformers(tmp_path, template, messages, text, is_of_run):
+    folder = write_folder(tmp_path, "chatml", **{"chat_template.jinja": template})
+    own = {} if is_of_run else {"continue_final_message": True}
+    records = [{"messages": messages} | own, {"messages": messages, "continue_final_message": False}]
+    item, whole = read(folder, tmp_path, records, record={"continue_final_message": is_of_run})
+    assert isinstance(whole, Reject) or whole.preview.endswith((">", ">\n"))
+    if text is None:
+        assert isinstance(item, Reject)
+        assert "continue_final_message" in item.reason
+    else:
+        assert isinstance(item, Sample), item
+        assert item.preview == text
+
+
+def test_an_answer_that_stays_open_has_the_spans_of_its_part(tmp_path):
+    folder = write_folder(tmp_path, "chatml", **{"chat_template.jinja": CHATML})
+    record = {"messages": [*answered("four"), *answered("fi")], "continue_final_message": True}
+    (item,) = read(folder, tmp_path, [record], tokens="assistant", mask="turns")
+    settings = make_sample_settings(folder, a_spec(), 1000, 4096)
+    decode = settings.tokenizer.decode
+    chosen = item.token_ids[item.positions].tolist()
+    assert decode(chosen, skip_special_tokens=False).replace(" ", "") == "four<|im_end|>fi"
+    assert decode(item.token_ids[item.mask == 1].tolist(), skip_special_tokens=False).endswith("fi")
+
+
+@pytest.mark.parametrize(
+    ("record", "of_run", "reason"),
+    [
+        ({"continue_final_message": "yes"}, {}, "`continue_final_message` is a string, not true or false"),
+        (
+            {"continue_final_message": True},
+            {"add_generation_prompt": True},
+            "`continue_final_message` is true, and add_generation_prompt of run.json begins another message",
+        ),
+        (
+            {"chat_template_kwargs": {"continue_final_message": True}},
+            {},
+            "`chat_template_kwargs` has 'continue_final_message', which is no variable",
+        ),
+    ],
+)
+def test_a_last_message_that_cannot_stay_open_is_rejected(tmp_path, record, of_run, reason):
+    folder = write_folder(tmp_path, "chatml")
+    (item,) = read(folder, tmp_path, [{"messages": [USER]} | record], record=of_run)
+    assert isinstance(item, Reject)
+    assert reason in item.reason
 
 
 def turns(*pairs):

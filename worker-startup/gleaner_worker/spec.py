@@ -27,6 +27,7 @@ class RecordSpec:
     prompt_version: str = "output-from-examples-v0"
     predictions_per_task: int = 1
     add_generation_prompt: bool = False
+    continue_final_message: bool = False
     template_kwargs: Mapping[str, Any] = default_of(default_factory=dict)  # variables of the chat template
 
 
@@ -175,6 +176,8 @@ def _contradictions(values: dict) -> list[str]:
         problems.append("record has a field and a template, which exclude each other")
     if values["record"]["template_kwargs"] and values["record"]["template"]:
         problems.append("record has template_kwargs and a template, which exclude each other")
+    if values["record"]["add_generation_prompt"] and values["record"]["continue_final_message"]:
+        problems.append("record has add_generation_prompt and continue_final_message, which exclude each other")
     return problems
 
 
@@ -230,7 +233,7 @@ def _is_variables(value: object) -> bool:
 
 def is_template_variable(name: object) -> bool:
     """Whether a chat template can have the variable, and its caller does not set the variable itself."""
-    own = ("messages", "tools", "add_generation_prompt")
+    own = ("messages", "tools", "add_generation_prompt", "continue_final_message")
     return isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) is not None and name not in own
 
 
@@ -311,10 +314,11 @@ _RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "prompt_version": (RecordSpec.prompt_version, _is_text, "a name"),
     "predictions_per_task": (1, _whole(1, 1024), "1 to 1024"),
     "add_generation_prompt": (False, _is_flag, "true and false"),
+    "continue_final_message": (False, _is_flag, "true and false"),
     "template_kwargs": (
         {},
         _is_variables,
-        "an object of variables other than messages, tools and add_generation_prompt, with texts, numbers and lists",
+        "an object of variables other than those that the worker sets, such as messages, with texts, numbers and lists",
     ),
 }
 

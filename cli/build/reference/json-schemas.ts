@@ -13,6 +13,7 @@ const RECORD_RULES = [
   rule({template: STRING, encoder: STRING}, false),
   rule({template: STRING, predictions_per_task: {minimum: 2}}, false),
   rule({template: STRING, template_kwargs: {minProperties: 1}}, false),
+  rule({add_generation_prompt: {const: true}, continue_final_message: {const: true}}, false),
 ];
 const OF_MESSAGES = {properties: {record: {properties: {template: {type: 'null'}, encoder: {type: 'null'}}}}};
 const ROWS_OF_SPANS = {type: 'string', pattern: '^(last|mean|max):'};

@@ -104,6 +104,7 @@ describe('the hash of a spec', () => {
       {record: {prompt_version: 'input-from-inputs-v0'}},
       {record: {predictions_per_task: 2}},
       {record: {add_generation_prompt: true}},
+      {record: {continue_final_message: true}},
       {top_k: 5},
       {keep: ['id']},
       {keep: ['id', 'name']},
@@ -126,7 +127,7 @@ describe('the hash of a spec', () => {
   it('the hash of the default spec changes with a new key alone: every shard carries it', () => {
     assert.equal(
       specHash(complete({}).spec),
-      'd02ad73e24536c3609c08f03d4c2469944a3c8f7108b6a7b20257e7e41d1e6fd',
+      '2ad4988eeb72cee44d11d5b5cc97387bdd9a61eb1cd4e92e1b7bebc3662390bd',
     );
   });
 });

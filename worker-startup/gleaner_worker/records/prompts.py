@@ -24,6 +24,7 @@ from .arc import ArcPrompts, make_arc_prompts, parse_task
 from .assistant import render_spans
 from .augment import Task, augment
 from .chat import Chat, check_messages, check_variables, find_unsupported_parts, load_chat
+from .final_message import CONTINUE, continues, cut_at_tag, tag_final_message
 from .parse import check_text, check_tokens, kind_of, list_fields
 from .rejected import Rejected
 from .render_process import LimitExceeded
@@ -62,6 +63,7 @@ class PromptWriter:
     chat: Chat
     arc: ArcPrompts
     add_generation_prompt: bool
+    continue_final_message: bool
     predictions: int  # samples per line
     seed: int
     specials: tuple[str, ...]  # texts of special tokens, which may end a message
@@ -89,6 +91,7 @@ def make_prompt_writer(spec: Spec, folder: str, tokenizer: Tokenizer | None = No
         chat,
         arc,
         record.add_generation_prompt,
+        record.continue_final_message,
         record.predictions_per_task,
         spec.seed,
         special_texts(tokenizer) if tokenizer else (),
@@ -189,6 +192,8 @@ def _from_template(record: dict, template: Template, writer: PromptWriter) -> Un
 def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter) -> Prompt | Unrendered:
     messages = as_messages(messages, name)
     check_messages(messages, name)
+    is_open = continues(record, writer.continue_final_message, writer.add_generation_prompt)
+    shown, final = tag_final_message(messages) if is_open else (messages, "")
     tools = record.get("tools")
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
         raise Rejected(f"`tools` is {kind_of(tools)}, not a list of objects")
@@ -197,24 +202,31 @@ def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter)
         if isinstance(rendered, TemplateProblem):
             raise Rejected(f"`{name}` cannot be written with the chat template: {rendered}")
         text, written = rendered
-        number = find_unsupported_parts(messages, text)
+        number = find_unsupported_parts(shown, text)
         if number is not None:
             raise Rejected(
                 f"`{name}[{number}]` has a list as its `content`, and the model's chat template supports only strings"
             )
-        text = check_text(text, name)
-        of_messages = {"assistant": written, **found}
+        text = check_text(cut_at_tag(text, final) if is_open else text, name)
+        if is_open and not all(whole.startswith(text) for whole in whole_texts):
+            raise Rejected(f"`{name}` has other text without {CONTINUE}, so its spans are not known")
+        of_messages = {
+            kind: [(begin, min(end, len(text))) for begin, end in spans if begin < len(text)]
+            for kind, spans in {"assistant": written, **found}.items()
+        }
         return Prompt(text, True, writer.spans.find(text, record, of_messages))
 
     chat, add_generation_prompt = writer.chat.with_variables(check_variables(record)), writer.add_generation_prompt
     found: dict[str, list[Span]] = {}
+    whole_texts: list[str] = []  # of the messages without an open end, in which the spans are
     try:
         for source in writer.spans.sources:
             if source.are_of_messages and not (source.kind == "assistant" and chat.marks_generation(tools)):
-                found[source.kind] = render_spans(
+                whole, found[source.kind] = render_spans(
                     chat, messages, add_generation_prompt, tools, writer.specials, source.kind
-                )[1]
-        return Unrendered(*chat.prepare(messages, add_generation_prompt, tools), finish)
+                )
+                whole_texts.append(whole)
+        return Unrendered(*chat.prepare(shown, add_generation_prompt, tools), finish)
     except TemplateProblem as problem:
         return finish(problem)
 

@@ -135,7 +135,9 @@ describe('Datasets as records of streams', () => {
     {
       name: 'a column of chats of ShareGPT, with what changes their text',
       file: 'a.jsonl',
-      content: bytes('{"chat":[{"from":"system","value":"s"},{"from":"tool","value":"t"}],"tools":null}'),
+      content: bytes(
+        '{"chat":[{"from":"system","value":"s"},{"from":"tool","value":"t"}],"continue_final_message":true,"tools":null}',
+      ),
       options: {column: 'chat'},
       records: [
         {
@@ -143,6 +145,7 @@ describe('Datasets as records of streams', () => {
             {from: 'system', value: 's'},
             {from: 'tool', value: 't'},
           ],
+          continue_final_message: true,
         },
       ],
     },
