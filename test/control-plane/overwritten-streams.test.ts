@@ -38,7 +38,7 @@ describe('a stream object that is overwritten', () => {
     'delivered twice': world => world.queue.push(...world.published.filter(({topic}) => topic === 'object')),
     'listed by a start': world => world.control({action: 'start', run: 'my-run'}),
     'listed by a rebuild': world => world.control({action: 'rebuild', run: 'my-run'}),
-    'found by a retry': world => world.control({action: 'retry', run: 'my-run', stream: '000'}),
+    'when it is tried again': world => world.control({action: 'retry', run: 'my-run', stream: '000'}),
     'uploaded once more': world => world.drop('my-run', 0, someLines(20, 'new')),
   };
   for (const [name, again] of Object.entries(later))
@@ -51,6 +51,7 @@ describe('a stream object that is overwritten', () => {
       await world.untilAsleep();
       const {status, last_error, generation} = (await world.stream('my-run', '000')) ?? {};
       assert.deepEqual([status, (await world.run('my-run'))?.status], ['failed', 'failed']);
+      assert.equal(world.tpus.made.length, 1, 'no TPU is created in vain');
       assert.match(last_error ?? '', new RegExp(`was overwritten .* \\(generation ${generation}, now`));
       world.drop('my-run', 0, someLines(20));
       await world.untilAsleep();

@@ -146,6 +146,8 @@ export function decideRetry(stream: Stream, published_at: string, now: number): 
     return rejected(`stream ${of} waits for a rebuild: ${stream.blocked_reason}`);
   // A worker would only find the stream empty again, on a TPU that costs money.
   if (stream.size_bytes === 0) return rejected(`stream ${of} is empty: drop it again with its records`);
+  if (stream.refused_generation !== null)
+    return rejected(`stream ${of} was overwritten with other content: drop its first content again`);
   if (isOutdated(stream, 'status', published_at)) return outdatedBy(stream, ['status']);
   const next = {
     ...stream,

@@ -200,6 +200,13 @@ describe('a stream object that is uploaded again', () => {
     });
 });
 
+it('a stream that refused new content is not tried again, because the bucket has no other content', () => {
+  assert.match(
+    JSON.stringify(decideRetry(refusedOther(), at(0), T0)),
+    /rejected.*drop its first content again/,
+  );
+});
+
 describe('a stream with a shard of an epoch that was never granted', () => {
   const blocked = () => blockedBy(aLeasedStream({epoch: 4}), aShard(3, {epoch: 7}), T0);
   const recount = (epoch: number) => ({progress: NOTHING_STORED, epoch});
