@@ -15,8 +15,6 @@ locals {
     jobs         = { control = "read", worker-api = "create" }
     execs        = { worker-api = "create" }
     system       = { control = "replace" }
-    # Only the pages fetch their code by themselves. The deployer reads that of the functions.
-    functions = {}
   }
   folder_roles = merge([
     for folder, roles in local.folders : { for account, role in roles : "${folder}/${account}" => { folder = folder, account = account, role = role } }

@@ -1,11 +1,11 @@
 locals {
-  accounts = merge({
+  accounts = {
     control    = "Runs the event functions: plans the work, and creates and deletes TPU nodes."
     worker-api = "Runs worker-api, which answers the agents on TPU nodes."
     worker     = "Runs the agent on each TPU node."
     invoker    = "Signs the requests of push subscriptions and of Eventarc to the event functions."
     build      = "Builds the functions."
-  }, local.has_dashboard ? { dashboard = "Runs the pages, which read state and change nothing." } : {})
+  }
   # A subset of tpu.admin, without rights to start, stop, simulate or reimage nodes.
   # Cloud TPU has no permissions of queued resources: their methods need those of nodes.
   tpu_node_permissions = concat([for verb in ["create", "delete", "get", "list"] : "tpu.nodes.${verb}"], ["tpu.operations.get"])

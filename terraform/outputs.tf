@@ -8,11 +8,6 @@ output "worker_api" {
   value       = local.urls["worker-api"]
 }
 
-output "dashboard" {
-  description = "Address of the pages; null without dashboard_members."
-  value       = local.has_dashboard ? "https://${var.name}-dashboard-${local.project_number}.${var.region}.run.app" : null
-}
-
 output "next_commands" {
   description = "Commands that start, watch and stop work."
   value = {

@@ -1,7 +1,7 @@
 locals {
   services = toset([
     "artifactregistry", "cloudbilling", "cloudbuild", "cloudfunctions", "cloudquotas", "cloudresourcemanager",
-    "cloudscheduler", "compute", "eventarc", "eventarcpublishing", "firestore", "iam", "iap", "logging", "monitoring", "pubsub",
+    "cloudscheduler", "compute", "eventarc", "eventarcpublishing", "firestore", "iam", "logging", "monitoring", "pubsub",
     "run", "secretmanager", "storage", "sts", "tpu",
   ])
 }

@@ -292,17 +292,6 @@ variable "users" {
   }
 }
 
-variable "dashboard_members" {
-  description = "Members who open the pages, such as group:team@example.com. Without a member the pages are not deployed."
-  type        = list(string)
-  default     = []
-
-  validation {
-    condition     = alltrue([for member in var.dashboard_members : can(regex("^(user|group|serviceAccount):[^@: ]+@[^@ ]+[.][^@ ]+$", member))])
-    error_message = "dashboard_members must be members such as user:someone@example.com, group:team@example.com or serviceAccount:bot@PROJECT.iam.gserviceaccount.com."
-  }
-}
-
 variable "backups" {
   description = "Backups of the database: days for which a daily backup is kept (0: no backup), and point-in-time recovery of the last seven days."
   type = object({

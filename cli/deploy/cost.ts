@@ -13,13 +13,6 @@ import type {Settings} from './settings.ts';
 const VCPU_HOUR = UNIT_PRICES.vcpu_s * 3600;
 const GIB_HOUR = UNIT_PRICES.gib_s * 3600;
 
-/** Values of the service of the pages, which has one container. */
-type Pages = {
-  template: {
-    scaling: {max_instance_count: number}[];
-    containers: {resources: {limits: {cpu: string; memory: string}}[]}[];
-  }[];
-};
 type ServiceConfig = {available_memory: string; available_cpu: string; max_instance_count: number};
 
 /** Output `ceilings` of Terraform, which each plan knows. */
@@ -30,10 +23,9 @@ export function mostAnHour(resources: readonly Resource[], ceilings: Ceilings): 
   const {max_workers, accelerator, zones} = ceilings;
   const priced = zones.map(zone => ({zone, usd: usdPerHour(LIST_PRICES, {accelerator, spot: true, zone})}));
   const dearest = priced.reduce((most, next) => ((next.usd ?? 0) > (most.usd ?? 0) ? next : most));
-  const services = resources.flatMap(({type, values}) => {
-    if (type === 'google_cloudfunctions2_function') return values.service_config as ServiceConfig[];
-    return type === 'google_cloud_run_v2_service' ? limitsOf(values as Pages) : [];
-  });
+  const services = resources
+    .filter(({type}) => type === 'google_cloudfunctions2_function')
+    .flatMap(({values}) => values.service_config as ServiceConfig[]);
   const hourly = services.map(service => {
     const busy = Number(service.available_cpu) * VCPU_HOUR + gibOf(service.available_memory) * GIB_HOUR;
     return service.max_instance_count * busy;
@@ -45,13 +37,6 @@ export function mostAnHour(resources: readonly Resource[], ceilings: Ceilings): 
     nat_usd: gateways * UNIT_PRICES.nat_hour,
     ...{max_workers, accelerator, dearest_zone: dearest.zone, zones},
   };
-}
-
-function limitsOf({template: [template]}: Pages): ServiceConfig[] {
-  const [limits] = template?.containers[0]?.resources.map(each => each.limits) ?? [];
-  const [scaling] = template?.scaling ?? [];
-  if (!limits || !scaling) return [];
-  return [{available_cpu: limits.cpu, available_memory: limits.memory, ...scaling}];
 }
 
 /** Size such as `512Mi` or `1Gi`. */

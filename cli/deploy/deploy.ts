@@ -254,12 +254,8 @@ function countsOf(resources: Resource[]): [type: string, count: number][] {
 }
 
 /** Lines that a person can paste: the environment of the commands of gleaner, and further commands. */
-function nextLines({environment, next_commands, dashboard}: Record<string, unknown>): string[] {
+function nextLines({environment, next_commands}: Record<string, unknown>): string[] {
   const variables = Object.entries((environment ?? {}) as Record<string, string>);
   const exported = variables.map(([name, value]) => `${name}=${quoted(value)}`);
-  return [
-    `export ${exported.join(' ')}`,
-    ...Object.values((next_commands ?? {}) as Record<string, string>),
-    ...(typeof dashboard === 'string' ? [`The pages are at ${dashboard}`] : []),
-  ];
+  return [`export ${exported.join(' ')}`, ...Object.values((next_commands ?? {}) as Record<string, string>)];
 }

@@ -82,7 +82,7 @@ async function destroyIn(
       `${counted(left.length, 'TPU')} of ${deployment} in ${fleet.zones.join(', ') || 'no zone'}: they finish their shards first`,
       `the job ${tickJobOf(deployment)} is paused`,
       ...(is_google
-        ? ['functions, pages, topics, subscriptions, accounts, roles, network, alerts and the bucket of logs']
+        ? ['functions, topics, subscriptions, accounts, roles, network, alerts and the bucket of logs']
         : []),
     ];
     const lines = ['Goes:', ...goes.map(each => `  ${each}`), 'Stays:', ...linesOf(stays)];

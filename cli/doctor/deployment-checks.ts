@@ -18,7 +18,6 @@ import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
 import {quoted, warn} from '../terminal/output.ts';
 import {absentAsNull, broken, type Check, ok, warning} from './context.ts';
-import {pages} from './pages-check.ts';
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
 
@@ -338,6 +337,6 @@ const write: Check = {
 };
 
 export const DEPLOYMENT_CHECKS: Check[] = [
-  ...[zones, network, subscriptions, database, schedule, bucket, digests, pages],
+  ...[zones, network, subscriptions, database, schedule, bucket, digests],
   ...[environments, prices, notifications, write],
 ];

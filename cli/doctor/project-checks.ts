@@ -10,13 +10,10 @@ import {enabledApis, neededApis} from '../deploy/project.ts';
 import type {GoogleApi} from '../google/api.ts';
 import {quoted} from '../terminal/output.ts';
 import {broken, type Check, type Context, grantsIn, ok, warning} from './context.ts';
-import {membersOf} from './pages-check.ts';
 
 const RESOURCES = 'cloudresourcemanager.googleapis.com/v1/projects';
 const IAM = 'iam.googleapis.com/v1/projects';
 const ACCOUNTS = ['build', 'control', 'invoker', 'worker', 'worker-api'];
-
-const hasPages = ({settings}: Context) => membersOf(settings).length > 0;
 
 /** Permissions that the commands need on the project, each with a role that has it. */
 const PROJECT_PERMISSIONS: Readonly<Record<string, string>> = {
@@ -43,8 +40,7 @@ const accounts: Check = {
   async check(context) {
     const {api, project} = context;
     const problems: string[] = [];
-    const wanted = [...ACCOUNTS, ...(hasPages(context) ? ['dashboard'] : [])];
-    for (const account of wanted) {
+    for (const account of ACCOUNTS) {
       const email = emailOf(context, account);
       try {
         const {disabled} = await api.call('GET', `${IAM}/${project}/serviceAccounts/${email}`);
@@ -55,7 +51,7 @@ const accounts: Check = {
       }
     }
     const disabled = problems.find(each => each.endsWith('disabled'))?.split(' ', 1)[0];
-    if (problems.length === 0) return ok(`${wanted.length} exist`);
+    if (problems.length === 0) return ok(`${ACCOUNTS.length} exist`);
     const cure = disabled
       ? `gcloud iam service-accounts enable ${disabled} --project=${project}`
       : 'gleaner deploy';
@@ -80,9 +76,6 @@ const roles: Check = {
       `projects/${project}/roles/${name.replaceAll('-', '_')}_tpu ${control}`,
       `roles/datastore.user ${control}`,
       `roles/datastore.user serviceAccount:${emailOf(context, 'worker-api')}`,
-      ...(hasPages(context)
-        ? [`roles/datastore.viewer serviceAccount:${emailOf(context, 'dashboard')}`]
-        : []),
       `roles/eventarc.serviceAgent ${agent('eventarc')}`,
       `roles/pubsub.serviceAgent ${agent('pubsub')}`,
     ];

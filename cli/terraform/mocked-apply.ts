@@ -28,7 +28,7 @@ export class TerraformRefused extends CliError {
   override name = 'TerraformRefused';
 }
 
-const ACCOUNTS = ['control', 'worker-api', 'worker', 'invoker', 'build', 'dashboard'];
+const ACCOUNTS = ['control', 'worker-api', 'worker', 'invoker', 'build'];
 export const PROJECT_NUMBER = '123456789012';
 
 /**

@@ -32,33 +32,6 @@ run "settings_of_places_people_and_documents" {
     users              = ["user:someone@example.com"]
     backups            = { daily_days = 0, point_in_time_recovery = false }
     audit_tpu_calls    = true
-    dashboard_members  = ["group:readers@example.com"]
-  }
-
-  # The pages are behind IAP, for their members alone.
-  assert {
-    condition     = google_cloud_run_v2_service.dashboard[0].iap_enabled && !google_cloud_run_v2_service.dashboard[0].deletion_protection
-    error_message = "IAP must stand before the pages, and a destroy must delete them."
-  }
-  assert {
-    condition     = [for grant in google_iap_web_cloud_run_service_iam_member.dashboard : "${grant.cloud_run_service_name} ${grant.role} ${grant.member}"] == ["gleaner-dashboard roles/iap.httpsResourceAccessor group:readers@example.com"]
-    error_message = "Only the members may pass IAP."
-  }
-  assert {
-    condition     = google_cloud_run_v2_service_iam_member.iap_calls_dashboard[0].member == "serviceAccount:service-123456789012@gcp-sa-iap.iam.gserviceaccount.com"
-    error_message = "Only IAP may call the pages."
-  }
-  assert {
-    condition     = { for variable in google_cloud_run_v2_service.dashboard[0].template[0].containers[0].env : variable.name => variable.value if contains(["GLEANER_IAP_AUDIENCE", "GLEANER_FUNCTIONS"], variable.name) } == { GLEANER_IAP_AUDIENCE = "/projects/123456789012/locations/us-central1/services/gleaner-dashboard", GLEANER_FUNCTIONS = var.artifacts.functions.sha256 }
-    error_message = "The pages need their audience of IAP, and the digest of their code."
-  }
-  assert {
-    condition     = alltrue([for variable in google_cloud_run_v2_service.dashboard[0].template[0].containers[0].env : length(variable.value_source) == 0])
-    error_message = "The pages read no secret."
-  }
-  assert {
-    condition     = google_cloud_run_v2_service.dashboard[0].template[0].scaling[0].min_instance_count == 0 && google_cloud_run_v2_service.dashboard[0].template[0].scaling[0].max_instance_count == 1
-    error_message = "Idle pages cost nothing, and one instance serves every browser."
   }
 
   # A network of its own has a subnet and Cloud NAT in each allowed region.

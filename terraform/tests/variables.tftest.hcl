@@ -43,7 +43,6 @@ run "a_wrong_value_of_each_variable_is_refused" {
     var.timings,
     var.operators,
     var.users,
-    var.dashboard_members,
     var.backups,
   ]
   variables {
@@ -96,8 +95,6 @@ run "a_wrong_value_of_each_variable_is_refused" {
     # everybody, and an address without its kind
     operators = ["allAuthenticatedUsers"]
     users     = ["someone@example.com"]
-    # everybody with an account of Google
-    dashboard_members = ["allAuthenticatedUsers"]
     # longer than Firestore keeps a backup
     backups = { daily_days = 99 }
   }

@@ -134,11 +134,6 @@ run "a_deployment" {
     error_message = "No member may run commands on workers by default."
   }
 
-  assert {
-    condition     = length(google_cloud_run_v2_service.dashboard) + length(google_project_iam_member.dashboard_reads_state) == 0 && !contains(keys(google_service_account.account), "dashboard") && output.dashboard == null
-    error_message = "The pages are not deployed by default."
-  }
-
   # Objects and minutes start functions.
   assert {
     condition = { for prefix, notification in google_storage_notification.object : prefix => notification.event_types } == {

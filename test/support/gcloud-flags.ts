@@ -31,7 +31,6 @@ export const GCLOUD: Readonly<Record<string, readonly string[]>> = {
   'iam service-accounts enable': ['--project'],
   'org-policies describe': ['--effective', '--project'],
   'beta quotas info list': ['--service', '--project'],
-  'iap settings set': ['--project', '--resource-type'],
   'functions describe': ['--region', '--project'],
   'functions list': [],
   'run services logs read': ['--region', '--project'],

@@ -13,8 +13,6 @@ export const at = {
   functions: `/v2/projects/${PROJECT}/locations/us-central1/functions`,
   zone: `/v2/projects/${PROJECT}/locations/us-central1-a`,
   database: `/v1/projects/${PROJECT}/databases/gleaner`,
-  pages: `/v2/projects/${PROJECT}/locations/us-central1/services/gleaner-dashboard`,
-  iap: `/v1/projects/${PROJECT}/iap_web`,
   job: `/v1/projects/${PROJECT}/locations/us-central1/jobs/gleaner-tick`,
   quotas: `/v1/projects/${PROJECT}/locations/global/services/tpu.googleapis.com/quotaInfos`,
   bucket: `/storage/v1/b/${PROJECT}-gleaner`,
@@ -31,7 +29,6 @@ export const BINDINGS = [
     role: 'roles/datastore.user',
     members: [`serviceAccount:${accountOf('control')}`, `serviceAccount:${accountOf('worker-api')}`],
   },
-  {role: 'roles/datastore.viewer', members: [`serviceAccount:${accountOf('dashboard')}`]},
   {role: 'roles/eventarc.serviceAgent', members: [agentOf('eventarc')]},
   {role: 'roles/pubsub.serviceAgent', members: [agentOf('pubsub')]},
 ];
@@ -52,16 +49,6 @@ export const functionOf = ({zip = ZIP, bundle = BUNDLE, state = 'ACTIVE'}) => ({
   state,
   buildConfig: {source: {storageSource: {object: `functions/${zip}.zip`}}},
   serviceConfig: {environmentVariables: {GLEANER_BUNDLE: bundle}},
-});
-
-export const READERS = 'group:readers@example.com';
-
-/** The service of the pages. `changes`: of its fields. */
-export const pagesOf = (changes: object = {}) => ({
-  ...{uri: 'https://gleaner-dashboard-123.us-central1.run.app', iapEnabled: true},
-  terminalCondition: {state: 'CONDITION_SUCCEEDED'},
-  template: {containers: [{env: [{name: 'GLEANER_FUNCTIONS', value: ZIP}]}]},
-  ...changes,
 });
 
 export const quotaOf = (value: string, place: string) => ({
@@ -102,8 +89,8 @@ export function makeHealthy(google: GoogleProject): void {
   google.prepare();
   const get = (path: string, answer: object) => google.answers.set(`GET ${path}`, answer as never);
   const post = (path: string, answer: object) => google.answers.set(`POST ${path}`, answer as never);
-  get(at.project, {projectId: PROJECT, projectNumber: NUMBER, parent: {type: 'folder', id: '1'}});
-  for (const name of ['build', 'control', 'dashboard', 'invoker', 'worker', 'worker-api'])
+  get(at.project, {projectId: PROJECT, projectNumber: NUMBER});
+  for (const name of ['build', 'control', 'invoker', 'worker', 'worker-api'])
     get(`${at.project}/serviceAccounts/${accountOf(name)}`, {email: accountOf(name)});
   post(`${at.project}:getIamPolicy`, {bindings: BINDINGS});
   post(`${at.project}/serviceAccounts/${accountOf('worker')}:getIamPolicy`, {
@@ -129,11 +116,6 @@ export function makeHealthy(google: GoogleProject): void {
   for (const topic of TOPICS) get(`${at.project}/subscriptions/gleaner-${topic}`, subscriptionOf(topic));
   get(at.database, {type: 'FIRESTORE_NATIVE'});
   get(`${at.database}/collectionGroups/-/fields`, fieldsOf());
-  get(at.pages, pagesOf());
-  get(`${at.pages}:getIamPolicy`, {bindings: [{role: 'roles/run.invoker', members: [agentOf('iap')]}]});
-  post(`${at.iap}/cloud_run-us-central1/services/gleaner-dashboard:getIamPolicy`, {
-    bindings: [{role: 'roles/iap.httpsResourceAccessor', members: [READERS]}],
-  });
   get(at.job, {state: 'ENABLED', status: {}});
   google.makeBucket(`${PROJECT}-gleaner`);
   for (const {name} of functions) get(`${at.functions}/gleaner-${name}`, functionOf({}));

@@ -12,7 +12,6 @@ export const VARIABLES: Variables = {
   alert_email: 'someone@example.com',
   operators: ['group:operators@example.com'],
   users: ['group:users@example.com'],
-  dashboard_members: ['group:readers@example.com'],
   hf_token_secret: `projects/${PROJECT}/secrets/hub`,
   git_token_secret: `github.com=projects/${PROJECT}/secrets/git`,
   notify: {

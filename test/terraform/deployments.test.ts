@@ -7,7 +7,6 @@ const NAMES = [
   ...[
     'account_id',
     'bucket',
-    'cloud_run_service_name',
     'collection',
     'database',
     'display_name',

@@ -3,10 +3,8 @@ import {readdirSync} from 'node:fs';
 import {mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {mostAnHour} from '../../cli/deploy/cost.ts';
 import {CliError} from '../../cli/terminal/errors.ts';
 import {applyMocked, TerraformRefused} from '../../cli/terraform/mocked-apply.ts';
-import {openIapCheck} from '../../dashboard/iap.ts';
 import {loadConfig} from '../../shared/contracts/config.ts';
 import {resourcesOf, VARIABLES} from './a-deployment.ts';
 
@@ -32,22 +30,6 @@ describe('a mocked apply', () => {
       assert.deepEqual(config.pool.zones, VARIABLES.zones);
       assert.equal(config.ceilings.max_budget_usd, VARIABLES.max_budget_usd);
     }
-  });
-
-  it('gives the pages an environment that they accept, and its limits to the cost of an hour', async () => {
-    const all = await resourcesOf();
-    const pages = all.find(({type}) => type === 'google_cloud_run_v2_service') ?? assert.fail();
-    const [template] = pages.values.template as {containers: {env: {name: string; value: string}[]}[]}[];
-    const env = template?.containers[0]?.env.map(({name, value}) => [name, value]) ?? assert.fail();
-    const {identity, store} = loadConfig(Object.fromEntries(env));
-    openIapCheck(identity);
-    assert.equal(store, 'firestore:gleaner');
-    const {functions_usd} = mostAnHour([pages], {
-      max_workers: 1,
-      accelerator: 'v5litepod-1',
-      zones: ['us-central1-a'],
-    });
-    assert.ok(functions_usd > 0.09 && functions_usd < 0.1, String(functions_usd));
   });
 
   it('takes values as they are, also with signs of a template, and no worker environment, which only a deployment builds', async () => {

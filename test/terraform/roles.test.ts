@@ -14,8 +14,6 @@ type Values = Record<string, unknown>;
 const PLACES: Record<string, (values: Values) => string> = {
   google_artifact_registry_repository_iam_member: () => 'repository functions',
   google_cloud_run_v2_service_iam_member: ({name}) => `function ${without('gleaner-', name)}`,
-  google_iap_web_cloud_run_service_iam_member: ({cloud_run_service_name}) =>
-    `IAP of function ${without('gleaner-', cloud_run_service_name)}`,
   google_project_iam_member: ({condition}) => placeOf(condition),
   google_pubsub_subscription_iam_member: ({subscription}) =>
     `subscription ${without('gleaner-', subscription)}`,
@@ -35,12 +33,10 @@ const CONDITIONS: Record<string, string> = {
 
 const PEOPLE: Record<string, string> = {
   'group:operators@example.com': 'operators',
-  'group:readers@example.com': 'readers of the pages',
   'group:users@example.com': 'users',
 };
 
 const AGENTS: Record<string, string> = {
-  'service-123456789012@gcp-sa-iap.iam.gserviceaccount.com': 'IAP agent',
   'service-123456789012@gcp-sa-pubsub.iam.gserviceaccount.com': 'Pub/Sub agent',
   'service-123456789012@gs-project-accounts.iam.gserviceaccount.com': 'Storage agent',
 };

@@ -44,15 +44,6 @@ override_resource {
 }
 
 override_resource {
-  target = google_service_account.account["dashboard"]
-  values = {
-    email  = "gleaner-dashboard@my-project-123.iam.gserviceaccount.com"
-    member = "serviceAccount:gleaner-dashboard@my-project-123.iam.gserviceaccount.com"
-    name   = "projects/my-project-123/serviceAccounts/gleaner-dashboard@my-project-123.iam.gserviceaccount.com"
-  }
-}
-
-override_resource {
   target = google_service_account.account["build"]
   values = {
     email  = "gleaner-build@my-project-123.iam.gserviceaccount.com"

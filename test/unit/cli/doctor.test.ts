@@ -25,9 +25,7 @@ import {
   fieldsOf,
   functionOf,
   makeHealthy,
-  pagesOf,
   quotaOf,
-  READERS,
   subscriptionOf,
   ZIP,
 } from '../../support/healthy-project.ts';
@@ -36,7 +34,7 @@ import {ROOT} from '../../support/process.ts';
 
 const SETTINGS = {
   ...{project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], accelerator: 'v5litepod-4'},
-  ...{workers_per_zone: 4, max_budget_usd: 5, dashboard_members: [READERS]},
+  ...{workers_per_zone: 4, max_budget_usd: 5},
 };
 const SERVING = 'TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI';
 const DAY_MS = 86_400_000;
@@ -408,45 +406,6 @@ const FAULTS: Fault[] = [
       cure: /deploy/,
     },
     inject: () => ({applied: undefined}),
-  },
-  {
-    ...{check: 'pages', name: 'absent pages', says: /no service gleaner-dashboard/, cure: /^gleaner deploy$/},
-    inject: ({answers}) => void answers.set(`GET ${at.pages}`, gone),
-  },
-  {
-    ...{check: 'pages', name: 'pages without IAP', says: /IAP does not stand before/, cure: /deploy/},
-    inject: ({answers}) => void answers.set(`GET ${at.pages}`, pagesOf({iapEnabled: false}) as never),
-  },
-  {
-    ...{check: 'pages', name: 'pages that do not start', says: /does not serve: no image/, cure: /logs read/},
-    inject: ({answers}) =>
-      void answers.set(
-        `GET ${at.pages}`,
-        pagesOf({terminalCondition: {state: 'CONDITION_FAILED', message: 'no image'}}) as never,
-      ),
-  },
-  {
-    ...{check: 'pages', name: 'pages of other code', says: /runs undefined, and aa/, cure: /deploy/},
-    inject: ({answers}) => void answers.set(`GET ${at.pages}`, pagesOf({template: {}}) as never),
-  },
-  {
-    ...{check: 'pages', name: 'pages that IAP may not call', says: /gcp-sa-iap\S+ lacks roles\/run.invoker/},
-    cure: /deploy/,
-    inject: ({answers}) => void answers.set(`GET ${at.pages}:getIamPolicy`, {}),
-  },
-  {
-    ...{check: 'pages', name: 'a member who does not pass', says: /lets group:readers\S+ not pass/},
-    cure: /deploy/,
-    inject: ({answers}) =>
-      void answers.set(`POST ${at.iap}/cloud_run-us-central1/services/gleaner-dashboard:getIamPolicy`, {}),
-  },
-  {
-    ...{check: 'pages', name: 'a project without an organization and a client', severity: 'warning'},
-    ...{says: /no member can sign in/, cure: /gcloud iap settings set/},
-    inject: ({answers}) => {
-      answers.set(`GET ${at.project}`, {projectId: PROJECT, projectNumber: '123'});
-      answers.set(`GET ${at.iap}:iapSettings`, {name: `projects/123/iap_web`});
-    },
   },
   {
     ...{check: 'old environments', name: 'archives that nothing needs', severity: 'warning'},
