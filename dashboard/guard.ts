@@ -1,9 +1,7 @@
-/** Guards of the pages: the token of the printed address on loopback, and the signed header of IAP on Cloud Run. */
+/** Guard of the pages on loopback: the token of the printed address, and requests of this page alone. */
 import type {Context, MiddlewareHandler} from 'hono';
 import {getCookie, setCookie} from 'hono/cookie';
 import {isSameText} from '../shared/contracts/constant-time.ts';
-import {CallerRefused} from '../shared/contracts/errors.ts';
-import {IAP_HEADER} from './iap.ts';
 
 const HEADERS: Record<string, string> = {
   'content-security-policy':
@@ -63,28 +61,4 @@ function foreign(c: Context, port: number): string | undefined {
   if (site !== undefined && site !== 'same-origin' && site !== 'none')
     return `a request from a web page (Sec-Fetch-Site: ${site})`;
   return undefined;
-}
-
-/**
- * Permits the people whom IAP has let pass. `check` throws `CallerRefused` for a header that IAP has not signed. A link of a web page may open
- * a page; nothing else of a web page reads one.
- */
-export function behindIap(
-  check: (assertion: string | undefined) => Promise<void>,
-  refused: (why: string) => void,
-): MiddlewareHandler {
-  return async (c, next) => {
-    const site = c.req.header('sec-fetch-site') ?? 'none';
-    if (site !== 'same-origin' && site !== 'none' && c.req.header('sec-fetch-mode') !== 'navigate')
-      return c.text(`Refused a request from a web page (Sec-Fetch-Site: ${site})\n`, 403);
-    try {
-      await check(c.req.header(IAP_HEADER));
-    } catch (error) {
-      if (!(error instanceof CallerRefused)) throw error;
-      refused(error.message);
-      return c.text(`Refused: ${error.message}\n`, error.status);
-    }
-    await next();
-    return undefined;
-  };
 }

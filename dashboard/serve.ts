@@ -6,11 +6,19 @@ import {createAdaptorServer} from '@hono/node-server';
 import type {Cloud} from '../cli/cloud/cloud.ts';
 import {openLogs} from '../cli/logs/agent-logs.ts';
 import {portInUse} from '../emulator/http/http.ts';
+import {Allowance} from './allowance.ts';
+import {billedObjects} from './billed-objects.ts';
 import {onLoopback} from './guard.ts';
-import {openPages} from './pages-of-cloud.ts';
+import {MirrorStore} from './mirror-store.ts';
+import {dashboardRouter} from './router.ts';
 
 /** `url` has the token: only its reader can open the pages. */
 export type Dashboard = {url: string; port: number; close(): Promise<void>};
+
+const [LOCAL_MS, GOOGLE_MS] = [1000, 5000];
+/** Milliseconds for each document between two reads of a whole collection: a local cloud reads for nothing. */
+const [LOCAL_WHOLE_MS, GOOGLE_WHOLE_MS] = [5, 800];
+const [LOCAL_SELDOM_MS, GOOGLE_SELDOM_MS] = [900, 30_000];
 
 /** `port`: 0 is any free port. Closing leaves the cloud open. */
 export async function serveDashboard(
@@ -18,9 +26,33 @@ export async function serveDashboard(
   port: number,
   logs = openLogs(cloud.connection),
 ): Promise<Dashboard> {
-  const token = tokenOf(cloud.connection.token);
+  const {is_google, token: cloudToken, project, deployment} = cloud.connection;
+  const now = Date.now;
+  const allowance = new Allowance(now);
+  const spend: Allowance['spend'] = is_google ? (...spent) => allowance.spend(...spent) : () => {};
+  const store = new MirrorStore(cloud.store, {
+    now,
+    jobs: cloud.jobs,
+    spend: documents => spend('firestore_read', documents),
+    seldom_ms: is_google ? GOOGLE_SELDOM_MS : LOCAL_SELDOM_MS,
+    whole_ms_each: is_google ? GOOGLE_WHOLE_MS : LOCAL_WHOLE_MS,
+  });
+  const token = tokenOf(cloudToken);
   let listening = port;
-  const {app, feed} = openPages(cloud, logs, onLoopback({token, port: () => listening}));
+  const {app, feed} = dashboardRouter({
+    source: {
+      cloud: {...cloud, store, objects: billedObjects(cloud.objects, spend)},
+      logs: billedObjects(logs, spend),
+      now,
+    },
+    feed: {
+      now,
+      interval_ms: is_google ? GOOGLE_MS : LOCAL_MS,
+      waitMs: () => (is_google ? allowance.waitMs() : 0),
+    },
+    guard: onLoopback({token, port: () => listening}),
+    name: is_google ? `${project}, ${deployment}` : 'local cloud',
+  });
   const server = createAdaptorServer({fetch: app.fetch}) as Server;
   listening = await listen(server, port);
   return {

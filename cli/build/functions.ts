@@ -1,9 +1,8 @@
 import {readFile} from 'node:fs/promises';
-import {join, relative} from 'node:path';
+import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {build} from 'esbuild';
 import {zipSync} from 'fflate';
-import {staticPaths} from '../../dashboard/static-files.ts';
 import {computeProtos} from './compute-protos.ts';
 import {lockOf, type Manifest} from './package-lock.ts';
 
@@ -22,7 +21,6 @@ const STARTUP = 'worker-startup/startup.sh';
 /** Sources of the zip beside its modules: files of the package, this code, esbuild and its settings. */
 const OTHER_SOURCES = [
   ...[LOCK, MANIFEST, STARTUP, 'tsconfig.json', 'cli/build/functions.ts', 'cli/build/package-lock.ts'],
-  ...[...staticPaths().values()].map(path => relative(ROOT, path)),
   'cli/build/compute-protos.ts',
   ...['esbuild/package.json', 'fflate/package.json', '.package-lock.json'].map(
     name => `node_modules/${name}`,
@@ -36,14 +34,13 @@ const OTHER_SOURCES = [
 export type FunctionsZip = {zip: Uint8Array; modules: string[]; sources: string[]};
 
 /**
- * Bundles every function into one package: `functions/index.js` registers them, `dashboard/main.js` serves the pages, and each client is
- * a chunk that loads at its first use.
+ * Bundles every function into one package: `functions/index.js` registers them, and each client is a chunk that loads at its first use.
  * The package keeps the folders of the repository, so code that reads a file beside itself finds it.
  */
 export async function zipFunctions(): Promise<FunctionsZip> {
   const {outputFiles, metafile} = await build({
     absWorkingDir: ROOT,
-    entryPoints: {'functions/index': 'functions/index.ts', 'dashboard/main': 'dashboard/main.ts'},
+    entryPoints: {'functions/index': 'functions/index.ts'},
     chunkNames: 'chunks/[name]-[hash]',
     outdir: ROOT,
     write: false,
@@ -71,7 +68,6 @@ export async function zipFunctions(): Promise<FunctionsZip> {
   files.set(MANIFEST, text(manifest));
   files.set(LOCK, text(lockOf(manifest, JSON.parse(await source(LOCK)))));
   files.set(STARTUP, Buffer.from(await source(STARTUP)));
-  for (const [name, path] of staticPaths()) files.set(name, await readFile(path));
   const modules = Object.keys(metafile.inputs);
   const sources = new Set([...modules, ...modules.flatMap(packageOf), ...OTHER_SOURCES]);
   return {zip: zipOf(files), modules, sources: [...sources]};

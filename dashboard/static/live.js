@@ -54,11 +54,6 @@ function show({at, all, changed}) {
   countAges();
 }
 
-/** A sign-in that has ended closes the stream for good. A load of the page renews the sign-in. */
-function signInAgain() {
-  if (source?.readyState === EventSource.CLOSED) location.reload();
-}
-
 /** A page that nobody sees asks for nothing. */
 function connect() {
   source?.close();
@@ -66,10 +61,7 @@ function connect() {
   if (document.hidden || live === undefined) return;
   source = new EventSource(live);
   source.addEventListener('sections', event => show(JSON.parse(event.data)));
-  source.addEventListener('error', () => {
-    document.body.classList.add('offline');
-    setTimeout(signInAgain, 30_000);
-  });
+  source.addEventListener('error', () => document.body.classList.add('offline'));
 }
 
 /** A stream in the grid: its number on hover, its page on click. */

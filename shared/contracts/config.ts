@@ -24,9 +24,6 @@ export function servedFunction({FUNCTION_TARGET}: NodeJS.ProcessEnv = process.en
   return FUNCTION_TARGET;
 }
 
-/** Port on which Cloud Run asks a container. */
-export const servedPort = ({PORT = '8080'}: NodeJS.ProcessEnv = process.env) => Number(PORT);
-
 /** Name of this release in documents and messages: the first digits of the SHA-256 of its functions, which Terraform gives. */
 export const RELEASE = process.env.GLEANER_RELEASE ?? 'unreleased';
 

@@ -1,4 +1,4 @@
-/** Settings that prove the callers of worker-api and the readers of the pages. A function asks for a setting where it uses it: see `required`. */
+/** Settings that prove the callers of worker-api. A function asks for a setting where it uses it: see `required`. */
 import {z} from 'zod';
 import {ConfigError} from './errors.ts';
 
@@ -24,16 +24,6 @@ export const identityEnvironment = {
     .optional(),
   /** Certificates of a local cloud for its identity tokens, instead of Google's. */
   GLEANER_OIDC_CERTS: z.string().refine(isOnThisMachine, 'an address on this machine').optional(),
-  /** Audience of the header that IAP signs for the pages: the Cloud Run service behind IAP. */
-  GLEANER_IAP_AUDIENCE: z
-    .string()
-    .regex(
-      /^\/projects\/[0-9]+\/locations\/[a-z0-9-]+\/services\/[a-z0-9-]+$/,
-      '/projects/NUMBER/locations/REGION/services/SERVICE',
-    )
-    .optional(),
-  /** Public keys of a test, instead of those of IAP. */
-  GLEANER_IAP_KEYS: z.string().refine(isOnThisMachine, 'an address on this machine').optional(),
   /** Google's name for the address of the metadata server. */
   GCE_METADATA_HOST: z.string().min(1).default('metadata.google.internal'),
   /** Account of worker-api on a local cloud, where one metadata server serves all functions. Default: that of the process. */
@@ -55,8 +45,6 @@ export function identityOf(v: Environment) {
     ticket_key: v.GLEANER_TICKET_KEY,
     api_account: v.GLEANER_API_SERVICE_ACCOUNT ?? 'default',
     certs: v.GLEANER_OIDC_CERTS,
-    iap_audience: v.GLEANER_IAP_AUDIENCE,
-    iap_keys: v.GLEANER_IAP_KEYS,
     metadata_host: v.GCE_METADATA_HOST,
     /** Cloud Run has checked the signature of each token and has removed it. */
     is_on_cloud_run: Boolean(v.K_SERVICE),
@@ -66,7 +54,6 @@ export function identityOf(v: Environment) {
 const VARIABLES = {
   worker_account: ['GLEANER_WORKER_SERVICE_ACCOUNT', 'the account of the workers'],
   control_account: ['GLEANER_CONTROL_SERVICE_ACCOUNT', 'the account of on-tick'],
-  iap_audience: ['GLEANER_IAP_AUDIENCE', 'the audience of the header that IAP signs'],
   ticket_key: ['GLEANER_TICKET_KEY', 'the key of the tickets, at least 32 printable characters'],
 } as const;
 

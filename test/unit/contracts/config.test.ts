@@ -67,8 +67,6 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_TICKET_KEY', set: {GLEANER_TICKET_KEY: `${'k'.repeat(31)} k`}},
   {name: 'GLEANER_OIDC_CERTS', set: {GLEANER_OIDC_CERTS: 'https://certs.example/v1'}},
   {name: 'GLEANER_OIDC_CERTS', set: {GLEANER_OIDC_CERTS: 'http://127.0.0.1.example/v1'}},
-  {name: 'GLEANER_IAP_KEYS', set: {GLEANER_IAP_KEYS: 'https://keys.example/v1'}},
-  {name: 'GLEANER_IAP_AUDIENCE', set: {GLEANER_IAP_AUDIENCE: 'projects/1/locations/us/services/s'}},
   {name: 'GLEANER_DEPLOYMENT', set: {GLEANER_DEPLOYMENT: 'Gleaner'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1'}},
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,'}},
