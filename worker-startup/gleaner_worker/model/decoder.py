@@ -27,6 +27,9 @@ from .tuning import Tuning
 _WHOLE_BLOCK = {"resid_post", "mlp_out"}  # the sites that need the second half of a block
 _OF_MLPS = {"mlp_neurons", "router_logits", "experts"}  # that one kind of MLP has
 OF_LOGITS = {"top_tokens", "top_logprobs", "loss"}
+# Beside the sites of a block: the keys and values that attention reads, a pair of [R, K, T, H] of this device's heads.
+# Sites are what a user stores, and are taken before a clip, a norm or a rotation.
+READ = "keys and values"
 LOGIT_TOKENS = 256  # whose logits memory holds at once
 _MAX_RANGES = 4  # of kept layers and of other layers; each range is compiled by itself
 _ACTIVATIONS = {
@@ -84,6 +87,7 @@ def run_blocks(
     split: Split = Split(),  # noqa: B008 - immutable
     picks: jax.Array | None = None,
     past: Past | None = None,
+    reads: bool = False,
 ) -> list[tuple[tuple[int, ...], Any]]:
     """Runs the blocks up to the last site of `capture`; returns pieces of (layers, result of `emit` for these layers).
     The first axis of a result is the layer.
@@ -95,10 +99,13 @@ def run_blocks(
     picks: int32 [R, W], the tokens of each row whose logits are computed, so that OF_LOGITS are [R, W, width]; None
     for all tokens.
     past: for rows of one token, the tokens before it.
+    reads: `emit` receives READ too, of every block.
     """
     config, sites, layers = capture.config, set(capture.sites), capture.blocks
+    if reads:
+        layers = tuple(range(config.num_layers))
     embedded, x = _embed(params, rows, config, split)
-    block = _block_runner(params["blocks"], rows, capture, tuning, split, past)
+    block = _block_runner(params["blocks"], rows, capture, tuning, split, past, reads)
     pieces: list[tuple[tuple[int, ...], Any]] = []
 
     def once(layer: int, found: dict[str, jax.Array]) -> None:
@@ -202,11 +209,11 @@ def _embed(params: dict, rows: Rows, config: DecoderConfig, split: Split) -> tup
 
 
 def _block_runner(
-    blocks: dict, rows: Rows, capture: Capture, tuning: Tuning, split: Split, past: Past | None
+    blocks: dict, rows: Rows, capture: Capture, tuning: Tuning, split: Split, past: Past | None, reads: bool
 ) -> Callable:
     """A function (x [R, T, D], layer) -> the stream after that block and its sites, for a layer number that is known
     only in the scan."""
-    config, sites = capture.config, set(capture.sites)
+    config, sites = capture.config, {*capture.sites, *([READ] if reads else [])}
     length = rows.token_ids.shape[1] if past is None else past.positions.shape[1]
     # Gathered once, for all layers and heads.
     cos, sin = angles(config.ropes, config.rotary_dim, rows.segments, rows.positions, length)
@@ -299,7 +306,8 @@ def _block(x, p, cos, sin, attention, mlp, layer, config: DecoderConfig, sites: 
         q, k, v = (jnp.clip(y, -config.clip_qkv, config.clip_qkv) for y in (q, k, v))
     scale = config.attention_scale / (layer + 1) if config.scale_by_layer else config.attention_scale
     scaled_q, rot_k = rotate(q, cos, sin, x.dtype, scale), rotate(k, cos, sin, x.dtype)
-    rows = attention(scaled_q, rot_k, v.astype(x.dtype), p.get("sinks"))
+    read = rot_k, v.astype(x.dtype)
+    rows = attention(scaled_q, *read, p.get("sinks"))
     wo = p["wo"].reshape(config.d_model, -1, config.head_dim)
     attn_out = jnp.einsum("rnth,dnh->rtd", rows, wo, preferred_element_type=jnp.float32)
     attn_out = _plus(split.total(attn_out, wo.shape[1], config.num_heads, x.dtype), p.get("bo"))
@@ -328,6 +336,7 @@ def _block(x, p, cos, sin, attention, mlp, layer, config: DecoderConfig, sites: 
         "rot_k": lambda: by_token(rot_k, config.num_kv_heads),
         "attn_z": lambda: by_token(rows, config.num_heads),
         "mlp_in": lambda: mlp_in,
+        READ: lambda: read,
     }
     return after, {site: of() for site, of in found.items() if site in sites} | of_mlp
 

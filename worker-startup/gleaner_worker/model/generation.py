@@ -1,8 +1,8 @@
 """Greedy decoding: the tokens with which a model continues prompts.
 
-A batch has one prompt in each row. The decoder computes prompts as in an extraction, and their sites rot_k and v are
-the past of the next token. Then each step computes one token a row. Devices that share a copy of the weights hold the
-past of their own heads.
+A batch has one prompt in each row. The decoder computes prompts as in an extraction, and the keys and values that
+their attention reads are the past of the next token. Then each step computes one token a row. Devices that share a copy
+of the weights hold the past of their own heads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec
 from ..failures import Failure
 from .attention import Past
 from .config import DecoderConfig
-from .decoder import Rows, Split, logits_of, run_blocks
+from .decoder import READ, Rows, Split, logits_of, run_blocks
 from .generation_rules import GenerationRules
 from .mesh import Layout, parameter_specs
 from .program import COMPILER_OPTIONS, is_out_of_memory, placed_parameters, precision_of
@@ -178,24 +178,12 @@ class Decoding:
             advanced = advance.lower(self._params, shapes, shaped(height), shaped()).compile()
         return _Programs(begun, advanced, rows)
 
-    @property
-    def _capture(self) -> Capture:
-        config = self._config
-        return Capture(config, tuple(range(config.num_layers)), ("v", "rot_k", "final_norm"), "all", "fp32")
-
-    def _blocks(self, params: dict, rows: Rows, past: Past | None) -> tuple[dict, jax.Array]:
-        """{"rot_k", "v": [L, R, K, T, H]} of this device's heads, and the final norm [R, T, D]."""
-        config = self._config
-
-        def own_heads(x: jax.Array) -> jax.Array:
-            heads = jnp.moveaxis(x.reshape(*x.shape[:2], config.num_kv_heads, config.head_dim), 2, 1)
-            return self._split.own(heads, 1, self._kv_heads).astype(self._dtype)
-
-        def emit(found: dict[str, jax.Array]) -> dict[str, jax.Array]:
-            return {site: x if site == "final_norm" else own_heads(x) for site, x in found.items()}
-
-        (_, blocks), (_, end) = run_blocks(params, rows, self._capture, emit, self._tuning, self._split, past=past)
-        return blocks, end["final_norm"][0]
+    def _blocks(self, params: dict, rows: Rows, past: Past | None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """The keys and values [L, R, K, T, H] of this device's heads, and the final norm [R, T, D]."""
+        capture = Capture(self._config, (), ("final_norm",), "all", "fp32")
+        found = run_blocks(params, rows, capture, dict, self._tuning, self._split, past=past, reads=True)
+        (_, blocks), (_, end) = found
+        return *blocks[READ], end["final_norm"][0]
 
     def _begin(self, params: dict, ids: jax.Array, lengths: jax.Array, capacity: int) -> State:
         config, (rows, size) = self._config, ids.shape
@@ -207,9 +195,9 @@ class Decoding:
         def prefill(past: tuple, batch: tuple) -> tuple:
             first, ids, lengths = batch
             places = jnp.broadcast_to(jnp.arange(size), ids.shape)
-            found, end = self._blocks(params, Rows(ids, (places < lengths[:, None]).astype(jnp.int32), places), None)
+            k, v, end = self._blocks(params, Rows(ids, (places < lengths[:, None]).astype(jnp.int32), places), None)
             put = partial(jax.lax.dynamic_update_slice, start_indices=(0, first, 0, 0, 0))
-            past = put(past[0], found["rot_k"]), put(past[1], found["v"])
+            past = put(past[0], k), put(past[1], v)
             return past, jnp.take_along_axis(end, lengths[:, None, None] - 1, axis=1)[:, 0]
 
         firsts = jnp.arange(0, rows, group)
@@ -225,11 +213,11 @@ class Decoding:
         def step(state: State, number: jax.Array) -> tuple[State, jax.Array]:
             position = (lengths + number)[:, None]
             rows = Rows(state.token[:, None], jnp.ones_like(position), position)
-            found, end = self._blocks(params, rows, state.past)
+            *read, end = self._blocks(params, rows, state.past)
             place = size + number
             k, v = (
-                jax.lax.dynamic_update_slice(held, found[site], (0, 0, 0, place, 0))
-                for held, site in ((state.past.k, "rot_k"), (state.past.v, "v"))
+                jax.lax.dynamic_update_slice(held, new, (0, 0, 0, place, 0))
+                for held, new in zip(state.past[:2], read, strict=True)
             )
             positions = jax.lax.dynamic_update_slice(state.past.positions, position, (0, place))
             state = self._choose(params, Past(k, v, positions), end[:, 0], state.used)
