@@ -20,9 +20,12 @@ def one_device():
     return Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
 
 
+def weight_files(folder):
+    return [DiskFile(path) for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.safetensors")))]
+
+
 def load_params(folder, config, num_layers, dtype, where, end=""):
-    files = [DiskFile(path) for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.safetensors")))]
-    weights = open_weights(files, config, num_layers, dtype, where, end)
+    weights = open_weights(weight_files(folder), config, num_layers, dtype, where, end)
     return jax.tree.map(np.asarray, place(weights, one_device(), False))
 
 

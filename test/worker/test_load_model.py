@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import weakref
 from itertools import pairwise
 from pathlib import Path
@@ -9,8 +11,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
-from build import BUCKET, a_model, a_spec, bucket
+from build import BUCKET, a_model, a_spec, bucket, fails
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.model.model import find_files, load_model
 from gleaner_worker.model.weights import Weights
@@ -48,6 +51,21 @@ def test_each_byte_of_weights_in_a_bucket_is_read_once_on_its_way_to_the_devices
     assert sum(last + 1 - first for first, last in ranges) == len(data) - (end - begin)  # no site needs the last norm
     assert jax.tree.all(jax.tree.map(np.array_equal, here.params, there.params))
     assert not [name for _, _, names in os.walk(tmp_path) for name in names if "safetensors" in name]
+
+
+def test_a_head_beside_other_embeddings_takes_memory_where_a_run_needs_it(tmp_path, tiny_folder):
+    def weights_gb(folder, site):
+        with fails("model") as failure:
+            a_model(a_spec(model=str(folder), sites=[site]), device_bytes=1000)
+        return float(re.search(r"its weights are (\S+) GB", failure.value.reason)[1])
+
+    folder = shutil.copytree(tiny_folder, tmp_path / "model")
+    tensors = load_file(folder / "model.safetensors")
+    head = np.zeros_like(tensors["model.embed_tokens.weight"])
+    save_file(tensors | {"lm_head.weight": head}, folder / "model.safetensors")
+    assert weights_gb(folder, "resid_post") == weights_gb(tiny_folder, "resid_post")
+    more = weights_gb(folder, "loss") - weights_gb(tiny_folder, "loss")
+    assert more == pytest.approx(head.nbytes / 1e9, rel=0.02)
 
 
 def test_weights_that_are_replaced_after_the_model_was_opened_are_refused(storage, tmp_path, tiny_folder):

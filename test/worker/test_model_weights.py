@@ -16,8 +16,10 @@ from build import fails
 from gleaner_worker.failures import Failure
 from gleaner_worker.model import weights
 from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.tensor_names import HEADS
 from gleaner_worker.model.tensors import block_table, names_of
-from host_params import load_params
+from gleaner_worker.model.weights import with_stored_head
+from host_params import load_params, weight_files
 
 pytestmark = pytest.mark.slow
 
@@ -84,6 +86,43 @@ def test_heads_the_final_norm_and_old_buffers_are_ignored(tmp_path):
         tensors["model.rotary_emb.inv_freq"] = np.zeros(2, np.float32)
 
     load(changed_model(tmp_path, change))
+
+
+def last_value_changed(embeddings):
+    changed = embeddings.copy()
+    changed[-1, -1] += 1
+    return changed
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(
+    ("head", "is_tied"),
+    [
+        (lambda embeddings: embeddings, True),
+        (lambda embeddings: embeddings.astype(ml_dtypes.bfloat16), True),
+        (last_value_changed, False),
+    ],
+)
+def test_a_stored_head_counts_where_its_values_are_not_those_of_the_embeddings(
+    tmp_path, monkeypatch, name, head, is_tied
+):
+    def change(tensors):
+        embeddings = tensors["model.embed_tokens.weight"].astype(ml_dtypes.bfloat16).astype(np.float32)
+        tensors |= {"model.embed_tokens.weight": embeddings, name: head(embeddings)}
+
+    monkeypatch.setattr(weights, "_COMPARED", 100)  # several groups of ranges
+    monkeypatch.setattr(weights, "_COMPARED_AT_ONCE", 3)
+    files = weight_files(changed_model(tmp_path, change))
+    assert CONFIG.is_tied
+    assert with_stored_head(CONFIG, files, "my-model") == replace(CONFIG, is_tied=is_tied)
+
+
+def test_a_head_of_another_shape_is_refused_where_it_is_needed(tmp_path):
+    def change(tensors):
+        tensors["lm_head.weight"] = np.zeros((65, 16), np.float32)
+
+    with fails("model", r"lm_head.weight is \[65, 16\], config.json says \[64, 16\]"):
+        with_stored_head(CONFIG, weight_files(changed_model(tmp_path, change)), "my-model")
 
 
 @pytest.mark.parametrize("stored", [np.float32, np.float16, ml_dtypes.bfloat16])

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..code_identity import locked_digest, worker_bundle
 from ..failures import Failure
-from ..spec import Spec
+from ..spec import Spec, capture_of
 from ..storage.objects import Bucket
 from .array_pool import ArrayPool
 from .config import DecoderConfig
@@ -32,7 +32,7 @@ from .row_selection import SelectedTokens, make_inputs, row_counts, row_limits
 from .rows import RowLimits
 from .sites import ENDS, STORED, Capture
 from .step_plan import StepPlan, plan_step
-from .weights import Weights, open_weights
+from .weights import Weights, open_weights, with_stored_head
 
 log = logging.getLogger(__name__)
 
@@ -186,6 +186,8 @@ def load_model(
     """
     devices = jax.local_devices()
     config, layers = read_config(spec, files.folder)
+    if capture_of(spec, config, layers).has_logits:
+        config = with_stored_head(config, files.weights, spec.model)
     plan = plan_step(spec, config, layers, devices[0], read_rules(spec, config, files.folder))
     limit = device_bytes or memory_of(devices)
     weights = plan.weights

@@ -147,8 +147,16 @@ class Capture:
     @property
     def end(self) -> str:
         """The weights after the last block that the sites need, one of ENDS. Tied weights are those of embeddings."""
-        end = max((TABLE[site].end for site in self.sites), key=ENDS.index, default="")
-        return self._without_tied(end)
+        return self._without_tied(self._end_of_sites)
+
+    @property
+    def _end_of_sites(self) -> str:
+        return max((TABLE[site].end for site in self.sites), key=ENDS.index, default="")
+
+    @property
+    def has_logits(self) -> bool:
+        """Whether a step needs the unembedding."""
+        return self.generates or self._end_of_sites == "head"
 
     def _without_tied(self, end: str) -> str:
         return "norm" if end == "head" and self.config.is_tied else end

@@ -1,9 +1,10 @@
 """Hugging Face safetensors as the decoder's parameters, by one table, with every mismatch in one error."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -28,6 +29,7 @@ _PACKED = {"U8": np.dtype(np.uint8)}
 # Enough requests at once for the network of a large host. A thread that converts holds one read more.
 _THREADS = 32
 _READ_BYTES = 16 << 20
+_COMPARED, _COMPARED_AT_ONCE = 1 << 20, 16  # values of a range, and ranges
 _LISTED = 100  # problems in one error; a model of another family has hundreds
 
 
@@ -40,6 +42,12 @@ class StoredTensor:
     dtype: str  # as safetensors names the type
     shape: tuple[int, ...]
     begin: int  # of its bytes in the file
+
+    def values(self, first: int, end: int) -> np.ndarray:
+        """fp32: the values of a float tensor from number `first` to `end`."""
+        stored, values = _FLOATS[self.dtype], np.empty(end - first, np.float32)
+        _Read(self.file, self.begin + first * stored.itemsize, stored, values).run()
+        return values
 
     def reads(self, target: np.ndarray) -> "Iterator[_Read]":
         """The reads that fill `target`, a contiguous array of this shape."""
@@ -117,9 +125,11 @@ class Weights:
             with ThreadPoolExecutor(min(len(reads), _THREADS), "weights") as pool:
                 list(pool.map(_Read.run, reads))
         except (OSError, ValueError) as error:
-            raise Failure(
-                "model", f"Failed to read the weights of {self.where}: {error}; copy the model again"
-            ) from error
+            raise _unreadable(self.where, error) from error
+
+
+def _unreadable(where: str, error: Exception) -> Failure:
+    return Failure("model", f"Failed to read the weights of {where}: {error}; copy the model again")
 
 
 def _target(arrays: dict[str, np.ndarray], part: Part) -> np.ndarray:
@@ -140,9 +150,44 @@ def open_weights(
     The dtype of the files may be any float. Raises Failure("model") with every tensor that is missing, unknown,
     duplicated, no float, or of another shape than config.json states.
     """
+    return Weights(config, num_layers, dtype, where, _match(_stored(files, where), config, where, end), end)
+
+
+def with_stored_head(config: DecoderConfig, files: Iterable[WeightFile], where: str) -> DecoderConfig:
+    """The config, untied where the files have an unembedding with other values than the embeddings.
+
+    transformers, from 5.0 on, takes such files at their word too, and not config.json. Reads both tensors side by
+    side up to the first difference. Raises Failure("model") for files that open_weights refuses.
+    """
+    stored = _stored(files, where) if config.is_tied else []
+    if not any(tensor.name in HEADS for tensor in stored):
+        return config
+    untied = replace(config, is_tied=False)
+    matched = _match(stored, untied, where, "head")
+    pair = matched[HEADS[0]], matched[names_of(config).embedding]
+    return config if _are_equal(*pair, where) else untied
+
+
+def _are_equal(one: StoredTensor, other: StoredTensor, where: str) -> bool:
+    """Whether two tensors of one shape have the same values. Memory holds a few ranges of them."""
+    size = math.prod(one.shape)
+
+    def is_equal(first: int) -> bool:
+        end = min(first + _COMPARED, size)
+        return np.array_equal(one.values(first, end), other.values(first, end))
+
+    try:
+        with ThreadPoolExecutor(_COMPARED_AT_ONCE, "weights") as pool:
+            firsts = range(0, size, _COMPARED)
+            groups = (firsts[at : at + _COMPARED_AT_ONCE] for at in range(0, len(firsts), _COMPARED_AT_ONCE))
+            return all(all(pool.map(is_equal, group)) for group in groups)
+    except (OSError, ValueError) as error:
+        raise _unreadable(where, error) from error
+
+
+def _stored(files: Iterable[WeightFile], where: str) -> list[StoredTensor]:
     with ThreadPoolExecutor(_THREADS, "headers") as pool:
-        stored = list(chain.from_iterable(pool.map(partial(_read_tensors, where=where), files)))
-    return Weights(config, num_layers, dtype, where, _match(stored, config, where, end), end)
+        return list(chain.from_iterable(pool.map(partial(_read_tensors, where=where), files)))
 
 
 def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str, end: str = "") -> dict:
