@@ -27,6 +27,10 @@ class Fields:
         """Whether the key has a value; null counts as missing."""
         return self.get(key) is not None
 
+    def states(self, key: str) -> bool:
+        """Whether the file has the key, with any value."""
+        return self.names.get(key, key) in self.raw
+
     def refuse(self, key: str, why: str) -> None:
         """Adds a problem with the value of the key."""
         self.problems.append(f"{self._name(key)} is {shown(self.get(key))}, {why}")
@@ -58,7 +62,7 @@ class Fields:
 
     def flag(self, key: str) -> bool:
         """A boolean; False for a missing key."""
-        value = self.raw.get(self.names.get(key, key), False)
+        value = self.get(key) if self.states(key) else False
         if type(value) is not bool:
             self.refuse(key, "it must be true or false")
             return False

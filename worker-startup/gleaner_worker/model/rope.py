@@ -84,7 +84,7 @@ def rope_layers(fields: Fields, family: Family, layers: int) -> tuple[bool, ...]
 
 def _rotary_dim(table: Fields, config: Fields, family: Family, head_dim: int) -> int:
     if "partial_rotary_factor" in family.reads:
-        source = table if "partial_rotary_factor" in table.raw else config
+        source = table if table.states("partial_rotary_factor") else config
         return int(head_dim * source.number("partial_rotary_factor", 0, 1))
     return head_dim
 
@@ -94,15 +94,18 @@ def _theta(fields: Fields, key: str) -> float:
 
 
 def _parse(table: Fields, config: Fields, family: Family, theta: float, max_positions: int, rotary: int) -> Rope:
-    kind = table.raw.get("rope_type", table.raw.get("type", "default"))
+    name = next((key for key in ("rope_type", "type") if table.states(key)), None)
+    kind = table.get(name) if name else "default"
+    if family.local_rope and name == "type" and kind != "default":
+        table.refuse("type", "which transformers leaves unread in this family: name the key rope_type")
     if "longrope" in family.ropes and kind in ("su", "yarn") and "yarn" not in family.ropes:
         kind = "longrope"  # as the first files of Phi-3 name it
     if not isinstance(kind, str) or kind not in family.ropes:
         table.problems.append(f"{table.prefix}rope_type is {shown(kind)}, supported is {', '.join(family.ropes)}")
         kind = "default"
-    if "partial_rotary_factor" not in family.reads and table.raw.get("partial_rotary_factor") not in (None, 1):
+    if "partial_rotary_factor" not in family.reads and table.get("partial_rotary_factor") not in (None, 1):
         table.refuse("partial_rotary_factor", "only a full rotation is supported")
-    theta = _theta(table, "rope_theta") if "rope_theta" in table.raw else theta
+    theta = _theta(table, "rope_theta") if table.states("rope_theta") else theta
     if kind in ("default", "dynamic"):  # dynamic scaling begins after max_position_embeddings, where no sample gets
         return Rope("default", theta)
     # A few files have the key beside the rope's object, where the key takes precedence. Without either key, the
@@ -147,7 +150,7 @@ def _parse_longrope(table: Fields, theta: float, factor: float, original: int, r
 
 
 def _pair_factors(table: Fields, key: str, rotary: int) -> tuple[float, ...]:
-    values = table.raw.get(key)
+    values = table.get(key)
     is_list = isinstance(values, list) and 2 * len(values) == rotary
     if not is_list or not all(type(value) in (int, float) and 1e-6 <= value <= 1e6 for value in values):
         table.refuse(key, f"it must list a positive number for each of {rotary // 2} pairs of dimensions")
@@ -160,7 +163,7 @@ def _parse_yarn(table: Fields, theta: float, factor: float, original: int, famil
     optional = {
         key: table.number(key, 1e-6, 1e6)
         for key in ("mscale", "mscale_all_dim", "beta_fast", "beta_slow")
-        if table.has(key) and table.raw[key] != 0
+        if table.has(key) and table.get(key) != 0
     }
     if table.has("attention_factor"):
         attention = table.number("attention_factor", 1e-6, 1e6)
@@ -168,7 +171,7 @@ def _parse_yarn(table: Fields, theta: float, factor: float, original: int, famil
         both = "mscale" in optional and "mscale_all_dim" in optional
         above, below = (optional["mscale"], optional["mscale_all_dim"]) if both else (1.0, 0.0)
         attention = _yarn_scale(factor, above) / _yarn_scale(factor, below)
-    truncate = table.flag("truncate") if "truncate" in table.raw else True
+    truncate = table.flag("truncate") if table.states("truncate") else True
     if family.local_rope and not truncate:
         table.refuse("truncate", "transformers reads it in families with one embedding alone")
     return Rope(
