@@ -1,6 +1,7 @@
 /**
  * Compares the extractor with transformers, and the reader with torch, SAELens and dictionary_learning:
- * `npm run test:reference [-- --seed N]`. These libraries have their own Python environment.
+ * `npm run test:reference [-- --seed N]`. These libraries have their own Python environment. `-- --bf16` measures bf16 beside transformers;
+ * `-- --make-golden [NAME ...]` makes the golden models of the tests anew.
  */
 import {spawn} from 'node:child_process';
 import {createInterface} from 'node:readline';
@@ -36,8 +37,14 @@ const python = await workerPython(line => console.error(line), LOCK, 'with-build
 
 // The comparison creates its models and downloads none.
 const offline = {HF_HUB_OFFLINE: '1', PYTHONPATH: WORKER_FOLDER, PYTHONDONTWRITEBYTECODE: '1'};
-const compared = await run(python, ['test/reference/compare.py', ...process.argv.slice(2)], offline);
-const changed = await run(python, ['test/reference/other_values.py', ...process.argv.slice(2)], offline);
-const pytest = ['-m', 'pytest', '-q', '-rs', '-p', 'no:cacheprovider', 'test/reference'];
-const tested = await run(python, pytest, offline);
-process.exitCode = compared.code || changed.code || tested.code;
+const [first = '', ...others] = process.argv.slice(2);
+const alone = {'--bf16': 'test/reference/bf16.py', '--make-golden': 'test/worker/make_golden.py'}[first];
+process.exitCode = alone ? (await run(python, [alone, ...others], offline)).code : await compareAll();
+
+async function compareAll(): Promise<number> {
+  const compared = await run(python, ['test/reference/compare.py', ...process.argv.slice(2)], offline);
+  const changed = await run(python, ['test/reference/other_values.py', ...process.argv.slice(2)], offline);
+  const pytest = ['-m', 'pytest', '-q', '-rs', '-p', 'no:cacheprovider', 'test/reference'];
+  const tested = await run(python, pytest, offline);
+  return compared.code || changed.code || tested.code;
+}

@@ -15,13 +15,58 @@ from gleaner_worker.model.generation import Decoding
 from gleaner_worker.model.generation_rules import GenerationRules
 from gleaner_worker.model.sites import SITES, TABLE, Capture
 from gleaner_worker.model.tuning import CPU
-from host_params import load_params
+from gleaner_worker.model.weights import with_stored_head
+from host_params import load_params, weight_files
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 NAMES = sorted(os.listdir(FOLDER))
-GENERATED = [name for name in NAMES if os.path.exists(os.path.join(FOLDER, name, "generated.json"))]
+STEP = 10  # between two tokens whose sites are kept
 LIMITS = {"fp32": 1e-5, "bf16": 4e-2}
-MIN_COSINE = 0.999  # between a token's row and its golden row, on average over tokens
+# A golden model, the keys that another config.json of it leaves out, and those in their place. It is the same model,
+# here and in transformers.
+OTHER_FORMS: list[tuple[str, dict, dict]] = [
+    ("qwen2", {"rope_theta": None}, {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
+    (
+        "qwen2-windowed",
+        {"max_window_layers": None},
+        {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
+    ),
+    (
+        "llama3.1",
+        {"rope_theta": None, "rope_scaling": None},
+        {
+            "rope_parameters": {
+                "rope_theta": 500000.0,
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 64,
+            }
+        },
+    ),
+    ("llama3.1", {}, {"original_max_position_embeddings": 64}),
+    ("smollm3", {"no_rope_layers": None}, {"no_rope_layer_interval": 2}),
+    ("mistral", {"head_dim": None}, {"head_dim": 4}),
+    ("gpt-neox", {"rotary_pct": None}, {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.4}}),
+    ("gemma2", {"hidden_act": None}, {"layer_types": ["sliding_attention", "full_attention"] * 2}),
+    (
+        "gemma3-text",
+        {"rope_parameters": None, "layer_types": None},
+        {
+            "rope_theta": 1e6,
+            "rope_local_base_freq": 10000.0,
+            "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+            "sliding_window_pattern": 6,
+        },
+    ),
+    (
+        "gemma3-text",
+        {"rope_parameters": None, "layer_types": None},
+        {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8}, "sliding_attention": None}},
+    ),
+]
+MIN_COSINE = 0.997  # between a token's row and its golden row, on average over tokens
 
 
 def folder(name):
@@ -35,7 +80,7 @@ def raw_config(name):
 
 @cache
 def config(name):
-    return parse_config(raw_config(name), name)
+    return with_stored_head(parse_config(raw_config(name), name), weight_files(folder(name)), name)
 
 
 def params(name, dtype="fp32", num_layers=None):
@@ -46,20 +91,21 @@ def params(name, dtype="fp32", num_layers=None):
 
 @cache
 def expected(name):
-    """{site: [layers of the site, T, width], "token_ids": [T]}; make_golden.py says which tokens a site has."""
+    """{site: [layers of the site, T, width], "token_ids": [T]}; make_golden.py says which tokens the sites have."""
     with np.load(os.path.join(folder(name), "expected.npz")) as file:
         return dict(file)
 
 
-def generated(name):
-    """Prompts, as numbers of the first token ids, and the answers of transformers to them."""
-    with open(os.path.join(folder(name), "generated.json"), encoding="utf-8") as file:
+@cache
+def facts(name):
+    """Prompts, as numbers of the first token ids, and the answers of transformers to them; the keys with an effect."""
+    with open(os.path.join(folder(name), "expected.json"), encoding="utf-8") as file:
         return json.load(file)
 
 
 def generate(name, layout, params, placed):
     """The answers to the same prompts. placed: the parameters on the devices of the layout."""
-    wanted, ids = generated(name), expected(name)["token_ids"]
+    wanted, ids = facts(name), expected(name)["token_ids"]
     rules = GenerationRules(wanted["new_tokens"], 100, tuple(wanted["ends"]), wanted["repetition_penalty"])
     decoding = Decoding(config(name), layout, params, replace(CPU, bf16_as_bits=False), rules, None, name)
     prompts = [ids[:length] for length in wanted["prompts"]]

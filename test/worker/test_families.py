@@ -3,45 +3,112 @@
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 import golden_models as golden
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.families import FAMILIES
+from gleaner_worker.model.config import ACTIVATIONS, parse_config
+from gleaner_worker.model.config_parser import Fields
+from gleaner_worker.model.families import DEFAULTS, FAMILIES, FULL, ROPES, SLIDING, sizes
 from gleaner_worker.model.tensor_names import OTHER_TOWERS
-from host_params import load_params
+from host_params import load_params, one_device
 
 pytestmark = pytest.mark.slow
 
 
-# Other tests of the tier full compare olmo2, gpt-oss and qwen3-moe (split), phi3 (packed) and qwen2 (in several files);
-# the remaining models differ from these in numbers alone.
-BEFORE_MERGE = {("qwen2", "bf16")} | {
-    (name, "fp32") for name in ("gemma2", "gemma3-text", "gpt-neox", "gpt2", "qwen3", "smollm3")
-}
+# These differ from other models of their families in the form of their files alone.
+PLAIN = ("llama2", "qwen2", "qwen2-yarn")
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"),
+    "name", [pytest.param(name, marks=pytest.mark.long if name in PLAIN else []) for name in golden.NAMES]
+)
+def test_every_site_of_every_layer_and_every_generated_token_equals_transformers(name):
+    weights = golden.params(name)
+    golden.check(name, golden.config(name), weights)
+    assert golden.generate(name, one_device(), weights, jax.device_put(weights)) == golden.facts(name)["answers"]
+
+
+@pytest.mark.parametrize(
+    "name",
     [
-        pytest.param(name, dtype, marks=[] if (name, dtype) in BEFORE_MERGE else pytest.mark.long)
+        pytest.param(name, marks=[] if name == "qwen2" else pytest.mark.long)
         for name in golden.NAMES
-        for dtype in ("fp32", "bf16")
         # bf16 chooses other experts for a few tokens, here and in transformers.
-        if dtype == "fp32" or not golden.config(name).experts
+        if not golden.config(name).experts
     ],
 )
-def test_every_site_of_every_layer_equals_transformers(name, dtype):
-    golden.check(name, golden.config(name), golden.params(name, dtype), dtype)
+def test_every_site_of_every_layer_is_near_transformers_in_bf16(name):
+    golden.check(name, golden.config(name), golden.params(name, "bf16"), "bf16")
+
+
+# Keys that the code reads and that change no number in any family, or in one.
+WITHOUT_EFFECT = {
+    "max_position_embeddings": "limits the length of a sample",
+    "rope.sliding_attention": "an object: its keys count",
+    "use_qk_norm": "is ignored by transformers too",
+    "gemma3: attention_bias": "is compared in gemma3_text, whose config is the inner one of gemma3",
+    "gemma3_text: rope_local_base_freq": "is compared in gemma3",
+    "qwen2: attention_bias": "is ignored by transformers too: q, k and v always have biases",
+    "qwen3: use_qk_norm": "is ignored by transformers too",
+    "qwen3_moe: use_qk_norm": "is ignored by transformers too",
+}
+
+
+def keys_of_families(*of):
+    """{(family, key of its files)}"""
+    return {
+        (name, family.renamed.get(key, key))
+        for name, family in FAMILIES.items()
+        for key in {key for keys in of for key in keys(name, family)}
+        if family.renamed.get(key, key)
+    }
+
+
+def key_name(path):
+    """The key of a config.json, as `rope.factor` for one of a rotary embedding in any form of file."""
+    *objects, key = path.split(".")
+    names = {"text_config": "", FULL: "", SLIDING: "", "rope_scaling": "rope.", "rope_parameters": "rope."}
+    return "".join(names.get(each, f"{each}.") for each in objects) + key
+
+
+def test_each_key_that_changes_a_number_is_compared_in_a_golden_model(monkeypatch):
+    """make_golden.py shows by transformers which keys of a golden model have an effect on its results."""
+    switches = keys_of_families(lambda _, family: family.reads - family.aliases)
+    read = keys_of_families(lambda name, family: {*DEFAULTS, *family.defaults, *family.reads, *sizes(name)})
+
+    def recorded(method):
+        def call(fields, key, *args):
+            if own := fields.names.get(key, key):  # some families have no such key
+                read.add(("", key_name(f"{fields.prefix}{own}")))
+            return method(fields, key, *args)
+
+        return call
+
+    for method in (Fields.get, Fields.states):
+        monkeypatch.setattr(Fields, method.__name__, recorded(method))
+    compared = set()
+    for name in golden.NAMES:
+        raw = golden.raw_config(name)
+        family = FAMILIES[raw["model_type"]]
+        for key in map(key_name, golden.facts(name)["keys"]):
+            compared.add((raw["model_type"], family.renamed[key] if key in family.aliases else key))
+        for model, left_out, changed in [(name, {}, {}), *golden.OTHER_FORMS]:
+            if model == name:
+                parse_config({key: value for key, value in raw.items() if key not in left_out} | changed, name)
+    missing = {key for _, key in read} - {key for _, key in compared}
+    missing |= {f"{name}: {key}" for name, key in switches - compared}
+    assert missing == set(WITHOUT_EFFECT), f"turn {missing - set(WITHOUT_EFFECT)} on in a model of make_golden.py"
 
 
 def test_the_fixtures_cover_the_differences_between_families():
     configs = [golden.config(name) for name in golden.NAMES]
     assert {config.family for config in configs} == set(FAMILIES)
     kinds = {rope.kind for config in configs for rope in config.ropes}
-    assert kinds == {"none", "default", "linear", "llama3", "yarn", "longrope"}
+    assert kinds == {"none", *ROPES} - {"dynamic"}  # which acts on no sample
+    assert {config.activation for config in configs} == set(ACTIVATIONS.values())
     assert any(config.num_heads == config.num_kv_heads for config in configs)
     assert any(config.head_dim * config.num_heads != config.d_model for config in configs)
     for config in configs:
@@ -56,7 +123,7 @@ def test_the_weights_of_the_fixtures_are_random():
             assert value.std() > 0.05, f"{key} of {name} is not random"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["qwen2-windowed", "gemma3-text"])
 @pytest.mark.parametrize("layers", [(0,), (2,), (0, 2), (1, 2)])
 def test_chosen_layers_equal_the_layers_of_the_whole_model(name, layers):
@@ -93,49 +160,7 @@ def test_towers_of_other_modalities_are_ignored_where_the_config_has_them(tmp_pa
         load_params(str(tmp_path), text_only, config.num_layers, "fp32", "m")
 
 
-OLD_AND_NEW = [
-    ("qwen2", {"rope_theta": None}, {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
-    (
-        "qwen2-windowed",
-        {"max_window_layers": None},
-        {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
-    ),
-    (
-        "llama3.1",
-        {"rope_theta": None, "rope_scaling": None},
-        {
-            "rope_parameters": {
-                "rope_theta": 500000.0,
-                "rope_type": "llama3",
-                "factor": 8.0,
-                "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0,
-                "original_max_position_embeddings": 64,
-            }
-        },
-    ),
-    ("llama3.1", {}, {"original_max_position_embeddings": 64}),
-    ("mistral", {"head_dim": None}, {"head_dim": 4}),
-    ("gemma2", {"hidden_act": None}, {"layer_types": ["sliding_attention", "full_attention"] * 2}),
-    (
-        "gemma3-text",
-        {"rope_parameters": None, "layer_types": None},
-        {
-            "rope_theta": 1e6,
-            "rope_local_base_freq": 10000.0,
-            "rope_scaling": {"type": "linear", "factor": 8.0},
-            "sliding_window_pattern": 6,
-        },
-    ),
-    (
-        "gemma3-text",
-        {"rope_parameters": None, "layer_types": None},
-        {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8}, "sliding_attention": None}},
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "without", "with_"), OLD_AND_NEW)
+@pytest.mark.parametrize(("name", "without", "with_"), golden.OTHER_FORMS)
 def test_old_and_new_config_keys_have_the_same_meaning(name, without, with_):
     raw = {key: value for key, value in golden.raw_config(name).items() if key not in without}
     assert parse_config(raw | with_, name) == golden.config(name)

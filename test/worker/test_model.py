@@ -74,7 +74,7 @@ def test_each_sample_of_a_row_has_the_longrope_factors_of_its_own_length():
         np.concatenate([np.arange(len(short)), np.arange(len(long))]).astype(np.int32)[None],
     )
     found = resid_post(weights, both, config)[:, 0]
-    assert difference(found[:, len(short) :], golden.expected("phi3")["resid_post"]) <= 1e-5
+    assert difference(found[:, len(short) :: golden.STEP], golden.expected("phi3")["resid_post"]) <= 1e-5
     assert (
         difference(found[:, : len(short)], resid_post(weights, golden.one_sample_a_row(short[None]), config)[:, 0])
         <= 1e-5
@@ -226,7 +226,7 @@ def test_a_site_has_the_same_values_with_and_without_other_sites(sites, layers):
     with jax.default_matmul_precision("highest"):
         got = golden.run(weights, ids, golden.capture(config, layers, sites))
     for (site, layer), values in got.items():
-        assert difference(values[0], golden.expected(name)[site][layer]) <= 1e-5
+        assert difference(values[0, :: golden.STEP], golden.expected(name)[site][layer]) <= 1e-5
 
 
 @pytest.mark.long

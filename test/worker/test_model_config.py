@@ -20,9 +20,11 @@ from gleaner_worker.model.rope import Rope, inverse_frequencies
 QWEN2, LLAMA, MISTRAL = golden.raw_config("qwen2"), golden.raw_config("llama3.1"), golden.raw_config("mistral")
 GEMMA2, GEMMA3 = golden.raw_config("gemma2"), golden.raw_config("gemma3-text")
 IMAGES = golden.raw_config("gemma3-multimodal")
+TEXT_DECIDES = {"model_type": "gemma3", "text_config": IMAGES["text_config"] | {"tie_word_embeddings": False}}
 PHI3, GRANITE, SMOLLM3, OLMO3 = (golden.raw_config(name) for name in ("phi3", "granite", "smollm3", "olmo3"))
 GPT2, NEOX, MIXTRAL = (golden.raw_config(name) for name in ("gpt2", "gpt-neox", "mixtral"))
 QWEN3_MOE, GPT_OSS = golden.raw_config("qwen3-moe"), golden.raw_config("gpt-oss")
+del GPT2["n_inner"]
 GEMMA, OLMOE = golden.raw_config("gemma"), golden.raw_config("olmoe")
 SCALED, LONG = LLAMA["rope_scaling"], PHI3["rope_scaling"]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
@@ -60,6 +62,7 @@ REFUSED = [
     (GEMMA3, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0"),
     (GEMMA3, {"layer_types": ["chunked_attention"] * 7}, "layer_types is .* for each of 7 layers"),
     (GEMMA3, {"layer_types": ["full_attention"] * 6}, "layer_types is .* for each of 7 layers"),
+    (OLMO3, {"rope_scaling": {"type": "linear", "factor": 8.0}}, "rope_scaling.type is 'linear', which transformers"),
     (GEMMA3, {"rope_parameters": {"rope_type": "default"}}, "rope_parameters.rope_type is 'default', supported are"),
     (
         QWEN2,
@@ -160,7 +163,7 @@ ACCEPTED = [
     (GEMMA, {"hidden_act": "gelu"}, "activation", "gelu_pytorch_tanh"),
     (GEMMA, {"hidden_act": "gelu_python"}, "activation", "gelu"),
     (QWEN3_MOE, {"use_qk_norm": True}, "qk_norm", "head"),
-    (GEMMA2, {"hidden_act": "gelu"}, "activation", "gelu_pytorch_tanh"),
+    (GEMMA2, {"hidden_act": "relu"}, "activation", "gelu"),
     (QWEN2, {"hidden_act": "gelu"}, "activation", "gelu"),
     (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "ropes", (Rope("default", 1e6),)),
     (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "max_positions", 512),
@@ -189,7 +192,7 @@ ACCEPTED = [
     (LLAMA, {"rope_parameters": {"rope_type": "linear", "factor": 4.0}, "rope_scaling": None}, "max_positions", 2048),
     (LLAMA, {"rope_scaling": SCALED}, "max_positions", 512),
     (GEMMA3, {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, "max_positions", 512),
-    (IMAGES, {"text_config": IMAGES["text_config"] | {"tie_word_embeddings": False}}, "is_tied", True),
+    (TEXT_DECIDES, {}, "is_tied", True),
     (IMAGES, {"tie_word_embeddings": False}, "is_tied", False),
     (IMAGES, {"text_config": IMAGES["text_config"] | {"final_logit_softcapping": 5.0}}, "logits_softcap", None),
     (LLAMA, {"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 0}}, "max_positions", 131072),

@@ -168,7 +168,8 @@ def split_model(tmp_path, again=()):
 
 def test_weights_in_several_files_are_one_model(tmp_path):
     split_model(tmp_path)
-    golden.check("qwen2", CONFIG, load(tmp_path))
+    whole = golden.params("qwen2", num_layers=3)
+    assert jax.tree.all(jax.tree.map(np.array_equal, load(tmp_path), whole))
 
 
 def test_a_tensor_in_two_files_is_an_error(tmp_path):
