@@ -62,10 +62,7 @@ def old_names(name: str) -> str:
     return re.sub(r"^model\.(vision_tower|multi_modal_projector)\.", r"\1.", name)
 
 
-def other_head(vocab: int, width: int) -> torch.Tensor:
-    return torch.randn(vocab, width, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
-
-
+OTHER_HEAD = torch.randn(64, 16, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
 SMALL = COMMON | {"num_hidden_layers": 2, "hidden_act": "silu", "pad_token_id": None}
 YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32, "attention_factor": 1.2}
 
@@ -173,7 +170,7 @@ MODELS = {
         {key: value for key, value in GEMMA.items() if key not in _NOT_GEMMA}
         | {"model_type": "gemma", "num_hidden_layers": 2, "num_key_value_heads": 1, "hidden_act": "gelu"}
         | {"attention_bias": True, "rope_theta": 500.0},
-        {"dtype": torch.bfloat16, "extra": {"lm_head.weight": other_head(64, 16)}},
+        {"dtype": torch.bfloat16, "extra": {"lm_head.weight": OTHER_HEAD}},
     ),
     "gemma2": (
         GEMMA

@@ -138,7 +138,7 @@ OF_CONFIG = [
     ("embedding scale left out", "gemma", setting(embed_scale=None)),
     ("clip left out", "olmoe", setting(clip_qkv=None)),
     ("norm of each head", "olmoe", setting(qk_norm=None)),
-    ("weights of experts that add up", "olmoe", experts(weights_add_up=True)),
+    ("weights of experts as they are", "olmoe", experts(weights_add_up=False)),
     ("short factors", "phi3", lambda c: replace(c, ropes=(replace(c.ropes[0], original_positions=512),))),
     ("attention factor", "phi3", ropes(attention_factor=1.0)),
     ("embedding multiplier left out", "granite", setting(embed_scale=None)),
