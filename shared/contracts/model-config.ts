@@ -98,6 +98,8 @@ function* ropeProblems(fields: Table, family: Family, prefix: string): Generator
 function* kindProblems(table: Table, family: Family, prefix: string): Generator<string> {
   const kind = table.rope_type ?? table.type ?? 'default';
   const {partial_rotary_factor: part} = table;
+  if (family.ropes_by_layer_type && !('rope_type' in table) && (table.type ?? 'default') !== 'default')
+    yield `${prefix}type is ${shown(table.type)}, which transformers leaves unread in this family: name the key rope_type`;
   // The first files of Phi-3 have the other names of longrope.
   const isLongrope = !family.ropes.includes('yarn') && ['su', 'yarn'].includes(String(kind));
   if (!isLongrope && !family.ropes.includes(String(kind)))

@@ -85,6 +85,10 @@ describe('A config.json before a run', () => {
       says: /quant_method is "awq", supported is mxfp4/,
     },
     {
+      config: {model_type: 'olmo3', rope_scaling: {type: 'linear', factor: 8}},
+      says: /rope_scaling.type is "linear", .* name the key rope_type/,
+    },
+    {
       config: {model_type: 'qwen3', mlp_bias: true, num_experts: 4},
       says: /mlp_bias is true, .*; num_experts is 4, /,
     },
