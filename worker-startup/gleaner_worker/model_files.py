@@ -87,7 +87,7 @@ def is_small_file(name: str) -> bool:
 
 def _use_of(name: str) -> str | None:
     rule = rule_of(name)
-    return rule and rule.use
+    return rule.use if rule else None
 
 
 def refused_files(names: Collection[str]) -> list[str]:
