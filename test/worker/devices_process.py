@@ -57,20 +57,27 @@ def run(out, raw_spec, ways):
 
 
 def check_golden(names, ways):
-    """Asserts that golden models, split over the devices, equal the results of transformers."""
+    """Asserts that golden models, split over the devices as a worker places them, equal the results of transformers."""
     import jax
     from jax.sharding import Mesh, PartitionSpec
 
     import golden_models as golden
     from gleaner_worker.model.decoder import Split, run_blocks
     from gleaner_worker.model.mesh import Layout, parameter_specs
+    from gleaner_worker.model.place import place
     from gleaner_worker.model.tuning import CPU
+    from gleaner_worker.model.weights import open_weights
+    from host_params import weight_files
 
     layout = Layout(Mesh(np.array(jax.devices()).reshape(1, ways), ("data", "model")))
     for name in names:
-        config, params = golden.config(name), golden.params(name)
+        config, files = golden.config(name), weight_files(golden.folder(name))
+        end = golden.capture(config).end
+        params = place(open_weights(files, config, config.num_layers, "fp32", name, end), layout, False)
         specs = parameter_specs(params, config, ways)
         assert any("model" in spec for spec in jax.tree.leaves(specs["blocks"])), name
+        held = sum(shard.data.nbytes for weight in jax.tree.leaves(params) for shard in weight.addressable_shards)
+        assert held < 0.8 * ways * sum(weight.nbytes for weight in jax.tree.leaves(params)), name
         rows = golden.one_sample_a_row(golden.expected(name)["token_ids"][None])
         capture = golden.capture(config)
 
