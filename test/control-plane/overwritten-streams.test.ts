@@ -41,6 +41,17 @@ describe('a stream object that is overwritten', () => {
     'when it is tried again': world => world.control({action: 'retry', run: 'my-run', stream: '000'}),
     'uploaded once more': world => world.drop('my-run', 0, someLines(20, 'new')),
   };
+  it('takes the new content after a person has cancelled it', async () => {
+    const world = await aWorkingWorld();
+    world.drop('my-run', 0, someLines(20, 'new'));
+    await world.deliverNext('object');
+    world.control({action: 'cancel', run: 'my-run', stream: '000'});
+    await world.untilAsleep();
+    world.drop('my-run', 0, someLines(20, 'new'));
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(20, 'new'));
+  });
+
   for (const [name, again] of Object.entries(later))
     it(`before its first shard fails its stream for good, also ${name}`, async () => {
       const world = await aWorkingWorld();

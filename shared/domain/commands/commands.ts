@@ -147,7 +147,9 @@ export function decideRetry(stream: Stream, published_at: string, now: number): 
   // A worker would only find the stream empty again, on a TPU that costs money.
   if (stream.size_bytes === 0) return rejected(`stream ${of} is empty: drop it again with its records`);
   if (stream.refused_generation !== null)
-    return rejected(`stream ${of} was overwritten with other content: drop its first content again`);
+    return rejected(
+      `stream ${of} was overwritten with other content: drop its first content again${stream.total_shards === 0 ? ', or cancel the stream and then drop the new content again' : ''}`,
+    );
   if (isOutdated(stream, 'status', published_at)) return outdatedBy(stream, ['status']);
   const next = {
     ...stream,
@@ -172,6 +174,7 @@ export function decideCancel(stream: Stream, published_at: string, now: number):
     said: withPublishTime(stream.said, ['status'], published_at),
     status: 'failed' as const,
     last_error: CANCELLED,
+    refused_generation: null, // a person has decided: what is dropped from now on is a new beginning
     updated_at: iso(now),
   };
   return applied(next, `stream ${of} is cancelled`);

@@ -207,6 +207,12 @@ it('a stream that refused new content is not tried again, because the bucket has
   );
 });
 
+it('a retry of a stream that refused new content says how it goes on', () => {
+  const retry = (stream: Stream) => JSON.stringify(decideRetry(stream, at(0), T0));
+  assert.match(retry(refusedOther()), /rejected.*first content again, or cancel the stream and then drop/);
+  assert.doesNotMatch(retry({...refusedOther(), total_shards: 1}), /cancel/);
+});
+
 describe('a stream with a shard of an epoch that was never granted', () => {
   const blocked = () => blockedBy(aLeasedStream({epoch: 4}), aShard(3, {epoch: 7}), T0);
   const recount = (epoch: number) => ({progress: NOTHING_STORED, epoch});
