@@ -98,18 +98,14 @@ def refused_files(names: Collection[str]) -> list[str]:
             problems.append(f"it has {name}, which is not supported: {rule.why}")
     others = [name for name in names if is_weight_file(name) and name != ONE_FILE and _use_of(name) == "read"]
     if ONE_FILE in names and INDEX in names and others:
-        problems.append(two_weights(min(others)))
+        problems.append(
+            f"it has {ONE_FILE} and {INDEX} with {min(others)}, which are two sources of its weights, and transformers "
+            f"reads {ONE_FILE} alone: delete the ones that are not the model's"
+        )
     default = f"{TEMPLATES}/default.jinja"
     if default in names and "chat_template.jinja" in names:
         problems.append(f"it has chat_template.jinja and {default}, and both are the default chat template: delete one")
     return problems
-
-
-def two_weights(other: str) -> str:
-    return (
-        f"it has {ONE_FILE} and {INDEX} with {other}, which are two sources of its weights, and transformers reads "
-        f"{ONE_FILE} alone: delete the ones that are not the model's"
-    )
 
 
 def names_in(folder: str) -> list[str]:

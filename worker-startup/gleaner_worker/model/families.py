@@ -1,6 +1,6 @@
 """The model families as data: the properties that the code of transformers fixes, and those that config.json decides.
 
-Source: transformers 5.23, models/{gemma,gemma2,gemma3,gpt2,gpt_neox,gpt_oss,granite,llama,mistral,mixtral,olmo2,olmo3,
+Source: transformers 5.24, models/{gemma,gemma2,gemma3,gpt2,gpt_neox,gpt_oss,granite,llama,mistral,mixtral,olmo2,olmo3,
 olmoe,phi3,qwen2,qwen3,qwen3_moe,smollm3}. test/worker/golden holds the results of that code for each family.
 """
 

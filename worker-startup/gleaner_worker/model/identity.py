@@ -15,7 +15,6 @@ from ..model_files import (
     is_small_file,
     is_weight_file,
     refused_files,
-    two_weights,
 )
 from ..model_json import read_model_json, unreadable
 from .config_keys import unknown_keys
@@ -84,8 +83,6 @@ def choose_files(
     chosen = [name for name in names if is_small_file(name) and (generates or name != GENERATION)]
     if weights and INDEX in names:
         listed = _files_of_index(folder, model)
-        if ONE_FILE in names and listed != [ONE_FILE]:
-            problems.append(two_weights(listed[0]))
         absent = [name for name in listed if name not in names]
         problems += [f"it has no {name}, which {INDEX} names" for name in absent]
         chosen += [INDEX, *listed]
@@ -94,7 +91,7 @@ def choose_files(
     elif weights or any(map(_PICKLED_MODEL.fullmatch, names)) and not any(map(is_weight_file, names)):
         problems.append(_no_weights(names, model))
     if problems:
-        raise Failure("model", f"Failed to use the model {model}: {'; '.join(dict.fromkeys(problems))}")
+        raise Failure("model", f"Failed to use the model {model}: {'; '.join(problems)}")
     return sorted(chosen)
 
 
