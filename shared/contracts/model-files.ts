@@ -36,7 +36,7 @@ export function filesProblem(names: readonly string[] | undefined, model: string
   return `${model} has no ${TOKENIZER}: make it ${savedBy('AutoTokenizer')}, and put it beside config.json`;
 }
 
-/** Files that a worker refuses, and two files with the same content of a model. A worker that reads the index knows more. */
+/** Files that a worker refuses, and two files with the same content of a model. */
 function* refusedFiles(names: readonly string[]): Generator<string> {
   for (const name of names) {
     const rule = ruleOf(name);

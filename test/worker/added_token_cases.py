@@ -33,6 +33,9 @@ CASES = {
     },
     "a token with a name": {"tokenizer_config.json": {"pad_token": "<t>"}},
     "a token with a name of the model's own": {"tokenizer_config.json": {"image_token": "<u>"}},
+    "tokens with names that transformers 5 wrote": {
+        "tokenizer_config.json": {"model_specific_special_tokens": {"image_token": "<t>"}}
+    },
     "further special tokens": {"tokenizer_config.json": {"additional_special_tokens": ["<u>", "<t>"]}},
     "the map of special tokens": {"special_tokens_map.json": {"pad_token": {"content": "<u>", "lstrip": True}}},
     "the map is ignored beside the decoder": {
@@ -53,6 +56,7 @@ IDS = {
     "a token that takes the blanks around it": [0, 27, 26, 1, 26, 28, 19, 29, 2, 30, 3],
     "a token with a name": [0, 27, 26, 1, 26, 30, 2, 26, 28, 20, 29, 26, 3],
     "a token with a name of the model's own": [0, 27, 26, 1, 26, 28, 19, 29, 2, 26, 30, 26, 3],
+    "tokens with names that transformers 5 wrote": [0, 27, 26, 1, 26, 30, 2, 26, 28, 20, 29, 26, 3],
     "further special tokens": [0, 27, 26, 1, 26, 31, 2, 26, 30, 26, 3],
     "the map of special tokens": [0, 27, 26, 1, 26, 28, 19, 29, 2, 30, 26, 3],
     "the map is ignored beside the decoder": [0, 27, 26, 1, 26, 30, 2, 26, 28, 20, 29, 26, 3],

@@ -332,7 +332,7 @@ MODELS = {
     ),
     "mixtral": (
         SMALL
-        | {"model_type": "mixtral", "head_dim": 6, "num_local_experts": 3, "num_experts_per_tok": 2}
+        | {"model_type": "mixtral", "head_dim": 6, "num_local_experts": 3, "num_experts_per_tok": 1}
         | {"hidden_act": "gelu", "sliding_window": WINDOW, "rope_theta": 500.0, "tie_word_embeddings": True},
         {"dtype": torch.bfloat16},
     ),
@@ -356,7 +356,7 @@ MODELS = {
             "moe_intermediate_size": 12,
             "num_experts": 5,
             "num_experts_per_tok": 3,
-            "norm_topk_prob": False,
+            "norm_topk_prob": True,
             "mlp_only_layers": [3],
         },
         {"dtype": torch.bfloat16},

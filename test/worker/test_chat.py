@@ -115,6 +115,14 @@ def test_messages_with_tools_use_the_template_for_tools(tmp_path):
     assert items[2].reason == "`tools` is a number, not a list of objects"
 
 
+def test_a_template_sees_the_special_tokens_that_the_files_name(tmp_path):
+    config = {"chat_template": "{{ image_token }} {{ tool_token }} {{ eos_token }}", "image_token": "<i>"}
+    config |= {"extra_special_tokens": {"tool_token": "<t>"}, "eos_token": {"content": "<e>"}}
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": config, "special_tokens_map.json": None})
+    (sample,) = read(folder, tmp_path, [{"messages": [{"role": "user", "content": "hi"}]}])
+    assert sample.preview == "<i> <t> <e>"
+
+
 def test_chat_templates_in_files_of_their_own_replace_those_of_the_config(tmp_path):
     said = [{"role": "user", "content": "hi"}]
     records = [{"messages": said}, {"messages": said, "tools": [{}, {}]}, {"messages": said, "tools": []}]

@@ -49,6 +49,11 @@ WITHOUT_EFFECT = {
     "max_position_embeddings": "limits the length of a sample",
     "rope.sliding_attention": "an object: its keys count",
     "use_qk_norm": "is ignored by transformers too",
+    "gpt_oss: rope_parameters": "is compared as rope_scaling",
+    "olmo3: rope_local_base_freq": "is no key of its files",
+    "qwen3: max_window_layers": "is compared in qwen2, whose code it shares",
+    "gemma3: hidden_activation": "is compared in gemma3_text, whose config is the inner one of gemma3",
+    "gemma3_text: sliding_window_pattern": "is compared in gemma3",
     "gemma3: attention_bias": "is compared in gemma3_text, whose config is the inner one of gemma3",
     "gemma3_text: rope_local_base_freq": "is compared in gemma3",
     "qwen2: attention_bias": "is ignored by transformers too: q, k and v always have biases",
@@ -76,7 +81,8 @@ def key_name(path):
 
 def test_each_key_that_changes_a_number_is_compared_in_a_golden_model(monkeypatch):
     """make_golden.py shows by transformers which keys of a golden model have an effect on its results."""
-    switches = keys_of_families(lambda _, family: family.reads - family.aliases)
+    switches = keys_of_families(lambda _, family: family.reads - family.aliases | family.defaults.keys() - DEFAULTS)
+    switches |= {(name, family.experts) for name, family in FAMILIES.items() if family.experts not in (None, "always")}
     read = keys_of_families(lambda name, family: {*DEFAULTS, *family.defaults, *family.reads, *sizes(name)})
 
     def recorded(method):

@@ -74,9 +74,12 @@ def test_the_index_decides_which_files_are_the_weights(model_folder):
             find_model(str(model_folder), "", None, weights=weights)
 
 
-def test_an_index_of_the_one_file_is_no_second_source(model_folder):
-    (model_folder / INDEX).write_text(json.dumps({"weight_map": {"a": "model.safetensors"}}))
-    assert find_model(str(model_folder), "", None).files.keys() >= {INDEX, "model.safetensors"}
+@pytest.mark.parametrize("listed", ["model.safetensors", "model-00001-of-00002.safetensors"])
+def test_an_index_without_files_beside_the_one_file_changes_nothing(model_folder, listed):
+    before = find_model(str(model_folder), "", None)
+    (model_folder / INDEX).write_text(json.dumps({"weight_map": {"a": listed}}))
+    (model_folder / "consolidated.safetensors").write_bytes(b"never read")
+    assert find_model(str(model_folder), "", None) == before
 
 
 @pytest.mark.parametrize(
@@ -190,6 +193,7 @@ def test_a_model_whose_program_alone_is_asked_for_needs_its_config_alone(tmp_pat
     ],
 )
 def test_a_malformed_index_is_reported(model_folder, index, reason):
+    (model_folder / "model.safetensors").unlink()
     (model_folder / INDEX).write_bytes(index if isinstance(index, bytes) else index.encode())
     with fails("model", f"Failed to read {INDEX} of .*a model: .*({reason})"):
         find_model(str(model_folder), "", None)

@@ -114,7 +114,8 @@ def test_a_stored_head_counts_where_its_values_are_not_those_of_the_embeddings(
     monkeypatch.setattr(weights, "_COMPARED_AT_ONCE", 3)
     files = weight_files(changed_model(tmp_path, change))
     assert CONFIG.is_tied
-    assert with_stored_head(CONFIG, files, "my-model") == replace(CONFIG, is_tied=is_tied)
+    is_other = name != names_of(CONFIG).head  # transformers ignores the head of another family
+    assert with_stored_head(CONFIG, files, "my-model") == replace(CONFIG, is_tied=is_tied or is_other)
 
 
 def test_a_head_of_another_shape_is_refused_where_it_is_needed(tmp_path):

@@ -46,7 +46,7 @@ def _add_tokens(tokenizer: Tokenizer, files: Mapping[str, Mapping[str, Any]]) ->
         new = [token for n, token in sorted(stored.items()) if n not in there]
         by_text = {token.content: token for token in [*stored.values(), *there.values()]}
     named = [by_text.get(_text(settings.get(name)) or "", settings.get(name)) for name in NAMED]
-    named += [*own, *_named_further(settings)]
+    named += [*own.values(), *_named_further(settings).values()]
     extra = settings.get(_EXTRA, settings.get(_OLD_EXTRA)) or []
     taken = {token.content for token in [*there.values(), *new]}
     further: dict[tuple[bool, str], AddedToken] = {}  # a text and a token of the same content are two
@@ -76,11 +76,23 @@ def _special(value: Any) -> AddedToken:
     return value if isinstance(value, AddedToken) else _token(value)
 
 
-def _named_further(settings: dict[str, Any]) -> list:
+def named_tokens(files: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """{name: text} of the special tokens, as chat templates see them: `bos_token`, and names of the model's own."""
+    settings = dict(files.get(CONFIG, {}))
+    own = _named_further(settings)
+    if "added_tokens_decoder" not in settings:
+        settings |= {key: value for key, value in files.get(SPECIAL, {}).items() if value}
+        own |= _named_further(settings)
+    named = {name: settings[name] for name in NAMED if settings.get(name)}
+    return {name: text for name, value in (named | own).items() if (text := _text(value))}
+
+
+def _named_further(settings: dict[str, Any]) -> dict[str, Any]:
     """Takes the special tokens with a name of the model's own, such as image_token, out of the settings."""
     names = [key for key in settings if key.endswith("_token") and key not in NAMED and _text(settings[key])]
-    found = [settings.pop(name) for name in names]
-    return [*found, *settings.pop(_EXTRA).values()] if isinstance(settings.get(_EXTRA), dict) else found
+    found = {name: settings.pop(name) for name in names}
+    found |= settings.pop(_EXTRA) if isinstance(settings.get(_EXTRA), dict) else {}
+    return found or settings.get("model_specific_special_tokens") or {}
 
 
 def _text(value: Any) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from google.auth.credentials import Credentials
 
 from ..failures import Failure
-from ..model_files import INDEX
+from ..model_files import INDEX, ONE_FILE
 from ..secret import read_token
 from .download import COMMIT, Hub, Session, is_endpoint
 from .identity import choose_files
@@ -83,7 +83,7 @@ def fetch_model(
 
     def fill(folder: str) -> None:
         commit, sizes = session.listing
-        if weights and INDEX in sizes:
+        if weights and INDEX in sizes and ONE_FILE not in sizes:
             hashes.update(session.fetch([INDEX], folder))
         chosen = choose_files(sizes, folder, model, weights, generates=generates)
         there = sum(entry.stat().st_size for entry in os.scandir(folder))

@@ -81,13 +81,13 @@ def choose_files(
         problems.append(f"it has no {TOKENIZER}{_how_to_convert(names, model)}")
     problems += refused_files(names)
     chosen = [name for name in names if is_small_file(name) and (generates or name != GENERATION)]
-    if weights and INDEX in names:
+    if weights and ONE_FILE in names:  # first, as in transformers, which reads no index beside it
+        chosen.append(ONE_FILE)
+    elif weights and INDEX in names:
         listed = _files_of_index(folder, model)
         absent = [name for name in listed if name not in names]
         problems += [f"it has no {name}, which {INDEX} names" for name in absent]
         chosen += [INDEX, *listed]
-    elif weights and ONE_FILE in names:
-        chosen.append(ONE_FILE)
     elif weights or any(map(_PICKLED_MODEL.fullmatch, names)) and not any(map(is_weight_file, names)):
         problems.append(_no_weights(names, model))
     if problems:

@@ -33,6 +33,7 @@ class TensorNames:
     final_norm: str = "norm"
     # Tensors without weights of their own.
     buffers: tuple[str, ...] = ("self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq")
+    head: str = "lm_head.weight"
     transposed: bool = False  # linear weights are [in, out]
     by_head: bool = False  # the rows of "q k v" are those of q, k and v of the first head, then of the second
 
@@ -77,6 +78,7 @@ GPT_NEOX = TensorNames(
     ("gpt_neox.", ""),
     "embed_in.weight",
     final_norm="final_layer_norm",
+    head="embed_out.weight",
     buffers=("attention.bias", "attention.masked_bias", "attention.rotary_emb.inv_freq"),
     by_head=True,
 )

@@ -1,5 +1,6 @@
 """Hugging Face safetensors as the decoder's parameters, by one table, with every mismatch in one error."""
 
+import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,8 @@ from .config_parser import shown
 from .tensor_names import HEADS, OTHER_TOWERS, SCORES
 from .tensors import Part, block_table, layers_with, names_of, outer_table
 from .weight_files import WeightFile
+
+log = logging.getLogger(__name__)
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
@@ -159,13 +162,20 @@ def with_stored_head(config: DecoderConfig, files: Iterable[WeightFile], where: 
     transformers, from 5.0 on, takes such files at their word too, and not config.json. Reads both tensors side by
     side up to the first difference. Raises Failure("model") for files that open_weights refuses.
     """
+    own = {names_of(config).head} | ({HEADS[1]} if config.multimodal else set())
     stored = _stored(files, where) if config.is_tied else []
+    stored = [tensor for tensor in stored if tensor.name not in HEADS or tensor.name in own]
     if not any(tensor.name in HEADS for tensor in stored):
         return config
     untied = replace(config, is_tied=False)
     matched = _match(stored, untied, where, "head")
     pair = matched[HEADS[0]], matched[names_of(config).embedding]
-    return config if _are_equal(*pair, where) else untied
+    if _are_equal(*pair, where):
+        return config
+    log.warning(
+        "The files of %s have a head that differs from the embeddings: it is used, though config.json ties it", where
+    )
+    return untied
 
 
 def _are_equal(one: StoredTensor, other: StoredTensor, where: str) -> bool:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from gleaner_reader.added_tokens import CONFIG, NAMED, SPECIAL
+from gleaner_reader.added_tokens import CONFIG, SPECIAL, named_tokens
 
 from ..model_files import TEMPLATES, names_in
 from ..model_json import read_model_json, read_model_text
 from ..spec import is_template_variable
-from .parse import check_text, kind_of
+from .parse import kind_of
 from .rejected import Rejected
 from .template import Template, TemplateProblem
 
@@ -76,11 +76,7 @@ def load_chat(folder: str, model: str) -> Chat:
     messages.
     """
     config = read_model_json(folder, CONFIG, model, _MAX_FILE_BYTES)
-    tokens = {name: config[name] for name in NAMED if config.get(name) is not None}
-    if "added_tokens_decoder" not in config:  # otherwise transformers ignores the old file
-        stored = read_model_json(folder, SPECIAL, model, _MAX_FILE_BYTES)
-        tokens |= {name: value for name, value in stored.items() if name in NAMED and value}
-    texts = {name: text for name, value in tokens.items() if (text := _content(value)) is not None}
+    texts = named_tokens({CONFIG: config, SPECIAL: read_model_json(folder, SPECIAL, model, _MAX_FILE_BYTES)})
     adds_bos = config.get("add_bos_token")
     adds_bos = adds_bos if isinstance(adds_bos, bool) else None
     sources = _files_of_templates(folder, model) or _sources(config.get("chat_template"))
@@ -184,10 +180,3 @@ def _sources(templates: Any) -> dict[str, str]:
     if not isinstance(templates, dict):
         return {}
     return {name: text for name, text in templates.items() if isinstance(text, str)}
-
-
-def _content(value: Any) -> str | None:
-    try:
-        return check_text(value.get("content") if isinstance(value, dict) else value, "content")
-    except Rejected:
-        return None
