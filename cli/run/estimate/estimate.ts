@@ -78,6 +78,10 @@ export async function reportOf(
           return undefined; // nobody asked for that run
         });
   const measured = cloud && newest ? await uploadOf(cloud.objects, newest.run, accelerator) : undefined;
+  if (is_google && cloud && machine.isGuessed)
+    sampled.warnings.push(
+      `pool ${machine.pool} has no document yet: this prices ${machine.workers} ${accelerator} in ${machine.zone}; \`gleaner estimate\` takes --accelerator, --zone and --workers`,
+    );
   if (!is_google && !earlier && options.tokens_per_second === undefined)
     sampled.warnings.push(
       `a local cloud computes on this machine's processor: time and dollars are those of a real ${accelerator} until a run of this model has completed here`,
@@ -90,13 +94,17 @@ export async function reportOf(
   });
 }
 
-/** The TPUs of the run's pool, unless options name others. Without a document of the pool, one small TPU. */
+/**
+ * The TPUs of the run's pool, unless options name others. Without a document of the pool, one small TPU: only the functions know the
+ * settings of a pool that no message has reached. `isGuessed`: a part of the answer is of that TPU.
+ */
 async function machineOf(cloud: Cloud | undefined, input: RunSpecInput, options: Partial<EstimateOptions>) {
   const pool = input.pool ?? poolOf(cloud?.connection.deployment ?? DEFAULT_DEPLOYMENT);
   const found = cloud && (await readFleet(cloud)).pools.find(each => each.pool === pool);
   const accelerator = options.accelerator ?? found?.accelerator ?? 'v5litepod-1';
+  const isGuessed = !found && !(options.accelerator && options.zone && options.workers);
   return {
-    ...{pool, accelerator, isOfPool: accelerator === found?.accelerator},
+    ...{pool, accelerator, isOfPool: accelerator === found?.accelerator, isGuessed},
     zone: options.zone ?? found?.zones[0] ?? 'us-central1-a',
     workers: options.workers ?? (found ? found.zones.length * found.workers_per_zone : 1),
   };

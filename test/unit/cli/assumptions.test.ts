@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {
   ASSUMED,
   type Compiled,
@@ -10,6 +11,7 @@ import {
   storedBytes,
 } from '../../../cli/run/estimate/assumptions.ts';
 import {scaled, startLines} from '../../../cli/run/estimate/before-start.ts';
+import {reportOf} from '../../../cli/run/estimate/estimate.ts';
 import {pricesText} from '../../../cli/run/estimate/price-origin.ts';
 import {reportOn} from '../../../cli/run/estimate/report.ts';
 import {rateOfStages, workOf} from '../../../cli/run/estimate/stages.ts';
@@ -17,6 +19,7 @@ import {completeSpec} from '../../../shared/contracts/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
 import {aConfig} from '../../support/builders.ts';
+import {aStore} from '../../support/put-documents.ts';
 
 const sure = (estimate: number) => ({estimate, low: estimate, high: estimate});
 
@@ -189,6 +192,20 @@ describe('an estimate of a run', () => {
       reportOn('x', spec, half, {...machine, is_google}, catalog, known).prices_are;
     assert.match(pricesText(of(true), 'us-central1-a', 0), /^Cloud Billing Catalog of 2026-11-22/);
     assert.match(pricesText(of(false), 'us-central1-a', 0), /^recorded prices of 2026-10-01, /);
+  });
+
+  it('warns that a deployment whose pool has no document is priced as one small TPU', async () => {
+    const warnings = async (documents: object, options: object) => {
+      const connection = {deployment: 'gleaner', project: 'p', is_google: true};
+      const cloud = {store: await aStore({...documents}), connection} as unknown as Cloud;
+      const asked = {what: 'x', input: {model: 'm'}, sampled: aSample({warnings: []})};
+      return (await reportOf(cloud, asked, options)).warnings.join();
+    };
+    const guessed = /^pool tpu has no document yet: this prices 1 v5litepod-1 in us-central1-a; /;
+    assert.match(await warnings({}, {}), guessed);
+    assert.match(await warnings({}, {accelerator: 'v6e-8'}), /this prices 1 v6e-8 in us-central1-a/);
+    assert.equal(await warnings({}, {accelerator: 'v6e-8', zone: 'us-east1-d', workers: 2}), '');
+    assert.equal(await warnings({'pools/tpu': {...aConfig().pool}}, {}), '');
   });
 
   it('each estimate lies inside its range, which is open where the sample has no upper bound', () => {
