@@ -65,7 +65,7 @@ describe('gleaner estimate of a run @long', () => {
 
     const tpus = (await home.read(store => store.query('workers'))).length;
     const like = await ask('soon', '--spec', spec, '--like', 'real', '--workers', `${tpus}`);
-    assert.match(like.tokens_per_second.limit, /what run real did at work/);
+    assert.match(like.tokens_per_second.limit, /the speed of run real/);
     assert.ok(like.usd.on_demand.estimate > like.usd.spot.estimate);
     const {stdout} = await gleaner(['status', '--json', '--dir', home.dir]);
     const found = JSON.parse(stdout).find((each: {run: string}) => each.run === 'real');

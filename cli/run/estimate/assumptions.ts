@@ -136,16 +136,22 @@ export function computedTokens(
   return peak && (type.chips * peak * ASSUMED.utilisation.estimate) / products / operations_per_token;
 }
 
-export function measuredRate(tokens_per_s: number, limit: string): Rate {
-  return {estimate: tokens_per_s, low: tokens_per_s, high: tokens_per_s, limit};
+/** Seconds of work from which on an earlier run measured speed and start; of less work, half and twice as much are likely too. */
+const ENOUGH_WORK_S = 60;
+
+/** A measurement with its range. `work_s`: the work that it is from. */
+export function measured(value: number, work_s = ENOUGH_WORK_S) {
+  const factor = work_s < ENOUGH_WORK_S ? 2 : 1;
+  return {estimate: value, low: value / factor, high: value * factor};
 }
 
 /**
- * What an earlier run measured: tokens a second of a TPU at work, and seconds of a TPU without work, such as its start. `upload`: the rate
- * of a host; undefined where that run did not measure it.
+ * What an earlier run measured: tokens a second of a TPU in `work_s` seconds of work, and seconds of a TPU without work, such as its
+ * start. `upload`: the rate of a host; undefined where that run did not measure it.
  */
 export type Earlier = {
   run: string;
+  work_s: number;
   tokens_per_s: number;
   start_s: number;
   usd_per_hour: number;

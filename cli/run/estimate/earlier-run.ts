@@ -59,7 +59,7 @@ export async function earlierRun(
   const work_s = counted_s > 0 ? counted_s : paid_s;
   return {
     run: name,
-    tokens_per_s: run.total_tokens / work_s,
+    ...{work_s, tokens_per_s: run.total_tokens / work_s},
     start_s: (paid_s - work_s) / Math.max(1, new Set(lives.map(({tpu}) => tpu)).size),
     ...{usd_per_hour, usd_per_million_tokens},
     upload: await uploadOf(objects, name, accelerator),

@@ -94,10 +94,7 @@ export async function reportOf(
   });
 }
 
-/**
- * The TPUs of the run's pool, unless options name others. Without a document of the pool, one small TPU: only the functions know the
- * settings of a pool that no message has reached. `isGuessed`: a part of the answer is of that TPU.
- */
+/** The TPUs of the run's pool, unless options name others. `isGuessed`: the pool has no document, and a part is that of one small TPU. */
 async function machineOf(cloud: Cloud | undefined, input: RunSpecInput, options: Partial<EstimateOptions>) {
   const pool = input.pool ?? poolOf(cloud?.connection.deployment ?? DEFAULT_DEPLOYMENT);
   const found = cloud && (await readFleet(cloud)).pools.find(each => each.pool === pool);

@@ -71,7 +71,7 @@ function assumptions({assumed, earlier, program, tokens_per_second}: Report): st
   const upload = tokens_per_second?.upload;
   if (earlier)
     return [
-      `  earlier    run ${earlier.run}: ${dollarText(earlier.usd_per_million_tokens)} a million tokens, ${whole(earlier.tokens_per_s)} tokens/s at work, and ${durationText(earlier.start_s)} of each TPU beside it, at ${dollarText(earlier.usd_per_hour)} an hour`,
+      `  earlier    run ${earlier.run}: ${dollarText(earlier.usd_per_million_tokens)} a million tokens, ${whole(earlier.tokens_per_s)} tokens/s from ${durationText(earlier.work_s)} of work, plus ${durationText(earlier.start_s)} of overhead per TPU, at ${dollarText(earlier.usd_per_hour)} an hour`,
     ];
   if (!assumed) return [];
   const start = `${assumed.start_s.estimate} s from READY to the first batch (${assumed.start_s.low} to ${assumed.start_s.high})`;

@@ -10,7 +10,7 @@ import {
   type Compiled,
   type Earlier,
   hoursOf,
-  measuredRate,
+  measured,
   type Numbers,
   type Overhead,
   type Rate,
@@ -66,7 +66,7 @@ export function reportOn(
     earlier && tokens.estimate > 0
       ? rateLike(earlier, stored.estimate / tokens.estimate)
       : tokens_per_second !== undefined
-        ? measuredRate(tokens_per_second, 'the measured --tokens-per-second')
+        ? {...measured(tokens_per_second), limit: 'the measured --tokens-per-second'}
         : work && rateOfStages(work);
   const overhead = earlier ? overheadOf(earlier) : ASSUMED;
   const hours = rate && hoursOf(sampled, rate, machine, overhead);
@@ -105,18 +105,17 @@ export function reportOn(
 }
 
 /** The speed of an earlier run, bounded by an upload that was its limit: this run may store more for a token. */
-function rateLike({run, tokens_per_s, upload}: Earlier, bytes_per_token: number): Rate {
+function rateLike({run, tokens_per_s, work_s, upload}: Earlier, bytes_per_token: number): Rate {
   const uploading = upload ? upload.high / bytes_per_token : Number.POSITIVE_INFINITY;
-  const did = measuredRate(tokens_per_s, `what run ${run} did at work`);
-  if (!upload || uploading >= tokens_per_s) return did;
+  if (!upload || uploading >= tokens_per_s)
+    return {...measured(tokens_per_s, work_s), limit: `the speed of run ${run}`};
   const made = {bytes_per_s: tokens_per_s * bytes_per_token, chips_busy: uploading / tokens_per_s};
-  return {...measuredRate(uploading, 'the upload'), upload: {...made, rate: upload}};
+  return {...measured(uploading, work_s), limit: 'the upload', upload: {...made, rate: upload}};
 }
 
 /** Starts as an earlier run had them. Its speed at work includes what preemptions lost. */
-function overheadOf({start_s}: Earlier): Overhead {
-  const same = (estimate: number) => ({estimate, low: estimate, high: estimate});
-  return {start_s: same(start_s), preemption: same(1)};
+function overheadOf({start_s, work_s}: Earlier): Overhead {
+  return {start_s: measured(start_s, work_s), preemption: measured(1)};
 }
 
 /** Assumptions of an estimate: none with an earlier run, only the overhead with a measured rate. */

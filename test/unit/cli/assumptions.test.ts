@@ -5,7 +5,7 @@ import {
   ASSUMED,
   type Compiled,
   hoursOf,
-  measuredRate,
+  measured,
   type Numbers,
   type Sampled,
   storedBytes,
@@ -14,6 +14,7 @@ import {scaled, startLines} from '../../../cli/run/estimate/before-start.ts';
 import {reportOf} from '../../../cli/run/estimate/estimate.ts';
 import {pricesText} from '../../../cli/run/estimate/price-origin.ts';
 import {reportOn} from '../../../cli/run/estimate/report.ts';
+import {reportLines} from '../../../cli/run/estimate/report-lines.ts';
 import {rateOfStages, workOf} from '../../../cli/run/estimate/stages.ts';
 import {completeSpec} from '../../../shared/contracts/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
@@ -138,8 +139,8 @@ describe('an estimate of a run', () => {
   });
 
   it('more workers add only their starts to TPU hours, and no more workers than streams count', () => {
-    const measured = measuredRate(100_000, 'measured');
-    const hours = (workers: number) => hoursOf(aSample(), measured, {...V5E, workers});
+    const rate = {...measured(100_000), limit: 'measured'};
+    const hours = (workers: number) => hoursOf(aSample(), rate, {...V5E, workers});
     const [one, many, more] = [hours(1), hours(32), hours(1000)];
     assert.ok(Math.abs(many.tpu.estimate - one.tpu.estimate - (31 * 300) / 3600) < 1e-9);
     assert.deepEqual(more, many);
@@ -157,9 +158,9 @@ describe('an estimate of a run', () => {
       usd_per_million_tokens: 0.3,
     };
     const spec = completeSpec({model: 'm'}, aConfig()).spec;
-    const like = (upload: ReturnType<typeof uploadRateOf> | undefined) =>
+    const like = (upload: ReturnType<typeof uploadRateOf> | undefined, work_s = 60) =>
       reportOn('x', spec, aSample(), {...V5E, zone: 'us-central1-a'}, LIST_PRICES, {
-        ...{earlier: {...earlier, upload}, upload: uploadRateOf('v5litepod-1')},
+        ...{earlier: {...earlier, work_s, upload}, upload: uploadRateOf('v5litepod-1')},
       });
     const tokens = aSample().totals.tokens.estimate;
     assert.equal(like(undefined).tpu_hours?.estimate, (tokens / 20_000 + 32 * 90) / 3600);
@@ -167,6 +168,14 @@ describe('an estimate of a run', () => {
     assert.equal(like(rate).tokens_per_second?.limit, 'the upload');
     assert.equal(Math.round(like(rate).tokens_per_second?.estimate ?? 0), Math.round(4.3e8 / 43_012));
     assert.equal(like({...rate, high: 1e9}).tokens_per_second?.estimate, 20_000);
+    const short = like(undefined, 59);
+    const {low, high} = short.tokens_per_second ?? assert.fail();
+    assert.deepEqual([low, high], [10_000, 40_000], 'seconds of work are no measurement');
+    assert.equal(short.tpu_hours?.high, (short.totals.tokens.high ?? 0) / 10_000 / 3600 + (32 * 180) / 3600);
+    assert.match(
+      reportLines(short, 0).join('\n'),
+      /earlier .* 20,000 tokens\/s from 59 s of work, plus 90 s of /,
+    );
   });
 
   it('that run start prints has samples, bytes, time, dollars and their day beside the budget', () => {

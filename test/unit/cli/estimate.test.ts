@@ -86,9 +86,9 @@ describe('An earlier run', () => {
 
   it('gives back its own bill, whatever its TPUs did beside it', async () => {
     const earlier = await earlierRun('my-run', await cloudOf(), 'v5litepod-1', PRICES);
-    const {tokens_per_s, start_s, usd_per_hour, upload} = earlier;
+    const {tokens_per_s, work_s, start_s, usd_per_hour, upload} = earlier;
     // Of 150 s of the run, 120 s are work: 40 s of the TPU that another run shared, and 80 s of the other.
-    assert.deepEqual([tokens_per_s, usd_per_hour], [90_000 / 120, 3.6]);
+    assert.deepEqual([tokens_per_s, work_s, usd_per_hour], [90_000 / 120, 120, 3.6]);
     assert.ok(Math.abs(start_s - 15) < 1e-9, String(start_s));
     assert.ok(Math.abs(((90_000 / tokens_per_s + 2 * start_s) / 3600) * usd_per_hour - 0.15) < 1e-12);
     assert.deepEqual([upload?.basis, upload?.estimate], ['measured', 5e8]);
