@@ -124,15 +124,15 @@ type Asked = {spec: Stored; zone: string; prices: Prices; is_google: boolean};
 /** Lines below the table: what does not fit, what has no price, the recommendation, and what makes it cheaper. */
 export function remarks(programs: readonly Answer[], {spec, zone, prices, is_google}: Asked): string[] {
   const cheapest = cheapestOf(programs);
-  const fitting = programs.filter(({fits}) => fits);
+  const fitting = programs.filter(each => each.fits);
   const shown = cheapest ?? fitting[0];
   return [
     ...programs.flatMap(program => (program.fits ? [] : [`${program.accelerator}: ${program.reason}`])),
-    ...fitting.flatMap(({accelerator, hosts, rate, usd_per_million_tokens: {spot}}) => {
+    ...fitting.flatMap(({accelerator, hosts, tokens_per_s, rate, usd_per_million_tokens: {spot}}) => {
       if (hosts > 1)
         return [`${accelerator} is here to compare: it has ${hosts} hosts, and a run uses TPUs of one host`];
-      const speed = numberText(Math.round(rate?.estimate ?? 0));
-      const text = `${accelerator} has no price here, so it cannot be recommended; it computes ${speed} tokens/s`;
+      const [run, chips] = [rate?.estimate ?? 0, tokens_per_s].map(each => numberText(Math.round(each)));
+      const text = `${accelerator} has no price here, so it cannot be recommended; a run gets ${run} tokens/s on it (its chips: ${chips})`;
       return spot === null ? [text] : [];
     }),
     ...(shown?.fits && shown.rate ? waitLines(shown, spec, prices, zone) : []),
@@ -174,7 +174,7 @@ export async function compilePrograms(
   await workerPython(say, TPU_LOCK); // minutes at the first time, which are not the compiler's
   const args = ['--accelerators', accelerators.join(','), ...(smallest ? ['--smallest'] : [])];
   const programs: Compiled[] = [];
-  await withClock('The preflight has worked', clock =>
+  await withClock('The preflight has been running', clock =>
     askWorker('gleaner_worker.preflight', spec, args, connection, {
       lock: TPU_LOCK,
       answer: program => {
@@ -183,7 +183,7 @@ export async function compilePrograms(
       },
       progress: line => {
         const number = accelerators.findIndex(accelerator => line.endsWith(` ${accelerator}`)) + 1;
-        clock.what = `${line}, type ${number} of ${accelerators.length}: the preflight has worked`;
+        clock.what = `${line}, type ${number} of ${accelerators.length}: the preflight has been running`;
       },
     }),
   );

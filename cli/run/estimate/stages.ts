@@ -40,7 +40,7 @@ export function rateOfStages({accelerator, computing, bytes, format, upload}: Wo
   return {estimate, low: at('low')[1], high: at('high')[1], limit, upload: {...made, rate: upload}};
 }
 
-/** The work of a run on one TPU. `compiled`: the program, in place of an assumed share of the peak. Undefined where no speed is known. */
+/** The work of a run on one TPU. `compiled`: the program; without it, a share of the peak is assumed. Undefined where no speed is known. */
 export function workOf(
   sampled: Sampled,
   numbers: Numbers,
@@ -95,7 +95,9 @@ export function usdPerMillion(usd: number | null, tokens: number): number | null
 
 /** Dollars of a million tokens, where two digits tell types and changes apart. */
 export function millionText(usd: number): string {
-  return usd >= 1 ? dollarText(usd) : `$${usd.toLocaleString('en-US', {maximumSignificantDigits: 2})}`;
+  return usd >= 1
+    ? dollarText(usd)
+    : `$${usd.toLocaleString('en-US', {minimumSignificantDigits: 2, maximumSignificantDigits: 2})}`;
 }
 
 /** `the upload, at an assumed 1.0 GB/s a host`: the limit, with the rate that the price rests on and where it is from. */
@@ -159,8 +161,8 @@ export function helpLines(
   helps: readonly Help[],
 ): string[] {
   if (!upload || helps.length === 0) return [];
-  const needs = `the chips make ${bytesText(upload.bytes_per_s)} a second of ${counted(layers, 'layer')} in ${dtype}`;
-  const busy = `the chips of ${accelerator} are busy ${Math.max(1, Math.round(upload.chips_busy * 100))} % of the time`;
+  const needs = `the chips produce ${bytesText(upload.bytes_per_s)} a second for ${counted(layers, 'layer')} in ${dtype}`;
+  const busy = `are busy ${Math.max(1, Math.round(upload.chips_busy * 100))} % of the time on ${accelerator}`;
   return [
     `${needs}, and ${busy}; this helps:`,
     ...helps.map(({change, bytes, per, usd_per_million_tokens: usd}) => {

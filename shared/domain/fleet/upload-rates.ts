@@ -19,8 +19,8 @@ const PUBLIC = 'public measurements of one VM, 1.66 GB/s at most';
 const CLAIM = 'and a page of 2024-02 that claims 8 GiB/s with parallel streams';
 
 /**
- * Each row: GB/s low, estimate and high, and the network of the host as Google documents it. No network binds these estimates. Nobody
- * has measured a TPU with Gleaner yet, so every row is assumed: a VM of one chip has an eighth of a host and 24 or 44 vCPUs.
+ * Each row: GB/s low, estimate and high, and the network of the host as Google documents it. No network binds these estimates. No run
+ * of Gleaner on a real TPU has measured an upload yet, so every row is assumed: a VM of one chip has an eighth of a host and 24 or 44 vCPUs.
  */
 const ROWS: Record<string, readonly [low: number, estimate: number, high: number, network: string]> = {
   'v5litepod-1': [0.3, 1, 1.7, '2 x 100 Gbit/s for 8 chips'],
@@ -30,6 +30,7 @@ const ROWS: Record<string, readonly [low: number, estimate: number, high: number
   'v6e-4': [0.5, 1.6, 8.6, '4 x 200 Gbit/s for 8 chips'],
   'v6e-8': [0.5, 1.6, 8.6, '4 x 200 Gbit/s for 8 chips'],
   'v5p-8': [0.5, 1.6, 8.6, '50 Gbit/s a chip'],
+  'tpu7x-8': [0.5, 1.6, 8.6, 'not documented'],
 };
 const OTHERS = [0.3, 1, 1.7, 'not documented'] as const;
 
@@ -37,7 +38,8 @@ const OTHERS = [0.3, 1, 1.7, 'not documented'] as const;
 export function uploadRateOf(accelerator: string): UploadRate {
   const {generation, chips} = chipsOf(accelerator) ?? {generation: '', chips: 0};
   const hosts = hostsOfType(accelerator);
-  const ofHost = hosts === 1 ? accelerator : `${generation}-${generation === 'v5p' ? 8 : chips / hosts}`;
+  const ofHost =
+    hosts === 1 ? accelerator : `${generation}-${['v5p', 'tpu7x'].includes(generation) ? 8 : chips / hosts}`;
   const [low, estimate, high, network] = ROWS[ofHost] ?? OTHERS;
   const of = (gigabytes: number) => gigabytes * 1e9 * hosts;
   const source = `${PUBLIC}${high > 2 ? `, ${CLAIM}` : ''}; network ${network}`;

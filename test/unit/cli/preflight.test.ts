@@ -61,10 +61,10 @@ describe('gleaner preflight', () => {
   });
 
   it('names a type without a price and its speed', () => {
-    const lines = remarks([compiled('tpu7x-8', {tokens_per_s: 320_000})], ASKED);
+    const program = compiled('tpu7x-8', {tokens_per_s: 320_000, stored_bytes_per_token: 262_144});
     assert.equal(
-      lines[0],
-      'tpu7x-8 has no price here, so it cannot be recommended; it computes 320,000 tokens/s',
+      remarks([program], ASKED)[0],
+      'tpu7x-8 has no price here, so it cannot be recommended; a run gets 6,104 tokens/s on it (its chips: 320,000)',
     );
   });
 

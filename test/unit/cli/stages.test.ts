@@ -73,9 +73,9 @@ describe('The slowest stage of a run', () => {
     const [first, ...lines] = helpLines('v5litepod-8', rateOfStages(WORK), STORED, helps);
     assert.match(
       first ?? '',
-      /of 32 layers in bf16, and the chips of v5litepod-8 are busy 8 % of the time; this helps:$/,
+      /^the chips produce 20 GB a second for 32 layers in bf16, and are busy 8 % of the time on v5litepod-8; this helps:$/,
     );
-    assert.equal(lines[0], '  tokens "random:64": 17 MB a sample, $0.007 a million tokens');
+    assert.equal(lines[0], '  tokens "random:64": 17 MB a sample, $0.0070 a million tokens');
   });
 
   it('offers no change that the run has made', () => {
@@ -92,6 +92,10 @@ describe('The upload rate of a type of TPU', () => {
       assert.equal(basis, 'assumed', `${type}: this project has measured no TPU`);
     }
     assert.ok(uploadRateOf('v5litepod-8').estimate > uploadRateOf('v5litepod-1').estimate);
+    assert.deepEqual(
+      ['tpu7x-8', 'tpu7x-16'].map(type => uploadRateOf(type).estimate),
+      [1.6e9, 3.2e9],
+    );
   });
 
   it('is named in the limit that rests on it', () => {
