@@ -12,7 +12,7 @@ export function resultLines({rows, model, stats, unread, unread_streams, upload}
     ...(model
       ? [`${counted(rows, 'row')} of ${tensorsText(Object.keys(stats))} from ${model.name}${at}${error}`]
       : []),
-    ...(upload.seconds > 0 ? [uploadText(upload)] : []),
+    ...(upload.bytes > 0 ? [uploadText(upload)] : []),
     ...Object.entries(unread).map(
       ([stream, why]) => `metadata.json of stream ${stream} is not in the result: ${why}`,
     ),
@@ -20,10 +20,10 @@ export function resultLines({rows, model, stats, unread, unread_streams, upload}
   ];
 }
 
-/** `uploads: 336 MB in 12 s, 28 MB a second of a host, and the limit for 40 % of that time`. */
+/** `uploads: 336 MB in 12 s, 28 MB a second of a host; uploads were the bottleneck 40 % of the time`. */
 function uploadText({bytes, seconds, bound_seconds}: RunResult['upload']): string {
   const share = Math.round(Math.min(1, bound_seconds / seconds) * 100);
-  return `uploads: ${bytesText(bytes)} in ${durationText(seconds)}, ${bytesText(bytes / seconds)} a second of a host, and the limit for ${share} % of that time`;
+  return `uploads: ${bytesText(bytes)} in ${durationText(seconds)}, ${bytesText(bytes / seconds)} a second of a host; uploads were the bottleneck ${share} % of the time`;
 }
 
 /** `8 tensors (resid_post and mlp_out of layers 0-3)`. */

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import {answers} from '../../../cli/json/index.ts';
+import {resultLines} from '../../../cli/run/result-lines.ts';
 import {type SpecOptions, specOf} from '../../../cli/run/spec.ts';
 import {planText} from '../../../cli/run/start.ts';
 import {differencesOf} from '../../../cli/run/write-spec.ts';
 import {compareSides, type Side} from '../../../cli/views/comparison.ts';
-import {NO_UPLOADS, type Stats} from '../../../shared/domain/run/result.ts';
+import {NO_UPLOADS, ResultFold, type Stats} from '../../../shared/domain/run/result.ts';
 import {aRun} from '../../support/builders.ts';
 
 describe('The spec of run start', () => {
@@ -61,6 +62,18 @@ describe('The plan of run start', () => {
         planText('r', budget, {folder: of && {...of, streams: [{...stream, known: undefined}]}}),
         text,
       ));
+});
+
+describe('The uploads of a completed run', () => {
+  const lines = (bytes: number) =>
+    resultLines({...new ResultFold().result(), upload: {bytes, seconds: 12, bound_seconds: 6}});
+
+  it('have a line with their rate, and none where no bytes were counted', () => {
+    assert.deepEqual(lines(336e6), [
+      'uploads: 336 MB in 12 s, 28 MB a second of a host; uploads were the bottleneck 50 % of the time',
+    ]);
+    assert.deepEqual(lines(0), []);
+  });
 });
 
 describe('The keys that differ between two specs', () => {
