@@ -217,14 +217,11 @@ export function addShortForms(parent: GleanerCommand): void {
         bytes,
         6_291_456,
       )
-      .option(
-        '--compile',
-        "compile for the type, in place of an assumed share of the chip's peak; takes a minute",
-      )
+      .option('--compile', "compile the run's program for the type, to estimate its speed; takes a minute")
       .option('--tokens-per-second <n>', 'measured speed of one TPU, in place of the assumed speed', rate)
       .alone(
         '--like <run>',
-        'earlier run on the same type of TPU, whose speed, starts and uploads are taken',
+        'earlier run on the same type of TPU; its speed, start time and upload rate are used',
         ['tokens_per_second'],
         runId,
       ),

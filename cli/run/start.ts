@@ -51,7 +51,10 @@ export async function start(run: string, options: StartOptions): Promise<void> {
       : undefined;
     const estimate =
       folder && checks ? await estimateStart(cloud, {run, input: spec, folder, sampled}, budget_usd) : null;
-    if (checks && !folder) say('No estimate: the streams are not in a folder of this machine');
+    if (checks && !folder)
+      say(
+        `No estimate: the streams are not in a folder of this machine; \`gleaner estimate ${from ?? run}\` reads them in the bucket`,
+      );
     await writeSpec(cloud, run, spec);
     if (budget_usd === null) say('The run has no budget of its own: --budget-usd N gives it one');
     if (spec.compute_dtype === 'fp32') say('compute_dtype fp32 takes about 7 times the TPU time of bf16');

@@ -27,7 +27,7 @@ export async function estimateStart(
   if (!sampled) {
     const tokens = numberText(Math.round(stream_bytes / TOKEN_BYTES));
     say(
-      `By their bytes, the streams have about ${tokens} tokens: \`gleaner estimate ${folder.folder}\` counts, and names the cost`,
+      `By their bytes, the streams have about ${tokens} tokens: \`gleaner estimate ${folder.folder}\` counts them and shows the cost`,
     );
     return null;
   }
@@ -37,11 +37,12 @@ export async function estimateStart(
   return report;
 }
 
-/** The lines of an estimate that a person needs before a start. */
+/** The lines of an estimate that a person needs before a start. Of the changes that help, the best one. */
 export function startLines(report: Report, budget_usd: number | null, now: number): string[] {
-  const wanted = /^ {2}(warning|samples|tokens|bytes|speed|time|dollars|earlier) /;
+  const wanted = /^ {2}(warning|samples|tokens|bytes|speed|chips wait|time|dollars|earlier) /;
   const budget = budget_usd === null ? 'no budget' : `budget ${dollarText(budget_usd)}`;
-  const lines = reportLines(report, now).filter(line => wanted.test(line));
+  const all = reportLines({...report, helps: report.helps.slice(0, 1)}, now);
+  const lines = all.filter((line, index) => wanted.test(line) || all[index - 1]?.startsWith('  chips wait'));
   return ['Estimate:', ...lines.map(line => (line.startsWith('  dollars') ? `${line}; ${budget}` : line))];
 }
 

@@ -187,6 +187,7 @@ describe('an estimate of a run', () => {
     const text = startLines(report, 50, Date.parse('2026-11-24T00:00:00.000Z')).join('\n');
     assert.match(text, /samples {4}100,000 \(95,000 to 105,000\)/);
     assert.match(text, /limited by the upload, at an assumed 1\.0 GB\/s\n/);
+    assert.match(text, /\n {2}chips wait .* this helps:\n {13}tokens "::8": .*\n {2}time /);
     assert.match(text, /dollars .* spot, .*list prices of 2026-11-23; .*; budget \$50\.00/);
     const catalog = {
       'v5litepod@us-central1': {
