@@ -39,13 +39,16 @@ export async function checkRecords(
     if (problem !== undefined) return {findings: [{problem: `${stream.path}: ${problem}`}]};
     first.push(...lines);
   }
+  if (streams.length === 0) return {findings: keptFindings(first, spec)};
   const {findings, ...rest} = await checkSamples(spread(streams, MOST_RENDERED), spec, connection);
   return {findings: [...keptFindings(first, spec), ...findings], ...rest};
 }
 
-/** Refuses a kept field that no record has, and names the fields that the shards will lack. */
+/** Refuses a kept field that no record has, and names the fields that the shards will not have. */
 export function keptFindings(lines: readonly string[], spec: KeptSpec): Finding[] {
   const {keep, over_long} = spec;
+  if (lines.length === 0 && keep.length > 0)
+    return [{unchecked: `that the records have ${listText(keep)} of --keep: no record is on this machine`}];
   const records = lines.map(line => new Set(fieldsOf(line)));
   const fields = new Set(records.flatMap(record => [...record]));
   const absent = fields.size === 0 ? [] : keep.filter(name => !fields.has(name));
@@ -56,8 +59,12 @@ export function keptFindings(lines: readonly string[], spec: KeptSpec): Finding[
   const unread = records.flatMap(record => [...record].filter(name => !isRead(name, record, spec)));
   const left = [...new Set(unread)].filter(name => !keep.includes(name));
   if (left.length === 0) return [];
-  const advice = over_long === 'pack' ? '' : `; --keep ${quoted([...keep, ...left].join(','))} copies them`;
-  return [{note: `Fields of the records that the shards will lack: ${listText(left)}${advice}`}];
+  const kept = [...keep, ...left.filter(name => !name.includes(','))];
+  const isFull = over_long === 'pack' || kept.length === keep.length;
+  const advice = isFull
+    ? ''
+    : `; to copy them: run start --keep ${quoted(kept.join(','))}, or keep of run.json`;
+  return [{note: `The shards will not have these fields: ${listText(left)}${advice}`}];
 }
 
 function fieldsOf(line: string): Iterable<string> {
@@ -72,7 +79,9 @@ function fieldsOf(line: string): Iterable<string> {
 /** True for a field that makes the sample, or that its spans need. */
 function isRead(name: string, fields: ReadonlySet<string>, {record, tokens, mask}: RecordSpec): boolean {
   if ([spanField(tokens), spanField(mask), ...BESIDE_MESSAGES].includes(name)) return true;
-  if (record.template !== null) return record.template.includes(name);
+  const {template} = record;
+  if (template !== null)
+    return /^\w+$/.test(name) ? template.split(/\W+/).includes(name) : template.includes(name);
   if (record.field !== null) return record.field === name;
   const [taken] = knownFieldsOf(fields);
   return taken === name || (taken === TASK_FIELDS.join(' and ') && TASK_FIELDS.includes(name));

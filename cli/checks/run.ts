@@ -27,7 +27,6 @@ export async function checkRun(
   const findings = await checkPoolOf(cloud, input);
   const config = await readModelConfig(cloud, spec);
   refuseProblems(what, [...findings, ...checkModel(config, spec)]);
-  if (streams.length === 0) return undefined;
   const {findings: ofRecords, sampled} = await checkRecords(streams, spec, cloud.connection);
   refuseProblems(what, ofRecords);
   return sampled;

@@ -237,18 +237,30 @@ describe('The first records of a stream', () => {
     {
       lines: ['{"text": "a", "id": 1, "a label": 2}'],
       keep: ['id'],
-      says: "note: Fields of the records that the shards will lack: a label; --keep 'id,a label' copies them",
+      says: "note: The shards will not have these fields: a label; to copy them: run start --keep 'id,a label', or keep of run.json",
     },
     {
       lines: ['{"messages": [], "tools": [], "id": 1}', '{"train": [], "test": []}'],
       spec: {over_long: 'pack'},
-      says: 'note: Fields of the records that the shards will lack: id',
+      says: 'note: The shards will not have these fields: id',
     },
     {
       lines: ['{"q": "a", "a": "b", "cut": []}'],
       spec: {record: {...SPEC.record, template: '{{ q }}'}, mask: 'field:cut'},
-      says: 'note: Fields of the records that the shards will lack: a; --keep a copies them',
+      says: 'note: The shards will not have these fields: a; to copy them: run start --keep a, or keep of run.json',
     },
+    {lines: [], says: ''},
+    {
+      lines: [],
+      keep: ['labl'],
+      says: 'unchecked: that the records have labl of --keep: no record is on this machine',
+    },
+    {
+      lines: ['{"identity": "a", "id": 1, "a,b": 1, "c d": 2}'],
+      spec: {record: {...SPEC.record, template: '{{ identity }}{{ record["c d"] }}'}},
+      says: 'note: The shards will not have these fields: id, a,b; to copy them: run start --keep id, or keep of run.json',
+    },
+    {lines: ['{"text": "a", "a,b": 1}'], says: 'note: The shards will not have these fields: a,b'},
   ];
   for (const {lines, keep = [], spec, says} of fields)
     it(`${lines.join(' ')} with --keep "${keep.join()}" ${says || 'say nothing'}`, () =>
