@@ -149,7 +149,7 @@ export const recordFields = {
     .boolean()
     .meta(
       about(
-        'leave the last message of {messages} open, so that the text ends where the model continues it; `continue_final_message` of a record goes before it',
+        'leave the last message of {messages} open, so that the text ends where the model continues it; `continue_final_message` of a record takes precedence',
         false,
       ),
     ),

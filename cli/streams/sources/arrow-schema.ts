@@ -18,7 +18,8 @@ class Table {
     const vtable = this.at - this.#data.getInt32(this.at, true);
     const offset = 4 + 2 * index;
     if (offset >= this.#data.getUint16(vtable, true)) return undefined;
-    return this.at + this.#data.getUint16(vtable + offset, true) || undefined;
+    const place = this.#data.getUint16(vtable + offset, true);
+    return place === 0 ? undefined : this.at + place;
   }
 
   byte(index: number): number {
@@ -51,9 +52,17 @@ class Table {
   }
 }
 
-/** Columns with a duration, also inside of a list or struct. `encoded`: the value of `ARROW:schema`. Throws `RangeError`. */
+/** Columns with a duration, also inside of a list or struct; none of a schema that cannot be read. `encoded`: the value of `ARROW:schema`. */
 export function columnsOfDurations(encoded: string): Set<string> {
-  const bytes = Buffer.from(encoded, 'base64');
+  try {
+    return durationsOf(Buffer.from(encoded, 'base64'));
+  } catch (error) {
+    if (error instanceof RangeError) return new Set();
+    throw error;
+  }
+}
+
+function durationsOf(bytes: Buffer): Set<string> {
   const data = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   // A message begins with its size, since Arrow 0.15 behind a mark.
   const start = data.getUint32(0, true) === 0xffffffff ? 8 : 4;

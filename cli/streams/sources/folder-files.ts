@@ -54,13 +54,13 @@ export async function refuseSaved(files: readonly string[]): Promise<void> {
 
 async function refuseSavedFolder(folder: string): Promise<void> {
   const textOf = (name: string) => readFile(join(folder, name), 'utf8').catch(() => '');
-  const isSet = (await textOf('state.json')).includes('"_data_files"');
-  const dict = isSet ? '' : await textOf('dataset_dict.json');
-  if (!isSet && !dict.includes('"splits"')) return;
-  const split = isSet ? '' : `[${/"splits":\s*\[\s*("[^"]*")/.exec(dict)?.[1] ?? '"train"'}]`;
+  const isDataset = (await textOf('state.json')).includes('"_data_files"');
+  const dict = isDataset ? '' : await textOf('dataset_dict.json');
+  if (!isDataset && !dict.includes('"splits"')) return;
+  const split = isDataset ? '' : `[${/"splits":\s*\[\s*("[^"]*")/.exec(dict)?.[1] ?? '"train"'}]`;
   const code = `from datasets import load_from_disk; load_from_disk(${JSON.stringify(folder)})${split}.to_parquet("rows.parquet")`;
   throw new CliError(
-    `${folder} is of save_to_disk, whose Arrow files this command does not read: write ${isSet ? 'it' : 'each split'} as Parquet with python -c ${quoted(code)}, and name rows.parquet`,
+    `${folder} was written by save_to_disk, whose Arrow files this command does not read: write ${isDataset ? 'it' : 'each split'} as Parquet with python -c ${quoted(code)}, and name rows.parquet`,
   );
 }
 

@@ -136,7 +136,7 @@ function leafMaker(element: SchemaElement): ToCell {
   if (type === 'FLOAT' || type === 'DOUBLE') return value => new Json(floatText(value as number));
   if (type === 'FIXED_LEN_BYTE_ARRAY')
     throw new NoText(
-      'has the type fixed-size binary, whose bytes are no text: write them as text, such as hexadecimal digits',
+      'has the type fixed-size binary, whose bytes are not text: write them as text, such as hexadecimal digits',
     );
   if (type === 'BYTE_ARRAY') return value => textOf(value as Uint8Array);
   return value => new Json(String(value));

@@ -54,7 +54,7 @@ export async function openParquet(name: string, file: AsyncBuffer): Promise<Parq
     requireOnce(name, children, '');
     requireRows(metadata, file.byteLength);
     const arrow = metadata.key_value_metadata?.find(({key}) => key === 'ARROW:schema')?.value;
-    const durations = arrow === undefined ? new Set<string>() : columnsOfDurations(arrow);
+    const durations = columnsOfDurations(arrow ?? '');
     const physical = {...metadata, schema: physicalSchema(metadata.schema)};
     return {name, file, metadata: physical, columns: children, durations};
   } catch (error) {
