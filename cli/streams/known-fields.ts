@@ -1,5 +1,5 @@
 /** Fields of a record that a run reads without `record` in its spec. */
-import roles from '../../shared/contracts/chat-roles.json' with {type: 'json'};
+import roles from '../../worker-startup/gleaner_worker/records/chat_roles.json' with {type: 'json'};
 import {elementsOf, jsonKind, membersOf} from './sources/json-text.ts';
 
 /** In the order in which a run takes them. */
@@ -53,7 +53,7 @@ export function shareGptProblem(value: string): string | undefined {
       return `${where} is not an object with from and value alone, as other turns of the chat are`;
     const from = members.get('from') ?? '';
     if (jsonKind(from) !== 'string' || !Object.hasOwn(roles, JSON.parse(from)))
-      return `${where} has the from ${from.slice(0, 60)}, and the known ones are ${Object.keys(roles).join(', ')}`;
+      return `${where} has an unknown "from": ${from.slice(0, 60)} (known: ${Object.keys(roles).join(', ')})`;
     if (jsonKind(members.get('value') ?? 'null') !== 'string')
       return `${where} has no value that is a string`;
   }

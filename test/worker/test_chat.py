@@ -11,7 +11,6 @@ from gleaner_worker.records import render_process
 from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.sharegpt import ROLES
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 
@@ -413,25 +412,21 @@ def test_a_chat_of_sharegpt_has_the_token_ids_of_its_messages(tmp_path):
     roles = ["system", "user", "assistant", "user", "assistant", "assistant", "tool", "tool"]
     messages = [{"role": role, "content": f"{number} it"} for number, role in enumerate(roles)]
     chat = turns(*((name, f"{number} it") for number, name in enumerate(names)))
-    records = [{"conversations": chat}, {"chat": chat}, {"conversations": messages}, {"messages": messages}]
+    beside = {"conversations": chat[1:], "system": "0 it"}
+    records = [{"conversations": chat}, {"chat": chat}, {"conversations": messages}, {"messages": messages}, beside]
+    records.append({"conversations": chat, "system": ""})
     folder = write_folder(tmp_path, "chatml", **{"chat_template.jinja": CHATML})
     first, _, *others = read(folder, tmp_path, records)
     (of_field,) = read(folder, tmp_path, records[1:2], record={"field": "chat"})
     assert isinstance(first, Sample)
-    assert [item.token_ids.tolist() for item in (of_field, *others)] == [first.token_ids.tolist()] * 3
-
-
-def test_the_roles_of_sharegpt_are_those_of_the_command():
-    path = os.path.join(os.path.dirname(__file__), "..", "..", "shared", "contracts", "chat-roles.json")
-    with open(path, encoding="utf-8") as file:
-        assert json.load(file) == ROLES
+    assert [item.token_ids.tolist() for item in (of_field, *others)] == [first.token_ids.tolist()] * 5
 
 
 @pytest.mark.parametrize(
     ("chat", "reason"),
     [
-        (turns(("human", "a"), ("critic", "b")), "`conversations[1]` has the `from` 'critic', and the known ones are"),
-        ([{"from": 1, "value": "a"}], "`conversations[0]` has the `from` 1, and"),
+        (turns(("human", "a"), ("critic", "b")), "`conversations[1]` has an unknown `from`: 'critic' (known: system, "),
+        ([{"from": 1, "value": "a"}], "`conversations[0]` has an unknown `from`: 1 (known"),
         ([{"from": "human", "value": None}], "`conversations[0]` has no `value` that is a string"),
         ([*turns(("human", "a")), USER], "`conversations[1]` is not an object with `from` and `value` alone"),
         ([{"from": "human", "value": "a", "content": "b"}], "`conversations[0]` is not an object with `from` and"),
@@ -440,5 +435,16 @@ def test_the_roles_of_sharegpt_are_those_of_the_command():
 )
 def test_a_chat_of_sharegpt_with_an_unknown_turn_is_rejected(tmp_path, chat, reason):
     (item,) = read(write_folder(tmp_path, "chatml"), tmp_path, [{"conversations": chat}])
+    assert isinstance(item, Reject)
+    assert reason in item.reason
+
+
+@pytest.mark.parametrize(
+    ("system", "reason"),
+    [("b", "`conversations[0]` is a second system message beside `system`"), (1, "`system` is a number, not a string")],
+)
+def test_a_chat_of_sharegpt_beside_a_system_that_is_no_first_message_is_rejected(tmp_path, system, reason):
+    record = {"conversations": turns(("system", "a"), ("human", "b")), "system": system}
+    (item,) = read(write_folder(tmp_path, "chatml"), tmp_path, [record])
     assert isinstance(item, Reject)
     assert reason in item.reason

@@ -8,7 +8,7 @@ record.field (a field of any kind below), and these fields of the record:
     messages      a list of {role, content}; the model's chat template writes them, with `tools` and the variables
                   `chat_template_kwargs` beside them
     tokens        a list of token ids
-    conversations a list of messages, or of {from, value} as in ShareGPT
+    conversations a list of messages, or of {from, value} as in ShareGPT, where `system` beside it is the first message
     train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
 
@@ -150,12 +150,11 @@ def _from_known(record: dict, writer: PromptWriter) -> Prompt | Unrendered | Non
     for name in ("text", "prompt"):
         if name in record:
             return _plain(check_text(record[name], name), record, writer)
-    if "messages" in record:
-        return _from_messages(record["messages"], "messages", record, writer)
-    if "tokens" in record:
-        return _plain(check_tokens(record["tokens"], "tokens"), record, writer)
-    if "conversations" in record:
-        return _from_messages(record["conversations"], "conversations", record, writer)
+    for name in ("messages", "tokens", "conversations"):
+        if name in record and name == "tokens":
+            return _plain(check_tokens(record[name], name), record, writer)
+        if name in record:
+            return _from_messages(record[name], name, record, writer)
     if not _is_task(record):
         raise Rejected(f"has no known field: it has {list_fields(record)}; known are {KNOWN_FIELDS}")
     return None
@@ -190,7 +189,7 @@ def _from_template(record: dict, template: Template, writer: PromptWriter) -> Un
 
 
 def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter) -> Prompt | Unrendered:
-    messages = as_messages(messages, name)
+    messages = as_messages(messages, name, record.get("system"))
     check_messages(messages, name)
     is_open = continues(record, writer.continue_final_message, writer.add_generation_prompt)
     shown, final = tag_final_message(messages) if is_open else (messages, "")
