@@ -9,7 +9,14 @@ import {askWorker, HubSilent} from '../python/ask-worker.ts';
 import {environmentFolder, LOCK} from '../python/python.ts';
 import type {Sampled} from '../run/estimate/assumptions.ts';
 import type {StreamFile} from '../streams/folder.ts';
-import {BESIDE_MESSAGES, KNOWN_FIELDS, knownFieldsOf, TASK_FIELDS} from '../streams/known-fields.ts';
+import {
+  BESIDE_MESSAGES,
+  CHATS,
+  KNOWN_FIELDS,
+  knownFieldsOf,
+  SYSTEM,
+  TASK_FIELDS,
+} from '../streams/known-fields.ts';
 import {firstLines} from '../streams/lines.ts';
 import {JsonError, jsonKind, jsonValue, membersOf} from '../streams/sources/json-text.ts';
 import {CliError} from '../terminal/errors.ts';
@@ -84,6 +91,7 @@ function isRead(name: string, fields: ReadonlySet<string>, {record, tokens, mask
     return /^\w+$/.test(name) ? template.split(/\W+/).includes(name) : template.includes(name);
   if (record.field !== null) return record.field === name;
   const [taken] = knownFieldsOf(fields);
+  if (name === SYSTEM && CHATS.includes(taken ?? '')) return true;
   return taken === name || (taken === TASK_FIELDS.join(' and ') && TASK_FIELDS.includes(name));
 }
 

@@ -4,7 +4,6 @@ import {join, resolve, sep} from 'node:path';
 import type {Answers} from '../json/index.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {listText} from '../terminal/format.ts';
-import {quoted} from '../terminal/output.ts';
 import type {Checksums, StreamChecksum} from './checksums.ts';
 import {knownFieldsOf} from './known-fields.ts';
 import {OutputFolder, type Wanted} from './output-folder.ts';
@@ -14,7 +13,7 @@ import {
   type Convert,
   columnsRead,
   converter,
-  leftOut,
+  LeftOut,
   type RecordOptions,
   requireReadable,
 } from './records.ts';
@@ -51,7 +50,8 @@ export async function createStreams(
   {say = () => {}, stopped = new AbortController().signal}: Watcher = {},
 ): Promise<CreateReport> {
   const begun_ms = performance.now();
-  const convert = converter(options);
+  const left_out = new LeftOut(options);
+  const convert = converter(options, left_out);
   const progress = new PassProgress(say);
   const watch: Watch = {stop: stopped, moved: bytes => progress.moved(bytes)};
   const seconds = () => (performance.now() - begun_ms) / 1000;
@@ -72,10 +72,9 @@ export async function createStreams(
     await output.take();
     isTaken = true;
     const there = await output.complete(wanted, options.force === true);
-    if (there) return {...reportOf('complete', folder, there), left_out: null, seconds: seconds()};
+    if (there) return {...reportOf('complete', folder, there), seconds: seconds()};
     await output.prepare(options.force === true);
     const split = planSplit(await countRows(sources, options, watch, progress), options);
-    const left_out = new Set<string>();
     const streams = await writeRows({
       sources,
       bytes: wanted.sources.reduce((sum, source) => sum + source.bytes, 0),
@@ -83,14 +82,15 @@ export async function createStreams(
       split,
       options,
       work: output.work,
-      left_out,
       watch,
       progress,
       say,
     });
     const checksums: Checksums = {version: 1, streams, samples: split.samples, ...wanted};
     await output.publish(checksums);
-    return {...reportOf('created', folder, checksums), left_out: [...left_out], seconds: seconds()};
+    const said = left_out.text();
+    if (said !== undefined) say(said);
+    return {...reportOf('created', folder, checksums, left_out.names), seconds: seconds()};
   } catch (error) {
     if (stopped.aborted)
       throw new Interrupted('Interrupted: the streams are incomplete, and the same command starts again');
@@ -145,8 +145,6 @@ type Writing = {
   split: Split;
   options: CreateOptions;
   work: string;
-  /** Gets the columns that no record has. */
-  left_out: Set<string>;
   watch: Watch;
   progress: PassProgress;
   say: (line: string) => void;
@@ -192,7 +190,7 @@ async function writeShuffled(writing: Writing, seed: number, writer: StreamWrite
 
 /** Lines of the chosen rows, each with the number of its row over all sources. */
 async function* linesOf(
-  {sources, convert, split, options, left_out, watch, progress, say}: Writing,
+  {sources, convert, split, options, watch, progress, say}: Writing,
   isChosen?: (row: number) => boolean,
 ): AsyncGenerator<{line: Buffer; row: number}[]> {
   const columns = columnsRead(options);
@@ -219,11 +217,6 @@ async function* linesOf(
         if (isFirst && columns === undefined) sayOnce(adviceOn(source, row, options.check));
         const line = convert(source, row, index + at);
         if (options.check ?? true) requireReadable(source, row, line);
-        if (isFirst) {
-          const {names, keepable} = leftOut(source, row, line, options);
-          for (const name of names) left_out.add(name);
-          sayOnce(leftOutText(names, keepable, options.keep));
-        }
         isFirst = false;
         lines.push({line, row: index + at});
       }
@@ -250,23 +243,15 @@ function adviceOn(source: RowSource, row: Row, isChecked = true): string | undef
   return `The first record has ${taken} and ${other}, and a run takes ${taken}: to take another field, give --column, or set record.field in run.json`;
 }
 
-/** `keepable`: the columns that `--keep` can add; the others have the name of a field of the record. */
-function leftOutText(names: string[], keepable: string[], keep: readonly string[] = []): string | undefined {
-  if (names.length === 0) return undefined;
-  const all = keepable.length === names.length;
-  const which = all ? (names.length === 1 ? 'it' : 'them') : listText(keepable);
-  const kept =
-    keepable.length === 0 ? '' : ` To keep ${which}: --keep ${quoted([...keep, ...keepable].join(','))}`;
-  return `Left out: ${listText(names)}.${kept}`;
-}
-
 function reportOf(
   status: 'created' | 'complete',
   folder: string,
   {samples, streams}: Checksums,
-): Omit<CreateReport, 'seconds' | 'left_out'> {
+  left_out: string[] | null = null,
+): Omit<CreateReport, 'seconds'> {
   const bytes = streams.reduce((sum, stream) => sum + stream.bytes, 0);
-  return {status, folder, samples, bytes, streams: streams.map(({file, samples}) => ({file, samples}))};
+  const files = streams.map(({file, samples}) => ({file, samples}));
+  return {status, folder, samples, bytes, streams: files, left_out};
 }
 
 function withoutSpace(error: NodeJS.ErrnoException, folder: string): Error {

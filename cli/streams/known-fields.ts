@@ -10,6 +10,8 @@ export const TASK_FIELDS = ['train', 'test'];
 export const CHATS = ['messages', 'conversations'];
 /** Fields that a run reads beside messages. */
 export const BESIDE_MESSAGES = ['tools', 'chat_template_kwargs', 'continue_final_message'];
+/** The field beside a chat of ShareGPT with its first message. */
+export const SYSTEM = 'system';
 
 /** Known fields of a record, in the order in which a run takes them. */
 export function knownFieldsOf(names: {has(name: string): boolean}): string[] {
@@ -43,8 +45,14 @@ function isTurn(element: string): boolean {
   return members.has('from') && !members.has('role');
 }
 
-/** Why a list of messages is no chat in the layout of ShareGPT, as sharegpt.py of the worker says; undefined for one, and for other lists. */
-export function shareGptProblem(value: string): string | undefined {
+/** Values beside messages that mean nothing: tables have an empty text where there are no tools. */
+export const ABSENT = ['null', '""'];
+
+/**
+ * Why a list of messages is no chat in the layout of ShareGPT, as sharegpt.py of the worker says; undefined for one, and for other lists.
+ * `system`: the value beside it.
+ */
+export function shareGptProblem(value: string, system = 'null'): string | undefined {
   if (!isShareGpt(value)) return undefined;
   for (const [number, turn] of elementsOf(value).entries()) {
     const where = `[${number}]`;
@@ -56,8 +64,11 @@ export function shareGptProblem(value: string): string | undefined {
       return `${where} has an unknown "from": ${from.slice(0, 60)} (known: ${Object.keys(roles).join(', ')})`;
     if (jsonKind(members.get('value') ?? 'null') !== 'string')
       return `${where} has no value that is a string`;
+    if (number === 0 && from === '"system"' && jsonKind(system) === 'string' && system !== '""')
+      return `${where} is a second system message beside system`;
   }
-  return undefined;
+  const isText = jsonKind(system) === 'string' || system === 'null';
+  return isText ? undefined : ' has a system beside it that is not a string';
 }
 
 /** True for a list of whole numbers. The value is checked JSON. */

@@ -1,7 +1,10 @@
 /** Rows as records of a stream: unchanged, one column, a template, or an ARC task. Values keep their source text. */
 import {CliError} from '../terminal/errors.ts';
+import {listText} from '../terminal/format.ts';
+import {quoted} from '../terminal/output.ts';
 import {arcTask} from './arc-task.ts';
 import {
+  ABSENT,
   BESIDE_MESSAGES,
   CHATS,
   isMessages,
@@ -9,6 +12,7 @@ import {
   isTokens,
   KNOWN_FIELDS,
   knownFieldsOf,
+  SYSTEM,
   shareGptProblem,
   TASK_FIELDS,
 } from './known-fields.ts';
@@ -52,26 +56,9 @@ export type Convert = (source: RowSource, row: Row, index: number) => Buffer;
 /** Columns that a conversion reads; undefined for all. */
 export function columnsRead({column, template, keep = []}: RecordOptions): Columns | undefined {
   if (template !== undefined) return {of: [...new Set([...fieldsOf(template), ...keep])], also: []};
-  return column === undefined ? undefined : {of: [...new Set([column, ...keep])], also: BESIDE_MESSAGES};
-}
-
-/** Columns of the row that its record lacks. `keepable`: those that `--keep` can add. */
-export function leftOut(
-  source: RowSource,
-  row: Row,
-  line: Buffer,
-  options: RecordOptions,
-): {names: string[]; keepable: string[]} {
-  const read = columnsRead(options);
-  if (read === undefined) return {names: [], keepable: []};
-  const record = new Map(
-    [...membersOf(line.toString('utf8'))].map(([name, value]) => [name, new Json(value)]),
-  );
-  const all = row.columns ?? [...cellsOf(source, row).keys()];
-  const names = all.filter(
-    name => !read.of.includes(name) && !(read.also.includes(name) && record.has(name)),
-  );
-  return {names, keepable: names.filter(name => !replaces(record, name))};
+  return column === undefined
+    ? undefined
+    : {of: [...new Set([column, ...keep])], also: [...BESIDE_MESSAGES, SYSTEM]};
 }
 
 /** Throws `CliError` for a record that a run would reject: its text has a lone surrogate, or its chat has an unknown `from`. */
@@ -80,10 +67,10 @@ export function requireReadable(source: RowSource, row: Row, line: Buffer): void
   const record = membersOf(line.toString('utf8'));
   const [taken = ''] = knownFieldsOf(record);
   const isChat = CHATS.includes(taken);
-  const problem = isChat ? shareGptProblem(record.get(taken) ?? '') : undefined;
+  const problem = isChat ? shareGptProblem(record.get(taken) ?? '', record.get(SYSTEM)) : undefined;
   if (problem !== undefined)
-    throw rowError(source, row, `${taken}${problem}: correct the turn, or give --no-check`);
-  for (const name of isChat ? [taken, ...BESIDE_MESSAGES] : [taken]) {
+    throw rowError(source, row, `${taken}${problem}: correct it, or give --no-check`);
+  for (const name of isChat ? [taken, ...BESIDE_MESSAGES, SYSTEM] : [taken]) {
     const lone = loneSurrogate(record.get(name) ?? '');
     if (lone !== undefined)
       throw rowError(
@@ -98,10 +85,11 @@ export function requireReadable(source: RowSource, row: Row, line: Buffer): void
 const SUSPECT = ['\\ud', '\\uD', '"from"'];
 
 /** Throws `CliError` for options that exclude each other. */
-export function converter({column, template, as, keep = []}: RecordOptions): Convert {
+export function converter(options: RecordOptions, left_out = new LeftOut(options)): Convert {
+  const {column, template, as, keep = []} = options;
   const kept = [...new Set(keep)];
-  if (template !== undefined) return filled(parseTemplate(template), kept);
-  if (column !== undefined) return ofColumn(column, as, kept);
+  if (template !== undefined) return filled(parseTemplate(template), kept, left_out);
+  if (column !== undefined) return ofColumn(column, as, kept, left_out);
   if (keep.length > 0)
     throw new CliError(
       '--keep is for --column and --template, and without them every column stays: leave it out',
@@ -109,18 +97,28 @@ export function converter({column, template, as, keep = []}: RecordOptions): Con
   return unchanged;
 }
 
-/** JSON lines keep their bytes. */
+/** JSON lines keep their bytes, unless a chat or what changes its text is JSON in a text, which no run reads. */
 const unchanged: Convert = (source, row) => {
   requireObject(source, row);
-  return 'line' in row ? row.line : Buffer.from(objectOf(row.cells));
+  if ('line' in row && !AS_JSON_TEXT.test(row.line.toString('latin1'))) return row.line;
+  const cells = cellsOf(source, row);
+  const [taken = ''] = knownFieldsOf(cells);
+  const chat = CHATS.includes(taken) ? chatOf(parsed(cells.get(taken) ?? ''), cells, taken) : undefined;
+  const isEmpty = (name: string, cell: Cell) => BESIDE_MESSAGES.includes(name) && jsonOf(cell) === '""';
+  const made = chat ? new Map([...[...cells].filter(cell => !isEmpty(...cell)), ...chat]) : cells;
+  const isSame = [...cells].every(([name, cell]) => made.get(name) === cell);
+  return isSame && 'line' in row ? row.line : Buffer.from(objectOf(made));
 };
 
-function ofColumn(column: string, as: RecordOptions['as'], keep: string[]): Convert {
+const AS_JSON_TEXT = /"(messages|conversations|tools|chat_template_kwargs)"\s*:\s*"/;
+
+function ofColumn(column: string, as: RecordOptions['as'], keep: string[], left_out: LeftOut): Convert {
   return (source, row, index) => {
     const cells = cellsOf(source, row);
     const cell = cellOf(source, row, cells, column);
     const made = as === 'arc' ? taskOf(cell, index) : recordOf(cell, cells);
     if (typeof made === 'string') throw rowError(source, row, `column "${column}": ${made}`);
+    left_out.add(row, made, cells);
     return lineOf(source, row, made, cells, keep);
   };
 }
@@ -129,14 +127,14 @@ type Record = Map<string, Cell>;
 
 /** The record of a value, or the problem of the value. */
 function recordOf(cell: Cell, cells: Cells): Record | string {
+  const chat = chatOf(parsed(cell), cells);
+  if (chat) return chat;
   if (typeof cell === 'string') return new Map([['text', cell]]);
   const {source} = cell;
   switch (jsonKind(source)) {
     case 'string':
       return new Map([['text', cell]]);
     case 'list':
-      if (isMessages(source)) return withTools('messages', cell, cells);
-      if (isShareGpt(source)) return withTools('conversations', cell, cells);
       if (isTokens(source)) return new Map([['tokens', cell]]);
       return elementsOf(source).length === 0
         ? 'it is an empty list, and a record needs text, messages or token ids'
@@ -154,21 +152,24 @@ function recordOf(cell: Cell, cells: Cells): Record | string {
 
 const AS_TEXT = 'name another --column, or write the value as text with --template';
 
-/** Tables have an empty text where there are no tools. */
-const ABSENT = ['null', '""'];
-
-/** Tools change the text of messages, so they stay beside them. */
-function withTools(name: string, messages: Cell, cells: Cells): Record {
-  const record: Record = new Map([[name, messages]]);
-  for (const beside of BESIDE_MESSAGES) {
+/** The record of a chat, with the values beside it that change its text; undefined for another value. */
+function chatOf(chat: Cell, cells: Cells, name?: string): Record | undefined {
+  if (typeof chat === 'string') return undefined;
+  const {source} = chat;
+  const isTurns = isShareGpt(source);
+  if (!isTurns && !isMessages(source)) return undefined;
+  const record: Record = new Map([[name ?? (isTurns ? 'conversations' : 'messages'), chat]]);
+  for (const beside of isTurns ? [...BESIDE_MESSAGES, SYSTEM] : BESIDE_MESSAGES) {
     const cell = cells.get(beside);
-    if (cell !== undefined && !ABSENT.includes(jsonOf(cell))) record.set(beside, parsed(cell));
+    if (cell !== undefined && !ABSENT.includes(jsonOf(cell)))
+      record.set(beside, beside === SYSTEM ? cell : parsed(cell));
   }
   return record;
 }
 
-/** Data sets store tools also as the text of their JSON. */
+/** Data sets store chats and tools also as the text of their JSON. */
 function parsed(cell: Cell): Cell {
+  if (typeof cell !== 'string' && !cell.source.startsWith('"')) return cell;
   const text = textOf(cell);
   if (!/^\s*[[{]/.test(text)) return cell;
   try {
@@ -220,8 +221,54 @@ function isIn(record: Record, name: string, cell: Cell): boolean {
 /** True for a name that the record has, or that a run takes before the fields of the record. */
 function replaces(record: Record, name: string): boolean {
   if (record.has(name)) return true;
+  if (![...KNOWN_FIELDS, ...TASK_FIELDS].includes(name)) return false;
   const [field] = knownFieldsOf(record);
-  return knownFieldsOf(new Map([...record, [name, '']]))[0] !== field;
+  return knownFieldsOf({has: each => each === name || record.has(each)})[0] !== field;
+}
+
+/** Columns that records lack, of all rows. */
+export class LeftOut {
+  readonly #options: RecordOptions;
+  readonly #read: Columns | undefined;
+  /** Rows with each of the columns. */
+  readonly #rows = new Map<string, number>();
+  readonly #unkeepable = new Set<string>();
+  #all_rows = 0;
+
+  constructor(options: RecordOptions) {
+    this.#options = options;
+    this.#read = columnsRead(options);
+  }
+
+  get names(): string[] {
+    return [...this.#rows.keys()];
+  }
+
+  add({columns, unreadable}: Row, record: Record, cells: Cells): void {
+    this.#all_rows++;
+    for (const name of columns ?? cells.keys()) {
+      if (this.#read?.of.includes(name)) continue;
+      const cell = this.#read?.also.includes(name) ? cells.get(name) : undefined;
+      if (cell !== undefined && (record.has(name) || ABSENT.includes(jsonOf(cell)))) continue;
+      this.#rows.set(name, (this.#rows.get(name) ?? 0) + 1);
+      if (name.includes(',') || unreadable?.has(name) || replaces(record, name)) this.#unkeepable.add(name);
+    }
+  }
+
+  /** The names, and those of them that `--keep` can add: every row has them. */
+  text(): string | undefined {
+    if (this.#rows.size === 0) return undefined;
+    const {names} = this;
+    const keepable = names.filter(
+      name => !this.#unkeepable.has(name) && this.#rows.get(name) === this.#all_rows,
+    );
+    const all = keepable.length === names.length;
+    const which = all ? (names.length === 1 ? 'it' : 'them') : listText(keepable, 10);
+    const keep = quoted([...(this.#options.keep ?? []), ...keepable].join(','));
+    const kept =
+      keepable.length === 0 ? '' : ` To keep ${which}: --keep ${keepable.length > 10 ? 'NAMES' : keep}`;
+    return `Left out: ${listText(names, 10)}.${kept}`;
+  }
 }
 
 type Part = {text: string} | {column: string};
@@ -251,7 +298,7 @@ function fieldsOf(template: string): string[] {
   return parseTemplate(template).flatMap(part => ('column' in part ? [part.column] : []));
 }
 
-function filled(parts: Part[], keep: string[]): Convert {
+function filled(parts: Part[], keep: string[], left_out: LeftOut): Convert {
   return (source, row) => {
     const cells = cellsOf(source, row);
     const text = parts.map(part => {
@@ -265,7 +312,9 @@ function filled(parts: Part[], keep: string[]): Convert {
         );
       return textOf(cell);
     });
-    return lineOf(source, row, new Map([['text', text.join('')]]), cells, keep);
+    const made = new Map([['text', text.join('')]]);
+    left_out.add(row, made, cells);
+    return lineOf(source, row, made, cells, keep);
   };
 }
 

@@ -132,6 +132,8 @@ export async function* parquetRows(
   const {file, metadata, name} = parquet;
   const columns = makersOf(parquet, wanted);
   const all = parquet.columns.map(({element}) => element.name);
+  const refused = parquet.columns.filter(node => columnOf(node, parquet.durations) instanceof NoText);
+  const unreadable = new Set(refused.map(({element}) => element.name));
   let at = 0;
   for (const group of metadata.row_groups) {
     stop.throwIfAborted();
@@ -172,7 +174,7 @@ export async function* parquetRows(
     }
     moved(Number(group.total_compressed_size ?? group.total_byte_size));
     yield (rows ?? []).map(
-      (values, index) => new ParquetRow(name, rowStart + index + 1, all, columns, values),
+      (values, index) => new ParquetRow(name, rowStart + index + 1, {all, unreadable}, columns, values),
     );
     at = rowEnd;
   }
@@ -233,6 +235,8 @@ function rangeOf({dictionary_page_offset, data_page_offset, total_compressed_siz
   return [Number(start), Number(start + total_compressed_size)] as const;
 }
 
+/** Names of all columns, and of those whose type is refused. */
+type Names = {all: readonly string[]; unreadable: ReadonlySet<string>};
 type Column = {name: string; make: (value: unknown) => Cell};
 
 function makersOf({name: file, columns, durations}: ParquetFile, wanted: Columns | undefined): Column[] {
@@ -243,34 +247,40 @@ function makersOf({name: file, columns, durations}: ParquetFile, wanted: Columns
   return columns
     .filter(({element: {name}}) => !wanted || wanted.of.includes(name) || wanted.also.includes(name))
     .map(node => {
-      const {name} = node.element;
-      try {
-        if (durations.has(name))
-          throw new NoText(
-            'has the type duration, whose unit would be lost; write it as text or as a number',
-          );
-        return {name, make: columnMaker(node)};
-      } catch (error) {
-        if (!(error instanceof NoText)) throw error;
-        throw new CliError(
-          `${file}: column "${name}" ${error.message}, or choose other columns by --column and --keep`,
-        );
-      }
+      const made = columnOf(node, durations);
+      if (!(made instanceof NoText)) return made;
+      throw new CliError(
+        `${file}: column "${node.element.name}" ${made.message}, or choose other columns by --column and --keep`,
+      );
     });
+}
+
+function columnOf(node: SchemaTree, durations: ReadonlySet<string>): Column | NoText {
+  const {name} = node.element;
+  if (durations.has(name))
+    return new NoText('has the type duration, whose unit would be lost; write it as text or as a number');
+  try {
+    return {name, make: columnMaker(node)};
+  } catch (error) {
+    if (error instanceof NoText) return error;
+    throw error;
+  }
 }
 
 /** Makes its cells when they are read: a row beside the range is never refused. */
 class ParquetRow {
   readonly at: number;
   readonly columns: readonly string[];
+  readonly unreadable: ReadonlySet<string>;
   readonly #file: string;
   readonly #made: Column[];
   readonly #values: unknown[];
 
-  constructor(file: string, at: number, columns: readonly string[], made: Column[], values: unknown[]) {
+  constructor(file: string, at: number, {all, unreadable}: Names, made: Column[], values: unknown[]) {
     this.#file = file;
     this.at = at;
-    this.columns = columns;
+    this.columns = all;
+    this.unreadable = unreadable;
     this.#made = made;
     this.#values = values;
   }

@@ -9,6 +9,8 @@ import {positionsOf} from '../../../../cli/streams/permutation.ts';
 import {Spool} from '../../../../cli/streams/spool.ts';
 import {Folder} from '../../../support/folder.ts';
 
+const USER = '{"role":"user","content":"hi"}';
+
 describe('The creation of streams', () => {
   const folder = new Folder();
   afterEach(() => folder.end());
@@ -116,6 +118,53 @@ describe('The creation of streams', () => {
       const say = (line: string) => void (/^Left out/.test(line) && said.push(line));
       const report = await create(['in.jsonl', 'more.csv', 'rest.parquet'], options, say);
       assert.deepEqual([report.left_out, said], [left_out, says]);
+    });
+
+  const partly: {file: string; content: string | Uint8Array; column: string; says: string[]}[] = [
+    {
+      file: 'late.jsonl',
+      content: '{"q":"x","id":1}\n{"q":"y","id":2,"label":"late"}',
+      column: 'q',
+      says: ['Left out: id, label. To keep id: --keep id'],
+    },
+    {
+      file: 'null.jsonl',
+      content: `{"chat":[${USER}],"tools":null}\n{"chat":[${USER}],"tools":[{"name":"f"}]}`,
+      column: 'chat',
+      says: [],
+    },
+    {file: 'comma.jsonl', content: '{"q":"x","a,b":1}', column: 'q', says: ['Left out: a,b.']},
+    {
+      file: 'many.csv',
+      content: `q,${Array.from('abcdefghijkl').join(',')}\n${'x,'.repeat(12)}x\n`,
+      column: 'q',
+      says: ['Left out: a, b, c, d, e, f, g, h, i, j and 2 more. To keep them: --keep NAMES'],
+    },
+    {
+      file: 'bytes.parquet',
+      content: new Uint8Array(
+        parquetWriteBuffer({
+          columnData: [
+            {name: 'q', data: ['x']},
+            {name: 'uid', data: [Buffer.from('abcd')]},
+          ],
+          schema: [
+            {name: 'root', num_children: 2},
+            {name: 'q', type: 'BYTE_ARRAY', converted_type: 'UTF8', repetition_type: 'REQUIRED'},
+            {name: 'uid', type: 'FIXED_LEN_BYTE_ARRAY', type_length: 4, repetition_type: 'REQUIRED'},
+          ],
+        } as never),
+      ),
+      column: 'q',
+      says: ['Left out: uid.'],
+    },
+  ];
+  for (const {file, content, column, says} of partly)
+    it(`says of every row of ${file} what it leaves out, and offers what --keep takes`, async () => {
+      folder.put(file, content);
+      const said: string[] = [];
+      await create([file], {column}, line => void (/^Left out/.test(line) && said.push(line)));
+      assert.deepEqual(said, says);
     });
 
   it('writes checksums that are those of the files', async () => {

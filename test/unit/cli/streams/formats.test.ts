@@ -149,6 +149,22 @@ describe('Datasets as records of streams', () => {
         },
       ],
     },
+    ...[undefined, 'conversations'].map(column => ({
+      name: `chats of ShareGPT as JSON in CSV, with their system${column ? ' by --column' : ''}`,
+      file: 'a.csv',
+      content: bytes(
+        `conversations,system,tools\n"[{""from"":""human"",""value"":""hi""}]",[1],"[{""name"":""f""}]"\n`,
+      ),
+      options: {column},
+      records: [{conversations: [{from: 'human', value: 'hi'}], system: '[1]', tools: [{name: 'f'}]}],
+    })),
+    ...[undefined, 'messages'].map(column => ({
+      name: `JSON lines with messages as text${column ? ' by --column' : ''}`,
+      file: 'a.jsonl',
+      content: bytes('{"messages":"[{\\"role\\":\\"user\\",\\"content\\":\\"hi\\"}]","tools":""}'),
+      options: {column},
+      records: [{messages: [{role: 'user', content: 'hi'}]}],
+    })),
     {
       name: 'a record of ShareGPT in a JSON file',
       file: 'a.json',

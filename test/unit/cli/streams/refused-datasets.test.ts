@@ -242,6 +242,16 @@ describe('Datasets with an error', () => {
         error: new RegExp(`a.jsonl, line 2: conversations\\[1\\] ${says}`),
       })),
     ),
+    ...[
+      {system: '"s"', says: /conversations\[0\] is a second system message beside system: correct it/},
+      {system: '1', says: /conversations has a system beside it that is not a string/},
+    ].map(({system, says}) => ({
+      name: `the system ${system} beside a chat of ShareGPT with one`,
+      file: 'a.jsonl',
+      content: `{"conversations":[{"from":"system","value":"a"}],"system":${system}}`,
+      options: {check: true},
+      error: says,
+    })),
     {
       name: 'a lone surrogate in messages',
       file: 'a.json',
