@@ -2,7 +2,7 @@
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../../shared/contracts/manifest.ts';
 import {parseJson, parseValue} from '../../shared/contracts/schemas.ts';
-import {earlierMeaning, type RunSpecInput, runSpecInput} from '../../shared/contracts/spec.ts';
+import {type RunSpecInput, runSpecInput} from '../../shared/contracts/spec.ts';
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {
@@ -42,7 +42,7 @@ export async function frozenInput(
   if (text === undefined) return undefined;
   try {
     const {spec, placement} = parseJson(manifest, text, name);
-    return earlierMeaning(parseValue(runSpecInput, {...spec, ...placement}, `The spec in ${name}`));
+    return parseValue(runSpecInput, {...spec, ...placement}, `The spec in ${name}`);
   } catch (error) {
     throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
   }

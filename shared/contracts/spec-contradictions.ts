@@ -3,7 +3,7 @@
 import {expressionProblem} from './expression.ts';
 import {areOfMessages, expressionOf, isPool, SLICE, selectionOf} from './selections.ts';
 import {NUMBERS_OF_THINGS, readSite, siteProblem} from './site-names.ts';
-import {LEAST_SHARD_GB, type SpecValues} from './spec-keys.ts';
+import type {SpecValues} from './spec-keys.ts';
 
 /** Name of the generated text among the kept fields. */
 const ANSWER = 'generated';
@@ -14,7 +14,7 @@ type Limit = {length: number; key: string};
 
 export function* contradictions(spec: SpecValues): Generator<Issue> {
   const {format, dtype, sites = [], layers, tokens, keep = [], record = {}} = spec;
-  const {affinity, stream_offset, shard_size_gb = 1} = spec;
+  const {affinity, stream_offset} = spec;
   const {context_size, max_seq_length = 2048} = spec;
   const limit = context_size
     ? {length: context_size, key: 'context_size'}
@@ -46,11 +46,6 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
   yield* ofSpans(spec);
   yield* ofGeneration(spec, limit);
   yield* ofLongDocuments(spec, limit.length);
-  if (shard_size_gb < LEAST_SHARD_GB)
-    yield [
-      ['shard_size_gb'],
-      `expected at least ${LEAST_SHARD_GB}, 100 kB: each shard is an object and an event`,
-    ];
   if ((stream_offset ?? 0) > 0 && affinity !== 'fixed')
     yield [['stream_offset'], 'expected affinity "fixed" beside it: any TPU may have any stream otherwise'];
   if (record.field && record.template)

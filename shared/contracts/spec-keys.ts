@@ -162,7 +162,7 @@ export const recordFields = {
 };
 const record = closed(recordFields);
 
-/** Least size of a shard in a new spec. Frozen specs of earlier releases may have a smaller one. */
+/** Least size of a shard, 100 kB: each shard is an object and an event. */
 export const LEAST_SHARD_GB = 0.0001;
 
 /** The keys of `run.json` that the spec of an extraction has. Rules across keys or entries are in `contradictions`. */
@@ -202,7 +202,11 @@ export const specFields = {
   format: z
     .enum(['safetensors', 'safetensors.zst', 'pkl.gz'])
     .meta(about('of the shard files', 'safetensors')),
-  shard_size_gb: z.number().positive().max(64).meta(about('bytes of a shard before compression, in 10^9', 1)),
+  shard_size_gb: z
+    .number()
+    .min(LEAST_SHARD_GB)
+    .max(64)
+    .meta(about('bytes of a shard before compression, in 10^9', 1)),
   max_seq_length: whole(1, MAX_LENGTH).meta(about('tokens of a sample, at most', 2048)),
   over_long: z
     .enum(['reject', 'truncate', 'chunk', 'pack'])

@@ -59,7 +59,7 @@ export function completeSpec(
   const chosen = {
     model: given.model ?? default_model,
     sites: SITES.filter(site => (sites as Site[]).includes(site)),
-    dtype: dtypeOf(given),
+    dtype: given.dtype ?? (given.format === 'pkl.gz' ? 'fp32' : 'bf16'),
     mask: given.mask ?? (given.generate && given.format !== 'pkl.gz' ? 'generated' : null),
     max_seq_length: given.max_seq_length ?? Math.max(2048, given.context_size ?? 0),
     record: withDefaults(recordFields, record),
@@ -67,15 +67,6 @@ export function completeSpec(
   const spec = withDefaults(specFields, {...given, ...chosen}) as RunSpec;
   const assignment = {affinity, stream_offset, expire_days};
   return {spec, placement: {pool, priority, budget_usd, ...assignment, allow_cross_region}};
-}
-
-function dtypeOf({dtype, format}: RunSpecInput) {
-  return dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');
-}
-
-/** The spec with the `compute_dtype` of releases that computed in fp32 where `dtype` was fp32. */
-export function earlierMeaning(spec: RunSpecInput): RunSpecInput {
-  return {...spec, compute_dtype: spec.compute_dtype ?? (dtypeOf(spec) === 'fp32' ? 'fp32' : 'bf16')};
 }
 
 /** The value of each key: the given one, or the default of its schema. */
@@ -86,7 +77,7 @@ function withDefaults(keys: Record<string, z.ZodType>, given: Record<string, unk
 
 /**
  * SHA-256 of the spec as JSON with sorted keys: the order of keys does not change the hash.
- * A frozen spec is hashed as its manifest has it: an earlier release had fewer keys, and its shards carry that hash.
+ * A frozen spec is hashed as its manifest has it: a later release may add keys, and the shards carry the hash without them.
  */
 export const specHash = (spec: object) => createHash('sha256').update(canonicalJson(spec)).digest('hex');
 
@@ -98,10 +89,10 @@ function canonicalJson(value: unknown): string {
   );
 }
 
-/** True if the frozen spec has what a `run.json` asks for, as this release or an earlier one completes it. */
+/** True if the frozen spec has what a `run.json` asks for, once both have the defaults of their missing keys. */
 export function isSameSpec(frozen: RunSpecInput, input: RunSpecInput, defaults: Defaults): boolean {
   const hashOf = (each: RunSpecInput) => specHash(completeSpec(each, defaults).spec);
-  return [input, earlierMeaning(input)].map(hashOf).includes(hashOf(earlierMeaning(frozen)));
+  return hashOf(input) === hashOf(frozen);
 }
 
 /** Why a `run.json` from after the freeze changes nothing; undefined if it agrees with the run, with whatever number of keys. */

@@ -43,7 +43,7 @@ def test_a_completed_spec_is_read_with_its_values(case):
 
 
 @pytest.mark.parametrize("case", CASES["frozen"], ids=lambda case: case["name"])
-def test_a_frozen_spec_of_an_earlier_release_has_the_same_meaning(case):
+def test_a_missing_key_of_a_frozen_spec_has_its_default(case):
     assert to_run_json(parse_spec(case["spec"])) == complete(case["completes"])
 
 
@@ -62,7 +62,7 @@ def test_a_spec_that_the_control_plane_refuses_is_refused_by_the_worker(case):
 @pytest.mark.parametrize(
     "missing", ["model", "layers", "dtype", "format", "shard_size_gb", "max_seq_length", "over_long"]
 )
-def test_keys_of_every_release_are_required(missing):
+def test_keys_without_a_default_are_required(missing):
     with pytest.raises(Failure, match=missing):
         parse_spec({key: value for key, value in DEFAULTS.items() if key != missing})
 

@@ -103,7 +103,7 @@ def read_spec(text: str) -> Spec:
 
 
 def parse_spec(raw: object) -> Spec:
-    """Parses the frozen spec. A missing key gets the behaviour of releases before that key.
+    """Parses the frozen spec. A missing key, which a later release added, gets its default.
 
     Raises Failure("model") naming every key and value that this worker does not support.
     """
@@ -112,8 +112,6 @@ def parse_spec(raw: object) -> Spec:
             "model", f"Failed to read the spec: it is {type(raw).__name__}, not an object; pass the spec of a run"
         )
     values = {key: raw.get(key, value) for key, (value, _, _) in _KEYS.items()}
-    if values["compute_dtype"] is None:
-        values["compute_dtype"] = "fp32" if values["dtype"] == "fp32" else "bf16"
     problems = _invalid_values("", raw, values, _KEYS)
     record = values["record"]
     if isinstance(record, dict):
@@ -281,7 +279,7 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     ),
     "exclude_special": (False, _is_flag, "true and false"),
     "dtype": (None, *_one_of(DTYPES)),
-    "compute_dtype": (None, *_one_of(("bf16", "fp32"))),
+    "compute_dtype": ("bf16", *_one_of(("bf16", "fp32"))),
     "format": (None, *_one_of(FORMATS)),
     "shard_size_gb": (None, _is_size, "a number above 0, and at most 64"),
     "max_seq_length": (None, _whole(1, 131_072), "1 to 131072"),

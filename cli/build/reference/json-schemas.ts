@@ -1,7 +1,6 @@
 /** JSON Schemas that editors and other programs read: of `run.json`, and of the messages on topic `control`. */
 import {z} from 'zod';
 import {runSpecInput} from '../../../shared/contracts/spec.ts';
-import {LEAST_SHARD_GB} from '../../../shared/contracts/spec-keys.ts';
 import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
 
 /** The part of `contradictions` that JSON Schema can express: if one key has this value, another must have that. */
@@ -18,7 +17,6 @@ const RECORD_RULES = [
 const OF_MESSAGES = {properties: {record: {properties: {template: {type: 'null'}, encoder: {type: 'null'}}}}};
 const ROWS_OF_SPANS = {type: 'string', pattern: '^(last|mean|max):'};
 const RULES = [
-  {properties: {shard_size_gb: {minimum: LEAST_SHARD_GB}}},
   rule({stream_offset: {minimum: 1}}, given({affinity: {const: 'fixed'}})),
   rule({context_size: {type: 'integer'}}, given({over_long: {enum: ['chunk', 'pack']}})),
   rule({overlap: {minimum: 1}}, given({over_long: {const: 'chunk'}})),
