@@ -43,8 +43,8 @@ ensure_uv() {
   printf '%s\n' "$folder/bin/uv"
 }
 
-# open_to_jobs FOLDER: lets the user of jobs read FOLDER and change nothing in it. An earlier release made private folders under a
-# strict umask. FOLDER itself changes last, so that a killed call is repeated.
+# open_to_jobs FOLDER: lets the user of jobs read FOLDER and change nothing in it. FOLDER itself changes last, so that a killed
+# call is repeated.
 open_to_jobs() {
   [[ -n $(find "$1" -maxdepth 0 -perm -005 ! -perm -020 ! -perm -002) ]] || find "$1" -depth ! -type l -exec chmod u+rwX,go=rX {} +
 }

@@ -64,7 +64,7 @@ require() {
   [[ $2 =~ $3 ]] || fail "Failed to start: metadata attribute $1 is '$2', which does not match $3"
 }
 
-# read_metadata: reads and checks the attributes. Only the last one may be absent.
+# read_metadata: reads and checks the attributes.
 read_metadata() {
   local name value values status=0
   local names=(agent-worker-number gleaner-worker gleaner-incarnation gleaner-ticket gleaner-api gleaner-bucket gleaner-bundle gleaner-logs-bucket)
@@ -73,7 +73,6 @@ read_metadata() {
   for name in "${names[@]}"; do
     # An old curl may write an empty line before each retry.
     while IFS= read -r value && [[ -z $value ]]; do :; done
-    [[ -n $value || $name != gleaner-logs-bucket ]] || value=$BUCKET
     [[ -n $value ]] || fail "Failed to start: metadata attribute $name is missing; create the VM again with it set"
     case $name in
       agent-worker-number) require "$name" "$value" '^[0-9]{1,6}$'; WORKER_NUMBER=$value ;;

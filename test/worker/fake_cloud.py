@@ -29,6 +29,7 @@ class FakeCloud:
             "gleaner-worker": worker,
             "gleaner-incarnation": "3",
             "gleaner-bucket": bucket,
+            "gleaner-logs-bucket": bucket,
             "accelerator-type": "v5litepod-1",
             "gleaner-ticket": "T" * 43,
         }

@@ -21,6 +21,7 @@ FOLDER = "jobs/j1/epoch_2/"
 # The cache of uv that the commands keep. A VM has this cache from its start.
 UV_CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gleaner", "uv")
 RAN = dict.fromkeys(("bundle", "worker_bundle", "repo", "commit", "jax_version", "environment")) | {"jax_version": "1"}
+ONE_SLICE = {"host": 0, "hosts": 1, "addresses": [""], "port": 8482, "slice": 0, "slices": 1}
 
 
 def an_order(**changes):
@@ -36,6 +37,7 @@ def an_order(**changes):
         "limits": None,
         "bucket": BUCKET,
         "folder": FOLDER,
+        "slice": ONE_SLICE,
     } | changes
 
 

@@ -44,7 +44,7 @@ needs_iptables = pytest.mark.skipif(
 
 def a_slice(host=0, hosts=2, **changes):
     addresses = [f"10.0.0.{number}" for number in range(hosts * changes.get("slices", 1))]
-    return {"host": host, "hosts": hosts, "addresses": addresses, "port": 8482} | changes
+    return {"host": host, "hosts": hosts, "addresses": addresses, "port": 8482, "slice": 0, "slices": 1} | changes
 
 
 OF_ONE_HOST = {

@@ -112,7 +112,7 @@ def test_the_user_of_jobs_runs_uv_and_python_in_a_private_home_and_changes_neith
     if has_uv:
         for folder in glob.glob(f"{UV_CACHE}/gleaner-uv-*"):
             shutil.copytree(folder, cache / os.path.basename(folder))
-        subprocess.run(["chmod", "-R", "go=", cache], check=True)  # an earlier release left private folders
+        subprocess.run(["chmod", "-R", "go=", cache], check=True)
     make_and_run()
     if umask:
         subprocess.run(["chmod", "-R", "go=", environment, *cache.glob("gleaner-uv-*")], check=True)

@@ -8,7 +8,7 @@ import pytest
 
 from agent_process import ended, preempt, release_of
 from build import BUCKET, a_stream, a_work_answer, text_lines
-from job_attempts import an_order, needs_root, processes_of
+from job_attempts import ONE_SLICE, an_order, needs_root, processes_of
 
 pytestmark = [needs_root, pytest.mark.slow]
 
@@ -16,7 +16,7 @@ pytestmark = [needs_root, pytest.mark.slow]
 def a_job_answer(job="j1", epoch=2, **changes):
     folder = f"jobs/{job}/epoch_{epoch}/"
     order = an_order(id=job, folder=folder, **changes)
-    return {"action": "job", "lease": {"job": job, "epoch": epoch}, "job": order, "heartbeat_s": 0.1}
+    return {"action": "job", "lease": {"job": job, "epoch": epoch}, "slice": ONE_SLICE, "job": order, "heartbeat_s": 0.1}
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_an_agent_releases_the_chips_before_a_job_and_keeps_its_log(cloud, stora
 @pytest.mark.parametrize("how", ["the next epoch", "409", "stop"])
 def test_a_host_stops_an_attempt_that_is_over_and_requests_another_lease(cloud, storage, job_agent, how):
     cloud.attributes["agent-worker-number"] = "1"
-    hosts = {"host": 1, "hosts": 2, "addresses": ["10.0.0.1", "10.0.0.2"], "port": 8482}
+    hosts = {"host": 1, "hosts": 2, "addresses": ["10.0.0.1", "10.0.0.2"], "port": 8482, "slice": 0, "slices": 1}
     cloud.leases = [a_job_answer(command="echo begun; sleep 1000") | {"slice": hosts}]
     answer = cloud.on_heartbeat
 

@@ -105,6 +105,7 @@ ATTRIBUTES = {
     "gleaner-api": "https://worker-api.example/",
     "gleaner-bucket": "a-bucket",
     "gleaner-bundle": "0" * 64,
+    "gleaner-logs-bucket": "a-bucket",
 }
 # Answers as `metadata` does: prints the values of attributes, and returns 22 at the first that is absent.
 METADATA = """

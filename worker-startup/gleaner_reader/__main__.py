@@ -36,11 +36,6 @@ def _lines(found: Verification, problems: list[str]) -> list[str]:
     return [
         *(f"problem: {problem}" for problem in problems),
         f"{found.shards:,} shards, {found.size_bytes:,} bytes",
-        *(
-            [f"note: {found.unhashed:,} shards have no stated SHA-256; their CRC-32C is right"]
-            if found.unhashed
-            else []
-        ),
         f"digest: {found.digest}",
         f"{'NOT verified' if problems else 'verified'}: {found.run}",
     ]

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from .checksums import as_text, extend
@@ -28,14 +28,12 @@ class Verification:
     """The outcome for a run.
 
     digest: of all shards. The same shards have the same digest, on any disk and in any bucket.
-    unhashed: shards without a stated SHA-256, because an earlier release stored them. Their CRC-32C is compared.
     """
 
     run: str
     shards: int
     size_bytes: int
     digest: str
-    unhashed: int
     problems: tuple[str, ...]
 
     @property
@@ -60,7 +58,7 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
     """
     run, files = Run(folder), {file.url: file for file in folder.files().values()}
     metadata = {name: file for name, file in folder.files().items() if name.rpartition("/")[2] == "metadata.json"}
-    problems, done, unhashed = _problems_of(run), 0, 0
+    problems, done = _problems_of(run), 0
     spec_hash = _hash_of_spec(run)
     hashes: dict[int, list[tuple[str, str]]] = {}
     with ThreadPoolExecutor(_THREADS, "verify") as pool:
@@ -72,8 +70,7 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
             for shard in shards:
                 found, name = next(facts), shard.url.replace("\\", "/").rpartition("/")[2]
                 hashes[stream].append((found.sha256, name))
-                problems += [f"{shard.url} {why}" for why in _faults(spec_hash, shard, found, stated.get(name))]
-                unhashed += name in stated and stated.pop(name).sha256 is None
+                problems += [f"{shard.url} {why}" for why in _faults(spec_hash, shard, found, stated.pop(name, None))]
                 done += 1
                 progress(done, len(run.shards))
             problems += [f"stream {stream} lacks {name}, which its metadata.json lists" for name in stated]
@@ -81,7 +78,7 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
     problems += _faults_of_manifest(run, spec_hash, digest)
     size_bytes = sum(shard.size_bytes for shard in run.shards)
     problems = list(dict.fromkeys(problems))
-    return Verification(run.url, len(run.shards), size_bytes, digest, unhashed, tuple(problems))
+    return Verification(run.url, len(run.shards), size_bytes, digest, tuple(problems))
 
 
 def _problems_of(run: Run) -> list[str]:
@@ -119,7 +116,7 @@ def _facts(file: File) -> _Facts:
 
 
 def _stated(file: File | None, stream: int, problems: list[str]) -> dict[str, _Facts]:
-    """The shards that metadata.json of a stream lists, by name. Those of an earlier release have no SHA-256."""
+    """The shards that metadata.json of a stream lists, by name."""
     if file is None:
         problems.append(f"stream {stream} has no metadata.json, which states the checksums of its shards")
         return {}
@@ -128,7 +125,7 @@ def _stated(file: File | None, stream: int, problems: list[str]) -> dict[str, _F
             raise ValueError(f"it has {file.size} bytes")
         shards = json.loads(bytes(file.read(0, file.size)))["shards"]
         return {
-            str(shard["filename"]): _Facts(shard["size_bytes"], shard["crc32c"], shard.get("sha256"))
+            str(shard["filename"]): _Facts(shard["size_bytes"], shard["crc32c"], shard["sha256"])
             for shard in shards
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -144,8 +141,6 @@ def _faults(spec_hash: str | None, shard: Shard, found: _Facts, stated: _Facts |
         is_final = shard.is_final
     except ShardError:  # its bytes differ from the stated ones
         is_final = False
-    if stated is not None and stated.sha256 is None:
-        found = replace(found, sha256=None)
     # metadata.json is stored before the last shard, so a TPU that was lost in between leaves other last bits there.
     if stated != found and not (is_final and _holds_its_checksums(shard)):
         wrong.append(f"has {_text(found)}; its metadata.json states {_text(stated) if stated else 'nothing of it'}")

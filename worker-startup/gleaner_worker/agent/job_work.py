@@ -40,7 +40,7 @@ class JobWork:
 
     def new_order(self, answer: dict) -> JobOrder:
         """The order of a new lease. If this process holds the chips, restarts the agent and never returns."""
-        job = answer["job"] | {"slice": answer.get("slice")}
+        job = answer["job"] | {"slice": answer["slice"]}
         order = JobOrder({key: answer["lease"][key] for key in ("job", "epoch")}, job)
         if _holds_chips():
             log.info("Restarting the agent, because it holds the chips that job %s needs", order.lease["job"])

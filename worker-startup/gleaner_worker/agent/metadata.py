@@ -27,9 +27,9 @@ _ATTRIBUTES = (
     "gleaner-ticket",
     "gleaner-api",
     "gleaner-bucket",
+    "gleaner-logs-bucket",
     "agent-worker-number",
 )
-_LOGS_BUCKET = "gleaner-logs-bucket"
 _SECRET = "gleaner-hf-token-secret"
 _ENDPOINT = "gleaner-hf-endpoint"
 _GIT = "gleaner-git-token-secret"
@@ -71,7 +71,7 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         elif name in ("gleaner-incarnation", "agent-worker-number") and not values[name].isdigit():
             problems.append(f"metadata attribute {name} is {values[name]!r}, not a number")
     endpoint, secret, git = _attribute(_ENDPOINT), _attribute(_SECRET), _attribute(_GIT)
-    git_host, egress = private_host(git), _attribute(_EGRESS) or "nat"  # an earlier release made nodes without it
+    git_host, egress = private_host(git), _attribute(_EGRESS) or "nat"
     if endpoint and not is_endpoint(endpoint):
         problems.append(f"metadata attribute {_ENDPOINT} is {endpoint!r:.200}, not an https:// address")
     if secret and not is_secret_name(secret):
@@ -93,8 +93,7 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         ticket=values["gleaner-ticket"],
         api=values["gleaner-api"],
         bucket=values["gleaner-bucket"],
-        # An earlier release made nodes without this attribute.
-        logs_bucket=_attribute(_LOGS_BUCKET) or values["gleaner-bucket"],
+        logs_bucket=values["gleaner-logs-bucket"],
         project=get("project/project-id").strip(),
         home=env.get("GLEANER_HOME", "/opt/gleaner"),
         hf_endpoint=endpoint or None,

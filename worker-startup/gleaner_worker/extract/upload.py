@@ -67,7 +67,7 @@ class Uploader:
 
     def skip(self, plan: ShardPlan, info: ObjectInfo) -> None:
         """Counts a shard that the bucket has already."""
-        sha256 = info.metadata.get("sha256")  # a shard of an earlier release has none
+        sha256 = info.metadata.get("sha256", "")
         self._add(plan, shard_entry(self._work, self._model, plan, info.size_bytes, info.crc32c, sha256))
 
     def store(self, shard: EncodedShard, pipeline: Pipeline) -> None:

@@ -107,19 +107,17 @@ def tpu_env_of_instance(accelerator: str) -> str:
 def cluster_of(order: dict) -> Cluster:
     """The cluster of a job, as worker-api sends it. Raises Failure for a host without an address.
 
-    order["slice"]: host, hosts, addresses and port, and for several slices also slice and slices. The addresses
-    are then those of the hosts of all slices, slice by slice.
+    order["slice"]: host, hosts, addresses, port, slice and slices. The addresses are those of the hosts of all slices,
+    slice by slice.
     """
-    found = order.get("slice")
-    if found is None:  # an earlier release sends none
-        return ONE_HOST
+    found = order["slice"]
     cluster = Cluster(
         int(found["host"]),
         int(found["hosts"]),
         tuple(found["addresses"]),
         int(found["port"]),
-        int(found.get("slice", 0)),
-        int(found.get("slices", 1)),
+        int(found["slice"]),
+        int(found["slices"]),
     )
     if cluster.processes == 1:
         return ONE_HOST

@@ -79,13 +79,11 @@ def _fold(parts: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
         error = sum(rows * shard["mean_square"] * shard["int8_error"] ** 2 for rows, shard in parts)
         stats["mean_square"] = squares / count
         stats["int8_error"] = _ratio(error, squares)
-    folded = _rounded(stats) | {"non_finite": sum(shard["non_finite"] for _, shard in parts)}
-    if any("zeros" not in shard for _, shard in parts):  # an earlier release stored one
-        return folded
     by_rank = zip(*(shard["norm_quantiles"] for _, shard in parts), strict=True)
     by_position = zip_longest(*(shard["max_abs_by_position"] for _, shard in parts), fillvalue=0.0)
     weights = [rows / count for rows, _ in parts]
-    return folded | {
+    return _rounded(stats) | {
+        "non_finite": sum(shard["non_finite"] for _, shard in parts),
         "zeros": _round(math.sumprod(weights, [shard["zeros"] for _, shard in parts])),
         "norm_quantiles": [_round(math.sumprod(weights, norms)) for norms in by_rank],
         "max_abs_by_position": [max(largest) for largest in by_position],

@@ -20,7 +20,7 @@ _CIRCUMSTANCES = ("versions", "code", "environment", "upload")
 _FINAL_BYTES = ("crc32c", "sha256", "size_bytes", "file_size_mb", "stats")
 
 
-def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc32c: str, sha256: str | None) -> dict:
+def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc32c: str, sha256: str) -> dict:
     """The summary's entry of a shard, without `stats`."""
     name = shard_name(work.output_prefix, plan.number, work.spec.format)
     return {

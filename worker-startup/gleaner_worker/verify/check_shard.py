@@ -42,7 +42,7 @@ def check_content(
     wrong: list[str] = []
     if stated != shard.crc32c:
         wrong.append(f"holds other bytes than were stored (crc32c {shard.crc32c}, its metadata says {stated})")
-    elif (sha256 := shard.metadata.get("sha256")) not in (None, content.sha256):  # None: of an earlier release
+    elif (sha256 := shard.metadata.get("sha256")) != content.sha256:
         stated = None
         wrong.append(f"holds other bytes than were stored (sha256 {content.sha256}, its metadata says {sha256})")
     wrong += content.problems

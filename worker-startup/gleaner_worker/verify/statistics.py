@@ -12,7 +12,7 @@ from ..shards.row_statistics import ZEROS_EVERY, largest_by_range, position_rang
 _ROWS_AT_ONCE = 8192
 _STATS = ("mean", "norm", "max_abs", "non_finite")
 _INT8_STATS = ("mean_square", "int8_error")
-_LISTS = ("norm_quantiles", "max_abs_by_position")  # beside zeros; an earlier release has none of the three
+_LISTS = ("norm_quantiles", "max_abs_by_position")
 # Sums of many fp32 values depend on their order; the largest magnitude does not.
 _TOLERANCE = 1e-3
 _MAX_ABS_TOLERANCE = 1e-5
@@ -82,8 +82,6 @@ class LayerStatistics:
         return (self._int8_contradiction(stats) if is_int8 else None) or self._rows_contradiction(stats, positions)
 
     def _rows_contradiction(self, stats: dict, positions: np.ndarray | None) -> str | None:
-        if not stats.keys() & {"zeros", *_LISTS}:
-            return None
         share = self.zeros / max(-(-self.rows // ZEROS_EVERY) * self.width, 1)
         value = stats.get("zeros", math.nan)
         if not _is_number(value) or abs(value - share) > _ZEROS_TOLERANCE:
