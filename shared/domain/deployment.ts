@@ -38,9 +38,7 @@ export function labelsOf(deployment: string): Labels {
   return {'managed-by': 'gleaner', [DEPLOYMENT_LABEL]: deployment};
 }
 
-/** True for labels of the deployment. An earlier release made nodes without its name: they belong to the default deployment. */
+/** True for labels of the deployment. */
 export function isLabelled(labels: Labels, deployment: string): boolean {
-  return (
-    labels['managed-by'] === 'gleaner' && (labels[DEPLOYMENT_LABEL] ?? DEFAULT_DEPLOYMENT) === deployment
-  );
+  return labels['managed-by'] === 'gleaner' && labels[DEPLOYMENT_LABEL] === deployment;
 }

@@ -1,6 +1,6 @@
 /** Operators drop streams, drop them again, overwrite them, and send valid and invalid messages. */
 
-import {DEFAULT_DEPLOYMENT, labelsOf} from '../../shared/domain/deployment.ts';
+import {labelsOf} from '../../shared/domain/deployment.ts';
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
@@ -114,10 +114,8 @@ export class Operators {
     if (!this.#context.strikes('stray')) return;
     const [zone = ''] = this.#context.tpus.zones.keys();
     const {deployment} = this.#context.config;
-    // An earlier release labelled no node with the name of the default deployment.
-    const labels = deployment === DEFAULT_DEPLOYMENT ? {'managed-by': 'gleaner'} : labelsOf(deployment);
     this.#context.after(this.#context.minutes(0, 25), () =>
-      this.#addNode(`tpu-of-an-older-${deployment}`, zone, labels),
+      this.#addNode(`tpu-of-an-older-${deployment}`, zone, labelsOf(deployment)),
     );
   }
 

@@ -201,8 +201,8 @@ export const ORDERS: Mistakes = {
   },
   'a node of a deployment whose name begins with ours': {
     in: 'isLabelled',
-    find: '($labels[$label] ?? $default) === $deployment',
-    replace: '($labels[$label] ?? $default).startsWith($deployment)',
+    find: "$labels['managed-by'] === 'gleaner' && $labels[$label] === $deployment",
+    replace: "$labels['managed-by'] === 'gleaner' && $labels[$label]?.startsWith($deployment) === true",
   },
   'a waiting job that forgets its deadline': {
     in: 'scheduleJob',

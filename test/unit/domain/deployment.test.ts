@@ -75,12 +75,8 @@ describe('deployment', () => {
     );
   });
 
-  it('a node without the label of a deployment belongs to the default one', () => {
-    const labels = {'managed-by': 'gleaner'};
-    assert.deepEqual(
-      ['gleaner', 'team-a'].map(name => isLabelled(labels, name)),
-      [true, false],
-    );
+  it('a node of another owner, or without the label of a deployment, belongs to none', () => {
+    assert.ok(!isLabelled({'managed-by': 'gleaner'}, 'gleaner'));
     assert.ok(!isLabelled({...labelsOf('gleaner'), 'managed-by': 'another-owner'}, 'gleaner'));
   });
 });
