@@ -78,7 +78,7 @@ async function keepPending(world: World, count: number): Promise<void> {
 
 /** Asks for work. Returns the action of the answer, which may be `work` or `wait`. */
 async function askForWork(deps: Deps, sender: Sender): Promise<'work' | 'wait'> {
-  const {body} = await answerWorker(deps, AGENT, {action: 'lease', token: true, loaded: null, ...sender});
+  const {body} = await answerWorker(deps, AGENT, {action: 'lease', loaded: null, ...sender});
   if ('action' in body && (body.action === 'work' || body.action === 'wait')) return body.action;
   throw new Error(`Failed to ask for work as ${sender.worker}: ${JSON.stringify(body)}`);
 }

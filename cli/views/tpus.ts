@@ -170,7 +170,7 @@ export async function attemptsOf(store: Store, tpu: string): Promise<Attempt[]> 
   }));
 }
 
-/** The phases of an attempt; empty for an attempt of an earlier release. */
+/** The phases of an attempt; empty where the document has others. */
 function phasesOf(value: unknown): Attempt['phases'] {
   return phases.safeParse(value).data ?? {};
 }

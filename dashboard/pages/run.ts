@@ -205,11 +205,8 @@ export function statisticMaps({stats, rows}: Omit<StatsView, 'of'>): Html {
     more: `${numberText(non_finite)} of ${numberText(rows)} rows`,
     warns: non_finite > 0,
   }));
-  const zeros = rowsOf(({zeros}) =>
-    zeros === undefined ? null : {shade: zeros, text: `${short(100 * zeros)} %`},
-  );
+  const zeros = rowsOf(({zeros}) => ({shade: zeros, text: `${short(100 * zeros)} %`}));
   const spread = rowsOf(({norm_quantiles: norms}) => {
-    if (norms === undefined) return null;
     const [low, , middle, , high] = norms;
     const ratio = middle > 0 ? high / middle : 0;
     return {
@@ -219,9 +216,8 @@ export function statisticMaps({stats, rows}: Omit<StatsView, 'of'>): Html {
       warns: ratio >= MASSIVE,
     };
   });
-  const hasRowStatistics = Object.values(stats).some(({zeros}) => zeros !== undefined);
   const ofRows = html`${heatMap('Norm at 99 % of the rows by the median norm, by layer', {columns, rows: spread})}${heatMap('Share of zeros, by layer', {columns, rows: zeros})}${byPosition(stats)}`;
-  return html`${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}${hasRowStatistics ? ofRows : ''}${
+  return html`${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}${ofRows}${
     most_broken > 0
       ? heatMap('Share of rows with a value that is not finite, by layer', {columns, rows: broken})
       : html`<p class="quiet">Every value is finite.</p>`
@@ -230,7 +226,7 @@ export function statisticMaps({stats, rows}: Omit<StatsView, 'of'>): Html {
 
 /** Where the massive activations are: of each layer, the range of positions with its largest value. */
 function byPosition(stats: Record<string, Stats>): Html {
-  const found = Object.entries(stats).flatMap(([name, {norm, max_abs_by_position = []}]) => {
+  const found = Object.entries(stats).flatMap(([name, {norm, max_abs_by_position}]) => {
     const largest = Math.max(...max_abs_by_position, 0);
     return norm > 0 && largest >= MASSIVE * norm ? [{name, norm, largest: max_abs_by_position}] : [];
   });

@@ -8,24 +8,22 @@ export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
 
 /**
  * The frozen spec of a run. Users of the spec check its keys; the hash proves that we wrote them.
- * `placement` has the other values of run.json at the time of freezing. Manifests of the first release lack it.
+ * `placement` has the other values of run.json at the time of freezing.
  */
 export const manifest = z.object({
   schema: z.literal('gleaner/1'),
   run: z.string().refine(isRunId),
   spec: z.record(z.string(), z.unknown()),
   spec_hash: sha256,
-  placement: z
-    .object({
-      pool: short,
-      priority: z.number().int(),
-      budget_usd: z.number().nullable(),
-      affinity: z.enum(['any', 'fixed']),
-      stream_offset: total,
-      allow_cross_region: z.boolean().default(false),
-      expire_days: total.nullable().default(null),
-    })
-    .optional(),
+  placement: z.object({
+    pool: short,
+    priority: z.number().int(),
+    budget_usd: z.number().nullable(),
+    affinity: z.enum(['any', 'fixed']),
+    stream_offset: total,
+    allow_cross_region: z.boolean(),
+    expire_days: total.nullable(),
+  }),
 });
 
 /** The part of `activations/[RUN/]tpu_N/metadata.json` that a manifest needs. */
@@ -37,7 +35,7 @@ export const streamMetadata = streamSummary.extend({
 });
 
 export function manifestText(
-  frozen: {run: string; spec: object; spec_hash: string; placement?: object},
+  frozen: {run: string; spec: object; spec_hash: string; placement: object},
   result?: RunResult,
 ): string {
   const {run, spec, spec_hash, placement} = frozen;

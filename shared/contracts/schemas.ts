@@ -99,8 +99,7 @@ export const shardMetadata = z.object({
   tokens: whole(0, MAX_SHARD_TOKENS),
   spec_hash: digest,
   stream_crc32c: z.string().regex(/^[A-Za-z0-9+/=]{1,16}$/, 'expected a crc32c in base64'),
-  /** Shards of an earlier release lack it. */
-  sha256: digest.nullable().default(null),
+  sha256: digest,
   final: z.enum(['true', 'false']).transform(text => text === 'true'),
 });
 
@@ -114,12 +113,12 @@ const progress = z.object({
   /** Host that the work waits for, its error, and the number of tries. */
   waits_for: wellFormed(400).nullable().default(null),
 });
-/** Bytes that a host has downloaded since its boot. A host of an earlier release reports none. */
+/** Bytes that a host has downloaded since its boot. */
 const bytes = upTo(Number.MAX_SAFE_INTEGER);
 const received = z.object({nat_bytes: bytes, bucket_bytes: bytes, other_bytes: bytes});
 const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: upTo(MAX_ORDINAL)};
 
-/** An object that exists with other bytes than the worker made. Workers of an earlier release report none. */
+/** An object that exists with other bytes than the worker made. */
 const contradiction = z
   .object({object: said(1024), found: said(200), made: said(200)})
   .nullable()
@@ -139,8 +138,6 @@ export const workerRequest = z.discriminatedUnion('action', [
   z.object({
     action: z.literal('lease'),
     ...sender,
-    /** The agent asks for the tokens of its leases. An agent of an earlier release does not know them. */
-    token: z.literal(true).optional(),
     loaded: z
       .object({model: z.string().max(1024), spec_hash: z.string().max(64)})
       .nullable()

@@ -1,6 +1,7 @@
 /**
  * Fields of stored documents, apart from those of input. Unknown keys are kept at every depth, and words that only describe are text: a
- * newer release writes the same documents. A new field has a `default`, because documents of earlier releases lack it.
+ * newer release writes the same documents. Once there is a release, a new field has a `default`, because
+ * its documents lack the field.
  */
 import {z} from 'zod';
 import {MAX_LEASE_EPOCH, MAX_ORDINAL} from './bounds.ts';

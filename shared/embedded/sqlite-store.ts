@@ -77,9 +77,8 @@ function layOut(database: DatabaseSync): void {
   const version = database.prepare('pragma user_version').get()?.user_version;
   if (version !== 0 && version !== SCHEMA)
     throw new Error(`its layout is ${version} and this release reads ${SCHEMA}; use another file`);
-  if (version === 0) database.exec(`begin immediate; ${TABLE}; pragma user_version = ${SCHEMA}; commit`);
-  // An earlier release may have made the file with fewer indexes.
-  database.exec(INDEXES);
+  if (version === 0)
+    database.exec(`begin immediate; ${TABLE}; ${INDEXES}; pragma user_version = ${SCHEMA}; commit`);
 }
 
 type Row = {version: number; data: string};

@@ -51,7 +51,6 @@ function nameOf(slot: number): string {
 function ask(world: World, slot: number): Promise<Asked> {
   return world.api({
     action: 'lease',
-    token: true,
     worker: nameOf(slot),
     incarnation: 2,
     host: 0,

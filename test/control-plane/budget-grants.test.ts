@@ -11,7 +11,7 @@ const WORKERS = 10;
 const NO_COST = {cost_usd: 0, download_usd: 0};
 const nameOf = (slot: number) => workerName({pool: 'tpu', zone: 'us-central1-a', slot});
 const ask = (world: World, slot: number) =>
-  world.api({action: 'lease', token: true, worker: nameOf(slot), incarnation: 2, host: 0, loaded: null});
+  world.api({action: 'lease', worker: nameOf(slot), incarnation: 2, host: 0, loaded: null});
 const runOf = async (world: World): Promise<Run> => (await world.run('my-run')) ?? assert.fail();
 
 /** A run with pending streams, and idle workers that cost $0.06 in the minutes of their delete. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {viewDeployment} from '../../cli/views/deployment.ts';
-import {specHash} from '../../shared/contracts/spec.ts';
+import {completeSpec, specHash} from '../../shared/contracts/spec.ts';
+import {aConfig} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -56,7 +57,10 @@ describe('an object that exists with other bytes', () => {
   });
 
   const manifestOf = (spec: {seed: number}, changes: object = {}) =>
-    JSON.stringify({schema: 'gleaner/1', run: 'my-run', spec, spec_hash: specHash(spec), ...changes});
+    JSON.stringify({
+      ...{schema: 'gleaner/1', run: 'my-run', spec, spec_hash: specHash(spec)},
+      ...{placement: completeSpec({}, aConfig()).placement, ...changes},
+    });
 
   it('as the manifest of a run that begins is an event with both hashes', async () => {
     const world = new World(ONE_SLOT);

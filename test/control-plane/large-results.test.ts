@@ -5,7 +5,7 @@ import {type Fold, foldPage, newFold} from '../../shared/control-plane/tasks/fin
 import {metadataObject, paths, streamObject} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Query, Transaction} from '../../shared/ports.ts';
-import {aRun, aStream} from '../support/builders.ts';
+import {aRun, aStats, aStream} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {NoAnswer} from '../support/interleaver.ts';
 import {edit} from '../support/second-pool.ts';
@@ -194,7 +194,7 @@ describe('the result of a large run', () => {
     const spec_hash = String(aRun().spec_hash);
     const sample = metadataOf({run: 'my-run', stream, spec_hash}, someLines(2));
     // Each stream has other values, so that the order of the sums shows.
-    const stats = {'resid_post.0': {mean: 1 / (index + 3), norm: index / 7, max_abs: index, non_finite: 0}};
+    const stats = {'resid_post.0': aStats({mean: 1 / (index + 3), norm: index / 7, max_abs: index})};
     world.objects.put(metadataObject('my-run', stream), JSON.stringify({...sample, stats}));
     const totals = {total_samples_processed: 2, total_tokens: sample.total_tokens, total_shards: 1};
     const {

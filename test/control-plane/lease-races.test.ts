@@ -22,8 +22,7 @@ async function aReadyWorld() {
   const agent = world.agent(A0);
   agent.silent = true;
   const sender = {worker: A0, incarnation: agent.incarnation, host: 0};
-  const ask = async () =>
-    (await world.api({action: 'lease', token: true, ...sender, loaded: null})).body as Given;
+  const ask = async () => (await world.api({action: 'lease', ...sender, loaded: null})).body as Given;
   const beat = async (lease: Given['lease'], phase = 'running') =>
     (await world.api({action: 'heartbeat', ...sender, phase, lease, progress: null})).body;
   const release = (lease: Given['lease'], outcome = 'drained') =>

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
+import {completeSpec} from '../../shared/contracts/spec.ts';
+import {aConfig} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -11,13 +13,14 @@ const {frozen}: {frozen: Frozen[]} = JSON.parse(
 
 describe('a manifest', () => {
   const MANIFEST = 'activations/my-run/manifest.json';
+  const {placement} = completeSpec({}, aConfig());
 
   for (const {name, spec, spec_hash} of frozen)
-    it(`of a spec frozen ${name} keeps its hash and its text`, async () => {
+    it(`of a spec ${name} keeps its hash and its text`, async () => {
       const world = new World(ONE_SLOT);
       world.objects.put(
         MANIFEST,
-        JSON.stringify({schema: 'gleaner/1', run: 'my-run', spec, spec_hash}, null, 2),
+        JSON.stringify({schema: 'gleaner/1', run: 'my-run', spec, spec_hash, placement}, null, 2),
       );
       world.drop('my-run', 0, someLines(5));
       await world.untilAsleep();
@@ -26,14 +29,17 @@ describe('a manifest', () => {
       for (const object of await world.objects.list('activations/my-run/tpu_0/shard_'))
         assert.equal(object.metadata.spec_hash, spec_hash);
       const {result, ...rest} = JSON.parse(world.text(MANIFEST));
-      assert.deepEqual(rest, {schema: 'gleaner/1', run: 'my-run', spec, spec_hash});
+      assert.deepEqual(rest, {schema: 'gleaner/1', run: 'my-run', spec, spec_hash, placement});
       assert.equal(result.streams, 1);
     });
 
-  it('of an earlier release equals a run.json that this release completes', async () => {
+  it('with fewer keys than this release knows equals a run.json with their defaults', async () => {
     const world = new World(ONE_SLOT);
     const {spec, spec_hash} = frozen[0] ?? assert.fail();
-    world.objects.put(MANIFEST, JSON.stringify({schema: 'gleaner/1', run: 'my-run', spec, spec_hash}));
+    world.objects.put(
+      MANIFEST,
+      JSON.stringify({schema: 'gleaner/1', run: 'my-run', spec, spec_hash, placement}),
+    );
     world.drop('my-run', 0, someLines(5));
     world.objects.put('datasets/my-run/run.json', '{"tokens": "all", "keep": []}');
     await world.deliverAll();
@@ -64,7 +70,7 @@ describe('a manifest', () => {
   for (const {name, change, says} of foreign)
     it(`${name} fails its run with the reason, and is left unchanged`, async () => {
       const world = new World(ONE_SLOT);
-      const text = JSON.stringify({schema: 'gleaner/1', run: 'my-run', ...old, ...change});
+      const text = JSON.stringify({schema: 'gleaner/1', run: 'my-run', placement, ...old, ...change});
       world.objects.put(MANIFEST, text);
       world.drop('my-run', 0, someLines(5));
       await world.deliverAll();

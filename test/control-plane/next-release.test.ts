@@ -163,6 +163,16 @@ describe('A document of the next release', () => {
     await assertKept();
   });
 
+  it('is each of another name: every document that this release writes names it, at work and at its end', async () => {
+    const world = await aBusyWorld();
+    const found = await everyDocument(world);
+    await finishBusyWorld(world);
+    found.push(...(await everyDocument(world)));
+    // Each key of `prices/chips` is the name of a price.
+    const unnamed = found.filter(({path, data}) => path !== paths.prices() && data.release !== RELEASE);
+    assert.deepEqual(unnamed, []);
+  });
+
   it('has the name of this release once this release has written it', async () => {
     const {deps, store} = new World();
     await putDocuments(store, {'runs/my-run': {...aRun(), release: 'the next one'}});

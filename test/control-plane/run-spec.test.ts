@@ -158,20 +158,6 @@ describe('run.json', () => {
     assert.deepEqual(await placementOf(), placement, 'also when the result is in the manifest');
   });
 
-  it('gives priority, budget and affinity where the manifest is of the first release and has none', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{"priority": 3}');
-    world.drop('my-run', 0, someLines(5));
-    await world.deliverAll();
-    const name = 'activations/my-run/manifest.json';
-    const {placement: _, ...older} = JSON.parse(world.text(name));
-    world.objects.put(name, JSON.stringify(older));
-    await world.wipe();
-    await world.tick();
-    await world.deliverAll();
-    assert.equal((await world.run('my-run'))?.priority, 3);
-  });
-
   it('that says the same in other words is no change', async () => {
     const world = aWorldWithAStream(3);
     await world.deliverAll();

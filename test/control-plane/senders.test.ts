@@ -16,7 +16,7 @@ const finish = {lease: {job: 'my-job', epoch: 1}, outcome: 'drained', cause: nul
 /** Each request, and the answers to an incarnation that no document knows, and to one that is over. */
 const REQUESTS = [
   {request: {action: 'hello', ticket: 'T'.repeat(43)}, unknown: '200 continue', over: '200 exit'},
-  {request: {action: 'lease', token: true, loaded: null}, unknown: '200 wait', over: '200 exit'},
+  {request: {action: 'lease', loaded: null}, unknown: '200 wait', over: '200 exit'},
   {
     request: {action: 'heartbeat', phase: 'running', lease, progress: null},
     unknown: '200 drain',

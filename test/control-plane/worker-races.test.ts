@@ -42,13 +42,13 @@ describe('at the same time', () => {
     when: world => {
       const from = {worker: A0, incarnation: 1, host: 0};
       return [
-        () => world.api({action: 'lease', token: true, ...from, loaded: null}),
+        () => world.api({action: 'lease', ...from, loaded: null}),
         async () => {
           await world.store.transaction(async tx => {
             const stream = await tx.get('runs/my-run/streams/000');
             if (stream) tx.set('runs/my-run/streams/000', {...stream, status: 'pending', lease: null});
           });
-          await world.api({action: 'lease', token: true, ...from, loaded: null});
+          await world.api({action: 'lease', ...from, loaded: null});
         },
       ];
     },

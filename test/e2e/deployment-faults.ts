@@ -91,7 +91,7 @@ export class DeploymentFaults {
       method: 'POST',
       headers: {'content-type': 'application/json', authorization: `Bearer ${token}`},
       body: JSON.stringify({
-        ...{action: 'lease', token: true, worker: worker?.name, incarnation: worker?.incarnation},
+        ...{action: 'lease', worker: worker?.name, incarnation: worker?.incarnation},
         ...{host: 0, loaded: null},
       }),
     });

@@ -5,6 +5,7 @@ import {hash} from 'node:crypto';
 import {type Config, loadConfig} from '../../shared/contracts/config.ts';
 import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
+import type {Stats} from '../../shared/domain/run/result.ts';
 import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {NOTHING_STORED, type Shard} from '../../shared/domain/stream/checkpoint.ts';
 import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
@@ -119,6 +120,16 @@ export function aShard(shard: number, changes: Partial<Shard> = {}): Shard {
   };
 }
 
+/** Statistics of rows without zeros, of pools: they have no positions. */
+export function aStats(changes: Partial<Stats> = {}): Stats {
+  const ofRows = {
+    zeros: 0,
+    norm_quantiles: [1, 1, 1, 1, 1] as Stats['norm_quantiles'],
+    max_abs_by_position: [],
+  };
+  return {mean: 0, norm: 1, max_abs: 1, non_finite: 0, ...ofRows, ...changes};
+}
+
 /** The custom metadata of shard 1 of stream my-run/007, as its object has it. */
 export function shardMetadataOf(changes: Record<string, string> = {}): Record<string, string> {
   return {
@@ -134,6 +145,7 @@ export function shardMetadataOf(changes: Record<string, string> = {}): Record<st
     tokens: '100',
     spec_hash: SPEC_HASH,
     stream_crc32c: CRC,
+    sha256: hash('sha256', '1'),
     final: 'true',
     ...changes,
   };

@@ -112,7 +112,7 @@ export class FakeAgent {
   }
 
   async ask(): Promise<Answer> {
-    const answer = await this.#post({action: 'lease', token: true, loaded: null});
+    const answer = await this.#post({action: 'lease', loaded: null});
     const {status, body} = answer;
     if (status === 200 && body.action === 'work') {
       const {run, stream, epoch} = body.lease as Lease;

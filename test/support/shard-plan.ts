@@ -1,7 +1,10 @@
 /** Streams of a few lines and the shards that they make: shards follow from the stream alone, as for a real worker. */
+
 import {hash} from 'node:crypto';
 import {crc32} from 'node:zlib';
 import {streamIndexOf} from '../../shared/domain/names.ts';
+import {NO_UPLOADS} from '../../shared/domain/run/result.ts';
+import {aStats} from './builders.ts';
 
 const LINES_PER_SHARD = 2;
 /** A line that an agent rejects. */
@@ -89,7 +92,7 @@ export function metadataOf({run, stream, spec_hash}: Omit<Source, 'dataset'>, te
     total_tokens: tokens,
     total_rows: tokens,
     total_shards: plans.length,
-    stats: {'resid_post.0': {mean: samples.length, norm: 2, max_abs: tokens, non_finite: 0}},
+    stats: {'resid_post.0': aStats({mean: samples.length, norm: 2, max_abs: tokens})},
     model: {
       name: 'tiny',
       revision: null,
@@ -100,6 +103,7 @@ export function metadataOf({run, stream, spec_hash}: Omit<Source, 'dataset'>, te
     },
     versions: {jax: '0.10.2'},
     code: null,
+    upload: NO_UPLOADS,
     shards: plans.map(({shard}) => ({shard_id: shard})),
   };
 }

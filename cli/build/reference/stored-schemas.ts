@@ -47,6 +47,6 @@ export function schemaAt(path: string): z.ZodType | undefined {
 }
 
 /** `runs/RUN/streams/STREAM` is the kind of `runs/my-run/streams/000`. */
-export function isOfKind(path: string, kind: string): boolean {
+function isOfKind(path: string, kind: string): boolean {
   return new RegExp(`^${kind.replace(/[A-Z_.]*[A-Z]/g, '[^/]+')}$`).test(path);
 }

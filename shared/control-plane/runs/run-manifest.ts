@@ -23,7 +23,7 @@ import {skipIfInvalid} from '../documents/documents.ts';
 import {bucketModelProblem} from './check-model.ts';
 
 /** A spec with exactly the keys of its manifest, maybe fewer than this release knows, and its hash. */
-export type Frozen = {spec: RunSpecInput; spec_hash: string; placement?: RunPlacement};
+export type Frozen = {spec: RunSpecInput; spec_hash: string; placement: RunPlacement};
 
 /** `found`, `made`: hashes of the spec in the manifest, and of the spec to freeze. */
 function contradictionOf(object: string, found: string, made: string): Contradiction {
@@ -37,9 +37,7 @@ function contradictionOf(object: string, found: string, made: string): Contradic
 export async function freezeSpec(
   deps: Deps,
   run: string,
-): Promise<
-  Frozen & {placement: RunPlacement; frozen_at: string | null; contradiction: Contradiction | null}
-> {
+): Promise<Frozen & {frozen_at: string | null; contradiction: Contradiction | null}> {
   const {config, log, objects} = deps;
   const name = manifestObject(run);
   const frozen = await readManifest(deps, run);
@@ -47,9 +45,7 @@ export async function freezeSpec(
   // A run.json that became invalid since does not stop the run.
   const input = frozen ? await skipIfInvalid(log, readInput) : await readInput();
   const completed = completeSpec(input ?? {}, config);
-  const {spec} = frozen ?? completed;
-  // Manifests of the first release lack the placement.
-  const placement = frozen?.placement ?? completed.placement;
+  const {spec, placement} = frozen ?? completed;
   // The workers' account may read more than the author of the spec.
   const problem = modelProblem(spec.model ?? config.default_model, config.ceilings);
   if (problem) throw new Rejected(`${frozen ? name : specObject(run)}: ${problem}`);
@@ -97,7 +93,7 @@ export async function readManifest({objects}: Deps, run: string): Promise<Frozen
     );
   const {spec_hash, placement} = frozen;
   const spec = parseValue(frozenSpec, frozen.spec, `The spec in ${name}`);
-  return {spec, spec_hash, ...(placement ? {placement} : {})};
+  return {spec, spec_hash, placement};
 }
 
 /** Reads the `run.json` of a run; undefined without one. Throws `Rejected` for an invalid one. */

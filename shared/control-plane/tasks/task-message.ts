@@ -166,9 +166,7 @@ async function finish(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   const name = task.run ?? '';
   const run = await runRecords.get(deps.store, name);
   if (!run || !isOpen(run)) return {result: `run ${name} has ended`};
-  // The cursor of an earlier release is a word.
-  const stored = cursorOf<Fold | string>(task, '');
-  const fold = typeof stored === 'string' ? await newFold(deps, name) : stored;
+  const fold = cursorOf<Fold | undefined>(task, undefined) ?? (await newFold(deps, name));
   const ending = await finishRun(deps, run, fold, until_ms);
   if (ending.kind === 'later') return {cursor: ending.fold};
   if (ending.kind === 'waits') return {waits: ending.reason};
@@ -243,7 +241,7 @@ async function resyncRun(deps: Deps, run: string, streams: number): Promise<void
   });
 }
 
-/** Marks a run whose counts differ from its streams without a mark: a person or an earlier release has changed a stream. */
+/** Marks a run whose counts differ from its streams without a mark: a person has changed a stream. */
 async function markIfDifferent({store, log, now}: Deps, seen: Run, documents: number): Promise<void> {
   const {run, changed_at, streams_pending, streams_in_progress, streams_completed, streams_failed} = seen;
   if (changed_at !== null) return;

@@ -1,7 +1,7 @@
 /** Dollars of the month: in the database, and as a copy in the bucket, so that a lost or restored database does not spend a month twice. */
 import {z} from 'zod';
 import {livingInMonth, monthOf, type Spending} from '../../domain/billing/monthly-spending.ts';
-import {instant, orNull} from '../../domain/fields.ts';
+import {instant} from '../../domain/fields.ts';
 import {monthObject, paths} from '../../domain/names.ts';
 import type {DeploymentBudgets, Month} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
@@ -13,11 +13,11 @@ import {skipIfInvalid, spendingRecords} from '../documents/documents.ts';
 const SHARE = 0.01;
 const LEAST_USD = 0.01;
 
-/** `ended_usd`: the dollars of the document then, without those of living TPUs. They never decrease. A copy of an earlier release lacks `at`. */
+/** `ended_usd`: the dollars of the document then, without those of living TPUs. They never decrease. */
 const copy = z.object({
   usd: z.coerce.number().min(0),
-  ended_usd: z.coerce.number().min(0).default(0),
-  at: orNull(instant).catch(null),
+  ended_usd: z.coerce.number().min(0),
+  at: instant.nullable(),
 });
 
 /** Reads the spending of the month. A deployment without a ceiling needs neither document nor copy. */

@@ -27,7 +27,6 @@ const SHARE_OF_POLL = 0.1;
 /** Answers with work, or with the time of the next request. Jobs come first, because people wait for them. */
 export const answerLease = checked('lease', async (deps, worker, request) => {
   const {name, incarnation} = worker;
-  if (!request.token) return {answer: advise('exit', earlierReleaseText(name))};
   if (parseJobWork(worker.work) !== undefined || request.host !== FIRST_HOST) {
     const joined = await answerJoin(deps, request, await poolOf(deps, worker.pool));
     if (joined) return {answer: ok(joined)};
@@ -62,11 +61,6 @@ export const answerLease = checked('lease', async (deps, worker, request) => {
   if (!work?.isRaced) await recordRequest(deps, request);
   return work ? soon(work.soon) : wait('no job waits, and every stream is leased or finished');
 });
-
-/** The node of an agent that ends is silent, and its slot gets another one. */
-function earlierReleaseText(name: string): string {
-  return `the agent of ${name} is of a release without tokens of leases, and has no rights in the bucket any more: another TPU replaces it`;
-}
 
 /**
  * Answers with the attempt that the slice has. A host but host 0 without one waits until host 0 leases work: it changes no lease. Undefined:

@@ -16,16 +16,16 @@ const MOST_RANGES = 41;
 const MOST_SECONDS = 1e9;
 
 /**
- * Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. Summaries of earlier releases lack
- * `zeros` and the two lists. All numbers are finite: JSON has no infinity, and a stream without finite statistics fails.
+ * Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. All numbers are finite: JSON has no
+ * infinity, and a stream without finite statistics fails.
  */
 const stats = z.object({
   mean: z.number(),
   norm: amount,
   max_abs: amount,
-  zeros: amount.max(1).optional(),
-  norm_quantiles: quantiles.optional(),
-  max_abs_by_position: z.array(amount).max(MOST_RANGES).optional(),
+  zeros: amount.max(1),
+  norm_quantiles: quantiles,
+  max_abs_by_position: z.array(amount).max(MOST_RANGES),
   non_finite: total,
   mean_square: amount.optional(),
   int8_error: amount.optional(),
@@ -60,7 +60,7 @@ const uploads = z.object({
 export type Uploads = z.infer<typeof uploads>;
 export const NO_UPLOADS: Uploads = {bytes: 0, seconds: 0, bound_seconds: 0};
 
-/** A stream's metadata.json, without its list of shards. `upload`: of the attempt that wrote it; earlier releases lack it. */
+/** A stream's metadata.json, without its list of shards. `upload`: of the attempt that wrote it. */
 export const streamSummary = z.object({
   total_samples: total,
   total_rejected: total,
@@ -72,7 +72,7 @@ export const streamSummary = z.object({
   model,
   versions: z.record(short, short),
   code: short.nullable(),
-  upload: uploads.optional(),
+  upload: uploads,
 });
 export type StreamSummary = z.infer<typeof streamSummary>;
 
@@ -89,17 +89,16 @@ export const runResult = z.object({
   rows: total,
   shards: total,
   bytes: total,
-  /** Digest of the digests of all streams, by name. Null where an earlier release stored a shard. */
-  digest: sha256.nullable().default(null),
+  /** Digest of the digests of all streams, by name. Null without a stream. */
+  digest: sha256.nullable(),
   stats: statsByName,
   model: model.nullable(),
   versions: z.record(short, z.array(short)),
   code: z.array(short),
   unread: z.record(short, short),
-  /** Manifests of the first release lack it. */
-  unread_streams: total.default(0),
-  /** Sums over the streams. Manifests of earlier releases lack it. */
-  upload: uploads.default(NO_UPLOADS),
+  unread_streams: total,
+  /** Sums over the streams. */
+  upload: uploads,
 });
 export type RunResult = z.infer<typeof runResult>;
 
@@ -114,15 +113,13 @@ type Sums = {
   non_finite: number;
   squares: number;
   error: number;
-  /** Rows of the streams whose summaries have the next three. */
-  rows: number;
   zeros: number;
   quantiles: number[];
   by_position: number[];
 };
 const NOTHING: Omit<Sums, 'quantiles' | 'by_position'> = {
   ...{mean: 0, norm: 0, max_abs: 0, non_finite: 0, squares: 0, error: 0},
-  ...{rows: 0, zeros: 0},
+  zeros: 0,
 };
 
 /** State of a fold, which another process continues. JSON keeps it exactly. */
@@ -149,8 +146,8 @@ export class ResultFold {
   add(stream: StreamFacts, summary: StreamSummary | {unread: string}): void {
     const {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes} = stream;
     const result = this.#result;
-    const before = {digest: result.digest ?? null, entries: result.streams};
-    result.digest = withEntry(before, stream.digest, `tpu_${streamIndexOf(stream.stream)}`);
+    // A completed stream has a shard, and so a digest.
+    result.digest = withEntry(result.digest, stream.digest ?? '', `tpu_${streamIndexOf(stream.stream)}`);
     result.streams += 1;
     result.samples += total_samples_processed;
     result.rejected += rejected_samples;
@@ -197,7 +194,7 @@ export class ResultFold {
     for (const [name, version] of Object.entries(versions))
       result.versions[name] = withOne(result.versions[name] ?? [], version);
     if (code !== null) result.code = withOne(result.code, code);
-    result.upload = sumOf(result.upload, upload ?? NO_UPLOADS);
+    result.upload = sumOf(result.upload, upload);
   }
 
   /** Weighs means by rows, and the int8 error, a ratio of energies, by rows and mean square. Workers add up shards alike. */
@@ -207,18 +204,15 @@ export class ResultFold {
     sums.norm += rows * of.norm;
     sums.max_abs = Math.max(sums.max_abs, of.max_abs);
     sums.non_finite += of.non_finite;
-    if (of.int8_error !== undefined) {
+    if (of.int8_error !== undefined && of.mean_square !== undefined) {
       this.#isInt8 = true;
-      const energy = rows * (of.mean_square ?? of.norm ** 2);
+      const energy = rows * of.mean_square;
       sums.squares += energy;
       sums.error += energy * of.int8_error ** 2;
     }
-    if (of.zeros !== undefined && of.norm_quantiles !== undefined) {
-      sums.rows += rows;
-      sums.zeros += rows * of.zeros;
-      sums.quantiles = of.norm_quantiles.map((norm, index) => (sums.quantiles[index] ?? 0) + rows * norm);
-      sums.by_position = largestOfBoth(sums.by_position, of.max_abs_by_position ?? []);
-    }
+    sums.zeros += rows * of.zeros;
+    sums.quantiles = of.norm_quantiles.map((norm, index) => (sums.quantiles[index] ?? 0) + rows * norm);
+    sums.by_position = largestOfBoth(sums.by_position, of.max_abs_by_position);
     this.#sums.set(name, sums);
   }
 
@@ -237,9 +231,8 @@ function largestOfBoth(one: readonly number[], other: readonly number[]): number
   );
 }
 
-/** Statistics that every stream of the run has: zeros and lists are left out where a stream lacks them. */
 function statsOf(sums: Sums, rows: number, isInt8: boolean): Stats {
-  const {mean, norm, max_abs, non_finite, squares, error} = sums;
+  const {mean, norm, max_abs, zeros, by_position, non_finite, squares, error} = sums;
   const int8 = {
     mean_square: rounded(squares / rows),
     int8_error: rounded(squares > 0 ? Math.sqrt(error / squares) : 0),
@@ -249,16 +242,10 @@ function statsOf(sums: Sums, rows: number, isInt8: boolean): Stats {
     norm: rounded(norm / rows),
     max_abs: rounded(max_abs),
     ...(isInt8 ? int8 : {}),
-    ...(sums.rows === rows ? listsOf(sums, rows) : {}),
-    non_finite,
-  };
-}
-
-function listsOf({zeros, quantiles: norms, by_position}: Sums, rows: number) {
-  return {
     zeros: rounded(zeros / rows),
-    norm_quantiles: quantiles.parse(norms.map(norm => rounded(norm / rows))),
+    norm_quantiles: quantiles.parse(sums.quantiles.map(each => rounded(each / rows))),
     max_abs_by_position: by_position,
+    non_finite,
   };
 }
 

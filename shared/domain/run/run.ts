@@ -109,7 +109,7 @@ export const runDocument = stored({
     'Dollars of ended and living incarnations, as of the last tick. The budget compares with the sum of this cost, `network_usd` and `download_usd`.',
   ),
   preemptions: orNull(count).describe(
-    'TPUs that Google preempted or took away while the run paid for them. Counted when the node is gone. Null: unknown, because an earlier release began the run or its document was lost.',
+    'TPUs that Google preempted or took away while the run paid for them. Counted when the node is gone. Null: unknown, because the document of the run was lost.',
   ),
   ...history,
   ...totals,

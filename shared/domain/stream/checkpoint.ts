@@ -18,9 +18,7 @@ export const shardDocument = stored({
   rejected: count.max(MAX_SHARD_SAMPLES).describe('Rejected samples of the range.'),
   tokens: count.max(MAX_SHARD_TOKENS).describe('Tokens of the stored samples.'),
   size_bytes: count.describe('Bytes of the object.'),
-  sha256: orNull(text).describe(
-    'SHA-256 of the object, as its TPU states it; null where an earlier release stored it.',
-  ),
+  sha256: text.describe('SHA-256 of the object, as its TPU states it.'),
   spec_hash: text.describe('The spec under which the shard was made.'),
   stream_crc32c: text.describe('CRC-32C of the stream content from which the shard was made.'),
   final: z.boolean().describe('True for the last shard of the stream.'),
@@ -43,7 +41,7 @@ export const progress = {
   total_tokens: count.describe('Tokens of the stored samples.'),
   total_bytes: count.describe('Bytes of the stored shards.'),
   digest: orNull(text).describe(
-    '[Digest](formats.md#the-digest-of-a-run) of the stored shards; null before the first, and where the SHA-256 of a shard is unknown.',
+    '[Digest](formats.md#the-digest-of-a-run) of the stored shards; null before the first.',
   ),
   finished: z.boolean().describe('True when the final shard is stored.'),
 };
@@ -93,11 +91,7 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
       rejected_samples: progress.rejected_samples + shard.rejected,
       total_tokens: progress.total_tokens + shard.tokens,
       total_bytes: progress.total_bytes + shard.size_bytes,
-      digest: withEntry(
-        {digest: progress.digest, entries: progress.total_shards},
-        shard.sha256,
-        shard.object.slice(shard.object.lastIndexOf('/') + 1),
-      ),
+      digest: withEntry(progress.digest, shard.sha256, shard.object.slice(shard.object.lastIndexOf('/') + 1)),
       finished: shard.final,
     };
     const excess = sumBeyondBounds(next);

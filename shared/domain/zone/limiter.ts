@@ -24,7 +24,7 @@ const limiter = stored({
   reason: text.nullable(),
   since_at: instant.nullable(),
   /** Refused requests since then. The requests of the first burst count once. */
-  refusals: count.default(0),
+  refusals: count,
   asked_at: instant.nullable(),
   next_at: instant.nullable(),
   refuses_late: z.boolean(),
@@ -51,12 +51,9 @@ const NO_CAUSE = {
 };
 export const OPEN: Limiter = {...NO_CAUSE, asked_at: null, refuses_late: false, ...NO_FAILED_BOOTS};
 
-/** Documents of earlier releases have no limiter, and their breakers are forgotten. */
-export const limiterField = limiter
-  .default(OPEN)
-  .describe(
-    'Limit of creates: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node that is still being created does not open the zone. The limiter of a pool limits all its zones.',
-  );
+export const limiterField = limiter.describe(
+  'Limit of creates: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node that is still being created does not open the zone. The limiter of a pool limits all its zones.',
+);
 
 const MOST_FAILED_BOOTS = 5;
 /** Seconds between two requests during a stop. The clock counts: without a living worker no time is served. */

@@ -81,12 +81,8 @@ const MOST_LOSSES = 50;
 /** Fewer losses may be chance. */
 const FEWEST_LOSSES = 3;
 
-/** Fields that an earlier release needs to read the document. Each is as in a zone without a refusal. */
-const EARLIER = {blocked_until_at: null, blocked_reason: null, creates: []};
-
 export function newZone(zone: string, now: number, pool: string | null = null): Zone {
   return {
-    ...EARLIER,
     ...{zone, pool, limiter: OPEN, losses: [], brake: null, orphans: null, weather: []},
     updated_at: iso(now),
   };

@@ -3,6 +3,7 @@ import {dirname} from 'node:path';
 import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {earlierRun, newestRun} from '../../../cli/run/estimate/earlier-run.ts';
 import {findTarget} from '../../../cli/run/estimate/target.ts';
+import {completeSpec} from '../../../shared/contracts/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {ResultFold} from '../../../shared/domain/run/result.ts';
 import {aConfig, aRun, at, aWorker, T0} from '../../support/builders.ts';
@@ -64,6 +65,7 @@ describe('An earlier run', () => {
   const [A, B] = ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'];
   const manifest = {
     ...{schema: 'gleaner/1', run: 'my-run', spec: {}, spec_hash: 'a'.repeat(64)},
+    placement: completeSpec({}, aConfig()).placement,
     result: {...new ResultFold().result(), upload: {bytes: 5e9, seconds: 10, bound_seconds: 9}},
   };
   const cloudOf = async () => {

@@ -3,7 +3,8 @@ import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {untilRegistered} from '../../../cli/run/registration.ts';
 import {writeSpec} from '../../../cli/run/write-spec.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';
-import {aRun, aStream, at, T0} from '../../support/builders.ts';
+import {completeSpec} from '../../../shared/contracts/spec.ts';
+import {aConfig, aRun, aStream, at, T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';
 import {FakeBucket} from '../../support/fake-bucket.ts';
 import {aStore} from '../../support/put-documents.ts';
@@ -41,7 +42,7 @@ describe('run.json of run start', () => {
 
   it('of a run that has begun has the settings of its document, which configure changes', async () => {
     const {cloud, bucket} = await aCloud({'runs/my-run': aRun({budget_usd: 7, priority: 2})});
-    const placement = {pool: 'tpu', priority: 0, budget_usd: null, affinity: 'any', stream_offset: 0};
+    const {placement} = completeSpec({}, aConfig());
     bucket.put(
       'activations/my-run/manifest.json',
       JSON.stringify({

@@ -6,7 +6,7 @@ import {planText} from '../../../cli/run/start.ts';
 import {differencesOf} from '../../../cli/run/write-spec.ts';
 import {compareSides, type Side} from '../../../cli/views/comparison.ts';
 import {NO_UPLOADS, ResultFold, type Stats} from '../../../shared/domain/run/result.ts';
-import {aRun} from '../../support/builders.ts';
+import {aRun, aStats} from '../../support/builders.ts';
 
 describe('The spec of run start', () => {
   for (const {given, spec} of [
@@ -87,7 +87,7 @@ describe('The keys that differ between two specs', () => {
 });
 
 describe('A comparison of runs', () => {
-  const STATS: Stats = {mean: 0.001, norm: 12, max_abs: 40, non_finite: 0};
+  const STATS = aStats({mean: 0.001, norm: 12, max_abs: 40});
   const totals = {samples: 40, rejected: 0, truncated: 0, tokens: 900, rows: 900, shards: 2, bytes: 5000};
   const aSide = (run: string, stats: Partial<Stats> = {}, samples = 40): Side => ({
     run: aRun({run, status: 'completed', total_samples_processed: samples, total_tokens: 900}),

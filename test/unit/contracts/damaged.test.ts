@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {NotUnderstood, Rejected} from '../../../shared/contracts/errors.ts';
-import {manifest} from '../../../shared/contracts/manifest.ts';
+import {manifest, manifestText} from '../../../shared/contracts/manifest.ts';
 import {configProblem} from '../../../shared/contracts/model-config.ts';
 import {parseJson} from '../../../shared/contracts/schemas.ts';
 import {parseRunSpec} from '../../../shared/contracts/spec.ts';
@@ -11,6 +11,7 @@ import {controlMessage} from '../../../shared/control-plane/events/commands/tabl
 import type {Document} from '../../../shared/ports.ts';
 import {aRun, aStream, aWorker} from '../../support/builders.ts';
 import {damaged} from '../../support/mutations.ts';
+import {complete} from './spec-cases.ts';
 
 const TEXTS: {name: string; text: string; parse: (text: string) => unknown}[] = [
   {
@@ -20,7 +21,10 @@ const TEXTS: {name: string; text: string; parse: (text: string) => unknown}[] = 
   },
   {
     name: 'a manifest',
-    text: JSON.stringify({schema: 'gleaner/1', run: 'r', spec: {seed: 1}, spec_hash: 'a'.repeat(64)}),
+    text: manifestText({
+      ...{run: 'r', spec: {seed: 1}, spec_hash: 'a'.repeat(64)},
+      placement: complete({}).placement,
+    }),
     parse: text => parseJson(manifest, text, 'manifest.json'),
   },
   {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import {streamGrid} from '../../../dashboard/grid.ts';
 import {metadataObject} from '../../../shared/domain/names.ts';
+import {NO_UPLOADS} from '../../../shared/domain/run/result.ts';
 import type {Run} from '../../../shared/domain/run/run.ts';
 import type {Store} from '../../../shared/ports.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
@@ -180,7 +181,7 @@ describe('The pages', () => {
     const weights = {weights_sha256: sha256, tokenizer_sha256: sha256, files: {}};
     const summary = {
       ...{total_samples: 4, total_rejected: 0, total_tokens: 8, total_shards: 1, total_truncated: 0},
-      ...{total_rows: 800, versions: {}, code: null},
+      ...{total_rows: 800, versions: {}, code: null, upload: NO_UPLOADS},
       stats: {
         'resid_post.0': {
           ...{mean: 0, norm: 1, max_abs: 50, non_finite: 2, zeros: 0.125},

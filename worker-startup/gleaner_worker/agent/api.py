@@ -50,7 +50,7 @@ class WorkerApi:
 
     def lease(self, loaded: dict | None) -> dict:
         """Asks for work. `loaded`: the model in memory and the hash of its spec. `token`: this agent takes tokens."""
-        return self._request({"action": "lease", "token": True, "loaded": loaded}, give_up_after_s=float("inf"))
+        return self._request({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
 
     def heartbeat(
         self,
