@@ -16,6 +16,7 @@ export const epoch = count.max(MAX_LEASE_EPOCH);
 export const incarnation = count.max(MAX_ORDINAL);
 export const said = z
   .record(text, instant)
+  .default({})
   .describe(
     'Publish time of the last message about each field: `status_at` for `status`. An older message that arrives late changes nothing.',
   );

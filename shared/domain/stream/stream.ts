@@ -48,11 +48,11 @@ export const streamDocument = stored({
   faults: count.describe(
     'Machines in a row that failed at the stream without a stored shard. At five the stream is `failed`. A stored shard resets the count.',
   ),
-  network_usd_per_byte: amount.describe(
-    'Dollars of a byte between the bucket and the TPU of the last lease. 0 in one region.',
-  ),
-  network_bytes: count.describe('Bytes of the stream and its shards between regions.'),
-  network_usd: amount.describe('Dollars of these bytes.'),
+  network_usd_per_byte: amount
+    .default(0)
+    .describe('Dollars of a byte between the bucket and the TPU of the last lease. 0 in one region.'),
+  network_bytes: count.default(0).describe('Bytes of the stream and its shards between regions.'),
+  network_usd: amount.default(0).describe('Dollars of these bytes.'),
   last_error: text.nullable().describe('Text of the last failure; null before the first.'),
   said,
   blocked_reason: orNull(text).describe(
