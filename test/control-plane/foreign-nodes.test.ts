@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operations.ts';
+import {labelsOf} from '../../shared/domain/deployment.ts';
 import {aTpu, at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorldWithAShard} from '../support/one-worker.ts';
@@ -10,7 +11,7 @@ import {A0, B0, ONE_SLOT, TWO_SLOTS} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a node with our label and without a document', () => {
-  const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};
+  const labels = {...labelsOf('gleaner'), 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};
 
   it('is deleted, and its incarnation is not used again', async () => {
     const world = new World();
@@ -41,7 +42,7 @@ describe('a node with our label and without a document', () => {
 
 describe('a node of another deployment', () => {
   const TEAM_A = {GLEANER_DEPLOYMENT: 'team-a', GLEANER_STORE: 'firestore:team-a'};
-  const labelsOf = (name: string | undefined) => ({
+  const labelsWith = (name: string | undefined) => ({
     'managed-by': 'gleaner',
     'gleaner-incarnation': '5',
     ...(name === undefined ? {} : {'gleaner-deployment': name}),
@@ -50,9 +51,8 @@ describe('a node of another deployment', () => {
     [
       {what: 'with the label of another deployment', ours: {}, label: 'team-a', isDeleted: false},
       {what: 'with the label of the default deployment', ours: TEAM_A, label: 'gleaner', isDeleted: false},
-      {what: 'without a label, for another deployment', ours: TEAM_A, label: undefined, isDeleted: false},
       {what: 'with our label', ours: TEAM_A, label: 'team-a', isDeleted: true},
-      {what: 'without a label, for the default deployment', ours: {}, label: undefined, isDeleted: true},
+      {what: 'without a label', ours: {}, label: undefined, isDeleted: false},
     ];
   const places = [
     [A0, 'us-central1-a'],
@@ -64,7 +64,7 @@ describe('a node of another deployment', () => {
     for (const [name, zone] of places)
       it(`${what} is ${isDeleted ? 'an orphan' : 'left alone'}: ${name} in ${zone}`, async () => {
         const world = new World({...ONE_SLOT, ...ours});
-        world.tpus.add(aTpu({name, zone, labels: labelsOf(label)}));
+        world.tpus.add(aTpu({name, zone, labels: labelsWith(label)}));
         await world.minutes(3, 0);
         assert.deepEqual(world.tpus.states(), isDeleted ? {} : {[name]: 'READY'});
         assert.equal(world.asked().length > 0 || isDeleted, isDeleted);
@@ -73,7 +73,7 @@ describe('a node of another deployment', () => {
   it('in the place of a slot makes the slot wait, and other slots work', async () => {
     const world = new World({...TWO_SLOTS, ...TEAM_A});
     const [first, second] = ['team-a-tpu-us-central1-a-0', 'team-a-tpu-us-central1-a-1'] as const;
-    world.tpus.add(aTpu({name: first, labels: labelsOf('team-b')}));
+    world.tpus.add(aTpu({name: first, labels: labelsWith('team-b')}));
     world.drop('my-run', 0, someLines(4));
     await world.until('the other slot works', () => world.agents.get(second)?.state === 'working', 9, 1);
     assert.equal(world.tpus.node(second).labels['gleaner-deployment'], 'team-a');
@@ -125,7 +125,7 @@ describe('a node of another owner', () => {
       world.tpus.add(foreign);
       const queued = {
         ...{state: 'FAILED', initiator: 'USER', error: null, valid_until_at: null, created_at: null},
-        labels: {'managed-by': 'gleaner', 'gleaner-pool': 'tpu'},
+        labels: {...labelsOf('gleaner'), 'gleaner-pool': 'tpu'},
       };
       world.deps.tpus.get = async () => {
         if (answer === 'our request') return {...foreign, queued};
@@ -178,7 +178,7 @@ describe('a node of another owner', () => {
 
   it('does not hide our request in the queue behind it, which has no document and is deleted', async () => {
     const world = new World(ONE_SLOT);
-    const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};
+    const labels = {...labelsOf('gleaner'), 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};
     const queued = {
       state: 'WAITING_FOR_RESOURCES',
       initiator: 'USER',

@@ -110,6 +110,7 @@ describe('an object in the place of a shard', () => {
         tokens: '5',
         spec_hash: String(spec_hash),
         stream_crc32c: String(crc32c),
+        sha256: 'b'.repeat(64),
         final: 'false',
       };
       const folder = 'activations/my-run/tpu_0/';

@@ -11,9 +11,9 @@ import {World} from '../support/control-plane-harness.ts';
 
 async function aWorld() {
   const world = new World();
-  const {said: _, limiter: __, ...own} = world.deps.config.pool;
+  const own = world.deps.config.pool;
   const fast = {...own, pool: 'fast', accelerator: 'v6e-1', poll_s: 2, version: 1};
-  await world.store.transaction(async tx => tx.set(paths.pool('fast'), fast as never));
+  await world.store.transaction(async tx => tx.set(paths.pool('fast'), fast));
   const state = {reads: 0, isAway: false};
   const store = {
     ...world.deps.store,

@@ -1,6 +1,7 @@
 /** Calls that take minutes: a function decides from facts that have changed since it read them. */
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
+import {labelsOf} from '../../shared/domain/deployment.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0} from '../support/places.ts';
@@ -12,7 +13,7 @@ const ONE_SLOT = {
   GLEANER_ACCELERATOR: 'v6e-8',
 };
 const USD_PER_MINUTE = (8 * (LIST_PRICES['v6e@us-central1']?.spot_usd ?? Number.NaN)) / 60;
-const LABELS = {'managed-by': 'gleaner', 'gleaner-incarnation': '1'};
+const LABELS = {...labelsOf('gleaner'), 'gleaner-incarnation': '1'};
 
 /** A tick whose first list of nodes is answered at once and reaches the tick after `between`. */
 async function slowTick(world: World, between: () => Promise<void>): Promise<void> {

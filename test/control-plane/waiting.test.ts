@@ -4,6 +4,7 @@ import type {Cloud} from '../../cli/cloud/cloud.ts';
 import {TPU_STATUSES} from '../../cli/screen/tpu-status.ts';
 import {explain} from '../../cli/views/why.ts';
 import {FAULT_KINDS, faultHelp} from '../../emulator/faults.ts';
+import {labelsOf} from '../../shared/domain/deployment.ts';
 import {jobDocument} from '../../shared/domain/job/job.ts';
 import {runDocument} from '../../shared/domain/run/run.ts';
 import {streamDocument} from '../../shared/domain/stream/stream.ts';
@@ -23,7 +24,7 @@ import {aWorldWith, LINES, refuse, soldOut, type Wait} from '../support/waits.ts
 
 const anOrphan = (world: World, slot: number) => ({
   ...{name: `tpu-${ZONE}-${slot}`, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null},
-  labels: {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '1'},
+  labels: {...labelsOf('gleaner'), 'gleaner-pool': 'tpu', 'gleaner-incarnation': '1'},
   created_at: new Date(world.now).toISOString(),
 });
 

@@ -1,3 +1,4 @@
+import {labelsOf} from '../../shared/domain/deployment.ts';
 import type {WantedOptions} from '../../shared/domain/fleet/pool.ts';
 /** Valid documents of each kind, with the changes of a test. */
 
@@ -92,7 +93,7 @@ export function found(state: string | null, changes: Partial<FoundNode> = {}): F
 
 /** The node of `aWorker` in a list of TPUs. */
 export function aTpu(changes: Partial<Tpu> = {}): Tpu {
-  const labels = {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '2'};
+  const labels = {...labelsOf('gleaner'), 'gleaner-pool': 'tpu', 'gleaner-incarnation': '2'};
   return {
     ...{name: 'tpu-us-central1-a-0', zone: 'us-central1-a', state: 'READY', health: 'HEALTHY', labels},
     ...{symptoms: [], queued: null, created_at: at(0), ...changes},

@@ -16,7 +16,13 @@ pytestmark = [needs_root, pytest.mark.slow]
 def a_job_answer(job="j1", epoch=2, **changes):
     folder = f"jobs/{job}/epoch_{epoch}/"
     order = an_order(id=job, folder=folder, **changes)
-    return {"action": "job", "lease": {"job": job, "epoch": epoch}, "slice": ONE_SLICE, "job": order, "heartbeat_s": 0.1}
+    return {
+        "action": "job",
+        "lease": {"job": job, "epoch": epoch},
+        "slice": ONE_SLICE,
+        "job": order,
+        "heartbeat_s": 0.1,
+    }
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import {costOfDeleting, costOfDeletingAll, costOfLiving} from '../../../../share
 import {LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
 import {livingInMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
 import {usdPerHour} from '../../../../shared/domain/billing/prices.ts';
+import {labelsOf} from '../../../../shared/domain/deployment.ts';
 import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_STREAMS} from '../../../../shared/domain/run/run.ts';
 import {planBudgets, planTick, type TickPlan} from '../../../../shared/domain/tick/plan-tick.ts';
@@ -66,7 +67,7 @@ function counts(unfinished: number): StreamCounts {
 function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given): Snapshot {
   const all = workers.map(theWorker);
   const nodes = all.filter(({phase}) => phase !== 'gone' && phase !== 'creating');
-  const labels = {'managed-by': 'gleaner', 'gleaner-incarnation': '2'};
+  const labels = {...labelsOf('gleaner'), 'gleaner-incarnation': '2'};
   const listed = nodes.map(({name, zone}) => ({
     ...{name, zone, state: 'READY', health: 'HEALTHY', labels, symptoms: [], queued: null, created_at: at(0)},
   }));

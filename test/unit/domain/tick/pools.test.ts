@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {costOfDeleting} from '../../../../shared/domain/billing/cost.ts';
 import {LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../../../../shared/domain/billing/prices.ts';
+import {labelsOf} from '../../../../shared/domain/deployment.ts';
 import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_STREAMS} from '../../../../shared/domain/run/run.ts';
 import {budgetsByPool, planPools, snapshotsByPool} from '../../../../shared/domain/tick/pools.ts';
@@ -24,7 +25,7 @@ const waiting = (count: number) => ({
 });
 const aNode = (name: string, labels = {}): Tpu => ({
   ...{name, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null, created_at: at(0)},
-  labels: {'managed-by': 'gleaner', 'gleaner-incarnation': '1', ...labels},
+  labels: {...labelsOf('gleaner'), 'gleaner-incarnation': '1', ...labels},
 });
 
 function aSnapshot(changes: Partial<DeploymentSnapshot> = {}, tpus: Tpu[] = []): DeploymentSnapshot {
