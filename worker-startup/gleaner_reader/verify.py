@@ -125,8 +125,7 @@ def _stated(file: File | None, stream: int, problems: list[str]) -> dict[str, _F
             raise ValueError(f"it has {file.size} bytes")
         shards = json.loads(bytes(file.read(0, file.size)))["shards"]
         return {
-            str(shard["filename"]): _Facts(shard["size_bytes"], shard["crc32c"], shard["sha256"])
-            for shard in shards
+            str(shard["filename"]): _Facts(shard["size_bytes"], shard["crc32c"], shard["sha256"]) for shard in shards
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problems.append(f"{file.url} is no metadata.json of a stream: {str(error)[:200]}")

@@ -44,8 +44,7 @@ def check_summary(
         summary = json.loads(text)
         listed_facts = {key: summary[key] for key in stored}
         entries = [
-            (entry["gcs_path"], entry["size_bytes"], entry["crc32c"], entry["sha256"])
-            for entry in summary["shards"]
+            (entry["gcs_path"], entry["size_bytes"], entry["crc32c"], entry["sha256"]) for entry in summary["shards"]
         ]
         listed_stats = {entry["gcs_path"]: entry["stats"] for entry in summary["shards"]}
         non_finite = [name for name, values in summary["stats"].items() if values["non_finite"] != 0]
