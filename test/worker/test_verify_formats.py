@@ -11,6 +11,8 @@ import pytest
 from build import BUCKET, outputs, text_lines
 from gleaner_reader.checksums import as_text, crc32c
 from gleaner_reader.convert import Rows
+from gleaner_worker.shards.row_statistics import ZEROS_EVERY, quantiles
+from gleaner_worker.shards.shard_stats import share_of_zeros
 from gleaner_worker.verify.statistics import LayerStatistics
 from verified_run import LINES, PREFIX, rewrite
 
@@ -156,13 +158,17 @@ def int8_layer(seed):
     stored = np.round(values / np.maximum(scale, 1e-30)[:, None]).astype(np.int8)
     rounded = stored * scale[:, None]
     squares = float(np.square(values, dtype=np.float64).sum())
+    norms = np.linalg.norm(rounded.astype(np.float64), axis=1)
     stats = {
         "mean": float(rounded.mean(dtype=np.float64)),
-        "norm": float(np.linalg.norm(rounded.astype(np.float64), axis=1).mean()),
+        "norm": float(norms.mean()),
         "max_abs": float(np.abs(rounded).max()),
         "mean_square": squares / values.size,
         "int8_error": (float(np.square(values - rounded, dtype=np.float64).sum()) / squares) ** 0.5,
         "non_finite": 0,
+        "zeros": share_of_zeros(rounded[::ZEROS_EVERY]),
+        "norm_quantiles": quantiles(norms),
+        "max_abs_by_position": [],
     }
     return Rows(stored, scale), stats
 
