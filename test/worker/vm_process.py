@@ -40,7 +40,7 @@ def isolate(folder):
 
 def pack_worker(tar):
     for package in ("gleaner_worker", "gleaner_reader"):
-        for path in sorted(Path(WORKER, package).rglob("*.py")):
+        for path in sorted(path for path in Path(WORKER, package).rglob("*") if path.suffix in (".py", ".json")):
             tar.add(path, str(path.relative_to(WORKER)))
 
 
