@@ -17,7 +17,7 @@ from gleaner_worker.jobs import process
 from gleaner_worker.jobs import runner as runner_module
 from gleaner_worker.jobs.output import OutputParts
 from gleaner_worker.jobs.prepared import Prepared, SourceFailed
-from job_attempts import FOLDER, RAN, needs_root
+from job_attempts import FOLDER, ONE_SLICE, RAN, needs_root
 from waiting import HANG_S, until
 
 pytestmark = [needs_root, pytest.mark.slow]
@@ -35,7 +35,8 @@ def start(runner, is_begun=lambda: True):
 
     thread = threading.Thread(target=run)
     thread.start()
-    until(is_begun)
+    until(lambda: is_begun() or not thread.is_alive())
+    assert is_begun(), result
 
     def wait():
         thread.join(HANG_S)
@@ -138,8 +139,8 @@ def test_a_lost_lease_ends_the_process_of_a_job_and_all_uploads(jobs):
 
 def test_a_host_of_several_stores_what_it_printed_when_another_host_ends_the_attempt(jobs):
     script = "trap 'echo late; touch $JOB_ARTIFACTS/late; exit' TERM; echo begun; while :; do sleep 0.1; done"
-    where = {"host": 1, "hosts": 2, "addresses": ["127.0.0.1"] * 2, "port": 8482}
-    runner = jobs.runner(command=script, slice=where)
+    where = {"host": 1, "hosts": 2, "addresses": ["127.0.0.1"] * 2}
+    runner = jobs.runner(command=script, slice=ONE_SLICE | where)
     folder = f"{FOLDER}host_1/"
     wait = start(runner, lambda: jobs.storage.names(BUCKET, folder))
     runner.request("stop")
