@@ -93,15 +93,6 @@ describe('gleaner build @full', () => {
     assert.equal(folder.text('environment'), `${key} ${sha256} ${size_bytes}\n`);
   });
 
-  it('leaves out an environment that was never built, and says how to build it', async () => {
-    const env = {XDG_CACHE_HOME: folder.at('empty')};
-    const {stdout} = await gleaner(['build'], {env});
-    assert.match(stdout, /^environment +not built: a deployment needs `gleaner build --environment`$/m);
-    // The file of variables may be that of another test, which builds at the same time.
-    const answer = await gleaner(['build', '--json'], {env});
-    assert.ok(!('environment' in JSON.parse(answer.stdout)));
-  });
-
   it('packs the startup script where the functions read it', () => {
     const files = unzipSync(readFileSync(DIST + built.functions.file));
     const script = readFileSync(`${ROOT}worker-startup/startup.sh`, 'utf8');

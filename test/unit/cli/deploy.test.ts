@@ -21,6 +21,7 @@ import {ApiError} from '../../../emulator/http/errors.ts';
 import {putBuiltEnvironment} from '../../support/built-environment.ts';
 import {alone, gleaner} from '../../support/command.ts';
 import {deployAtOnce as runAtOnce} from '../../support/deploy-at-once.ts';
+import {Folder} from '../../support/folder.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {until} from '../../support/until.ts';
 
@@ -252,7 +253,8 @@ describe('gleaner deploy @full', () => {
     writeFileSync(join(folder, 'lock.hcl'), lock);
     google.makeBucket(STATE);
     await google.put(STATE, 'gleaner/terraform.lock.hcl', lock.replace('7.45.0', '7.44.0'));
-    assert.equal((await deployAtOnce(['--yes'])).code, 0);
+    const deployed = await deployAtOnce(['--yes']);
+    assert.equal(deployed.code, 0, deployed.stderr);
     assert.deepEqual(await google.names(STATE), [
       'gleaner/deployments/2026-11-25T10:00:02.000Z.json',
       'gleaner/deployments/latest.json',
@@ -402,4 +404,18 @@ describe('gleaner deploy @full', () => {
       assert.equal(code, 1);
       assert.match(stderr, expected);
     });
+});
+
+/** Here, because one file runs at a time: this build changes `dist/`, from which a deployment takes its environment. */
+describe('gleaner build without an environment @full', () => {
+  const folder = new Folder();
+  after(() => folder.end());
+
+  it('leaves it out, and says how to build it', async () => {
+    const env = {XDG_CACHE_HOME: folder.path};
+    const {stdout} = await gleaner(['build'], {env});
+    assert.match(stdout, /^environment +not built: a deployment needs `gleaner build --environment`$/m);
+    const answer = await gleaner(['build', '--json'], {env});
+    assert.ok(!('environment' in JSON.parse(answer.stdout)));
+  });
 });
