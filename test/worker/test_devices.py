@@ -99,7 +99,6 @@ def test_split_weights_compute_the_same_activations(request, on_devices, tiny_fo
 )
 def test_split_weights_of_each_kind_of_block_equal_transformers(forks, ways, names):
     variables = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={ways}"}
-    variables["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # compiling takes longer than running
     ended = forks.run("devices_process:check_golden", names, ways, environment=variables)
     assert ended.returncode == 0, ended.stderr
 

@@ -18,14 +18,6 @@ from host_params import load_params, one_device
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(autouse=True)
-def quick_compilation():
-    """Each golden model is a program of its own, which takes longer to compile than to run."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 # These differ from other models of their families in the form of their files alone.
 PLAIN = ("llama2", "qwen2", "qwen2-yarn")
 
