@@ -24,15 +24,14 @@ export type FunctionHostOptions = {
   log: (text: string) => void;
   /** Called after every start, when the functions listen on new ports. Called again after an error. */
   listening?: (() => Promise<void>) | undefined;
-  /** `start` waits no longer for the functions. */
-  patience_ms?: number | undefined;
 };
 
 const min_backoff_ms = 100;
 const max_backoff_ms = 5000;
 /** A host that ran this long was healthy: its next start waits the shortest time. */
 const healthy_ms = 10_000;
-const default_patience_ms = 30_000;
+/** `start` waits no longer for the functions. */
+const patience_ms = 30_000;
 
 function isAlive({exitCode, signalCode}: ChildProcess): boolean {
   return exitCode === null && signalCode === null;
@@ -54,17 +53,13 @@ export class FunctionHost {
   }
 
   /**
-   * Resolves when the functions listen, or when their first start fails or takes too long. Rejects when they listen and
-   * `listening` never succeeds.
+   * Resolves when the functions listen, when their first start fails, or when `patience` ends. Rejects when they listen
+   * and `listening` has not succeeded when `patience` ends.
    */
-  start(): Promise<void> {
-    const {patience_ms = default_patience_ms} = this.#options;
+  start(patience = AbortSignal.timeout(patience_ms)): Promise<void> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => (this.#trouble ? reject(this.#trouble) : resolve()), patience_ms);
-      this.#launch(() => {
-        clearTimeout(timer);
-        resolve();
-      });
+      patience.addEventListener('abort', () => (this.#trouble ? reject(this.#trouble) : resolve()));
+      this.#launch(resolve);
     });
   }
 

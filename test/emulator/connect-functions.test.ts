@@ -12,13 +12,16 @@ describe('A function host whose functions must be connected to topics', () => {
     log.length = 0;
   });
 
-  function hostWith(listening: () => Promise<void>, patience_ms?: number): FunctionHost {
+  function hostWith(listening: () => Promise<void>, patience?: AbortController): FunctionHost {
     host = new FunctionHost({
-      ...{deployment: 'gleaner', module: functionsModule, token: 'secret', listening, patience_ms},
+      ...{deployment: 'gleaner', module: functionsModule, token: 'secret', listening},
       entry: fileURLToPath(new URL('../../emulator/functions/function-host.ts', import.meta.url)),
       env: () => ({GLEANER_LOCAL_TOKEN: 'secret'}),
       triggers: readTriggers(triggers).functions,
-      log: text => log.push(text),
+      log: text => {
+        log.push(text);
+        if (text.includes('not connected')) patience?.abort();
+      },
     });
     return host;
   }
@@ -41,7 +44,8 @@ describe('A function host whose functions must be connected to topics', () => {
     const never = async () => {
       throw new Error('no answer');
     };
-    await assert.rejects(hostWith(never, 1500).start(), {
+    const patience = new AbortController();
+    await assert.rejects(hostWith(never, patience).start(patience.signal), {
       code: 'emulator-failed',
       message: 'Failed to connect the functions to their topics: no answer; start the local cloud again',
     });
