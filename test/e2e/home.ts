@@ -17,7 +17,7 @@ import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Document, Objects, Store} from '../../shared/ports.ts';
 import * as command from '../support/command.ts';
-import {until, WAIT_S} from '../support/until.ts';
+import {until} from '../support/until.ts';
 
 /** Variables of a cloud that ends a silent worker early. A killed VM and a vanished node are silent. */
 export const FAST = {GLEANER_LEASE_S: '8', GLEANER_SILENT_S: '12'};
@@ -60,6 +60,9 @@ export function gleaner(
     child.once('close', code => resolve({code: code ?? 1, stdout, stderr}));
   });
 }
+
+/** The first start of a machine makes and packs the environment of the workers. */
+const START_S = 1200;
 
 export class TestHome {
   readonly dir: string;
@@ -122,8 +125,8 @@ export class TestHome {
       createInterface({input: child.stdout}).once('line', resolve);
       child.once('exit', code => reject(new Error(`local up ended with ${code}: ${said}`)));
     });
-    const late = sleep(WAIT_S * 1000, undefined, {ref: false}).then(() => {
-      throw new Error(`local up is not ready after ${WAIT_S} s: ${said}`);
+    const late = sleep(START_S * 1000, undefined, {ref: false}).then(() => {
+      throw new Error(`local up is not ready after ${START_S} s: ${said}`);
     });
     this.ready = JSON.parse(await Promise.race([first, late]));
     this.#connection = running(await runningCloud({dir: this.dir}));
