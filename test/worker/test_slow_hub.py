@@ -63,9 +63,12 @@ def test_a_slow_hub_is_reported_and_fails_as_an_unreachable_hub(hub, tmp_path, f
 
 
 def test_a_slow_transfer_resumes_on_another_connection_with_the_received_bytes(hub, tmp_path, files, monkeypatch):
-    monkeypatch.setattr(download, "ANSWER_S", 0.2)
+    monkeypatch.setattr(download, "ANSWER_S", 1.0)
     monkeypatch.setattr(download, "PIECE_BYTES", 4096)
-    hub.faults = once(("slow", 1))
-    assert files_of(find(hub, tmp_path).folder) == files
-    ranges = [headers.get("range") for server, _, _, headers in hub.requests if server == "cdn"]
-    assert ranges[:2] == [None, "bytes=4096-"]  # a busy machine may ask more often
+    hub.faults = once(("slow", 60))
+
+    def report(_cause):  # the second try may be slow, as on a busy machine
+        monkeypatch.setattr(download, "ANSWER_S", 60.0)
+
+    assert files_of(find(hub, tmp_path, report=report).folder) == files
+    assert [headers.get("range") for server, _, _, headers in hub.requests if server == "cdn"] == [None, "bytes=4096-"]
