@@ -13,6 +13,7 @@ import {invokersOf} from './http/identity.ts';
 import type {JsonObject} from './http/json.ts';
 import {localRoutes} from './local-api.ts';
 import type {LocalCloud, LocalCloudOptions} from './options.ts';
+import {forgetAddress, writeAddress} from './own-folder.ts';
 import {type CloudContext, Ends, openParts, type Parts, startParts} from './parts.ts';
 import {servePublisher} from './pubsub/grpc.ts';
 import {pubsubRoutes} from './pubsub/rest.ts';
@@ -37,7 +38,11 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const parts = await openParts(context);
     const fault = faultsOf(context, parts);
     const port = await listen(context, parts, fault);
-    if (!options.storage_only) await startParts(context, parts);
+    if (!options.storage_only) {
+      await startParts(context, parts);
+      ends.add(() => forgetAddress(where.dir));
+      writeAddress(where);
+    }
     lock.note(`process ${process.pid}, ${where.url}`);
     log('cloud', `ready at ${where.url}, in ${where.dir}`);
     return {

@@ -2,6 +2,7 @@ import {existsSync, mkdirSync, readFileSync, statSync, writeFileSync} from 'node
 import {dirname, join} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
 import {LocalCloudError} from './http/errors.ts';
+import {isOwnFolder, markFolder} from './own-folder.ts';
 
 /**
  * WAL with synchronous=NORMAL keeps a committed transaction in the page cache of the kernel. A commit therefore survives
@@ -153,6 +154,7 @@ export function lockFolder(dir: string): FolderLock {
       {cause: error},
     );
   }
+  if (!isOwnFolder(dir)) markFolder(dir);
   return {
     note: text => writeFileSync(noteFile, `${text}\n`),
     release: () => {

@@ -1,15 +1,16 @@
 import {randomBytes} from 'node:crypto';
-import {closeSync, existsSync, openSync} from 'node:fs';
+import {existsSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import type {CloudAddress} from '../../emulator/cloud.ts';
 import {proofOf, readToken} from '../../emulator/http/guard.ts';
+import {addressIn, ownAddresses} from '../../emulator/own-folder.ts';
 import {openStore} from '../../shared/compose.ts';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {SIGN_IN} from '../../shared/google/error-advice.ts';
 import {withAdvice} from '../../shared/google/errors.ts';
 import type {Store} from '../../shared/ports.ts';
-import {addressIn, DEFAULT_DIR, DEFAULT_PORT, pointClientsAt} from '../local/address.ts';
+import {DEFAULT_DIR, DEFAULT_PORT, pointClientsAt} from '../local/address.ts';
 import {tinyModel} from '../local/tiny-model.ts';
 import {CliError} from '../terminal/errors.ts';
 import {type Connection, notRunning} from './connection.ts';
@@ -24,15 +25,15 @@ export type CloudOptions = {
   yes?: boolean | undefined;
 };
 
-/** Running local cloud, with its token where the cloud belongs to this user. */
-export type LocalInfo = CloudAddress & {token: string | undefined};
+/** Running local cloud of this user, with its token. */
+export type LocalInfo = CloudAddress & {token: string};
 
 const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
 
 /**
  * Finds the cloud of a command. In this order: the local cloud on `--port`, the local cloud in the folder `--dir` (running or
- * not), the local cloud of `gleaner local env`, the local cloud on the default port, the Google Cloud project in the
- * environment or in `gleaner.tfvars.json`, and the files of the default folder.
+ * not), the local cloud of `gleaner local env`, the running local cloud in the default folder, the Google Cloud project in the
+ * environment or in `gleaner.tfvars.json`, the files of the default folder, and the local cloud on the default port.
  */
 export async function connect(options: CloudOptions): Promise<Connection> {
   const connection = await findCloud(options);
@@ -46,11 +47,14 @@ export async function findCloud({port, dir}: CloudOptions): Promise<Connection> 
   if (dir !== undefined) return openFolder(dir, '--dir');
   const url = process.env.GLEANER_LOCAL_URL;
   if (url) return running(await localInfo(url), 'GLEANER_LOCAL_URL');
-  const info = await tryLocalInfo(DEFAULT_URL);
-  if (info) return running(info, `the local cloud on the default port ${DEFAULT_PORT}`);
+  const origin = `the local cloud in the default folder ${DEFAULT_DIR}`;
+  const own = await runningIn(resolve(DEFAULT_DIR));
+  if (own) return running(own, origin);
   const google = googleConnection(process.env);
   if (google) return google;
-  return openFolder(DEFAULT_DIR, `the local cloud in the default folder ${DEFAULT_DIR}`);
+  const info = hasFiles(DEFAULT_DIR) ? undefined : await runningAt(DEFAULT_URL);
+  if (info) return running(info, `the local cloud on the default port ${DEFAULT_PORT}`);
+  return openStopped(DEFAULT_DIR, origin);
 }
 
 /**
@@ -68,47 +72,56 @@ export async function requireCredentials(): Promise<void> {
   }
 }
 
-/** Running local cloud that `--port`, `--dir` or `gleaner local env` names, otherwise the local cloud on the default port. */
+/**
+ * Running local cloud that `--port`, `--dir` or `gleaner local env` names, otherwise the local cloud in the default folder or on the
+ * default port.
+ */
 export async function runningCloud({port, dir}: CloudOptions): Promise<LocalInfo> {
   if (port) return localInfo(`http://127.0.0.1:${port}`);
-  if (dir === undefined) return localInfo(process.env.GLEANER_LOCAL_URL ?? DEFAULT_URL);
+  if (dir === undefined) {
+    const url = process.env.GLEANER_LOCAL_URL;
+    return (url ? undefined : await runningIn(resolve(DEFAULT_DIR))) ?? localInfo(url || DEFAULT_URL);
+  }
   const live = await runningIn(resolve(dir));
   if (!live) throw notRunning(dir);
   return live;
 }
 
-async function runningIn(dir: string): Promise<LocalInfo | undefined> {
-  const address = await addressIn(dir);
-  const live = address === undefined ? undefined : await tryLocalInfo(address);
-  return live?.dir === dir ? live : undefined;
-}
-
 async function localInfo(url: string): Promise<LocalInfo> {
-  const info = await tryLocalInfo(url);
+  const info = await runningAt(url);
   if (!info)
     throw new CliError(
-      `There is no local cloud at ${url}: start one with \`gleaner local up\`, or name its --port`,
+      `There is no local cloud of yours at ${url}: start one with \`gleaner local up\`, or name its --port or --dir`,
     );
   return info;
 }
 
-/** Reads `GET /_local` of a local cloud; undefined without an answer. */
-async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
+async function runningAt(url: string): Promise<LocalInfo | undefined> {
+  for (const address of ownAddresses()) {
+    const live = address.url === url ? await runningIn(address.dir) : undefined;
+    if (live) return live;
+  }
+  return undefined;
+}
+
+/**
+ * The local cloud that runs in a folder of this user. The folder says where; the server there must prove that it knows the token of
+ * the folder, and gets nothing else before. Another program may have the port of a cloud that a kill ended.
+ */
+async function runningIn(dir: string): Promise<LocalInfo | undefined> {
+  const address = addressIn(dir);
+  const token = readToken(dir);
+  if (address === undefined || token === undefined) return undefined;
   const nonce = randomBytes(16).toString('hex');
-  let info: CloudAddress & {proof?: string};
   try {
-    const response = await fetch(`${url}/_local?nonce=${nonce}`, {signal: AbortSignal.timeout(5000)});
-    if (!response.ok) return undefined;
-    info = (await response.json()) as typeof info;
+    const signal = AbortSignal.timeout(5000);
+    const response = await fetch(`${address.url}/_local?nonce=${nonce}`, {signal, redirect: 'error'});
+    const {proof} = (await response.json()) as {proof?: unknown};
+    const expected = proofOf(token, nonce, new URL(address.url).port);
+    return isSameText(String(proof), expected) ? {...address, token} : undefined;
   } catch {
     return undefined;
   }
-  const token = readToken(info.dir);
-  if (token !== undefined && !isSameText(info.proof ?? '', proofOf(token, nonce, new URL(url).port)))
-    throw new CliError(
-      `The server at ${url} does not know the token in ${info.dir}, so it is not the local cloud of that folder: end that server, or name another --port`,
-    );
-  return {...info, token};
 }
 
 /** Connection to a running local cloud. Closing the connection leaves the cloud running. */
@@ -139,7 +152,6 @@ function storeOfLocal({firestore_endpoint, store_file}: CloudAddress): string {
 const NO_STORE =
   "There is no document of this stopped cloud, because Google's Firestore emulator had them: start the cloud with `gleaner local up --emulators`";
 
-/** Store of a connection. Only the user who started a local cloud can read its store. */
 export function storeOf(connection: Connection): Store {
   try {
     if (connection.store === '') throw new Error(NO_STORE);
@@ -147,30 +159,26 @@ export function storeOf(connection: Connection): Store {
   } catch (error) {
     // The storage of a stopped cloud would keep this process alive.
     void connection.close();
-    const isOfAnother = isDenied(connection.store.replace('sqlite:', ''));
-    const hint = isOfAnother ? '; it belongs to another user: run this command as that user' : '';
-    throw new CliError(`${(error as Error).message}${hint}`, {cause: error});
+    throw new CliError((error as Error).message, {cause: error});
   }
 }
 
-function isDenied(file: string): boolean {
-  try {
-    closeSync(openSync(file, 'r+'));
-    return false;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EACCES';
-  }
+function hasFiles(dir: string): boolean {
+  return existsSync(join(dir, 'cloud.db'));
 }
 
 /** Connects to the cloud that runs in a folder, otherwise serves the storage of the folder during this command. */
 async function openFolder(folder: string, origin: string): Promise<Connection> {
+  const live = await runningIn(resolve(folder));
+  return live ? running(live, origin) : openStopped(folder, origin);
+}
+
+async function openStopped(folder: string, origin: string): Promise<Connection> {
   const dir = resolve(folder);
-  if (!existsSync(join(dir, 'cloud.db')))
+  if (!hasFiles(dir))
     throw new CliError(
       `There is no local cloud in ${dir}: start one with \`gleaner local up\`, or name its --dir or --port`,
     );
-  const live = await runningIn(dir);
-  if (live) return running(live, origin);
   const {startLocalCloud} = await import('../../emulator/cloud.ts');
   const {emulatorFolder} = await import('../../emulator/google/process.ts');
   const cloud = await startLocalCloud({dir, port: 0, storage_only: true});

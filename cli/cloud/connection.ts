@@ -10,7 +10,7 @@ export type Connection = {
   storage_endpoint: string | undefined;
   /** Address of Pub/Sub; undefined for Google Cloud, null without Pub/Sub. */
   pubsub_endpoint: string | null | undefined;
-  /** Token of a local cloud; undefined for Google Cloud and for the local cloud of another user. */
+  /** Token of a local cloud; undefined for Google Cloud. */
   token: string | undefined;
   /** Folder of a local cloud; undefined for Google Cloud. */
   folder: string | undefined;

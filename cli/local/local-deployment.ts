@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
-import {readFile, rm, writeFile} from 'node:fs/promises';
+import {readFile, rm} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
 import {
   type CloudAddress,
@@ -25,7 +25,7 @@ import {buildEnvironment} from '../build/environment/environment.ts';
 import {packWorker} from '../python/bundle.ts';
 import {cacheFolder, jaxCache, LOCK, uvCache, workerPython} from '../python/python.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
-import {ADDRESS_FILE, pointClientsAt} from './address.ts';
+import {pointClientsAt} from './address.ts';
 import {requireSpace, watchSpace} from './space.ts';
 import {provideTinyModel, tinyModel} from './tiny-model.ts';
 
@@ -150,12 +150,9 @@ async function start({
       }
       await provideTinyModel(objects, join(cacheFolder(), 'tiny-model', worker.sha256.slice(0, 16)), begin);
     }
-    await rm(join(dir, ADDRESS_FILE), {force: true});
-    await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url, token}), {mode: 0o600});
     const space = watchSpace(dir);
     const close = async () => {
       space.end();
-      await rm(join(dir, ADDRESS_FILE), {force: true});
       await cloud.close();
     };
     return {cloud, objects: objectsIn(cloud.bucket), model: tinyModel(cloud.bucket), full: space.full, close};

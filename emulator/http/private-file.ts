@@ -5,9 +5,14 @@ export function privateFile(file: string, form: RegExp, make: () => string): str
   const kept = readPrivate(file);
   if (kept !== undefined && form.test(kept)) return kept;
   const text = make();
+  writePrivate(file, text);
+  return text;
+}
+
+/** Replaces a file by one that only this user can read and write. */
+export function writePrivate(file: string, text: string): void {
   rmSync(file, {force: true});
   writeFileSync(file, text, {mode: 0o600, flag: 'wx'});
-  return text;
 }
 
 /** Text of a regular file of this user that no other user can read or write; undefined for any other file. */

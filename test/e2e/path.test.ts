@@ -70,9 +70,10 @@ describe("The built functions of Gleaner on a local cloud with Google's emulator
     await home?.remove();
   });
 
-  it('writes its address and its token to a file that only its user can read', () => {
+  it('writes its address to a file that only its user can read', () => {
     const file = join(home.dir, 'address.json');
-    assert.deepEqual(JSON.parse(readFileSync(file, 'utf8')), {url: home.ready.url, token: home.token});
+    const {url, dir, firestore_endpoint} = JSON.parse(readFileSync(file, 'utf8'));
+    assert.deepEqual([url, dir, typeof firestore_endpoint], [home.ready.url, home.dir, 'string']);
     assert.equal(statSync(file).mode & 0o777, 0o600);
   });
 

@@ -9,6 +9,7 @@ import {createInterface} from 'node:readline';
 import {startLocalCloud} from '../../emulator/cloud.ts';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {startFaultProxy} from './fault-proxy.ts';
+import './own-state.ts';
 
 const print = (value: object) => process.stdout.write(`${JSON.stringify(value)}\n`);
 

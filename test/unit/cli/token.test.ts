@@ -1,41 +1,163 @@
 import assert from 'node:assert/strict';
-import {createServer, type Server} from 'node:http';
+import {cpSync, readdirSync} from 'node:fs';
+import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {runningCloud} from '../../../cli/cloud/connect.ts';
+import {DEFAULT_PORT} from '../../../cli/local/address.ts';
+import type {LocalCloud} from '../../../emulator/cloud.ts';
+import {readToken} from '../../../emulator/http/guard.ts';
+import {writeAddress} from '../../../emulator/own-folder.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
+import {gleaner} from '../../support/command.ts';
+import {Folder} from '../../support/folder.ts';
 
 describe('A gleaner command', () => {
   const scratch = new Scratch();
-  let server: Server;
-  let port: number;
-  let answer: (url: string) => Promise<string>;
+  const folder = new Folder();
+  let cloud: LocalCloud;
   before(async () => {
-    server = createServer(async (request, response) => response.end(await answer(request.url ?? '')));
-    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-    ({port} = server.address() as AddressInfo);
+    cloud = await scratch.cloud();
   });
   after(async () => {
-    server.close();
     await scratch.end();
+    folder.end();
   });
 
-  it('finds the token of a local cloud that proves to know the token', async () => {
-    const cloud = await scratch.cloud();
-    assert.equal((await runningCloud({port: cloud.port})).token, cloud.token);
+  it('finds a local cloud of its user by port and by folder, with its token and its store', async () => {
+    const {port, dir, token, store_file, pubsub_endpoint} = cloud;
+    for (const named of [{port}, {dir}]) {
+      const found = await runningCloud(named);
+      assert.deepEqual(
+        [found.dir, found.token, found.store_file, found.pubsub_endpoint],
+        [dir, token, store_file, pubsub_endpoint],
+      );
+    }
   });
 
-  it('sends no token to a server that only names the folder of a local cloud', async () => {
-    const {dir} = await scratch.cloud();
-    answer = async () => JSON.stringify({dir, url: `http://127.0.0.1:${port}`});
-    await assert.rejects(runningCloud({port}), {
-      name: 'CliError',
-      message: /does not know the token in .*: end that server, or name another --port$/,
+  it('finds no local cloud in a copy of its folder', async () => {
+    const copy = folder.at('copy');
+    cpSync(cloud.dir, copy, {recursive: true});
+    assert.equal(readToken(copy), cloud.token);
+    await assert.rejects(runningCloud({dir: copy}), /There is no running local cloud in/);
+  });
+
+  it('finds the running cloud of the current folder without an option', async () => {
+    const own = await scratch.cloud({dir: folder.at('here/.gleaner/local')});
+    const args = ['config', 'show', '--json'];
+    const {stdout, stderr} = await gleaner(args, {cwd: folder.at('here')});
+    assert.match(stdout, new RegExp(own.url), stderr);
+  });
+});
+
+/** A server of somebody else, which answers every request in its own way. */
+class Squatter {
+  requests: string[] = [];
+  answer: (path: string) => object | Promise<object> = () => ({});
+  readonly #server = createServer(async (request, response) => {
+    this.requests.push(`${request.method} ${request.url?.replace(/[0-9a-f]{32}$/, 'NONCE')}`);
+    response.end(JSON.stringify(await this.answer(request.url ?? '')));
+  });
+
+  /** The port, or undefined where another program has it. */
+  listen(port = 0): Promise<number | undefined> {
+    return new Promise(resolve => {
+      this.#server.once('error', () => resolve(undefined));
+      this.#server.listen(port, '127.0.0.1', () => resolve((this.#server.address() as AddressInfo).port));
     });
+  }
+
+  close(): void {
+    this.#server.close();
+  }
+}
+
+const ONE_QUESTION = ['GET /_local?nonce=NONCE'];
+
+describe('A server that has the port of a local cloud that a kill ended', () => {
+  const scratch = new Scratch();
+  const folder = new Folder();
+  const squatter = new Squatter();
+  let dir: string;
+  let port: string;
+  /** Notes the port in the folder of a cloud that has ended. */
+  const leave = async (dir: string, port: number | undefined) => {
+    const cloud = await scratch.cloud({dir});
+    await cloud.close();
+    writeAddress({...cloud, url: `http://127.0.0.1:${port}`});
+  };
+  before(async () => {
+    port = String(await squatter.listen());
+    dir = folder.at('.gleaner/local');
+    await leave(dir, Number(port));
+    folder.put('streams/stream_000.jsonl', '{"text": "private"}\n');
+  });
+  after(async () => {
+    squatter.close();
+    await scratch.end();
+    folder.end();
   });
 
-  it('sends no token to a server that forwards the proof of a local cloud', async () => {
-    const cloud = await scratch.cloud();
-    answer = async path => (await fetch(`${cloud.url}${path}`)).text();
-    await assert.rejects(runningCloud({port}), /does not know the token/);
+  const lies: {name: string; lie: () => Promise<Squatter['answer']>}[] = [
+    {name: 'names the folder', lie: async () => () => ({dir})},
+    {name: 'names a folder without a token', lie: async () => () => ({dir: folder.at('foreign')})},
+    {
+      name: 'repeats the proof of another local cloud of the user',
+      lie: async () => {
+        const other = await scratch.cloud();
+        return async path => (await (await fetch(`${other.url}${path}`)).json()) as object;
+      },
+    },
+  ];
+  for (const {name, lie} of lies)
+    it(`gets one question and nothing else, and no file is created, when it ${name}`, async () => {
+      const more = await lie();
+      const info = {bucket: 'b', project: 'p', proof: 'x', store_file: folder.at('created.db')};
+      squatter.answer = async path => ({...info, ...(await more(path))});
+      const before = readdirSync(folder.path, {recursive: true});
+      for (const args of [
+        ['run', 'start', 'my-run', '--streams', folder.at('streams'), '--port', port],
+        ['status', '--port', port],
+        ['local', 'env', '--port', port],
+        ['local', 'fault', 'stockout', 'all', '--port', port],
+        ['local', 'env', '--dir', dir],
+      ]) {
+        squatter.requests = [];
+        const {code, stderr} = await gleaner(args);
+        assert.equal(code, 1, args.join(' '));
+        assert.match(stderr, /There is no (running )?local cloud (of yours at|in) /, args.join(' '));
+        assert.deepEqual(squatter.requests, ONE_QUESTION, args.join(' '));
+      }
+      assert.deepEqual(readdirSync(folder.path, {recursive: true}), before);
+    });
+
+  it('gets nothing where no folder of the user names its port', async () => {
+    const other = new Squatter();
+    const {code, stderr} = await gleaner(['status', '--port', String(await other.listen())]);
+    other.close();
+    assert.equal(code, 1);
+    assert.match(stderr, /There is no local cloud of yours at .*: start one with `gleaner local up/);
+    assert.deepEqual(other.requests, []);
+  });
+
+  it('is asked on the default port only for a folder without a Google project and without a local cloud', async function () {
+    const usual = new Squatter();
+    if ((await usual.listen(DEFAULT_PORT)) === undefined) this.skip();
+    await leave(scratch.dir(), DEFAULT_PORT);
+    folder.put('google/gleaner.tfvars.json', '{"project": "my-project"}');
+    folder.put('neither/file', '');
+    const asked: Record<string, string[]> = {};
+    for (const [name, says] of [
+      ['google', /Google Cloud/],
+      ['.', /no runs yet/],
+      ['neither', /There is no local cloud in/],
+    ] as const) {
+      usual.requests = [];
+      const env = {METADATA_SERVER_DETECTION: 'none'};
+      const {stdout, stderr} = await gleaner(['status'], {cwd: folder.at(name), env});
+      assert.match(stdout + stderr, says);
+      asked[name] = usual.requests;
+    }
+    usual.close();
+    assert.deepEqual(asked, {google: [], '.': [], neither: ONE_QUESTION});
   });
 });

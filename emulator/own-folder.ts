@@ -1,0 +1,74 @@
+/**
+ * Folders of the local clouds that this user made on this machine. Each has a random mark, and the state folder of the user has the
+ * same mark under its path, so no folder that came from elsewhere, such as one of a repository, can pass for one of them.
+ */
+import {createHash, randomBytes} from 'node:crypto';
+import {mkdirSync, readdirSync, realpathSync, rmSync} from 'node:fs';
+import {homedir} from 'node:os';
+import {join, resolve} from 'node:path';
+import type {CloudAddress} from './functions/environment.ts';
+import {readPrivate, writePrivate} from './http/private-file.ts';
+
+/** File in the folder of a running cloud. */
+const ADDRESS_FILE = 'address.json';
+const MARK_FILE = 'mark';
+
+type Record = {dir: string; mark: string};
+
+function recordsFolder(): string {
+  const state = process.env.XDG_STATE_HOME || join(homedir(), '.local', 'state');
+  return resolve(state, 'gleaner', 'local-clouds');
+}
+
+function recordFile(dir: string): string {
+  return join(recordsFolder(), `${createHash('sha256').update(realpathSync(dir)).digest('hex')}.json`);
+}
+
+/** The object in a private file of this user; undefined without one. */
+function readObject<T>(file: () => string): T | undefined {
+  try {
+    return JSON.parse(readPrivate(file()) ?? '');
+  } catch {
+    return undefined;
+  }
+}
+
+/** Marks a folder as one of this user. */
+export function markFolder(dir: string): void {
+  const record: Record = {dir: realpathSync(dir), mark: randomBytes(32).toString('hex')};
+  mkdirSync(recordsFolder(), {recursive: true, mode: 0o700});
+  writePrivate(recordFile(dir), JSON.stringify(record));
+  writePrivate(join(dir, MARK_FILE), record.mark);
+}
+
+export function isOwnFolder(dir: string): boolean {
+  const record = readObject<Record>(() => recordFile(dir));
+  return record !== undefined && record.mark === readPrivate(join(dir, MARK_FILE));
+}
+
+export function writeAddress(address: CloudAddress): void {
+  writePrivate(join(address.dir, ADDRESS_FILE), JSON.stringify(address));
+}
+
+export function forgetAddress(dir: string): void {
+  rmSync(join(dir, ADDRESS_FILE), {force: true});
+}
+
+/** Address of the cloud that runs in a folder of this user, or that ran there when a kill ended it. */
+export function addressIn(dir: string): CloudAddress | undefined {
+  return isOwnFolder(dir) ? readObject(() => join(dir, ADDRESS_FILE)) : undefined;
+}
+
+/** Addresses that the folders of this user have. */
+export function ownAddresses(): CloudAddress[] {
+  let names: string[];
+  try {
+    names = readdirSync(recordsFolder());
+  } catch {
+    return [];
+  }
+  return names.flatMap(name => {
+    const record = readObject<Record>(() => join(recordsFolder(), name));
+    return (record && addressIn(record.dir)) ?? [];
+  });
+}
