@@ -33,7 +33,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
   const context = contextOf(options);
   const {where, deployments, ends, log} = context;
   try {
-    const lock = lockFolder(where.dir);
+    const lock = lockFolder(where.dir, options.adopt);
     ends.add(() => lock.release());
     const parts = await openParts(context);
     const fault = faultsOf(context, parts);

@@ -2,7 +2,7 @@ import {existsSync, mkdirSync, readFileSync, statSync, writeFileSync} from 'node
 import {dirname, join} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
 import {LocalCloudError} from './http/errors.ts';
-import {isOwnFolder, markFolder} from './own-folder.ts';
+import {isOwnFolder, markFolder, notOwn} from './own-folder.ts';
 
 /**
  * WAL with synchronous=NORMAL keeps a committed transaction in the page cache of the kernel. A commit therefore survives
@@ -127,9 +127,10 @@ export type FolderLock = {
 
 /**
  * Locks a folder for one running cloud. The lock is a SQLite lock on an empty database, because the kernel releases it at
- * every end of the process. A pid file could name a dead process.
+ * every end of the process. A pid file could name a dead process. Throws for files that no local cloud of this user wrote on this
+ * machine, unless `adopt` takes them over: a cloud runs programs from its folder.
  */
-export function lockFolder(dir: string): FolderLock {
+export function lockFolder(dir: string, adopt = false): FolderLock {
   if (statSync(dir, {throwIfNoEntry: false})?.isFile())
     throw new LocalCloudError(
       'dir-unusable',
@@ -138,9 +139,11 @@ export function lockFolder(dir: string): FolderLock {
   let connection: DatabaseSync;
   try {
     makeFolder(dir);
+    const problem = notOwn(dir, adopt);
+    if (problem !== undefined) throw new LocalCloudError('dir-foreign', `Refused to use ${dir}: ${problem}`);
     connection = new DatabaseSync(join(dir, 'lock.db'));
   } catch (error) {
-    throw unusable(dir, error);
+    throw error instanceof LocalCloudError ? error : unusable(dir, error);
   }
   const noteFile = join(dir, 'owner.txt');
   try {

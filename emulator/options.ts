@@ -9,6 +9,8 @@ export type LogLine = {at: string; source: string; text: string};
 export type LocalCloudOptions = {
   /** Folder of all files of the cloud. One cloud at a time runs in a folder. */
   dir: string;
+  /** Takes over files that no cloud of this user wrote on this machine. Their startup scripts run. */
+  adopt?: boolean | undefined;
   /** Port of the HTTP server. 0 stands for the earlier port of the folder, or for any free port. */
   port: number;
   project?: string;

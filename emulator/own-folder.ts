@@ -3,7 +3,7 @@
  * same mark under its path, so no folder that came from elsewhere, such as one of a repository, can pass for one of them.
  */
 import {createHash, randomBytes} from 'node:crypto';
-import {mkdirSync, readdirSync, realpathSync, rmSync} from 'node:fs';
+import {mkdirSync, readdirSync, realpathSync, rmSync, statSync} from 'node:fs';
 import {homedir} from 'node:os';
 import {join, resolve} from 'node:path';
 import type {CloudAddress} from './functions/environment.ts';
@@ -44,6 +44,18 @@ export function markFolder(dir: string): void {
 export function isOwnFolder(dir: string): boolean {
   const record = readObject<Record>(() => recordFile(dir));
   return record !== undefined && record.mark === readPrivate(join(dir, MARK_FILE));
+}
+
+/** What keeps a cloud of this user out of a folder, and what to do; undefined for a folder of this user, or an empty one. */
+export function notOwn(dir: string, adopt: boolean): string | undefined {
+  const {uid, mode} = statSync(dir);
+  if (uid !== process.getuid?.()) return 'it belongs to another user; choose another folder with --dir';
+  // A person puts the secrets of a cloud into its folder before the first start.
+  const isEmpty = readdirSync(dir).every(name => name === 'secrets');
+  if (!(isEmpty || adopt || isOwnFolder(dir)))
+    return `no local cloud of yours wrote the files there on this machine, and a local cloud would run programs from them; move or delete the folder, or choose another with --dir. If you trust the files, such as those of a folder that you moved, take them over with \`gleaner local up --adopt --dir ${dir}\``;
+  if ((mode & 0o077) !== 0) return `other users may enter it; run \`chmod 700 ${dir}\``;
+  return undefined;
 }
 
 export function writeAddress(address: CloudAddress): void {

@@ -100,6 +100,7 @@ function addLocal(program: GleanerCommand): void {
       'host of private repositories, and the secret with a token for it',
     )
     .option('--notify <setting>', 'receiver of notifications: URL or slack=URL')
+    .option('--adopt', 'take over a folder that came from elsewhere; its startup scripts run as you')
     .option('--built', 'run the functions of `gleaner build` instead of their sources')
     .option('--emulators', "use Google's emulators of Firestore and Pub/Sub; needs gcloud and Java")
     .json()

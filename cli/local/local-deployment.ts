@@ -54,6 +54,8 @@ export async function deployLocally(options: {
   git_token_secret?: string | undefined;
   /** URL or FORMAT=URL of the receiver of notifications. */
   notify?: string | undefined;
+  /** Takes over files that no cloud of this user wrote on this machine. */
+  adopt?: boolean | undefined;
   /** Runs the functions of `gleaner build` and boots from an environment in the bucket, as Google Cloud does. */
   built?: boolean;
   /** Runs Google's emulators of Firestore and Pub/Sub, and the functions of `gleaner build`. */
@@ -100,6 +102,7 @@ async function start({
   // Only the user can read the files of a local cloud, also in a folder that other users can enter.
   process.umask(0o077);
   requireSpace(dir);
+  lockFolder(dir, options.adopt).release();
   const secret = git_token_secret === undefined ? undefined : localSecret(dir, git_token_secret);
   const receiver = notify === undefined ? undefined : receiverOf(notify);
   begin('Preparing the Python environment of the workers (the first time downloads it)');
@@ -113,6 +116,7 @@ async function start({
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
+    adopt: options.adopt,
     ...(options.deployments ? {deployments: options.deployments} : {}),
     google_emulators: emulators ?? false,
     jobs_collection: process.env.GLEANER_JOBS_COLLECTION || undefined,

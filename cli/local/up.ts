@@ -14,6 +14,7 @@ type Options = Pick<CloudOptions, 'json'> & {
   workers: number;
   git_token_secret?: string;
   notify?: string;
+  adopt?: boolean;
   built?: boolean;
   emulators?: boolean;
   quiet?: boolean;

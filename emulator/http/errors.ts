@@ -5,6 +5,7 @@ export class LocalCloudError extends Error {
   override name = 'LocalCloudError';
   readonly code:
     | 'port-in-use'
+    | 'dir-foreign'
     | 'dir-in-use'
     | 'dir-unusable'
     | 'bad-triggers'

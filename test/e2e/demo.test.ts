@@ -6,6 +6,7 @@ import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {countRecords, writeStreams} from '../../cli/demo/input.ts';
+import {lockFolder} from '../../emulator/database.ts';
 import * as command from '../support/command.ts';
 import {Folder} from '../support/folder.ts';
 import {gleaner, processes, texts} from './home.ts';
@@ -122,6 +123,7 @@ describe('gleaner demo', () => {
   it('keeps the results of an earlier demo when an option is wrong', async () => {
     const cwd = mkdtempSync(join(dir, 'earlier-'));
     const kept = join(cwd, '.gleaner/demo/buckets/kept');
+    lockFolder(join(cwd, '.gleaner/demo')).release();
     mkdirSync(dirname(kept), {recursive: true});
     writeFileSync(kept, 'a shard');
     writeFileSync(join(cwd, '.gleaner/demo/cloud.db'), '');

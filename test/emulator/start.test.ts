@@ -50,7 +50,8 @@ describe('A local cloud', () => {
   });
 
   it('names a file in its folder that is not a database', async () => {
-    const dir = scratch.dir();
+    const {dir, close} = await scratch.cloud();
+    await close();
     writeFileSync(join(dir, 'cloud.db'), 'this is not a database, whatever its name says. '.repeat(20));
     await assert.rejects(scratch.cloud({dir}), refusal('dir-unusable', /cloud\.db/));
   });

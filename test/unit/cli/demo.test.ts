@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import {existsSync, mkdirSync} from 'node:fs';
 import {join} from 'node:path';
+import {lockFolder} from '../../../emulator/database.ts';
 import {gleaner} from '../../e2e/home.ts';
 import * as command from '../../support/command.ts';
 import {Folder} from '../../support/folder.ts';
@@ -10,6 +11,7 @@ const KEPT = '.gleaner/demo/kept';
 
 /** Writes results of an earlier demo into the default folder below `place`. */
 function leaveDemo(folder: Folder, place = '.'): void {
+  lockFolder(folder.at(join(place, '.gleaner/demo'))).release();
   folder.put(join(place, '.gleaner/demo/cloud.db'), '');
   folder.put(join(place, KEPT), 'a shard');
 }
