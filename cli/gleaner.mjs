@@ -19,7 +19,9 @@ if (Number(process.versions.node.split('.')[0]) >= 24) {
   await import(main);
 } else if (existsSync(bundled)) {
   const env = {NODE_COMPILE_CACHE: compiled, ...process.env};
-  const child = spawn(bundled, [main, ...process.argv.slice(2)], {stdio: 'inherit', env});
+  // The channel closes when this process ends, however it ends.
+  const stdio = ['inherit', 'inherit', 'inherit', 'ipc'];
+  const child = spawn(bundled, [main, ...process.argv.slice(2)], {stdio, env});
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
   child.on('exit', (code, signal) => process.exit(code ?? 128 + constants.signals[signal]));
 } else {

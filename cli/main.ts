@@ -11,4 +11,8 @@ for (const stream of [process.stdout, process.stderr])
     process.exit(141);
   });
 
+// `gleaner.mjs` holds the other end of the channel where it runs on an older Node. A command ends with it, also after a `kill -9`.
+process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
+process.channel?.unref();
+
 await runCommandLine(process.argv.slice(2));

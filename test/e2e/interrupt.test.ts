@@ -4,10 +4,13 @@ import {once} from 'node:events';
 import {mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import {cacheFolder} from '../../cli/python/python.ts';
+import {until} from '../support/until.ts';
 import {processes} from './home.ts';
 
+const LAUNCHER = fileURLToPath(new URL('../../cli/gleaner.mjs', import.meta.url));
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 
 describe('Ctrl-C during the start of a local cloud', () => {
@@ -58,4 +61,30 @@ describe('Ctrl-C during the start of a local cloud', () => {
       [],
     );
   }
+});
+
+describe('kill -9 of the launcher of a local cloud, which starts Node 24 from an older Node', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'gleaner-launcher-'));
+  after(() => rmSync(dir, {recursive: true, force: true}));
+
+  it('leaves no process of the cloud', async () => {
+    const older =
+      'Object.defineProperty(process, "versions", {value: {...process.versions, node: "20.0.0"}})';
+    const options = ['--import', `data:text/javascript,${encodeURIComponent(older)}`, LAUNCHER];
+    const args = ['local', 'up', '--json', '--quiet', '--port', '0', '--dir', join(dir, 'cloud')];
+    const launcher = spawn(process.execPath, [...options, ...args], {stdio: ['ignore', 'pipe', 'inherit']});
+    await once(createInterface({input: launcher.stdout}), 'line');
+    const all = processes();
+    const below = (parent: number): number[] =>
+      all.filter(({ppid}) => ppid === parent).flatMap(({pid}) => [pid, ...below(pid)]);
+    const pids = below(launcher.pid ?? 0);
+    const left = () => processes().filter(({pid}) => pids.includes(pid));
+    try {
+      assert.ok(left().some(({args}) => /function-host/.test(args)));
+      launcher.kill('SIGKILL');
+      await until('the processes of the cloud ended', () => left().length === 0);
+    } finally {
+      for (const {pid} of left()) process.kill(pid, 'SIGKILL');
+    }
+  });
 });
