@@ -151,7 +151,7 @@ function routesOf(
   ]);
 }
 
-/** The answer of `GET /_local`. */
+/** The answer of `GET /_local/state`. */
 function infoOf(where: CloudContext['where'], parts: Parts): JsonObject {
   const {nodes, instances, fleet, queue, scheduler, faults, events, google} = parts;
   return {

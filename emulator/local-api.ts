@@ -11,7 +11,7 @@ export type LocalApi = {
   shutdown: () => void;
 };
 
-/** API of the emulator itself under `/_local`: state, faults and shutdown. */
+/** API of the emulator itself under `/_local`: state, faults and shutdown. Anyone may ask for the proof that it is this cloud. */
 export function localRoutes({info, prove, fault, shutdown}: LocalApi): Route[] {
   return [
     [
@@ -19,9 +19,10 @@ export function localRoutes({info, prove, fault, shutdown}: LocalApi): Route[] {
       '/_local',
       ({query}) => {
         const nonce = query.get('nonce');
-        return {json: {...info(), ...(nonce === null ? {} : {proof: prove(nonce)})}};
+        return {json: nonce === null ? {} : {proof: prove(nonce)}};
       },
     ],
+    ['GET', '/_local/state', () => ({json: info()})],
     [
       'POST',
       '/_local/faults',

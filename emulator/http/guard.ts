@@ -58,7 +58,7 @@ export type Guard = {
   url: () => string;
 };
 
-/** Paths that anyone may read: the address and the state of the cloud, and the certificates of Google. */
+/** Paths that anyone may read: the proof of the cloud, and the certificates of Google. They say nothing about the cloud. */
 const PUBLIC = ['/_local', CERTS_PATH];
 
 /**

@@ -21,8 +21,8 @@ type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKe
 export type GrpcServer = {port: number; close(): void};
 
 /**
- * `google.pubsub.v1.Publisher` for Google's clients with PUBSUB_EMULATOR_HOST. These clients send no credentials to an emulator:
- * they can read, and they can publish when the program adds the token to the metadata of its calls.
+ * `google.pubsub.v1.Publisher` for Google's clients with PUBSUB_EMULATOR_HOST. These clients send no credentials to an emulator, so
+ * the program adds the token to the metadata of its calls.
  */
 export async function servePublisher(
   topics: Topics,
@@ -41,9 +41,9 @@ export async function servePublisher(
         })),
       ),
     })),
-    GetTopic: unary(({topic}: {topic: string}) => topics.get(topic)),
+    GetTopic: authorized(token, ({topic}: {topic: string}) => topics.get(topic)),
     CreateTopic: authorized(token, ({name}: {name: string}) => topics.create(name)),
-    ListTopics: unary(({project}: {project: string}) => ({
+    ListTopics: authorized(token, ({project}: {project: string}) => ({
       topics: topics.list(project.replace(/^projects\//, '')),
     })),
   });

@@ -4,6 +4,7 @@ import {openInstances} from '../../shared/google/instances.ts';
 import {joinProviders} from '../../shared/google/providers.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {TpuRequest, Tpus} from '../../shared/ports.ts';
+import {cloudState} from '../emulator/a-cloud.ts';
 import {until} from '../support/until.ts';
 import {useTpus} from './tpu-cases.ts';
 import {aRequest, COMPUTE_ENGINE, itKeepsTheContract} from './tpus-contract.ts';
@@ -27,9 +28,9 @@ describe('Tpus: instances of Compute Engine', () => {
 
   /** Process group of the VM of an instance; null while it is off. */
   const pidOf = async (name: string) => {
-    const {tpus: shown} = (await (await fetch(`${cloud().url}/_local`)).json()) as {
+    const {tpus: shown} = await cloudState<{
       tpus: {name: string; vms: {pid: number | null}[]}[];
-    };
+    }>(cloud());
     return shown.find(each => each.name === name)?.vms[0]?.pid ?? null;
   };
 

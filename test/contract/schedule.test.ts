@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {GoogleError, openGoogle} from '../../cli/google/api.ts';
 import {Schedule} from '../../cli/google/schedule.ts';
 import {tickJob, tickLocation} from '../../emulator/scheduler.ts';
+import {cloudState} from '../emulator/a-cloud.ts';
 import {useLocalCloud} from './local-cloud.ts';
 
 describe('Schedule: Cloud Scheduler', () => {
@@ -13,9 +14,7 @@ describe('Schedule: Cloud Scheduler', () => {
     return new Schedule(openGoogle({endpoint: url, token}), job);
   }
 
-  async function local(): Promise<{scheduler: string; deliveries_pending: number}> {
-    return (await (await fetch(`${cloud().url}/_local`)).json()) as Awaited<ReturnType<typeof local>>;
-  }
+  const local = () => cloudState<{scheduler: string; deliveries_pending: number}>(cloud());
 
   it('is enabled at first', async () => {
     assert.equal(await aSchedule().state(), 'ENABLED');

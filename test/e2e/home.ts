@@ -1,4 +1,5 @@
 /** A local cloud as a person runs it, `gleaner local up`, in a process of its own that a test can kill. */
+
 import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
 import {mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
@@ -16,6 +17,7 @@ import {openStore} from '../../shared/compose.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Document, Objects, Store} from '../../shared/ports.ts';
+import {cloudState} from '../emulator/a-cloud.ts';
 import * as command from '../support/command.ts';
 import {until} from '../support/until.ts';
 
@@ -189,8 +191,8 @@ export class TestHome {
     if (!response.ok) throw new Error(`publish answered ${response.status}`);
   }
 
-  async state(): Promise<LocalState> {
-    return (await (await fetch(`${this.ready.url}/_local`)).json()) as LocalState;
+  state(): Promise<LocalState> {
+    return cloudState({url: this.ready.url, token: this.token});
   }
 
   async fault(kind: string, target: string): Promise<void> {

@@ -1,4 +1,5 @@
 /** One local cloud with several deployments, as teams share one project. The cloud runs in the process of the test. */
+
 import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
@@ -13,6 +14,7 @@ import {nameIn} from '../../shared/domain/deployment.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Bus, Document, Objects} from '../../shared/ports.ts';
+import {cloudState} from '../emulator/a-cloud.ts';
 import {until} from '../support/until.ts';
 import {FAST, hasEnded, type LocalState, processes} from './home.ts';
 import {type Change, startTpuRecorder, type TpuRecorder} from './tpu-recorder.ts';
@@ -84,8 +86,8 @@ export class SharedProject {
     rmSync(this.#dir, {recursive: true, force: true});
   }
 
-  async state(): Promise<State> {
-    return (await (await fetch(`${this.cloud.url}/_local`)).json()) as State;
+  state(): Promise<State> {
+    return cloudState(this.cloud);
   }
 
   /** Calls an API of the cloud as a person of the project. */

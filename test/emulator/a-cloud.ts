@@ -12,6 +12,11 @@ export const functionsModule = fixture('functions.ts');
 /** Address of a cloud with its token, for requests that write. */
 export const tokenUrl = ({url, token}: Pick<LocalCloud, 'url' | 'token'>) => urlWithToken(url, token);
 
+/** State of a cloud, for a client with its token. */
+export async function cloudState<State>(cloud: Pick<LocalCloud, 'url' | 'token'>): Promise<State> {
+  return (await (await fetch(`${tokenUrl(cloud)}/_local/state`)).json()) as State;
+}
+
 /** One call that a function of the fixture recorded. */
 export type Seen = {
   function: string;

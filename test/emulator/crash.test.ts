@@ -162,7 +162,7 @@ describe('A local cloud after kill -9', () => {
       'blobs without an object, or objects without a blob',
     );
     await until('every event was delivered', async () => {
-      const {deliveries_pending} = (await (await fetch(`${url}/_local`)).json()) as {
+      const {deliveries_pending} = (await (await fetch(`${url}/_local/state`)).json()) as {
         deliveries_pending: number;
       };
       return deliveries_pending === 0;

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {until} from '../support/until.ts';
-import {publish, put, Scratch, tokenUrl} from './a-cloud.ts';
+import {cloudState, publish, put, Scratch, tokenUrl} from './a-cloud.ts';
 
 type Info = {
   deliveries_pending: number;
@@ -14,7 +14,7 @@ describe('The delivery of events to functions', () => {
   const scratch = new Scratch();
   afterEach(() => scratch.end());
 
-  const info = async (cloud: LocalCloud) => (await (await fetch(`${cloud.url}/_local`)).json()) as Info;
+  const info = (cloud: LocalCloud) => cloudState<Info>(cloud);
   const idle = (cloud: LocalCloud) =>
     until('every event was delivered', async () => (await info(cloud)).deliveries_pending === 0);
 

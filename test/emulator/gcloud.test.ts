@@ -9,7 +9,7 @@ import {openInstances} from '../../shared/google/instances.ts';
 import {aRequest, COMPUTE_ENGINE} from '../contract/tpus-contract.ts';
 import {gcloudEnvironment} from '../support/gcloud-environment.ts';
 import {until} from '../support/until.ts';
-import {Scratch, type Seen, tokenUrl} from './a-cloud.ts';
+import {cloudState, Scratch, type Seen, tokenUrl} from './a-cloud.ts';
 
 describe('gcloud on the local cloud', () => {
   const scratch = new Scratch();
@@ -163,7 +163,7 @@ describe('gcloud on the local cloud', () => {
     await gcloud(
       `compute tpus queued-resources create ${name} --node-id=${name} ${zone} --accelerator-type=v5litepod-1 --runtime-version=v2-alpha-tpuv5-lite --spot --valid-until-duration=2h`,
     );
-    const info = async () => (await fetch(`${cloud.url}/_local`)).text();
+    const info = async () => JSON.stringify(await cloudState(cloud));
     await until('the queued resource is active', info, text => text.includes('"ACTIVE"'));
     const active = JSON.parse(
       await gcloud(`compute tpus queued-resources describe ${name} ${zone} --format=json`),

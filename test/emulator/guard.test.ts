@@ -3,10 +3,10 @@ import {chmodSync, existsSync, readFileSync, renameSync, statSync, symlinkSync} 
 import {join} from 'node:path';
 import {PubSub} from '@google-cloud/pubsub';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {tokenFile, tokenIn} from '../../emulator/http/guard.ts';
+import {proofOf, tokenFile, tokenIn} from '../../emulator/http/guard.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {until} from '../support/until.ts';
-import {Scratch, type Seen, tokenUrl} from './a-cloud.ts';
+import {cloudState, Scratch, type Seen, tokenUrl} from './a-cloud.ts';
 
 const zone = '/v2/projects/gleaner-local/locations/us-central1-a';
 const job = '/v1/projects/gleaner-local/locations/us-central1/jobs/gleaner-tick';
@@ -91,6 +91,7 @@ describe('The token of a local cloud', () => {
     {name: 'shuts the cloud down', method: 'POST', path: '/_local/shutdown'},
     {name: 'reads an object', method: 'GET', path: `${object}?alt=media`},
     {name: 'reads the bytes of an object', method: 'GET', path: '/gleaner-local/kept'},
+    {name: 'reads the state of the cloud', method: 'GET', path: '/_local/state'},
     {name: 'lists TPUs', method: 'GET', path: `${zone}/nodes`},
     {name: 'calls worker-api', method: 'POST', path: '/functions/worker-api', body: {}},
     {name: 'calls worker-api with GET', method: 'GET', path: '/functions/worker-api'},
@@ -114,11 +115,7 @@ describe('The token of a local cloud', () => {
     });
 
   it('keeps requests without a token from any effect', async () => {
-    const state = (await (await fetch(`${cloud.url}/_local`)).json()) as {
-      tpus: [];
-      faults: [];
-      scheduler: string;
-    };
+    const state = await cloudState<{tpus: []; faults: []; scheduler: string}>(cloud);
     assert.deepEqual([state.tpus, state.faults, state.scheduler], [[], [], 'ENABLED']);
     assert.deepEqual(
       seen().filter(line => line.function === 'on-tick'),
@@ -127,10 +124,16 @@ describe('The token of a local cloud', () => {
     assert.equal(await (await fetch(`${tokenUrl(cloud)}${object}?alt=media`)).text(), 'kept');
     assert.equal((await fetch(`${cloud.url}${object}?alt=media`)).status, 401);
     assert.equal(existsSync(join(cloud.dir, 'ran')), false);
-    assert.doesNotMatch(await (await fetch(`${cloud.url}/_local`)).text(), new RegExp(cloud.token));
   });
 
-  it('is required for a publish over gRPC', async () => {
+  it('keeps every fact from requests without a token, but the proof that the cloud knows it', async () => {
+    assert.deepEqual(await (await fetch(`${cloud.url}/_local`)).json(), {});
+    const {proof, ...others} = (await (await fetch(`${cloud.url}/_local?nonce=1`)).json()) as {proof: string};
+    assert.deepEqual([proof, others], [proofOf(cloud.token, '1', String(cloud.port)), {}]);
+    assert.equal(JSON.stringify(await cloudState(cloud)).includes(cloud.token), false);
+  });
+
+  it('is required for every call over gRPC', async () => {
     process.env.PUBSUB_EMULATOR_HOST = cloud.pubsub_endpoint;
     const pubsub = new PubSub({projectId: cloud.project});
     delete process.env.PUBSUB_EMULATOR_HOST;
@@ -139,7 +142,8 @@ describe('The token of a local cloud', () => {
       message: /Google's Pub\/Sub clients send no token.*gcloud pubsub topics publish/,
     });
     await assert.rejects(pubsub.createTopic('silence'), {code: 16});
-    assert.deepEqual(await pubsub.topic('control').exists(), [true]);
+    await assert.rejects(pubsub.topic('control').exists(), {code: 16});
+    await assert.rejects(pubsub.getTopics(), {code: 16});
     await pubsub.close();
   });
 

@@ -4,7 +4,7 @@ import {CloudSchedulerClient} from '@google-cloud/scheduler';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
 import {until} from '../support/until.ts';
-import {Scratch, type Seen} from './a-cloud.ts';
+import {cloudState, Scratch, type Seen} from './a-cloud.ts';
 
 const JOB = {name: 'projects/gleaner-local/locations/us-central1/jobs/gleaner-tick'};
 
@@ -31,7 +31,7 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
   /** Waits until no delivery is under way. A tick that was published before a pause arrives after it. */
   const untilDelivered = () =>
     until('every tick was delivered', async () => {
-      const info = (await (await fetch(`${cloud.url}/_local`)).json()) as {deliveries_pending: number};
+      const info = await cloudState<{deliveries_pending: number}>(cloud);
       return info.deliveries_pending === 0;
     });
 
@@ -89,7 +89,7 @@ describe('Cloud Scheduler without functions', () => {
   it('keeps no ticks for functions whose host is away', async () => {
     const cloud = await scratch.cloud({tick_interval_ms: 5});
     await sleep(100);
-    const info = (await (await fetch(`${cloud.url}/_local`)).json()) as {deliveries_pending: number};
+    const info = await cloudState<{deliveries_pending: number}>(cloud);
     assert.equal(info.deliveries_pending, 0);
   });
 });

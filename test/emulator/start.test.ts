@@ -4,7 +4,7 @@ import {createServer} from 'node:net';
 import {join} from 'node:path';
 import {LocalCloudError} from '../../emulator/cloud.ts';
 import {until} from '../support/until.ts';
-import {Scratch, tokenUrl} from './a-cloud.ts';
+import {cloudState, Scratch, tokenUrl} from './a-cloud.ts';
 
 describe('A local cloud', () => {
   const scratch = new Scratch();
@@ -78,10 +78,10 @@ describe('A local cloud', () => {
     other.close();
   });
 
-  it('lists its addresses, files and state at /_local', async () => {
+  it('lists its addresses, files and state for a client with its token', async () => {
     const cloud = await scratch.cloud({project: 'my-project', bucket: 'my-bucket'});
     const {url, dir, pubsub_endpoint} = cloud;
-    assert.deepEqual(await (await fetch(`${url}/_local`)).json(), {
+    assert.deepEqual(await cloudState(cloud), {
       ...{
         url,
         dir,
@@ -126,7 +126,7 @@ describe('A local cloud', () => {
     await first.fault('drop', 'object=0.5');
     await first.close();
     const second = await scratch.cloud({dir: first.dir});
-    const {faults} = (await (await fetch(`${second.url}/_local`)).json()) as {faults: object[]};
+    const {faults} = await cloudState<{faults: object[]}>(second);
     assert.deepEqual(faults, [{kind: 'drop', target: 'object', amount: 0.5}]);
   });
 

@@ -1,10 +1,12 @@
 /** Nodes of a local cloud through Google's client of Cloud TPU. */
+
 import {existsSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {v2} from '@google-cloud/tpu';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
 import {until} from '../support/until.ts';
+import {cloudState} from './a-cloud.ts';
 
 export const ZONE = 'us-central1-a';
 export const PARENT = `projects/gleaner-local/locations/${ZONE}`;
@@ -56,9 +58,9 @@ export async function stateOf(client: v2.TpuClient) {
 
 /** Names of the VMs that are on. */
 export async function runningVms(cloud: LocalCloud): Promise<string[]> {
-  const {tpus} = (await (await fetch(`${cloud.url}/_local`)).json()) as {
+  const {tpus} = await cloudState<{
     tpus: {vms: {name: string; pid: number | null}[]}[];
-  };
+  }>(cloud);
   return tpus.flatMap(({vms}) => vms.filter(({pid}) => pid !== null).map(({name}) => name));
 }
 

@@ -4,7 +4,7 @@ import {join} from 'node:path';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {accountWith} from '../../emulator/http/access-tokens.ts';
 import {until} from '../support/until.ts';
-import {Scratch, tokenUrl} from './a-cloud.ts';
+import {cloudState, Scratch, tokenUrl} from './a-cloud.ts';
 
 const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';
 
@@ -115,9 +115,9 @@ wait`;
     const [leader = 0] = await familyOf(cloud);
     process.kill(-leader, 'SIGKILL');
     await until('the VM is off', async () => {
-      const {tpus} = (await (await fetch(`${cloud.url}/_local`)).json()) as {
+      const {tpus} = await cloudState<{
         tpus: {state: string; vms: {pid: number | null}[]}[];
-      };
+      }>(cloud);
       return tpus[0]?.state === 'READY' && tpus[0].vms[0]?.pid === null;
     });
   });

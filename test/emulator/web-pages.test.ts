@@ -33,7 +33,7 @@ describe('A request to a local cloud from a browser on the same machine', () => 
     });
 
   it('differs from the gRPC call of a program, which is answered', async () => {
-    assert.equal(await callPubSub(cloud, {}, {}), status.OK);
+    assert.equal(await callPubSub(cloud, {}, {authorization: `Bearer ${cloud.token}`}), status.OK);
   });
 
   it('is answered to a page of the cloud itself, with headers that keep other pages out', async () => {
