@@ -8,9 +8,10 @@ import {deploymentsIn} from './functions/subscriptions.ts';
 import {httpFunctions} from './functions/triggers.ts';
 import {LocalCloudError} from './http/errors.ts';
 import {guarded, proofOf} from './http/guard.ts';
-import {type Handle, type Route, router, serve} from './http/http.ts';
+import {type Route, router, serve} from './http/http.ts';
 import {invokersOf} from './http/identity.ts';
 import type {JsonObject} from './http/json.ts';
+import {authorized} from './http/permissions.ts';
 import {localRoutes} from './local-api.ts';
 import type {LocalCloud, LocalCloudOptions} from './options.ts';
 import {forgetAddress, writeAddress} from './own-folder.ts';
@@ -37,7 +38,8 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     ends.add(() => lock.release());
     const parts = await openParts(context);
     const fault = faultsOf(context, parts);
-    const port = await listen(context, parts, fault);
+    const routes = routesOf(context, parts, fault);
+    const port = await listen(context, parts, routes);
     if (!options.storage_only) {
       await startParts(context, parts);
       ends.add(() => forgetAddress(where.dir));
@@ -48,6 +50,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     return {
       ...where,
       ...{token: parts.token, deployments, fault, port},
+      routes: routes.map(([method, template]) => ({method, template})),
       onObject: listener => {
         parts.listeners.add(listener);
         return () => parts.listeners.delete(listener);
@@ -97,13 +100,13 @@ function faultsOf(
 }
 
 /** Starts the servers of HTTP and of Pub/Sub's gRPC, notes their addresses, and returns the port of HTTP. */
-async function listen(context: CloudContext, parts: Parts, fault: LocalCloud['fault']): Promise<number> {
+async function listen(context: CloudContext, parts: Parts, routes: Route[]): Promise<number> {
   const {options, where, ends, trouble} = context;
-  const {database, fleet, google, publisher, token, identities, names, triggers} = parts;
+  const {database, fleet, google, publisher, token, identify, identities, names, triggers} = parts;
   const invokers = invokersOf(where.project, names, httpFunctions(triggers.functions));
   const cutFor = (vm: string) => fleet.cutFor(vm);
-  const guard = {token, identities, invokers, cutFor, url: () => where.url};
-  const handle = guarded(guard, routesOf(context, parts, fault));
+  const guard = {token, identify, identities, invokers, cutFor, url: () => where.url};
+  const handle = guarded(guard, router(authorized(routes)));
   const server = await onRememberedPort(database, options.storage_only ? '' : 'port', options.port, port =>
     serve(handle, {port, trouble}),
   );
@@ -112,7 +115,7 @@ async function listen(context: CloudContext, parts: Parts, fault: LocalCloud['fa
   if (google) Object.assign(where, google.endpoints);
   else if (!options.storage_only) {
     const grpc = await onRememberedPort(database, 'pubsub_port', 0, port =>
-      servePublisher(publisher, {port, token}),
+      servePublisher(publisher, {port, identify}),
     );
     ends.add(() => grpc.close());
     where.pubsub_endpoint = `127.0.0.1:${grpc.port}`;
@@ -124,7 +127,7 @@ function routesOf(
   {options, where, ends, trouble}: CloudContext,
   parts: Parts,
   fault: LocalCloud['fault'],
-): Handle {
+): Route[] {
   const {storage, google, publisher, nodes, instances, queue, faults, scheduler, hosts} = parts;
   const {identities, token} = parts;
   const cloudRoutes = (): Route[] => [
@@ -133,11 +136,11 @@ function routesOf(
     ...computeRoutes(instances, faults, where.project),
     ...scheduler.routes(),
     ...catalogRoutes(),
-    ...secretRoutes(where.dir, token, options.secret_readers),
+    ...secretRoutes(where.dir, options.secret_readers),
     ...(hosts?.routes() ?? []),
     ...identities.routes(),
   ];
-  return router([
+  return [
     ...localRoutes({
       info: () => infoOf(where, parts),
       prove: nonce => proofOf(token, nonce, new URL(where.url).port),
@@ -148,7 +151,7 @@ function routesOf(
     ...tokenServiceRoutes(token),
     ...(options.storage_only ? [] : cloudRoutes()),
     storage.lastRoute,
-  ]);
+  ];
 }
 
 /** The answer of `GET /_local/state`. */

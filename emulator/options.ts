@@ -58,6 +58,8 @@ export type LocalCloud = CloudAddress & {
   /** Token for writes, which a client sends as `Authorization: Bearer`. */
   token: string;
   port: number;
+  /** Every address of the cloud. */
+  routes: readonly {method: string; template: string}[];
   deployments: readonly Deployment[];
   /** Injects a fault like `gleaner local fault KIND TARGET`, and returns a sentence about the effect. */
   fault(kind: string, target: string): Promise<string>;

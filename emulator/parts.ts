@@ -12,7 +12,7 @@ import {FunctionHosts} from './functions/function-hosts.ts';
 import {type Deployment, type Subscription, subscriptionsOf, topicsOf} from './functions/subscriptions.ts';
 import {readTriggers, type Triggers} from './functions/triggers.ts';
 import {connectAll, type GoogleServices, startGoogle, watchAll} from './google/services.ts';
-import {tokenIn} from './http/guard.ts';
+import {identifier, tokenIn} from './http/guard.ts';
 import {Identities} from './http/identity.ts';
 import type {LocalCloudOptions, StoredInfo} from './options.ts';
 import {Topics} from './pubsub/topics.ts';
@@ -71,6 +71,11 @@ export async function openParts(context: CloudContext) {
   const {options, where, deployments, ends, log, trouble} = context;
   const {dir, project} = where;
   const token = tokenIn(dir);
+  const identify = identifier(
+    token,
+    project,
+    deployments.map(({name}) => name),
+  );
   const identities = new Identities(dir);
   const database = new CloudDatabase(join(dir, 'cloud.db'));
   ends.add(() => database.close());
@@ -95,7 +100,7 @@ export async function openParts(context: CloudContext) {
     forward: google && ((topic, message) => google.pubsub.publish(topic, message)),
   });
   const listeners = new Set<(object: StoredInfo) => void>();
-  const storage = openBuckets(context, database, events, listeners, rightsOf(project, token, deployments));
+  const storage = openBuckets(context, database, events, listeners, rightsOf(deployments));
 
   const fleet = new Fleet({
     ...{dir, project, database, token, identities, log, trouble},
@@ -118,7 +123,20 @@ export async function openParts(context: CloudContext) {
   });
   const publisher = new Topics(database, events, project, topics);
   return {
-    ...{token, identities, database, triggers, names, documents, google, faults, hosts, events, listeners},
+    ...{
+      token,
+      identify,
+      identities,
+      database,
+      triggers,
+      names,
+      documents,
+      google,
+      faults,
+      hosts,
+      events,
+      listeners,
+    },
     ...{storage, fleet, nodes, instances, queue, scheduler, publisher},
   };
 }

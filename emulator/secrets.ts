@@ -1,7 +1,6 @@
 /** Secret Manager: `accessSecretVersion` of secrets whose versions are private files in the folder of the cloud. */
 import {lstatSync, readdirSync} from 'node:fs';
 import {join} from 'node:path';
-import {accountWith} from './http/access-tokens.ts';
 import {ApiError} from './http/errors.ts';
 import {unauthenticated} from './http/guard.ts';
 import type {Request, Route} from './http/http.ts';
@@ -31,15 +30,14 @@ function latestVersion(dir: string, secret: string): string | undefined {
 }
 
 /** Only the access token of an account gives its identity: the token of the cloud is of no account. */
-export function secretRoutes(dir: string, token: string, readers: SecretReaders = {}): Route[] {
-  const access = ({params, headers}: Request): {json: JsonObject} => {
+export function secretRoutes(dir: string, readers: SecretReaders = {}): Route[] {
+  const access = ({params, caller}: Request): {json: JsonObject} => {
     const {project, secret = '', version = ''} = params;
-    const email = accountWith(headers, token)?.email;
-    if (email === undefined) throw unauthenticated();
+    if (caller === undefined || caller === 'cloud') throw unauthenticated();
     const resource = `projects/${project}/secrets/${secret}`;
     const asked = `${resource}/versions/${version}`;
     const granted = Object.hasOwn(readers, resource) ? readers[resource] : undefined;
-    if (!/^[A-Za-z0-9_-]{1,255}$/.test(secret) || !granted?.includes(email))
+    if (!/^[A-Za-z0-9_-]{1,255}$/.test(secret) || !granted?.includes(caller.email))
       throw new ApiError(
         403,
         `Permission 'secretmanager.versions.access' denied for resource '${asked}' (or it may not exist).`,

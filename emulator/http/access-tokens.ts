@@ -9,6 +9,15 @@ import {ApiError} from './errors.ts';
 /** Account of a token. With a boundary, the token has only the rights of the account that the boundary leaves. */
 export type TokenAccount = {email: string; boundary?: Boundary};
 
+/** Service accounts of a deployment: of the VMs, of the event functions, and of worker-api. */
+export type Role = 'worker' | 'control' | 'worker-api';
+
+/** An account that a token names. Accounts of no deployment have no role. */
+export type Account = TokenAccount & {role?: Role; deployment: string};
+
+/** Sender of a request; undefined where the guard lets one without a token pass. */
+export type Caller = 'cloud' | Account | undefined;
+
 /** Path of the token service, which the guard leaves open: the body of a request has the token that proves its sender. */
 export const EXCHANGE_PATH = '/v1/token';
 
@@ -40,11 +49,6 @@ function narrowedAccount(given: string, token: string, now_ms: number): TokenAcc
   const {email, boundary, expires_at_ms}: Narrowed = JSON.parse(Buffer.from(facts, 'base64url').toString());
   if (now_ms >= expires_at_ms) throw invalidCredentials();
   return {email, boundary};
-}
-
-/** Account of the access token of a request; undefined for another token. */
-export function accountWith(headers: IncomingHttpHeaders, token: string): TokenAccount | undefined {
-  return tokenAccount(bearer(headers), token);
 }
 
 export function bearer({authorization = ''}: IncomingHttpHeaders): string {

@@ -4,10 +4,10 @@ import type {IncomingHttpHeaders} from 'node:http';
 import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
-import {accountWith, bearer, EXCHANGE_PATH, signature, tokenAccount} from './access-tokens.ts';
+import {bearer, type Caller, EXCHANGE_PATH, signature, tokenAccount} from './access-tokens.ts';
 import {ApiError} from './errors.ts';
 import type {Handle} from './http.ts';
-import {CERTS_PATH, type Identities} from './identity.ts';
+import {CERTS_PATH, type Identities, roleOf} from './identity.ts';
 import {privateFile, readPrivate} from './private-file.ts';
 import {splitTokenPath, urlWithToken} from './token-path.ts';
 
@@ -51,6 +51,7 @@ export function tokenFile(dir: string): string {
 /** Secrets and accounts of a cloud. `invokers`: the accounts with the role of an invoker, by the path of the function. */
 export type Guard = {
   token: string;
+  identify: Identify;
   identities: Identities;
   invokers: (path: string) => string[];
   /** Milliseconds for which the requests of a VM reach no function. */
@@ -66,11 +67,12 @@ const PUBLIC = ['/_local', CERTS_PATH];
  * their invokers, as IAM of Cloud Run decides.
  */
 export function guarded(guard: Guard, handle: Handle): Handle {
-  const {token} = guard;
+  const {token, identify} = guard;
   return async request => {
     const {token: given, path} = splitTokenPath(request.path);
-    const isTrusted = given === undefined ? hasToken(request.headers, token) : isSameText(given, token);
-    if (accountWith(request.headers, token)?.boundary && !STORAGE.test(path))
+    const caller =
+      given === undefined ? identify(request.headers) : isSameText(given, token) ? 'cloud' : undefined;
+    if (caller && caller !== 'cloud' && caller.boundary && !STORAGE.test(path))
       throw new ApiError(403, 'Refused a token with a boundary: it is good for Cloud Storage alone');
     const called = /^\/functions\/[^/]+/.exec(path)?.[0];
     const isPublic = (request.method === 'GET' || request.method === 'HEAD') && PUBLIC.includes(path);
@@ -79,12 +81,12 @@ export function guarded(guard: Guard, handle: Handle): Handle {
       `${request.method} ${path}`,
     );
     const isExchange = request.method === 'POST' && path === EXCHANGE_PATH;
-    if (!(isTrusted || isPublic || isResumable || isExchange)) {
+    if (!(caller || isPublic || isResumable || isExchange)) {
       if (called === undefined) throw unauthenticated();
       await passInvoker(guard, bearer(request.headers), called, request.signal);
     }
     const origin = given === undefined ? request.origin : urlWithToken(request.origin, given);
-    return handle({...request, path, origin});
+    return handle({...request, path, origin, caller});
   };
 }
 
@@ -110,10 +112,15 @@ export function unauthenticated(): ApiError {
   );
 }
 
-/** True with the token of the cloud, or the access token of an account. */
-export function hasToken(headers: IncomingHttpHeaders, token: string): boolean {
-  const key = headers['x-goog-api-key'];
-  return [bearer(headers), typeof key === 'string' ? key : ''].some(
-    given => isSameText(given, token) || tokenAccount(given, token) !== undefined,
-  );
+/** The sender of a request with the token of the cloud or the access token of an account. */
+export type Identify = (headers: IncomingHttpHeaders) => Caller;
+
+export function identifier(token: string, project: string, deployments: readonly string[]): Identify {
+  const callerOf = (given: string): Caller => {
+    if (isSameText(given, token)) return 'cloud';
+    const account = tokenAccount(given, token);
+    return account && {...account, ...roleOf(project, deployments, account.email)};
+  };
+  // Some clients of Google send a key alone.
+  return headers => callerOf(bearer(headers)) ?? callerOf(String(headers['x-goog-api-key'] ?? ''));
 }

@@ -2,6 +2,7 @@ import {createServer, type IncomingMessage, type Server, type ServerResponse} fr
 import type {AddressInfo} from 'node:net';
 import type {Readable} from 'node:stream';
 import {pipeline} from 'node:stream/promises';
+import type {Caller} from './access-tokens.ts';
 import {ApiError, LocalCloudError} from './errors.ts';
 import type {JsonObject} from './json.ts';
 import {splitTokenPath} from './token-path.ts';
@@ -17,6 +18,8 @@ export type Request = {
   /** Address of the cloud as the client names it, for links in answers: with the token where its path has the token. */
   origin: string;
   headers: IncomingMessage['headers'];
+  /** Set by the guard of the cloud. */
+  caller?: Caller;
   body: Readable;
   /** Aborts when the client disconnects. */
   signal: AbortSignal;

@@ -11,6 +11,7 @@ import {
 } from 'node:crypto';
 import {join} from 'node:path';
 import {nameIn} from '../../shared/domain/deployment.ts';
+import type {Role} from './access-tokens.ts';
 import {certificateOf} from './certificate.ts';
 import type {Route} from './http.ts';
 import {privateFile} from './private-file.ts';
@@ -21,13 +22,27 @@ export const CERTS_PATH = '/oauth2/v1/certs';
 const ISSUER = 'https://accounts.google.com';
 const LIFE_S = 3600;
 
-/** Service accounts of a deployment: of the VMs, of the event functions, and of worker-api. */
-export function accountsOf(project: string, deployment: string) {
+/** Addresses of the accounts of a deployment. */
+export function accountsOf(project: string, deployment: string): Record<Role, string> {
   return {
     worker: `${deployment}-worker@${project}.iam.gserviceaccount.com`,
     control: `${deployment}-control@${project}.iam.gserviceaccount.com`,
     'worker-api': `${deployment}-worker-api@${project}.iam.gserviceaccount.com`,
   };
+}
+
+/** Deployment and role of an account; without a role for an account of no deployment. */
+export function roleOf(
+  project: string,
+  deployments: readonly string[],
+  email: string,
+): {role?: Role; deployment: string} {
+  for (const deployment of deployments) {
+    const accounts = accountsOf(project, deployment);
+    const role = (Object.keys(accounts) as Role[]).find(each => accounts[each] === email);
+    if (role) return {role, deployment};
+  }
+  return {deployment: ''};
 }
 
 /** Accounts that may call the HTTP function at a path such as `/functions/other-worker-api`: those of its own deployment. */

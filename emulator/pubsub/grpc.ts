@@ -11,8 +11,9 @@ import {
 } from '@grpc/grpc-js';
 import {fromJSON} from '@grpc/proto-loader';
 import {ApiError} from '../http/errors.ts';
-import {hasToken} from '../http/guard.ts';
+import type {Identify} from '../http/guard.ts';
 import {portInUse} from '../http/http.ts';
+import {PUBLISH, PUBSUB, requirePermission} from '../http/permissions.ts';
 import {refusePages} from '../http/web-pages.ts';
 import type {Topics} from './topics.ts';
 
@@ -26,24 +27,35 @@ export type GrpcServer = {port: number; close(): void};
  */
 export async function servePublisher(
   topics: Topics,
-  options: {port: number; token: string},
+  options: {port: number; identify: Identify},
 ): Promise<GrpcServer> {
-  const {token} = options;
+  /** Call for a holder of the token, or for an account with the permission. */
+  const authorized = <Call extends object, Answer>(answer: (call: Call) => Answer, permission = PUBSUB) =>
+    unary<Call, Answer>((call, metadata) => {
+      const caller = options.identify({authorization: String(metadata.get('authorization')[0] ?? '')});
+      if (caller === undefined) throw new ApiError(401, UNAUTHENTICATED);
+      const topic = 'topic' in call ? String(call.topic).split('/').at(-1) : '';
+      requirePermission(caller, permission, topic);
+      return answer(call);
+    });
   const server = new Server({'grpc.max_receive_message_length': 16_000_000});
   server.addService(publisherService(), {
-    Publish: authorized(token, ({topic, messages}: {topic: string; messages: GrpcMessage[]}) => ({
-      messageIds: topics.publish(
-        topic,
-        messages.map(({data, attributes, orderingKey}) => ({
-          data: Buffer.from(data).toString('base64'),
-          attributes,
-          ...(orderingKey ? {orderingKey} : {}),
-        })),
-      ),
-    })),
-    GetTopic: authorized(token, ({topic}: {topic: string}) => topics.get(topic)),
-    CreateTopic: authorized(token, ({name}: {name: string}) => topics.create(name)),
-    ListTopics: authorized(token, ({project}: {project: string}) => ({
+    Publish: authorized(
+      ({topic, messages}: {topic: string; messages: GrpcMessage[]}) => ({
+        messageIds: topics.publish(
+          topic,
+          messages.map(({data, attributes, orderingKey}) => ({
+            data: Buffer.from(data).toString('base64'),
+            attributes,
+            ...(orderingKey ? {orderingKey} : {}),
+          })),
+        ),
+      }),
+      PUBLISH,
+    ),
+    GetTopic: authorized(({topic}: {topic: string}) => topics.get(topic)),
+    CreateTopic: authorized(({name}: {name: string}) => topics.create(name)),
+    ListTopics: authorized(({project}: {project: string}) => ({
       topics: topics.list(project.replace(/^projects\//, '')),
     })),
   });
@@ -66,15 +78,6 @@ function publisherService(): ServiceClientConstructor['service'] {
 
 const UNAUTHENTICATED =
   "Refused a call without the token of the local cloud: Google's Pub/Sub clients send no token to an emulator. Publish with `gcloud pubsub topics publish`, or POST to /v1/projects/PROJECT/topics/TOPIC:publish with Authorization: Bearer TOKEN";
-
-/** Call that requires the token in the metadata `authorization`. */
-function authorized<Request, Response>(token: string, answer: (request: Request) => Response) {
-  return unary<Request, Response>((request, metadata) => {
-    const authorization = String(metadata.get('authorization')[0] ?? '');
-    if (!hasToken({authorization}, token)) throw new ApiError(401, UNAUTHENTICATED);
-    return answer(request);
-  });
-}
 
 function unary<Request, Response>(answer: (request: Request, metadata: Metadata) => Response) {
   return (call: ServerUnaryCall<Request, Response>, callback: sendUnaryData<Response>): void => {

@@ -3,6 +3,7 @@ import {Readable} from 'node:stream';
 import {ApiError} from '../http/errors.ts';
 import type {Reply, Request, Route} from '../http/http.ts';
 import {router} from '../http/http.ts';
+import {authorized} from '../http/permissions.ts';
 import {readBytes} from '../http/request-body.ts';
 
 const max_bytes = 10 << 20;
@@ -10,7 +11,7 @@ const max_calls = 100;
 
 /** `POST` at the path: several calls in one request, in the format of Python's `with client.batch()`, which gcloud uses too. */
 export function batchRoute(path: string, routes: Route[]): Route {
-  const answer = router(routes);
+  const answer = router(authorized(routes));
   return [
     'POST',
     path,

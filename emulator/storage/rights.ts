@@ -1,9 +1,9 @@
 /** Rights of the service accounts in the bucket of their deployment. `test/terraform/roles.test.ts` compares them with Terraform's. */
 import type {Deployment} from '../functions/subscriptions.ts';
-import {accountWith} from '../http/access-tokens.ts';
+import type {Account, Role} from '../http/access-tokens.ts';
 import {ApiError} from '../http/errors.ts';
+import {unauthenticated} from '../http/guard.ts';
 import type {Request} from '../http/http.ts';
-import {accountsOf} from '../http/identity.ts';
 import {leaves, type Right} from './boundary.ts';
 
 const READ: Right[] = ['get', 'list'];
@@ -13,7 +13,7 @@ const REPLACE: Right[] = ['create', 'delete', ...READ];
 type Folders = Record<string, readonly Right[]>;
 
 /** By account and folder. A local cloud has the logs in the bucket of the data. The event functions do the requests of worker-api there. */
-export const ACCOUNT_RIGHTS: Record<'worker' | 'control' | 'worker-api', Folders> = {
+export const ACCOUNT_RIGHTS: Record<Role, Folders> = {
   worker: {
     'bundles/': READ,
     'environments/': READ,
@@ -41,13 +41,13 @@ export const ACCOUNT_RIGHTS: Record<'worker' | 'control' | 'worker-api', Folders
 /** Throws where the account of the request lacks the right. The token of the cloud has every right. */
 export type RequireRight = (request: Request, right: Right, bucket: string, name: string) => void;
 
-export function rightsOf(project: string, token: string, deployments: readonly Deployment[]): RequireRight {
-  return ({headers}, right, bucket, name) => {
-    const account = accountWith(headers, token);
-    if (account === undefined) return;
-    const {email, boundary} = account;
+export function rightsOf(deployments: readonly Deployment[]): RequireRight {
+  return ({caller}, right, bucket, name) => {
+    if (caller === 'cloud') return;
+    if (caller === undefined) throw unauthenticated();
+    const {email, boundary} = caller;
     const isInBounds = boundary === undefined || leaves(boundary, right, bucket, name);
-    if (isInBounds && mayAccess(project, deployments, email, right, bucket, name)) return;
+    if (isInBounds && mayAccess(caller, deployments, right, bucket, name)) return;
     throw new ApiError(
       403,
       `${email} does not have storage.objects.${right} access to the Google Cloud Storage object. Permission 'storage.objects.${right}' denied on resource (or it may not exist): ${bucket}/${name}`,
@@ -56,18 +56,14 @@ export function rightsOf(project: string, token: string, deployments: readonly D
 }
 
 function mayAccess(
-  project: string,
+  {role, deployment}: Account,
   deployments: readonly Deployment[],
-  email: string,
   right: Right,
   bucket: string,
   name: string,
 ): boolean {
-  const deployment = deployments.find(each => each.bucket === bucket);
-  if (!deployment) return false;
-  const accounts = accountsOf(project, deployment.name);
-  const account = (['worker', 'control', 'worker-api'] as const).find(each => accounts[each] === email);
-  const folders: Folders = account === undefined ? {} : ACCOUNT_RIGHTS[account];
+  const isOwn = deployments.some(each => each.bucket === bucket && each.name === deployment);
+  const folders: Folders = isOwn && role ? ACCOUNT_RIGHTS[role] : {};
   const folder = Object.keys(folders).find(each => name.startsWith(each));
   return folder !== undefined && (folders[folder] ?? []).includes(right);
 }

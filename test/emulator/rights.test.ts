@@ -19,58 +19,22 @@ const at = (name: string) => `/storage/v1/b/gleaner-local/o/${encodeURIComponent
 const send = (url: string, method: string, path: string, headers: Record<string, string>) =>
   fetch(`${url}${path}`, {method, headers, ...(method === 'POST' ? {body: '{}'} : {})});
 
-type Asked = {who: keyof typeof ACCOUNTS; does: string; method: string; path: string; status: number};
+type Asked = [who: keyof typeof ACCOUNTS, does: string, method: string, path: string, status: number];
 
 const REQUESTS: Asked[] = [
-  {who: 'worker', does: 'reads a bundle', method: 'GET', path: at(BUNDLE), status: 200},
-  {who: 'worker', does: 'writes a bundle', method: 'POST', path: upload('bundles/x.tar.gz'), status: 403},
-  {
-    who: 'worker',
-    does: 'frees a stopped run',
-    method: 'DELETE',
-    path: at('system/stops/a.json'),
-    status: 403,
-  },
-  {
-    who: 'worker',
-    does: 'lists the bucket',
-    method: 'GET',
-    path: '/storage/v1/b/gleaner-local/o',
-    status: 403,
-  },
-  {who: 'worker-api', does: 'stores a shard', method: 'POST', path: upload(`${SHARD}2`), status: 200},
-  {who: 'worker-api', does: 'overwrites a shard', method: 'POST', path: upload(SHARD), status: 403},
-  {
-    who: 'worker-api',
-    does: 'creates a shard again',
-    method: 'POST',
-    path: upload(SHARD, '&ifGenerationMatch=0'),
-    status: 412,
-  },
-  {who: 'worker-api', does: 'deletes a shard', method: 'DELETE', path: at(SHARD), status: 403},
-  {
-    who: 'worker-api',
-    does: 'copies a shard',
-    method: 'POST',
-    path: `${at(SHARD)}/copyTo/b/gleaner-local/o/logs%2Fx`,
-    status: 403,
-  },
-  {who: 'worker-api', does: 'changes metadata', method: 'PATCH', path: at(SHARD), status: 403},
-  {who: 'control', does: 'replaces a manifest', method: 'POST', path: upload(MANIFEST), status: 200},
-  {
-    who: 'control',
-    does: 'writes a stream',
-    method: 'POST',
-    path: upload('datasets/x/stream_000.jsonl'),
-    status: 403,
-  },
-  {
-    who: 'control',
-    does: 'keeps the stop of a run',
-    method: 'POST',
-    path: upload('system/stops/x.json'),
-    status: 200,
-  },
+  ['worker', 'reads a bundle', 'GET', at(BUNDLE), 200],
+  ['worker', 'writes a bundle', 'POST', upload('bundles/x.tar.gz'), 403],
+  ['worker', 'frees a stopped run', 'DELETE', at('system/stops/a.json'), 403],
+  ['worker', 'lists the bucket', 'GET', '/storage/v1/b/gleaner-local/o', 403],
+  ['worker-api', 'stores a shard', 'POST', upload(`${SHARD}2`), 200],
+  ['worker-api', 'overwrites a shard', 'POST', upload(SHARD), 403],
+  ['worker-api', 'creates a shard again', 'POST', upload(SHARD, '&ifGenerationMatch=0'), 412],
+  ['worker-api', 'deletes a shard', 'DELETE', at(SHARD), 403],
+  ['worker-api', 'copies a shard', 'POST', `${at(SHARD)}/copyTo/b/gleaner-local/o/logs%2Fx`, 403],
+  ['worker-api', 'changes metadata', 'PATCH', at(SHARD), 403],
+  ['control', 'replaces a manifest', 'POST', upload(MANIFEST), 200],
+  ['control', 'writes a stream', 'POST', upload('datasets/x/stream_000.jsonl'), 403],
+  ['control', 'keeps the stop of a run', 'POST', upload('system/stops/x.json'), 200],
 ];
 
 describe('a service account on the local cloud', () => {
@@ -85,7 +49,7 @@ describe('a service account on the local cloud', () => {
 
   const ownToken = () => accessTokenOf(cloud.token, ACCOUNTS['worker-api']);
 
-  for (const {who, does, method, path, status} of REQUESTS)
+  for (const [who, does, method, path, status] of REQUESTS)
     it(`${status < 300 ? 'is permitted' : 'is refused'}: ${who} ${does}`, async () => {
       const headers = {authorization: `Bearer ${accessTokenOf(cloud.token, ACCOUNTS[who])}`};
       assert.equal((await send(cloud.url, method, path, headers)).status, status);

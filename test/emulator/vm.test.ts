@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {existsSync, readdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {accountWith} from '../../emulator/http/access-tokens.ts';
+import {tokenAccount} from '../../emulator/http/access-tokens.ts';
 import {until} from '../support/until.ts';
 import {cloudState, Scratch, tokenUrl} from './a-cloud.ts';
 
@@ -177,7 +177,7 @@ wait`;
         token_type: string;
       };
       assert.equal(token.token_type, 'Bearer');
-      assert.equal(accountWith({authorization: `Bearer ${token.access_token}`}, cloud.token)?.email, email);
+      assert.equal(tokenAccount(token.access_token, cloud.token)?.email, email);
       const claimsOf = async (query: string) => {
         const jwt = await (await get(`${account}/identity?audience=https%3A%2F%2Fapi${query}`)).text();
         return JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString());

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import type {Resource} from '../../cli/terraform/mocked-apply.ts';
+import {applyMocked, type Resource} from '../../cli/terraform/mocked-apply.ts';
+import {ACCOUNT_PERMISSIONS} from '../../emulator/http/permissions.ts';
 import {ACCOUNT_RIGHTS} from '../../emulator/storage/rights.ts';
 import {ROOT} from '../support/process.ts';
-import {PROJECT, resourcesOf} from './a-deployment.ts';
+import {PROJECT, resourcesOf, VARIABLES} from './a-deployment.ts';
 
 /** Rights of the configuration and of the table, as lines `principal | resource | role`. */
 type Rights = string[];
@@ -116,6 +117,22 @@ describe('the rights of accounts on the local cloud', () => {
       Object.entries(folders).map(([folder, rights]) => [`${who} ${folder}`, rights.toSorted()]),
     );
     assert.deepEqual(Object.fromEntries(local), Object.fromEntries(given));
+  });
+
+  it('are those that Terraform gives on topics, TPUs and instances, with both providers', async () => {
+    const {resources} = await applyMocked({...VARIABLES, tpu_providers: ['tpu-api', 'compute-engine']});
+    const lines = rightsOf(resources);
+    const [role] = customRoles(resources).filter(({values}) => values.role_id === 'gleaner_tpu');
+    // An instance comes with parts that have permissions of their own.
+    const permissions = ((role?.values.permissions ?? []) as string[]).filter(
+      each => !/^compute\.(disks|subnetworks)\.|\.set/.test(each),
+    );
+    for (const [who, local] of Object.entries(ACCOUNT_PERMISSIONS)) {
+      const topics = lines.flatMap(line => new RegExp(`^${who} \\| topic (\\S+) `).exec(line)?.[1] ?? []);
+      assert.deepEqual(local.topics, topics, who);
+      const given = lines.includes(`${who} | project | tpu`) ? permissions : [];
+      assert.deepEqual(local.permissions.toSorted(), given.toSorted(), who);
+    }
   });
 });
 
