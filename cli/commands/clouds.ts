@@ -1,6 +1,6 @@
 import {DEFAULT_DIR, DEFAULT_PORT} from '../local/address.ts';
 import {
-  digest,
+  digestStart,
   dollars,
   folder,
   modelName,
@@ -29,7 +29,11 @@ export function addCloudCommands(program: GleanerCommand): void {
     .argument('[settings]', 'JSON file of variables of terraform/ (default: gleaner.tfvars.json)')
     .option('--plan', 'change nothing: print the resources, and the most that an hour can cost')
     .yes()
-    .option('--artifacts <sha256>', 'go back: functions and worker bundle of an earlier deployment', digest)
+    .option(
+      '--artifacts <sha256>',
+      'go back: functions and worker bundle of an earlier deployment',
+      digestStart,
+    )
     .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
     .json()
     .examples('gleaner deploy --plan', 'gleaner deploy', 'gleaner deploy other.tfvars.json --yes')

@@ -1,5 +1,6 @@
 import {
   bytes,
+  digest,
   dollars,
   folder,
   natural,
@@ -177,6 +178,8 @@ export function addShortForms(parent: GleanerCommand): void {
       'read the streams and every shard of a run, and count the samples that are stored exactly once',
     )
     .argument('<run>', 'run id', runId)
+    .option('--digest <sha256>', 'digest that the run must have, instead of that in its manifest', digest)
+    .option('--unanchored', 'accept a run whose manifest states no digest of it yet')
     .option(
       '--reference <n>',
       'then compute so many samples again with transformers in fp32, and write the drift of each layer into the manifest',

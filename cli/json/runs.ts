@@ -58,6 +58,8 @@ const counts = {
 };
 const report = {
   ...counts,
+  /** `anchored`: the digest was compared with that of the manifest, or of --digest. */
+  ...{digest: maybe, anchored: z.boolean()},
   ...{run: text, ok: z.boolean(), truncated: count, bytes: count, tokens: count},
   streams: z.array(z.looseObject({stream: text, ...counts})),
 };

@@ -16,13 +16,16 @@ import {compareWithReference, comparisonLines, storeComparison} from './referenc
 export type Report = Answers['run verify'];
 
 /**
- * Verifies a run. Exit 0: every sample is stored exactly once and equals its stream. Exit 1: another result, or no result. `reference`:
+ * Verifies a run. Exit 0: every sample is stored exactly once and equals its stream, and the run has its digest. Exit 1: another result, or no result. `reference`:
  * samples of a verified run to compute again with transformers.
  */
-export async function verify(run: string, options: CloudOptions & {reference?: number}): Promise<void> {
+export async function verify(
+  run: string,
+  options: CloudOptions & {reference?: number; digest?: string; unanchored?: true},
+): Promise<void> {
   const connection = await connect(options);
   try {
-    const report = await verifyRun(connection, run, options.json ? undefined : say);
+    const report = await verifyRun(connection, run, options.json ? undefined : say, options);
     const compared = report.ok && options.reference !== undefined;
     const reference = compared ? await compare(connection, run, options.reference ?? 1) : undefined;
     if (options.json) printJson<'run verify'>({...report, ...(reference ? {reference} : {})});
@@ -55,9 +58,12 @@ export async function verifyRun(
   connection: Connection,
   run: string,
   say?: (line: string) => void,
+  {digest, unanchored}: {digest?: string; unanchored?: true} = {},
 ): Promise<Report> {
   const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run];
   if (!say) args.push('--quiet');
+  if (digest) args.push('--digest', digest);
+  if (unanchored) args.push('--unanchored');
   const {code, stdout, stderr} = await runWorkerModule(args, storageVariables(connection), say ?? (() => {}));
   const last = stdout.at(-1);
   if (!last)
@@ -100,8 +106,9 @@ export function verdictLines(report: Report): StyledLine[] {
         `${numberText(report.doubled)} doubled, ${numberText(report.different)} different from the stream${truncated}; ` +
         `${counted(report.tokens, 'token')}, ${bytesText(report.bytes)}`,
     },
+    ...(report.digest === null ? [] : [{text: `digest: ${report.digest}`}]),
     report.ok
-      ? {text: `verified: ${report.run}`, style: ['bold', 'green']}
+      ? {text: `${report.anchored ? 'verified' : 'unanchored'}: ${report.run}`, style: ['bold', 'green']}
       : {text: `NOT verified: ${report.run}`, style: ['bold', 'red']},
   ];
 }

@@ -35,7 +35,8 @@ export const jobName = valid(
   given => JOB.test(given),
   'a job id is 1 to 100 letters, digits, dashes and underscores.',
 );
-export const digest = valid(
+export const digest = valid(given => /^[0-9a-f]{64}$/.test(given), 'a sha256: 64 hexadecimal digits.');
+export const digestStart = valid(
   given => /^[0-9a-f]{8,64}$/.test(given),
   'the first 8 or more characters of a sha256.',
 );

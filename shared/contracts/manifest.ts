@@ -1,7 +1,9 @@
 /** The manifest of a run, `activations/[RUN/]manifest.json`, and the stream metadata that complete it. */
 import {z} from 'zod';
+import {withEntry} from '../domain/digest.ts';
 import {isRunId} from '../domain/names.ts';
 import {type RunResult, sha256, short, streamSummary, total} from '../domain/run/result.ts';
+import {specHash} from './spec.ts';
 
 /** Limit of a manifest. With its result it names every layer, every file of the model and every unread stream. */
 export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
@@ -34,10 +36,21 @@ export const streamMetadata = streamSummary.extend({
   spec_hash: sha256,
 });
 
+/**
+ * `result`: with the digest of its streams. The digest in the text covers `model_sha256`, that of model.json, and all other values of the
+ * manifest too.
+ */
 export function manifestText(
   frozen: {run: string; spec: object; spec_hash: string; placement: object},
   result?: RunResult,
+  model_sha256?: string,
 ): string {
   const {run, spec, spec_hash, placement} = frozen;
-  return `${JSON.stringify({schema: 'gleaner/1', run, spec, spec_hash, placement, result}, null, 2)}\n`;
+  const manifest = {schema: 'gleaner/1', run, spec, spec_hash, placement, result};
+  if (result) {
+    const model = model_sha256 ? withEntry(result.digest, model_sha256, 'model.json') : result.digest;
+    const values = specHash({...manifest, result: {...result, digest: undefined}});
+    manifest.result = {...result, digest: withEntry(model, values, 'manifest.json')};
+  }
+  return `${JSON.stringify(manifest, null, 2)}\n`;
 }

@@ -76,7 +76,7 @@ function withDefaults(keys: Record<string, z.ZodType>, given: Record<string, unk
 }
 
 /**
- * SHA-256 of the spec as JSON with sorted keys: the order of keys does not change the hash.
+ * SHA-256 of the spec, or of another object, as JSON with sorted keys: the order of keys does not change the hash.
  * A frozen spec is hashed as its manifest has it: a later release may add keys, and the shards carry the hash without them.
  */
 export const specHash = (spec: object) => createHash('sha256').update(canonicalJson(spec)).digest('hex');

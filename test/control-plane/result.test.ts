@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import {hash} from 'node:crypto';
+import {specHash} from '../../shared/contracts/spec.ts';
 import {readManifest} from '../../shared/control-plane/runs/run-manifest.ts';
-import {metadataObject} from '../../shared/domain/names.ts';
+import {metadataObject, modelLockObject} from '../../shared/domain/names.ts';
 import {aStats} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {metadataOf, someLines} from '../support/shard-plan.ts';
@@ -10,6 +11,7 @@ import {aStoredWorld, MANIFEST, resultIn, TEXTS} from '../support/stored-run.ts'
 describe('the manifest of a run that is complete', () => {
   it('counts what is stored: streams, samples, statistics, model and versions', async () => {
     const world = await aStoredWorld();
+    world.objects.put(modelLockObject('my-run'), '{}');
     assert.equal(resultIn(world), undefined, 'not before the end');
     await world.untilAsleep();
     const run = await world.run('my-run');
@@ -35,10 +37,14 @@ describe('the manifest of a run that is complete', () => {
       sums.reduce((before, [sum, name]) => hash('sha256', `${before}${sum}  ${name}\n`), '');
     const shardsOf = (stream: string) =>
       world.objects
-        .names(`activations/my-run/${stream}/shard_`)
+        .names(`activations/my-run/${stream}/`)
+        .sort((a, b) => Number(a.endsWith('.json')) - Number(b.endsWith('.json')))
         .map((name): [string, string] => [hash('sha256', world.text(name)), name.split('/')[3] ?? '']);
     const streams = ['tpu_0', 'tpu_1'].map((name): [string, string] => [digestOf(shardsOf(name)), name]);
-    assert.equal(digest, digestOf(streams));
+    const {result: stated, ...manifest} = JSON.parse(world.text(MANIFEST));
+    const own = specHash({...manifest, result: {...stated, digest: undefined}});
+    const models = [hash('sha256', world.text(modelLockObject('my-run'))), 'model.json'] as [string, string];
+    assert.equal(digest, digestOf([...streams, models, [own, 'manifest.json']]));
     const [a, b] = TEXTS.map(
       text => metadataOf({run: 'my-run', stream: '000', spec_hash: ''}, text).total_rows,
     );

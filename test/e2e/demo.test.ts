@@ -45,7 +45,8 @@ describe('gleaner demo', () => {
     );
     const again = await gleaner(['verify', 'demo', '--dir', join(dir, 'plain'), '--json']);
     assert.equal(again.code, 0, again.stderr);
-    assert.equal(JSON.parse(again.stdout).ok, true);
+    const {ok, anchored} = JSON.parse(again.stdout);
+    assert.deepEqual({ok, anchored}, {ok: true, anchored: true});
   });
 
   for (const file of ['arc-agi-training.jsonl', 'gsm8k-test.jsonl'])

@@ -10,6 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.files import open_folder
+from gleaner_reader.verify import verify
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
@@ -17,6 +19,14 @@ from gleaner_worker.shards.shard_bytes import ShardBytes
 
 DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "int8": np.int8}
 MANIFEST = {"schema": "gleaner/1", "spec": {}, "spec_hash": hashlib.sha256(b"{}").hexdigest()}
+SUMMARY = {
+    "dataset_path": "gs://b/datasets/my-run/stream_000.jsonl",
+    "model_path": "m",
+    "total_samples": 30,
+    "total_tokens": 300,
+    "layers": [0, 2],
+    "stats": {"resid_post.0": {"norm": 1.0}},
+}
 SAMPLES = 40  # in a shard; every seventh is rejected
 
 
@@ -143,8 +153,16 @@ def put_in_bucket(storage, folder: str, bucket: str, prefix: str) -> None:
 
 
 def summarise(folder):
-    """Writes metadata.json of each stream, with the keys that the reader needs."""
-    for stream in Path(folder).glob("tpu_*"):
+    """Writes model.json, and metadata.json of each stream; of a file that exists, the shards and their sums alone.
+
+    Then the manifest states the digest of all that, as the control plane makes it. Returns the digest.
+    """
+    folder = Path(folder)
+    if not list(folder.glob("tpu_*/metadata.json")):
+        (folder / "model.json").write_text(json.dumps({"schema": "gleaner/1", "name": "m", "files": {}}))
+    for stream in folder.glob("tpu_*"):
+        path = stream / "metadata.json"
+        summary = json.loads(path.read_text()) if path.exists() else SUMMARY
         shards = [
             {
                 "filename": path.name,
@@ -154,9 +172,9 @@ def summarise(folder):
             }
             for path in sorted(stream.glob("shard_*"))
         ]
-        (stream / "metadata.json").write_text(json.dumps({"shards": shards}))
-
-
-def state_digest(folder, digest, shards=6):
-    manifest = MANIFEST | {"result": {"shards": shards, "digest": digest}}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+        path.write_text(json.dumps(summary | {"shards": shards}))
+    manifest, digest = json.loads((folder / "manifest.json").read_text()), verify(open_folder(str(folder))).digest
+    if isinstance(manifest.get("result"), dict):
+        manifest["result"] |= {"digest": digest}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    return digest

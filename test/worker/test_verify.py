@@ -115,9 +115,9 @@ def test_a_second_stream_of_the_same_number_and_shards_without_a_stream_are_foun
 
 def test_the_command_prints_json_and_sets_its_exit_status(stored, forks):
     command = partial(forks.command, "gleaner_worker.verify")
-    right = command("--bucket", BUCKET, "--run", "my-run")
+    right = command("--bucket", BUCKET, "--run", "my-run", "--unanchored")
     assert right.returncode == 0, right.stderr
-    assert json.loads(right.stdout)["ok"] is True
+    assert (json.loads(right.stdout)["ok"], json.loads(right.stdout)["anchored"]) == (True, False)
     stored.delete(BUCKET, PREFIX + "metadata.json")
     wrong = command("--bucket", BUCKET, "--run", "my-run", "--quiet")
     assert (wrong.returncode, wrong.stderr) == (1, "")
@@ -148,7 +148,7 @@ def test_the_default_run_is_verified_with_its_own_streams_only(storage, tmp_path
         "spec_hash": SPEC_HASH,
     }
     storage.put(BUCKET, "activations/manifest.json", json.dumps(manifest).encode())
-    report = verify_run(bucket(), "default", str(tmp_path), lambda _: None)
+    report = verify_run(bucket(), "default", str(tmp_path), lambda _: None, unanchored=True)
     assert report["ok"], report
     assert len(report["streams"]) == 1
 

@@ -10,8 +10,11 @@ import pytest
 from build import BUCKET, SPEC_HASH, bucket, outputs
 from encoded_shards import parse_tensors
 from forged import forged
-from gleaner_reader.digest import run_digest
+from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.files import open_folder
+from gleaner_reader.verify import verify as verify_files
 from gleaner_worker.model.model_lock import write_model_lock
+from gleaner_worker.verify.run import verify_run
 from verified_run import PREFIX, rewrite
 
 pytestmark = pytest.mark.slow
@@ -229,21 +232,83 @@ def test_other_bytes_of_the_same_size_and_crc32c_are_found(stored, verify, finds
     assert report["different"] == int(stored.metadata(BUCKET, name)["samples"])
 
 
-def test_the_digest_of_the_manifest_is_compared_once_it_counts_each_shard(stored, verify, finds, tiny_folder):
-    names = [name for name in outputs(stored) if name.startswith("shard_")]
-    hashes = {7: [(hashlib.sha256(stored.data(BUCKET, PREFIX + name)).hexdigest(), name) for name in sorted(names)]}
-    manifest = json.loads(stored.data(BUCKET, "activations/my-run/manifest.json"))
+def state_result(storage, **changes):
+    """States the digest that the reader finds, in a result of the manifest. Returns the digest."""
+    manifest = read_json(storage, "manifest.json")
+    manifest["result"] = {"shards": len([name for name in outputs(storage) if name.startswith("shard_")])} | changes
+    write_json(storage, "manifest.json", manifest)
+    digest = verify_files(open_folder(f"gs://{BUCKET}/activations/my-run")).digest
+    manifest["result"] = {"digest": digest} | manifest["result"]
+    write_json(storage, "manifest.json", manifest)
+    return digest
 
-    def state(shards, digest):
-        text = json.dumps(manifest | {"result": {"shards": shards, "digest": digest}})
-        stored.put(BUCKET, "activations/my-run/manifest.json", text.encode())
 
-    state(len(names), run_digest(hashes))
-    assert verify()[0]["ok"], verify()
-    state(len(names) - 1, "0" * 64)
-    assert verify()[0]["ok"], verify()
-    state(len(names), "0" * 64)
-    finds(f"the manifest states the digest {'0' * 64}, and its shards have {run_digest(hashes)}")
+def read_json(storage, name):
+    return json.loads(storage.data(BUCKET, f"activations/my-run/{name}"))
+
+
+def write_json(storage, name, value):
+    storage.put(BUCKET, f"activations/my-run/{name}", json.dumps(value).encode())
+
+
+def rewrite_json(name, **changes):
+    return lambda storage: write_json(storage, name, read_json(storage, name) | changes)
+
+
+def other_values(storage):
+    """Other activations of the first layer, which keep its statistics; every checksum is made again."""
+    rewrite(storage, "shard_0001.safetensors", swap_columns, signed=True)
+    data = storage.data(BUCKET, PREFIX + "shard_0001.safetensors")
+    summary = read_json(storage, "tpu_7/metadata.json")
+    summary["shards"][0] |= {"crc32c": as_text(crc32c(data)), "sha256": hashlib.sha256(data).hexdigest()}
+    write_json(storage, "tpu_7/metadata.json", summary)
+
+
+def swap_columns(tensors):
+    tensors["resid_post.0"][:] = tensors["resid_post.0"][:, ::-1].copy()
+
+
+FORGED = {
+    "values with every sum beside them": other_values,
+    **{
+        f"{key} of a stream": rewrite_json("tpu_7/metadata.json", **{key: value})
+        for key, value in {"layers": [9], "dataset_path": "gs://b/other", "model_path": "x", "versions": {}}.items()
+    },
+    "model.json": lambda storage: storage.put(BUCKET, "activations/my-run/model.json", b"{}"),
+    "the samples of the result": lambda storage: write_json(
+        storage,
+        "manifest.json",
+        (manifest := read_json(storage, "manifest.json")) | {"result": manifest["result"] | {"samples": 9}},
+    ),
+    "no result": rewrite_json("manifest.json", result=None),
+    "a result of other shards": lambda storage: state_result(storage, shards=9),
+    "a result without a digest": lambda storage: state_result(storage, digest=None),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_both_verifiers_refuse_what_is_forged_and_agree_about_the_digest(name, stored, finds, verify):
+    state_result(stored)
+    FORGED[name](stored)
+    report, _ = finds(unanchored=False)
+    found = verify_files(open_folder(f"gs://{BUCKET}/activations/my-run"))
+    assert [problem for problem in found.problems if "spec" not in problem]  # the spec of this fixture has another hash
+    assert report["digest"] == found.digest
+
+
+def test_a_run_has_the_digest_in_its_manifest_or_another_one_that_is_given(stored, tmp_path):
+    def report_of(**options):
+        return verify_run(bucket(), "my-run", str(tmp_path), lambda _: None, **options)
+
+    report = report_of()
+    assert not report["ok"] and report["problems"][-1].startswith("unanchored: the manifest states no digest of these")
+    assert (report_of(unanchored=True)["ok"], report_of(unanchored=True)["anchored"]) == (True, False)
+    assert report_of(digest=report["digest"])["ok"]
+    digest = state_result(stored)
+    report = report_of()
+    assert (report["ok"], report["anchored"], report["digest"]) == (True, True, digest)
+    wrong = report_of(digest="0" * 64)["problems"]
+    assert wrong == [f"the digest of the run is {digest}, and its publisher states {'0' * 64}"]
 
 
 def test_shards_of_another_model_than_the_model_lock_names_are_found(stored, verify, finds, tiny_models):

@@ -42,10 +42,10 @@ def stored(storage, finished_run):
 def verify(storage, tmp_path, tiny_folder):
     """verify(**spec) -> (the report, its problems as text). A run without a manifest gets one of this spec."""
 
-    def run(**spec):
+    def run(unanchored=True, **spec):
         if not storage.names(BUCKET, "activations/my-run/manifest.json"):
             put_manifest(storage, **({"model": tiny_folder} | spec))
-        report = verify_run(bucket(), "my-run", str(tmp_path), lambda _: None)
+        report = verify_run(bucket(), "my-run", str(tmp_path), lambda _: None, unanchored=unanchored)
         return report, "\n".join([*report["problems"], *(p for s in report["streams"] for p in s["problems"])])
 
     return run
@@ -55,8 +55,8 @@ def verify(storage, tmp_path, tiny_folder):
 def finds(verify):
     """finds(*problems) -> the report and the problems of a run that has these problems."""
 
-    def run(*expected, **spec):
-        report, problems = verify(**spec)
+    def run(*expected, **options):
+        report, problems = verify(**options)
         assert not report["ok"]
         assert [text for text in expected if text not in problems] == [], problems
         return report, problems

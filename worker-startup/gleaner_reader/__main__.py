@@ -1,7 +1,7 @@
 """Verifies a run by its files alone: gleaner-reader verify PATH.
 
-PATH: a folder, or gs://BUCKET/activations/RUN. Exit status: 0 for a run whose shards are complete and have the stated
-checksums, 1 for another one.
+PATH: a folder, or gs://BUCKET/activations/RUN. Exit status: 0 for a run whose shards are complete and have the digest
+of --digest, 1 for another one. Without --digest the files are compared with each other: the run is unanchored.
 """
 
 import argparse
@@ -11,13 +11,19 @@ from gleaner_reader.errors import printable
 from gleaner_reader.files import open_folder
 from gleaner_reader.verify import Verification, verify
 
+_UNANCHORED = (
+    "Its files agree with each other, and whoever made them may have forged all of them. Compare the digest with that "
+    "of the publisher, by --digest DIGEST; --unanchored accepts the run without one."
+)
+
 
 def main(options: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="gleaner-reader", description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("verify", help="read every shard of a run, and compare it with its checksums")
     command.add_argument("path", help="folder of a run, or gs://BUCKET/activations/RUN")
-    command.add_argument("--digest", help="SHA-256 that its publisher states; another one is a problem")
+    command.add_argument("--digest", help="digest that its publisher states; another one is a problem")
+    command.add_argument("--unanchored", action="store_true", help="accept a run without --digest, with exit status 0")
     args = parser.parse_args(options)
     try:
         found = verify(open_folder(args.path.rstrip("/")))
@@ -27,17 +33,21 @@ def main(options: list[str] | None = None) -> int:
     problems = list(found.problems)
     if args.digest and args.digest != found.digest:
         problems.append(f"the digest is {found.digest}, and its publisher states {args.digest}")
-    for line in _lines(found, problems):
+    verdict = "NOT verified" if problems else "verified" if args.digest else "unanchored"
+    for line in _lines(found, problems, verdict):
         print(printable(line))
-    return 1 if problems else 0
+    return 0 if verdict == "verified" or (verdict == "unanchored" and args.unanchored) else 1
 
 
-def _lines(found: Verification, problems: list[str]) -> list[str]:
+def _lines(found: Verification, problems: list[str], verdict: str) -> list[str]:
+    files = ", ".join(found.uncovered[:3]) + (f" and {len(found.uncovered) - 3:,} more" * (len(found.uncovered) > 3))
     return [
         *(f"problem: {problem}" for problem in problems),
         f"{found.shards:,} shards, {found.size_bytes:,} bytes",
+        *([f"not covered by the digest: {files}"] if files else []),
         f"digest: {found.digest}",
-        f"{'NOT verified' if problems else 'verified'}: {found.run}",
+        f"{verdict}: {found.run}",
+        *([_UNANCHORED] if verdict == "unanchored" else []),
     ]
 
 

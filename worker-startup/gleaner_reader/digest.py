@@ -1,4 +1,4 @@
-"""The digest of a run: one SHA-256 that stands for every byte of its shards."""
+"""The digest of a run: one SHA-256 for every byte of its shards, metadata.json, model.json and manifest.json."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,8 @@ def digest_of(entries: Entries) -> str:
     return digest
 
 
-def run_digest(streams: Mapping[int, Sequence[tuple[str, str]]]) -> str:
-    """streams: stream -> its shards by number. The streams count in the order of their ids, which are texts."""
+def run_digest(streams: Mapping[int, Sequence[tuple[str, str]]], files: Entries) -> str:
+    """streams: stream -> its shards by number, then its metadata.json. The streams count in the order of their ids,
+    which are texts. files: model.json, if the run has it, and manifest.json by `manifest_hash`."""
     ids = sorted(streams, key=lambda stream: f"{stream:03d}")
-    return digest_of((digest_of(streams[stream]), f"tpu_{stream}") for stream in ids)
+    return digest_of([*((digest_of(streams[stream]), f"tpu_{stream}") for stream in ids), *files])

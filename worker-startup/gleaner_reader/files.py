@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -74,6 +75,11 @@ class LocalFolder:
                 files[os.path.relpath(path, self.url).replace(os.sep, "/")] = LocalFile(path, os.path.getsize(path))
         return files
 
+    def others(self) -> list[str]:
+        """The paths of what is neither a file nor a folder, such as symbolic links."""
+        paths = (os.path.join(folder, name) for folder, *found in os.walk(self.url) for name in sum(found, []))
+        return [path for path in paths if not (stat.S_ISREG(mode := os.lstat(path).st_mode) or stat.S_ISDIR(mode))]
+
 
 @dataclass(frozen=True)
 class CloudFile:
@@ -137,6 +143,10 @@ class CloudFolder:
                 f"Failed to open {self.url}: there are no objects of that name; pass gs://BUCKET/activations/RUN"
             )
         return files
+
+    def others(self) -> list[str]:
+        """A bucket has objects alone."""
+        return []
 
 
 Folder = LocalFolder | CloudFolder

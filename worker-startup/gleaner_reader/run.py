@@ -129,11 +129,11 @@ class Run(Shards[Shard]):
         problems = []
         if self.manifest is None:
             problems.append("it has no manifest.json")
-        elif "result" not in self.manifest:
+        elif not isinstance(result := self.manifest.get("result"), dict):
             problems.append("its manifest has no result: the run has not completed")
         else:
-            stated = self.manifest["result"].get("shards") if isinstance(self.manifest["result"], dict) else None
-            if type(stated) is int and stated != len(self.shards):
+            stated = result.get("shards")
+            if stated != len(self.shards):
                 problems.append(f"{len(self.shards)} of its {stated} shards are here")
         self._read_headers([shards[-1] for shards in self.streams.values()])
         for stream, numbers in self._numbers.items():

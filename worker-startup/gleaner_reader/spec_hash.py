@@ -1,7 +1,8 @@
-"""The hash of a spec, as its run froze it: SHA-256 of its JSON with sorted keys."""
+"""The hashes of a spec and of a manifest, as the control plane makes them: SHA-256 of JSON with sorted keys."""
 
 import hashlib
 import json
+from collections.abc import Callable
 
 
 class _Number(str):
@@ -10,11 +11,31 @@ class _Number(str):
 
 def hash_of_spec(manifest: bytes) -> str | None:
     """The hash of `spec` in the text of a manifest; None without a spec. Raises ValueError for too many levels."""
+    return _hash(manifest, lambda values: values.get("spec"))
+
+
+def hash_of_manifest(manifest: bytes) -> str:
+    """The hash of all that the control plane states, but for the digest, which covers this hash. Raises ValueError.
+
+    `reference` is left out: a comparison adds it later.
+    """
+
+    def without_digest(values: dict) -> dict:
+        result = values.get("result")
+        kept = {key: result[key] for key in result if key != "digest"} if isinstance(result, dict) else result
+        return {key: values[key] for key in values if key != "reference"} | (
+            {"result": kept} if "result" in values else {}
+        )
+
+    return _hash(manifest, without_digest) or ""
+
+
+def _hash(manifest: bytes, part: Callable[[dict], object]) -> str | None:
     try:
-        spec = json.loads(manifest, parse_float=_Number, parse_int=_Number).get("spec")
-        return None if spec is None else hashlib.sha256(_canonical(spec).encode("utf-8", "surrogatepass")).hexdigest()
+        value = part(json.loads(manifest, parse_float=_Number, parse_int=_Number))
+        return None if value is None else hashlib.sha256(_canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
     except RecursionError:
-        raise ValueError("the spec in its manifest has too many levels") from None
+        raise ValueError("its manifest has too many levels") from None
 
 
 def _canonical(value: object) -> str:

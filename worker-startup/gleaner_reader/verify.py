@@ -1,6 +1,7 @@
 """Compares every byte of a run with the digests that its streams and its manifest state.
 
-Needs the files of the run alone.
+Needs the files of the run alone, so it shows that they agree with each other. Whoever made all of them could state any
+digest: compare the digest with one from elsewhere.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from .files import File, Folder
 from .limits import MAX_SMALL_OBJECT_BYTES
 from .run import Run
 from .shard import Shard
-from .spec_hash import hash_of_spec
+from .spec_hash import hash_of_manifest, hash_of_spec
 
 _PIECE_BYTES = 8 << 20
 _THREADS = 4
@@ -27,13 +28,15 @@ _THREADS = 4
 class Verification:
     """The outcome for a run.
 
-    digest: of all shards. The same shards have the same digest, on any disk and in any bucket.
+    digest: of the run. The same files have the same digest, on any disk and in any bucket. uncovered: the files that it
+    does not cover.
     """
 
     run: str
     shards: int
     size_bytes: int
     digest: str
+    uncovered: tuple[str, ...]
     problems: tuple[str, ...]
 
     @property
@@ -54,18 +57,26 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
     """Reads every shard of a run. progress: receives the shards that are read, and all.
 
     Raises FileNotFoundError for a folder without shards, and ShardError for two shards of one number and for a manifest
-    that cannot be read.
+    that cannot be read, and for a symbolic link or another entry that is no file.
     """
-    run, files = Run(folder), {file.url: file for file in folder.files().values()}
-    metadata = {name: file for name, file in folder.files().items() if name.rpartition("/")[2] == "metadata.json"}
+    if others := folder.others():
+        raise ShardError(
+            f"{', '.join(others[:5])}{f' and {len(others) - 5:,} more' if len(others) > 5 else ''}: "
+            "symbolic links and special files are not verified; copy the run with its files: cp -rL FROM TO"
+        )
+    run = Run(folder)
+    files, covered = {file.url: file for file in run.files.values()}, {"manifest.json", "model.json"}
     problems, done = _problems_of(run), 0
-    spec_hash = _hash_of_spec(run)
+    manifest = _read(run.files.get("manifest.json"))
+    spec_hash = hash_of_spec(manifest) if manifest else None
     hashes: dict[int, list[tuple[str, str]]] = {}
     with ThreadPoolExecutor(_THREADS, "verify") as pool:
         facts = pool.map(lambda shard: _facts(files[shard.url]), run.shards)
         for stream, shards in run.streams.items():
-            summary = metadata.get(f"tpu_{stream}/metadata.json") or metadata.get("metadata.json")
+            name = next((f for f in (f"tpu_{stream}/metadata.json", "metadata.json") if f in run.files), "")
+            summary = _read(run.files.get(name))
             stated = _stated(summary, stream, problems)
+            covered.add(name)
             hashes[stream] = []
             for shard in shards:
                 found, name = next(facts), shard.url.replace("\\", "/").rpartition("/")[2]
@@ -74,11 +85,15 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
                 done += 1
                 progress(done, len(run.shards))
             problems += [f"stream {stream} lacks {name}, which its metadata.json lists" for name in stated]
-    digest = run_digest(hashes)
+            hashes[stream].append((_sha256(summary), "metadata.json"))
+    model = _read(run.files.get("model.json"))
+    others = [(_sha256(model), "model.json")] if model is not None else []
+    digest = run_digest(hashes, [*others, (hash_of_manifest(manifest or b"{}"), "manifest.json")])
     problems += _faults_of_manifest(run, spec_hash, digest)
     size_bytes = sum(shard.size_bytes for shard in run.shards)
-    problems = list(dict.fromkeys(problems))
-    return Verification(run.url, len(run.shards), size_bytes, digest, tuple(problems))
+    shards = {shard.url for shard in run.shards}
+    uncovered = tuple(name for name, file in run.files.items() if name not in covered and file.url not in shards)
+    return Verification(run.url, len(run.shards), size_bytes, digest, uncovered, tuple(dict.fromkeys(problems)))
 
 
 def _problems_of(run: Run) -> list[str]:
@@ -88,9 +103,15 @@ def _problems_of(run: Run) -> list[str]:
         return [str(error)]
 
 
-def _hash_of_spec(run: Run) -> str | None:
-    file = run.files.get("manifest.json")
-    return hash_of_spec(bytes(file.read(0, file.size))) if file else None
+def _read(file: File | None) -> bytes | None:
+    """The bytes of a small file; None without one. Raises ShardError."""
+    if file is not None and file.size > MAX_SMALL_OBJECT_BYTES:
+        raise ShardError(f"{file.url} cannot be read: it has {file.size} bytes")
+    return bytes(file.read(0, file.size)) if file else None
+
+
+def _sha256(data: bytes | None) -> str:
+    return hashlib.sha256(data or b"").hexdigest()
 
 
 def _faults_of_manifest(run: Run, spec_hash: str | None, digest: str) -> list[str]:
@@ -99,10 +120,8 @@ def _faults_of_manifest(run: Run, spec_hash: str | None, digest: str) -> list[st
         wrong.append(f"its manifest has a spec of the hash {spec_hash}, and states {manifest.get('spec_hash')}")
     result = manifest.get("result")
     # A missing or further shard is a problem already.
-    if isinstance(result, dict) and result.get("shards") == len(run.shards):
-        stated = result.get("digest")
-        if stated not in (None, digest):
-            wrong.append(f"its digest is {digest}, and its manifest states {stated}")
+    if isinstance(result, dict) and result.get("shards") == len(run.shards) and result.get("digest") != digest:
+        wrong.append(f"its digest is {digest}, and its manifest states {result.get('digest')}")
     return wrong
 
 
@@ -115,20 +134,18 @@ def _facts(file: File) -> _Facts:
     return _Facts(file.size, as_text(checksum), sha256.hexdigest())
 
 
-def _stated(file: File | None, stream: int, problems: list[str]) -> dict[str, _Facts]:
+def _stated(summary: bytes | None, stream: int, problems: list[str]) -> dict[str, _Facts]:
     """The shards that metadata.json of a stream lists, by name."""
-    if file is None:
+    if summary is None:
         problems.append(f"stream {stream} has no metadata.json, which states the checksums of its shards")
         return {}
     try:
-        if file.size > MAX_SMALL_OBJECT_BYTES:
-            raise ValueError(f"it has {file.size} bytes")
-        shards = json.loads(bytes(file.read(0, file.size)))["shards"]
+        shards = json.loads(summary)["shards"]
         return {
             str(shard["filename"]): _Facts(shard["size_bytes"], shard["crc32c"], shard["sha256"]) for shard in shards
         }
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        problems.append(f"{file.url} is no metadata.json of a stream: {str(error)[:200]}")
+        problems.append(f"metadata.json of stream {stream} cannot be read: {str(error)[:200]}")
         return {}
 
 

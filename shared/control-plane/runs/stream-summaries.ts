@@ -1,10 +1,10 @@
+import {hash} from 'node:crypto';
 import {ObjectTooLarge, Rejected} from '../../contracts/errors.ts';
 import {streamMetadata} from '../../contracts/manifest.ts';
 import {parseJson} from '../../contracts/schemas.ts';
 import {metadataObject, streamIndexOf} from '../../domain/names.ts';
 import type {StreamSummary} from '../../domain/run/result.ts';
 import type {Deps} from '../deps.ts';
-import {readText} from './run-manifest.ts';
 
 /** Reads under way at once, and the largest metadata.json of such a read: together they bound the function's memory. */
 const READS = 32;
@@ -13,7 +13,8 @@ const MANY_BYTES = 1024 * 1024;
 const ONE_BYTES = 64 * 1024 * 1024;
 const MAX_REASON = 300;
 
-export type Summary = StreamSummary | {unread: string};
+/** `sha256`: of metadata.json; empty where it is not there or too large. */
+export type Summary = (StreamSummary | {unread: string}) & {sha256: string};
 
 /** Yields the summaries in the order of the streams. Reads some at once, and repeats a failed read once. */
 export async function* summariesOf<S extends {stream: string}>(
@@ -26,7 +27,10 @@ export async function* summariesOf<S extends {stream: string}>(
   const first = (stream: S) => read(stream, MANY_BYTES).catch(() => read(stream, MANY_BYTES));
   for await (const [stream, found] of inOrder(streams, READS, first)) {
     const summary = found === 'too large' ? await read(stream, ONE_BYTES) : found;
-    yield [stream, summary === 'too large' ? {unread: `it has more than ${ONE_BYTES} bytes`} : summary];
+    yield [
+      stream,
+      summary === 'too large' ? {unread: `it has more than ${ONE_BYTES} bytes`, sha256: ''} : summary,
+    ];
   }
 }
 
@@ -36,16 +40,19 @@ async function readSummary(
   spec_hash: string,
   max_bytes: number,
 ): Promise<Summary | 'too large'> {
+  let sha256 = '';
   try {
-    const text = await readText(deps.objects, metadataObject(run, stream), max_bytes);
-    if (text === undefined) return {unread: 'it is not there'};
+    const bytes = await deps.objects.read(metadataObject(run, stream), {max_bytes});
+    if (bytes === undefined) return {unread: 'it is not there', sha256};
+    sha256 = hash('sha256', bytes);
+    const text = Buffer.from(bytes).toString('utf8');
     const summary = parseJson(streamMetadata, text, 'it');
     if (summary.run !== run || summary.worker_id !== streamIndexOf(stream) || summary.spec_hash !== spec_hash)
-      return {unread: 'it is of another stream, run or spec'};
-    return summary;
+      return {unread: 'it is of another stream, run or spec', sha256};
+    return {...summary, sha256};
   } catch (error) {
     if (error instanceof ObjectTooLarge) return 'too large';
-    if (error instanceof Rejected) return {unread: error.message.slice(0, MAX_REASON).toWellFormed()};
+    if (error instanceof Rejected) return {unread: error.message.slice(0, MAX_REASON).toWellFormed(), sha256};
     throw error;
   }
 }

@@ -2,9 +2,10 @@
  * The end of a run: folds its streams, page by page, into the `result` of its manifest. The task of the end keeps the fold as its cursor, so
  * several messages may share the work, and a failed message loses at most one page.
  */
+import {hash} from 'node:crypto';
 import {ObjectTooLarge} from '../../contracts/errors.ts';
-import {manifestText} from '../../contracts/manifest.ts';
-import {manifestObject, paths} from '../../domain/names.ts';
+import {MAX_MANIFEST_BYTES, manifestText} from '../../contracts/manifest.ts';
+import {manifestObject, modelLockObject, paths} from '../../domain/names.ts';
 import {type FoldState, ResultFold} from '../../domain/run/result.ts';
 import {
   addGone,
@@ -163,7 +164,9 @@ async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
 async function writeResult(deps: Deps, run: string, frozen: Frozen, fold: Fold): Promise<boolean> {
   if (!(await isUnchanged(deps, run, fold.totals))) return false;
   const name = manifestObject(run);
-  const bytes = Buffer.from(manifestText({run, ...frozen}, new ResultFold(fold.result).result()));
+  const model = await readAtMost(deps, modelLockObject(run), MAX_MANIFEST_BYTES);
+  const result = new ResultFold(fold.result).result();
+  const bytes = Buffer.from(manifestText({run, ...frozen}, result, model && hash('sha256', model)));
   if (await isStored(deps, name, bytes)) return true;
   const as = {content_type: 'application/json'};
   const outcome =
@@ -181,12 +184,17 @@ async function isUnchanged(deps: Deps, run: string, totals: StreamTotals): Promi
 }
 
 async function isStored(deps: Deps, name: string, bytes: Buffer): Promise<boolean> {
+  const stored = await readAtMost(deps, name, bytes.length);
+  return stored !== undefined && bytes.equals(stored);
+}
+
+/** The bytes of an object; undefined for none and for a larger one. */
+async function readAtMost({objects}: Deps, name: string, max_bytes: number): Promise<Uint8Array | undefined> {
   try {
-    const stored = await deps.objects.read(name, {max_bytes: bytes.length});
-    return stored !== undefined && bytes.equals(stored);
+    return await objects.read(name, {max_bytes});
   } catch (error) {
     if (!(error instanceof ObjectTooLarge)) throw error;
-    return false;
+    return undefined;
   }
 }
 

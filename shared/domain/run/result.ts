@@ -142,12 +142,12 @@ export class ResultFold {
     return {result: this.#result, sums: [...this.#sums], isInt8: this.#isInt8};
   }
 
-  /** Adds a completed stream, with its summary or the reason for its absence. Equal streams in equal order give equal results. */
-  add(stream: StreamFacts, summary: StreamSummary | {unread: string}): void {
+  /** Adds a completed stream, with its summary or the reason for its absence. `sha256`: of metadata.json. Equal streams in equal order give equal results. */
+  add(stream: StreamFacts, summary: (StreamSummary | {unread: string}) & {sha256: string}): void {
     const {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes} = stream;
     const result = this.#result;
-    // A completed stream has a shard, and so a digest.
-    result.digest = withEntry(result.digest, stream.digest ?? '', `tpu_${streamIndexOf(stream.stream)}`);
+    const digest = withEntry(stream.digest, summary.sha256, 'metadata.json');
+    result.digest = withEntry(result.digest, digest, `tpu_${streamIndexOf(stream.stream)}`);
     result.streams += 1;
     result.samples += total_samples_processed;
     result.rejected += rejected_samples;

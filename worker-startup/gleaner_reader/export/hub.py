@@ -165,6 +165,7 @@ for batch in run.batches({run.layers[0]}, {json.dumps(run.sites[0])}):
 ```
 
 `gleaner-reader verify FOLDER --digest {digest}` shows that a copy has these bytes.
+FOLDER has files rather than links: `hf download {repo} --repo-type dataset --local-dir FOLDER`.
 `manifest.json` has the settings of the run, and `rejects.jsonl` the lines of a stream that were left out.
 """
 

@@ -29,6 +29,8 @@ def main() -> int:
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--run", required=True)
     parser.add_argument("--project")
+    parser.add_argument("--digest", help="that the run must have, instead of the digest in its manifest")
+    parser.add_argument("--unanchored", action="store_true", help="accept a run whose manifest states no digest")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)
@@ -37,7 +39,8 @@ def main() -> int:
     status = 0
     try:
         with tempfile.TemporaryDirectory(prefix="gleaner-verify-") as folder:
-            report = verify_run(Bucket(make_client(args.project), args.bucket), args.run, folder, progress.update)
+            bucket = Bucket(make_client(args.project), args.bucket)
+            report = verify_run(bucket, args.run, folder, progress.update, args.digest, args.unanchored)
         status = 0 if report["ok"] else 1
     except (Failure, OSError) as error:
         report = report_on(args.run, [], [f"Failed to verify {args.run}: {error}"])

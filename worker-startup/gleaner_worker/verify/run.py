@@ -1,28 +1,41 @@
 """Verifies a whole run: compares every stream with its shards."""
 
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable
 
 from gleaner_reader.digest import run_digest
+from gleaner_reader.spec_hash import hash_of_manifest
 
 from ..failures import Failure
 from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
-from ..names import manifest_name, output_prefix, parse_shard, parse_stream, run_folder
+from ..names import manifest_name, model_name, output_prefix, parse_shard, parse_stream, run_folder
 from ..records.sample_settings import make_sample_settings
 from ..spec import Spec, capture_of, parse_spec
 from ..storage.objects import Bucket, ObjectInfo
 from .shard_content import Expectation
+from .small_objects import read_object
 from .stream import COUNTS, unread_stream, verify_stream
 
 
-def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dict], None]) -> dict:
+def verify_run(
+    bucket: Bucket,
+    run: str,
+    folder: str,
+    on_progress: Callable[[dict], None],
+    digest: str | None = None,
+    unanchored: bool = False,
+) -> dict:
     """Returns the report. Raises Failure or OSError when verify itself fails.
 
+    digest: that the run must have. Without it, the manifest states the digest: the control plane alone writes there.
+    unanchored: whether a run without either is accepted.
     folder: scratch space for one stream and one shard. on_progress: receives the changed keys of `stream`,
     `streams_done`, `streams`, `shards_done` and `shards`, and each `problem`.
     """
+    text = bucket.read(manifest_name(run)) or b""
     spec, spec_hash, result = read_manifest(bucket, run)
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
@@ -47,26 +60,41 @@ def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dic
             results.append(verify_stream(expect, bucket, stream, info, objects, folder, on_progress))
         except (Failure, FileNotFoundError) as error:  # of this stream alone; verify continues with the next stream
             results.append(unread_stream(run, stream, info, objects, error))
-    problems += _wrong_digest(result, outputs)
-    return report_on(run, results, problems)
-
-
-def _wrong_digest(result: dict, outputs: dict[str, list[ObjectInfo]]) -> list[str]:
-    """A problem where the manifest states another digest. The bytes of each shard have been compared with its own."""
-    shards: dict[int, list[tuple[int, str, str]]] = {}
-    for prefix, infos in outputs.items():
-        found = [(parsed[0], info) for info in infos if (parsed := parse_shard(prefix, info.name))]
-        if found:
-            stream = int(prefix.rstrip("/").rpartition("tpu_")[2])
-            shards[stream] = sorted(
-                (n, info.metadata.get("sha256", ""), info.name.removeprefix(prefix)) for n, info in found
-            )
-    stated = result.get("digest")
+    found = run_digest(*_entries(bucket, run, outputs, text))
+    shards = sum(report["shards"] for report in results)
     # A shard that was stored since the manifest was written belongs to the next result.
-    if stated is None or result.get("shards") != sum(map(len, shards.values())):
-        return []
-    digest = run_digest({stream: [entry[1:] for entry in entries] for stream, entries in shards.items()})
-    return [f"the manifest states the digest {stated}, and its shards have {digest}"] if digest != stated else []
+    stated = digest or (result.get("digest", "none") if result.get("shards") == shards else None)
+    if stated not in (None, found):
+        whose = "its publisher" if digest else "the manifest"
+        problems.append(f"the digest of the run is {found}, and {whose} states {stated}")
+    if stated is None and not unanchored:
+        problems.append(
+            f"unanchored: the manifest states no digest of these {shards} shards, as that of a completed run does; "
+            "wait until the run has completed, give the digest by --digest, or accept the run by --unanchored"
+        )
+    return report_on(run, results, problems, found, stated is not None)
+
+
+def _entries(bucket: Bucket, run: str, outputs: dict[str, list[ObjectInfo]], manifest: bytes):
+    """What `run_digest` takes. The bytes of each shard have been compared with the SHA-256 in its metadata."""
+    streams: dict[int, list[tuple[str, str]]] = {}
+    for prefix, infos in outputs.items():
+        found = [(parsed[0], info.name, info) for info in infos if (parsed := parse_shard(prefix, info.name))]
+        shards = [info for _, _, info in sorted(found, key=lambda shard: shard[:2])]
+        if shards:
+            summary = next((info for info in infos if info.name == f"{prefix}metadata.json"), None)
+            streams[int(prefix.rstrip("/").rpartition("tpu_")[2])] = [
+                *((info.metadata.get("sha256", ""), info.name.removeprefix(prefix)) for info in shards),
+                (_sha256_of(bucket, summary) or "", "metadata.json"),
+            ]
+    model = _sha256_of(bucket, bucket.head(model_name(run)))
+    return streams, [*([(model, "model.json")] if model else []), (hash_of_manifest(manifest), "manifest.json")]
+
+
+def _sha256_of(bucket: Bucket, info: ObjectInfo | None) -> str | None:
+    """Of a small object; None without one. What is wrong with it is a problem already."""
+    data = read_object(bucket, info, []) if info else None
+    return None if data is None else hashlib.sha256(data).hexdigest()
 
 
 def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: list[str]) -> tuple[str, str | None]:
@@ -129,8 +157,14 @@ def _list_outputs(bucket: Bucket, run: str) -> dict[str, list[ObjectInfo]]:
     return outputs
 
 
-def report_on(run: str, streams: list[dict], problems: list[str]) -> dict:
-    """The report of a run, from the reports of its streams and the problems of the run itself."""
+def report_on(
+    run: str, streams: list[dict], problems: list[str], digest: str | None = None, is_anchored: bool = False
+) -> dict:
+    """The report of a run, from the reports of its streams and the problems of the run itself.
+
+    is_anchored: the digest was compared with a stated one.
+    """
     totals = {key: sum(stream[key] for stream in streams) for key in COUNTS}
     ok = not problems and bool(streams) and all(not stream["problems"] for stream in streams)
-    return {"run": run, "ok": ok, **totals, "streams": streams, "problems": problems}
+    facts = {"digest": digest, "anchored": is_anchored}
+    return {"run": run, "ok": ok, **facts, **totals, "streams": streams, "problems": problems}

@@ -19,8 +19,9 @@ const MODEL = {
   files: {'config.json': SHA},
 };
 
-function aSummary(changes: Partial<StreamSummary> = {}): StreamSummary {
+function aSummary(changes: Partial<StreamSummary> = {}): StreamSummary & {sha256: string} {
   return {
+    sha256: SHA,
     total_samples: 9,
     total_rejected: 1,
     total_tokens: 100,
@@ -52,7 +53,7 @@ function facts(stream: string, summary: StreamSummary, changes: Partial<StreamFa
   };
 }
 
-function fold(summaries: StreamSummary[]) {
+function fold(summaries: ReturnType<typeof aSummary>[]) {
   const folded = new ResultFold();
   for (const [index, summary] of summaries.entries()) folded.add(facts(`00${index}`, summary), summary);
   return folded.result();
@@ -215,11 +216,17 @@ describe('the result of a run', () => {
         let folded = new ResultFold();
         for (const [index, summary] of summaries.entries()) {
           if (index === split) folded = new ResultFold(JSON.parse(JSON.stringify(folded.state())));
-          folded.add(facts(`00${index}`, summary), index % 4 === 3 ? {unread: 'it is not there'} : summary);
+          folded.add(
+            facts(`00${index}`, summary),
+            index % 4 === 3 ? {unread: 'it is not there', sha256: ''} : summary,
+          );
         }
         const whole = new ResultFold();
         for (const [index, summary] of summaries.entries())
-          whole.add(facts(`00${index}`, summary), index % 4 === 3 ? {unread: 'it is not there'} : summary);
+          whole.add(
+            facts(`00${index}`, summary),
+            index % 4 === 3 ? {unread: 'it is not there', sha256: ''} : summary,
+          );
         assert.equal(JSON.stringify(folded.result()), JSON.stringify(whole.result()));
       }),
     );
@@ -228,14 +235,14 @@ describe('the result of a run', () => {
   it('the result names a thousand unread streams and counts all of them', () => {
     const folded = new ResultFold();
     for (let index = 0; index < 1500; index++)
-      folded.add(facts(`${1000 + index}`, aSummary()), {unread: 'it is not there'});
+      folded.add(facts(`${1000 + index}`, aSummary()), {unread: 'it is not there', sha256: ''});
     const {streams, unread, unread_streams} = folded.result();
     assert.deepEqual([streams, Object.keys(unread).length, unread_streams], [1500, 1000, 1500]);
   });
 
   it('the result of unread streams has the totals of their shards', () => {
     const folded = new ResultFold();
-    folded.add(facts('007', aSummary()), {unread: 'it is not there'});
+    folded.add(facts('007', aSummary()), {unread: 'it is not there', sha256: ''});
     const {streams, samples, bytes, stats, model, unread} = folded.result();
     assert.deepEqual(
       {streams, samples, bytes, stats, model, unread},
