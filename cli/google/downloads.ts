@@ -1,7 +1,8 @@
 /** Downloads from Cloud Storage into files. Another process can continue a download by its part file. */
+import {hash} from 'node:crypto';
 import {constants} from 'node:fs';
-import {type FileHandle, mkdir, open, rename, stat} from 'node:fs/promises';
-import {dirname} from 'node:path';
+import {type FileHandle, mkdir, open, rename, rm, stat} from 'node:fs/promises';
+import {basename, dirname, join} from 'node:path';
 import type {Bucket} from '@google-cloud/storage';
 import {ServiceError} from '../../shared/contracts/errors.ts';
 import {storageReason} from '../../shared/google/errors.ts';
@@ -35,15 +36,17 @@ export class Downloads {
     stop: AbortSignal = new AbortController().signal,
   ): Promise<'written' | 'exists'> {
     const what = `Failed to download gs://${this.#bucket}/${info.name}`;
-    const there = await stat(path).catch(() => undefined);
+    await mkdir(dirname(path), {recursive: true});
+    const there = await stat(path).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error;
+    });
     if (there) {
       if (!there.isFile() || there.size !== info.size_bytes || (await crc32cOf(path)) !== info.crc32c)
         throw new CliError(`${what}: ${path} is something else; move it away, or name another folder`);
       moved(info.size_bytes);
       return 'exists';
     }
-    await mkdir(dirname(path), {recursive: true});
-    const part = `${path}.${info.generation}.part`;
+    const part = partOf(path, info.generation);
     const file = await open(part, constants.O_WRONLY | constants.O_CREAT);
     try {
       await this.#receive(info, part, file, moved, stop);
@@ -53,7 +56,10 @@ export class Downloads {
     } finally {
       await file.close();
     }
-    await rename(part, path);
+    await rename(part, path).catch(async error => {
+      await rm(part, {force: true});
+      throw error;
+    });
     return 'written';
   }
 
@@ -83,6 +89,11 @@ export class Downloads {
     };
     await withRetries(this.#retries, attempt, () => stored);
   }
+}
+
+/** Beside the file, with a name that is short, however long that of the file is. */
+export function partOf(path: string, generation: string): string {
+  return join(dirname(path), `.${hash('sha256', `${basename(path)} ${generation}`).slice(0, 32)}.part`);
 }
 
 async function writeAt(file: FileHandle, chunk: Buffer, offset: number): Promise<void> {

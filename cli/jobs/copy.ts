@@ -5,7 +5,7 @@ import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
+import {complain, print, say} from '../terminal/output.ts';
 import {listArtifacts} from '../views/attempt-files.ts';
 import {epochOf, readJob} from '../views/jobs.ts';
 import {downloadsOf} from './result.ts';
@@ -15,43 +15,57 @@ const SAY_EVERY_MS = 2000;
 
 type Options = CloudOptions & {attempt?: number};
 
-/** Downloads the artifacts of an attempt into a folder, those of several hosts into a folder for each. Files that are there are kept, and a broken download goes on. */
+/**
+ * Downloads the artifacts of an attempt into a folder, those of several hosts into a folder for each. Files that are there are kept, and a
+ * broken download goes on. A file that this machine refuses is left out and named, with exit code 1.
+ */
 export async function copy(id: string, folder: string, {attempt, ...options}: Options): Promise<void> {
   await withCloud(options, async cloud => {
     const epoch = attempt ?? epochOf(await readJob(cloud, id));
     const found = epoch > 0 ? await listArtifacts(cloud.objects, id, epoch) : [];
     if (found.length === 0) throw new CliError(await noArtifacts(cloud, id, epoch));
-    const files = found.map(({info, name}) => ({info, path: pathIn(folder, name)}));
-    const written = await download(cloud, files);
-    const bytes = sizeOf(found.map(({info}) => info));
-    const there = found.length > written ? `, ${counted(found.length - written, 'file')} were there` : '';
-    const answer = {folder: resolve(folder), attempt: epoch, files: found.length, written, bytes};
+    const {written, left_out} = await download(cloud, found, folder);
+    const out = new Set(left_out.map(({name}) => name));
+    const files = found.length - out.size;
+    const bytes = sizeOf(found.filter(({name}) => !out.has(name)).map(({info}) => info));
+    const there = files > written ? `, ${counted(files - written, 'file')} were there` : '';
+    const missing = out.size > 0 ? `; ${counted(out.size, 'file')} left out` : '';
+    const answer = {folder: resolve(folder), attempt: epoch, files, written, bytes, left_out};
     print<'jobs cp'>(options.json, answer, [
-      `${counted(found.length, 'file')}, ${bytesText(bytes)} in ${folder}${there}`,
+      `${counted(files, 'file')}, ${bytesText(bytes)} in ${folder}${there}${missing}`,
     ]);
+    for (const {reason} of left_out) complain(reason);
+    if (out.size > 0) process.exitCode = 1;
   });
 }
 
-async function download(cloud: Cloud, files: {info: ObjectInfo; path: string}[]): Promise<number> {
+async function download(cloud: Cloud, files: {info: ObjectInfo; name: string}[], folder: string) {
   const downloads = downloadsOf(cloud);
   const total = bytesText(sizeOf(files.map(({info}) => info)));
+  const left_out: {name: string; reason: string}[] = [];
   let [moved, written] = [0, 0];
   const timer = setInterval(() => say(`${bytesText(moved)} of ${total}`), SAY_EVERY_MS);
   try {
     await forEachConcurrently(
       files,
-      async ({info, path}) => {
-        const outcome = await downloads.write(info, path, bytes => {
-          moved += bytes;
-        });
-        if (outcome === 'written') written++;
+      async ({info, name}) => {
+        try {
+          const outcome = await downloads.write(info, pathIn(folder, name), bytes => {
+            moved += bytes;
+          });
+          if (outcome === 'written') written++;
+        } catch (error) {
+          const {syscall, message} = error as NodeJS.ErrnoException;
+          if (!(error instanceof CliError) && syscall === undefined) throw error;
+          left_out.push({name, reason: `${JSON.stringify(name)} is left out: ${message}`});
+        }
       },
       AT_ONCE,
     );
   } finally {
     clearInterval(timer);
   }
-  return written;
+  return {written, left_out};
 }
 
 function sizeOf(objects: readonly ObjectInfo[]): number {
@@ -68,8 +82,6 @@ async function noArtifacts(cloud: Cloud, id: string, epoch: number): Promise<str
 function pathIn(folder: string, name: string): string {
   const parts = name.split('/');
   if (parts.some(part => part === '' || part === '.' || part === '..' || part.includes('\0')))
-    throw new CliError(
-      `Failed to download the artifact ${JSON.stringify(name)}: the name is no path below a folder; download it by \`gcloud storage cp\``,
-    );
+    throw new CliError('the name is no path below a folder; download it by `gcloud storage cp`');
   return resolve(folder, ...parts);
 }

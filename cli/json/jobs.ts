@@ -16,7 +16,10 @@ export const jobAnswers = {
   'jobs show': job,
   'jobs list': z.array(job),
   'jobs get': z.strictObject({id: text, result: z.unknown(), result_path: z.unknown()}),
-  'jobs cp': z.strictObject({folder: text, attempt: count, files: count, written: count, bytes: count}),
+  'jobs cp': z.strictObject({
+    ...{folder: text, attempt: count, files: count, written: count, bytes: count},
+    left_out: z.array(z.strictObject({name: text, reason: text})),
+  }),
   'jobs submit': z.union([
     z.strictObject({id: text}),
     z.strictObject({id: text, commands: z.array(text)}),

@@ -2,8 +2,10 @@ import {CliError} from './errors.ts';
 
 /** Text for a person, of an error that the person can mend; undefined for a defect. The classes load with the first error. */
 export async function errorText(error: NodeJS.ErrnoException): Promise<string | undefined> {
-  const {message, code} = error;
-  if (error instanceof CliError || code === 'ENOSPC') return message;
+  const {message, path, syscall} = error;
+  // A system error about a file names it.
+  if (error instanceof CliError || (path !== undefined && syscall !== undefined) || error.code === 'ENOSPC')
+    return message;
   const {LocalCloudError} = await import('../../emulator/http/errors.ts');
   const {Rejected, ServiceError} = await import('../../shared/contracts/errors.ts');
   if (error instanceof LocalCloudError || error instanceof Rejected || error instanceof ServiceError)

@@ -3,7 +3,7 @@ import {mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync
 import {tmpdir} from 'node:os';
 import {dirname, join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {Downloads} from '../../cli/google/downloads.ts';
+import {Downloads, partOf} from '../../cli/google/downloads.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES, waitAfter} from '../../shared/google/retry.ts';
 import type {Objects} from '../../shared/ports.ts';
@@ -74,7 +74,7 @@ describe('Objects: faults of Cloud Storage', () => {
       await direct.create(name, CONTENT);
       const [info, path] = [await infoOf(), join(folder, 'deep/er/a.bin')];
       mkdirSync(dirname(path), {recursive: true});
-      writeFileSync(`${path}.${info.generation}.part`, CONTENT.subarray(0, 92_160));
+      writeFileSync(partOf(path, info.generation), CONTENT.subarray(0, 92_160));
       proxy.breakNext('download', ['return-broken-stream-after-50K']);
       let moved = 0;
       assert.equal(await downloadsWith(5).write(info, path, more => (moved += more)), 'written');
@@ -92,7 +92,7 @@ describe('Objects: faults of Cloud Storage', () => {
     it('a damaged part is downloaded again from its beginning', async () => {
       await direct.create(name, CONTENT);
       const [info, path] = [await infoOf(), join(folder, 'a.bin')];
-      writeFileSync(`${path}.${info.generation}.part`, 'damaged');
+      writeFileSync(partOf(path, info.generation), 'damaged');
       assert.equal(await downloadsWith(5).write(info, path), 'written');
       assert.ok(CONTENT.equals(readFileSync(path)));
     });

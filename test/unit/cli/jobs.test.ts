@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {existsSync, mkdirSync, readFileSync, writeFileSync} from 'node:fs';
+import {existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {jobAnswers} from '../../../cli/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
@@ -114,17 +114,38 @@ describe('gleaner jobs @full', () => {
       const {stdout} = await gleaner(['jobs', 'cp', 'whole', folder, '--json', ...at()]);
       return jobAnswers['jobs cp'].parse(JSON.parse(stdout));
     };
-    assert.deepEqual(await copied(), {folder, attempt: 1, files: 2, written: 2, bytes: 6});
+    assert.deepEqual(await copied(), {folder, attempt: 1, files: 2, written: 2, bytes: 6, left_out: []});
     assert.equal(readFileSync(join(folder, 'sub/b.txt'), 'utf8'), 'two');
     assert.equal((await copied()).written, 0);
     const hostile = await gleaner(['jobs', 'cp', 'good', join(folder, 'x/y'), ...at()]);
-    assert.match(
-      hostile.stderr,
-      /Failed to download the artifact "\.\.\/\.\.\/outside": the name is no path/,
-    );
+    assert.match(hostile.stderr, /"\.\.\/\.\.\/outside" is left out: the name is no path/);
     assert.ok(!existsSync(join(folder, 'outside')));
     const none = await gleaner(['jobs', 'cp', 'bad', folder, ...at()]);
     assert.match(none.stderr, /There are no artifacts of attempt 1 of job bad, which is failed/);
+  });
+
+  it('leaves out artifacts whose names this machine refuses, names them, and copies the others', async () => {
+    const folder = join(scratch.dir(), 'names');
+    const [longest, longer] = [`${'é'.repeat(127)}x`, 'y'.repeat(256)];
+    const names = ['a', 'a/b', 'z.txt', longest, longer, '../up', 'c//d'];
+    for (const name of names) await put(cloud, `jobs/raw/epoch_1/artifacts/${name}`, name);
+    for (const written of [3, 0]) {
+      const {code, stdout, stderr} = await gleaner([
+        ...['jobs', 'cp', 'raw', folder, '--attempt', '1', '--json', ...at()],
+      ]);
+      const {left_out, ...copied} = jobAnswers['jobs cp'].parse(JSON.parse(stdout));
+      assert.deepEqual([code, copied.files, copied.written], [1, 3, written], stderr);
+      const out = left_out.map(({name}) => name);
+      assert.equal(names.filter(name => !out.includes(name)).length, 3);
+      assert.ok(out.includes('a') !== out.includes('a/b'), out.join());
+      for (const name of out) assert.ok(stderr.includes(`${JSON.stringify(name)} is left out: `), name);
+      assert.doesNotMatch(stderr, /^ {4}at /m);
+    }
+    for (const name of ['z.txt', longest]) assert.equal(readFileSync(join(folder, name), 'utf8'), name);
+    assert.deepEqual(
+      readdirSync(folder).filter(name => name.endsWith('.part')),
+      [],
+    );
   });
 
   it('refuses an update without a change, and removes the source of a pool', async () => {
