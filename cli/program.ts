@@ -1,6 +1,6 @@
 /** The commands of `gleaner` with their arguments and options. The code of a command is loaded when it runs. */
 import type {Command} from 'commander';
-import {printable} from '../shared/contracts/printable.ts';
+import {printableLines} from '../shared/contracts/printable.ts';
 import {addCloudCommands, addCompletionCommands, addSettingsCommands} from './commands/clouds.ts';
 import {addJobCommands} from './commands/jobs.ts';
 import {addLogCommands} from './commands/logs.ts';
@@ -39,7 +39,7 @@ function programOfWork(): GleanerCommand {
     .version(versionText())
     .showHelpAfterError('(add --help for the options)')
     // Usage errors quote arguments, which may contain control characters.
-    .configureOutput({writeErr: text => process.stderr.write(text.split('\n').map(printable).join('\n'))})
+    .configureOutput({writeErr: text => process.stderr.write(printableLines(text))})
     .hook('preAction', (_, command) => {
       const {quiet, port, dir} = command.opts();
       setQuiet(quiet === true);

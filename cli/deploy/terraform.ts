@@ -1,6 +1,8 @@
 /** Terraform in `terraform/`, with Google's real providers and the state in a bucket. */
+
 import {randomBytes} from 'node:crypto';
 import {fileURLToPath} from 'node:url';
+import {printableLines} from '../../shared/contracts/printable.ts';
 import {CliError} from '../terminal/errors.ts';
 import {runTerraform} from '../terraform/run.ts';
 import {adviceFor} from './advice.ts';
@@ -78,7 +80,8 @@ export class Terraform {
 
   /** Runs a step, and returns its standard output. `shown`: a person sees the output while Terraform works. */
   async #run(step: string, args: string[], output: 'shown' | 'quiet'): Promise<string> {
-    const show = output === 'shown' ? (chunk: string) => process.stderr.write(chunk) : () => {};
+    const show =
+      output === 'shown' ? (chunk: string) => process.stderr.write(printableLines(chunk)) : () => {};
     const {code, stdout, stderr} = await runTerraform(args, {...this.#options, show});
     if (code !== 0) throw new StepFailed(step, stderr + stdout);
     return stdout;

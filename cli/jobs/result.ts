@@ -3,6 +3,7 @@ import {mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {pipeline} from 'node:stream/promises';
+import {printableLines} from '../../shared/contracts/printable.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {Downloads} from '../google/downloads.ts';
@@ -42,11 +43,20 @@ async function printObject(cloud: Cloud, path: string): Promise<void> {
   try {
     const file = join(folder, 'result');
     await downloadsOf(cloud).write(info, file);
-    await pipeline(createReadStream(file), process.stdout, {end: false});
+    const filter = process.stdout.isTTY ? shownTexts : passed;
+    await pipeline(createReadStream(file), filter, process.stdout, {end: false});
   } finally {
     await rm(folder, {recursive: true, force: true});
   }
 }
+
+async function* shownTexts(bytes: AsyncIterable<Buffer>) {
+  const decoder = new TextDecoder();
+  for await (const piece of bytes) yield printableLines(decoder.decode(piece, {stream: true}));
+  yield '\n';
+}
+
+const passed = (bytes: AsyncIterable<Buffer>) => bytes;
 
 export function downloadsOf({connection}: Cloud): Downloads {
   const {project, bucket, storage_endpoint: endpoint, token} = connection;

@@ -5,6 +5,9 @@ const UNSAFE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
 export const printable = (line: string) => line.replace(UNSAFE, '\ufffd');
 
+/** Several lines, or a part of them. */
+export const printableLines = (text: string) => text.split('\n').map(printable).join('\n');
+
 export function jsonText(value: object): string {
   const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
   return JSON.stringify(value).replace(UNSAFE, text => text.split('').map(escaped).join(''));

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import {spawn} from 'node:child_process';
 import {existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
+import {text} from 'node:stream/consumers';
 import {jobAnswers} from '../../../cli/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import type {Document} from '../../../shared/ports.ts';
@@ -13,6 +15,9 @@ const ended = (more: Document): Document => ({
   created_at: '2026-01-02T03:04:05.000Z',
   ...more,
 });
+
+/** Title of a window, bell, C1 control, bidi override, line separator. */
+const HOSTILE = '\u001b]0;title\u0007 \u009b2J \u202e \u2028';
 
 describe('gleaner jobs @full', () => {
   const scratch = new Scratch();
@@ -43,12 +48,20 @@ describe('gleaner jobs @full', () => {
         },
         created_at: '2026-01-01T01:04:05.000Z',
       }),
+      'jobs/escapes': ended({
+        ...{result: null, result_path: 'gs://gleaner-local/jobs/escapes/epoch_1/result.txt'},
+        ...{metadata: {note: HOSTILE}, cause: HOSTILE, error: HOSTILE},
+        created_at: '2026-01-01T00:04:05.000Z',
+      }),
+      'jobs/escaped': ended({result: HOSTILE, created_at: '2026-01-01T00:03:05.000Z'}),
       'jobs/long': ended({
         ...{result: null, result_path: 'gs://gleaner-local/jobs/long/epoch_1/result.txt'},
         created_at: '2026-01-01T02:04:05.000Z',
       }),
     });
     await put(cloud, 'jobs/long/epoch_1/result.txt', 'a long result');
+    await put(cloud, 'jobs/escapes/epoch_1/result.txt', `${HOSTILE}\n${'é'.repeat(200_000)}\n${HOSTILE}`);
+    await put(cloud, 'jobs/escapes/epoch_1/output/000001.txt', `${HOSTILE}\n`);
     for (const [host, text] of ['from the first\n', 'before\nValueError: x\n', 'lost\n'].entries()) {
       await put(cloud, `jobs/slice/epoch_1/host_${host}/output/000001.txt`, text);
       await put(cloud, `jobs/slice/epoch_1/host_${host}/artifacts/a.txt`, `${host}`);
@@ -66,7 +79,7 @@ describe('gleaner jobs @full', () => {
       const {stdout} = await gleaner(['jobs', 'list', '--json', ...args, ...at()]);
       return jobAnswers['jobs list'].parse(JSON.parse(stdout)).map(({id}) => id);
     };
-    assert.deepEqual(await ids(), ['bad', 'good', 'whole', 'long', 'slice']);
+    assert.deepEqual(await ids(), ['bad', 'good', 'whole', 'long', 'slice', 'escapes', 'escaped']);
     assert.deepEqual(await ids('--limit', '1'), ['bad']);
     assert.deepEqual(await ids('--status', 'failed'), ['bad', 'slice']);
   });
@@ -107,6 +120,26 @@ describe('gleaner jobs @full', () => {
     assert.match(failed.stderr, /There is no result of job bad: it is failed \(memory\)/);
     assert.equal(failed.code, 1);
   });
+
+  for (const words of [
+    'get escapes',
+    'get escaped',
+    'show escapes',
+    'follow escapes',
+    'logs escapes',
+    'list',
+  ])
+    it(`shows a terminal no control character of a job: jobs ${words}`, async () => {
+      const pty = 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))';
+      const command = ['node', 'cli/gleaner.mjs', 'jobs', ...words.split(' '), ...at()];
+      const child = spawn('python3', ['-c', pty, ...command], {stdio: ['ignore', 'pipe', 'inherit']});
+      const shown = await text(child.stdout);
+      assert.match(shown, words === 'list' ? /escaped/ : /title/);
+      assert.doesNotMatch(
+        shown.replaceAll(/\p{Cc}\[[\d;]*[mK]/gu, ''),
+        /[\p{Cf}\u2028\u2029]|(?![\r\n])\p{Cc}/u,
+      );
+    });
 
   it('copies artifacts once, and never to a place outside of the folder', async () => {
     const folder = join(scratch.dir(), 'artifacts');

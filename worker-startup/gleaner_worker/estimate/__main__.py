@@ -17,6 +17,8 @@ import sys
 import tempfile
 from collections import Counter
 
+from gleaner_reader.errors import printable
+
 from ..failures import Failure
 from ..model.hub import Hub, own_hub, print_wait
 from ..model.model_source import find_model, read_config
@@ -58,7 +60,7 @@ def main() -> int:
         report = estimate(spec, sources, args.home, bucket, args.sample_bytes, own_hub(print_wait))
         print(json.dumps(report), flush=True)
     except (Failure, OSError) as error:
-        print(error, file=sys.stderr, flush=True)
+        print(printable(str(error)), file=sys.stderr, flush=True)
         return 2 if isinstance(error, Failure) and error.kind in ("stream", "model") else 3
     return 0
 

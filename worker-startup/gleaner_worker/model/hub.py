@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from google.auth.credentials import Credentials
 
+from gleaner_reader.errors import printable
+
 from ..failures import Failure
 from ..model_files import INDEX, ONE_FILE
 from ..secret import read_token
@@ -37,7 +39,7 @@ def own_hub(report: Callable[[str | None], None] = lambda cause: None) -> Hub:
 def print_wait(cause: str | None) -> None:
     """The `report` of a command: one line on stderr for each failed attempt, which cli/python/ask-worker.ts shows."""
     if cause is not None:
-        print(f"Waiting for {cause}", file=sys.stderr, flush=True)
+        print(printable(f"Waiting for {cause}"), file=sys.stderr, flush=True)
 
 
 def worker_hub(endpoint: str | None, token_secret: str | None, credentials: Credentials) -> Hub:

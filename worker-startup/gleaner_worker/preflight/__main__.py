@@ -13,6 +13,8 @@ import logging
 import os
 import sys
 
+from gleaner_reader.errors import printable
+
 from ..failures import Failure
 from ..model.hub import own_hub, print_wait
 from ..model.model_source import find_model, read_config, read_rules
@@ -69,7 +71,7 @@ def main() -> int:
             if program["fits"]:
                 fitting.add(generation)
     except (Failure, OSError) as error:
-        print(error, file=sys.stderr, flush=True)
+        print(printable(str(error)), file=sys.stderr, flush=True)
         return 2
     return 0
 

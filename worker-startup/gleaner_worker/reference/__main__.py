@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 from gleaner_reader import ShardError
+from gleaner_reader.errors import printable
 
 from ..failures import Failure
 from ..storage.objects import Bucket, make_client
@@ -60,7 +61,7 @@ def versions() -> dict[str, str]:
 
 
 def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from gleaner_reader.errors import printable
+
 from ..failures import Failure
 from ..storage.objects import Bucket, make_client
 from .run import report_on, verify_run
@@ -85,11 +87,6 @@ class Progress:
                 write_line(self.line(time.monotonic()))
 
         threading.Thread(target=run, name="progress", daemon=True).start()
-
-
-def printable(line: str) -> str:
-    """Replaces control characters, because object names come from untrusted users."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in line)
 
 
 if __name__ == "__main__":
