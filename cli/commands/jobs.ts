@@ -7,6 +7,7 @@ import {
   jobName,
   natural,
   pair,
+  poolName,
   positive,
   seconds,
   text,
@@ -29,7 +30,7 @@ export function addJobCommands(program: GleanerCommand): void {
   jobs
     .about('list', 'list the newest jobs')
     .choice('--status <status>', 'only jobs in this state', STATUSES)
-    .option('--pool <pool>', 'only jobs of this pool', text)
+    .option('--pool <pool>', 'only jobs of this pool', poolName)
     .option('--limit <n>', 'most jobs to list', positive, 10)
     .onCloud()
     .examples('gleaner jobs list', 'gleaner jobs list --status failed --limit 50')
@@ -94,7 +95,7 @@ function addSubmit(jobs: GleanerCommand): void {
     .option('--test [challenge]', 'run the test of the TPU in place of a file', integer)
     .option('--command', 'run the words after -- in place of a file')
     .option('--timeout <s>', 'seconds that an attempt may take (default: 300)', seconds)
-    .option('--pool <pool>', "pool (default: the deployment's own)", text)
+    .option('--pool <pool>', "pool (default: the deployment's own)", poolName)
     .option('--slices <n>', 'TPUs of one zone that run the job together (default: 1)', integer)
     .option('--priority <n>', 'higher comes first (default: 0)', integer)
     .option('--max-retries <n>', 'further attempts after failures of the job itself (default: 0)', integer)

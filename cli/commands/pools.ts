@@ -5,6 +5,7 @@ import {
   dollars,
   natural,
   orNone,
+  poolName,
   positive,
   seconds,
   text,
@@ -27,7 +28,7 @@ export function addPoolCommands(program: GleanerCommand): void {
   const pool = program.about('pool', 'a set of identical TPUs');
   pool
     .about('create', 'create a pool: TPUs come when there is work')
-    .argument('<name>', 'name of the pool', text)
+    .argument('<name>', 'name of the pool', poolName)
     .choice('--provider <name>', 'the Cloud TPU API, or instances of Compute Engine', PROVIDERS)
     .requiredOption('--accelerator <type>', 'type of each TPU, such as v5litepod-1', text)
     .option(
@@ -57,7 +58,7 @@ export function addPoolCommands(program: GleanerCommand): void {
     .action(async (name, options) => (await import('../pools.ts')).createPool(name, options));
   pool
     .about('keep', 'keep TPUs without work for the next job or command; 0 minutes ends it')
-    .argument('<name>', 'name of the pool', text)
+    .argument('<name>', 'name of the pool', poolName)
     .requiredOption('--minutes <n>', 'minutes from now on', whole(0, 1440))
     .option('--workers <n>', 'TPUs that stay', positive, 1)
     .onCloud()
@@ -68,19 +69,19 @@ export function addPoolCommands(program: GleanerCommand): void {
     }));
   pool
     .about('pause', 'create no TPU until resume; living TPUs go on')
-    .argument('<name>', 'name of the pool', text)
+    .argument('<name>', 'name of the pool', poolName)
     .onCloud()
     .examples('gleaner pool pause tpu')
     .sends((pool: string) => ({action: 'pause', pool}));
   pool
     .about('resume', 'allow creates again after a pause, or after failed boots or refusals stopped them')
-    .argument('<name>', 'name of the pool', text)
+    .argument('<name>', 'name of the pool', poolName)
     .onCloud()
     .examples('gleaner pool resume tpu')
     .sends((pool: string) => ({action: 'resume', pool}));
   program
     .about('scale', 'change the size, the zones or the budget of a pool')
-    .argument('[pool]', "pool (default: the deployment's own)", text)
+    .argument('[pool]', "pool (default: the deployment's own)", poolName)
     .option('--workers-per-zone <n>', 'most TPUs in each zone', natural)
     .option('--zones <zones>', 'zones, with commas between them', words)
     .choice(...PROVISIONING)
@@ -145,7 +146,7 @@ export function addHostCommands(program: GleanerCommand): void {
     .examples('gleaner discover', 'gleaner discover tpu-us-central1-a-0')
     .action(async (target, options) => (await import('../discover.ts')).discover(target, options));
   addSourceOptions(program.about('update', 'bring code to every host of a pool'))
-    .argument('<pool>', 'pool', text)
+    .argument('<pool>', 'pool', poolName)
     .option('--no-wait', 'do not wait for the hosts')
     .noCheck()
     .onCloud()
@@ -158,7 +159,7 @@ export function addHostCommands(program: GleanerCommand): void {
     .action(async (name, options) => (await import('../update.ts')).update(name, options));
   program
     .about('versions', 'show which code pools and workers have')
-    .argument('[pool]', 'pool (default: every pool)', text)
+    .argument('[pool]', 'pool (default: every pool)', poolName)
     .option(
       '--available [zone]',
       'list the runtime versions of a zone (default: every zone of the pools)',

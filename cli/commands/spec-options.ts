@@ -6,6 +6,7 @@ import {
   modelName,
   natural,
   orNone,
+  poolName,
   positive,
   priority,
   shardSize,
@@ -74,7 +75,7 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     )
     .option('--keep <fields>', 'fields of a record to copy into the shards, with commas between', words)
     .option('--seed <n>', 'of every random choice', whole(0, 999_999_999))
-    .option('--pool <pool>', "pool (default: the deployment's own)", text)
+    .option('--pool <pool>', "pool (default: the deployment's own)", poolName)
     .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
     .choice('--affinity <kind>', 'fixed: stream N is for one TPU alone', ['any', 'fixed'])
     .option('--stream-offset <n>', 'stream of the first TPU, with --affinity fixed', natural)

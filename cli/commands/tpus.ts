@@ -1,4 +1,4 @@
-import {dollars, natural, orNone, text, words, zone} from '../terminal/arguments.ts';
+import {dollars, natural, orNone, poolName, text, tpuName, words, zone} from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
 import {PROVISIONING} from './pools.ts';
 
@@ -7,7 +7,7 @@ export function addTpuCommands(program: GleanerCommand): void {
   const tpus = program.about('tpus', 'the TPUs of the deployment');
   tpus
     .about('list', 'list the TPUs with their work and their price')
-    .option('--pool <pool>', 'only TPUs of this pool', text)
+    .option('--pool <pool>', 'only TPUs of this pool', poolName)
     .option('--zone <zone>', 'only TPUs of this zone', zone)
     .option('--all', 'also TPUs that are gone')
     .onCloud()
@@ -15,7 +15,7 @@ export function addTpuCommands(program: GleanerCommand): void {
     .action(async options => (await import('../tpus/list.ts')).list(options));
   tpus
     .about('status', 'show one TPU: node, health, work, cost and its earlier attempts')
-    .argument('<name>', 'name of the TPU', text)
+    .argument('<name>', 'name of the TPU', tpuName)
     .onCloud()
     .examples('gleaner tpus status tpu-us-central1-a-0')
     .action(async (name, options) => (await import('../tpus/status.ts')).status(name, options));

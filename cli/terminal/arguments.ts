@@ -1,7 +1,8 @@
 /** Parsers of arguments. */
 import {InvalidArgumentError} from 'commander';
 import {MAX_TIMEOUT_S} from '../../shared/domain/bounds.ts';
-import {isRunId, isZone, JOB, streamId} from '../../shared/domain/names.ts';
+import {POOL} from '../../shared/domain/deployment.ts';
+import {isRunId, isZone, JOB, parseWorkerName, streamId} from '../../shared/domain/names.ts';
 
 /** The word `none`. Commander would replace a null of a parser, so `GleanerCommand` puts the null in its place. */
 export const NONE = Symbol('none');
@@ -31,9 +32,17 @@ export const text = valid(given => given !== '', 'a text that is not empty.');
 export const folder = valid(given => given !== '', 'a folder, such as . for the current one.');
 export const modelName = valid(given => given !== '', 'a hub id, or a folder in the Hugging Face layout.');
 export const runId = valid(isRunId, 'a run id is 1 to 39 of a-z, 0-9 and -, starting with a letter.');
+export const poolName = valid(
+  given => POOL.test(given),
+  'a pool name is 1 to 31 of a-z, 0-9 and -, starting with a letter.',
+);
+export const tpuName = valid(
+  given => parseWorkerName(given) !== undefined,
+  'the name of a TPU, such as tpu-us-central1-a-0.',
+);
 export const jobName = valid(
   given => JOB.test(given),
-  'a job id is 1 to 100 letters, digits, dashes and underscores.',
+  'a job id is 1 to 100 letters, digits, dashes and underscores, and has not the form __x__.',
 );
 export const digest = valid(given => /^[0-9a-f]{64}$/.test(given), 'a sha256: 64 hexadecimal digits.');
 export const digestStart = valid(

@@ -1,5 +1,6 @@
 /** Documents as they are stored, each field with its meaning. */
 
+import {RESERVED} from '../../shared/contracts/document-limits.ts';
 import type {Value} from '../../shared/ports.ts';
 import {schemaAt} from '../build/reference/stored-schemas.ts';
 import {schemaOf, typeOf} from '../build/reference/types.ts';
@@ -41,8 +42,10 @@ export function collectionsOf({jobs}: Pick<Cloud, 'jobs'>): string[] {
 /** True for the path of a document or a collection that this deployment may have. */
 export function isKnownPath(cloud: Pick<Cloud, 'jobs'>, path: string): boolean {
   const parts = path.split('/');
-  const isWhole = parts.every(part => part !== '' && part !== '.' && part !== '..' && part.length <= 200);
-  if (!isWhole || !collectionsOf(cloud).includes(parts[0] ?? '')) return false;
+  const isId = (part: string) =>
+    !['', '.', '..'].includes(part) && part.length <= 200 && !RESERVED.test(part);
+  if (!parts.every(isId)) return false;
+  if (!collectionsOf(cloud).includes(parts[0] ?? '')) return false;
   const isBelow = (at: number) => belowOf(parts.slice(0, at).join('/')).includes(parts[at] ?? '');
   return parts.every((_, at) => at < 2 || at % 2 === 1 || isBelow(at));
 }

@@ -6,7 +6,9 @@ import {JOB} from '../domain/names.ts';
 import {environment, reported, source, wellFormed} from '../domain/source/source.ts';
 
 export const poolName = z.string().regex(POOL, 'a pool name such as tpu');
-export const jobId = z.string().regex(JOB, 'a job id: 1 to 100 letters, digits, dashes and underscores');
+export const jobId = z
+  .string()
+  .regex(JOB, 'a job id: 1 to 100 letters, digits, dashes and underscores, not of the form __x__');
 
 /** Longest Python text or command of a job: longer code belongs in a source. */
 export const MAX_CODE_BYTES = 180_000;

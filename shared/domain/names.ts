@@ -26,8 +26,8 @@ export type OutputObject = {kind: 'shard'; run: string; stream: string; shard: n
 
 export type Slot = {pool: string; zone: string; slot: number};
 
-/** Id of a job and of a command on hosts: it becomes part of object names. */
-export const JOB = /^[A-Za-z0-9_-]{1,100}$/;
+/** Id of a job and of a command on hosts: it becomes part of object names, and of documents, where Firestore keeps `__x__` for itself. */
+export const JOB = /^(?!__.*__$)[A-Za-z0-9_-]{1,100}$/;
 const JOB_WORK = 'job:';
 
 /** The name of a run, counted up: `my-run`, `my-run-2`, `my-run-3`. */

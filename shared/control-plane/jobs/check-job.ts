@@ -69,7 +69,7 @@ function validOf(data: Document): Document {
 
 async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<string | undefined> {
   if (!JOB.test(id))
-    return `the id ${JSON.stringify(id)} is no id of a job: use 1 to 100 letters, digits, dashes and underscores`;
+    return `the id ${JSON.stringify(id)} is no id of a job: use 1 to 100 letters, digits, dashes and underscores, not of the form __x__`;
   const {code, command, source, environment} = fields;
   if ((code ?? null) === null && (command ?? null) === null)
     return 'the job has neither code nor command: write one of them';

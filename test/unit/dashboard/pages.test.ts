@@ -85,6 +85,20 @@ describe('The pages', () => {
       assert.equal(status, 200);
       assert.match(text, new RegExp(`<code class="command">[^<]*${command}`), address);
     }
+    for (const id of ['__proto__', '__x__', 'a%2Fb', '..%2Fx'])
+      for (const address of [
+        ...[
+          `/runs/${id}`,
+          `/runs/${id}/streams/000`,
+          `/tpus/${id}`,
+          `/jobs/${id}`,
+          `/jobs/${id}/artifacts/x`,
+        ],
+        ...[`/execs/${id}`, `/documents/jobs/${id}`, `/events?run=${id}`],
+      ])
+        assert.equal((await get(address)).status, 404, address);
+    for (const address of ['/documents/jobs?after=__x__', '/events?text=__x__', '/events?kind=__proto__'])
+      assert.equal((await get(address)).status, 200, address);
     for (const address of ['/runs/none', '/tpus/tpu-us-central1-a-7', '/jobs/none', '/documents/secrets/x'])
       assert.equal((await get(address)).status, 404, address);
   });
