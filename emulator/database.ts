@@ -1,6 +1,7 @@
 import {existsSync, mkdirSync, readFileSync, statSync, writeFileSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
+import {isDamage} from '../shared/embedded/sqlite-store.ts';
 import {LocalCloudError} from './http/errors.ts';
 import {isOwnFolder, markFolder, notOwn} from './own-folder.ts';
 
@@ -57,6 +58,10 @@ export class CloudDatabase {
   readonly #statements = new Map<string, StatementSync>();
 
   constructor(file: string) {
+    requireWhole(
+      file,
+      `move it, ${file}-wal and ${file}-shm away, and run \`gleaner local up\`, which finds the objects again`,
+    );
     this.connection = new DatabaseSync(file);
     try {
       this.connection.exec(pragmas);
@@ -117,6 +122,23 @@ export class CloudDatabase {
   close(): void {
     this.connection.close();
   }
+}
+
+/** Fails for a file that SQLite finds damaged. `cure`: what to do then. */
+export function requireWhole(file: string, cure: string): void {
+  if (!existsSync(file)) return;
+  let found: string;
+  const connection = new DatabaseSync(file);
+  try {
+    found = String(connection.prepare('PRAGMA quick_check(1)').get()?.quick_check).replaceAll('\n', ' ');
+  } catch (error) {
+    // The other errors name themselves when the file is used.
+    found = isDamage(error) ? (error as Error).message : 'ok';
+  } finally {
+    connection.close();
+  }
+  if (found !== 'ok')
+    throw new LocalCloudError('dir-unusable', `Failed to use ${file}: it is damaged (${found}); ${cure}`);
 }
 
 export type FolderLock = {

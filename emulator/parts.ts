@@ -1,9 +1,10 @@
 /** The parts of a local cloud: opened without effect, then started in the order in which they need each other. */
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {storeCure} from '../shared/embedded/sqlite-store.ts';
 import {vmOf} from './compute/instance.ts';
 import {Instances} from './compute/instances.ts';
-import {CloudDatabase} from './database.ts';
+import {CloudDatabase, requireWhole} from './database.ts';
 import {Faults} from './faults.ts';
 import {documentTriggersOf} from './functions/document-events.ts';
 import {type CloudAddress, vmNetwork} from './functions/environment.ts';
@@ -77,6 +78,8 @@ export async function openParts(context: CloudContext) {
     deployments.map(({name}) => name),
   );
   const identities = new Identities(dir);
+  if (!options.storage_only && !options.google_emulators)
+    for (const {store_file} of deployments) requireWhole(store_file, storeCure(store_file));
   const database = new CloudDatabase(join(dir, 'cloud.db'));
   ends.add(() => database.close());
 
@@ -206,7 +209,8 @@ function openBuckets(
     },
     requireRight,
   );
-  const swept = storage.recover();
+  const {swept, found} = storage.recover();
+  if (found > 0) log('cloud', `found ${found} objects again: cloud.db had lost them`);
   if (swept > 0) log('cloud', `swept ${swept} file${swept === 1 ? '' : 's'} that an interrupted upload left`);
   for (const {bucket} of deployments)
     if (!storage.objects.buckets().some(({name}) => name === bucket)) storage.objects.makeBucket(bucket);

@@ -1,5 +1,15 @@
 import {createHash, randomUUID} from 'node:crypto';
-import {chmodSync, createReadStream, mkdirSync, readdirSync, renameSync, rmSync, statSync} from 'node:fs';
+import {
+  chmodSync,
+  createReadStream,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import {type FileHandle, link, open, rm} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {Readable} from 'node:stream';
@@ -30,15 +40,19 @@ export type Draft = {file: string} & Checksums;
 
 /**
  * Object bytes: drafts in `uploads/`, finished blobs in `blobs/{generation}`. A draft is fsynced and renamed before its row is
- * committed, so the blob of every row is whole. A start removes blobs without a row.
+ * committed, so the blob of every row is whole. `index/{generation}` has a copy of the row, for a lost database. A start removes blobs and
+ * copies without a row.
  */
 export class Blobs {
   readonly #blobs: string;
   readonly #uploads: string;
+  readonly #index: string;
 
   constructor(dir: string) {
     this.#blobs = join(dir, 'blobs');
     this.#uploads = join(dir, 'uploads');
+    this.#index = join(dir, 'index');
+    mkdirSync(this.#index, {recursive: true});
     mkdirSync(this.#blobs, {recursive: true});
     mkdirSync(this.#uploads, {recursive: true});
   }
@@ -84,12 +98,26 @@ export class Blobs {
     renameSync(draft_file, this.file(generation));
   }
 
+  /** Keeps a copy of the row of an object. */
+  note(generation: number, row: object): void {
+    writeFileSync(join(this.#index, String(generation)), `${JSON.stringify(row)}\n`);
+  }
+
+  /** The copies of rows whose blob is whole, the oldest first. A crash may have cut a copy short, before its row was committed. */
+  noted<Row extends {generation: number; size_bytes: number}>(): Row[] {
+    const texts = readdirSync(this.#index).map(name => readFileSync(join(this.#index, name), 'utf8'));
+    const rows: Row[] = texts.filter(text => text.endsWith('}\n')).map(text => JSON.parse(text));
+    const isWhole = ({generation, size_bytes}: Row) => sizeOf(this.file(generation)) === size_bytes;
+    return rows.filter(isWhole).sort((one, other) => one.generation - other.generation);
+  }
+
   async discard(file: string): Promise<void> {
     await rm(file, {force: true});
   }
 
   async drop(generation: number): Promise<void> {
     await rm(this.file(generation), {force: true});
+    await rm(join(this.#index, String(generation)), {force: true});
   }
 
   /** Opens a blob. An open blob stays readable after an overwrite or a delete of its object. */
@@ -102,6 +130,7 @@ export class Blobs {
     let swept = 0;
     for (const [folder, isKept] of [
       [this.#blobs, (name: string) => isObject(Number(name))],
+      [this.#index, (name: string) => isObject(Number(name))],
       [this.#uploads, isUpload],
     ] as const) {
       for (const name of readdirSync(folder)) {

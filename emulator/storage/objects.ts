@@ -106,6 +106,7 @@ export class ObjectTable {
           ...{created_at: now, updated_at: now},
         };
         this.#insert(made);
+        this.#blobs.note(generation, made);
         this.#events.recorded('finalized', made);
         also(made);
         return made;
@@ -142,7 +143,9 @@ export class ObjectTable {
         updated_at,
         object.generation,
       );
-      return {...object, fields, metageneration, updated_at};
+      const changed = {...object, fields, metageneration, updated_at};
+      this.#blobs.note(object.generation, changed);
+      return changed;
     });
   }
 
@@ -159,15 +162,31 @@ export class ObjectTable {
     await this.#blobs.drop(object.generation);
   }
 
-  /** Repairs files and view after a crash. Returns the count of removed files. */
-  recover(isUpload: (id: string) => boolean): number {
+  /** Repairs files and view after a crash, and a lost database. Returns the counts of removed files and of objects that are found again. */
+  recover(isUpload: (id: string) => boolean): {swept: number; found: number} {
+    const found = this.#findAgain();
     const rows = this.#database.all<Pick<Row, 'bucket' | 'name' | 'generation'>>(
       'SELECT bucket, name, generation FROM objects',
     );
     const generations = new Set(rows.map(row => row.generation));
     const swept = this.#blobs.sweep(generation => generations.has(generation), isUpload);
     this.#view.repair(rows.map(row => ({...row, blob: this.#blobs.file(row.generation)})));
-    return swept;
+    return {swept, found};
+  }
+
+  /** Rows of a database that was lost, from their copies beside the blobs. */
+  #findAgain(): number {
+    if (this.#database.get('SELECT 1 FROM objects')) return 0;
+    const rows = this.#blobs.noted<StoredObject>();
+    this.#database.transaction(() => {
+      for (const row of rows) {
+        const values = [row.bucket, row.created_at];
+        this.#database.run('INSERT INTO buckets VALUES (?, ?) ON CONFLICT DO NOTHING', ...values);
+        this.#insert(row);
+        this.#database.set('last_generation', String(row.generation));
+      }
+    });
+    return rows.length;
   }
 
   /** At most `limit` objects of a bucket after the name `after` and within the bounds, in the order of UTF-8 bytes. */

@@ -21,7 +21,7 @@ export type Storage = {
   routes: Route[];
   /** `GET /BUCKET/OBJECT`, the address of the bytes in the XML API. Last, because it matches nearly every path. */
   lastRoute: Route;
-  recover(): number;
+  recover(): ReturnType<ObjectTable['recover']>;
 };
 
 /** JSON API of Cloud Storage on a folder and a database. */

@@ -15,7 +15,7 @@ import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite'
 import {setTimeout as sleep} from 'node:timers/promises';
 import {Attempt} from '../checked-transaction.ts';
 import {splitDocumentPath} from '../contracts/document-limits.ts';
-import {AlreadyExists, Contention} from '../contracts/errors.ts';
+import {AlreadyExists, Contention, ServiceError} from '../contracts/errors.ts';
 import {checkQuery, checkSum} from '../contracts/query-limits.ts';
 import type {Document, DocumentPath, Filter, Query, Store, Stored, Transaction} from '../ports.ts';
 import {indexOn, selectDocuments, sumFields} from './sqlite-query.ts';
@@ -66,7 +66,7 @@ function openDatabase(file: string): DatabaseSync {
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 10);
       }
   } catch (error) {
-    throw new Error(`Failed to open the store ${file}: ${(error as Error).message}`, {cause: error});
+    throw failureOf('open', file, error as Error);
   }
 }
 
@@ -159,10 +159,8 @@ export class SqliteStore implements Store {
    * first again. Returns the number of deleted documents.
    */
   async sweepExpired(jobs_collection: string, now_at: string, most: number): Promise<number> {
-    const next = this.#statement(
-      'select version, collection, data from documents where version > ? order by version limit ?',
-    );
-    const rows = await this.#unlocked(() => next.all(this.#swept, most));
+    const next = 'select version, collection, data from documents where version > ? order by version limit ?';
+    const rows = await this.#unlocked(() => this.#statement(next).all(this.#swept, most));
     this.#swept = rows.length < most ? 0 : Number(rows.at(-1)?.version);
     const expired = rows.filter(({collection, data}) => {
       const kind = String(collection).split('/').at(-1) ?? '';
@@ -240,10 +238,6 @@ export class SqliteStore implements Store {
     return statement;
   }
 
-  #failure(cause: Error): Error {
-    return new Error(`Failed to use the store ${this.#file}: ${cause.message}`, {cause});
-  }
-
   /** Repeats `step` while another process locks the file, without blocking the event loop. */
   async #unlocked<T>(step: () => T): Promise<T> {
     const deadline = Date.now() + LOCKED_MS;
@@ -251,7 +245,8 @@ export class SqliteStore implements Store {
       try {
         return step();
       } catch (error) {
-        if (!isBusy(error)) throw sqliteCode(error) === undefined ? error : this.#failure(error as Error);
+        if (!isBusy(error))
+          throw sqliteCode(error) === undefined ? error : failureOf('use', this.#file, error as Error);
         if (Date.now() > deadline)
           throw new Contention(
             `Failed to use ${this.#file}: another process has kept it locked for ${LOCKED_MS / 1000} s; end that process`,
@@ -261,10 +256,24 @@ export class SqliteStore implements Store {
   }
 }
 
+/** What to do where the file of a store is damaged. */
+export const storeCure = (file: string) =>
+  `end the local cloud, move ${file}, ${file}-wal and ${file}-shm away, start the cloud again with \`gleaner local up\`, and run \`gleaner rebuild\`: the bucket has what the runs have stored; jobs and costs are lost`;
+
+function failureOf(verb: string, file: string, cause: Error): Error {
+  const text = `Failed to ${verb} the store ${file}: ${cause.message}`;
+  return isDamage(cause)
+    ? new ServiceError(`${text}; ${storeCure(file)}`, {cause})
+    : new Error(text, {cause});
+}
+
 function sqliteCode(error: unknown): number | undefined {
   const code = (error as {errcode?: unknown}).errcode;
   return typeof code === 'number' ? code & 0xff : undefined;
 }
+
+/** Whether SQLite finds a file damaged, or no database at all. */
+export const isDamage = (error: unknown) => [11, 26].includes(sqliteCode(error) ?? 0);
 
 function isBusy(error: unknown): boolean {
   return sqliteCode(error) === 5;

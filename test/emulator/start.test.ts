@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
-import {existsSync, mkdirSync, writeFileSync} from 'node:fs';
+import {existsSync, mkdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:net';
 import {join} from 'node:path';
-import {LocalCloudError} from '../../emulator/cloud.ts';
+import {type LocalCloud, LocalCloudError} from '../../emulator/cloud.ts';
+import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
+import {openObjects} from '../../shared/google/objects.ts';
 import {until} from '../support/until.ts';
 import {cloudState, Scratch, tokenUrl} from './a-cloud.ts';
 
@@ -49,11 +51,39 @@ describe('A local cloud', () => {
     await assert.rejects(scratch.cloud({dir: '/proc/none'}), refusal('dir-unusable', /\/proc\/none/));
   });
 
-  it('names a file in its folder that is not a database', async () => {
-    const {dir, close} = await scratch.cloud();
-    await close();
-    writeFileSync(join(dir, 'cloud.db'), 'this is not a database, whatever its name says. '.repeat(20));
-    await assert.rejects(scratch.cloud({dir}), refusal('dir-unusable', /cloud\.db/));
+  for (const file of ['cloud.db', 'state.db'])
+    it(`names ${file} where it is not a database, and what to do`, async () => {
+      const {dir, close} = await scratch.cloud();
+      await close();
+      for (const suffix of ['-wal', '-shm']) rmSync(join(dir, `${file}${suffix}`), {force: true});
+      writeFileSync(join(dir, file), 'this is not a database, whatever its name says. '.repeat(20));
+      const says = new RegExp(`${file}: it is damaged .*move .*-wal and .*-shm away.*local up`);
+      await assert.rejects(scratch.cloud({dir}), refusal('dir-unusable', says));
+      if (file === 'state.db')
+        assert.throws(() => openSqliteStore(join(dir, file)), /^ServiceError: .*gleaner rebuild/);
+    });
+
+  it('finds its objects again with all that was stored of them, where cloud.db was lost', async () => {
+    const first = await scratch.cloud();
+    const open = ({project, url, token, bucket}: LocalCloud) =>
+      openObjects({project, bucket, endpoint: url, token});
+    await open(first).create('a/b', Buffer.from('one'), {
+      metadata: {sha256: 'x'},
+      content_type: 'text/plain',
+    });
+    await open(first).create('a/b/c', Buffer.from('two'));
+    await open(first).create('gone', Buffer.from('gone'));
+    await open(first).delete('gone');
+    const before = await open(first).list('');
+    await first.close();
+    for (const suffix of ['', '-wal', '-shm']) rmSync(join(first.dir, `cloud.db${suffix}`), {force: true});
+    const second = await scratch.cloud({dir: first.dir});
+    assert.deepEqual(await open(second).list(''), before);
+    assert.equal(before.length, 2);
+    assert.equal(readFileSync(join(second.dir, 'buckets', second.bucket, 'a/b'), 'utf8'), 'one');
+    assert.ok(scratch.log.some(line => line.includes('found 2 objects again')));
+    await open(second).create('new', Buffer.from('new'));
+    assert.equal((await open(second).list('')).length, 3);
   });
 
   it('names the error in the file of the triggers', async () => {
