@@ -133,6 +133,25 @@ describe('a ceiling of the deployment', () => {
     assert.ok(spent_usd <= 20 * USD_PER_MINUTE, `${spent_usd / USD_PER_MINUTE} minutes`);
   });
 
+  it('of dollars a month goes on after a message has corrected the month, also after its ticks', async () => {
+    const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
+    dropStreams(world, 2, 40);
+    await edit(world, 'system/spending', {months: {'2026-01': 1000}, copied_at: null, budget_mark: null});
+    await world.untilAsleep(60);
+    assert.equal((await world.run('my-run'))?.status, 'paused');
+    const {outcome, reason} = await send(world, {action: 'correct', month: '2026-01', usd: 0});
+    assert.deepEqual(
+      [outcome, reason],
+      ['applied', 'the dollars of ended TPUs and of network in 2026-01 are 0, and were 1000'],
+    );
+    await send(world, {action: 'resume', run: 'my-run'});
+    await world.untilAsleep(60);
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    const {months} = (await world.store.get('system/spending')) ?? {};
+    const {'2026-01': usd = Number.NaN} = months as Record<string, number>;
+    assert.ok(usd < 1, String(usd));
+  });
+
   it('of dollars a month is not spent twice when the database is lost', async () => {
     const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
     dropStreams(world, 2, 400);

@@ -39,7 +39,7 @@ const DEATHS = all<Death['kind'] | 'not-needed'>()(
 );
 const ACTIONS = all<ControlMessage['action']>()(
   ...(['start', 'pause', 'resume', 'stop', 'retry', 'cancel', 'rebuild', 'configure', 'scale'] as const),
-  ...(['recreate', 'delete', 'submit', 'pool', 'keep', 'clear', 'update'] as const),
+  ...(['recreate', 'delete', 'submit', 'pool', 'keep', 'clear', 'update', 'correct'] as const),
 );
 const OUTCOMES = all<ReleaseOutcome>()('completed', 'drained', 'preempted', 'failed');
 

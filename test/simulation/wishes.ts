@@ -25,6 +25,7 @@ export function planKeeping(context: Context, delivery: Delivery, seed: number):
     const message: Document = {action: 'keep', minutes, workers: chance.integer(1, 2)};
     context.after(chance.between(1, 25) * 60_000, () => context.isCalm || delivery.command(message));
   }
+  delivery.command({action: 'correct', month: '2020-01', usd: 0});
 }
 
 /** In worlds with tiny pages a run has more of them: streams whose events are lost. Operators rebuild runs there. */

@@ -5,7 +5,7 @@ import {instant} from '../../domain/fields.ts';
 import {monthObject, paths} from '../../domain/names.ts';
 import type {DeploymentBudgets, Month} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
-import type {Store, Transaction} from '../../ports.ts';
+import type {ObjectInfo, Objects, Store, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, spendingRecords} from '../documents/documents.ts';
 
@@ -79,7 +79,18 @@ export async function copyMonth({objects, config, now}: Deps, budgets: Deploymen
   const ended_usd = month.spent_usd;
   const grown_usd = Math.max(usd - known.usd, ended_usd - known.ended_usd);
   if (grown_usd < Math.max(LEAST_USD, SHARE * known.usd)) return;
-  const metadata = {usd: String(usd), ended_usd: String(ended_usd), at: iso(at_ms)};
+  await writeCopy(objects, name, before, {usd, ended_usd, at: iso(at_ms)});
+}
+
+/** Gives the copy the dollars that a person knows to be right. The next ticks add those of living TPUs. */
+export async function correctCopy({objects, now}: Deps, month: string, usd: number): Promise<void> {
+  const name = monthObject(month);
+  const before = await objects.head(name);
+  if (before) await writeCopy(objects, name, before, {usd, ended_usd: usd, at: iso(now())});
+}
+
+async function writeCopy(objects: Objects, name: string, before: ObjectInfo | undefined, facts: Copy) {
+  const metadata = {usd: String(facts.usd), ended_usd: String(facts.ended_usd), at: String(facts.at)};
   const options = {content_type: 'application/json', metadata};
   const bytes = Buffer.from(`${JSON.stringify(metadata)}\n`);
   if (before) await objects.replace(name, before.generation, bytes, options);

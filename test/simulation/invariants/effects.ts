@@ -56,6 +56,7 @@ export class Effects extends Check {
     const isOf = (collection: string) => path.startsWith(`${collection}/`);
     if (job !== undefined)
       return path === paths.job(jobs_collection, String(job)) || before?.work === jobWork(String(job));
+    if (action === 'correct') return path === paths.spending();
     if (action === 'clear') return isOf(jobs_collection) && after === undefined;
     if (message.where !== undefined) return isOf(jobs_collection);
     if (run !== undefined && stream !== undefined && before?.work === `${run}/${stream}`) return true;
@@ -85,6 +86,8 @@ export class Effects extends Check {
         if (job !== undefined) return lack(ofJob, {status: 'scheduled', ...NO_FAILURES});
         if (stream !== undefined) return lack(ofStream, {status: 'pending', failures: 0, faults: 0});
         return this.#oldIn(paths.streams(String(run)), ({status}) => status === 'failed', 'updated_at');
+      case 'correct':
+        return lack(found(paths.spending()).months as Document, {[String(message.month)]: message.usd});
       case 'clear':
         return this.#lackOfClear(String(message.before_at ?? '9'), String(reason), changes);
       case 'submit': {

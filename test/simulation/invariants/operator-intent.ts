@@ -84,6 +84,8 @@ export class OperatorIntent extends Check {
       pool = this.context.config.pool.pool,
       ...settings
     } = JSON.parse(String(message));
+    // The month of a correction is in no document that has messages.
+    if (action === 'correct') return;
     if (job !== undefined) this.#onJob(job, action, published_at, outcome === 'applied');
     if (job !== undefined) return;
     const path = worker ? paths.worker(worker) : run ? paths.run(run) : paths.pool(pool);

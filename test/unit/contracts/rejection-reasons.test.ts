@@ -46,7 +46,7 @@ describe('reasons of a rejection', () => {
     {
       schema: controlMessage,
       given: {action: 'dance'},
-      is: 'action: expected one of "start", "pause", "stop", "resume", "retry", "cancel", "recreate", "delete", "rebuild", "submit", "clear", "configure", "scale", "update", "keep", "pool", but it is "dance"',
+      is: 'action: expected one of "start", "pause", "stop", "resume", "retry", "cancel", "recreate", "delete", "rebuild", "submit", "clear", "configure", "scale", "update", "keep", "pool", "correct", but it is "dance"',
     },
   ];
   for (const {schema, given, is} of reasons)

@@ -2,6 +2,7 @@
 import {z} from 'zod';
 import {pool} from './create-pool.ts';
 import {clear, submit} from './job-commands.ts';
+import {correct} from './month-command.ts';
 import {keep, scale, update} from './pool-commands.ts';
 import {configure, pause, rebuild, resume, start, stop} from './run-commands.ts';
 import {cancel, retry} from './stream-commands.ts';
@@ -24,6 +25,7 @@ export const COMMANDS = {
   update,
   keep,
   pool,
+  correct,
 };
 
 type Rows = typeof COMMANDS;
