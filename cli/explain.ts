@@ -29,14 +29,14 @@ export function explainRun(run: Run): Constraint | undefined {
 
 /** `holder`: the worker with its lease. */
 export function explainStream(stream: Stream, run: Run, holder: Worker | undefined): Constraint | undefined {
-  const {status, last_error, blocked_reason} = stream;
+  const {status, last_error} = stream;
   switch (status) {
     case 'pending':
       return explainRun(run) ?? (run.status === 'cancelled' ? undefined : constraint('turn', run.pool));
     case 'in_progress':
       return holder && (standstillOf(holder) ?? ofSilence(run, holder));
     case 'failed':
-      return constraint('failed', `stream ${stream.run}/${stream.stream}`, blocked_reason ?? last_error);
+      return constraint('failed', `stream ${stream.run}/${stream.stream}`, last_error);
     case 'completed':
       return undefined;
     default:

@@ -41,8 +41,13 @@ export function billedObjects(
       }
       return bytes;
     },
+    readRange: (...of) => {
+      spend('class_b', 1);
+      return objects.readRange(...of);
+    },
     create: refuse,
     replace: refuse,
+    move: refuse,
     delete: refuse,
   };
 }

@@ -55,7 +55,7 @@ export function composeDeps(config: Config): Deps {
     openRuns: newOpenRuns(),
     idlePools: new Map(),
     knownPools: new KnownPools(),
-    specHashes: new Map(),
+    frozen: new Map(),
     slotsLeftAlone: new Map(),
     startupScript,
   };

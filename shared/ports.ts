@@ -108,6 +108,10 @@ export interface Objects {
     bytes: Uint8Array,
     options?: {content_type?: string; metadata?: Record<string, string>},
   ): Promise<'replaced' | 'changed'>;
+  /** Bytes [begin, end) of one generation of the object, or undefined if it does not exist any more. */
+  readRange(name: string, generation: string, begin: number, end: number): Promise<Uint8Array | undefined>;
+  /** Gives this generation of the object another name, with its metadata. Does nothing if it does not exist any more. */
+  move(name: string, generation: string, to: string): Promise<void>;
   /** Does nothing if the object does not exist. */
   delete(name: string): Promise<void>;
 }

@@ -14,6 +14,7 @@ locals {
     code         = { worker-api = "read" }
     jobs         = { control = "read", worker-api = "create" }
     execs        = { worker-api = "create" }
+    set-aside    = { control = "create" }
     system       = { control = "replace" }
   }
   folder_roles = merge([

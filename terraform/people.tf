@@ -6,6 +6,7 @@ locals {
     datasets    = "create"
     models      = "create"
     activations = "read"
+    set-aside   = "read"
     execs       = "read"
     jobs        = "read"
   }

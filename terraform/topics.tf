@@ -14,7 +14,7 @@ locals {
   # Account => the topics on which it publishes.
   publishers = {
     control    = ["tasks", "tick", "tpu"]
-    worker-api = ["tick"]
+    worker-api = ["tasks", "tick"]
   }
   publications = merge([
     for account, topics in local.publishers : { for topic in topics : "${account}/${topic}" => { account = account, topic = topic } }

@@ -49,7 +49,7 @@ export const ACCOUNT_PERMISSIONS: Record<Role, {permissions: readonly string[]; 
       ],
       topics: ['tasks', 'tick', 'tpu'],
     },
-    'worker-api': {permissions: [], topics: ['tick']},
+    'worker-api': {permissions: [], topics: ['tasks', 'tick']},
   };
 
 /** Throws for a route without a row. */

@@ -24,6 +24,7 @@ export const ACCOUNT_RIGHTS: Record<Role, Folders> = {
     'jobs/': READ,
     'models/': READ,
     'partials/': ['delete', ...READ],
+    'set-aside/': CREATE,
     'system/': REPLACE,
   },
   'worker-api': {

@@ -73,11 +73,14 @@ export const tpuMessage = z.object({
   incarnation: upTo(MAX_ORDINAL),
 });
 
-/** Messages on topic `tasks`: long work that `tasks/{id}` describes. */
-export const taskMessage = z.object({
-  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'prices', 'expire', 'notify']),
-  run: runId.optional(),
-});
+/** Messages on topic `tasks`: long work that `tasks/{id}` describes, or objects that worker-api found in a stream's folder. */
+export const taskMessage = z.discriminatedUnion('task', [
+  z.object({
+    task: z.enum(['register', 'rebuild', 'resync', 'finish', 'prices', 'expire', 'notify']),
+    run: runId.optional(),
+  }),
+  z.object({task: z.literal('audit'), run: runId, stream: streamText, object: said(1024).nullable()}),
+]);
 
 export type TaskMessage = z.infer<typeof taskMessage>;
 
@@ -100,6 +103,7 @@ export const shardMetadata = z.object({
   spec_hash: digest,
   stream_crc32c: z.string().regex(/^[A-Za-z0-9+/=]{1,16}$/, 'expected a crc32c in base64'),
   sha256: digest,
+  proof: digest.nullable().default(null),
   final: z.enum(['true', 'false']).transform(text => text === 'true'),
 });
 

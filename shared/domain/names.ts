@@ -102,6 +102,9 @@ export function shardObject(run: string, stream: string, shard: number, format: 
   return `${outputPrefix(run, stream)}shard_${shardId(shard)}.${format}`;
 }
 
+/** Name of an object that was no shard, away from the shards. */
+export const setAsideObject = (object: string, generation: string) => `set-aside/${object}/${generation}`;
+
 /**
  * Start of a listing of a stream's folder that contains every shard from `shard` on.
  * Five-digit names sort among four-digit names, so from shard 1000 on the listing starts at `shard_1`.

@@ -11,7 +11,7 @@ import {ObjectTooLarge, ServiceError} from '../contracts/errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isForbidden, isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
-import {readContent} from './read-content.ts';
+import {piecesFrom, readContent} from './read-content.ts';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, waitAfter, within, withRetries} from './retry.ts';
 
 /** An upload slower than this has failed. */
@@ -192,6 +192,48 @@ class StorageObjects implements Objects {
       await within(this.#retries.silence_ms, file.delete());
     } catch (error) {
       if (!isNotFound(error) || isBucketMissing(error)) throw this.#failure('delete', name, error);
+    }
+  }
+
+  async readRange(
+    name: string,
+    generation: string,
+    begin: number,
+    end: number,
+  ): Promise<Uint8Array | undefined> {
+    const file = await this.#file(name, generation);
+    const read = async () => {
+      const bytes = Buffer.alloc(end - begin);
+      let read_bytes = 0;
+      const stop = new AbortController();
+      for await (const {chunk, offset} of piecesFrom(file, begin, this.#retries, stop.signal)) {
+        read_bytes += chunk.copy(bytes, Math.max(0, offset - begin), Math.max(0, begin - offset));
+        if (read_bytes >= bytes.length) break;
+      }
+      if (read_bytes < bytes.length) throw new BrokenAnswer(`${read_bytes} of ${bytes.length} bytes came`);
+      return bytes;
+    };
+    try {
+      return end > begin ? await withRetries(this.#retries, read) : new Uint8Array();
+    } catch (error) {
+      if (isNotFound(error) && !isBucketMissing(error)) return undefined;
+      throw this.#failure('read', name, error);
+    }
+  }
+
+  /** A repeated copy finds its target, and a repeated delete finds no source: both were done before. */
+  async move(name: string, generation: string, to: string): Promise<void> {
+    try {
+      const source = await this.#file(name, generation);
+      const target = await this.#file(to);
+      await this.#repeat(() => source.copy(target, {preconditionOpts: {ifGenerationMatch: 0}})).catch(
+        error => {
+          if (!isPreconditionFailed(error)) throw error;
+        },
+      );
+      await this.#repeat(() => source.delete());
+    } catch (error) {
+      if (!isNotFound(error) || isBucketMissing(error)) throw this.#failure('move', name, error);
     }
   }
 

@@ -31,6 +31,30 @@ export function itKeepsTheContract(open: () => Objects): void {
     assert.equal(text(await objects.read(name, {max_bytes: 100})), 'first');
   });
 
+  it('a range has its bytes, of one generation alone', async () => {
+    const name = `${folder}a`;
+    await objects.create(name, bytes('0123456789'));
+    const {generation} = (await objects.head(name)) ?? assert.fail();
+    const ranges = [objects.readRange(name, generation, 2, 5), objects.readRange(name, generation, 9, 10)];
+    assert.deepEqual((await Promise.all(ranges)).map(text), ['234', '9']);
+    assert.equal((await objects.readRange(name, generation, 0, 0))?.length, 0);
+    await objects.replace(name, generation, bytes('other'));
+    assert.equal(await objects.readRange(name, generation, 0, 1), undefined);
+  });
+
+  it('a moved object keeps its bytes and its metadata, and a repeated move does nothing', async () => {
+    const [name, to] = [`${folder}a`, `${folder}b`];
+    await objects.create(name, bytes('1'), {metadata: {by: 'us'}});
+    const {generation} = (await objects.head(name)) ?? assert.fail();
+    for (let times = 0; times < 2; times++) await objects.move(name, generation, to);
+    const moved = await objects.head(to);
+    assert.deepEqual([await names(), moved?.metadata], [['b'], {by: 'us'}]);
+    assert.equal(text(await objects.read(to, {max_bytes: 1})), '1');
+    await objects.create(name, bytes('2'));
+    await objects.move(name, generation, to);
+    assert.equal(text(await objects.read(name, {max_bytes: 1})), '2', 'another generation stays');
+  });
+
   it('only one of many creates of a name succeeds', async () => {
     const racing = Array.from({length: 10}, (_, n) =>
       objects.create(`${folder}a`, bytes(`${n}`.repeat(1000))),

@@ -107,13 +107,14 @@ describe('a completed stream that is uploaded again', () => {
 });
 
 describe('a stream with an invalid shard', () => {
-  it('is taken from its worker at once', async () => {
+  it('goes on, and the shard is set aside', async () => {
     const world = await aWorldWithAShard();
     const next = ((await world.stream('my-run', '000'))?.total_shards ?? 0) + 1;
     const name = `activations/my-run/tpu_0/shard_${String(next).padStart(4, '0')}.safetensors`;
-    world.objects.put(name, 'x', {});
+    const {generation} = world.objects.put(name, 'x', {});
     await world.deliverAll();
-    assert.equal((await world.stream('my-run', '000'))?.status, 'failed');
-    assert.equal((await world.worker(A0))?.work, null);
+    assert.equal(world.text(`set-aside/${name}/${generation}`), 'x');
+    assert.match((await world.timeline('stream')).join(), new RegExp(`${name} is set aside as .* goes on`));
+    await assertRecovered(world);
   });
 });

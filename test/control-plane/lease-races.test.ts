@@ -5,7 +5,7 @@ import {endExpiredJobs} from '../../shared/control-plane/jobs/end-jobs.ts';
 import {revokeExpired} from '../../shared/control-plane/streams/revoke-leases.ts';
 import {decideAdvance} from '../../shared/domain/stream/advance.ts';
 import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
-import {aLeasedStream, aRun, aShard, aStream, aWorker, SPEC_HASH, T0} from '../support/builders.ts';
+import {aLeasedStream, aRun, aShard, aStream, aWorker, FROZEN, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorldAtWork, jobIn} from '../support/jobs.ts';
 import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
@@ -226,7 +226,7 @@ describe('the documents of a lease', () => {
       'runs/my-run/streams/007': stream,
     });
     const shards = [aShard(1, {final: true})];
-    const advance = decideAdvance({...stream, epoch: 1}, SPEC_HASH, {kind: 'ok', shards}, T0);
+    const advance = decideAdvance({...stream, epoch: 1}, FROZEN, {shards, invalid: []}, T0);
     await deps.store.transaction(tx => storeAdvance(deps.log, tx, stream, advance, T0));
     assert.equal(advance.stream.status, 'completed');
     const fresh = {status: 'active', certain_failure: null, model_misses: 0};

@@ -3,12 +3,11 @@ import assert from 'node:assert/strict';
 import {manifestObject} from '../../shared/domain/names.ts';
 import {LOST_AFTER_S} from '../../shared/domain/run/run.ts';
 import type {Stored} from '../../shared/ports.ts';
-import {shardMetadataOf} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aStoringFleet, orphanAlerts} from '../support/lost-store.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from '../support/places.ts';
-import {someLines} from '../support/shard-plan.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../support/shard-plan.ts';
 
 /** One worker that has stored some shards of a long stream. */
 async function aWorkingWorld(): Promise<World> {
@@ -25,16 +24,15 @@ async function anAcceptedStream(): Promise<{world: World; store: (shard: number,
   const {spec_hash} = (await world.run('my-run')) ?? {};
   const {crc32c} = (await world.stream('my-run', '000')) ?? {};
   const store = (shard: number, epoch: number) => {
-    const [first, last] = [shard * 2 - 2, shard * 2 - 1];
-    const range = {first_sample: String(first), last_sample: String(last), samples: '2', rejected: '0'};
-    const about = {run: 'my-run', stream: '000', shard: String(shard), epoch: String(epoch), final: 'false'};
-    const origin = {spec_hash: String(spec_hash), stream_crc32c: String(crc32c)};
-    const lines = someLines(20)
-      .split('\n')
-      .slice(first, last + 1)
-      .join('\n');
-    const metadata = shardMetadataOf({...about, ...range, ...origin});
-    world.objects.put(`activations/my-run/tpu_0/shard_000${shard}.safetensors`, lines, metadata);
+    const plan = planShards(someLines(20))[shard - 1] ?? assert.fail();
+    const source = {
+      run: 'my-run',
+      stream: '000',
+      spec_hash: String(spec_hash),
+      dataset: {crc32c: String(crc32c)},
+    };
+    const name = `activations/my-run/tpu_0/shard_000${shard}.safetensors`;
+    world.objects.put(name, shardBytes(plan, source), shardMetadata(plan, source, epoch));
   };
   return {world, store};
 }
@@ -162,30 +160,27 @@ describe('a database that was restored from an older backup', () => {
     assert.deepEqual([status, stopped_at !== null], ['cancelled', true]);
   });
 
-  it('blocks a stream that has shards of a later epoch, until a rebuild counts them', async () => {
-    const world = await aWorkingWorld();
-    const backup = await backUp(world);
-    world.control({action: 'recreate', worker: A0});
-    const later = async () => (await world.objects.list('activations/my-run/tpu_0/')).at(-1)?.metadata.epoch;
-    await world.until('a shard of the next lease', async () => (await later()) === '2', 20, 1);
-    await world.wipe();
-    await world.store.transaction(async tx => {
-      for (const {path, data} of backup) tx.set(path, data);
+  for (const isRebuilt of [true, false])
+    it(`${isRebuilt ? 'counts shards of a later epoch where a rebuild comes first' : 'sets shards of a later epoch aside'}, and stores each sample once`, async () => {
+      const world = await aWorkingWorld();
+      const backup = await backUp(world);
+      world.control({action: 'recreate', worker: A0});
+      const later = async () =>
+        (await world.objects.list('activations/my-run/tpu_0/')).at(-1)?.metadata.epoch;
+      await world.until('a shard of the next lease', async () => (await later()) === '2', 20, 1);
+      await world.wipe();
+      await world.store.transaction(async tx => {
+        for (const {path, data} of backup) tx.set(path, data);
+      });
+      if (isRebuilt) {
+        world.control({action: 'rebuild', run: 'my-run'});
+        await world.deliverAll();
+        assert.equal((await world.stream('my-run', '000'))?.epoch, 2);
+      }
+      await world.untilAsleep();
+      await world.assertStoredOnce('my-run', '000', someLines(40));
+      assert.equal(world.objects.names('set-aside/').length > 0, !isRebuilt);
     });
-    await world.untilAsleep();
-    const blocked = await world.stream('my-run', '000');
-    assert.match(blocked?.last_error ?? '', /has epoch 2, and 1 is the largest that was granted/);
-    assert.deepEqual([blocked?.status, (await world.run('my-run'))?.status], ['failed', 'failed']);
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.deliverAll();
-    assert.deepEqual(
-      [(await world.stream('my-run', '000'))?.epoch, (await world.run('my-run'))?.status],
-      [2, 'active'],
-    );
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(40));
-    assert.ok(world.tpus.made.includes(`${A0}#3`), world.tpus.made.join());
-  });
 
   it('keeps 10 nodes for the hour whose documents are of earlier incarnations', async () => {
     const world = await aStoringFleet(10);
@@ -202,6 +197,7 @@ describe('a database that was restored from an older backup', () => {
     assert.equal((await world.api({action: 'lease', ...from})).body.action, 'wait');
     await world.minutes(55, 0);
     assert.deepEqual([world.tpus.nodes.size, orphanAlerts(world).length], [10, 1]);
+    world.control({action: 'stop', run: 'my-run'});
     await world.untilAsleep(20);
     assert.equal(world.tpus.nodes.size, 0);
   });
@@ -226,7 +222,7 @@ describe('a stream whose document is made from shards, one of them unreadable', 
 });
 
 describe('a worker that outlives a lost database', () => {
-  it('blocks its stream with a shard of epoch 7 where a rebuild has set 4, until the next rebuild', async () => {
+  it('has its shard of epoch 7 set aside where a rebuild has set 4', async () => {
     const {world, store} = await anAcceptedStream();
     await world.wipe();
     store(1, 2);
@@ -241,13 +237,11 @@ describe('a worker that outlives a lost database', () => {
     assert.deepEqual(await seen(), {status: 'pending', epoch: 4, total_shards: 2});
     store(3, 7);
     await world.deliverAll();
-    assert.deepEqual(await seen(), {status: 'failed', epoch: 4, total_shards: 2});
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.deliverAll();
-    assert.deepEqual(await seen(), {status: 'pending', epoch: 7, total_shards: 3});
+    assert.deepEqual(await seen(), {status: 'pending', epoch: 4, total_shards: 2});
+    assert.equal(world.objects.names('set-aside/activations/my-run/tpu_0/shard_0003.safetensors/').length, 1);
     await world.resume('my-run');
     await world.until('a grant', async () => (await world.stream('my-run', '000'))?.lease != null, 9, 1);
-    assert.equal((await seen()).epoch, 8);
+    assert.equal((await seen()).epoch, 5);
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
   });

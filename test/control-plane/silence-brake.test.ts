@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {isAlive} from '../../shared/domain/worker/worker.ts';
-import {shardMetadataOf} from '../support/builders.ts';
 import {
   aFleet,
   brakeOf,
@@ -17,6 +16,7 @@ import {
 } from '../support/fleet.ts';
 import {type Case, ended, runCases} from '../support/fleet-cases.ts';
 import {ZONE} from '../support/places.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../support/shard-plan.ts';
 
 const OTHER_ZONE = 'europe-west4-b';
 const TWO_ZONES = {GLEANER_ZONES: `${ZONE},${OTHER_ZONE}`};
@@ -186,13 +186,14 @@ describe('silence of many workers', () => {
     const lost = await ended(world, 10);
     assert.ok(lost > 2 && lost <= 2 + 5, `${lost} of 10 ended in five hours`);
     const {spec_hash = ''} = (await world.run(RUN)) ?? {};
-    const {crc32c = '', epoch = 0} = (await world.stream(RUN, stream)) ?? {};
-    const range = {first_sample: '0', last_sample: '1', samples: '2', rejected: '0', final: 'false'};
-    const about = {run: RUN, stream, shard: '1', spec_hash: String(spec_hash), stream_crc32c: crc32c};
+    const {crc32c = '', epoch = 0, lease_key} = (await world.stream(RUN, stream)) ?? {};
+    const source = {run: RUN, stream, spec_hash: String(spec_hash), dataset: {crc32c}};
+    const [plan] = planShards(someLines(20));
+    if (!plan) assert.fail();
     world.objects.put(
       `activations/${RUN}/tpu_${Number(stream)}/shard_0001.safetensors`,
-      'x',
-      shardMetadataOf({...about, ...range, epoch: String(held?.suspect?.epoch ?? epoch)}),
+      shardBytes(plan, source),
+      shardMetadata(plan, source, held?.suspect?.epoch ?? epoch, String(lease_key)),
     );
     await wait(world, 62);
     assert.deepEqual(

@@ -89,7 +89,6 @@ describe('a survey of the bucket', () => {
   const different: {name: string; path: string; changes: Document; says: RegExp}[] = [
     {name: 'an epoch below its shards', path: STREAM, changes: {epoch: 0}, says: /^its epoch is 0, and 1 is/},
     {name: 'other tokens', path: STREAM, changes: {total_tokens: 1}, says: /^total_tokens is 1, and \d+ in/},
-    {name: 'a block', path: STREAM, changes: {blocked_reason: 'a foreign shard'}, says: /^a foreign shard$/},
     {
       name: 'a shard too many',
       path: `${STREAM}/shards/0099`,

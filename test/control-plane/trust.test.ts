@@ -12,7 +12,7 @@ import {aRun, aStream, at, aWorker, shardMetadataOf} from '../support/builders.t
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0} from '../support/places.ts';
-import {someLines} from '../support/shard-plan.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../support/shard-plan.ts';
 
 /** Stores a shard of my-run/000 that no worker made; `given` is what its metadata says of itself. */
 async function forge(world: World, shard: number, given: Record<string, string>): Promise<string> {
@@ -73,79 +73,63 @@ describe('a document that no reader accepts', () => {
   });
 });
 
-describe('a shard that no lease explains', () => {
-  it('completes no stream that was never leased', async () => {
+describe('an object at the place of a shard that no lease explains', () => {
+  const forged: {name: string; given: Record<string, string>; says: RegExp}[] = [
+    {
+      name: 'of an epoch that was never granted',
+      given: {epoch: '7', final: 'false'},
+      says: /has epoch 7, and the lease/,
+    },
+    {
+      name: 'of the present epoch, without its proof',
+      given: {epoch: '1', final: 'false'},
+      says: /no valid proof of the lease/,
+    },
+    {name: 'that would be the last', given: {epoch: '1', final: 'true'}, says: /no header of safetensors/},
+    {name: 'with half a character in its checksum', given: {stream_crc32c: '\ud800'}, says: /stream_crc32c/},
+    ...['0', '1000001', '9007199254740991'].map(epoch => ({
+      name: `of epoch ${epoch}`,
+      given: {epoch},
+      says: /is not valid: epoch: expected a whole number from 1 to 1000000/,
+    })),
+  ];
+  for (const {name, given, says} of forged)
+    it(`is set aside: one ${name}, and its stream goes on`, async () => {
+      const world = await aWorkingWorld();
+      const shards = (await world.stream('my-run', '000'))?.total_shards ?? 0;
+      const object = await forge(world, shards + 1, given);
+      assert.equal(world.text(world.objects.names(`set-aside/${object}/`)[0] ?? ''), 'rubbish');
+      assert.match((await world.timeline('stream')).join(), says);
+      await world.untilAsleep();
+      await world.assertStoredOnce('my-run', '000', someLines(20));
+    });
+
+  it('is set aside: one of a stream that was never leased, and its stream goes on', async () => {
     const world = aWorldWithAStream(20);
     await world.deliver();
-    const name = await forge(world, 1, {epoch: '1', final: 'true'});
-    const {status, total_shards, last_error} = (await world.stream('my-run', '000')) ?? {};
-    assert.deepEqual([status, total_shards], ['failed', 0]);
-    assert.ok(
-      last_error?.includes(`${name} has epoch 1, and 0 is the largest that was granted`),
-      String(last_error),
-    );
-    await world.untilAsleep();
-    assert.equal((await world.run('my-run'))?.status, 'failed');
-  });
-
-  it('is counted after a rebuild, and the next grant is above its epoch', async () => {
-    const world = await aWorkingWorld();
-    const plan = {first_sample: '0', last_sample: '1', samples: '2', rejected: '0', final: 'false'};
-    await forge(world, 1, {...plan, epoch: '7'});
-    assert.match((await world.stream('my-run', '000'))?.last_error ?? '', /epoch 7, and 1 is the largest/);
-    world.control({action: 'retry', run: 'my-run', stream: '000'});
-    await world.minutes(2);
-    assert.equal((await world.stream('my-run', '000'))?.status, 'failed', 'a retry grants nothing');
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.deliverAll();
-    const {status, epoch, total_shards} = (await world.stream('my-run', '000')) ?? {};
-    assert.deepEqual({status, epoch, total_shards}, {status: 'pending', epoch: 7, total_shards: 1});
-    await world.until('a grant', async () => (await world.stream('my-run', '000'))?.lease != null, 9, 1);
-    assert.equal((await world.stream('my-run', '000'))?.epoch, 8);
-  });
-
-  it('fails its stream and leaves the pause of its run, which the rebuild leaves too', async () => {
-    const world = await aWorkingWorld();
-    world.control({action: 'pause', run: 'my-run'});
-    await forge(world, 2, {epoch: '7', final: 'false'});
-    await world.untilAsleep();
-    const statuses = async () => [
-      (await world.run('my-run'))?.status,
-      (await world.stream('my-run', '000'))?.status,
-    ];
-    assert.deepEqual(await statuses(), ['paused', 'failed']);
-    await world.objects.delete('activations/my-run/tpu_0/shard_0002.safetensors');
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.untilAsleep();
-    assert.deepEqual(await statuses(), ['paused', 'pending']);
-    await world.resume('my-run');
+    const object = await forge(world, 1, {epoch: '1', final: 'false'});
+    assert.equal(world.objects.names(`set-aside/${object}/`).length, 1);
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(20));
   });
 
-  for (const epoch of ['0', '1000001', '9007199254740991'])
-    it(`of epoch ${epoch} fails its stream by name, and the run stays readable`, async () => {
-      const world = aWorldWithAStream(20);
-      await world.deliver();
-      const name = await forge(world, 1, {epoch});
-      const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
-      assert.equal(status, 'failed');
-      assert.ok(
-        last_error?.startsWith(`${name} is not valid: epoch: expected a whole number from 1 to 1000000`),
-      );
-      await world.untilAsleep();
-      assert.equal((await world.run('my-run'))?.status, 'failed');
-    });
-});
-
-describe('half a character in the checksum of a shard', () => {
-  it('fails its stream by name, and the run stays readable', async () => {
+  it('is set aside: one that came after the release of its lease, with its proof', async () => {
     const world = await aWorkingWorld();
-    const name = await forge(world, 1, {stream_crc32c: '\ud800'});
-    const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
-    assert.deepEqual([status, last_error?.includes(`${name} is not valid: stream_crc32c`)], ['failed', true]);
+    world.control({action: 'pause', run: 'my-run'});
+    await world.until('a release', async () => (await world.stream('my-run', '000'))?.lease === null, 9, 1);
+    const stream = (await world.stream('my-run', '000')) ?? assert.fail();
+    const {total_shards, lease_key, epoch, crc32c} = stream;
+    const {spec_hash} = (await world.run('my-run')) ?? assert.fail();
+    const plan = planShards(someLines(20))[total_shards] ?? assert.fail();
+    const source = {run: 'my-run', stream: '000', spec_hash: String(spec_hash), dataset: {crc32c}};
+    const name = `activations/my-run/tpu_0/shard_000${plan.shard}.safetensors`;
+    const metadata = shardMetadata(plan, source, epoch, String(lease_key));
+    world.objects.put(name, shardBytes(plan, source), metadata);
+    await world.deliverAll();
+    assert.match((await world.timeline('stream')).join(), /came after the release of its lease/);
+    await world.resume('my-run');
     await world.untilAsleep();
-    assert.equal((await world.run('my-run'))?.status, 'failed');
+    await world.assertStoredOnce('my-run', '000', someLines(20));
   });
 });
 

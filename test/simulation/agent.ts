@@ -31,6 +31,8 @@ export type Machine = {
 
 export const RETRY_MS = 5_000;
 const HEARTBEAT_MS = 30_000;
+/** Time that an agent waits for the control plane to set a foreign object aside. */
+const SET_ASIDE_S = 300;
 /** Time until the load of a model fails. */
 const LOAD_MS = 60_000;
 /** The way of the weights, by the last digit of the run. */
@@ -185,7 +187,13 @@ export class AgentLoop {
       await sleep(seconds(5, 120) * 1000);
       if (this.#isLost()) return 'lost';
       if (plan.final) agent.phase = 'uploading';
-      await agent.store(plan, lease);
+      for (let waited_s = 0; ; waited_s += RETRY_MS / 1000) {
+        const foreign = await agent.store(plan, lease);
+        if (!foreign) break;
+        if (this.#isLost()) return 'lost';
+        if (waited_s > SET_ASIDE_S) return foreign;
+        await sleep(RETRY_MS);
+      }
       if (agent.orders === 'drain' && !plan.final) return 'drained';
     }
     return 'completed';

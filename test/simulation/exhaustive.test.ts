@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {completeSpec, specHash} from '../../shared/contracts/spec.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {planShards, shardMetadata, someLines, storedText} from '../support/shard-plan.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../support/shard-plan.ts';
 import {KINDS} from './faults.ts';
 import {simulate} from './world.ts';
 
@@ -91,7 +91,7 @@ describe('five events', () => {
     const work = {run: 'my-run', stream: '000', spec_hash, dataset: {crc32c}};
     for (const plan of planShards(text)) {
       const name = `activations/my-run/tpu_0/shard_000${plan.shard}.safetensors`;
-      world.objects.put(name, storedText(plan), shardMetadata(plan, work, 1));
+      world.objects.put(name, shardBytes(plan, work), shardMetadata(plan, work, 1));
     }
     world.control({action: 'start', run: 'my-run'});
     return world;

@@ -200,8 +200,7 @@ export class Operators {
     for (const run of new Set(unfinished.map(({run}) => run))) this.#unpause(run);
     for (const {name, run, stream, document} of unfinished) {
       const info = this.#context.objects.info(name);
-      if (typeof document?.blocked_reason === 'string') this.#send({action: 'rebuild', run});
-      else if (document?.status === 'failed') this.#retry(name, run, stream);
+      if (document?.status === 'failed') this.#retry(name, run, stream);
       // A resync comes before the operators to a stream whose event was lost.
       else if (document ? document.generation !== info?.generation : this.#context.isResynced)
         this.#send({action: 'start', run});

@@ -105,6 +105,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
   objects.onDeleted = name => invariants.progress.onDeleted(name);
+  objects.onMoved = name => invariants.progress.onSetAside(name);
   tpus.onAskedFor = request => {
     invariants.nodes.onNodeRequest(request);
     invariants.waiting.onNodeRequest(request);

@@ -114,6 +114,7 @@ export function aShard(shard: number, changes: Partial<Shard> = {}): Shard {
     sha256: hash('sha256', String(shard)),
     spec_hash: SPEC_HASH,
     stream_crc32c: CRC,
+    proof: null,
     final: false,
     size_bytes: 1000,
     stored_at: at(0),
@@ -172,7 +173,8 @@ export function aConfig(set: Record<string, string> = {}): Config {
   return loadConfig({...ENVIRONMENT, ...set});
 }
 
-export const ORIGIN = {spec_hash: SPEC_HASH, stream_crc32c: CRC, epoch: 1};
+export const FROZEN = {spec_hash: SPEC_HASH, format: 'safetensors'};
+export const ORIGIN = {...FROZEN, stream_crc32c: CRC};
 export {NOTHING_STORED};
 
 /** Seconds; the limits of most tests of a slot. */

@@ -24,6 +24,8 @@ export function someObjects(texts: Record<string, string> = {}): Objects {
     read: async name => (name in texts ? Buffer.from(texts[name] ?? '') : undefined),
     create: never,
     replace: never,
+    readRange: never,
+    move: never,
     delete: never,
   };
 }

@@ -2,7 +2,7 @@
 import {metadataObject, shardObject} from '../../shared/domain/names.ts';
 import type {Contradiction} from '../../shared/domain/timeline.ts';
 import type {Objects} from '../../shared/ports.ts';
-import {metadataOf, type Plan, planShards, type Source, shardMetadata, storedText} from './shard-plan.ts';
+import {metadataOf, type Plan, planShards, type Source, shardBytes, shardMetadata} from './shard-plan.ts';
 
 export type Answer = {status: number; body: Record<string, unknown>};
 type Api = (request: object) => Promise<Answer>;
@@ -25,7 +25,13 @@ export type JobEnd = {
 };
 /** A job in hand: its lease, and the order of worker-api. */
 export type JobInHand = {lease: JobLease; order: {code: string | null; timeout_s: number}};
-type Work = Source & {dataset: {object: string; generation: string; crc32c: string}};
+type Work = Source & {
+  dataset: {object: string; generation: string; crc32c: string};
+  lease_key: string;
+  stored_shards: number;
+};
+/** Steps until an agent fails its stream for a foreign object at the place of a shard. */
+const MOST_WAITS = 5;
 
 export class FakeAgent {
   readonly worker: string;
@@ -54,6 +60,7 @@ export class FakeAgent {
   /** Reports of an end without an answer until the agent gives up: an agent repeats them for ten minutes, and a step is a minute. */
   mostReports = 10;
   #reports = 0;
+  #waits = 0;
   /** True after a hello that worker-api accepted. */
   isBound = false;
   readonly host: number;
@@ -159,8 +166,9 @@ export class FakeAgent {
     return planShards(this.#text);
   }
 
-  /** Whether the shard is there already. A shard of other content is a failure. */
+  /** Whether the shard counts already. A counted shard of other content is a failure. */
   async isStored(plan: Plan): Promise<boolean | Failure> {
+    if (plan.shard > this.#given.stored_shards) return false;
     const name = this.#objectOf(plan);
     const stored = await this.#objects.head(name);
     if (stored && stored.metadata.stream_crc32c !== this.#given.dataset.crc32c)
@@ -168,9 +176,15 @@ export class FakeAgent {
     return stored !== undefined;
   }
 
-  async store(plan: Plan, {epoch} = this.lease as Lease): Promise<void> {
-    const metadata = shardMetadata(plan, this.#given, epoch);
-    await this.#objects.create(this.#objectOf(plan), Buffer.from(storedText(plan)), {metadata});
+  /** Returns a failure while a foreign object is at the place of the shard. The control plane sets it aside. */
+  async store(plan: Plan, {epoch} = this.lease as Lease): Promise<Failure | undefined> {
+    const [given, name] = [this.#given, this.#objectOf(plan)];
+    const metadata = shardMetadata(plan, given, epoch, given.lease_key);
+    const outcome = await this.#objects.create(name, shardBytes(plan, given), {metadata});
+    if (outcome === 'created') return undefined;
+    const stored = await this.#objects.head(name);
+    const reason = `${name} is not of this lease`;
+    return stored?.metadata.proof === metadata.proof ? undefined : {kind: 'stream', reason};
   }
 
   async storeMetadata(): Promise<void> {
@@ -243,7 +257,13 @@ export class FakeAgent {
         return;
       }
       if (!isStored && plan.final) await this.storeMetadata();
-      if (!isStored) await this.store(plan);
+      const foreign = isStored ? undefined : await this.store(plan);
+      if (foreign) {
+        this.#waits += 1;
+        if (this.#waits > MOST_WAITS) await this.release('failed', foreign);
+        return;
+      }
+      this.#waits = 0;
       left.shift();
       if (!isStored) break;
     }

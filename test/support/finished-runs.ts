@@ -17,6 +17,9 @@ export async function documentsOf(world: World) {
       // Points of the life before.
       'history',
       'epoch',
+      'ended_epoch',
+      'lease_key',
+      'lease_shards',
       'cost_usd',
       'spent_usd',
       'preemptions',

@@ -2,7 +2,8 @@
 
 import {hash} from 'node:crypto';
 import {crc32} from 'node:zlib';
-import {streamIndexOf} from '../../shared/domain/names.ts';
+import {proofOf} from '../../shared/domain/digest.ts';
+import {shardObject, streamIndexOf} from '../../shared/domain/names.ts';
 import {NO_UPLOADS} from '../../shared/domain/run/result.ts';
 import {aStats} from './builders.ts';
 
@@ -53,11 +54,39 @@ export function storedText(plan: Plan): string {
   return good(plan).join('\n');
 }
 
-export function shardMetadata(plan: Plan, source: Source, epoch: number): Record<string, string> {
+/** The stored lines of the bytes of a shard. */
+export function linesIn(bytes: Uint8Array | undefined): string | undefined {
+  const file = bytes && Buffer.from(bytes);
+  return file && file.length >= 8 ? file.toString('utf8', 8 + Number(file.readBigUInt64LE())) : undefined;
+}
+
+/** A safetensors file: the facts of the shard, and its lines as one tensor. */
+export function shardBytes(plan: Plan, source: Source): Buffer {
+  const lines = Buffer.from(storedText(plan));
+  const tensor = {dtype: 'U8', shape: [lines.length], data_offsets: [0, lines.length]};
+  const header = Buffer.from(JSON.stringify({__metadata__: identityOf(plan, source), lines: tensor}));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(header.length));
+  return Buffer.concat([length, header, lines]);
+}
+
+/** `lease_key`: of the work order of the lease; undefined for a shard without a proof. */
+export function shardMetadata(
+  plan: Plan,
+  source: Source,
+  epoch: number,
+  lease_key?: string,
+): Record<string, string> {
+  const sha256 = hash('sha256', shardBytes(plan, source));
+  const object = shardObject(source.run, source.stream, plan.shard, 'safetensors');
+  const proof = lease_key === undefined ? {} : {proof: proofOf(lease_key, {object, sha256})};
+  return {...identityOf(plan, source), run: source.run, sha256, epoch: String(epoch), ...proof};
+}
+
+function identityOf(plan: Plan, source: Source): Record<string, string> {
   const samples = good(plan);
   return {
     schema: 'gleaner/1',
-    run: source.run,
     stream: source.stream,
     shard: String(plan.shard),
     first_sample: String(plan.first),
@@ -68,8 +97,6 @@ export function shardMetadata(plan: Plan, source: Source, epoch: number): Record
     spec_hash: source.spec_hash,
     stream_crc32c: source.dataset.crc32c,
     tokens_sha256: String(crc32(samples.join('\n'))),
-    sha256: hash('sha256', storedText(plan)),
-    epoch: String(epoch),
     format: 'safetensors',
     final: String(plan.final),
   };

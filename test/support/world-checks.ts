@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {shardObject} from '../../shared/domain/names.ts';
 import type {World} from './control-plane-harness.ts';
-import {good, planShards, storedText} from './shard-plan.ts';
+import {good, linesIn, planShards, storedText} from './shard-plan.ts';
 
 /** Every sample of the stream is stored once: the shards follow each other and hold its lines, the bad lines counted. */
 export async function assertStoredOnce(
@@ -17,7 +17,8 @@ export async function assertStoredOnce(
     world.objects.names(objectOf(1).replace(/shard_.*/, 'shard_')),
     plans.map(({shard}) => objectOf(shard)),
   );
-  for (const plan of plans) assert.equal(world.text(objectOf(plan.shard)), storedText(plan));
+  for (const plan of plans)
+    assert.equal(linesIn(world.objects.bytes(objectOf(plan.shard))), storedText(plan));
   const lines = (plans.at(-1)?.last ?? -1) + 1;
   const samples = plans.flatMap(good).length;
   const document = await world.stream(run, stream);

@@ -89,6 +89,8 @@ def a_work_answer(resource, run="my-run", stream="007", epoch=1, **spec):
             "output_prefix": f"activations/{run}/tpu_{int(stream)}/",
             "spec": a_raw_spec(**spec),
             "spec_hash": SPEC_HASH,
+            "lease_key": "key",
+            "stored_shards": 0,
         },
         "heartbeat_s": 0.1,
     }

@@ -1,5 +1,6 @@
 """Shards, rejects and a summary that the bucket holds before an extraction begins."""
 
+import hmac
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from build import (
     text_lines,
 )
 from gleaner_worker.extract import extract as extract_module
+from gleaner_worker.extract import upload
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from gleaner_worker.shards.existing_shards import ExistingShards
@@ -52,14 +54,52 @@ def test_shards_of_other_content_spec_or_model_are_refused_by_name(storage, extr
     assert outputs(storage) == before
 
 
-def test_a_shard_beyond_the_end_and_a_shard_in_two_formats_are_refused(storage, extract):
+def plant(storage, name, epoch, lease_key):
+    """Stores rubbish with the metadata of a shard, and with the proof of a lease."""
+    name = f"activations/my-run/tpu_7/{name}"
+    proof = hmac.digest(lease_key.encode(), f"{name}\n{'0' * 64}".encode(), "sha256").hex()
+    storage.put(BUCKET, name, b"rubbish", {"epoch": str(epoch), "sha256": "0" * 64, "proof": proof})
+    return name
+
+
+def test_a_shard_of_this_lease_beyond_the_end_is_refused(storage, extract):
     stream = a_stream(storage, text_lines(10))
-    storage.put(BUCKET, "activations/my-run/tpu_7/shard_0002.safetensors", b"")
+    plant(storage, "shard_0002.safetensors", 1, "key")
     with pytest.raises(Failure, match="shard_0002.safetensors exists, but the stream ends with shard 1"):
         extract(stream)
-    storage.put(BUCKET, "activations/my-run/tpu_7/shard_0002.pkl.gz", b"")
-    with pytest.raises(Failure, match="are both shard 2"):
+
+
+@pytest.mark.parametrize("name", ["shard_0002.safetensors", "shard_0001.pkl.gz"])
+def test_an_object_of_no_lease_elsewhere_is_left_to_the_control_plane(storage, extract, name):
+    plant(storage, name, 1, "other key")
+    assert extract(a_stream(storage, text_lines(10))) == "completed"
+    assert "shard_0001.safetensors" in outputs(storage)
+
+
+def test_an_upload_waits_until_an_object_of_no_lease_is_set_aside(storage, extract, monkeypatch):
+    monkeypatch.setattr(upload, "RETRY_S", 0.01)
+    stream = a_stream(storage, text_lines(10))
+    planted = plant(storage, "shard_0001.safetensors", 2, "other key")
+    tries = []
+
+    def set_aside(name):
+        tries.extend([name] if name == planted else [])
+        if len(tries) == 3:
+            storage.clear(planted)
+
+    storage.before_create = set_aside
+    assert extract(stream) == "completed"
+    assert storage.data(BUCKET, planted) != b"rubbish"
+
+
+def test_an_object_of_no_lease_that_stays_fails_the_stream_by_name(storage, extract, monkeypatch):
+    monkeypatch.setattr(upload, "SET_ASIDE_S", 0)
+    stream = a_stream(storage, text_lines(10))
+    planted = plant(storage, "shard_0001.safetensors", 2, "other key")
+    with pytest.raises(Failure, match="exists with other content") as failed:
         extract(stream)
+    assert failed.value.contradiction["object"] == planted
+    assert storage.data(BUCKET, planted) == b"rubbish"
 
 
 def test_stored_rejects_with_other_content_are_refused(storage, extract):

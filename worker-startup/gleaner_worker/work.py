@@ -20,6 +20,8 @@ class Work:
     output_prefix: str
     spec: Spec
     spec_hash: str
+    lease_key: str = ""  # with which shards prove this lease
+    stored_shards: int = 0  # shards that the control plane has counted
     expire_days: int | None = None  # after which the bucket deletes the outputs
 
     def custom_time(self, now: datetime) -> datetime | None:
@@ -40,5 +42,7 @@ def parse_work(lease: dict, work: dict) -> Work:
         output_prefix=work["output_prefix"],
         spec=parse_spec(work["spec"]),
         spec_hash=work["spec_hash"],
+        lease_key=work["lease_key"],
+        stored_shards=int(work["stored_shards"]),
         expire_days=work.get("expire_days"),
     )

@@ -2,6 +2,7 @@
 import {withMark} from '../../domain/run/marks.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {NO_MODEL_FAILURES} from '../../domain/run/run.ts';
+import type {Frozen} from '../../domain/stream/advance.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from './documents.ts';
@@ -10,22 +11,28 @@ import {openTaskAgain} from './tasks.ts';
 
 const MOST_KNOWN = 1000;
 
-/** Returns the hash of a run's frozen spec, cached, because every shard needs it. */
-export async function specHashOf({specHashes, store}: Deps, run: string): Promise<string | undefined> {
-  const cached = specHashes.get(run);
+/** What every shard of a run has by its frozen spec. Cached, because every shard needs it. Undefined before the spec is frozen. */
+export async function frozenOf({frozen, store}: Deps, run: string): Promise<Frozen | undefined> {
+  const cached = frozen.get(run);
   if (cached) return cached;
   const parent = await runRecords.get(store, run);
-  if (!parent?.spec_hash) return undefined;
-  if (specHashes.size >= MOST_KNOWN) specHashes.clear();
-  specHashes.set(run, parent.spec_hash);
-  return parent.spec_hash;
+  const format = formatOf(parent?.spec);
+  if (!parent?.spec_hash || format === undefined) return undefined;
+  if (frozen.size >= MOST_KNOWN) frozen.clear();
+  const known = {spec_hash: parent.spec_hash, format};
+  frozen.set(run, known);
+  return known;
+}
+
+export function formatOf(spec: Run['spec'] | undefined): string | undefined {
+  return spec ? String(spec.format ?? 'safetensors') : undefined;
 }
 
 /** Throws if the run has another spec now: its documents and its manifest were deleted, and the run started again. */
-export async function assertSpecHash({specHashes}: Deps, tx: Transaction, run: string, known: string) {
+export async function assertSpecHash({frozen}: Deps, tx: Transaction, run: string, known: string) {
   const parent = await runRecords.get(tx, run);
   if (parent?.spec_hash === known) return;
-  specHashes.delete(run);
+  frozen.delete(run);
   throw new Error(
     `Run ${run} has another spec than this process knew: the next delivery reads its shards again`,
   );

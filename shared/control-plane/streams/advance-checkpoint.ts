@@ -2,42 +2,48 @@
 import {
   type OutputObject,
   outputPrefix,
+  parseOutputObject,
   partialsPrefix,
-  paths,
   shardListingStart,
   shardObject,
 } from '../../domain/names.ts';
-import {decideAdvance, decideTwin} from '../../domain/stream/advance.ts';
+import {decideAdvance} from '../../domain/stream/advance.ts';
+import type {Unfit} from '../../domain/stream/checkpoint.ts';
 import {isUnfinished, type Stream} from '../../domain/stream/stream.ts';
-import type {ObjectInfo} from '../../ports.ts';
+import type {Bus, ObjectInfo} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {streamRecords} from '../documents/documents.ts';
 import {storeAdvance} from '../documents/lease-documents.ts';
-import {assertSpecHash, specHashOf} from '../documents/runs.ts';
+import {assertSpecHash, frozenOf} from '../documents/runs.ts';
+import {withCheckedFinal} from './final-shard.ts';
+import {setAside} from './set-aside.ts';
 import {readShards} from './stored-shards.ts';
+
+type Named = {run: string; stream: string};
 
 /** Most uploads of one stream under way at once; see the extractor's pipeline. Their events come in any order. */
 const MOST_AHEAD = 8;
 
 /**
  * Counts a stored shard if it is the next shard of its stream, and then the stored shards behind it. A listing costs more than ten reads
- * of an object, so only a lost event causes a listing. Returns true if the stream has ended.
+ * of an object, so only a lost event causes a listing. Sets the object aside if it is no shard. Returns true if the stream has ended.
  */
 export async function advanceByShard(deps: Deps, output: OutputObject): Promise<boolean> {
   const {run, stream, shard, format} = output;
   for (let next = shard; ; ) {
     const object = await deps.objects.head(shardObject(run, stream, next, format));
     if (!object) return false;
-    const {current, isNew} = await countShards(deps, run, stream, [object]);
+    const {current, unfit} = await countShards(deps, run, stream, [object]);
     if (!current) return false;
+    await setAside(deps, current, unfit, [object]);
     if (!isUnfinished(current)) return true;
+    if (unfit.length > 0) return false;
     const {total_shards} = current;
     if (total_shards < next) {
       const isLost = next - total_shards > MOST_AHEAD;
-      const advanced = isLost ? await advanceStream(deps, run, stream) : current;
+      const advanced = isLost ? await auditStream(deps, run, stream) : current;
       return advanced !== undefined && !isUnfinished(advanced);
     }
-    if (!isNew && (await parkTwin(deps, current, next, object.name))) return true;
     next = total_shards + 1;
   }
 }
@@ -47,13 +53,52 @@ export async function advanceByShard(deps: Deps, output: OutputObject): Promise<
  * order of events do not matter.
  */
 export async function advanceStream(deps: Deps, run: string, stream: string): Promise<Stream | undefined> {
+  const {current, unfit} = await countListed(deps, run, stream);
+  // Only on-object and on-task move objects.
+  if (unfit.length > 0) await reportObject(deps.bus, {run, stream}, null);
+  return current;
+}
+
+/** Asks for an audit of the stream's folder. `object`: also one that a worker met there with other content. */
+export async function reportObject(bus: Bus, {run, stream}: Named, object: string | null): Promise<void> {
+  await bus.publish('tasks', {task: 'audit', run, stream, object});
+}
+
+/** Audits the stream's folder, and sets the named object aside, unless it is a counted shard. */
+export async function auditReported(
+  deps: Deps,
+  {run, stream, object: name}: Named & {object: string | null},
+): Promise<void> {
+  const current = await auditStream(deps, run, stream);
+  if (!current || current.status === 'completed' || !name?.startsWith(outputPrefix(run, stream))) return;
+  if ((parseOutputObject(name)?.shard ?? Number.POSITIVE_INFINITY) <= current.total_shards) return;
+  const object = await deps.objects.head(name);
+  const reason = 'a worker makes other content from the stream and its spec';
+  if (object) await setAside(deps, current, [{object: name, by: 'content', reason}], [object]);
+}
+
+/** Advances the checkpoint, and sets the objects aside that stand at the place of a shard. Needs the right to move objects. */
+export async function auditStream(deps: Deps, run: string, stream: string): Promise<Stream | undefined> {
+  const {current, unfit, objects} = await countListed(deps, run, stream);
+  await setAside(deps, {run, stream}, unfit, objects);
+  return current;
+}
+
+async function countListed(
+  deps: Deps,
+  run: string,
+  stream: string,
+): Promise<Counted & {objects: ObjectInfo[]}> {
   const known = await streamRecords.get(deps.store, run, stream);
-  if (!known || known.status === 'completed') return known;
+  if (!known || known.status === 'completed') return {current: known, unfit: [], objects: []};
   const objects = await deps.objects.list(outputPrefix(run, stream), {
     start: shardListingStart(run, stream, known.total_shards + 1),
   });
-  return objects.length > 0 ? (await countShards(deps, run, stream, objects)).current : known;
+  if (objects.length === 0) return {current: known, unfit: [], objects};
+  return {...(await countShards(deps, run, stream, objects)), objects};
 }
+
+type Counted = {current: Stream | undefined; unfit: readonly Unfit[]};
 
 /** Counts the shards among the objects, in as many transactions as they need. The checkpoint is correct after each transaction. */
 export async function countShards(
@@ -61,40 +106,25 @@ export async function countShards(
   run: string,
   stream: string,
   objects: readonly ObjectInfo[],
-): Promise<{current: Stream | undefined; isNew: boolean}> {
-  const spec_hash = await specHashOf(deps, run);
-  const stored = readShards({run, stream}, objects);
+): Promise<Counted> {
+  const frozen = await frozenOf(deps, run);
+  const stored = await withCheckedFinal(deps.objects, readShards({run, stream}, objects), objects);
   let current: Stream | undefined;
-  let isNew = false;
+  let unfit: readonly Unfit[] = [];
   for (let hasMore = true; hasMore; ) {
     const advance = await deps.store.transaction(async tx => {
       const before = await streamRecords.get(tx, run, stream);
-      if (!before || before.status === 'completed' || !spec_hash) return {stream: before, hasMore: false};
+      if (!before || before.status === 'completed' || !frozen) return {stream: before, unfit, hasMore: false};
       const now = deps.now();
-      const decided = decideAdvance(before, spec_hash, stored, now);
-      if (decided.needsSpecCheck) await assertSpecHash(deps, tx, run, spec_hash);
+      const decided = decideAdvance(before, frozen, stored, now);
+      if (decided.needsSpecCheck) await assertSpecHash(deps, tx, run, frozen.spec_hash);
       await storeAdvance(deps.log, tx, before, decided, now);
       return decided;
     });
-    current = advance.stream;
-    isNew ||= 'counted' in advance && advance.counted.length > 0;
-    hasMore = advance.hasMore;
+    ({stream: current, unfit, hasMore} = advance);
   }
-  if (current?.status !== 'completed') return {current, isNew};
+  if (current?.status !== 'completed') return {current, unfit};
   // The bucket's lifecycle rule deletes partial shards that this misses.
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
-  return {current, isNew};
-}
-
-/** Fails a stream if another object has the number of a counted shard. Returns true if the stream has failed. */
-export function parkTwin(deps: Deps, {run, stream}: Stream, shard: number, object: string): Promise<boolean> {
-  return deps.store.transaction(async tx => {
-    const counted = await tx.get(paths.shard(run, stream, shard));
-    const current = await streamRecords.get(tx, run, stream);
-    if (!current || current.status === 'completed' || !counted || counted.object === object) return false;
-    const now = deps.now();
-    const failed = decideTwin(current, shard, [String(counted.object), object], now);
-    await storeAdvance(deps.log, tx, current, failed, now);
-    return true;
-  });
+  return {current, unfit};
 }

@@ -16,7 +16,7 @@ import {
 } from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {clearWork, workOf} from '../documents/lease-documents.ts';
-import {advanceStream} from './advance-checkpoint.ts';
+import {auditStream} from './advance-checkpoint.ts';
 import {registerStream} from './register-stream.ts';
 
 const PAGE = 500;
@@ -33,7 +33,7 @@ export async function auditPage(deps: Deps, after: string): Promise<string | und
 async function audit(deps: Deps, worker: Worker): Promise<void> {
   const work = parseWork(worker.work);
   if (!work || !isAlive(worker)) return;
-  const advanced = await advanceStream(deps, work.run, work.stream);
+  const advanced = await auditStream(deps, work.run, work.stream);
   const audited = advanced?.status === 'in_progress' ? await compareObject(deps, advanced) : advanced;
   if (audited?.status !== 'completed' && !(audited && isHeldBy(audited, worker)))
     await clearStaleWork(deps, worker);

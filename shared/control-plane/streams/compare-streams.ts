@@ -13,6 +13,7 @@ import type {ObjectInfo} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords} from '../documents/documents.ts';
+import {formatOf} from '../documents/runs.ts';
 import type {StreamObject} from './register-stream.ts';
 import {originOf, readShards} from './stored-shards.ts';
 
@@ -93,11 +94,9 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   const listing = await deps.objects.list(outputPrefix(run, stream));
   const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
   let waiting: number[] = [];
-  const stored = readShards({run, stream}, listing);
-  if (stored.kind === 'error') deps.log('ERROR', stored.reason);
-  const readable = stored.kind === 'ok' ? stored.shards : undefined;
-  const spec_hash = parent?.spec_hash ?? readable?.[0]?.spec_hash ?? '';
-  const {epoch, crc32c} = originOfShards(object.crc32c, spec_hash, readable ?? []);
+  const {shards: readable, invalid} = readShards({run, stream}, listing);
+  const spec_hash = parent?.spec_hash ?? readable[0]?.spec_hash ?? '';
+  const {epoch, crc32c} = originOfShards(object.crc32c, spec_hash, readable);
   const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({
     survey: {...about, finding, stored_shards: progress.total_shards + waiting.length, why},
     known,
@@ -106,18 +105,16 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
     progress,
     shards,
   });
-  const stored_crc32c = readable?.[0]?.stream_crc32c;
+  const stored_crc32c = readable[0]?.stream_crc32c;
   const isOfShards = object.crc32c === stored_crc32c && known?.crc32c !== stored_crc32c;
   if (known?.status === 'failed' && known.object !== object.name && isOfShards)
     return answer('broken', `it is of ${known.object}, and its shards are of ${object.name}`);
   // Checksum of the document first: the object may have been replaced since the listing.
-  const origin = {spec_hash, stream_crc32c: known?.crc32c ?? crc32c, epoch};
-  const folded = readable && foldShards(NOTHING_STORED, origin, readable);
-  if (!folded || folded.kind === 'error') {
-    const why = folded?.reason ?? 'the metadata of a shard names another shard; see the log';
-    return known ? answer('faulty', why) : answer('missing', why);
-  }
-  const {progress, counted} = folded;
+  const format = formatOf(parent?.spec);
+  const origin = {spec_hash, format, stream_crc32c: known?.crc32c ?? crc32c};
+  const {progress, counted, ...folded} = foldShards(NOTHING_STORED, origin, readable);
+  const [unfit] = [...invalid, ...folded.unfit];
+  if (unfit) return answer(known ? 'faulty' : 'missing', unfit.reason);
   waiting = folded.waiting;
   if (alone !== null) return answer('left-alone', alone, progress, counted);
   if (parent && !parent.spec_hash) return answer('waits', parent.reason, progress, counted);
@@ -140,7 +137,6 @@ function gapOf({total_shards}: Stream, progress: Progress, waiting: readonly num
 }
 
 function differenceOf(known: Stream, progress: Progress, epoch: number): string | null {
-  if (known.blocked_reason !== null) return known.blocked_reason;
   if (known.epoch < epoch) return `its epoch is ${known.epoch}, and ${epoch} is the largest of its shards`;
   const fields = Object.keys(progress) as (keyof Progress)[];
   const field = fields.find(name => known[name] !== progress[name]);

@@ -3,6 +3,7 @@ import {parseDatasetObject, paths, streamObject} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {originOfShards} from '../../domain/stream/checkpoint.ts';
 import {decideRegistration} from '../../domain/stream/registration.ts';
+import {notIdle} from '../../domain/worker/worker.ts';
 import type {ObjectInfo} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
@@ -54,7 +55,7 @@ export async function registerStream(deps: Deps, parent: Run | undefined, name: 
     const registration = decideRegistration(current, before, dropped, pool, now);
     const {stream: next, events, reopens} = registration;
     if (next && next !== before) streamRecords.set(tx, next);
-    if (next !== before && next?.lease === null) clearWork(tx, holder);
+    if (next !== before && next?.lease === null) clearWork(tx, holder && notIdle(holder));
     for (const event of events) recordEvent(tx, event, now);
     if (reopens) reopenRun(tx, current, `stream ${stream} came`, now);
     return registration;

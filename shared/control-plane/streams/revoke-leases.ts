@@ -7,13 +7,14 @@ import {isOpen} from '../../domain/run/run.ts';
 import {
   freeFromLiving,
   hasRunOut,
+  idleLeasesAfter,
   isHeldBy,
   revokeLease,
   suspectOf,
   suspectUntilHeard,
 } from '../../domain/stream/lease.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
+import {notIdle, type Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {
@@ -57,7 +58,8 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
       const suspect = suspectOf(worker, stream, lease_s, served);
       const free = suspect ? revokeLease(stream, now) : freeFromLiving(stream, worker, now);
       const parent = await runOfFailed(deps.log, tx, free);
-      returnStream(deps.log, tx, free, {...worker, suspect}, now, parent);
+      const idle_leases = idleLeasesAfter(worker, stream);
+      returnStream(deps.log, tx, free, {...worker, suspect, idle_leases}, now, parent);
       const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${lease_s} s`;
       const {run, epoch} = stream;
       recordEvent(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);
@@ -97,7 +99,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
         }
         // A silent worker of an ended run goes after the time to drain: its document keeps the run until it speaks.
         const suspect = suspectUntilHeard(worker, stream);
-        returnStream(deps.log, tx, revokeLease(stream, now), {...worker, suspect}, now);
+        returnStream(deps.log, tx, revokeLease(stream, now), {...notIdle(worker), suspect}, now);
       }
     }),
   );

@@ -10,14 +10,17 @@ import type {Log} from '../log.ts';
 
 type Named = Pick<Stream, 'run' | 'stream'>;
 
-/** Reads the shards among the objects of a stream's folder. An error: the metadata of a shard is invalid, or names another shard. */
+/** Reads the shards among the objects of a stream's folder. `invalid`: the metadata is invalid, or names another shard. */
 export function readShards(stream: Named, objects: readonly ObjectInfo[]): StoredShards {
-  try {
-    return {kind: 'ok', shards: objects.flatMap(object => readShard(stream, object))};
-  } catch (error) {
-    if (!(error instanceof Rejected)) throw error;
-    return {kind: 'error', reason: error.message};
-  }
+  const stored: StoredShards = {shards: [], invalid: []};
+  for (const object of objects)
+    try {
+      stored.shards.push(...readShard(stream, object));
+    } catch (error) {
+      if (!(error instanceof Rejected)) throw error;
+      stored.invalid.push({object: object.name, by: 'content', reason: error.message});
+    }
+  return stored;
 }
 
 function readShard(stream: Named, {name, metadata, size_bytes, created_at}: ObjectInfo): Shard[] {
@@ -38,15 +41,9 @@ export async function storedShards(
   run: string,
   stream: string,
 ): Promise<{shards: Shard[]; epoch: number; areAny: boolean}> {
-  const listing = await objects.list(outputPrefix(run, stream));
-  const read = (among: readonly ObjectInfo[]) => shardsOf(readShards({run, stream}, among));
-  const shards = read(listing);
-  const valid = shards ?? listing.flatMap(object => read([object]) ?? []);
-  return {shards: shards ?? [], epoch: largestEpoch(valid), areAny: shards?.length !== 0};
-}
-
-function shardsOf(stored: StoredShards): Shard[] | undefined {
-  return stored.kind === 'ok' ? stored.shards : undefined;
+  const {shards, invalid} = readShards({run, stream}, await objects.list(outputPrefix(run, stream)));
+  const areAny = shards.length + invalid.length > 0;
+  return {shards: invalid.length > 0 ? [] : shards, epoch: largestEpoch(shards), areAny};
 }
 
 /** Returns the object of a stream if several objects have its index. Every registration of a new stream uses this rule. */
@@ -57,7 +54,7 @@ export async function originOf(
   candidates: readonly ObjectInfo[],
 ): Promise<ObjectInfo | undefined> {
   const listing = candidates.length > 1 ? await objects.list(outputPrefix(run, stream)) : [];
-  const stored = readShards({run, stream}, listing);
-  if (stored.kind === 'error') log('ERROR', stored.reason);
-  return originAmong(candidates, shardsOf(stored)?.[0]?.stream_crc32c);
+  const {shards, invalid} = readShards({run, stream}, listing);
+  for (const {reason} of invalid) log('ERROR', reason);
+  return originAmong(candidates, shards[0]?.stream_crc32c);
 }

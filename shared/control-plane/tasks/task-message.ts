@@ -26,7 +26,7 @@ import {Failures} from '../failures.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {expirePage} from '../runs/expire-run.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
-import {advanceStream} from '../streams/advance-checkpoint.ts';
+import {advanceStream, auditReported} from '../streams/advance-checkpoint.ts';
 import {auditPage} from '../streams/audit-streams.ts';
 import {addToTally, describeTally, NOTHING_FOUND, type Tally} from '../streams/compare-streams.ts';
 import {rebuildPage} from '../streams/rebuild-streams.ts';
@@ -40,8 +40,9 @@ import {sendNotices} from './send-notices.ts';
 
 const WORK_MS = 40_000;
 
-export async function handleTaskMessage(deps: Deps, {task, run}: TaskMessage): Promise<void> {
-  await workOn(deps, {task, run: run ?? null});
+export async function handleTaskMessage(deps: Deps, message: TaskMessage): Promise<void> {
+  if (message.task === 'audit') await auditReported(deps, message);
+  else await workOn(deps, {task: message.task, run: message.run ?? null});
 }
 
 /** The next page, or the result. `waits`: the tick publishes the task again later. */

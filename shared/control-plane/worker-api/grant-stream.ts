@@ -2,7 +2,7 @@ import {streamFor} from '../../domain/fleet/pool.ts';
 import {parseWork, paths, streamId} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {decideStreamGrant, isGrantable} from '../../domain/stream/grant.ts';
-import {type Holder, isClaimable, isLeasedTo} from '../../domain/stream/lease.ts';
+import {type Holder, isClaimable, isLeasedTo, type LeaseKeys} from '../../domain/stream/lease.ts';
 import {inServiceOrder, isServedOut, type Loaded} from '../../domain/stream/service-order.ts';
 import {placeAmong, shuffled} from '../../domain/stream/spread.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
@@ -19,7 +19,9 @@ import {
   workerRecords,
 } from '../documents/documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
+import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {registerStream} from '../streams/register-stream.ts';
+import {leaseKey} from '../workers/tickets.ts';
 import type {AgentRequest, GrantResult} from './answers.ts';
 import {transact} from './write.ts';
 
@@ -34,14 +36,19 @@ export async function grantStream(
   asker: string,
 ): Promise<GrantResult> {
   const holder = {worker: worker.name, incarnation: worker.incarnation};
-  const {bundle, ceilings, region} = deps.config;
-  const settings = {bundle, ceilings, region, bucket: deps.objects.bucket};
+  const {bundle, ceilings, region, identity} = deps.config;
+  const keyOf: LeaseKeys = (stream, epoch) => leaseKey(identity, 'worker-api', stream, epoch);
+  const settings = {bundle, ceilings, region, bucket: deps.objects.bucket, keyOf};
   const search = {worker, holder, loaded, asker, runs_left: MOST_RUNS, isCut: false};
   let tries = 0;
   for await (const {run, stream} of candidates(deps, search)) {
     if (tries === MOST_TRIES) return {soon: `others took ${MOST_TRIES} streams: ask again`, isRaced: true};
     tries += 1;
-    await skipIfInvalid(deps.log, () => registerNewest(deps, run, stream));
+    await skipIfInvalid(deps.log, async () => {
+      await registerNewest(deps, run, stream);
+      // The grant ends the lease before it, and with it the right of its shards to count.
+      if (stream.epoch > 0) await advanceStream(deps, run.run, stream.stream);
+    });
     const grant = () =>
       transact(deps, async (tx, now) => {
         const state = await readGrant(deps, tx, holder, stream);

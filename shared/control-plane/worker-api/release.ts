@@ -9,7 +9,7 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
-import {advanceStream} from '../streams/advance-checkpoint.ts';
+import {advanceStream, reportObject} from '../streams/advance-checkpoint.ts';
 import {checked} from './authenticate.ts';
 import {transact} from './write.ts';
 
@@ -26,6 +26,8 @@ export const releaseStream = checked('release', async (deps, worker, request) =>
   const decision = await transact(deps, async (tx, now) =>
     decideRelease(await readRelease(deps, tx, request), request, deps.config.model_retry, now),
   );
+  const object = request.failure?.contradiction?.object;
+  if (object !== undefined && decision.writes?.stream) await reportObject(deps.bus, {run, stream}, object);
   if (decision.writes?.breaker?.after.status === 'failed') await updateTotals(deps, run);
   return decision;
 });

@@ -160,7 +160,7 @@ export function runAtWork(worker: Worker): string | undefined {
 
 export const payerOf = ({work, charged_to}: Worker): string | null => payerOfWork(work) ?? charged_to;
 
-function payerOfWork(work: string | null): string | undefined {
+export function payerOfWork(work: string | null): string | undefined {
   return parseJobWork(work) === undefined ? parseWork(work)?.run : JOBS;
 }
 

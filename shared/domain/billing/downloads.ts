@@ -3,14 +3,23 @@
  * report changes no cost. Streams and shards are no downloads: see network.ts.
  */
 import {regionOf} from '../names.ts';
-import {msOf} from '../time.ts';
+import {foundFault} from '../worker/liveness.ts';
 import type {Received, Worker} from '../worker/worker.ts';
-import {downloadsOf, payerOf} from './cost.ts';
+import {downloadsOf, payerOfWork} from './cost.ts';
 import {type BucketRegion, bytePrice} from './network.ts';
+import {chipsOf} from './prices.ts';
 import {networkBytePrice, UNIT_PRICES} from './unit-prices.ts';
 
-/** The fastest network card of a TPU VM has 200 Gbit/s: more bytes are a wrong report, and no host can pay for them. */
-const MOST_BYTES_PER_S = 25e9;
+/** Bytes of memory of a chip, as Google's pages of each generation give them. */
+const CHIP_BYTES: Record<string, number> = {
+  ...{v2: 16e9, v3: 32e9, v4: 32e9, v5litepod: 16e9, v5p: 95e9, v6e: 32e9, tpu7x: 192e9},
+};
+/** Chips of the largest memory in one host, for a TPU of unknown type. */
+const LARGEST = {generation: 'tpu7x', chips: 4};
+/** Files of a model in fp32 have twice the bytes of its weights on the chips, which are bf16. */
+const FILES_OF_MEMORY = 2;
+/** The worker environment and the tokenizers, many times over. */
+const ENVIRONMENT_BYTES = 20e9;
 
 const NOTHING: Received = {nat_bytes: 0, bucket_bytes: 0, other_bytes: 0};
 
@@ -23,28 +32,40 @@ function pricesOf(zone: string, region: BucketRegion): Received {
   };
 }
 
+/** Bytes that a host can need: its environment, and the model of each run that it has worked for, which fits into its chips. */
+function mostBytes({priced_as, model_loads}: Worker): number {
+  const {generation, chips} = chipsOf(priced_as?.split(' ')[0] ?? '') ?? LARGEST;
+  return ENVIRONMENT_BYTES + (1 + model_loads) * FILES_OF_MEMORY * chips * (CHIP_BYTES[generation] ?? 0);
+}
+
 /**
- * The worker with the cost of the bytes that its host has received since the last report. They belong to the run that the worker works
- * for. A worker without a payer keeps its counts: the report after its first work has these bytes too.
+ * The worker with the cost of the bytes that its host has received since the last report. They belong to the run or the job of its lease. A
+ * worker without work keeps its counts: the report after its next grant has these bytes too. More bytes than the host can need cost nothing:
+ * the report is wrong, and the worker is replaced.
  */
 export function withReceived(
   worker: Worker,
   host: number,
   reported: Received | undefined,
   region: BucketRegion,
-  now: number,
 ): Worker {
-  const payer = payerOf(worker);
-  if (!reported || payer === null) return worker;
+  if (!reported || worker.fault !== null) return worker;
   const before = worker.received[host] ?? NOTHING;
-  const lived_s = Math.max(0, now - msOf(worker.born_at ?? worker.created_at)) / 1000;
   const prices = pricesOf(worker.zone, region);
   const after = {...before};
-  let usd = 0;
+  let [usd, bytes] = [0, 0];
   for (const way of Object.keys(NOTHING) as (keyof Received)[]) {
-    after[way] = Math.max(before[way], Math.min(reported[way], Math.floor(lived_s * MOST_BYTES_PER_S)));
+    after[way] = Math.max(before[way], reported[way]);
     usd += (after[way] - before[way]) * prices[way];
+    bytes += after[way];
   }
+  const most = mostBytes(worker);
+  if (bytes > most) {
+    const text = `its host ${host} reports ${bytes} downloaded bytes, and its models and its environment have at most ${most}`;
+    return {...worker, fault: foundFault(text)};
+  }
+  const payer = payerOfWork(worker.work);
+  if (payer === undefined) return worker;
   const key = downloadsOf(payer);
   return {
     ...worker,

@@ -142,8 +142,6 @@ function decideHeld(
 export function decideRetry(stream: Stream, published_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status !== 'failed') return rejected(`stream ${of} is ${stream.status}, not failed`);
-  if (stream.blocked_reason !== null)
-    return rejected(`stream ${of} waits for a rebuild: ${stream.blocked_reason}`);
   // A worker would only find the stream empty again, on a TPU that costs money.
   if (stream.size_bytes === 0) return rejected(`stream ${of} is empty: drop it again with its records`);
   if (stream.refused_generation !== null)
@@ -156,6 +154,7 @@ export function decideRetry(stream: Stream, published_at: string, now: number): 
     said: withPublishTime(stream.said, ['status'], published_at),
     status: 'pending' as const,
     failures: 0,
+    failed_workers: [],
     faults: 0,
     last_error: null,
     updated_at: iso(now),

@@ -21,6 +21,7 @@ export const shardDocument = stored({
   sha256: text.describe('SHA-256 of the object, as its TPU states it.'),
   spec_hash: text.describe('The spec under which the shard was made.'),
   stream_crc32c: text.describe('CRC-32C of the stream content from which the shard was made.'),
+  proof: orNull(text).describe('[Proof](formats.md#shards) of the lease under which the shard was stored.'),
   final: z.boolean().describe('True for the last shard of the stream.'),
   stored_at: instant
     .nullable()
@@ -49,66 +50,78 @@ export type Progress = z.infer<z.ZodObject<typeof progress>>;
 
 export const NOTHING_STORED: Progress = {...emptyOf(progress), last_processed_sample_idx: -1};
 
-/** Spec and content of every shard of a stream, and the largest granted epoch. */
-export type Origin = {spec_hash: string; stream_crc32c: string; epoch: number};
-
-/** `ungranted`: the first shard with an epoch above every granted one. Shards from there on do not count. */
-export type Fold =
-  | {kind: 'ok'; progress: Progress; counted: Shard[]; waiting: number[]; ungranted: Shard | undefined}
-  | {kind: 'error'; reason: string};
-
-const broken = (reason: string): Fold => ({kind: 'error', reason});
+/** Spec, format and content of every shard of a stream. Undefined format: unknown. `leaseProblem`: why no lease explains a shard. */
+export type Origin = {
+  spec_hash: string;
+  format?: string | undefined;
+  stream_crc32c: string;
+  leaseProblem?: (shard: Shard) => string | undefined;
+};
 
 /**
- * Adds `shards` to `from`. Shards that `from` already counts are skipped, and shards behind a gap wait.
- * Two shards of one number, or with a common sample, are an error.
- * A shard behind the final shard, of another spec or of another content is an error too, and so is an inexact sum.
+ * An object at the place of a shard that cannot be that shard. `lease`: no lease explains it. `content`: it contradicts the stream, its
+ * spec or the shards before it. `bytes`: its header contradicts its metadata.
+ */
+export type Unfit = {object: string; by: 'lease' | 'content' | 'bytes'; reason: string};
+
+export type Fold = {progress: Progress; counted: Shard[]; waiting: number[]; unfit: Unfit[]};
+
+/**
+ * Adds `shards` to `from`. Shards that `from` already counts are skipped, and shards behind a gap wait. A shard that does not fit leaves its
+ * place to another object: one without a lease, of another spec, format or content, with samples that do not follow the shard before, and
+ * one behind the final shard.
  */
 export function foldShards(from: Progress, origin: Origin, shards: readonly Shard[]): Fold {
   const sorted = [...shards].sort((a, b) => a.shard - b.shard);
   let progress = from;
   let last: Shard | undefined;
-  let ungranted: Shard | undefined;
   const counted: Shard[] = [];
-  for (const [index, shard] of sorted.entries()) {
-    const twin = sorted[index + 1];
-    if (twin?.shard === shard.shard)
-      return broken(`${shard.object} and ${twin.object} are both shard ${shard.shard}`);
-    const foreign = foreignTo(origin, shard);
-    if (foreign) return broken(foreign);
-    if (progress.finished && shard.shard > progress.total_shards)
-      return broken(
-        `${shard.object} comes after shard ${progress.total_shards}, which says that it is the last`,
-      );
-    if (shard.shard > from.total_shards && shard.epoch > origin.epoch) ungranted ??= shard;
-    if (shard.shard !== progress.total_shards + 1 || ungranted) continue;
-    const misfit = misfitAfter(progress, last, shard);
-    if (misfit) return broken(misfit);
-    const next = {
-      last_processed_sample_idx: shard.last_sample,
-      total_samples_processed: progress.total_samples_processed + shard.samples,
-      total_shards: shard.shard,
-      rejected_samples: progress.rejected_samples + shard.rejected,
-      total_tokens: progress.total_tokens + shard.tokens,
-      total_bytes: progress.total_bytes + shard.size_bytes,
-      digest: withEntry(progress.digest, shard.sha256, shard.object.slice(shard.object.lastIndexOf('/') + 1)),
-      finished: shard.final,
-    };
-    const excess = sumBeyondBounds(next);
-    if (excess)
-      return broken(`${shard.object} brings ${excess} of its stream above ${Number.MAX_SAFE_INTEGER}`);
-    progress = next;
-    last = shard;
-    counted.push(shard);
+  const behind: Shard[] = [];
+  const unfit: Unfit[] = [];
+  const refuse = (by: Unfit['by'], {object}: Shard, problem: string) =>
+    unfit.push({object, by, reason: `${object} ${problem}`});
+  for (const shard of sorted) {
+    if (shard.shard <= from.total_shards) {
+      if (origin.format !== undefined && !shard.object.endsWith(`.${origin.format}`))
+        refuse('content', shard, 'has the number of a stored shard');
+      continue;
+    }
+    const [unleased, foreign] = [origin.leaseProblem?.(shard), foreignTo(origin, shard)];
+    if (unleased) refuse('lease', shard, unleased);
+    else if (foreign) refuse('content', shard, foreign);
+    else if (shard.shard > progress.total_shards + 1 && !progress.finished) behind.push(shard);
+    else {
+      const next = progressAfter(progress, shard);
+      const misfit = misfitAfter(progress, last, shard) ?? sumBeyondBounds(next);
+      if (misfit) refuse('content', shard, misfit);
+      else {
+        progress = next;
+        last = shard;
+        counted.push(shard);
+      }
+    }
   }
-  const behind = sorted.filter(shard => shard.shard > progress.total_shards);
-  return {kind: 'ok', progress, counted, waiting: behind.map(shard => shard.shard), ungranted};
+  const waiting = behind.map(({shard}) => shard);
+  return {progress, counted, waiting, unfit};
+}
+
+function progressAfter(progress: Progress, shard: Shard): Progress {
+  return {
+    last_processed_sample_idx: shard.last_sample,
+    total_samples_processed: progress.total_samples_processed + shard.samples,
+    total_shards: shard.shard,
+    rejected_samples: progress.rejected_samples + shard.rejected,
+    total_tokens: progress.total_tokens + shard.tokens,
+    total_bytes: progress.total_bytes + shard.size_bytes,
+    digest: withEntry(progress.digest, shard.sha256, shard.object.slice(shard.object.lastIndexOf('/') + 1)),
+    finished: shard.final,
+  };
 }
 
 function sumBeyondBounds(progress: Progress): string | undefined {
-  return Object.entries(progress).find(
-    ([, sum]) => typeof sum === 'number' && !Number.isSafeInteger(sum),
-  )?.[0];
+  const sums = Object.entries(progress);
+  const excess = sums.find(([, sum]) => typeof sum === 'number' && !Number.isSafeInteger(sum))?.[0];
+  return excess && `brings ${excess} of its stream above ${Number.MAX_SAFE_INTEGER}`;
 }
 
 /**
@@ -121,19 +134,21 @@ export function originOfShards(crc32c: string, spec_hash: string, shards: readon
   const [stored] = shards;
   if (!stored || stored.stream_crc32c === crc32c) return {crc32c, epoch};
   const {stream_crc32c} = stored;
-  const whole = foldShards(NOTHING_STORED, {spec_hash, stream_crc32c, epoch}, shards);
-  return {crc32c: whole.kind === 'ok' && whole.progress.finished ? stream_crc32c : crc32c, epoch};
+  const {progress, unfit} = foldShards(NOTHING_STORED, {spec_hash, stream_crc32c}, shards);
+  return {crc32c: progress.finished && unfit.length === 0 ? stream_crc32c : crc32c, epoch};
 }
 
 export function largestEpoch(shards: readonly Shard[]): number {
   return shards.reduce((most, {epoch}) => Math.max(most, epoch), 0);
 }
 
-function foreignTo(origin: Origin, shard: Shard): string | undefined {
-  if (shard.spec_hash !== origin.spec_hash)
-    return `${shard.object} was made with spec ${shard.spec_hash.slice(0, 12)}, this run has spec ${origin.spec_hash.slice(0, 12)}`;
-  if (shard.stream_crc32c !== origin.stream_crc32c)
-    return `${shard.object} was made from other content of its stream (crc32c ${shard.stream_crc32c}, now ${origin.stream_crc32c})`;
+function foreignTo({spec_hash, format, stream_crc32c}: Origin, shard: Shard): string | undefined {
+  if (format !== undefined && !shard.object.endsWith(`.${format}`))
+    return `has another format than ${format}, the format of its run`;
+  if (shard.spec_hash !== spec_hash)
+    return `was made with spec ${shard.spec_hash.slice(0, 12)}, this run has spec ${spec_hash.slice(0, 12)}`;
+  if (shard.stream_crc32c !== stream_crc32c)
+    return `was made from other content of its stream (crc32c ${shard.stream_crc32c}, now ${stream_crc32c})`;
   return undefined;
 }
 
@@ -141,9 +156,11 @@ function misfitAfter(progress: Progress, last: Shard | undefined, shard: Shard):
   const expected = progress.last_processed_sample_idx + 1;
   const range = shard.last_sample - shard.first_sample + 1;
   const before = last ? last.object : `shard ${progress.total_shards}`;
+  if (shard.shard === progress.total_shards) return `has the number of ${before}`;
+  if (progress.finished) return `comes after ${before}, which is the last shard of its stream`;
   if (shard.first_sample !== expected)
-    return `${shard.object} starts at sample ${shard.first_sample}, but ${before} ends at sample ${expected - 1}`;
+    return `starts at sample ${shard.first_sample}, but ${before} ends at sample ${expected - 1}`;
   if (range < 1 || shard.samples + shard.rejected !== range)
-    return `${shard.object} covers ${range} samples, but counts ${shard.samples} stored and ${shard.rejected} rejected`;
+    return `covers ${range} samples, but counts ${shard.samples} stored and ${shard.rejected} rejected`;
   return undefined;
 }

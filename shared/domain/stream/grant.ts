@@ -7,9 +7,19 @@ import {isRunnable, pausedFor, type Run} from '../run/run.ts';
 import {iso} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
 import {beganWork} from '../worker/heartbeat.ts';
-import type {GrantDecision} from '../worker/requests.ts';
+import {foundFault} from '../worker/liveness.ts';
+import type {GrantDecision, RequestWrites} from '../worker/requests.ts';
 import {isAlive, type Worker, withoutWork} from '../worker/worker.ts';
-import {freeFromLiving, grantLease, type Holder, isClaimable, isLeasedTo, returnedStream} from './lease.ts';
+import {
+  freeFromLiving,
+  grantLease,
+  type Holder,
+  idleLeasesAfter,
+  isClaimable,
+  isLeasedTo,
+  type LeaseKeys,
+  returnedStream,
+} from './lease.ts';
 import type {Stream} from './stream.ts';
 
 /** `hasOtherWork`: the worker holds another stream, or a job. */
@@ -20,8 +30,17 @@ export type StreamGrantState = {
   hasOtherWork: boolean;
 };
 
-/** Where the worker reads and writes, what the deployment allows, and the bundle that it deploys. */
-export type GrantSettings = {bucket: string; region: BucketRegion; ceilings: Ceilings; bundle: string};
+/** Where the worker reads and writes, what the deployment allows, the bundle that it deploys, and the keys of leases. */
+export type GrantSettings = {
+  bucket: string;
+  region: BucketRegion;
+  ceilings: Ceilings;
+  bundle: string;
+  keyOf: LeaseKeys;
+};
+
+/** Leases in a row of one machine without a stored shard, after which it is replaced: it may be broken, or in wrong hands. */
+const MOST_IDLE_LEASES = 3;
 
 export function isGrantable(stream: Stream, holder: Holder): boolean {
   return isClaimable(stream) || isLeasedTo(stream, holder);
@@ -31,11 +50,11 @@ export function isGrantable(stream: Stream, holder: Holder): boolean {
 export function decideStreamGrant(
   {stream, run, worker, hasOtherWork}: StreamGrantState,
   holder: Holder,
-  {bucket, region, ceilings, bundle}: GrantSettings,
+  {bucket, region, ceilings, bundle, keyOf}: GrantSettings,
   now: number,
 ): GrantDecision {
   if (!isGrantable(stream, holder) || !run || !isRunnable(run)) return {};
-  if (!worker || worker.incarnation !== holder.incarnation) return {};
+  if (!worker || worker.incarnation !== holder.incarnation || worker.fault !== null) return {};
   const problem = modelProblem(String(run.spec?.model), ceilings);
   if (problem) return {writes: pauseForModel(run, problem, now)};
   const isHolder = isLeasedTo(stream, holder);
@@ -48,7 +67,10 @@ export function decideStreamGrant(
   // The worker restarted, and asks for its own stream.
   const free = isHolder ? freeFromLiving(stream, worker, now) : stream;
   if (!isClaimable(free)) return {writes: {worker: withoutWork(worker), ...returnedStream(free, run, now)}};
-  const granted = withRead(grantLease(free, holder, now), worker.zone, region);
+  const idle_leases = isHolder ? idleLeasesAfter(worker, stream) : worker.idle_leases;
+  if (idle_leases >= MOST_IDLE_LEASES)
+    return {writes: {...(isHolder ? {stream: free} : {}), ...replaced(worker, now)}};
+  const granted = withRead(grantLease(free, holder, keyOf, now), worker.zone, region);
   // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
   const isCounted = !isHolder && isScarce(run, worker.usd_per_hour, ceilings.max_workers);
   const code = codeOf(run, worker, bundle);
@@ -59,7 +81,11 @@ export function decideStreamGrant(
     order: workOrder(run, granted, bucket),
     writes: {
       stream: granted,
-      worker: beganWork(worker, lease, now),
+      worker: {
+        ...beganWork(worker, lease, now),
+        ...grantsAfter(worker, run.run),
+        idle_leases: idle_leases + 1,
+      },
       ...(isCounted || code.bundle !== run.bundle ? {run: {...served, updated_at: iso(now)}} : {}),
       events: [{kind: 'stream', ...lease, worker: worker.name, text}, ...code.events],
     },
@@ -83,6 +109,17 @@ function codeOf(
   return {bundle: deployed, events: [{kind: 'run', run, text}]};
 }
 
+function grantsAfter({last_run, model_loads}: Worker, run: string) {
+  return {last_run: run, model_loads: model_loads + (run === last_run ? 0 : 1)};
+}
+
+function replaced(worker: Worker, now: number): RequestWrites {
+  const fault = foundFault(`its last ${worker.idle_leases} leases ended without a stored shard`);
+  const text = `${worker.name} is replaced: ${fault}`;
+  const events = [{kind: 'worker' as const, worker: worker.name, text}];
+  return {worker: {...withoutWork(worker), fault, updated_at: iso(now)}, events};
+}
+
 function pauseForModel(run: Run, problem: string, now: number) {
   const text = `Run ${run.run} is paused: ${problem}`;
   const paused = {...run, ...pausedFor(problem, now)};
@@ -90,7 +127,7 @@ function pauseForModel(run: Run, problem: string, now: number) {
 }
 
 function workOrder({run, spec, spec_hash, expire_days}: Run, granted: Stream, bucket: string) {
-  const {stream, worker_id, epoch, object, generation, size_bytes, crc32c} = granted;
+  const {stream, worker_id, epoch, object, generation, size_bytes, crc32c, lease_key, total_shards} = granted;
   return {
     action: 'work',
     lease: {run, stream, epoch},
@@ -98,6 +135,8 @@ function workOrder({run, spec, spec_hash, expire_days}: Run, granted: Stream, bu
       ...{run, stream, worker_id, bucket, spec, spec_hash},
       dataset: {object, generation, size_bytes, crc32c},
       output_prefix: outputPrefix(run, stream),
+      lease_key,
+      stored_shards: total_shards,
       ...(expire_days === null ? {} : {expire_days}),
     },
   };

@@ -43,15 +43,29 @@ export function holds(leased: Leased, claim: Claim): boolean {
 
 export const isClaimable = (stream: Stream) => stream.status === 'pending';
 
+/** Key of the lease of this epoch of a stream. */
+export type LeaseKeys = (stream: Stream, epoch: number) => string;
+
 /** Grants a pending stream. The new epoch makes every earlier lease worthless. */
-export function grantLease(stream: Stream, holder: Holder, now: number): Stream & {lease: Lease} {
+export function grantLease(
+  stream: Stream,
+  holder: Holder,
+  keyOf: LeaseKeys,
+  now: number,
+): Stream & {lease: Lease} {
   const epoch = stream.epoch + 1;
   const lease = {...holder, epoch};
-  return {...stream, status: 'in_progress', epoch, lease, updated_at: iso(now)};
+  const began = {lease, lease_key: keyOf(stream, epoch), lease_shards: stream.total_shards};
+  return {...stream, status: 'in_progress', epoch, ...began, updated_at: iso(now)};
 }
 
 export function saysItHas(worker: Worker, lease: WorkLease): boolean {
   return worker.work === leasedWork(lease) && worker.epoch === lease.epoch;
+}
+
+/** Leases in a row of the worker without a stored shard, after its lease of the stream. Each grant has counted one. */
+export function idleLeasesAfter({idle_leases}: Worker, {total_shards, lease_shards}: Stream): number {
+  return total_shards > lease_shards ? 0 : idle_leases;
 }
 
 /** True if the worker's document, and that of the stream or the job, agree that the worker holds the lease. */
@@ -162,7 +176,7 @@ export function releaseLease(
 ): Stream | undefined {
   if (stream.status === 'completed') return stream;
   if (!holds(stream, claim)) return undefined;
-  const free = revokeLease(stream, now);
+  const free = {...revokeLease(stream, now), ended_epoch: claim.epoch};
   switch (outcome) {
     case 'drained':
     case 'preempted':
@@ -170,12 +184,13 @@ export function releaseLease(
     case 'completed':
       return charge(
         free,
+        claim,
         'the worker said that the stream is complete, but its final shard is not in the bucket',
       );
     case 'failed': {
       const reason = failure?.reason ?? 'the worker gave no reason';
       if (failure?.kind === 'hub') return {...free, last_error: reason};
-      if (failure?.kind !== 'infrastructure') return charge(free, reason);
+      if (failure?.kind !== 'infrastructure') return charge(free, claim, reason);
       // Many hosts may be bad. The losses of their zone limit further nodes, and the stream is not charged.
       return isBadHost(reason) ? {...free, last_error: reason} : blame(free, reason);
     }
@@ -184,9 +199,14 @@ export function releaseLease(
   }
 }
 
-function charge(stream: Stream, reason: string): Stream {
-  const failures = stream.failures + 1;
-  return {...stream, failures, last_error: reason, status: failures >= MAX_FAILURES ? 'failed' : 'pending'};
+/** Charges a failure to the stream, once for each incarnation: one machine fails no stream alone. */
+function charge(stream: Stream, {worker, incarnation}: Holder, reason: string): Stream {
+  const by = `${worker}/${incarnation}`;
+  const isKnown = stream.failed_workers.includes(by);
+  const failed_workers = isKnown ? stream.failed_workers : [...stream.failed_workers, by];
+  const failures = stream.failures + (isKnown ? 0 : 1);
+  const status = failures >= MAX_FAILURES ? 'failed' : 'pending';
+  return {...stream, failures, failed_workers, last_error: reason, status};
 }
 
 function blame(stream: Stream, reason: string): Stream {

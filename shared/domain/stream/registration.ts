@@ -102,12 +102,13 @@ export function registerAgain(
     );
   if (BigInt(content.generation) <= BigInt(stream.generation))
     return {next: stream, text: 'this generation, or a newer one, is registered already'};
-  if (stream.blocked_reason !== null) return refused(stream, stream.blocked_reason);
   const name = `Stream ${stream.run}/${stream.stream}`;
   const newest = {...stream, ...content, refused_generation: null, updated_at: iso(now)};
   // The event of an upload may come after the message that cancelled the stream since.
   const isStale = msOf(stream.said.status_at ?? iso(0)) > msOf(created_at);
-  const again = isStale ? {} : {status: 'pending' as const, failures: 0, faults: 0, last_error: null};
+  const again = isStale
+    ? {}
+    : {status: 'pending' as const, failures: 0, failed_workers: [], faults: 0, last_error: null};
   if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
     return stream.status === 'failed'
       ? {

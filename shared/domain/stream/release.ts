@@ -6,8 +6,16 @@ import {isOpen, type Run} from '../run/run.ts';
 import {contradictionEvent, type TimelineEvent} from '../timeline.ts';
 import {gaveBack} from '../worker/heartbeat.ts';
 import {advise, isCurrent, type RequestDecision, type WorkerAnswer} from '../worker/requests.ts';
-import type {Worker} from '../worker/worker.ts';
-import {type Failure, type Holder, holds, type ReleaseOutcome, releaseLease, saysItHas} from './lease.ts';
+import {notIdle, type Worker} from '../worker/worker.ts';
+import {
+  type Failure,
+  type Holder,
+  holds,
+  idleLeasesAfter,
+  type ReleaseOutcome,
+  releaseLease,
+  saysItHas,
+} from './lease.ts';
 import type {Stream} from './stream.ts';
 
 export type Release = Holder & {
@@ -89,12 +97,15 @@ function runAfter(
 }
 
 /** The worker without the stream. After a failure of its machine the stream is suspect: the end of the worker charges it. */
-function workerAfter(worker: Worker | undefined, request: Release, {total_shards}: Stream, now: number) {
+function workerAfter(worker: Worker | undefined, request: Release, stream: Stream, now: number) {
   const {lease, outcome, failure} = request;
   const work = `${lease.run}/${lease.stream}`;
   if (!isCurrent(worker, request) || worker.work !== work) return undefined;
   const fault = (failure?.kind === 'infrastructure' && failure.reason) || null;
-  const free = gaveBack(worker, outcome, fault, now);
+  const isTold = worker.drains || worker.yields_to !== null || worker.phase === 'draining';
+  const leased = isTold ? notIdle(worker) : worker;
+  const free = {...gaveBack(leased, outcome, fault, now), idle_leases: idleLeasesAfter(leased, stream)};
+  const {total_shards} = stream;
   return {...free, suspect: free.fault === null ? null : {work, epoch: lease.epoch, total_shards}};
 }
 

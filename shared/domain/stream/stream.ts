@@ -2,7 +2,7 @@ import {z} from 'zod';
 import {amount, count, emptyOf, epoch, incarnation, instant, orNull, said, stored, text} from '../fields.ts';
 import {streamId} from '../names.ts';
 import {iso} from '../time.ts';
-import {NOTHING_STORED, type Progress, progress, type Shard} from './checkpoint.ts';
+import {NOTHING_STORED, type Progress, progress} from './checkpoint.ts';
 
 /**
  * The right of one worker incarnation to work on a stream or a job for as long as its heartbeats arrive.
@@ -42,9 +42,22 @@ export const streamDocument = stored({
   ),
   lease: lease.nullable().describe('The holder: `worker`, `incarnation` and `epoch`. Null without a holder.'),
   ...progress,
+  lease_shards: count
+    .default(0)
+    .describe('Value of `total_shards` at the last grant. A higher total: the lease has stored a shard.'),
+  ended_epoch: count
+    .default(0)
+    .describe('Last epoch whose lease was released. Shards of it that come later do not count.'),
+  lease_key: orNull(text).describe(
+    'Key of the last grant: shards prove their lease with it. Null before the first grant of this document.',
+  ),
   failures: count.describe(
     'Failures that the stream itself caused. At three the stream is `failed`. Preemptions never count.',
   ),
+  failed_workers: z
+    .array(text)
+    .default([])
+    .describe('`WORKER/INCARNATION` of each of these failures: one of them counts once.'),
   faults: count.describe(
     'Machines in a row that failed at the stream without a stored shard. At five the stream is `failed`. A stored shard resets the count.',
   ),
@@ -55,9 +68,6 @@ export const streamDocument = stored({
   network_usd: amount.default(0).describe('Dollars of these bytes.'),
   last_error: text.nullable().describe('Text of the last failure; null before the first.'),
   said,
-  blocked_reason: orNull(text).describe(
-    'Why no lease is granted before a `rebuild`: a shard has an epoch that was never granted. Else null.',
-  ),
   refused_generation: orNull(text).describe(
     'Generation of the object that was refused, because work on the stream had begun with other content. Else null.',
   ),
@@ -109,7 +119,7 @@ export function withProgress(stream: Stream, progress: Progress, now: number): S
   };
 }
 
-const COMPLETED = {status: 'completed', lease: null, last_error: null, blocked_reason: null} as const;
+const COMPLETED = {status: 'completed', lease: null, last_error: null} as const;
 
 /**
  * The stream with the progress in the bucket, also where that is less than before. The worker continues.
@@ -120,33 +130,21 @@ export function withRebuilt(
   {progress, epoch}: {progress: Progress; epoch: number},
   now: number,
 ): Stream {
-  const {status, last_error, blocked_reason} = stream;
+  const {status} = stream;
   const rebuilt: Stream = {
     ...stream,
     ...progress,
     epoch: Math.max(stream.epoch, epoch),
     faults: progress.total_shards > stream.total_shards ? 0 : stream.faults,
-    blocked_reason: null,
     updated_at: iso(now),
   };
   if (progress.finished) return {...rebuilt, ...COMPLETED};
-  const wasBlocked = blocked_reason !== null && blocked_reason === last_error;
-  if (wasBlocked) return {...rebuilt, status: 'pending', last_error: null};
   return {...rebuilt, status: status === 'completed' ? 'pending' : status};
 }
 
-/** Fails a stream with inconsistent shards. A stream that had failed before keeps its reason. */
+/** Fails a stream that has shards of an earlier run. A stream that had failed before keeps its reason. */
 export function failedFor(stream: Stream, reason: string, now: number): Stream {
   if (stream.status === 'failed') return stream;
   const last_error = reason.toWellFormed();
   return {...stream, status: 'failed', lease: null, last_error, updated_at: iso(now)};
-}
-
-/** Blocks the stream until a `rebuild` explains the shard. A stream that had failed before keeps its reason. */
-export function blockedBy(stream: Stream, shard: Shard, now: number): Stream {
-  const blocked_reason = `${shard.object} has epoch ${shard.epoch}, and ${stream.epoch} is the largest that was granted: a worker of a lost database or a foreign program stored it. Delete the shard if it is foreign; then publish {"action": "rebuild", "run": "${stream.run}"}`;
-  if (stream.blocked_reason === blocked_reason) return stream;
-  const failedBefore = stream.status === 'failed' && stream.last_error !== stream.blocked_reason;
-  const last_error = failedBefore ? stream.last_error : blocked_reason;
-  return {...stream, status: 'failed', lease: null, last_error, blocked_reason, updated_at: iso(now)};
 }

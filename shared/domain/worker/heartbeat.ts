@@ -21,7 +21,14 @@ import {isOlderThan, iso} from '../time.ts';
 import {bootingHosts, FIRST_HOST, hostText} from './hosts.ts';
 import {livedUntil} from './life-phases.ts';
 import {nodeStanding} from './provider-states.ts';
-import {advise, notWantedText, ok, type RequestDecision, type WorkLease} from './requests.ts';
+import {
+  advise,
+  notWantedText,
+  ok,
+  type RequestDecision,
+  type RequestWrites,
+  type WorkLease,
+} from './requests.ts';
 import {
   type Host,
   NO_HOST,
@@ -77,7 +84,7 @@ export function decideHeartbeat(
   const work = workAfter(state, lease, isHeld, now);
   const claimed_at = hasRestarted(worker, request) ? null : work.claimed_at;
   const spoke = heardFrom(worker, {...NO_WORK, ...progress, activity: phase, step, ...work, claimed_at}, now);
-  const heard = withReceived(spoke, request.host, request.received, region, now);
+  const heard = withReceived(spoke, request.host, request.received, region);
   const charged = suspected && chargeSuspect(suspected, worker, RESTARTED, now);
   return {
     answer: ok({
@@ -90,8 +97,15 @@ export function decideHeartbeat(
     writes: {
       worker: source_report ? {...heard, source_report: {...source_report, at: iso(now)}} : heard,
       ...(charged && charged !== suspected ? returnedStream(charged, suspectedRun, now) : {}),
+      ...faultEvents(worker, heard),
     },
   };
+}
+
+/** The event of a fault that the control plane has found. A restart, which may be an event too, reports no fault. */
+function faultEvents(before: Worker, {name, fault}: Worker): Pick<RequestWrites, 'events'> {
+  if (fault === null || fault === before.fault) return {};
+  return {events: [{kind: 'worker', worker: name, text: `${name} is replaced: ${fault}`}]};
 }
 
 /** The job that the slice has now: a host whose attempt is over stops its process, and a host without an attempt joins. */
@@ -115,7 +129,7 @@ export function decideHostHeartbeat(
   const isRestart = bootsAfterStart(worker, request);
   const said = {phase, ...readyCode(source_report)};
   const heard = heardFromHost(worker, host, said, silent_s, now);
-  const billed = heard === worker ? worker : withReceived(heard, host, received, region, now);
+  const billed = heard === worker ? worker : withReceived(heard, host, received, region);
   const after = isRestart ? bootsAgain(billed, now) : billed;
   const {execs, source_version} = after;
   const error = `${hostText(host, worker.host_count)} restarted in the middle of it`;
@@ -127,6 +141,7 @@ export function decideHostHeartbeat(
     }),
     writes: {
       ...(after === worker ? {} : {worker: after}),
+      ...faultEvents(worker, after),
       ...(isRestart && job && isHeldBy(job, worker)
         ? {
             endedJob: {before: job, after: endAttempt(job, end, worker.usd_per_hour, now)},

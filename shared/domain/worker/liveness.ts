@@ -104,8 +104,14 @@ function notReady(worker: Worker, limits: Limits, now: number): Death | undefine
   return notMade(`it was not READY within ${limit_s} s`, 'transient');
 }
 
-/** The fault that the host reported: in its boot, or by its agent. */
+const FOUND = 'the control plane found that ';
+
+/** A fault that no host reported. */
+export const foundFault = (text: string) => `${FOUND}${text}`;
+
+/** The fault that the host reported, in its boot or by its agent, or that the control plane found. */
 function saidBy({phase}: Worker, fault: string): Death {
+  if (fault.startsWith(FOUND)) return {kind: 'crashed', cause: fault};
   if (isBadHost(fault)) return {kind: 'broken', cause: `its agent said: ${fault}`};
   if (phase === 'booting') return {kind: 'boot', cause: `its boot failed: ${fault}`};
   return {kind: 'crashed', cause: `its agent said: ${fault}`};

@@ -134,6 +134,15 @@ const node = {
   suspect: orNull(suspect).describe(
     'Stream that the TPU lost through silence or a fault: `work`, `epoch`, `total_shards`. Else null.',
   ),
+  model_loads: count
+    .default(0)
+    .describe('Grants of this incarnation for another run than the grant before: each may load a model.'),
+  last_run: orNull(text).describe('Run of the last grant of a stream to this incarnation; null before.'),
+  idle_leases: count
+    .default(0)
+    .describe(
+      'Leases of streams in a row without a stored shard, with the present one. After three the TPU is replaced.',
+    ),
   asked_at: instant
     .nullable()
     .describe(
@@ -295,4 +304,10 @@ export function isBlocked(worker: Worker, now: number): boolean {
 }
 
 /** The worker after its lease was revoked: its agent learns so at the next heartbeat. */
+/** The worker whose lease of a stream the control plane ends: that lease is not idle. */
+export const notIdle = (worker: Worker): Worker => ({
+  ...worker,
+  idle_leases: Math.max(0, worker.idle_leases - 1),
+});
+
 export const withoutWork = (worker: Worker): Worker => ({...worker, ...NO_WORK});

@@ -1,7 +1,7 @@
 /** Checks that a shard is stored once, that a counted shard is stored, and that a completed stream has all its shards. */
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports.ts';
-import {good, type Plan, planShards, storedText} from '../../support/shard-plan.ts';
+import {good, linesIn, type Plan, planShards, storedText} from '../../support/shard-plan.ts';
 import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';
 import {Check} from './violations.ts';
@@ -37,8 +37,14 @@ export class Progress extends Check {
     this.#written.add(name);
     const stream = `datasets/${shard[1]}/stream_${String(shard[2]).padStart(3, '0')}.jsonl`;
     const plan = planOf(this.context, stream, metadata.stream_crc32c)[Number(shard[3]) - 1];
-    const isRight = plan !== undefined && this.context.objects.text(name) === storedText(plan);
+    const isRight = plan !== undefined && linesIn(this.context.objects.bytes(name)) === storedText(plan);
     if (!isRight) this.breach(`${name} contains the wrong samples`);
+  }
+
+  /** The next shard of this name is another object. */
+  onSetAside(name: string): void {
+    this.context.see('an object is set aside');
+    this.#written.delete(name);
   }
 
   /** Only partial results are ever deleted. */
@@ -77,7 +83,6 @@ export class Progress extends Check {
 
   /** The checkpoint counts only shards in the bucket: a prefix without a gap. */
   onStream(path: string, stream: Document): void {
-    if (stream.blocked_reason) this.context.see('a shard has an epoch that was never granted');
     const all = planOf(this.context, String(stream.object), stream.crc32c);
     const counted = all.slice(0, Number(stream.total_shards));
     const nameOf = (shard: number) => `${shardPrefix(stream)}${String(shard).padStart(4, '0')}.safetensors`;

@@ -5,16 +5,16 @@ export const DOUBLE: Mistakes = {
   'a shard that is seen twice and counts twice': [
     {
       in: 'foldShards',
-      find: 'if ($shard.shard !== $progress.total_shards + 1 || $ungranted) continue;',
-      replace: 'if ($shard.shard > $progress.total_shards + 1) continue;',
+      find: '$shard.shard <= $from.total_shards',
+      replace: '$shard.shard < 1',
     },
     {
       in: 'foldShards',
-      within: '{$$before; const $misfit = $misfitAfter($progress, $last, $shard); $$after}',
-      find: 'if ($misfit) return $broken($misfit);',
+      find: '$misfitAfter($progress, $last, $shard) ?? $sumBeyondBounds($next)',
+      replace: 'undefined',
     },
     {
-      in: 'advanceStream',
+      in: 'countListed',
       within: '{start: $start}',
       find: '$known.total_shards + 1',
       replace: 'Math.max(1, $known.total_shards)',

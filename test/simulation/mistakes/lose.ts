@@ -10,8 +10,8 @@ export const LOSE: Mistakes = {
   'a checkpoint that counts past a gap': [
     {
       in: 'foldShards',
-      find: 'if ($shard.shard !== $progress.total_shards + 1 || $ungranted) continue;',
-      replace: 'if ($shard.shard <= $progress.total_shards) continue;',
+      find: '$shard.shard > $progress.total_shards + 1 && !$progress.finished',
+      replace: 'false',
     },
     {
       in: 'misfitAfter',
@@ -20,7 +20,7 @@ export const LOSE: Mistakes = {
     },
   ],
   'a listing of shards that begins one shard too late': {
-    in: 'advanceStream',
+    in: 'countListed',
     within: '{start: $start}',
     find: '$known.total_shards + 1',
     replace: '$known.total_shards + 2',

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from ..shards.existing_shards import ExistingShards
 from ..shards.plan import ShardPlan
 from ..shards.rejects import RejectsFile, same_rejects
 from ..shards.shard_bytes import ShardBytes
-from ..shards.shard_identity import OTHER_SUMMARY, shard_identity, shard_metadata
+from ..shards.shard_identity import OTHER_SUMMARY, is_of_lease, shard_identity, shard_metadata
 from ..shards.summary import has_final_entry, same_summary, shard_entry, stream_summary
 from ..storage.objects import Bucket, Contradicts, ObjectInfo
 from ..storage.upload_content import BytesContent, Content, FileContent, sha256_of
@@ -34,6 +35,9 @@ from .upload_streams import UploadStreams
 log = logging.getLogger(__name__)
 
 _MAX_REJECT_BYTES = 1 << 20
+# Time for which an upload waits until the control plane has set an object of no lease aside, and between two tries.
+SET_ASIDE_S = 300
+RETRY_S = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,26 +80,45 @@ class Uploader:
         sha256 = sha256_of(data)
         entry = shard_entry(work, self._model, plan, data.size, data.crc32c, sha256) | {"stats": shard.stats}
         identity = shard_identity(work, plan, self._model.fingerprint)
-        metadata = shard_metadata(work, identity, data.crc32c, sha256)
+        name = shard_name(work.output_prefix, plan.number, work.spec.format)
+        metadata = shard_metadata(work, name, identity, data.crc32c, sha256)
         if plan.final:
             pipeline.wait_until(lambda: len(self._entries) == plan.number - 1)
             if not self._store_summary(entry):
                 metadata |= OTHER_SUMMARY
-        name = shard_name(work.output_prefix, plan.number, work.spec.format)
-        try:
-            content_type = CONTENT_TYPES[work.spec.format]
-            stored = self._bucket.create(name, data, metadata, content_type, self._custom_time(), self._streams.sent)
-        except Contradicts as error:
-            self._existing.accept(
-                plan, error.stored
-            )  # another plan is the fault of the stream, other bytes of a machine
-            raise
+        stored = self._create_shard(plan, name, data, metadata, pipeline)
         if stored:
-            # Another worker of the stream stored the shard, or an earlier request of this worker without an answer.
+            # An earlier request of this lease, without an answer, stored the shard.
             self._existing.accept(plan, stored)
         log.info("%s %s", "Found" if stored else "Stored", name)
         self._add(plan, entry)
         pipeline.notify()
+
+    def _create_shard(
+        self, plan: ShardPlan, name: str, data: Content, metadata: dict[str, str], pipeline: Pipeline
+    ) -> ObjectInfo | None:
+        """As `Bucket.create`. Waits until the control plane has set an object of no lease aside."""
+        content_type = CONTENT_TYPES[self._work.spec.format]
+        until = time.monotonic() + SET_ASIDE_S
+        while True:
+            try:
+                stored = self._bucket.create(
+                    name, data, metadata, content_type, self._custom_time(), self._streams.sent
+                )
+                if stored is None or is_of_lease(self._work, name, stored.metadata):
+                    return stored
+                error = None
+            except Contradicts as contradiction:
+                stored, error = contradiction.stored, contradiction
+                if is_of_lease(self._work, name, stored.metadata):
+                    # Another plan is the fault of the stream, other bytes are that of a machine.
+                    self._existing.accept(plan, stored)
+                    raise
+            if time.monotonic() > until:
+                raise self._contradiction(name, error.contradiction if error else None) from error
+            log.warning("%s is not of this lease; waiting until it is set aside", name)
+            again = time.monotonic() + RETRY_S
+            pipeline.wait_until(lambda at=again: time.monotonic() >= at)
 
     def _add(self, plan: ShardPlan, entry: dict) -> None:
         with self._lock:
@@ -118,7 +141,7 @@ class Uploader:
         other = error.stored
         theirs = b"" if other.size_bytes > MAX_SMALL_OBJECT_BYTES else self._bucket.read(other.name) or b""
         if not same_summary(data.getvalue(), theirs):
-            raise self._contradiction(error)
+            raise self._contradiction(other.name, error.contradiction)
         return has_final_entry(theirs, final)
 
     def _store_rejects(self, path: str) -> None:
@@ -131,7 +154,7 @@ class Uploader:
             mine.seek(0)
             with open(f"{path}.stored", "rb") as theirs:
                 if not same_rejects(_lines(mine), _lines(theirs)):
-                    raise self._contradiction(error)
+                    raise self._contradiction(other.name, error.contradiction)
 
     def _create(self, name: str, data: Content, content_type: str) -> Contradicts | None:
         """Creates the object, or returns the error of a stored object whose bytes differ."""
@@ -145,12 +168,12 @@ class Uploader:
     def _custom_time(self) -> datetime | None:
         return self._work.custom_time(datetime.now(UTC))
 
-    def _contradiction(self, error: Contradicts) -> Failure:
+    def _contradiction(self, name: str, contradiction: dict[str, str] | None) -> Failure:
         return Failure(
             "stream",
-            f"Failed to finish {self._work.object}: {error.stored.name} exists with other content than this stream and "
-            "spec make; move it away and retry the stream",
-            error.contradiction,
+            f"Failed to finish {self._work.object}: {name} exists with other content than this stream and "
+            "spec make; the control plane sets it aside, and the stream is tried again",
+            contradiction,
         )
 
 

@@ -56,7 +56,8 @@ class StoredAnswers:
         try:
             return self._parse(self._bucket.read(name) or b"", prompts)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._conflict(name, f"it is damaged: {str(error)[:200]}") from error
+            cause = f"it is damaged: {str(error)[:150]}"
+            raise self._conflict(name, cause, is_damaged=True) from error
 
     def _identity(self, number: int, prompts: list[Document]) -> dict[str, str]:
         work = self._work
@@ -102,12 +103,14 @@ class StoredAnswers:
                 raise ValueError(f"sample {line['sample_idx']} has no text")
         return [Answer(np.array(line["token_ids"], np.int32), line["text"]) for line in lines]
 
-    def _conflict(self, name: str, cause: str) -> Failure:
+    def _conflict(self, name: str, cause: str, is_damaged: bool = False) -> Failure:
+        """is_damaged: nobody can read the object, so the control plane may set it aside."""
         return Failure(
             "stream",
             f"Failed to continue {self._work.object} with gs://{self._bucket.name}/{name}: {cause}; restore the "
             f"stream, model and spec of the stored tokens, or move {self._work.output_prefix} away to start "
             "this stream again",
+            {"object": name, "found": cause, "made": "the tokens of its prompts"} if is_damaged else None,
         )
 
 

@@ -11,13 +11,13 @@ from ..names import parse_shard
 from ..storage.objects import Bucket, ObjectInfo
 from ..work import Work
 from .plan import ShardPlan
-from .shard_identity import disagreement, shard_identity
+from .shard_identity import disagreement, is_of_lease, shard_identity
 
 _PARALLEL = 16
 
 
 class ExistingShards:
-    """The shards that the bucket has for a stream. Raises Failure("stream") for two objects of one shard number."""
+    """The counted shards of a stream, and those of this lease. The control plane sets other objects aside."""
 
     def __init__(self, work: Work, model: Model, bucket: Bucket):
         self._work, self._bucket = work, bucket
@@ -25,14 +25,13 @@ class ExistingShards:
         self._objects: dict[int, ObjectInfo] = {}  # by shard number
         for info in bucket.list(work.output_prefix):
             parsed = parse_shard(work.output_prefix, info.name)
-            if not parsed:
+            if not parsed or parsed[1] != work.spec.format:
                 continue
-            if parsed[0] in self._objects:
-                raise self._conflict(f"{info.name} and {self._objects[parsed[0]].name} are both shard {parsed[0]}")
-            self._objects[parsed[0]] = info
+            if parsed[0] <= work.stored_shards or is_of_lease(work, info.name, info.metadata):
+                self._objects[parsed[0]] = info
 
     def __contains__(self, number: int) -> bool:
-        """Whether the bucket has a shard of this number, of any content."""
+        """Whether the bucket has a shard of this number."""
         return number in self._objects
 
     def find(self, plan: ShardPlan) -> ObjectInfo | None:

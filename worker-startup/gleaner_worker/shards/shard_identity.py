@@ -1,5 +1,7 @@
 """The metadata that identify a shard: equal for every worker and every attempt that makes it from the same plan."""
 
+import hmac
+
 from ..code_identity import code_metadata
 from ..work import Work
 from .plan import ShardPlan
@@ -33,10 +35,23 @@ def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[
     }
 
 
-def shard_metadata(work: Work, identity: dict[str, str], crc32c: str, sha256: str) -> dict[str, str]:
-    """The custom metadata of the object: its identity, its digests, and the attempt and the code that made it."""
+def shard_metadata(work: Work, name: str, identity: dict[str, str], crc32c: str, sha256: str) -> dict[str, str]:
+    """The custom metadata of the object: its identity, its digests, its lease, and the code that made it."""
     attempt = {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
-    return identity | attempt | code_metadata() | {"crc32c": crc32c, "sha256": sha256}
+    digests = {"crc32c": crc32c, "sha256": sha256, "proof": lease_proof(work, name, sha256)}
+    return identity | attempt | code_metadata() | digests
+
+
+def lease_proof(work: Work, name: str, sha256: str) -> str:
+    """Proves to the control plane that the object was stored under this lease: see docs/formats.md."""
+    return hmac.digest(work.lease_key.encode(), f"{name}\n{sha256}".encode(), "sha256").hex()
+
+
+def is_of_lease(work: Work, name: str, metadata: dict[str, str]) -> bool:
+    """Whether the object was stored under this lease."""
+    return hmac.compare_digest(
+        metadata.get("proof", "").encode(), lease_proof(work, name, metadata.get("sha256", "")).encode()
+    )
 
 
 def disagreement(identity: dict[str, str], metadata: dict[str, str]) -> str | None:

@@ -19,7 +19,7 @@ const aHost = (changes: Partial<Worker> = {}) =>
     ...changes,
   });
 const told = (worker: Worker, reports: Received[], region: string | null = REGION, host = 0) =>
-  reports.reduce((known, report) => withReceived(known, host, report, region, NOW), worker);
+  reports.reduce((known, report) => withReceived(known, host, report, region), worker);
 const usdOf = ({costs}: Worker, payer = 'my-run') => (costs[downloadsOf(payer)] ?? 0).toFixed(6);
 
 describe('a report of downloads', () => {
@@ -46,11 +46,6 @@ describe('a report of downloads', () => {
       reports: [{nat_bytes: 2 * GIB}, {nat_bytes: 0}, {nat_bytes: 3 * GIB}],
       usd: 0.135,
     },
-    {
-      name: 'of more than the network of a host carries costs what it carries in its life',
-      reports: [{nat_bytes: Number.MAX_SAFE_INTEGER}],
-      usd: (0.045 * 3600 * 25e9) / GIB,
-    },
   ];
   for (const {name, reports, region = REGION, usd} of cases)
     it(name, () => {
@@ -59,14 +54,29 @@ describe('a report of downloads', () => {
       assert.ok(Object.values(worker.costs).every(each => each >= 0));
     });
 
+  const most = (loads: number) => 20e9 + loads * 2 * 8 * 32e9;
+  const limits = [
+    {name: 'before a grant', model_loads: 0, most: most(1)},
+    {name: 'after grants of two runs', model_loads: 2, most: most(3)},
+  ];
+  for (const {name, model_loads, most} of limits)
+    it(`of more than its models and its environment have, ${name}, costs nothing and replaces the worker`, () => {
+      const host = aHost({priced_as: 'v6e-8 on spot', model_loads});
+      const least = told(host, [bytes({nat_bytes: most - 1, bucket_bytes: 1})]);
+      assert.deepEqual([least.fault, least.received[0]?.nat_bytes], [null, most - 1]);
+      const {fault, costs, received} = told(host, [bytes({nat_bytes: most, bucket_bytes: 1})]);
+      assert.deepEqual([costs, received], [{}, {}]);
+      assert.match(fault ?? '', new RegExp(`host 0 reports ${most + 1} downloaded bytes.* at most ${most}$`));
+    });
+
   it('belongs to the run at work, and to the payer of jobs during a job', () => {
     const report = [bytes({nat_bytes: GIB})];
-    assert.equal(usdOf(told(aHost({work: null, charged_to: 'other'}), report), 'other'), '0.045000');
+    assert.equal(usdOf(told(aHost({charged_to: 'other'}), report)), '0.045000');
     assert.equal(usdOf(told(aHost({work: 'job:j1'}), report), JOBS), '0.045000');
   });
 
-  it('waits for a payer', () => {
-    const idle = told(aHost({work: null, charged_to: null}), [bytes({nat_bytes: GIB})]);
+  it('of a worker without work is billed to no run, and to the next that it works for', () => {
+    const idle = told(aHost({work: null, charged_to: 'other'}), [bytes({nat_bytes: GIB})]);
     assert.deepEqual([idle.received, idle.costs], [{}, {}]);
     assert.equal(usdOf(told({...idle, work: 'my-run/007'}, [bytes({nat_bytes: GIB})])), '0.045000');
   });

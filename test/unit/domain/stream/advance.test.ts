@@ -1,12 +1,23 @@
 import assert from 'node:assert/strict';
-import {decideAdvance, decideTwin, type StoredShards} from '../../../../shared/domain/stream/advance.ts';
+import {proofOf} from '../../../../shared/domain/digest.ts';
+import {decideAdvance, type StoredShards} from '../../../../shared/domain/stream/advance.ts';
 import type {Shard} from '../../../../shared/domain/stream/checkpoint.ts';
 import type {Stream} from '../../../../shared/domain/stream/stream.ts';
-import {aLeasedStream, aShard, aStream, SPEC_HASH, T0} from '../../../support/builders.ts';
+import {aLeasedStream, aShard, aStream, FROZEN, T0} from '../../../support/builders.ts';
 
 const NOW = T0 + 60_000;
+const KEY = 'key of the lease';
+/** The stored shard of this number under the lease with `KEY`. */
+const proven = (shard: number, changes: Partial<Shard> = {}) => {
+  const made = aShard(shard, changes);
+  return {...made, proof: proofOf(KEY, made), ...changes};
+};
+const damaged = (): StoredShards => ({
+  shards: [],
+  invalid: [{object: aShard(1).object, by: 'content', reason: 'shard 1 names shard 2'}],
+});
 const leased = (changes: Partial<Stream> = {}) => aLeasedStream({epoch: 1, ...changes});
-const stored = (...shards: Shard[]): StoredShards => ({kind: 'ok', shards});
+const stored = (...shards: Shard[]): StoredShards => ({shards, invalid: []});
 const shards = (first: number, last: number) =>
   Array.from({length: last - first + 1}, (_, index) => aShard(first + index));
 
@@ -68,7 +79,7 @@ const cases: Case[] = [
   {
     name: 'invalid metadata fails the stream after a check of the spec',
     given: leased(),
-    when: {kind: 'error', reason: 'shard 1 names shard 2'},
+    when: damaged(),
     then: {status: 'failed', total_shards: 0, counted: 0, hasMore: false, needsSpecCheck: true},
     events: [/^Stream my-run\/007 failed: shard 1 names shard 2$/],
   },
@@ -82,29 +93,15 @@ const cases: Case[] = [
   {
     name: 'invalid metadata changes no failed stream',
     given: aStream({status: 'failed', last_error: 'damaged'}),
-    when: {kind: 'error', reason: 'shard 1 names shard 2'},
+    when: damaged(),
     then: {status: 'failed', total_shards: 0, counted: 0, hasMore: false, needsSpecCheck: true},
-  },
-  {
-    name: 'a shard of an epoch that was never granted blocks the stream',
-    given: leased({total_shards: 1, last_processed_sample_idx: 9}),
-    when: stored(aShard(2, {epoch: 7})),
-    then: {status: 'failed', total_shards: 1, counted: 0, hasMore: false, needsSpecCheck: false},
-    events: [/^Stream my-run\/007 is blocked: .* has epoch 7/],
-  },
-  {
-    name: 'the shards before an ungranted shard count first',
-    given: leased(),
-    when: stored(aShard(1), aShard(2, {epoch: 7})),
-    then: {status: 'in_progress', total_shards: 1, counted: 1, hasMore: true, needsSpecCheck: false},
-    events: [/^Shard 1/],
   },
 ];
 
 describe('decideAdvance', () => {
   for (const {name, given, when, then, events} of cases)
     it(name, () => {
-      const advance = decideAdvance(given, SPEC_HASH, when, NOW);
+      const advance = decideAdvance(given, FROZEN, when, NOW);
       const {stream, counted, hasMore, needsSpecCheck} = advance;
       const {status, total_shards} = stream;
       assert.deepEqual({status, total_shards, counted: counted.length, hasMore, needsSpecCheck}, then);
@@ -116,27 +113,42 @@ describe('decideAdvance', () => {
       if (status === 'failed') assert.equal(stream.lease, null);
     });
 
-  it('counts the rest in further transactions, until the ungranted shard blocks the stream', () => {
-    const when = stored(...shards(1, 250), aShard(251, {epoch: 7}));
+  const granted = {lease_key: KEY, total_shards: 1, last_processed_sample_idx: 9};
+  const foreign: {name: string; given?: Partial<Stream>; when: Shard; says: RegExp}[] = [
+    {name: 'of an epoch before', when: proven(2, {epoch: 0}), says: /epoch 0, and the lease .* epoch 1/},
+    {name: 'of an epoch that was never granted', when: proven(2, {epoch: 7}), says: /has epoch 7/},
+    {name: 'without a proof', when: proven(2, {proof: null}), says: /no valid proof/},
+    {
+      name: 'with the proof of another shard',
+      when: proven(2, {proof: proven(3).proof}),
+      says: /no valid proof/,
+    },
+    {name: 'after the release', given: {ended_epoch: 1}, when: proven(2), says: /after the release/},
+    {name: 'of other content', when: proven(2, {stream_crc32c: 'BBBBBB=='}), says: /other content/},
+    {name: 'with samples that do not follow', when: proven(2, {first_sample: 4}), says: /starts at sample 4/},
+  ];
+  for (const {name, given, when, says} of foreign)
+    it(`a shard ${name} leaves its place, and the stream goes on`, () => {
+      const before = leased({...granted, ...given});
+      const {stream, unfit, events} = decideAdvance(before, FROZEN, stored(when), NOW);
+      assert.deepEqual([stream === before, events, unfit.length], [true, [], 1]);
+      assert.match(unfit[0]?.reason ?? '', says);
+    });
+
+  it('shards of a lease that ran out count until a later grant', () => {
+    const before = aStream({...granted, epoch: 1});
+    assert.equal(decideAdvance(before, FROZEN, stored(proven(2)), NOW).stream.total_shards, 2);
+  });
+
+  it('counts the rest in further transactions', () => {
+    const when = stored(...shards(1, 250));
     const totals: number[] = [];
     let stream = leased();
     for (let hasMore = true; hasMore; ) {
-      const advance = decideAdvance(stream, SPEC_HASH, when, NOW);
+      const advance = decideAdvance(stream, FROZEN, when, NOW);
       ({stream, hasMore} = advance);
       totals.push(stream.total_shards);
     }
-    assert.deepEqual([totals, stream.status], [[200, 250, 250], 'failed']);
-  });
-});
-
-describe('decideTwin', () => {
-  it('fails the stream, and names both objects', () => {
-    const {stream, events} = decideTwin(leased(), 1, ['shard_0001.pkl.gz', 'shard_0001.safetensors'], NOW);
-    const reason = 'shard_0001.pkl.gz and shard_0001.safetensors are both shard 1';
-    assert.deepEqual([stream.status, stream.lease, stream.last_error], ['failed', null, reason]);
-    assert.deepEqual(
-      events.map(({text}) => text),
-      [`Stream my-run/007 failed: ${reason}`],
-    );
+    assert.deepEqual(totals, [200, 250]);
   });
 });

@@ -9,7 +9,7 @@ export function fold(shards: Shard[], from = NOTHING_STORED): Fold {
 }
 
 export function progressOf(folded: Fold) {
-  assert.ok(folded.kind === 'ok', JSON.stringify(folded));
+  assert.deepEqual(folded.unfit, []);
   return folded.progress;
 }
 

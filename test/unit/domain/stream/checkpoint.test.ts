@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {foldShards} from '../../../../shared/domain/stream/checkpoint.ts';
-import {aShard, NOTHING_STORED, ORIGIN} from '../../../support/builders.ts';
+import {aShard, NOTHING_STORED} from '../../../support/builders.ts';
 import {fold, progressOf, wholeStreams} from './checkpoint-cases.ts';
 
 const shuffledStreams = wholeStreams.chain(shards =>
@@ -29,7 +28,7 @@ describe('the checkpoint of a stream', () => {
         const folded = fold(some);
         const missing = shards.find(shard => !some.includes(shard));
         const prefix = missing ? shards.slice(0, missing.shard - 1) : shards;
-        assert.ok(folded.kind === 'ok');
+        assert.deepEqual(folded.unfit, []);
         assert.deepEqual(folded.counted, prefix);
         assert.equal(folded.progress.last_processed_sample_idx, prefix.at(-1)?.last_sample ?? -1);
         assert.deepEqual(
@@ -80,35 +79,5 @@ describe('the checkpoint of a stream', () => {
       [progress.total_samples_processed, progress.rejected_samples, progress.finished],
       [0, 10, true],
     );
-  });
-
-  const epochs: {
-    name: string;
-    granted: number;
-    given: number[];
-    counts: number;
-    ungranted: number | undefined;
-  }[] = [
-    {name: 'of granted epochs', granted: 3, given: [1, 3, 2], counts: 3, ungranted: undefined},
-    {name: 'of a stream that was never leased', granted: 0, given: [1, 1], counts: 0, ungranted: 1},
-    {
-      name: 'before a shard of an ungranted epoch',
-      granted: 4,
-      given: [4, 7, 4],
-      counts: 1,
-      ungranted: 2,
-    },
-  ];
-  for (const {name, granted, given, counts, ungranted} of epochs)
-    it(`a checkpoint counts ${counts} shards ${name}`, () => {
-      const shards = given.map((epoch, index) => aShard(index + 1, {epoch}));
-      const folded = foldShards(NOTHING_STORED, {...ORIGIN, epoch: granted}, shards);
-      assert.ok(folded.kind === 'ok');
-      assert.deepEqual([folded.counted.length, folded.ungranted?.shard], [counts, ungranted]);
-    });
-
-  it('the epoch of a counted shard is not checked again', () => {
-    const folded = fold([aShard(1, {epoch: 9})], progressOf(fold([aShard(1)])));
-    assert.ok(folded.kind === 'ok' && folded.ungranted === undefined);
   });
 });

@@ -8,6 +8,7 @@ const SETTINGS = {
   bundle: 'deployed',
   region: null,
   ceilings: {max_workers: 8, max_budget_usd: null, allowed_zones: null, model_sources: ['hub']},
+  keyOf: () => 'key',
 };
 const IDLE = aWorker({phase: 'idle', bundle: 'deployed', usd_per_hour: 1.2});
 const AT_WORK = {...IDLE, phase: 'working' as const, work: 'my-run/007', epoch: 3, claimed_at: at(0)};

@@ -47,7 +47,7 @@ describe('leases', () => {
           switch (step.do) {
             case 'grant':
               if (!isClaimable(stream)) break;
-              stream = grantLease(stream, holder, now);
+              stream = grantLease(stream, holder, () => 'key', now);
               assert.ok(stream.epoch > (granted.at(-1)?.epoch ?? 0));
               granted.push({...holder, epoch: stream.epoch});
               break;

@@ -53,6 +53,30 @@ describe('the decision about a release', () => {
       worker: {activity: 'preempted', work: null},
     },
     {
+      name: 'without a shard stays an idle lease',
+      given: {
+        worker: {...AT_WORK, idle_leases: 2},
+        stream: aLeasedStream({total_shards: 2, lease_shards: 2}),
+      },
+      stream: {ended_epoch: 3},
+      worker: {idle_leases: 2},
+    },
+    {
+      name: 'with a stored shard ends the row of idle leases',
+      given: {
+        worker: {...AT_WORK, idle_leases: 2},
+        stream: aLeasedStream({total_shards: 2, lease_shards: 1}),
+      },
+      stream: {ended_epoch: 3},
+      worker: {idle_leases: 0},
+    },
+    {
+      name: 'that the control plane asked for is no idle lease',
+      given: {worker: {...AT_WORK, idle_leases: 2, drains: true}, stream: aLeasedStream()},
+      stream: {ended_epoch: 3},
+      worker: {idle_leases: 1},
+    },
+    {
       name: 'for a failure of the stream keeps the node',
       request: failedBy('stream'),
       stream: {status: 'pending', failures: 1},

@@ -2,13 +2,12 @@ import assert from 'node:assert/strict';
 import {decideRetry} from '../../../../shared/domain/commands/commands.ts';
 import {registerAgain} from '../../../../shared/domain/stream/registration.ts';
 import {
-  blockedBy,
   type Content,
   type Stream,
   withProgress,
   withRebuilt,
 } from '../../../../shared/domain/stream/stream.ts';
-import {aLeasedStream, aShard, aStream, at, NOTHING_STORED, T0} from '../../../support/builders.ts';
+import {aLeasedStream, aStream, at, NOTHING_STORED, T0} from '../../../support/builders.ts';
 
 const NEWER = {generation: '1001'};
 const OTHER = {generation: '1001', crc32c: 'BBBBBB==', size_bytes: 101};
@@ -213,47 +212,13 @@ it('a retry of a stream that refused new content says how it goes on', () => {
   assert.doesNotMatch(retry({...refusedOther(), total_shards: 1}), /cancel/);
 });
 
-describe('a stream with a shard of an epoch that was never granted', () => {
-  const blocked = () => blockedBy(aLeasedStream({epoch: 4}), aShard(3, {epoch: 7}), T0);
+describe('a rebuild of a stream', () => {
   const recount = (epoch: number) => ({progress: NOTHING_STORED, epoch});
-
-  it('a stream with an ungranted epoch fails, and names the shard and the message that helps', () => {
-    const {status, lease, last_error} = blocked();
-    assert.deepEqual([status, lease], ['failed', null]);
-    assert.match(
-      last_error ?? '',
-      /shard_0003.safetensors has epoch 7, and 4 is the largest.*"rebuild", "run": "my-run"/,
-    );
-  });
-
-  it('neither a retry nor an upload revives a stream with an ungranted epoch', () => {
-    assert.match(JSON.stringify(decideRetry(blocked(), at(0), T0)), /rejected.*waits for a rebuild/);
-    const {object, size_bytes, crc32c} = blocked();
-    const before = blocked();
-    const again = registerAgain(
-      before,
-      {content: {object, size_bytes, crc32c, ...NEWER}, created_at: at(0)},
-      T0,
-    );
-    assert.equal(again.next, before);
-    assert.equal(again.refusal, before.blocked_reason);
-  });
-
-  it('a rebuild revives a stream with an ungranted epoch, above the epoch of the shard', () => {
-    const {status, epoch, last_error, blocked_reason} = withRebuilt(blocked(), recount(7), T0);
-    assert.deepEqual([status, epoch, last_error, blocked_reason], ['pending', 7, null, null]);
-  });
-
-  it('a rebuild revives a stream that a second shard of such an epoch has blocked since', () => {
-    const again = blockedBy(blocked(), aShard(4, {epoch: 8}), T0);
-    assert.match(again.blocked_reason ?? '', /shard_0004/);
-    assert.equal(withRebuilt(again, recount(8), T0).status, 'pending');
-  });
 
   it('a stream that a message cancelled stays cancelled after a rebuild', () => {
     const cancelled = aStream({status: 'failed', last_error: 'cancelled'});
-    const after = withRebuilt(blockedBy(cancelled, aShard(1, {epoch: 7}), T0), recount(7), T0);
-    assert.deepEqual([after.status, after.last_error, after.blocked_reason], ['failed', 'cancelled', null]);
+    const after = withRebuilt(cancelled, recount(7), T0);
+    assert.deepEqual([after.status, after.epoch, after.last_error], ['failed', 7, 'cancelled']);
   });
 
   it('a rebuild keeps an epoch above those of all shards', () => {

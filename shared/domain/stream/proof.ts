@@ -1,0 +1,18 @@
+/** The proof of a shard: it was stored under the lease that its stream's document names, which other tokens of its folder cannot show. */
+import {proofOf} from '../digest.ts';
+import type {Shard} from './checkpoint.ts';
+import type {Stream} from './stream.ts';
+
+/**
+ * Why no lease explains the shard. A lease ends when its release, or a later grant, stands in the document, and at no time. Before the first
+ * grant of the document, the shards up to its epoch count: they are of a document that was lost.
+ */
+export function leaseProblem({epoch, ended_epoch, lease_key}: Stream, shard: Shard): string | undefined {
+  if (lease_key === null)
+    return shard.epoch <= epoch ? undefined : `has epoch ${shard.epoch}, which was never granted`;
+  if (shard.epoch !== epoch)
+    return `has epoch ${shard.epoch}, and the lease of its stream has epoch ${epoch}`;
+  if (ended_epoch >= epoch) return `came after the release of its lease, which has epoch ${epoch}`;
+  if (shard.proof === proofOf(lease_key, shard)) return undefined;
+  return `has no valid proof of the lease with epoch ${epoch}`;
+}
