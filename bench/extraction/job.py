@@ -12,7 +12,7 @@ from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.model.model import Model, find_files, load_model
 from gleaner_worker.model.rows import pack
 from gleaner_worker.records.sample import Sample
-from gleaner_worker.records.sample_settings import make_sample_settings
+from gleaner_worker.records.tokenize_lines import make_sample_settings
 from gleaner_worker.spec import Spec
 from gleaner_worker.storage.objects import Bucket
 from gleaner_worker.storage.upload_content import BytesContent

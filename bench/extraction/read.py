@@ -1,23 +1,23 @@
-"""Lines read and tokenised by the worker's process, and by processes beside it.
+"""Lines read and tokenised by processes with limits, and by the process itself.
 
-The interpreter's lock bounds a process, so the figure is the interpreter's time for a line in the worker's process. A
-host with many cores gives the rest to the other processes.
+The figure is the time on the wall, because the others work beside this one. Another figure is the interpreter's
+time for a line in the worker's process, which the lock of the interpreter bounds.
 """
 
 import itertools
 import json
-import os
 import time
 
-from gleaner_worker.records.sample_settings import make_sample_settings
+from gleaner_worker.records.sample_settings import SampleSettings
 from gleaner_worker.records.samples import make_samples, read_documents
-from gleaner_worker.records.tokenize_process import TokenizeProcesses
+from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.tokenize_process import limited_settings
 
 from .prompts import real_texts
 from .timing import Report, speed_up
 from .workplace import Workplace
 
-CLAIM = "the interpreter's time for a line of GSM8K in the worker's process: without over with other processes"
+CLAIM = "the time for a line of GSM8K: in the worker's own process over in processes with limits"
 _LINES = 30_000
 _POSITIONS = 2048
 
@@ -35,28 +35,19 @@ def run(place: Workplace) -> Report:
             json.dumps({"text": text}) + "\n" for text in itertools.islice(itertools.cycle(texts["GSM8K"]), lines)
         )
     making = place.model, place.spec(), place.config["vocab_size"], _POSITIONS
-    settings = make_sample_settings(*making)
+    own, other = make_sample_settings(*making), limited_settings(*making)
 
-    def read(processes: TokenizeProcesses | None) -> None:
-        documents = read_documents(path, "lines", settings, processes.tokenize if processes else None)
-        count = sum(1 for _ in make_samples(documents, settings))
+    def read(settings: SampleSettings) -> tuple[float, float]:
+        start, began = time.perf_counter(), time.process_time()
+        count = sum(1 for _ in make_samples(read_documents(path, "lines", settings), settings))
         assert count == lines
+        return time.perf_counter() - start, time.process_time() - began
 
-    others = TokenizeProcesses(*making, count=os.cpu_count() or 1)
-    alone, beside, seconds = [], [], []
-    read(others)  # starts the processes
-    for _ in range(place.rounds(3)):
-        began = time.thread_time()  # without the threads of the tokenizer, which need no lock
-        read(None)
-        alone.append(time.thread_time() - began)
-        began, start = time.process_time(), time.perf_counter()
-        read(others)
-        beside.append(time.process_time() - began)
-        seconds.append(time.perf_counter() - start)
-    others.close()
-    detail = (
-        f"{min(alone) / lines * 1e6:.0f} and {min(beside) / lines * 1e6:.0f} microseconds a line; "
-        f"{lines / min(seconds):.0f} lines a second with {os.cpu_count()} processes"
-    )
-    report.figures.append(speed_up("without over with processes", alone, beside, None, detail))
+    read(other)  # starts the processes
+    pairs = [(read(own), read(other)) for _ in range(place.rounds(3))]
+    other.close()
+    alone, beside = ([each[side][0] for each in pairs] for side in (0, 1))
+    detail = f"{lines / min(alone):.0f} and {lines / min(beside):.0f} lines a second; in the worker's process "
+    detail += " and ".join(f"{min(each[side][1] for each in pairs) / lines * 1e6:.0f}" for side in (0, 1))
+    report.figures.append(speed_up("own over limited", alone, beside, None, f"{detail} microseconds a line"))
     return report

@@ -21,9 +21,10 @@ import numpy as np
 from extraction.sink import Network, most_streams, running_sink
 from gleaner_worker.extract.extract import extract
 from gleaner_worker.extract.state import ExtractionState
+from gleaner_worker.limited import process as limited
 from gleaner_worker.model.model import Model
-from gleaner_worker.records.sample_settings import SampleSettings, make_sample_settings
-from gleaner_worker.records.tokenize_process import PROCESSES, TokenizeProcesses
+from gleaner_worker.records.sample_settings import SampleSettings
+from gleaner_worker.records.tokenize_process import PROCESSES, limited_settings
 from gleaner_worker.spec import parse_spec
 from gleaner_worker.storage.objects import Bucket
 from gleaner_worker.storage.upload_content import FileContent
@@ -94,7 +95,7 @@ def measure(case: Case, bucket: Bucket, gigabytes: float, most_samples: int, sha
         spec = parse_spec(raw | {"max_seq_length": 2048, "over_long": "truncate"} | case.spec)
         model = zero_time_model(spec, case.config, folder)
         reading = folder, spec, model.config.vocab_size, model.config.max_positions
-        processes = TokenizeProcesses(*reading, count=count) if count else None
+        settings = limited_settings(*reading, count=count)
         lengths = np.array(_lengths(case.prompts))
         vectors = 1.0 if spec.tokens == "last" else float(np.minimum(lengths, spec.max_seq_length).mean())
         samples = min(most_samples, int(gigabytes * 1e9 / (vectors * model.row_bytes)))
@@ -104,26 +105,18 @@ def measure(case: Case, bucket: Bucket, gigabytes: float, most_samples: int, sha
                 _write_stream(path, words, lengths, lines)
                 work = _put_stream(bucket, path, f"{part}-{os.path.basename(folder)}", model)
                 most_streams(bucket)
-                figures = _run(work, model, make_sample_settings(*reading), bucket, folder, processes)
+                figures = _run(work, model, settings, bucket, folder)
         finally:
-            if processes:
-                processes.close()
+            settings.close()
     return figures
 
 
-def _run(
-    work: Work,
-    model: Model,
-    settings: SampleSettings,
-    bucket: Bucket,
-    folder: str,
-    processes: TokenizeProcesses | None,
-) -> dict:
+def _run(work: Work, model: Model, settings: SampleSettings, bucket: Bucket, folder: str) -> dict:
     state, scratch = ExtractionState(), os.path.join(folder, "scratch")
-    began, before, others = time.perf_counter(), time.process_time(), _cpu_s(processes)
-    outcome = extract(work, model, settings, bucket.checked(state.check_lease), scratch, state, processes)
+    began, before, others = time.perf_counter(), time.process_time(), _cpu_s()
+    outcome = extract(work, model, settings, bucket.checked(state.check_lease), scratch, state)
     seconds = time.perf_counter() - began
-    cpu_s, others = time.process_time() - before, _cpu_s(processes) - others
+    cpu_s, others = time.process_time() - before, _cpu_s() - others
     if outcome != "completed":
         raise SystemExit(f"Failed to measure: the extraction ended as {outcome}")
     summary = json.loads(bucket.read(f"{work.output_prefix}metadata.json") or b"")
@@ -143,12 +136,13 @@ def _run(
     }
 
 
-def _cpu_s(processes: TokenizeProcesses | None) -> float:
-    """The processor time of the tokenizer's processes."""
+def _cpu_s() -> float:
+    """The processor time of the tokenizer's processes, which are in one session."""
     total = 0.0
-    for process in processes._all if processes else []:
-        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-        total += (int(fields[11]) + int(fields[12])) / _TICK
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        fields = path.read_text().rpartition(")")[2].split()
+        if limited._starter and int(fields[3]) == limited._starter.process.pid:
+            total += (int(fields[11]) + int(fields[12])) / _TICK
     return total
 
 

@@ -7,8 +7,8 @@ from gleaner_worker.records.arc import make_arc_prompts, parse_task
 from gleaner_worker.records.chat import Chat
 from gleaner_worker.records.read_prompts import read_prompts
 from gleaner_worker.records.sample import Reject
-from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.stream import read_lines
+from gleaner_worker.records.tokenize_lines import make_sample_settings
 
 TASK = {
     "task_id": "t",
@@ -30,7 +30,7 @@ def read(folder, tmp_path, records, **record):
     path = tmp_path / "stream"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in records))
     settings = make_sample_settings(folder, a_spec(record=record, max_seq_length=100_000), 600, 100_000)
-    return [item for batch in read_prompts(read_lines(str(path), "x"), "x", settings) for item in batch]
+    return [item for batch in read_prompts(read_lines(str(path), "x"), "x", settings.writer, ()) for item in batch]
 
 
 def prompts(folder, tmp_path, records=(TASK,), **record):

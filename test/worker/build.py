@@ -122,17 +122,17 @@ def a_model(spec, home="/nowhere", bucket=None, run=None, **how):
 
 def settings_of(model):
     """The settings of the samples that the model computes."""
-    from gleaner_worker.records.sample_settings import make_sample_settings
+    from gleaner_worker.records.tokenize_lines import make_sample_settings
 
     return make_sample_settings(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
 
 
-def run_extract(work, model, folder, control=None, processes=None):
+def run_extract(work, model, folder, control=None, settings=None):
     from gleaner_worker.extract.extract import extract
 
     control = control or ExtractionState()
     scratch = os.path.join(folder, "scratch")
-    return extract(work, model, settings_of(model), bucket(control.check_lease), scratch, control, processes)
+    return extract(work, model, settings or settings_of(model), bucket(control.check_lease), scratch, control)
 
 
 def outputs(storage, prefix="activations/my-run/tpu_7/"):

@@ -17,6 +17,7 @@ import extract_process  # noqa: F401  (these imports belong to the forked proces
 import gleaner_worker.agent.stream_work
 import gleaner_worker.estimate.count
 import gleaner_worker.verify.run  # noqa: F401
+from gleaner_worker.limited import process
 
 
 def run_module(name, *arguments):
@@ -39,6 +40,7 @@ def _run(order):
 
 def _serve():
     assert "jax" in sys.modules  # the modules above import JAX at once, and not with their first use
+    process._starter = process._start_starter()  # all forked processes use it
     gc.freeze()  # a collection in a forked process skips the imported modules
     for line in sys.stdin:
         pid = os.fork()  # this process has not started JAX, so a fork is safe

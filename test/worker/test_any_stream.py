@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from build import a_spec
 from gleaner_worker.records.sample import Reject
-from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
+from gleaner_worker.records.tokenize_lines import make_sample_settings
 
 pytestmark = pytest.mark.slow
 

@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+from build import a_spec
 from gleaner_worker.records.assistant import render_spans
 from gleaner_worker.records.chat import Chat
 from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.records.template import Template, TemplateProblem
+from gleaner_worker.records.tokenize_process import limited_settings
 from test_chat import fixture, read, write_folder
 
 TALK = [
@@ -215,12 +217,11 @@ def test_tokenizer_files_that_disagree_about_bos_cause_a_warning(tmp_path, caplo
     config.pop("add_bos_token", None)
     config |= {} if adds is None else {"add_bos_token": adds}
     folder = write_folder(tmp_path, name, **{"tokenizer_config.json": config})
-    read(folder, tmp_path, [{"text": "two"}])
-    disagrees = adds is not None and adds != (name == "llama")
-    assert ("disagree about BOS" in caplog.text) == disagrees
-    caplog.clear()
-    read(folder, tmp_path, [{"text": "two"}], bos=False)
-    assert "disagree" not in caplog.text
+    for bos in ("auto", False):
+        caplog.clear()
+        limited_settings(folder, a_spec(bos=bos), 1000, 4096).close()
+        disagrees = bos == "auto" and adds is not None and adds != (name == "llama")
+        assert ("disagree about BOS" in caplog.text) == disagrees
 
 
 def test_bos_true_adds_bos_to_texts_without_bos(tmp_path):

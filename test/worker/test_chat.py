@@ -7,10 +7,9 @@ from functools import cache
 import pytest
 
 from build import a_spec, fails
-from gleaner_worker.records import render_process
 from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
+from gleaner_worker.records.tokenize_lines import make_sample_settings
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 
@@ -171,16 +170,6 @@ def test_an_unusable_template_rejects_chats_and_no_other_records(tmp_path, name,
     assert chat.reason.startswith("`messages` cannot be written with the chat template: ")
     assert reason in chat.reason
     assert isinstance(text, Sample)
-
-
-def test_a_chat_template_over_its_time_limit_fails_the_stream_and_names_the_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(render_process, "CPU_S", 0.1)
-    endless = "{% if messages[0].content == 'b' %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}"
-    config = {"chat_template": endless + "{% endfor %}{% endif %}hi"}
-    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": config})
-    records = [{"messages": [{"role": "user", "content": content}]} for content in "aab"]
-    with fails("stream", "line 3 of .*more than 0.1 s of CPU time; simplify"):
-        read(folder, tmp_path, [{"text": "hi"}, *records[1:]])
 
 
 @pytest.mark.parametrize(

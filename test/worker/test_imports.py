@@ -12,8 +12,9 @@ from environment import WORKER
 # The folders of gleaner_worker that the files of each folder may import from, beside their own.
 ALLOWED = {
     "storage": set(),
-    "records": set(),
-    "model": {"storage"},
+    "limited": set(),
+    "records": {"limited"},
+    "model": {"limited", "storage"},
     "shards": {"records", "model", "storage"},
     "extract": {"records", "model", "shards", "storage"},
     "jobs": {"storage"},
@@ -106,6 +107,13 @@ def test_the_table_of_folders_has_every_folder_of_the_worker_and_no_circle():
     folders = {entry.name for entry in os.scandir(f"{WORKER}/gleaner_worker") if entry.is_dir()}
     assert folders - {"__pycache__"} == ALLOWED.keys()
     assert find_circle(ALLOWED) is None
+
+
+def test_only_processes_with_limits_read_the_files_of_outsiders():
+    readers = {f"gleaner_worker.{name}" for name in ("records.tokenize_lines", "model.read_files", "model_json")}
+    importers = {module.partition(".")[2] for module, others in read_imports(WORKER).items() if others & readers}
+    own = {"model.generation_rules", "model.read_files", "records.chat", "records.tokenize_main", "records.tokenizer"}
+    assert importers == own  # limited/__main__.py imports read_files and tokenize_main by name
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from device_rows import rows_of
 from device_rows import run as run_rows
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.sample_settings import make_sample_settings
+from gleaner_worker.records.tokenize_lines import make_sample_settings
 from verified_run import rewrite
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from gleaner_worker.model.families import FAMILIES
 from gleaner_worker.model.model_source import read_config
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
 from gleaner_worker.records.chat import load_chat
-from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
+from gleaner_worker.records.tokenize_lines import make_sample_settings
 from host_params import load_params
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from gleaner_worker.failures import raise_exits
 from gleaner_worker.records.bos import Bos
 from gleaner_worker.records.rejected import Rejected
 from gleaner_worker.records.sample import Sample
-from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
+from gleaner_worker.records.tokenize_lines import make_sample_settings
 from gleaner_worker.records.tokenizer import Encoded, encode_texts, load_tokenizer
 
 NO_BOS = Bos(None, False, "auto")

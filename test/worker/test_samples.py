@@ -10,9 +10,9 @@ from build import a_spec, fails
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.records.read_prompts import read_prompts
 from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import make_samples, read_documents, read_samples
 from gleaner_worker.records.stream import count_lines, read_lines
+from gleaner_worker.records.tokenize_lines import make_sample_settings
 
 
 def test_every_line_becomes_one_sample_or_one_reject_in_order(read_items):
@@ -156,7 +156,7 @@ def test_a_batch_of_prompts_is_bounded_by_bytes(tiny_folder, tmp_path):
     sizes = [3_000_000, 3_000_000, 10, 1_000_000, 7_000_000, 5]
     path.write_text("".join(json.dumps({"text": "x" * size}) + "\n" for size in sizes))
     settings = make_sample_settings(tiny_folder, a_spec(), 600, 1024)
-    batches = read_prompts(read_lines(str(path), "x"), "x", settings)
+    batches = read_prompts(read_lines(str(path), "x"), "x", settings.writer, ())
     held = [[len(item.prompt.content) for item in batch] for batch in batches]
     assert held == [[3_000_000], [3_000_000, 10, 1_000_000], [7_000_000], [5]]
     assert [len(batch) for batch in read_documents(str(path), "x", settings)] == [1, 3, 1, 1]

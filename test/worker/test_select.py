@@ -12,9 +12,9 @@ from tokenizers import AddedToken, Tokenizer
 
 from build import a_spec
 from gleaner_worker.records.rejected import Rejected
-from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.select import Selection, make_selection, select
+from gleaner_worker.records.select import Selection, select
+from gleaner_worker.records.tokenize_lines import make_sample_settings
 
 BOS, EOS = 7, 9
 PLAIN, SPECIAL = None, np.array([BOS, EOS], np.int32)
@@ -105,9 +105,9 @@ def test_special_tokens_of_the_tokenizer_file_are_excluded_at_any_position(tmp_p
     tokenizer.add_tokens([AddedToken("<not-special>", special=False)])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     ids = {name: tokenizer.token_to_id(name) for name in ("<|endoftext|>", "<bos>", "<not-special>")}
-    selection = make_selection(a_spec(exclude_special=True), tokenizer)
+    selection = make_sample_settings(str(tmp_path), a_spec(exclude_special=True), 700, 64).selection
     assert selection.special_ids.tolist() == sorted([ids["<|endoftext|>"], ids["<bos>"]])
-    assert make_selection(a_spec(), tokenizer).special_ids is None
+    assert make_sample_settings(str(tmp_path), a_spec(), 700, 64).selection.special_ids is None
 
     stream = tmp_path / "stream"
     stream.write_text(json.dumps({"text": "one<bos> two<not-special><|endoftext|>"}) + "\n")

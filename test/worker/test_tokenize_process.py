@@ -1,19 +1,25 @@
 """Lines tokenised by other processes: the same samples, the same failures, and no process that stays behind."""
 
 import json
-import threading
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from arc_tasks import TASK
 from build import SMALL, a_spec, a_stream, fails, outputs, text_lines
+from environment import WORKER
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import LeaseLost
-from gleaner_worker.records.sample_settings import make_sample_settings
+from gleaner_worker.limited import process
 from gleaner_worker.records.samples import make_samples, read_documents
-from gleaner_worker.records.tokenize_process import TokenizeProcesses
-from waiting import HANG_S
+from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.tokenize_process import limited_settings
+from waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -41,12 +47,12 @@ SPECS = {
 
 
 @pytest.fixture
-def processes(chat_folder):
-    """processes(count, **spec) -> TokenizeProcesses, which end with the test."""
+def limited(chat_folder):
+    """limited(count, **spec) -> settings with processes, which end with the test."""
     made = []
 
     def make(count=2, folder=chat_folder, **spec):
-        made.append(TokenizeProcesses(folder, a_spec(**spec), 600, POSITIONS, count))
+        made.append(limited_settings(folder, a_spec(**spec), 600, POSITIONS, count))
         return made[-1]
 
     yield make
@@ -71,76 +77,127 @@ def a_file(tmp_path, records):
     return str(path)
 
 
-def items(path, folder, tokenize=None, **spec):
+def items(path, settings):
     """The samples and rejects as text."""
-    settings = make_sample_settings(folder, a_spec(**spec), 600, POSITIONS)
     with np.printoptions(threshold=1 << 20):
-        return [repr(item) for item in make_samples(read_documents(path, "x", settings, tokenize), settings)]
+        return [repr(item) for item in make_samples(read_documents(path, "x", settings), settings)]
+
+
+def local(folder, **spec):
+    return make_sample_settings(folder, a_spec(**spec), 600, POSITIONS)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
-def test_processes_make_the_samples_that_one_process_makes(tmp_path, chat_folder, processes, spec):
+def test_processes_make_the_samples_that_one_process_makes(tmp_path, chat_folder, limited, spec):
     path = a_file(tmp_path, [*RECORDS, "\n"] * 2)
-    expected = items(path, chat_folder, **spec)
-    assert items(path, chat_folder, processes(**spec).tokenize, **spec) == expected
+    expected = items(path, local(chat_folder, **spec))
+    for count in (1, 2):
+        assert items(path, limited(count, **spec)) == expected
     assert len(expected) >= 2 * len(RECORDS)
 
 
-def test_batches_of_many_lines_keep_their_order(tmp_path, chat_folder, processes):
+def test_batches_of_many_lines_keep_their_order(tmp_path, chat_folder, limited):
     path = a_file(tmp_path, [{"text": f"number {n} " * (n % 9)} for n in range(1100)])
-    assert items(path, chat_folder, processes(2).tokenize) == items(path, chat_folder)
+    assert items(path, limited()) == items(path, local(chat_folder))
 
 
-def test_a_killed_process_is_replaced(tmp_path, chat_folder, processes):
-    path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(1100)])
-    one, documents = processes(1), []
-    for batch in read_documents(path, "x", make_sample_settings(chat_folder, a_spec(), 600, POSITIONS), one.tokenize):
+def test_a_killed_process_is_replaced(tmp_path, limited):
+    path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(4000)])
+    documents, killed = [], set()
+    for number, batch in enumerate(read_documents(path, "x", limited(1))):
         documents += batch
-        one._all[-1].kill()
-    assert [document.index for document in documents] == list(range(1100))
-    assert len(one._all) > 1
+        if number % 4 == 0:  # a request meets at most one of the kills
+            killed |= set(kill_all())
+    assert [document.index for document in documents] == list(range(4000))
+    assert len(killed) == 2
 
 
-def test_a_process_that_ends_twice_for_a_batch_fails_the_stream_and_names_the_lines(tmp_path, chat_folder, processes):
-    path = a_file(tmp_path, [{"text": "a"}, {"text": "b"}])
-    with fails("stream", "lines 1 to 2 of x: the process of the tokenizer ended twice"):
-        items(path, chat_folder, processes(1, folder="/nowhere").tokenize)
+def test_processes_that_are_killed_again_and_again_fail_as_the_machine(tmp_path, limited, monkeypatch):
+    settings, start = limited(1), process._start
+
+    def start_and_kill(opening):
+        connection = start(opening)
+        until(kill_all)
+        return connection
+
+    monkeypatch.setattr(process, "_start", start_and_kill)
+    kill_all()
+    with fails("infrastructure", "ended twice for another cause than its limits"):
+        items(a_file(tmp_path, [{"text": "a"}]), settings)
 
 
-def test_a_template_beyond_its_limits_fails_the_stream_and_keeps_the_process(tmp_path, chat_folder, processes):
-    spec = {"record": {"template": "{% if slow %}{{ 'x' * 2000000000 }}{% endif %}a"}}
-    slow, quick = a_file(tmp_path, [{"slow": False}, {"slow": True}]), tmp_path / "quick"
-    quick.write_text(json.dumps({"slow": False}) + "\n")
-    one = processes(1, **spec)
-    with fails("stream", "template for line 2 of x: it needs more"):
-        items(slow, chat_folder, one.tokenize, **spec)
-    assert items(str(quick), chat_folder, one.tokenize, **spec) == items(str(quick), chat_folder, **spec)
+def kill_all():
+    """Kills the processes of this process that work within limits."""
+    pids = limited_pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return pids
 
 
-def test_processes_end_when_the_reading_ends_early_and_serve_the_next_stream(tmp_path, chat_folder, processes):
+def test_processes_end_with_the_worker_and_see_none_of_its_environment(chat_folder):
+    code = (
+        "import sys, time; from build import a_spec; from gleaner_worker.records.tokenize_process import *\n"
+        f"settings = limited_settings({chat_folder!r}, a_spec(), 600, 64); print(1, flush=True); time.sleep(1000)"
+    )
+    env = os.environ | {"PYTHONPATH": f"{WORKER}:{Path(__file__).parent}", "HF_TOKEN": "secret"}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=env) as worker:
+        assert worker.stdout.readline() == b"1\n"
+        starter, pids = processes_below(worker.pid), processes_below(*processes_below(worker.pid))
+        for pid in starter + pids:
+            assert "secret" not in Path(f"/proc/{pid}/environ").read_text()
+        (pid,) = processes_below(*pids)
+        limits = Path(f"/proc/{pid}/limits").read_text()
+        assert (
+            "Max open files            3 " in limits and f"Max address space         {process.MEMORY_BYTES} " in limits
+        )
+        worker.kill()
+    until(lambda: not any(os.path.exists(f"/proc/{each}") for each in (*starter, *pids, pid)))
+
+
+def limited_pids():
+    """The processes of this process that work within limits."""
+    return processes_below(*processes_below(process._starter.process.pid))
+
+
+def processes_below(*parents):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(parent) in parents and state != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_processes_end_when_the_reading_ends_early_and_serve_the_next_stream(tmp_path, chat_folder, limited):
     path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(1100)])
-    two = processes(2)
-    documents = read_documents(path, "x", make_sample_settings(chat_folder, a_spec(), 600, POSITIONS), two.tokenize)
+    two = limited(2)
+    documents = read_documents(path, "x", two)
     assert len(next(documents)) == 512
-    started = list(two._all)
+    started = limited_pids()
     documents.close()
-    assert started and all(process.returncode is not None for process in started)
-    assert items(path, chat_folder, two.tokenize) == items(path, chat_folder)
+    assert started
+    until(lambda: not set(started) & set(limited_pids()))
+    assert items(path, two) == items(path, local(chat_folder))
 
 
 @pytest.mark.parametrize(("mode", "outcome"), [("drain", "drained"), ("stop", None)])
 def test_a_tokenizer_that_hangs_delays_neither_a_drain_nor_a_lost_lease(
-    storage, extract, tiny_folder, processes, monkeypatch, mode, outcome
+    storage, extract, tiny_folder, limited, monkeypatch, mode, outcome
 ):
-    release, control, two = threading.Event(), ExtractionState(), processes(2, tiny_folder)
+    control, two = ExtractionState(), limited(2, tiny_folder)
+    ask = two.processes.ask
 
-    def hang(lines, name):
+    def hang(request):
         control.request(mode)
-        release.wait(HANG_S)
+        for pid in limited_pids():
+            os.kill(pid, signal.SIGSTOP)
+        return ask(request)
 
-    monkeypatch.setattr(two, "_ask", hang)
-    monkeypatch.setattr(two, "close", release.set)
+    monkeypatch.setattr(two.processes, "ask", hang)
     stream = a_stream(storage, text_lines(20))
     if outcome:
         assert extract(stream, control, two) == outcome
@@ -150,12 +207,11 @@ def test_a_tokenizer_that_hangs_delays_neither_a_drain_nor_a_lost_lease(
     assert not outputs(storage)
 
 
-def test_an_extraction_with_processes_stores_the_same_bytes(storage, extract, tiny_folder, processes):
+def test_an_extraction_with_processes_stores_the_same_bytes(storage, extract, tiny_folder, limited):
     spec = {"shard_size_gb": SMALL}
     stream = a_stream(storage, text_lines(100))
     assert extract(stream, **spec) == "completed"
     alone = outputs(storage)
     storage.clear("activations/")
-    two = processes(2, tiny_folder, **spec)
-    assert extract(stream, processes=two, **spec) == "completed"
+    assert extract(stream, settings=limited(2, tiny_folder, **spec), **spec) == "completed"
     assert outputs(storage) == alone and len(alone) > 5

@@ -50,7 +50,16 @@ def read_safetensors_header(
 def read_header(
     read: Callable[[int, int], bytes | memoryview], size: int, first_read: int = _FIRST_READ
 ) -> SafetensorsHeader:
-    """The header of a file of `size` bytes. Raises ValueError with a sentence about "it", the file.
+    """The header of a file of `size` bytes, as `read_header_text` reads it. Raises ValueError likewise."""
+    text = read_header_text(read, size, first_read)
+    try:
+        return parse_safetensors_header(text, size)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its header {error}") from error
+
+
+def read_header_text(read: Callable[[int, int], bytes | memoryview], size: int, first_read: int = _FIRST_READ) -> bytes:
+    """The JSON of a header. Raises ValueError with a sentence about "it", the file.
 
     read(begin, end): returns those bytes of the file. first_read: bytes of the first read.
     """
@@ -62,10 +71,7 @@ def read_header(
         raise ValueError(f"its header would have {length} bytes; the limit is {MAX_HEADER_BYTES}")
     if len(head) < 8 + length:
         head += bytes(read(len(head), 8 + length))
-    try:
-        return parse_safetensors_header(head[8 : 8 + length], size)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"its header {error}") from error
+    return head[8 : 8 + length]
 
 
 def parse_safetensors_header(text: bytes, size: int) -> SafetensorsHeader:

@@ -13,8 +13,8 @@ from ..failures import Interrupted, OutOfMemory
 from ..model.hub import worker_hub
 from ..model.model import Model, find_files, load_model
 from ..model.model_source import read_config
-from ..records.sample_settings import SampleSettings, make_sample_settings
-from ..records.tokenize_process import PROCESSES, TokenizeProcesses
+from ..records.sample_settings import SampleSettings
+from ..records.tokenize_process import limited_settings
 from ..spec import Spec
 from ..storage.downloads import Downloads
 from ..storage.objects import Bucket
@@ -39,7 +39,6 @@ class StreamWork:
         self.hub = replace(hub, received=downloads.add_from_hub)
         self.model: Model | None = None
         self.settings: SampleSettings | None = None
-        self.processes: TokenizeProcesses | None = None
         self.streams = UploadStreams()
         self.loaded: dict | None = None  # as worker-api receives it
         self.loaded_for: tuple[str, Spec] | None = None
@@ -69,7 +68,7 @@ class StreamWork:
 
     def _extract(self, work: Work, bucket: Bucket, folder: str, state: ExtractionState) -> str:
         model, settings = self._load(work, bucket, state)
-        return extract(work, model, settings, bucket, folder, state, self.processes, self.streams)
+        return extract(work, model, settings, bucket, folder, state, self.streams)
 
     def _load(self, work: Work, bucket: Bucket, state: ExtractionState) -> tuple[Model, SampleSettings]:
         """Keeps the model between streams of one run, and its weights for other runs that use the same weights."""
@@ -81,11 +80,9 @@ class StreamWork:
             files = find_files(work.spec, self.identity.home, source, work.run, hub)
             config, _ = read_config(work.spec, files.folder)
             # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
-            reading = files.folder, work.spec, config.vocab_size, config.max_positions
-            self.settings = make_sample_settings(*reading)
-            if self.processes:
-                self.processes.close()
-            self.processes = TokenizeProcesses(*reading) if PROCESSES else None
+            if self.settings:
+                self.settings.close()
+            self.settings = limited_settings(files.folder, work.spec, config.vocab_size, config.max_positions)
             self.model = load_model(
                 work.spec,
                 files,

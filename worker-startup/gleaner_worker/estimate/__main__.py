@@ -24,8 +24,8 @@ from ..model.hub import Hub, own_hub, print_wait
 from ..model.model_source import find_model, read_config
 from ..model.row_selection import check_token_selection, row_limits
 from ..records.sample import Reject
-from ..records.sample_settings import make_sample_settings
 from ..records.stream import no_lines
+from ..records.tokenize_process import limited_settings
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
 from ..spec import Spec, capture_of, read_spec
@@ -92,7 +92,7 @@ def estimate(
         spec.model, home, bucket, revision=spec.revision, hub=hub, weights=False, generates=spec.generates
     )
     config, layers = read_config(spec, files.folder)
-    settings = make_sample_settings(files.folder, spec, config.vocab_size, config.max_positions)
+    settings = limited_settings(files.folder, spec, config.vocab_size, config.max_positions)
     max_length = spec.max_length(config.max_positions)
     check_token_selection(spec, max_length)
     capture = capture_of(spec, config, layers)

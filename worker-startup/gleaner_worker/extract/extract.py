@@ -19,7 +19,6 @@ from ..records.sample import Reject, Sample
 from ..records.sample_settings import SampleSettings
 from ..records.samples import Documents, make_samples, read_documents
 from ..records.stream import count_lines, no_lines
-from ..records.tokenize_process import TokenizeProcesses
 from ..shards.answers import StoredAnswers
 from ..shards.encode import encode_shard
 from ..shards.existing_shards import ExistingShards
@@ -64,14 +63,13 @@ def extract(
     bucket: Bucket,
     folder: str,
     state: ExtractionState,
-    processes: TokenizeProcesses | None = None,
     streams: UploadStreams | None = None,
 ) -> str:
     """Stores every shard of the stream that the bucket lacks; returns "completed", "drained" or "preempted".
 
     bucket: checked with state.check_lease, so that a worker that lost its lease writes nothing.
-    folder: scratch space on this machine's disk, emptied first. processes: tokenise the lines of the stream; None for
-    this process. streams: of the last extraction, which know the network. Raises Failure or LeaseLost.
+    folder: scratch space on this machine's disk, emptied first. streams: of the last extraction, which know the
+    network. Raises Failure or LeaseLost.
     """
     path = os.path.join(empty_folder(folder), "stream")
     try:
@@ -88,7 +86,7 @@ def extract(
     if settings.samples_per_line is not None:
         state.samples_total = lines * settings.samples_per_line
     streams = streams or UploadStreams()
-    return _Extraction(work, model, settings, bucket, folder, state, streams).run(path, processes)
+    return _Extraction(work, model, settings, bucket, folder, state, streams).run(path)
 
 
 class _Extraction:
@@ -120,11 +118,10 @@ class _Extraction:
         window_shards = 1 + window_bytes // work.spec.shard_size_bytes
         self._memory = ShardMemory(work.spec.shard_size_bytes, window_shards, lambda: self._streams.count)
 
-    def run(self, path: str, processes: TokenizeProcesses | None) -> str:
+    def run(self, path: str) -> str:
         """Returns the outcome, as `extract` does."""
         state = self._state
-        tokenize = processes.tokenize if processes else None
-        documents = read_documents(path, self._work.object, self._settings, tokenize, self._pipeline.check)
+        documents = read_documents(path, self._work.object, self._settings, self._pipeline.check)
         state.phase = "running"
         with self._pipeline as pipeline:
             batches: Iterator[Documents] = pipeline.stage("tokenize", documents, ahead=1)

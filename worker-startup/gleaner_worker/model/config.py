@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from gleaner_reader.limits import MAX_TENSORS
+
 from ..failures import Failure
 from .config_keys import refuse_keys
 from .config_parser import Fields, shown
@@ -211,6 +213,8 @@ def _experts(fields: Fields, family: Family, layers: int, d_model: int) -> Exper
     count, per_token = fields.size("num_experts"), fields.size("num_experts_per_tok")
     if per_token > count:
         fields.refuse("num_experts_per_tok", f"but the model has {count} experts")
+    if 3 * layers * count > MAX_TENSORS:  # each expert may have its own gate, up and down
+        fields.refuse("num_experts", f"and {layers} layers of them have more than {MAX_TENSORS} tensors")
     d_ff = fields.size("moe_intermediate_size")
     clamp = None
     if "swiglu_limit" in family.defaults:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..failures import Failure
+from ..limited.process import call
 from ..model_files import (
     CONFIG,
     GENERATION,
@@ -16,15 +17,12 @@ from ..model_files import (
     is_weight_file,
     refused_files,
 )
-from ..model_json import read_model_json, unreadable
-from .config_keys import unknown_keys
 from .weight_files import WeightFile
 
 _PICKLED = re.compile(r".*\.(?:bin|pt|pth|ckpt)(?:\.index\.json)?")
 _PICKLED_MODEL = re.compile(r"(?:pytorch_model|consolidated)[^/]*\.(?:bin|pt|pth)(?:\.index\.json)?")
+READ_FILES = "gleaner_worker.model.read_files"  # in a process with limits
 _OLD_TOKENIZERS = ("tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model")
-_MAX_INDEX_BYTES = 64 << 20
-MAX_CONFIG_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class ModelFiles(Identity):
     @property
     def unknown_keys(self) -> list[str]:
         """The keys of config.json that neither Gleaner nor transformers knows."""
-        return unknown_keys(read_model_json(self.folder, CONFIG, self.name, MAX_CONFIG_BYTES))
+        return call(f"{READ_FILES}:unknown_keys_of", {"folder": self.folder, "model": self.name})["keys"]
 
 
 def choose_files(
@@ -84,7 +82,7 @@ def choose_files(
     if weights and ONE_FILE in names:  # first, as in transformers, which reads no index beside it
         chosen.append(ONE_FILE)
     elif weights and INDEX in names:
-        listed = _files_of_index(folder, model)
+        listed = call(f"{READ_FILES}:files_of_index", {"folder": folder, "model": model})["files"]
         absent = [name for name in listed if name not in names]
         problems += [f"it has no {name}, which {INDEX} names" for name in absent]
         chosen += [INDEX, *listed]
@@ -115,20 +113,6 @@ def _no_weights(names: Collection[str], model: str) -> str:
     other = sorted(name for name in names if is_weight_file(name))
     missing = f" that lists {other[0]}; put the index" if other else "; put the safetensors files"
     return f"it has no {ONE_FILE} and no {INDEX}{missing} beside {CONFIG}"
-
-
-def _files_of_index(folder: str, model: str) -> list[str]:
-    """The files of weights that the index in `folder` lists, all in that folder. Raises Failure("model")."""
-    index = read_model_json(folder, INDEX, model, _MAX_INDEX_BYTES)
-    try:
-        listed = set(index["weight_map"].values())
-        if bad := [name for name in listed if not isinstance(name, str) or not is_weight_file(name)]:
-            raise ValueError(f"{bad[0]!r:.200} is no name of a safetensors file")
-        if not listed:
-            raise ValueError("it names no file")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise unreadable(INDEX, model, "it has no weight_map" if isinstance(error, KeyError) else error) from error
-    return sorted(listed)
 
 
 def _sha256_of_lines(files: dict[str, str], names: Iterable[str]) -> str | None:

@@ -7,18 +7,19 @@ loads a layer reads its bytes.
 import hashlib
 import os
 import re
+from dataclasses import asdict
 
 from ..failures import Failure
-from ..model_files import CONFIG, INDEX, is_small_file, is_weight_file, names_in
-from ..model_json import read_model_json
-from ..spec import Spec, resolve_layers
+from ..limited.process import call
+from ..limited.values import from_json
+from ..model_files import INDEX, is_small_file, is_weight_file, names_in
+from ..spec import Spec
 from ..storage.objects import Bucket
-from .config import DecoderConfig, parse_config
-from .generation_rules import GenerationRules, read_generation_rules
+from .config import DecoderConfig
+from .generation_rules import GenerationRules
 from .hub import Hub, fetch_model, is_hub_id, own_hub
-from .identity import MAX_CONFIG_BYTES, ModelFiles, choose_files
+from .identity import READ_FILES, ModelFiles, choose_files
 from .model_cache import kept_copy
-from .sites import check_sites
 from .weight_files import BucketFile, DiskFile, WeightFile, hash_files
 
 _GS = re.compile(r"gs://([^/]+)/(.+?)/*")
@@ -78,23 +79,18 @@ def find_model(
 
 def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]]:
     """The model's config.json, and the layers of it that the spec asks for. Raises Failure("model")."""
-    config = parse_config(_raw_config(spec, folder), spec.model)
-    layers = resolve_layers(spec, config.num_layers)
-    check_sites(config, layers, spec.sites, spec.top_k, spec.model)
+    found = call(f"{READ_FILES}:config_of", {"folder": folder, "spec": asdict(spec)})
+    config = from_json(DecoderConfig, found["config"])
     read_rules(spec, config, folder)
-    return config, layers
+    return config, tuple(found["layers"])
 
 
 def read_rules(spec: Spec, config: DecoderConfig, folder: str) -> GenerationRules | None:
     """The rules of the tokens that the run generates; None for a run that generates none. Raises Failure("model")."""
     if not spec.generates:
         return None
-    max_length = spec.max_length(config.max_positions)
-    return read_generation_rules(folder, spec.model, config, _raw_config(spec, folder), spec.new_tokens, max_length)
-
-
-def _raw_config(spec: Spec, folder: str) -> dict:
-    return read_model_json(folder, CONFIG, spec.model, MAX_CONFIG_BYTES)
+    facts = {"folder": folder, "spec": asdict(spec), "config": asdict(config)}
+    return from_json(GenerationRules, call(f"{READ_FILES}:rules_of", facts))
 
 
 def _list_model(bucket: Bucket, prefix: str, model: str) -> dict[str, BucketFile]:

@@ -14,11 +14,14 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from gleaner_reader.safetensors_header import read_header
+from gleaner_reader.safetensors_header import read_header_text
 
 from ..failures import Failure
+from ..limited.frames import Frame
+from ..limited.process import LimitedProcess
 from .config import DecoderConfig
 from .config_parser import shown
+from .identity import READ_FILES
 from .tensor_names import HEADS, OTHER_TOWERS, SCORES
 from .tensors import Part, block_table, layers_with, names_of, outer_table
 from .weight_files import WeightFile
@@ -196,8 +199,12 @@ def _are_equal(one: StoredTensor, other: StoredTensor, where: str) -> bool:
 
 
 def _stored(files: Iterable[WeightFile], where: str) -> list[StoredTensor]:
-    with ThreadPoolExecutor(_THREADS, "headers") as pool:
-        return list(chain.from_iterable(pool.map(partial(_read_tensors, where=where), files)))
+    process = LimitedProcess(f"{READ_FILES}:tensors_of", {"model": where})
+    try:
+        with ThreadPoolExecutor(_THREADS, "headers") as pool:
+            return list(chain.from_iterable(pool.map(partial(_read_tensors, process, where), files)))
+    finally:
+        process.close()
 
 
 def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str, end: str = "") -> dict:
@@ -215,7 +222,7 @@ def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str, end: st
     )
 
 
-def _read_tensors(file: WeightFile, where: str) -> list[StoredTensor]:
+def _read_tensors(process: LimitedProcess, where: str, file: WeightFile) -> list[StoredTensor]:
     """The tensors of a safetensors file; raises Failure("model") for any other file, damaged or cut short."""
 
     def read(begin: int, end: int) -> bytes:
@@ -224,10 +231,11 @@ def _read_tensors(file: WeightFile, where: str) -> list[StoredTensor]:
         return bytes(data)
 
     try:
-        header = read_header(read, file.size_bytes, first_read=8)  # so that no byte of a tensor is read here too
+        header = read_header_text(read, file.size_bytes, first_read=8)  # so that no byte of a tensor is read here too
     except (OSError, ValueError) as error:
         raise Failure("model", f"Failed to read {file.name} of {where}: {error}; copy the model again") from error
-    return [StoredTensor(name, file, info.dtype, info.shape, info.begin) for name, info in header.tensors.items()]
+    found = process.ask(Frame({"name": file.name, "size": file.size_bytes}, header)).facts["tensors"]
+    return [StoredTensor(name, file, dtype, tuple(shape), begin) for name, dtype, shape, begin in found]
 
 
 def _match(stored: list[StoredTensor], config: DecoderConfig, where: str, end: str) -> dict[str, StoredTensor]:

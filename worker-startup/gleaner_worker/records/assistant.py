@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 from .chat import Chat
-from .template import TemplateProblem
+from .template import TemplateProblem, as_json
 
 # Most bytes that the renders of one record may read, in all: seconds of work.
 _MOST_RENDERED_BYTES = 512 * 1024 * 1024
@@ -37,7 +37,7 @@ def render_spans(
     specials: the texts of special tokens. Raises TemplateProblem, also for a template that hides where a part begins
     or ends, and for a record with too many messages: each span is found by renders of all messages.
     """
-    values = chat.prepare(messages, add_generation_prompt, tools)[1]
+    values = as_json(chat.values(messages, add_generation_prompt, tools))
     if _PRIVATE.search(values):
         raise TemplateProblem("the record has a private-use character from U+E010 to U+E012; remove it")
     numbers = [number for number, message in enumerate(messages) if kind == "turns" or message["role"] == "assistant"]
@@ -53,9 +53,8 @@ def render_spans(
         message = {"role": "assistant"} if own["role"] == "assistant" else own  # tool calls end the text of the model
         replaced = [*messages[:number], message | {"content": _PLACEHOLDER}, *messages[number + 1 :]]
         earlier = [(messages[:number], False), (messages[:number], True)] if kind == "assistant" else []
-        marked, *others = _render_each(chat, [(replaced, add_generation_prompt), *earlier], tools)
-        if isinstance(marked, TemplateProblem):
-            raise marked
+        marked = chat.render(replaced, add_generation_prompt, tools)
+        others = [_try_render(chat, *each, tools) for each in earlier]
         before, opening = others or ("", "")
         before = before if number else ""
         head, placeholder, rest = marked.rpartition(_PLACEHOLDER)
@@ -77,10 +76,10 @@ def render_spans(
     return text, [span(number) for number in numbers]
 
 
-def _render_each(
-    chat: Chat, chats: Sequence[tuple[list[dict], bool]], tools: list[dict] | None
-) -> list[str | TemplateProblem]:
-    """The text of each list of messages with its add_generation_prompt, in one batch."""
-    prepared = [chat.prepare(messages, add_generation_prompt, tools) for messages, add_generation_prompt in chats]
-    rendered = prepared[0][0].render_batch([values for _, values in prepared])
-    return [each if isinstance(each, TemplateProblem) else each[0] for each in rendered]
+def _try_render(
+    chat: Chat, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None
+) -> str | TemplateProblem:
+    try:
+        return chat.render(messages, add_generation_prompt, tools)
+    except TemplateProblem as problem:
+        return problem

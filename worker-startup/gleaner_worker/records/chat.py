@@ -16,7 +16,7 @@ from ..model_json import read_model_json, read_model_text
 from ..spec import is_template_variable
 from .parse import kind_of
 from .rejected import Rejected
-from .template import Template, TemplateProblem
+from .template import Rendered, Template, TemplateProblem
 
 _JINJA, _JSON = "chat_template.jinja", "chat_template.json"
 _MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -41,15 +41,14 @@ class Chat:
         return replace(self, variables={**self.variables, **variables}) if variables else self
 
     def render(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None = None) -> str:
-        """The text of the messages, with all of its special tokens. Raises TemplateProblem, LimitExceeded."""
-        return self._template_for(tools).render(self._values(messages, add_generation_prompt, tools))
+        """The text of the messages, with all of its special tokens. Raises TemplateProblem."""
+        return self.render_marked(messages, add_generation_prompt, tools)[0]
 
-    def prepare(
-        self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None
-    ) -> tuple[Template, bytes]:
-        """The template and its encoded values. Raises TemplateProblem."""
-        template = self._template_for(tools)
-        return template, template.encode(self._values(messages, add_generation_prompt, tools))
+    def render_marked(
+        self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None = None
+    ) -> Rendered:
+        """The text, and its parts that the model wrote, where the template marks them. Raises TemplateProblem."""
+        return self._template_for(tools).render_marked(self.values(messages, add_generation_prompt, tools))
 
     def marks_generation(self, tools: list[dict] | None) -> bool:
         """Whether the template marks the text that the model wrote, by {% generation %} blocks."""
@@ -61,7 +60,8 @@ class Chat:
             raise TemplateProblem(self.problem)
         return template
 
-    def _values(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None) -> dict[str, Any]:
+    def values(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None) -> dict[str, Any]:
+        """The variables of the template."""
         values = {"messages": [_normal(message) for message in messages], "tools": tools, "documents": None}
         return {**values, "add_generation_prompt": add_generation_prompt, **self.tokens, **self.variables}
 

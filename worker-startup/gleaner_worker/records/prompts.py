@@ -12,13 +12,14 @@ record.field (a field of any kind below), and these fields of the record:
     train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from ..failures import Failure
+from ..limited import step
 from ..spec import Spec
 from .arc import ArcPrompts, make_arc_prompts, parse_task
 from .assistant import render_spans
@@ -27,10 +28,9 @@ from .chat import Chat, check_messages, check_variables, find_unsupported_parts,
 from .final_message import CONTINUE, continues, cut_at_tag, tag_final_message
 from .parse import check_text, check_tokens, kind_of, list_fields
 from .rejected import Rejected
-from .render_process import LimitExceeded
 from .sharegpt import as_messages
 from .spans import Span, SpanFinder, make_span_finder
-from .template import Rendered, Template, TemplateProblem
+from .template import Template, TemplateProblem
 from .tokenizer import special_texts
 
 KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, `conversations`, or an ARC task's `train` and `test`"
@@ -43,15 +43,6 @@ class Prompt:
     content: str | list[int]
     is_complete: bool  # the text holds its special tokens
     spans: tuple[list[Span], ...] = ()  # of each source of the run
-
-
-@dataclass(frozen=True)
-class Unrendered:
-    """A prompt whose template render_prompts renders."""
-
-    template: Template
-    values: bytes  # as the template encodes them
-    finish: Callable[[Rendered | TemplateProblem], Prompt]  # raises Rejected
 
 
 @dataclass(frozen=True)
@@ -73,16 +64,13 @@ class PromptWriter:
 def make_prompt_writer(spec: Spec, folder: str, tokenizer: Tokenizer | None = None) -> PromptWriter:
     """folder: of the model's files. Raises Failure("model") for `record` of run.json that cannot be used."""
     record = spec.record
+    step.begin("model", f"compile a template of {spec.model} or of run.json", "simplify the template")
     try:
         chat = load_chat(folder, spec.model).with_variables(record.template_kwargs)
         arc = make_arc_prompts(chat, record.encoder, record.prompt_version)
         template = None if record.template is None else Template(record.template, is_chat=False)
     except ValueError as error:
         raise Failure("model", f"Failed to use `record` of run.json: {error}") from error
-    except LimitExceeded as limit:
-        raise Failure(
-            "model", f"Failed to compile a template of {spec.model} or of run.json: {limit}; simplify the template"
-        ) from limit
     except TemplateProblem as problem:
         raise Failure("model", f"Failed to use record.template of run.json: {problem}; correct it") from problem
     return PromptWriter(
@@ -99,10 +87,10 @@ def make_prompt_writer(spec: Spec, folder: str, tokenizer: Tokenizer | None = No
     )
 
 
-def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unrendered | Rejected]:
+def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Rejected]:
     """The prompts, one per prediction, made on demand. Raises Rejected for the whole record."""
     if writer.template is not None:
-        prompt: Prompt | Unrendered | None = _from_template(record, writer.template, writer)
+        prompt: Prompt | None = _from_template(record, writer.template, writer)
     elif writer.field is not None:
         if writer.field not in record:
             raise Rejected(f"has no field `{writer.field}`, which record.field names; it has {list_fields(record)}")
@@ -125,27 +113,7 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unren
     return (_from_task(augment(task, writer.seed, k), arc, record, writer) for k in range(writer.predictions))
 
 
-def render_prompts(prompts: Sequence[Unrendered]) -> list[Prompt | Rejected]:
-    """Renders the prompts, in one batch per template. Raises LimitExceeded with a position in `prompts`."""
-    finished: dict[int, Prompt | Rejected] = {}
-    for template in {prompt.template for prompt in prompts}:
-        numbers = [number for number, prompt in enumerate(prompts) if prompt.template is template]
-        try:
-            batch = template.render_batch([prompts[number].values for number in numbers])
-        except LimitExceeded as limit:
-            raise LimitExceeded(str(limit), numbers[limit.position]) from None
-        finished |= {number: _finish(prompts[number], each) for number, each in zip(numbers, batch, strict=True)}
-    return [finished[number] for number in range(len(prompts))]
-
-
-def _finish(prompt: Unrendered, rendered: Rendered | TemplateProblem) -> Prompt | Rejected:
-    try:
-        return prompt.finish(rendered)
-    except Rejected as reason:
-        return reason
-
-
-def _from_known(record: dict, writer: PromptWriter) -> Prompt | Unrendered | None:
+def _from_known(record: dict, writer: PromptWriter) -> Prompt | None:
     """None for an ARC task."""
     for name in ("text", "prompt"):
         if name in record:
@@ -164,7 +132,7 @@ def _is_task(record: dict) -> bool:
     return "train" in record and "test" in record
 
 
-def _from_value(value: object, record: dict, name: str, writer: PromptWriter) -> Prompt | Unrendered:
+def _from_value(value: object, record: dict, name: str, writer: PromptWriter) -> Prompt:
     if not isinstance(value, list):
         return _plain(check_text(value, name), record, writer)
     if value and isinstance(value[0], dict):
@@ -176,19 +144,15 @@ def _plain(content: str | list[int], record: dict, writer: PromptWriter) -> Prom
     return Prompt(content, False, writer.spans.find(content, record, {}))
 
 
-def _from_template(record: dict, template: Template, writer: PromptWriter) -> Unrendered:
-    def finish(rendered: Rendered | TemplateProblem) -> Prompt:
-        if isinstance(rendered, TemplateProblem):
-            raise Rejected(f"cannot be written with record.template: {rendered}")
-        return _plain(check_text(rendered[0], "record.template"), record, writer)
-
+def _from_template(record: dict, template: Template, writer: PromptWriter) -> Prompt:
     try:
-        return Unrendered(template, template.encode({"record": record, **record}), finish)
+        text = template.render({"record": record, **record})
     except TemplateProblem as problem:
         raise Rejected(f"cannot be written with record.template: {problem}") from problem
+    return _plain(check_text(text, "record.template"), record, writer)
 
 
-def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter) -> Prompt | Unrendered:
+def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter) -> Prompt:
     messages = as_messages(messages, name, record.get("system"))
     check_messages(messages, name)
     is_open = continues(record, writer.continue_final_message, writer.add_generation_prompt)
@@ -196,25 +160,6 @@ def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter)
     tools = record.get("tools")
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
         raise Rejected(f"`tools` is {kind_of(tools)}, not a list of objects")
-
-    def finish(rendered: Rendered | TemplateProblem) -> Prompt:
-        if isinstance(rendered, TemplateProblem):
-            raise Rejected(f"`{name}` cannot be written with the chat template: {rendered}")
-        text, written = rendered
-        number = find_unsupported_parts(shown, text)
-        if number is not None:
-            raise Rejected(
-                f"`{name}[{number}]` has a list as its `content`, and the model's chat template supports only strings"
-            )
-        text = check_text(cut_at_tag(text, final) if is_open else text, name)
-        if is_open and not all(whole.startswith(text) for whole in whole_texts):
-            raise Rejected(f"`{name}` has other text without {CONTINUE}, so its spans are not known")
-        of_messages = {
-            kind: [(begin, min(end, len(text))) for begin, end in spans if begin < len(text)]
-            for kind, spans in {"assistant": written, **found}.items()
-        }
-        return Prompt(text, True, writer.spans.find(text, record, of_messages))
-
     chat, add_generation_prompt = writer.chat.with_variables(check_variables(record)), writer.add_generation_prompt
     found: dict[str, list[Span]] = {}
     whole_texts: list[str] = []  # of the messages without an open end, in which the spans are
@@ -225,9 +170,22 @@ def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter)
                     chat, messages, add_generation_prompt, tools, writer.specials, source.kind
                 )
                 whole_texts.append(whole)
-        return Unrendered(*chat.prepare(shown, add_generation_prompt, tools), finish)
+        text, written = chat.render_marked(shown, add_generation_prompt, tools)
     except TemplateProblem as problem:
-        return finish(problem)
+        raise Rejected(f"`{name}` cannot be written with the chat template: {problem}") from problem
+    number = find_unsupported_parts(shown, text)
+    if number is not None:
+        raise Rejected(
+            f"`{name}[{number}]` has a list as its `content`, and the model's chat template supports only strings"
+        )
+    text = check_text(cut_at_tag(text, final) if is_open else text, name)
+    if is_open and not all(whole.startswith(text) for whole in whole_texts):
+        raise Rejected(f"`{name}` has other text without {CONTINUE}, so its spans are not known")
+    of_messages = {
+        kind: [(begin, min(end, len(text))) for begin, end in spans if begin < len(text)]
+        for kind, spans in {"assistant": written, **found}.items()
+    }
+    return Prompt(text, True, writer.spans.find(text, record, of_messages))
 
 
 def _from_task(task: Task, arc: ArcPrompts, record: dict, writer: PromptWriter) -> Prompt | Rejected:

@@ -5,31 +5,16 @@ a run that cuts documents (over_long chunk and pack), samples and rejects are co
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 
-import numpy as np
-
-from ..failures import raise_exits
 from .documents import Document, SampleTokens, cut_documents
 from .generated import Answers, continue_documents
-from .prompts import Prompt
-from .read_prompts import MOST_BYTES, MOST_ITEMS, RenderedPrompt, in_batches, read_prompts
+from .read_prompts import MOST_BYTES, MOST_ITEMS, in_batches
 from .rejected import Rejected
 from .sample import Reject, Sample
-from .sample_settings import SampleSettings
-from .select import Marks, select
+from .sample_settings import Documents, SampleSettings
+from .select import select
 from .stream import Line, read_lines
-from .tokenizer import Encoded, encode_complete, encode_ids, encode_texts
-
-_PREVIEW_CHARS = 200
-# Longer texts are rejected or cut before they cost time and memory: no tokenizer makes longer tokens on average.
-_MOST_CHARS_PER_TOKEN = 32
-_LEAST_CHARS = 8192  # a few tokens may be longer
-
-
-Documents = list[Document | Reject]
-Tokenize = Callable[[Iterable[list[Line]], str, Callable[[], None]], Iterator[Documents]]
 
 
 def read_samples(
@@ -44,33 +29,13 @@ def read_samples(
 
 
 def read_documents(
-    path: str,
-    name: str,
-    settings: SampleSettings,
-    tokenize: Tokenize | None = None,
-    check: Callable[[], None] = lambda: None,
+    path: str, name: str, settings: SampleSettings, check: Callable[[], None] = lambda: None
 ) -> Generator[Documents]:
     """Reads the lines of the file at `path`, and tokenises them in batches, in the order of the lines.
 
-    tokenize: the processes of tokenize_process.py; None for this process. check: called before each line in this
-    process, and during waits for others; it may raise. Raises Failure("stream").
+    check: as SampleSettings.tokenize has it. Raises Failure.
     """
-    batches = _line_batches(path, name, settings)
-    if tokenize is None:
-        yield from (tokenize_lines(_checked(lines, check), name, settings) for lines in batches)
-    else:
-        yield from tokenize(batches, name, check)
-
-
-def _checked(lines: list[Line], check: Callable[[], None]) -> Iterator[Line]:
-    for line in lines:
-        check()
-        yield line
-
-
-def tokenize_lines(lines: Iterable[Line], name: str, settings: SampleSettings) -> Documents:
-    """The documents and rejects of the lines. Raises Failure("stream")."""
-    return [item for batch in read_prompts(lines, name, settings) for item in _tokenize(batch, settings)]
+    yield from settings.tokenize(_line_batches(path, name, settings), name, check)
 
 
 def make_samples(batches: Iterable[Documents], settings: SampleSettings) -> Iterator[Sample | Reject]:
@@ -86,99 +51,8 @@ def make_samples(batches: Iterable[Documents], settings: SampleSettings) -> Iter
 
 def _line_batches(path: str, name: str, settings: SampleSettings) -> Iterator[list[Line]]:
     """Lines that make at most MOST_ITEMS samples, and hold at most MOST_BYTES; at least one line each."""
-    most_lines = max(1, MOST_ITEMS // settings.writer.predictions)
+    most_lines = max(1, MOST_ITEMS // settings.predictions)
     return in_batches(read_lines(path, name), lambda line: len(line.data or b""), most_lines, MOST_BYTES)
-
-
-def _tokenize(batch: list[RenderedPrompt | Reject], settings: SampleSettings) -> Iterator[Document | Reject]:
-    batch = [_limit(item, settings) for item in batch]
-    complete = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and item.prompt.is_complete]
-    plain = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and _is_plain_text(item.prompt)]
-    has_spans = bool(settings.writer.spans.sources)
-    complete_ids, plain_ids = (
-        iter(
-            encode(
-                [str(prompt.content) for prompt in prompts],
-                settings.tokenizer,
-                settings.bos,
-                [prompt.spans for prompt in prompts] if has_spans else None,
-            )
-        )
-        for encode, prompts in ((encode_complete, complete), (encode_texts, plain))
-    )
-    for item in batch:
-        if isinstance(item, Reject):
-            yield item
-            continue
-        content = item.prompt.content
-        if isinstance(content, str):
-            made = next(complete_ids if item.prompt.is_complete else plain_ids)
-        else:
-            made = encode_ids(content, item.prompt.spans)
-        try:
-            if isinstance(made, Rejected):
-                raise made
-            yield _document(item, made, settings)
-        except Rejected as reason:
-            yield Reject(item.index, str(reason), item.line)
-
-
-def _document(item: RenderedPrompt, encoded: Encoded, settings: SampleSettings) -> Document:
-    ids = _checked_ids(encoded.ids, item, settings)
-    content = item.prompt.content
-    preview = content if isinstance(content, str) else _decode(content, settings)
-    end = settings.max_length if settings.cut is None else None  # no sample has the later tokens
-    marks = encoded.marks and encoded.marks.first(end)
-    if marks and not settings.selection.parsed.reduces_spans:
-        marks = Marks(marks.marked)
-    kept_ids = ids if end is None or len(ids) <= end else ids[:end].copy()
-    return Document(item.index, item.line, kept_ids, len(ids), marks, preview[:_PREVIEW_CHARS], item.kept)
-
-
-def _limit(item: RenderedPrompt | Reject, settings: SampleSettings) -> RenderedPrompt | Reject:
-    """Rejects or cuts a text that is too long to be tokenised as a whole."""
-    if isinstance(item, Reject) or settings.cut is not None or not isinstance(item.prompt.content, str):
-        return item
-    limit = max(_MOST_CHARS_PER_TOKEN * settings.max_length, _LEAST_CHARS)
-    size = len(item.prompt.content)
-    if size <= limit:
-        return item
-    if settings.over_long == "truncate":
-        return replace(item, prompt=replace(item.prompt, content=item.prompt.content[:limit]), characters=size)
-    reason = f"has {size} characters; a text of {settings.max_length} tokens (max_seq_length) has at most {limit}"
-    return Reject(item.index, reason, item.line)
-
-
-def _is_plain_text(prompt: Prompt) -> bool:
-    return isinstance(prompt.content, str) and not prompt.is_complete
-
-
-def _checked_ids(ids: list[int], item: RenderedPrompt, settings: SampleSettings) -> np.ndarray:
-    """The ids, int32. Raises Rejected. A post-processor may add ids that the vocabulary lacks, as a record may."""
-    if not ids:
-        raise Rejected("has no tokens")
-    if item.characters and len(ids) <= settings.max_length:
-        raise Rejected(
-            f"has {item.characters} characters, and its first {len(item.prompt.content)} make only {len(ids)} tokens"
-        )
-    with suppress(OverflowError):  # of an id that int32 cannot hold
-        token_ids = np.array(ids, np.int32)
-        if token_ids.min() >= 0 and token_ids.max() < settings.vocab_size:
-            return token_ids
-    position, token = next((at, token) for at, token in enumerate(ids) if not 0 <= token < settings.vocab_size)
-    number = str(token) if abs(token) < 1 << 63 else "of more than 63 bits"
-    raise Rejected(
-        f"token id {number} at position {position} is not in the vocabulary (0 to {settings.vocab_size - 1})"
-    )
-
-
-def _decode(ids: list[int], settings: SampleSettings) -> str:
-    """The text of the first ids; the empty text where the decoder of tokenizer.json fails or panics."""
-    try:
-        return settings.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)
-    except BaseException as error:
-        raise_exits(error)
-        return ""
 
 
 def _whole(document: Document, settings: SampleSettings) -> Sample | Reject:

@@ -1,11 +1,11 @@
 """The tokens of a sample whose vectors are stored (spec: tokens, exclude_special)."""
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from ..selections import Spans, TokenSelection, parse_tokens
 from ..spec import Spec
@@ -75,12 +75,10 @@ class Chosen:
 _EVERYTHING = Chosen()
 
 
-def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
-    """Special tokens are the added tokens that tokenizer.json calls special, anywhere in a sample."""
-    if not spec.exclude_special:
-        return Selection(spec.tokens, None, spec.seed)
-    special = [id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special]
-    return Selection(spec.tokens, np.array(sorted(special), np.int32), spec.seed)
+def make_selection(spec: Spec, special_ids: Sequence[int]) -> Selection:
+    """special_ids: of the added tokens that tokenizer.json calls special, which may be anywhere in a sample."""
+    special = np.array(sorted(special_ids), np.int32) if spec.exclude_special else None
+    return Selection(spec.tokens, special, spec.seed)
 
 
 def select(selection: Selection, token_ids: np.ndarray, marks: Marks | None = None, index: int = 0) -> Chosen:

@@ -1,51 +1,20 @@
-"""The messages between this process and the processes that tokenise lines: JSON, and arrays of bytes beside it.
+"""The messages between this process and the processes that tokenise lines (limited/frames.py):
 
-A frame is its length in 8 bytes, the length of its JSON in 4, the JSON, and the bytes:
-
-    settings     {"folder", "spec", "vocab_size", "max_positions"}: the first request, which has no answer
-    lines        {"name", "first", "sizes"}, and the bytes of the lines; a line without data has a negative size
-    documents    {"items", "has_marks"}, and the token ids; with "has_marks" also a byte for each token
-    failure      {"kind", "reason"}
+facts        the first answer: TokenizerFacts
+lines        {"name", "first", "sizes"}, and the bytes of the lines; a line without data has a negative size
+documents    {"items", "has_marks"}, and the token ids; with "has_marks" also a byte for each token
+decode       {"token_ids"}; its answer is {"text"}
 """
 
-import json
-import struct
 from collections.abc import Sequence
-from typing import IO, NamedTuple
 
 import numpy as np
 
+from ..limited.frames import Frame
 from .documents import Document
 from .sample import Reject
 from .select import Marks
 from .stream import Line
-
-_LENGTHS = struct.Struct(">QI")
-
-
-class Frame(NamedTuple):
-    """One message. facts: its JSON, as the text above lists it. data: the bytes behind the JSON."""
-
-    facts: dict
-    data: bytes = b""
-
-
-def write_frame(file: IO[bytes], frame: Frame) -> None:
-    """Writes and flushes the frame. Raises OSError when the reader has ended."""
-    facts = json.dumps(frame.facts).encode()
-    file.write(_LENGTHS.pack(len(facts) + len(frame.data), len(facts)) + facts)
-    file.write(frame.data)
-    file.flush()
-
-
-def read_frame(file: IO[bytes]) -> Frame | None:
-    """The next frame; None where the file ends."""
-    lengths = file.read(_LENGTHS.size)
-    if len(lengths) < _LENGTHS.size:
-        return None
-    size, split = _LENGTHS.unpack(lengths)
-    content = file.read(size)
-    return Frame(json.loads(content[:split]), content[split:]) if len(content) == size else None
 
 
 def frame_of_lines(lines: Sequence[Line], name: str) -> Frame:

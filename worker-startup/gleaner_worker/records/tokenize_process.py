@@ -1,54 +1,83 @@
-"""Processes that parse, render and tokenise the lines of a stream, so that reading scales with the cores of a host.
+"""Lines tokenised by processes with limits, so that reading scales with the cores of a host.
 
 In one process the interpreter's lock bounds reading to some ten thousand lines a second, and other stages need the
 same lock. Only the token ids come back, and the samples are the same with any number of processes.
 """
 
+import logging
 import os
-import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
-from ..failures import Failure
+from ..limited.frames import Frame
+from ..limited.process import LimitedProcess
+from ..limited.values import from_json
 from ..spec import Spec
-from .samples import Documents
+from .sample_settings import Documents, SampleSettings, TokenizerFacts, common_settings
 from .stream import Line
-from .tokenize_frames import Frame, documents_of_frame, frame_of_lines, read_frame, write_frame
+from .tokenize_frames import documents_of_frame, frame_of_lines
 
-# A small host needs its cores for the other stages, and reads without these processes.
-PROCESSES = min(16, (os.cpu_count() or 1) // 8)
+log = logging.getLogger(__name__)
+
+# Eight cores for each: a host needs the others for the other stages. A process uses one core.
+PROCESSES = min(16, max(2, (os.cpu_count() or 1) // 8))
 _CHECK_EVERY_S = 0.2
-_PACKAGES = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class LimitedSettings(SampleSettings):
+    """Settings whose files are read by processes with limits; they serve one stream at a time."""
+
+    processes: "TokenizeProcesses"
+
+    def tokenize(self, batches: Iterable[list[Line]], name: str, check: Callable[[], None]) -> Generator[Documents]:
+        yield from self.processes.tokenize(batches, name, check)
+
+    def decode(self, token_ids: list[int]) -> str:
+        return self.processes.ask(Frame({"token_ids": token_ids})).facts["text"]
+
+    def close(self) -> None:
+        self.processes.close()
+
+
+def limited_settings(
+    folder: str, spec: Spec, vocab_size: int, max_positions: int, count: int = PROCESSES
+) -> LimitedSettings:
+    """The settings of a run with `count` processes. The files of the model are in `folder`. Raises Failure("model")."""
+    facts = {"folder": folder, "spec": asdict(spec), "vocab_size": vocab_size, "max_positions": max_positions}
+    processes = TokenizeProcesses(facts, count)
+    try:
+        found = from_json(TokenizerFacts, processes.ask(Frame({})).facts)
+        common = common_settings(spec, vocab_size, max_positions, found)
+    except BaseException:
+        processes.close()
+        raise
+    for warning in found.warnings:
+        log.warning("%s", warning)
+    return LimitedSettings(**common, processes=processes)
 
 
 class TokenizeProcesses:
-    """The processes for one model and spec. They start with the first stream, and serve one stream at a time."""
+    """The processes for one model and spec, each started when it has work."""
 
-    def __init__(self, folder: str, spec: Spec, vocab_size: int, max_positions: int, count: int = PROCESSES):
-        """The arguments of make_sample_settings, and the number of processes."""
-        facts = {"folder": folder, "spec": asdict(spec), "vocab_size": vocab_size, "max_positions": max_positions}
-        self._settings, self._count = Frame(facts), count
+    def __init__(self, facts: dict, count: int):
+        self._facts, self._count = facts, count
         self._lock = threading.Lock()
-        self._all: list[subprocess.Popen] = []
-        self._idle: list[subprocess.Popen] = []
+        self._all: list[LimitedProcess] = []
+        self._idle: list[LimitedProcess] = []
         self._is_open = True
 
     def tokenize(self, batches: Iterable[list[Line]], name: str, check: Callable[[], None]) -> Generator[Documents]:
-        """The documents and rejects of each batch, in the order of the batches. Ends the processes when it ends early.
-
-        name: of the stream's object, for messages. check: called during waits, and may raise. Raises Failure("stream").
-        """
+        """As SampleSettings.tokenize. Ends the processes when it ends early."""
         waiting: deque[Future[Documents]] = deque()
         self._is_open = True
         with ThreadPoolExecutor(self._count, "tokenize") as pool:
             try:
                 for lines in batches:
-                    waiting.append(pool.submit(self._ask, lines, name))
+                    waiting.append(pool.submit(self._documents, lines, name))
                     if len(waiting) > 2 * self._count:
                         yield _result(waiting.popleft(), check)
                 while waiting:
@@ -63,69 +92,34 @@ class TokenizeProcesses:
         with self._lock:
             self._is_open = False
             ending, self._all, self._idle = self._all, [], []
-            for process in ending:
-                process.kill()
         for process in ending:
-            process.wait()
+            process.close()
 
-    def _ask(self, lines: list[Line], name: str) -> Documents:
-        status = 0
-        for _ in range(2):  # a process that another cause ended is replaced once
-            process = self._take()
-            answer = _exchange(process, frame_of_lines(lines, name))
-            if answer is not None:
-                self._give_back(process)
-                if "kind" in answer.facts:
-                    raise Failure(answer.facts["kind"], answer.facts["reason"])
-                return documents_of_frame(answer)
-            status = process.wait()
-        raise Failure(
-            "stream",
-            f"Failed to tokenise lines {lines[0].index + 1} to {lines[-1].index + 1} of {name}: the process of the "
-            f"tokenizer ended twice, with status {status}; remove these lines, or use a machine with more memory",
-        )
+    def ask(self, request: Frame) -> Frame:
+        """The answer of a process that has no work. Raises Failure, CancelledError."""
+        process = self._take()
+        try:
+            return process.ask(request)
+        finally:
+            with self._lock:
+                if self._is_open:
+                    self._idle.append(process)
 
-    def _take(self) -> subprocess.Popen:
+    def _documents(self, lines: list[Line], name: str) -> Documents:
+        return documents_of_frame(self.ask(frame_of_lines(lines, name)))
+
+    def _take(self) -> LimitedProcess:
         with self._lock:
             if not self._is_open:
                 raise CancelledError
             if self._idle:
                 return self._idle.pop()
-            # Without threads of its own: there are as many processes as the host's cores can serve.
-            process = subprocess.Popen(
-                [sys.executable, "-s", "-P", "-m", "gleaner_worker.records.tokenize_main"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": str(_PACKAGES), "TOKENIZERS_PARALLELISM": "false"},
-            )
-            self._all.append(process)
-        _send(process, self._settings)
-        return process
-
-    def _give_back(self, process: subprocess.Popen) -> None:
-        with self._lock:
-            if self._is_open:
-                self._idle.append(process)
+            target = "gleaner_worker.records.tokenize_main:open_tokenizer"
+            self._all.append(LimitedProcess(target, self._facts))
+            return self._all[-1]
 
 
 def _result(answer: Future[Documents], check: Callable[[], None]) -> Documents:
     while not wait([answer], _CHECK_EVERY_S).done:
         check()
     return answer.result()
-
-
-def _exchange(process: subprocess.Popen, request: Frame) -> Frame | None:
-    """The answer; None where the process has ended."""
-    assert process.stdout is not None
-    return read_frame(process.stdout) if _send(process, request) else None
-
-
-def _send(process: subprocess.Popen, request: Frame) -> bool:
-    """Whether the process still reads."""
-    assert process.stdin is not None
-    try:
-        write_frame(process.stdin, request)
-    except BrokenPipeError:
-        return False
-    return True

@@ -18,8 +18,9 @@ from ..model.weight_files import BucketFile
 from ..names import output_prefix, run_folder
 from ..records.generated import Answers
 from ..records.sample import Sample
-from ..records.sample_settings import SampleSettings, make_sample_settings
+from ..records.sample_settings import SampleSettings
 from ..records.samples import read_samples
+from ..records.tokenize_process import limited_settings
 from ..shards.answers import stored_answers
 from ..spec import Spec, capture_of
 from ..storage.objects import Bucket, ObjectInfo
@@ -44,7 +45,7 @@ def compare_run(
     model_folder = _copy_model(spec, run, bucket, folder, report)
     config, layers = read_config(spec, model_folder)
     names = capture_of(spec, config, layers).names
-    settings = make_sample_settings(model_folder, spec, config.vocab_size, config.max_positions)
+    settings = limited_settings(model_folder, spec, config.vocab_size, config.max_positions)
     problems: list[str] = []
     streams = list_streams(bucket, run, problems)
     reference = load(model_folder)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from ..failures import Failure, raise_exits
+from ..failures import Failure
 from ..names import generated_name, output_prefix
 from ..records.documents import Document
 from ..records.generated import Answer
@@ -73,7 +73,7 @@ class StoredAnswers:
 
     def _store(self, name: str, identity: dict[str, str], prompts: list[Document], made: list[np.ndarray]) -> None:
         lines = [
-            {"sample_idx": prompt.index, "token_ids": tokens.tolist(), "text": self._text(tokens)}
+            {"sample_idx": prompt.index, "token_ids": tokens.tolist(), "text": self._settings.decode(tokens.tolist())}
             for prompt, tokens in zip(prompts, made, strict=True)
         ]
         data = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines).encode()
@@ -81,14 +81,6 @@ class StoredAnswers:
         content_type, time = "application/x-ndjson", self._work.custom_time(datetime.now(UTC))
         with contextlib.suppress(Contradicts):  # the first answers count
             self._bucket.create(name, BytesContent(data), identity | attempt, content_type, time)
-
-    def _text(self, tokens: np.ndarray) -> str:
-        """Special tokens included; the empty text where the decoder of tokenizer.json fails or panics."""
-        try:
-            return self._settings.tokenizer.decode(tokens.tolist(), skip_special_tokens=False)
-        except BaseException as error:
-            raise_exits(error)
-            return ""
 
     def _parse(self, data: bytes, prompts: list[Document]) -> list[Answer]:
         lines = [json.loads(line) for line in data.decode().splitlines()]

@@ -12,7 +12,7 @@ from ..failures import Failure
 from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
 from ..names import manifest_name, model_name, output_prefix, parse_shard, parse_stream, run_folder
-from ..records.sample_settings import make_sample_settings
+from ..records.tokenize_process import limited_settings
 from ..spec import Spec, capture_of, parse_spec
 from ..storage.objects import Bucket, ObjectInfo
 from .shard_content import Expectation
@@ -40,7 +40,7 @@ def verify_run(
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
     config, layers = read_config(spec, model_folder)
-    settings = make_sample_settings(model_folder, spec, config.vocab_size, config.max_positions)
+    settings = limited_settings(model_folder, spec, config.vocab_size, config.max_positions)
     expect = Expectation(run, spec, spec_hash, fingerprint, capture_of(spec, config, layers), settings)
     streams = list_streams(bucket, run, problems)
     outputs = _list_outputs(bucket, run)
