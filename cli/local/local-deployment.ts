@@ -101,7 +101,7 @@ async function start({
   if (emulators) requireEmulators();
   // Only the user can read the files of a local cloud, also in a folder that other users can enter.
   process.umask(0o077);
-  requireSpace(dir);
+  requireSpace(dir, options.adopt);
   lockFolder(dir, options.adopt).release();
   const secret = git_token_secret === undefined ? undefined : localSecret(dir, git_token_secret);
   const receiver = notify === undefined ? undefined : receiverOf(notify);

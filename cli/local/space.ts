@@ -1,6 +1,7 @@
 /** Free space in the folder of a local cloud. */
-import {existsSync, statfsSync} from 'node:fs';
-import {dirname} from 'node:path';
+import {existsSync, globSync, rmSync, statfsSync} from 'node:fs';
+import {dirname, join} from 'node:path';
+import {lockFolder} from '../../emulator/database.ts';
 import {CliError} from '../terminal/errors.ts';
 
 /** Size of a worker's Python environment, which is a copy where the cache is on another disk. */
@@ -16,12 +17,29 @@ function freeMb(dir: string): number {
   return Math.floor((bavail * bsize) / 1e6);
 }
 
-export function requireSpace(dir: string): void {
+/** Refuses a full folder, after removing what the attempts of jobs have left there. Fails where a local cloud runs in the folder. */
+export function requireSpace(dir: string, adopt = false): void {
+  removeAttempts(dir, adopt);
   const free = freeMb(dir);
   if (free < START_MB)
     throw new CliError(
       `The folder ${dir} is full (${free} MB free, a worker needs ${START_MB}): free some space, or choose another with --dir`,
     );
+}
+
+/**
+ * Empties the folders of attempts and commands below the disks of the VMs. No cloud runs, so all of them are dead. The folder of an
+ * attempt itself stays: it tells the agent that its host restarted in the middle.
+ */
+function removeAttempts(dir: string, adopt: boolean): void {
+  if (!existsSync(join(dir, 'vms'))) return;
+  const lock = lockFolder(dir, adopt);
+  try {
+    for (const path of globSync('vms/*/jobs/{*-e+([0-9]),tmp-*,exec-*}/{*,.*}', {cwd: dir}))
+      rmSync(join(dir, path), {recursive: true, force: true});
+  } finally {
+    lock.release();
+  }
 }
 
 /** Watches the free space of a folder until `end`. `full` rejects below the minimum. */

@@ -54,6 +54,8 @@ export const jobFields = {
       processes: z.number().int().min(1).max(1_000_000).nullable(),
       open_files: z.number().int().min(16).max(1_000_000).nullable(),
       file_gb: z.number().positive().max(10_000).nullable(),
+      disk_gb: z.number().positive().max(10_000).nullable(),
+      files: z.number().int().min(1).max(100_000_000).nullable(),
     })
     .partial()
     .nullish(),

@@ -81,7 +81,7 @@ describe('a job', () => {
     assert.deepEqual(lease, {job: 'my-job', epoch: 1});
     assert.deepEqual(order, {
       ...{id: 'my-job', code: 'result = 1', command: null, challenge_number: 3, timeout_s: 60},
-      limits: {memory_gb: 2, processes: null, open_files: null, file_gb: null},
+      limits: {memory_gb: 2, processes: null, open_files: null, file_gb: null, disk_gb: null, files: null},
       ...{source: null, source_version: 0, bucket: 'bucket', folder: 'jobs/my-job/epoch_1/'},
       environment: {jax_version: 'newest', setup_script: null, config_file: null, ramfs_dir: null},
     });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
-import {mkdtempSync, rmdirSync, writeFileSync} from 'node:fs';
+import {mkdirSync, mkdtempSync, readdirSync, rmdirSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {watchSpace} from '../../cli/local/space.ts';
@@ -26,6 +26,19 @@ describe('The folder of a local cloud on a small disk', () => {
       assert.equal(code, 1);
       assert.match(stderr, /home is full \(\d\d MB free, a worker needs 700\): free some space/);
     }
+  });
+
+  it('removes what dead attempts left before it counts the free space', async () => {
+    const jobs = join(dir, 'home', 'vms', '7', 'jobs');
+    for (const folder of ['a-e1/artifacts', 'tmp-1', 'programs'])
+      mkdirSync(join(jobs, folder), {recursive: true, mode: 0o700});
+    for (const file of ['a-e1/artifacts/x', 'a-e1/.y', 'tmp-1/z', 'programs/kept'])
+      writeFileSync(join(jobs, file), Buffer.alloc(4 << 20));
+    const {stderr} = await gleaner(['local', 'up', '--adopt', '--port', '0', '--dir', join(dir, 'home')]);
+    assert.match(stderr, /home is full \((19|20) MB free/);
+    assert.deepEqual(readdirSync(join(jobs, 'a-e1')), []);
+    assert.deepEqual(readdirSync(jobs).sort(), ['a-e1', 'programs', 'tmp-1']);
+    rmSync(join(dir, 'home'), {recursive: true});
   });
 
   it('is reported when the disk is full', async () => {

@@ -217,6 +217,35 @@ def test_a_process_over_its_memory_limit_ends(jobs, hog):
     assert ended.cause == "memory"
 
 
+FILLS = {
+    "large files": "for n in range(16): open(f'x{n}', 'wb').write(bytes(1 << 20))",
+    "many small files": "for n in range(400): open(f'x{n}', 'w')",
+    "many folders": "for n in range(400): os.mkdir(f'x{n}')",
+    "files below other folders": "for f in ('/tmp', '.'): open(f'{f}/x', 'wb').write(bytes(6 << 20))",
+    "a deleted file that is open": "x = open('x', 'wb'); os.unlink('x'); x.write(bytes(16 << 20)); x.flush()",
+    "a deleted file that is mapped": "x = open('x', 'w+b'); x.write(bytes(16 << 20)); x.flush()\n"
+    "m = mmap.mmap(x.fileno(), 0); x.close(); os.unlink('x')",
+    "folders that nobody may read": "os.mkdir('y'); open('y/x', 'wb').write(bytes(16 << 20)); os.chmod('y', 0)",
+    "folders deeper than a path": "for n in range(300):\n    os.mkdir('y' * 200); os.chdir('y' * 200)",
+    "files of a process that ends at once": "open('x', 'wb').write(bytes(16 << 20)); os._exit(0)",
+}
+
+
+@needs_root
+@pytest.mark.parametrize("fill", FILLS.values(), ids=FILLS)
+def test_a_process_that_writes_more_than_its_quota_ends(jobs, fill):
+    code = f"import mmap, os, time\n{fill}\ntime.sleep(1000)"
+    ended = jobs.process(*PYTHON, code, disk_bytes=8 << 20, files=200)
+    assert ended.cause == "disk"
+
+
+@needs_root
+def test_files_that_are_replaced_or_have_several_names_count_once(jobs):
+    code = "import os, time\nfor n in range(20): open('x', 'wb').write(bytes(2 << 20)); os.link('x', f'y{n}')\n"
+    ended = jobs.process(*PYTHON, code, disk_bytes=8 << 20, files=200)
+    assert (ended.exit_code, ended.cause) == (0, None)
+
+
 def test_pages_that_children_share_count_once():
     code = """
 import os, time

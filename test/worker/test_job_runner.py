@@ -83,6 +83,15 @@ def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):
     assert ending["error"] == "The job used more memory than its limit; raise limits.memory_gb"
 
 
+@pytest.mark.parametrize("limits", [{"disk_gb": 0.01}, {"files": 50}], ids=["bytes", "files"])
+def test_a_job_beyond_its_quota_of_disk_fails_with_the_limit_to_raise(jobs, limits):
+    command = "for n in $(seq 100); do head -c 300000 /dev/zero > $JOB_ARTIFACTS/$n; done; sleep 1000"
+    ending = jobs.run(command=command, limits=limits)
+    assert (ending["outcome"], ending["cause"]) == ("failed", "disk")
+    assert ending["error"].endswith("raise limits.disk_gb or limits.files")
+    assert jobs.run(command="true", limits=limits)["outcome"] == "completed"
+
+
 def test_a_job_with_output_beyond_the_limit_completes_with_limited_output(jobs, monkeypatch):
     monkeypatch.setattr(runner_module, "OutputParts", partial(OutputParts, max_bytes=2 << 20))
     ending = jobs.run(command="head -c 5000000 /dev/zero | tr '\\0' x; echo; echo the end; echo 7 > $JOB_RESULT")

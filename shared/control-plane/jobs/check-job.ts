@@ -87,7 +87,14 @@ async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<s
 }
 
 const NO_ATTEMPT = emptyOf(ownFields);
-const NO_LIMITS = {memory_gb: null, processes: null, open_files: null, file_gb: null};
+const NO_LIMITS = {
+  memory_gb: null,
+  processes: null,
+  open_files: null,
+  file_gb: null,
+  disk_gb: null,
+  files: null,
+};
 
 /** Fields of ours that a job keeps when a person returns it to `pending`: epochs only grow, and money stays spent. */
 const KEPT_FIELDS = z.object({

@@ -1,7 +1,7 @@
 /** Why attempts of jobs end. This file imports nothing, because the help of the command shows the causes. */
 
 /** Failures of the job's own, which count against `max_retries`. */
-export const OWN_CAUSES = ['exit', 'timeout', 'memory', 'output', 'result'] as const;
+export const OWN_CAUSES = ['exit', 'timeout', 'memory', 'disk', 'output', 'result'] as const;
 
 /**
  * Causes that an agent reports. A retry cannot mend `source`, `setup`, `isolation` and `tpu`. Few ends by `machine` fail the job. `peer`: JAX

@@ -136,9 +136,18 @@ export const jobDocument = stored({
   environment: kept<Partial<Environment>>()
     .nullable()
     .describe('Preparation of the host. Null: the environment of its pool.'),
-  limits: stored({memory_gb: limit, processes: limit, open_files: limit, file_gb: limit})
+  limits: stored({
+    memory_gb: limit,
+    processes: limit,
+    open_files: limit,
+    file_gb: limit,
+    disk_gb: limit,
+    files: limit,
+  })
     .nullable()
-    .describe('Limits of the process: `memory_gb`, `processes`, `open_files`, `file_gb`. Null: none.'),
+    .describe(
+      'Limits of the process: `memory_gb`, `processes`, `open_files`, `file_gb`, `disk_gb`, `files`. Null: none.',
+    ),
   metadata: z.record(text, z.unknown()).describe('Free values of the submitter.'),
   deadline_at: instant
     .nullable()

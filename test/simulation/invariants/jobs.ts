@@ -45,7 +45,7 @@ const NEXT: Record<string, JobStatus> = {
   failed: 'scheduled',
 };
 /** Causes that a job owes to itself: the others cost it no retry. */
-const OWN = ['exit', 'timeout', 'memory', 'output', 'result'];
+const OWN = ['exit', 'timeout', 'memory', 'disk', 'output', 'result'];
 
 export class Jobs extends Check {
   /** Running jobs that no worker holds, and for how many minutes in a row. */

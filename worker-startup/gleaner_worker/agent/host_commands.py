@@ -148,12 +148,17 @@ class HostCommands:
         return end
 
 
+_EXCEEDED = {
+    "memory": "The command used more memory than this machine has free",
+    "disk": "The command wrote more than half of what was free on the disk of this machine",
+}
+
+
 def _end_of(ended: Ended, order: dict) -> End:
     if ended.cause == "timeout":
         return "timeout", None, f"The command took longer than {order['timeout_s']:g} s; raise its timeout"
     code = ended.exit_code if ended.signal is None else 128 + ended.signal
-    error = "The command used more memory than this machine has free" if ended.cause == "memory" else None
-    return "exited", code, error
+    return "exited", code, _EXCEEDED.get(ended.cause or "")
 
 
 def _environment(prepared: Prepared, folder: str, order: dict) -> dict[str, str]:

@@ -5,7 +5,7 @@ The guard is a separate program, because a process with threads cannot run Pytho
 
 It reads its order as one line of JSON from standard input, which stays open as a control pipe. `T` sends TERM to the
 process. `K` kills the process and all its descendants, and so does the end of the pipe when the agent ends. The guard
-reports lines of JSON: {"pid"}, {"memory"} above the limit, then {"exit", "signal"}, or {"error"}.
+reports lines of JSON: {"pid"}, {"memory"} or {"disk"} above a limit, then {"exit", "signal"}, or {"error"}.
 """
 
 import contextlib
@@ -23,7 +23,8 @@ import sys
 import time
 
 from .descendants import descendants, memory_bytes, shared_memory_bytes
-from .mounts import show_only
+from .mounts import is_inside, show_only
+from .written import Written, quota, written
 
 _SET_NO_NEW_PRIVS, _SET_CHILD_SUBREAPER = 38, 36
 _KEYCTL, _JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
@@ -172,21 +173,21 @@ def _execute(argv: list[str], environment: dict[str, str]) -> None:
 
 
 def _wait(pid: int, order: dict, report: int) -> int:
-    """Returns the status of the process. Obeys the control pipe, reaps orphans and measures memory."""
+    """Returns the status of the process. Obeys the control pipe, reaps orphans, and measures memory and disk."""
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     control = [0]
-    # A control group has a limit of its own.
-    measure_at = 0.0 if order["group"] is None else float("inf")
+    measure_at, most = 0.0, _most_written(order)
     while True:
         while (ended := _reap()) is not None:
             if ended[0] == pid:
+                _measure_disk(order, report, most)
                 return ended[1]
         if time.monotonic() >= measure_at:
-            measure_at = _measure(order, report)
+            measure_at = _measure(order, report, most)
         pause_s = max(0.01, min(1.0, measure_at - time.monotonic()))
         readable, _, _ = select.select([woken, *control], [], [], pause_s)
         if woken in readable:
@@ -202,17 +203,46 @@ def _wait(pid: int, order: dict, report: int) -> int:
                 control = []
 
 
-def _measure(order: dict, report: int) -> float:
-    """Reports memory above the limit. Returns the time of the next measurement."""
-    began, limit = time.monotonic(), order["limits"]["memory_bytes"]
-    in_memory = [folder for folder in ("/dev/shm", order["ramfs"]) if folder]
-    shared = shared_memory_bytes(in_memory) if order["uid"] is not None else 0
-    if memory_bytes(os.getpid(), limit, began + _MEASURE_S, shared) > limit:
-        _report(report, {"memory": True})
+def _measure(order: dict, report: int, most: Written) -> float:
+    """Reports memory or disk above the limit. Returns the time of the next measurement."""
+    began = time.monotonic()
+    # A control group has a limit of memory of its own.
+    if (order["group"] is None and _measure_memory(order, report)) or _measure_disk(order, report, most):
         return float("inf")
     now = time.monotonic()
     # Measuring many processes is slow; this pause limits it to a tenth of one core.
     return now + max(_MEASURE_EVERY_S, 10 * (now - began))
+
+
+def _measure_memory(order: dict, report: int) -> bool:
+    began, limit = time.monotonic(), order["limits"]["memory_bytes"]
+    in_memory = [folder for folder in ("/dev/shm", order["ramfs"]) if folder]
+    shared = shared_memory_bytes(in_memory) if order["uid"] is not None else 0
+    is_over = memory_bytes(os.getpid(), limit, began + _MEASURE_S, shared) > limit
+    if is_over:
+        _report(report, {"memory": True})
+    return is_over
+
+
+def _writable(order: dict) -> list[str]:
+    """The folders on the disk that the process may change."""
+    own, tmp = order["own"], order["tmp"]
+    return [own] if tmp is None or is_inside(tmp, own) else [own, "/tmp"]
+
+
+def _most_written(order: dict) -> Written:
+    """The quota, beside what the folders hold at the start."""
+    limits, folders = order["limits"], _writable(order)
+    most = quota(folders[0], limits["disk_bytes"], limits["files"])
+    before = written(folders, (), Written(1 << 62, 1 << 62))
+    return Written(before.size_bytes + most.size_bytes, before.files + most.files)
+
+
+def _measure_disk(order: dict, report: int, most: Written) -> bool:
+    is_over = written(_writable(order), descendants(os.getpid()), most).exceeds(most)
+    if is_over:
+        _report(report, {"disk": True})
+    return is_over
 
 
 def _reap() -> tuple[int, int] | None:

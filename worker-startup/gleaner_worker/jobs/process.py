@@ -24,12 +24,15 @@ _CHECK_EVERY_S = 0.2
 _TERM_S = 10.0  # from TERM to KILL
 _END_S = 20.0  # from KILL to the end of the guard
 _PIECE_BYTES = 1 << 18
+_MEASURED = ("memory", "disk")  # by the guard
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`wall_s` and `memory_bytes` limit the process with all its descendants; the others are limits of setrlimit.
+    """`wall_s`, `memory_bytes`, `disk_bytes` and `files` limit the process with all its descendants; the others are
+    limits of setrlimit.
 
+    disk_bytes, files: the most on the disk that all of them write; None for half of what is free.
     start_s: most seconds before the start of the user's code that `wall_s` does not count.
     """
 
@@ -38,6 +41,8 @@ class Limits:
     processes: int
     open_files: int
     file_bytes: int
+    disk_bytes: int | None = None
+    files: int | None = None
     start_s: float = 0.0
 
 
@@ -47,7 +52,7 @@ class Ended:
 
     exit_code: int | None
     signal: int | None
-    cause: str | None  # 'timeout', 'memory', 'stopped', or None if the process ended by itself
+    cause: str | None  # 'timeout', 'memory', 'disk', 'stopped', or None if the process ended by itself
     start_s: float = 0.0  # seconds before the start of the user's code, which `wall_s` does not count
 
 
@@ -185,6 +190,8 @@ class _Guarded:
             return Ended(None, signal.SIGKILL, self._cause, self._start_s)
         if last["signal"] == signal.SIGKILL and self._cause is None and self._is_out_of_memory():
             self._cause = "memory"
+        elif self._cause is None and any("disk" in report for report in self._reports):  # found at the end
+            self._cause = "disk"
         return Ended(last["exit"], last["signal"], self._cause, self._start_s)
 
     def _watch(self, stop: threading.Event) -> None:
@@ -204,8 +211,8 @@ class _Guarded:
                     self._end("stopped", began)
                 elif began >= deadline:
                     self._end("timeout", began)
-                elif any("memory" in report for report in self._reports):
-                    self._end("memory", began - _TERM_S)
+                elif over := next((cause for report in self._reports for cause in _MEASURED if cause in report), None):
+                    self._end(over, began - _TERM_S)
             elif not killed and began >= self._kill_at:
                 killed = True
                 self._send(b"K")

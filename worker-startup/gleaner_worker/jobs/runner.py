@@ -210,6 +210,9 @@ class JobRunner:
             return _failed("timeout", f"The job took longer than its timeout of {limit}; raise its timeout", code)
         if ended.cause == "memory":
             return _failed("memory", "The job used more memory than its limit; raise limits.memory_gb", code)
+        if ended.cause == "disk":
+            why = "The job wrote more bytes or more files than its limits; raise limits.disk_gb or limits.files"
+            return _failed("disk", why, code)
         if code != 0:
             report = read_report(folder.report, folder.user.uid)
             error = report.get("error") or self._why(ended)
@@ -247,13 +250,15 @@ class JobRunner:
 
 def job_limits(asked: Mapping[str, float | None], wall_s: float) -> Limits:
     """The limits of a job. Default limits leave room for the agent, and let JAX use every core of a host."""
-    memory_gb, file_gb = asked.get("memory_gb"), asked.get("file_gb")
+    memory_gb, file_gb, disk_gb, files = map(asked.get, ("memory_gb", "file_gb", "disk_gb", "files"))
     return Limits(
         wall_s=wall_s,
         memory_bytes=min(int(memory_gb * _GB) if memory_gb else 1 << 62, _machine_memory_bytes()),
         processes=int(asked.get("processes") or _most_processes()),
         open_files=int(asked.get("open_files") or 65_536),
         file_bytes=int((file_gb or 50) * _GB),
+        disk_bytes=int(disk_gb * _GB) if disk_gb else None,
+        files=int(files) if files else None,
     )
 
 

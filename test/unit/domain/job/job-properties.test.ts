@@ -133,7 +133,7 @@ describe('in every course of a job', () => {
 
   it('no preemption and no machine counts against its retries', () =>
     always((before, after, event) => {
-      const own = ['exit', 'timeout', 'memory', 'output', 'result'];
+      const own = ['exit', 'timeout', 'memory', 'disk', 'output', 'result'];
       if (after.failures <= before.failures) return;
       const cause = after.attempts.at(-1)?.cause ?? '';
       assert.ok(own.includes(cause), `${event.kind}: ${cause}`);

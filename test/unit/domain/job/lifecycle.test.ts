@@ -47,12 +47,12 @@ describe('the end of an attempt', () => {
         ...{error: null, reason: null, completed_at: at(60)},
       },
     },
-    ...(['exit', 'timeout', 'memory', 'output', 'result'] as const).map(cause => ({
+    ...(['exit', 'timeout', 'memory', 'disk', 'output', 'result'] as const).map(cause => ({
       name: `${cause} without a retry left fails the job`,
       when: failed(cause),
       then: {status: 'failed' as const, cause, error: 'it broke', failures: 1},
     })),
-    ...(['exit', 'timeout', 'memory', 'output', 'result'] as const).map(cause => ({
+    ...(['exit', 'timeout', 'memory', 'disk', 'output', 'result'] as const).map(cause => ({
       name: `${cause} with a retry left makes the job wait again`,
       given: {max_retries: 1},
       when: failed(cause),
