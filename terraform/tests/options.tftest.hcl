@@ -118,7 +118,7 @@ run "settings_of_places_people_and_documents" {
     error_message = "Only operators may publish on topic control."
   }
   assert {
-    condition     = length(google_storage_managed_folder_iam_member.people) == 12 && length(google_project_iam_member.people_read_state) == 2
+    condition     = length(google_storage_managed_folder_iam_member.people) == 14 && length(google_project_iam_member.people_read_state) == 2
     error_message = "Operators and users reach the folders of people, and read the state."
   }
 
