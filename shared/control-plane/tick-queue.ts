@@ -3,6 +3,7 @@
  * length, whichever is longer. The first wake waits for the end of the pause; further wakes only set a flag and are acknowledged. The
  * Scheduler's message is never paused.
  */
+import {LONGEST_TICK_S} from '../domain/worker/nodes.ts';
 import type {Now} from '../ports.ts';
 
 export type TickSource = 'wake' | 'scheduler';
@@ -12,8 +13,8 @@ const PAUSE_PER_TICK = 5;
 /** Time after its start in which a request may begin a tick. A wake after that time waits for the Scheduler. */
 const LONGEST_REQUEST_MS = 240_000;
 
-/** Longest time of a tick. A longer tick counts as over: its function timed out, and a hanging call must not stop all ticks. */
-const LONGEST_TICK_MS = 600_000;
+/** A longer tick counts as over: a hanging call must not stop all ticks. */
+const LONGEST_TICK_MS = LONGEST_TICK_S * 1000;
 
 type Clock = {now: Now; sleep: (ms: number) => Promise<void>};
 

@@ -5,6 +5,7 @@ import {servedRecord} from '../../shared/control-plane/documents/documents.ts';
 import {Failures} from '../../shared/control-plane/failures.ts';
 import {findLost, proveService, storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import {shardObject} from '../../shared/domain/names.ts';
+import {isServedFor} from '../../shared/domain/worker/served-time.ts';
 import {LONGEST_SILENCE_S} from '../../shared/domain/zone/silence-brake.ts';
 import {at, aWorker, moment, shardMetadataOf, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
@@ -60,6 +61,16 @@ describe('the time for which worker-api provably works', () => {
     await storePing(world.deps);
     world.deps.ping = async () => {};
     assert.equal((await prove(world, 600)).proven_at, at(560));
+  });
+
+  it('begins again with the next ping when the clock is set back by two hours', async () => {
+    const world = new World();
+    for (const second of [0, 7200, 60, 120]) {
+      world.now = T0 + second * 1000;
+      await storePing(world.deps);
+    }
+    assert.equal(isServedFor(await served(world), at(60), 59), true);
+    assert.equal(isServedFor(await served(world), at(120), 1), false);
   });
 
   it('begins a new count of failed pings after one that arrives', async () => {

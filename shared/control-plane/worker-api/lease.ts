@@ -51,7 +51,9 @@ export const answerLease = checked('lease', async (deps, worker, request) => {
   }
   const began_ms = deps.now();
   const shared_ms = Math.min(MOST_SHARED_MS, SHARE_OF_POLL * 1000 * (pool ?? deps.config.pool).poll_s);
-  const isKnownIdle = began_ms - (deps.idlePools.get(worker.pool) ?? Number.NEGATIVE_INFINITY) < shared_ms;
+  const idle_ms = deps.idlePools.get(worker.pool) ?? Number.NEGATIVE_INFINITY;
+  // A search that would be in the future was made before the clock was set back.
+  const isKnownIdle = idle_ms <= began_ms && began_ms - idle_ms < shared_ms;
   const isShared = isKnownIdle && worker.work === null;
   const work = isShared ? undefined : await searchWork(deps, worker, request, asker);
   if (!work && !isShared && (await isInVainForAll(deps, worker.pool, began_ms)))

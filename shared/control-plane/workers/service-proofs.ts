@@ -5,7 +5,14 @@ import type {NotUnderstood} from '../../contracts/errors.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import {quietestHost} from '../../domain/worker/hosts.ts';
-import {isServedFor, type Moment, PROOF_S, type Served, withProof} from '../../domain/worker/served-time.ts';
+import {
+  isServedFor,
+  type Moment,
+  PROOF_S,
+  type Served,
+  withPing,
+  withProof,
+} from '../../domain/worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {LONGEST_SILENCE_S} from '../../domain/zone/silence-brake.ts';
 import {forEachConcurrently} from '../concurrency.ts';
@@ -21,7 +28,7 @@ export async function storePing(deps: Deps): Promise<void> {
   const received_ms = deps.now();
   await deps.store.transaction(async tx => {
     const served = await servedRecord.read(deps.log, tx);
-    servedRecord.set(tx, {...withProof(served, received_ms), failed_pings: 0, failing_since_at: null});
+    servedRecord.set(tx, {...withPing(served, received_ms), failed_pings: 0, failing_since_at: null});
   });
 }
 

@@ -100,14 +100,18 @@ export function isForeign(tpu: Tpu, deployment: string): boolean {
 
 export const isGoing = ({state, queued}: Tpu) => (state ?? queued?.state) === 'DELETING';
 
+/** Longest time of a tick, and so the largest age of its list. A longer tick counts as over: its function timed out. */
+export const LONGEST_TICK_S = 600;
+
 /**
  * The observation of one slot. A list that is older than the worker's phase, or than its last change of state, says nothing: the node
- * may have come or gone since.
+ * may have come or gone since. Where the list would be older than any list, the clock was set back since the change, and the list counts.
  */
 export function observe(nodes: Nodes, worker: Worker): Observation {
   const {phase_since_at, provider_since_at} = worker;
-  if (nodes.at_ms < Math.max(msOf(phase_since_at), msOf(provider_since_at ?? phase_since_at)))
-    return {kind: 'unknown'};
+  const changed_ms = Math.max(msOf(phase_since_at), msOf(provider_since_at ?? phase_since_at));
+  const isSetBack = nodes.at_ms >= 0 && changed_ms - nodes.at_ms > LONGEST_TICK_S * 1000;
+  if (nodes.at_ms < changed_ms && !isSetBack) return {kind: 'unknown'};
   const tpu = nodes.tpus.get(worker.name);
   if (nodes.absent.has(worker.name)) return {kind: 'absent'};
   if (tpu && !isLeftOut(tpu, worker)) return observationOf(tpu, nodes.deployment);

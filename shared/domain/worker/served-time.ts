@@ -45,6 +45,18 @@ export function withProof(served: Served, proof_ms: number): Served {
   return {...served, proven_at: to_at, gaps: merged([...gaps, {from_at: iso(last_ms), to_at}])};
 }
 
+/** Seconds: more than a ping needs to be stored, and less than a lease lasts. */
+const LATE_S = 10;
+
+/**
+ * Adds the proof of a ping that arrives now. If the newest proof is later than the ping, the clock was set back. No proof would count until the
+ * clock reaches that time again, and meanwhile every lease would end at once. So served time begins again with the ping.
+ */
+export function withPing(served: Served, received_ms: number): Served {
+  const isSetBack = served.proven_at !== null && msOf(served.proven_at) - received_ms > LATE_S * 1000;
+  return withProof(isSetBack ? NEVER_SERVED : served, received_ms);
+}
+
 /** Joins the two oldest of more than `MOST_GAPS` gaps. The time between them then counts as not served. */
 function merged(gaps: Served['gaps']): Served['gaps'] {
   const [first, second, ...others] = gaps;

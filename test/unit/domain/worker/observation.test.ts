@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
-import {observe, sortNodes} from '../../../../shared/domain/worker/nodes.ts';
+import {NOT_LISTED, observe, sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {afterLook} from '../../../../shared/domain/worker/observation.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aTpu, at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
@@ -12,6 +12,13 @@ describe('a list of nodes', () => {
     assert.equal(kindFor({phase_since_at: at(60), provider_since_at: at(60)}), 'found');
     assert.equal(kindFor({phase_since_at: at(61)}), 'unknown');
     assert.equal(kindFor({provider_since_at: at(61)}), 'unknown');
+  });
+
+  it('counts where the worker has changed hours later, because the clock was set back since', () => {
+    const list = {deployment: 'gleaner', unreachable: [], at_ms: T0 + 60_000};
+    const ahead = aWorker({phase: 'deleting', provider_state: 'READY', provider_since_at: at(7260)});
+    assert.equal(observe(sortNodes([], list), ahead).kind, 'missing');
+    assert.equal(observe(NOT_LISTED, ahead).kind, 'unknown');
   });
 });
 

@@ -5,6 +5,7 @@ import {
   NEVER_SERVED,
   PROOF_S,
   type Served,
+  withPing,
   withProof,
 } from '../../../../shared/domain/worker/served-time.ts';
 import {at, T0} from '../../../support/builders.ts';
@@ -29,6 +30,17 @@ describe('served time', () => {
       assert.equal(isServedFor(served, at(since), seconds), false, `not more than ${seconds} s`);
       assert.equal(isServedFor(served, at(since), seconds - 1), true, `more than ${seconds - 1} s`);
     });
+
+  it('a clock that is set back serves time again from the next ping on', () => {
+    const ahead = withPing(proofs(0, 60), T0 + 7_260_000);
+    const back = [70, 130].reduce((served, second) => withPing(served, T0 + second * 1000), ahead);
+    assert.equal(isServedFor(back, at(69), 59), true, 'the time since the clock was set back is served');
+    assert.equal(isServedFor(back, at(71), 59), false, 'no lease ends by the time that was set back');
+  });
+
+  it('a ping that is stored late changes nothing', () => {
+    assert.deepEqual(withPing(proofs(0, 60), T0 + 50_000), proofs(0, 60));
+  });
 
   it('no served time has passed since null', () => {
     assert.equal(isServedFor(proofs(0, 60), null, 0), false);
