@@ -26,7 +26,7 @@ import {packWorker} from '../python/bundle.ts';
 import {cacheFolder, jaxCache, LOCK, uvCache, workerPython} from '../python/python.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {pointClientsAt} from './address.ts';
-import {requireSpace, watchSpace} from './space.ts';
+import {requireOpenFiles, requireSpace, watchSpace} from './space.ts';
 import {provideTinyModel, tinyModel} from './tiny-model.ts';
 
 export const ZONE = 'us-central1-a';
@@ -101,6 +101,7 @@ async function start({
   if (emulators) requireEmulators();
   // Only the user can read the files of a local cloud, also in a folder that other users can enter.
   process.umask(0o077);
+  requireOpenFiles();
   requireSpace(dir, options.adopt);
   lockFolder(dir, options.adopt).release();
   const secret = git_token_secret === undefined ? undefined : localSecret(dir, git_token_secret);

@@ -1,4 +1,4 @@
-/** Free space in the folder of a local cloud. */
+/** Free space in the folder of a local cloud, and the files that it may open at once. */
 import {existsSync, globSync, rmSync, statfsSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {lockFolder} from '../../emulator/database.ts';
@@ -9,6 +9,8 @@ const START_MB = 700;
 /** Minimum for the work of a running cloud. */
 const MIN_MB = 16;
 const INTERVAL_MS = 2000;
+/** A cloud with two workers has up to 120 open. Below that, it stores no object and boots no VM. */
+const MIN_OPEN_FILES = 256;
 
 function freeMb(dir: string): number {
   const existing = existsSync(dir) ? dir : dirname(dir);
@@ -40,6 +42,16 @@ function removeAttempts(dir: string, adopt: boolean): void {
   } finally {
     lock.release();
   }
+}
+
+/** Fails where a limit of this process (`ulimit -n`) is too low for a cloud. Node has raised the soft limit to the hard one. */
+export function requireOpenFiles(): void {
+  const {userLimits} = process.report.getReport() as {userLimits?: {open_files: {soft: number | string}}};
+  const soft = userLimits?.open_files.soft;
+  if (typeof soft === 'number' && soft < MIN_OPEN_FILES)
+    throw new CliError(
+      `This shell lets a process open ${soft} files, and a local cloud needs ${MIN_OPEN_FILES}: raise the limit with \`ulimit -n\`, or start in another shell`,
+    );
 }
 
 /** Watches the free space of a folder until `end`. `full` rejects below the minimum. */

@@ -3,6 +3,7 @@ import {spawnSync} from 'node:child_process';
 import {mkdirSync, mkdtempSync, readdirSync, rmdirSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import {fileURLToPath} from 'node:url';
 import {watchSpace} from '../../cli/local/space.ts';
 import {gleaner} from '../support/command.ts';
 
@@ -46,5 +47,18 @@ describe('The folder of a local cloud on a small disk', () => {
     writeFileSync(join(dir, 'ballast'), Buffer.alloc(20 << 20));
     await assert.rejects(full, /is full \(\d MB free\): free some space and start again/);
     end();
+  });
+});
+
+describe('A local cloud in a shell that lets a process open few files', () => {
+  it('is refused at the start with the limit and the command that raises it', () => {
+    const dir = mkdtempSync(join(tmpdir(), 'gleaner-files-'));
+    const main = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
+    const command = 'ulimit -n 64 && exec "$@"';
+    const start = [process.execPath, main, 'local', 'up', '--port', '0', '--dir', join(dir, 'cloud')];
+    const {status, stderr} = spawnSync('bash', ['-c', command, 'bash', ...start], {encoding: 'utf8'});
+    rmSync(dir, {recursive: true});
+    assert.match(stderr, /lets a process open 64 files, and a local cloud needs 256: raise .*`ulimit -n`/);
+    assert.equal(status, 1);
   });
 });
