@@ -83,6 +83,19 @@ def test_a_redirect_is_followed_with_encryption_or_within_this_machine(endpoint,
     assert download.may_ask(origin, endpoint) is is_followed
 
 
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("/here", "it redirects 10 times"),
+        ("http://169.254.169.254/", "it redirects to http://169.254.169.254, which is no https:// address"),
+    ],
+)
+def test_a_redirect_that_is_not_followed_is_named(hub, tmp_path, target, says):
+    hub._answer = lambda *_: (302, {"Location": target}, b"")
+    with fails("hub", f"does not answer as a hub does: {says}; try again"):
+        find(hub, tmp_path)
+
+
 def test_a_list_of_files_has_a_limit(hub, tmp_path, monkeypatch):
     monkeypatch.setattr(download, "MAX_LIST_BYTES", 1 << 20)
     hub._answer = lambda *_: (200, {}, bytes(2 << 20))

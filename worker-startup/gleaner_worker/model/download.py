@@ -267,4 +267,4 @@ class Session:
         text = re.sub(r"\?[^\s'\"<>]*", "", " ".join(str(error).split()))
         if self._token:
             text = text.replace(self._token, "[the token]")
-        return f"{type(error).__name__}: {text[:300]}"
+        return text[:300] if type(error) is ValueError else f"{type(error).__name__}: {text[:300]}"
