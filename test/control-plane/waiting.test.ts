@@ -261,6 +261,17 @@ const CASES: Wait[] = [
     ...{kind: 'maintenance', about: A0},
   },
   {
+    name: 'a TPU whose lease ended by its silence',
+    given: async () => {
+      const world = await aWorkingWorld({...ONE_SLOT, GLEANER_LEASE_S: '100', GLEANER_SILENT_S: '600'});
+      world.agent(A0).silent = true;
+      await world.until('the end of the lease', async () => (await world.worker(A0))?.work === null, 20, 0);
+      return world;
+    },
+    of: A0,
+    ...{kind: 'silent', about: A0},
+  },
+  {
     name: 'silent TPUs that a brake holds',
     given: async () => {
       const world = await aFleet(3);

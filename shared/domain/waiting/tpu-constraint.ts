@@ -58,8 +58,13 @@ export function tpuConstraint(
         : [];
     return constraint('boot', name, [...said, usual.boot ?? []].flat().join(', ') || null, {since_at});
   }
-  if (phase !== 'creating')
-    return worker.work === null ? constraint('idle', name, null, {since_at}) : undefined;
+  if (phase !== 'creating') {
+    if (worker.work !== null) return undefined;
+    // Its lease has ended because it is silent. Its next word clears the suspicion.
+    return worker.suspect === null
+      ? constraint('idle', name, null, {since_at})
+      : silentConstraint(worker, null);
+  }
   if (queueStanding(worker) === 'waiting') {
     const until =
       valid_until_at === null ? queue_state : `${queue_state}, valid until ${utcText(valid_until_at)}`;
