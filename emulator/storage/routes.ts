@@ -13,7 +13,7 @@ import {type ObjectEvents, ObjectTable} from './objects.ts';
 import {bucketResource, patched, resourceOf} from './resource.ts';
 import {ResumableUploads} from './resumable.ts';
 import type {RequireRight} from './rights.ts';
-import {insert, type Upload} from './upload.ts';
+import {insert, requireRights, type Upload} from './upload.ts';
 import {BucketView} from './view.ts';
 
 export type Storage = {
@@ -73,6 +73,14 @@ function objectRoutes(stores: Upload): Route[] {
   const {objects, blobs, resumable, requireRight} = stores;
   const permitted = withRight(requireRight);
 
+  /** A copy reads its source, and creates or replaces its target. */
+  const copying = (work: typeof copy) =>
+    permitted('get', request => {
+      const {to_bucket = '', to_object = ''} = request.params;
+      requireRights(stores, request, to_bucket, to_object);
+      return work(stores, request);
+    });
+
   const get: Handler = request => {
     if (request.query.get('alt') === 'media') return download(objects, blobs, request);
     const found = readable(objects, request);
@@ -130,9 +138,9 @@ function objectRoutes(stores: Upload): Route[] {
         return {json: listObjects(objects, bucket, request.query, request.origin)};
       },
     ],
-    // No account copies: a copy by an account needs a right that none has.
-    ['POST', `${object}/copyTo/${target}`, permitted('update', request => copy(stores, request))],
-    ['POST', `${object}/rewriteTo/${target}`, permitted('update', request => rewrite(stores, request))],
+    ['POST', `${object}/copyTo/${target}`, copying(copy)],
+    ['POST', `${object}/rewriteTo/${target}`, copying(rewrite)],
+    // No account composes: this needs a right that none has.
     ['POST', `${object}/compose`, permitted('update', request => compose(stores, request))],
     ['GET', object, permitted('get', get)],
     ['PATCH', object, permitted('update', patch)],

@@ -88,7 +88,7 @@ async function insertResumable(upload: Upload, request: Request): Promise<Reply>
 }
 
 /** A new object needs the right to create; an overwrite needs the right to delete too. */
-function requireRights(
+export function requireRights(
   {objects, requireRight}: Upload,
   request: Request,
   bucket: string,
