@@ -1,7 +1,6 @@
 /** Schemas of all input: control messages, topic messages, events, shard metadata and worker requests. */
 import {z} from 'zod';
 import {
-  MAX_EPOCH,
   MAX_LEASE_EPOCH,
   MAX_ORDINAL,
   MAX_SHARD_SAMPLES,
@@ -94,7 +93,7 @@ export const shardMetadata = z.object({
   run: runId,
   stream: streamText,
   shard: whole(1, MAX_ORDINAL),
-  epoch: whole(1, MAX_EPOCH),
+  epoch: whole(1, MAX_LEASE_EPOCH),
   first_sample: whole(0, MAX_STREAM_SAMPLES),
   last_sample: whole(0, MAX_STREAM_SAMPLES),
   samples: whole(0, MAX_SHARD_SAMPLES),

@@ -77,6 +77,11 @@ describe('a final shard', () => {
     {name: 'it is rubbish', bytes: Buffer.alloc(7000, 'x'), says: /no header of safetensors/},
     {name: 'its header is no JSON', bytes: headed(() => '{'), says: /no JSON/},
     {name: 'its header is a list', bytes: headed(() => '[]'), says: /other fields/},
+    {
+      name: 'its header has too many values',
+      bytes: headed(() => `[${'{},'.repeat(150_000)}0]`),
+      says: /more than/,
+    },
     {name: 'it has no tensor', bytes: headed(({__metadata__}) => ({__metadata__})), says: /a header of/},
     {
       name: 'its tensor has another size',

@@ -210,7 +210,7 @@ describe('a stream whose document is made from shards, one of them unreadable', 
     world.queue.length = 0;
     store(1, 4);
     store(2, 4);
-    store(3, 1_000_001);
+    store(3, 2_000_001);
     await world.resume('my-run');
     assert.deepEqual([(await world.stream('my-run', '000'))?.status], ['failed']);
     await world.objects.delete('activations/my-run/tpu_0/shard_0003.safetensors');

@@ -29,6 +29,7 @@ type Work = Source & {
   dataset: {object: string; generation: string; crc32c: string};
   lease_key: string;
   stored_shards: number;
+  kept_shards: number[];
 };
 /** Steps until an agent fails its stream for a foreign object at the place of a shard. */
 const MOST_WAITS = 5;
@@ -168,7 +169,8 @@ export class FakeAgent {
 
   /** Whether the shard counts already. A counted shard of other content is a failure. */
   async isStored(plan: Plan): Promise<boolean | Failure> {
-    if (plan.shard > this.#given.stored_shards) return false;
+    const {stored_shards, kept_shards} = this.#given;
+    if (plan.shard > stored_shards && !kept_shards.includes(plan.shard)) return false;
     const name = this.#objectOf(plan);
     const stored = await this.#objects.head(name);
     if (stored && stored.metadata.stream_crc32c !== this.#given.dataset.crc32c)
@@ -184,7 +186,8 @@ export class FakeAgent {
     if (outcome === 'created') return undefined;
     const stored = await this.#objects.head(name);
     const reason = `${name} is not of this lease`;
-    return stored?.metadata.proof === metadata.proof ? undefined : {kind: 'stream', reason};
+    const contradiction = {object: name, found: 'another proof', made: 'a shard of this lease'};
+    return stored?.metadata.proof === metadata.proof ? undefined : {kind: 'stream', reason, contradiction};
   }
 
   async storeMetadata(): Promise<void> {

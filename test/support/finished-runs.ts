@@ -20,6 +20,7 @@ export async function documentsOf(world: World) {
       'ended_epoch',
       'lease_key',
       'lease_shards',
+      'kept_shards',
       'cost_usd',
       'spent_usd',
       'preemptions',

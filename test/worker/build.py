@@ -91,6 +91,7 @@ def a_work_answer(resource, run="my-run", stream="007", epoch=1, **spec):
             "spec_hash": SPEC_HASH,
             "lease_key": "key",
             "stored_shards": 0,
+            "kept_shards": [],
         },
         "heartbeat_s": 0.1,
     }

@@ -22,6 +22,7 @@ class Work:
     spec_hash: str
     lease_key: str = ""  # with which shards prove this lease
     stored_shards: int = 0  # shards that the control plane has counted
+    kept_shards: frozenset[int] = frozenset()  # further shards that count, behind a gap
     expire_days: int | None = None  # after which the bucket deletes the outputs
 
     def custom_time(self, now: datetime) -> datetime | None:
@@ -44,5 +45,6 @@ def parse_work(lease: dict, work: dict) -> Work:
         spec_hash=work["spec_hash"],
         lease_key=work["lease_key"],
         stored_shards=int(work["stored_shards"]),
+        kept_shards=frozenset(work["kept_shards"]),
         expire_days=work.get("expire_days"),
     )

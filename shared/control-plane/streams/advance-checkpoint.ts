@@ -8,7 +8,8 @@ import {
   shardObject,
 } from '../../domain/names.ts';
 import {decideAdvance} from '../../domain/stream/advance.ts';
-import type {Unfit} from '../../domain/stream/checkpoint.ts';
+import type {Shard, Unfit} from '../../domain/stream/checkpoint.ts';
+import {leaseProblem} from '../../domain/stream/proof.ts';
 import {isUnfinished, type Stream} from '../../domain/stream/stream.ts';
 import type {Bus, ObjectInfo} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
@@ -20,6 +21,8 @@ import {setAside} from './set-aside.ts';
 import {readShards} from './stored-shards.ts';
 
 type Named = {run: string; stream: string};
+
+const SUMMARIES = ['metadata.json', 'rejects.jsonl'];
 
 /** Most uploads of one stream under way at once; see the extractor's pipeline. Their events come in any order. */
 const MOST_AHEAD = 8;
@@ -53,10 +56,19 @@ export async function advanceByShard(deps: Deps, output: OutputObject): Promise<
  * order of events do not matter.
  */
 export async function advanceStream(deps: Deps, run: string, stream: string): Promise<Stream | undefined> {
-  const {current, unfit} = await countListed(deps, run, stream);
+  return (await advanceAndKeep(deps, run, stream)).current;
+}
+
+/** As `advanceStream`. `waiting`: shards behind a gap that the last lease explains. */
+export async function advanceAndKeep(
+  deps: Deps,
+  run: string,
+  stream: string,
+): Promise<Pick<Counted, 'current' | 'waiting'>> {
+  const {current, unfit, waiting} = await countListed(deps, run, stream);
   // Only on-object and on-task move objects.
   if (unfit.length > 0) await reportObject(deps.bus, {run, stream}, null);
-  return current;
+  return {current, waiting};
 }
 
 /** Asks for an audit of the stream's folder. `object`: also one that a worker met there with other content. */
@@ -70,16 +82,26 @@ export async function auditReported(
   {run, stream, object: name}: Named & {object: string | null},
 ): Promise<void> {
   const current = await auditStream(deps, run, stream);
-  if (!current || current.status === 'completed' || !name?.startsWith(outputPrefix(run, stream))) return;
-  if ((parseOutputObject(name)?.shard ?? Number.POSITIVE_INFINITY) <= current.total_shards) return;
+  if (!current || name === null || !isReplaced(current, name)) return;
   const object = await deps.objects.head(name);
   const reason = 'a worker makes other content from the stream and its spec';
   if (object) await setAside(deps, current, [{object: name, by: 'content', reason}], [object]);
 }
 
+/** True for an object that the worker of the stream stores again where it is missing. */
+function isReplaced({run, stream, status, total_shards}: Stream, name: string): boolean {
+  const folder = outputPrefix(run, stream);
+  if (status === 'completed' || !name.startsWith(folder)) return false;
+  const shard = parseOutputObject(name)?.shard;
+  if (shard !== undefined) return shard > total_shards;
+  const file = name.slice(folder.length);
+  // Counted shards were made with the generated tokens.
+  return SUMMARIES.includes(file) || (total_shards === 0 && /^generated_\d{4,9}\.jsonl$/.test(file));
+}
+
 /** Advances the checkpoint, and sets the objects aside that stand at the place of a shard. Needs the right to move objects. */
 export async function auditStream(deps: Deps, run: string, stream: string): Promise<Stream | undefined> {
-  const {current, unfit, objects} = await countListed(deps, run, stream);
+  const {current, unfit, objects} = await countListed(deps, run, stream, true);
   await setAside(deps, {run, stream}, unfit, objects);
   return current;
 }
@@ -88,17 +110,19 @@ async function countListed(
   deps: Deps,
   run: string,
   stream: string,
+  isAudit = false,
 ): Promise<Counted & {objects: ObjectInfo[]}> {
   const known = await streamRecords.get(deps.store, run, stream);
-  if (!known || known.status === 'completed') return {current: known, unfit: [], objects: []};
+  const nothing = {current: known, unfit: [], waiting: [], objects: []};
+  if (!known || (known.status === 'completed' && !isAudit)) return nothing;
   const objects = await deps.objects.list(outputPrefix(run, stream), {
     start: shardListingStart(run, stream, known.total_shards + 1),
   });
-  if (objects.length === 0) return {current: known, unfit: [], objects};
+  if (objects.length === 0) return nothing;
   return {...(await countShards(deps, run, stream, objects)), objects};
 }
 
-type Counted = {current: Stream | undefined; unfit: readonly Unfit[]};
+type Counted = {current: Stream | undefined; unfit: readonly Unfit[]; waiting: readonly number[]};
 
 /** Counts the shards among the objects, in as many transactions as they need. The checkpoint is correct after each transaction. */
 export async function countShards(
@@ -107,24 +131,27 @@ export async function countShards(
   stream: string,
   objects: readonly ObjectInfo[],
 ): Promise<Counted> {
-  const frozen = await frozenOf(deps, run);
-  const stored = await withCheckedFinal(deps.objects, readShards({run, stream}, objects), objects);
+  const [frozen, known] = [await frozenOf(deps, run), await streamRecords.get(deps.store, run, stream)];
+  // The bytes of an object are read only where a lease explains it.
+  const isLeased = (shard: Shard) => known !== undefined && leaseProblem(known, shard) === undefined;
+  const read = readShards({run, stream}, objects);
+  const stored = await withCheckedFinal(deps.objects, read, objects, isLeased);
   let current: Stream | undefined;
-  let unfit: readonly Unfit[] = [];
+  let [unfit, waiting]: [readonly Unfit[], readonly number[]] = [[], []];
   for (let hasMore = true; hasMore; ) {
     const advance = await deps.store.transaction(async tx => {
       const before = await streamRecords.get(tx, run, stream);
-      if (!before || before.status === 'completed' || !frozen) return {stream: before, unfit, hasMore: false};
+      if (!before || !frozen) return {stream: before, unfit, waiting, hasMore: false};
       const now = deps.now();
       const decided = decideAdvance(before, frozen, stored, now);
       if (decided.needsSpecCheck) await assertSpecHash(deps, tx, run, frozen.spec_hash);
       await storeAdvance(deps.log, tx, before, decided, now);
       return decided;
     });
-    ({stream: current, unfit, hasMore} = advance);
+    ({stream: current, unfit, waiting, hasMore} = advance);
   }
-  if (current?.status !== 'completed') return {current, unfit};
+  if (current?.status !== 'completed' || known?.status === 'completed') return {current, unfit, waiting};
   // The bucket's lifecycle rule deletes partial shards that this misses.
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
-  return {current, unfit};
+  return {current, unfit, waiting};
 }

@@ -14,6 +14,7 @@ import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords} from '../documents/documents.ts';
 import {formatOf} from '../documents/runs.ts';
+import {withCheckedFinal} from './final-shard.ts';
 import type {StreamObject} from './register-stream.ts';
 import {originOf, readShards} from './stored-shards.ts';
 
@@ -66,6 +67,9 @@ export async function originsAmong(deps: Sources, found: readonly StreamObject[]
   return origins;
 }
 
+/** Shards behind a gap that a rebuild keeps: a document has a limit. */
+const MOST_KEPT = 5000;
+
 export type Comparison = {
   survey: StreamSurvey;
   known: Stream | undefined;
@@ -74,6 +78,8 @@ export type Comparison = {
   epoch: number;
   progress: Progress;
   shards: Shard[];
+  /** Shards behind a gap. */
+  kept_shards: number[];
 };
 
 export async function compareStream(deps: Sources, run: string, object: ObjectInfo): Promise<Comparison> {
@@ -94,7 +100,8 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   const listing = await deps.objects.list(outputPrefix(run, stream));
   const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
   let waiting: number[] = [];
-  const {shards: readable, invalid} = readShards({run, stream}, listing);
+  const stored = readShards({run, stream}, listing);
+  const {shards: readable, invalid} = await withCheckedFinal(deps.objects, stored, listing);
   const spec_hash = parent?.spec_hash ?? readable[0]?.spec_hash ?? '';
   const {epoch, crc32c} = originOfShards(object.crc32c, spec_hash, readable);
   const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({
@@ -104,6 +111,7 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
     epoch,
     progress,
     shards,
+    kept_shards: waiting.slice(0, MOST_KEPT),
   });
   const stored_crc32c = readable[0]?.stream_crc32c;
   const isOfShards = object.crc32c === stored_crc32c && known?.crc32c !== stored_crc32c;

@@ -66,7 +66,7 @@ async function dropForeign(deps: Deps, {run, stream, updated_at}: Stream): Promi
 /** Writes the shard documents, then the stream. Returns false if the stream's document changed since the comparison. */
 async function mend(
   deps: Deps,
-  {survey: {run, stream, why}, known, crc32c, epoch, progress, shards}: Comparison,
+  {survey: {run, stream, why}, known, crc32c, epoch, progress, shards, kept_shards}: Comparison,
 ): Promise<boolean> {
   for (let first = 0; first < shards.length; first += SHARDS_AT_ONCE)
     await deps.store.transaction(async tx => {
@@ -79,7 +79,7 @@ async function mend(
     const current = await streamRecords.get(tx, run, stream);
     if (!current || current.updated_at !== known?.updated_at) return false;
     const now = deps.now();
-    streamRecords.set(tx, {...withRebuilt(current, {progress, epoch}, now), crc32c});
+    streamRecords.set(tx, {...withRebuilt(current, {progress, epoch, kept_shards}, now), crc32c});
     for (const {path} of extra) tx.delete(path);
     const text = `Stream ${run}/${stream} is rebuilt from the bucket: ${why}`;
     recordEvent(tx, {kind: 'stream', run, stream, text}, now);

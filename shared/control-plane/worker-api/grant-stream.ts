@@ -1,7 +1,7 @@
 import {streamFor} from '../../domain/fleet/pool.ts';
 import {parseWork, paths, streamId} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
-import {decideStreamGrant, isGrantable} from '../../domain/stream/grant.ts';
+import {decideStreamGrant, isGrantable, type Waiting} from '../../domain/stream/grant.ts';
 import {type Holder, isClaimable, isLeasedTo, type LeaseKeys} from '../../domain/stream/lease.ts';
 import {inServiceOrder, isServedOut, type Loaded} from '../../domain/stream/service-order.ts';
 import {placeAmong, shuffled} from '../../domain/stream/spread.ts';
@@ -19,7 +19,7 @@ import {
   workerRecords,
 } from '../documents/documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
-import {advanceStream} from '../streams/advance-checkpoint.ts';
+import {advanceAndKeep} from '../streams/advance-checkpoint.ts';
 import {registerStream} from '../streams/register-stream.ts';
 import {leaseKey} from '../workers/tickets.ts';
 import type {AgentRequest, GrantResult} from './answers.ts';
@@ -44,15 +44,14 @@ export async function grantStream(
   for await (const {run, stream} of candidates(deps, search)) {
     if (tries === MOST_TRIES) return {soon: `others took ${MOST_TRIES} streams: ask again`, isRaced: true};
     tries += 1;
-    await skipIfInvalid(deps.log, async () => {
+    const waiting = await skipIfInvalid(deps.log, async () => {
       await registerNewest(deps, run, stream);
-      // The grant ends the lease before it, and with it the right of its shards to count.
-      if (stream.epoch > 0) await advanceStream(deps, run.run, stream.stream);
+      return stream.epoch > 0 ? waitingOf(deps, stream) : undefined;
     });
     const grant = () =>
       transact(deps, async (tx, now) => {
         const state = await readGrant(deps, tx, holder, stream);
-        return state ? decideStreamGrant(state, holder, settings, now) : {};
+        return state ? decideStreamGrant({...state, waiting}, holder, settings, now) : {};
       });
     const order = (await skipIfInvalid(deps.log, grant))?.order;
     if (order) return {order};
@@ -60,6 +59,12 @@ export async function grantStream(
   const isRaced = false;
   if (tries > 0) return {soon: `others took ${tries} streams: ask again`, isRaced};
   return search.isCut ? {soon: `${MOST_RUNS} runs had no stream: ask again`, isRaced} : undefined;
+}
+
+/** Counts the shards of the last lease, because the grant ends that lease. Shards behind a gap stay, and count under the next lease. */
+async function waitingOf(deps: Deps, {run, stream}: Stream): Promise<Waiting | undefined> {
+  const {current, waiting} = await advanceAndKeep(deps, run, stream);
+  return current && {epoch: current.epoch, shards: waiting};
 }
 
 /** True if a search in vain of one worker is one of every worker of the pool: a run of `affinity: fixed` has other streams for others. */

@@ -9,7 +9,7 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
-import {advanceStream, reportObject} from '../streams/advance-checkpoint.ts';
+import {advanceAndKeep, reportObject} from '../streams/advance-checkpoint.ts';
 import {checked} from './authenticate.ts';
 import {transact} from './write.ts';
 
@@ -22,9 +22,14 @@ export const releaseStream = checked('release', async (deps, worker, request) =>
     if (!isHeldBySender({stream: claimed, worker}, request))
       return {answer: answerWithoutLease(claimed, request)};
   }
-  await advanceStream(deps, run, stream);
+  const {waiting} = await advanceAndKeep(deps, run, stream);
   const decision = await transact(deps, async (tx, now) =>
-    decideRelease(await readRelease(deps, tx, request), request, deps.config.model_retry, now),
+    decideRelease(
+      {...(await readRelease(deps, tx, request)), waiting},
+      request,
+      deps.config.model_retry,
+      now,
+    ),
   );
   const object = request.failure?.contradiction?.object;
   if (object !== undefined && decision.writes?.stream) await reportObject(deps.bus, {run, stream}, object);

@@ -156,6 +156,7 @@ export function decideRetry(stream: Stream, published_at: string, now: number): 
     failures: 0,
     failed_workers: [],
     faults: 0,
+    faulted_workers: [],
     last_error: null,
     updated_at: iso(now),
   };

@@ -15,6 +15,8 @@ export type Advance = {
   counted: readonly Shard[];
   /** Objects that leave their places to others. */
   unfit: readonly Unfit[];
+  /** Shards behind a gap. */
+  waiting: readonly number[];
   events: TimelineEvent[];
   /** The next transaction counts further shards. */
   hasMore: boolean;
@@ -37,20 +39,24 @@ export function decideAdvance(stream: Stream, frozen: Frozen, stored: StoredShar
     leaseProblem: (shard: Shard) => leaseProblem(stream, shard),
   };
   const all = foldShards(stream, origin, stored.shards);
+  const {waiting} = all;
   const unfit = [...stored.invalid, ...all.unfit];
-  // Shards from before the first lease may belong to an earlier run of this name.
-  const needsSpecCheck = total_shards === 0 && status !== 'in_progress';
-  const earlier = lease_key === null ? unfit.find(({by}) => by === 'content') : undefined;
-  if (earlier) return {...failed(stream, earlier.reason, now), needsSpecCheck: true};
+  // Shards from before the first lease, or of another spec, may belong to another run of this name.
+  const isForeign = unfit.some(({by}) => by === 'content');
+  const needsSpecCheck = isForeign || (total_shards === 0 && status !== 'in_progress');
+  const isEarlier = lease_key === null && status !== 'completed';
+  const earlier = isEarlier ? unfit.find(({by}) => by === 'content') : undefined;
+  if (earlier) return {...failed(stream, earlier.reason, now), needsSpecCheck};
   const fold = foldShards(stream, origin, all.counted.slice(0, MOST_AT_ONCE));
   const progressed = withProgress(stream, fold.progress, now);
-  if (progressed === stream) return {stream, counted: [], unfit, events: [], hasMore: false, needsSpecCheck};
+  if (progressed === stream)
+    return {stream, counted: [], unfit, waiting, events: [], hasMore: false, needsSpecCheck};
   const {counted} = fold;
   const advanced = withTraffic(progressed, bytesOf(fold.counted));
   const events = counted.map(shard => storedEvent(stream, shard));
   if (advanced.status === 'completed') events.push(eventOf(stream, 'is complete'));
   const hasMore = all.counted.length > counted.length;
-  return {stream: advanced, counted, unfit, events, hasMore, needsSpecCheck};
+  return {stream: advanced, counted, unfit, waiting, events, hasMore, needsSpecCheck};
 }
 
 const bytesOf = (shards: readonly Shard[]) => shards.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
@@ -58,7 +64,7 @@ const bytesOf = (shards: readonly Shard[]) => shards.reduce((sum, {size_bytes}) 
 function failed(before: Stream, reason: string, now: number): Advance {
   const stream = failedFor(before, reason, now);
   const events = stream === before ? [] : [eventOf(before, `failed: ${reason}`)];
-  return {stream, counted: [], unfit: [], events, hasMore: false, needsSpecCheck: false};
+  return {stream, counted: [], unfit: [], waiting: [], events, hasMore: false, needsSpecCheck: false};
 }
 
 function eventOf({run, stream}: Stream, text: string): TimelineEvent {

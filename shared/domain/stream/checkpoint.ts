@@ -3,7 +3,7 @@
  * Only the prefix without a gap counts, so a sample counts as stored only when every sample before it is.
  */
 import {z} from 'zod';
-import {MAX_EPOCH, MAX_SHARD_SAMPLES, MAX_SHARD_TOKENS} from '../bounds.ts';
+import {MAX_EPOCH, MAX_LEASE_EPOCH, MAX_SHARD_SAMPLES, MAX_SHARD_TOKENS} from '../bounds.ts';
 import {withEntry} from '../digest.ts';
 import {count, emptyOf, instant, integer, orNull, stored, text} from '../fields.ts';
 
@@ -11,7 +11,7 @@ import {count, emptyOf, instant, integer, orNull, stored, text} from '../fields.
 export const shardDocument = stored({
   shard: count.describe('Number of the shard in its stream, from 1.'),
   object: text.describe('Name of the shard object in the bucket.'),
-  epoch: integer.min(1).max(MAX_EPOCH).describe('Epoch of the lease under which the shard was stored.'),
+  epoch: integer.min(1).max(MAX_LEASE_EPOCH).describe('Epoch of the lease under which the shard was stored.'),
   first_sample: count.describe('Index of the first sample of the range.'),
   last_sample: count.describe('Index of the last sample of the range.'),
   samples: count.max(MAX_SHARD_SAMPLES).describe('Stored samples of the range.'),
@@ -138,8 +138,9 @@ export function originOfShards(crc32c: string, spec_hash: string, shards: readon
   return {crc32c: progress.finished && unfit.length === 0 ? stream_crc32c : crc32c, epoch};
 }
 
+/** Epochs near the end of their range are no epochs of leases: a later lease would have none left. */
 export function largestEpoch(shards: readonly Shard[]): number {
-  return shards.reduce((most, {epoch}) => Math.max(most, epoch), 0);
+  return shards.reduce((most, {epoch}) => (epoch > MAX_EPOCH ? most : Math.max(most, epoch)), 0);
 }
 
 function foreignTo({spec_hash, format, stream_crc32c}: Origin, shard: Shard): string | undefined {

@@ -28,7 +28,11 @@ export type StreamGrantState = {
   run: Run | undefined;
   worker: Worker | undefined;
   hasOtherWork: boolean;
+  /** Shards behind a gap that its last lease explains, and the epoch then. */
+  waiting?: Waiting | undefined;
 };
+
+export type Waiting = {epoch: number; shards: readonly number[]};
 
 /** Where the worker reads and writes, what the deployment allows, the bundle that it deploys, and the keys of leases. */
 export type GrantSettings = {
@@ -48,7 +52,7 @@ export function isGrantable(stream: Stream, holder: Holder): boolean {
 
 /** Leases the stream, unless the worker, the run or the budget has changed since the search. */
 export function decideStreamGrant(
-  {stream, run, worker, hasOtherWork}: StreamGrantState,
+  {stream, run, worker, hasOtherWork, waiting}: StreamGrantState,
   holder: Holder,
   {bucket, region, ceilings, bundle, keyOf}: GrantSettings,
   now: number,
@@ -67,10 +71,15 @@ export function decideStreamGrant(
   // The worker restarted, and asks for its own stream.
   const free = isHolder ? freeFromLiving(stream, worker, now) : stream;
   if (!isClaimable(free)) return {writes: {worker: withoutWork(worker), ...returnedStream(free, run, now)}};
-  const idle_leases = isHolder ? idleLeasesAfter(worker, stream) : worker.idle_leases;
-  if (idle_leases >= MOST_IDLE_LEASES)
+  const ended = isHolder ? idleLeasesAfter(worker, stream) : worker.idle_leases;
+  // Without a restart the answer of the last grant was lost: the same lease goes on.
+  const isNew = !isHolder || worker.claimed_at === null;
+  if (isNew && ended >= MOST_IDLE_LEASES)
     return {writes: {...(isHolder ? {stream: free} : {}), ...replaced(worker, now)}};
-  const granted = withRead(grantLease(free, holder, keyOf, now), worker.zone, region);
+  const idle_leases = isNew ? ended + 1 : Math.max(1, ended);
+  const kept_shards = waiting?.epoch === stream.epoch ? [...waiting.shards] : [];
+  const leased = {...grantLease(free, holder, keyOf, now), kept_shards};
+  const granted = withRead(leased, worker.zone, region);
   // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
   const isCounted = !isHolder && isScarce(run, worker.usd_per_hour, ceilings.max_workers);
   const code = codeOf(run, worker, bundle);
@@ -84,7 +93,7 @@ export function decideStreamGrant(
       worker: {
         ...beganWork(worker, lease, now),
         ...grantsAfter(worker, run.run),
-        idle_leases: idle_leases + 1,
+        idle_leases,
       },
       ...(isCounted || code.bundle !== run.bundle ? {run: {...served, updated_at: iso(now)}} : {}),
       events: [{kind: 'stream', ...lease, worker: worker.name, text}, ...code.events],
@@ -127,7 +136,18 @@ function pauseForModel(run: Run, problem: string, now: number) {
 }
 
 function workOrder({run, spec, spec_hash, expire_days}: Run, granted: Stream, bucket: string) {
-  const {stream, worker_id, epoch, object, generation, size_bytes, crc32c, lease_key, total_shards} = granted;
+  const {
+    stream,
+    worker_id,
+    epoch,
+    object,
+    generation,
+    size_bytes,
+    crc32c,
+    lease_key,
+    total_shards,
+    kept_shards,
+  } = granted;
   return {
     action: 'work',
     lease: {run, stream, epoch},
@@ -137,6 +157,7 @@ function workOrder({run, spec, spec_hash, expire_days}: Run, granted: Stream, bu
       output_prefix: outputPrefix(run, stream),
       lease_key,
       stored_shards: total_shards,
+      kept_shards,
       ...(expire_days === null ? {} : {expire_days}),
     },
   };

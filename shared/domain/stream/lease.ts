@@ -94,7 +94,10 @@ export function revokeLease(stream: Stream, now: number): Stream {
 export function freeFromDead(stream: Stream, worker: string, death: Death | undefined, now: number): Stream {
   const free = revokeLease(stream, now);
   const isSuspect = death?.kind === 'silent' || death?.kind === 'hung';
-  return isSuspect && free !== stream ? blame(free, `${worker} died at work on it: ${death.cause}`) : free;
+  const by = stream.lease;
+  return isSuspect && by && free !== stream
+    ? blame(free, by, `${worker} died at work on it: ${death.cause}`)
+    : free;
 }
 
 /**
@@ -126,7 +129,9 @@ export const RESTARTED = 'restarted in the middle of it';
 export function freeFromLiving(stream: Stream, worker: Worker, now: number): Stream {
   const free = revokeLease(stream, now);
   const hasRestarted = worker.claimed_at === null;
-  return hasRestarted && free !== stream ? blame(free, `${worker.name} ${RESTARTED}`) : free;
+  return hasRestarted && free !== stream
+    ? blame(free, holderOf(worker), `${worker.name} ${RESTARTED}`)
+    : free;
 }
 
 /**
@@ -156,7 +161,7 @@ export function suspectUntilHeard(worker: Worker, {total_shards}: Stream): Suspe
 export function chargeSuspect(stream: Stream, worker: Worker, why: string, now: number): Stream {
   const isOver = stream.status === 'completed' || stream.status === 'failed';
   if (isOver || stream.total_shards > (worker.suspect?.total_shards ?? 0)) return stream;
-  const charged = blame(stream, `${worker.name} ${why}`);
+  const charged = blame(stream, holderOf(worker), `${worker.name} ${why}`);
   // The stream stays with its present worker until that worker ends or stores a shard.
   const {status} = stream.status === 'in_progress' ? stream : charged;
   return {...charged, status, updated_at: iso(now)};
@@ -165,7 +170,7 @@ export function chargeSuspect(stream: Stream, worker: Worker, why: string, now: 
 /**
  * Releases the stream on behalf of its holder. Returns undefined for a claim that is not the stream's lease.
  * A complete stream has no lease: the caller checks that the worker's document has the lease.
- * Only the final shard in the bucket completes a stream: see `withProgress`. A claim of `completed` without it is a failure.
+ * `kept_shards`: shards behind a gap that the lease explains. Only the final shard in the bucket completes a stream: see `withProgress`. A claim of `completed` without it is a failure.
  */
 export function releaseLease(
   stream: Stream,
@@ -173,10 +178,11 @@ export function releaseLease(
   outcome: ReleaseOutcome,
   failure: Failure | null,
   now: number,
+  kept_shards: readonly number[] = [],
 ): Stream | undefined {
   if (stream.status === 'completed') return stream;
   if (!holds(stream, claim)) return undefined;
-  const free = {...revokeLease(stream, now), ended_epoch: claim.epoch};
+  const free = {...revokeLease(stream, now), ended_epoch: claim.epoch, kept_shards: [...kept_shards]};
   switch (outcome) {
     case 'drained':
     case 'preempted':
@@ -189,10 +195,12 @@ export function releaseLease(
       );
     case 'failed': {
       const reason = failure?.reason ?? 'the worker gave no reason';
-      if (failure?.kind === 'hub') return {...free, last_error: reason};
+      // An object of another writer is set aside, and says nothing about the stream.
+      const isForeign = failure?.kind === 'stream' && failure.contradiction;
+      if (failure?.kind === 'hub' || isForeign) return {...free, last_error: reason};
       if (failure?.kind !== 'infrastructure') return charge(free, claim, reason);
       // Many hosts may be bad. The losses of their zone limit further nodes, and the stream is not charged.
-      return isBadHost(reason) ? {...free, last_error: reason} : blame(free, reason);
+      return isBadHost(reason) ? {...free, last_error: reason} : blame(free, claim, reason);
     }
     default:
       return outcome satisfies never;
@@ -209,7 +217,14 @@ function charge(stream: Stream, {worker, incarnation}: Holder, reason: string): 
   return {...stream, failures, failed_workers, last_error: reason, status};
 }
 
-function blame(stream: Stream, reason: string): Stream {
-  const faults = stream.faults + 1;
-  return {...stream, faults, last_error: reason, status: faults >= MAX_FAULTS ? 'failed' : 'pending'};
+/** Charges a fault to the stream, once for each incarnation. */
+function blame(stream: Stream, {worker, incarnation}: Holder, reason: string): Stream {
+  const by = `${worker}/${incarnation}`;
+  const isKnown = stream.faulted_workers.includes(by);
+  const faulted_workers = isKnown ? stream.faulted_workers : [...stream.faulted_workers, by];
+  const faults = stream.faults + (isKnown ? 0 : 1);
+  const status = faults >= MAX_FAULTS ? 'failed' : 'pending';
+  return {...stream, faults, faulted_workers, last_error: reason, status};
 }
+
+const holderOf = ({name, incarnation}: Worker): Holder => ({worker: name, incarnation});

@@ -5,9 +5,14 @@ import type {Stream} from './stream.ts';
 
 /**
  * Why no lease explains the shard. A lease ends when its release, or a later grant, stands in the document, and at no time. Before the first
- * grant of the document, the shards up to its epoch count: they are of a document that was lost.
+ * grant of the document, the shards up to its epoch count: they are of a document that was lost. Kept shards
+ * count under every lease.
  */
-export function leaseProblem({epoch, ended_epoch, lease_key}: Stream, shard: Shard): string | undefined {
+export function leaseProblem(
+  {epoch, ended_epoch, lease_key, kept_shards}: Stream,
+  shard: Shard,
+): string | undefined {
+  if (kept_shards.includes(shard.shard)) return undefined;
   if (lease_key === null)
     return shard.epoch <= epoch ? undefined : `has epoch ${shard.epoch}, which was never granted`;
   if (shard.epoch !== epoch)

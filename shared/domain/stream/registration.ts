@@ -108,7 +108,14 @@ export function registerAgain(
   const isStale = msOf(stream.said.status_at ?? iso(0)) > msOf(created_at);
   const again = isStale
     ? {}
-    : {status: 'pending' as const, failures: 0, failed_workers: [], faults: 0, last_error: null};
+    : {
+        status: 'pending' as const,
+        failures: 0,
+        failed_workers: [],
+        faults: 0,
+        faulted_workers: [],
+        last_error: null,
+      };
   if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
     return stream.status === 'failed'
       ? {

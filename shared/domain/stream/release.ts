@@ -29,6 +29,8 @@ export type ReleaseState = {
   stream: Stream | undefined;
   worker: Worker | undefined;
   run?: Run | undefined;
+  /** Shards behind a gap that the lease explains. */
+  waiting?: readonly number[];
 };
 
 export function lostStream({worker, lease: {run, stream}}: Release): WorkerAnswer {
@@ -57,7 +59,7 @@ export function decideRelease(
   const {lease, outcome, failure} = request;
   if (!isHeldBySender(state, request)) return {answer: answerWithoutLease(stream, request)};
   const claim = {...request, epoch: lease.epoch};
-  const released = stream && releaseLease(stream, claim, outcome, failure, now);
+  const released = stream && releaseLease(stream, claim, outcome, failure, now, state.waiting);
   if (!released) return {answer: lostStream(request)};
   const isHeld = holds(stream, claim);
   const after = isHeld && run && failure ? runAfter(run, released, failure, retry, now) : run;

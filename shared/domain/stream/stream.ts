@@ -48,6 +48,12 @@ export const streamDocument = stored({
   ended_epoch: count
     .default(0)
     .describe('Last epoch whose lease was released. Shards of it that come later do not count.'),
+  kept_shards: z
+    .array(count)
+    .default([])
+    .describe(
+      'Shards behind a gap at the last grant or rebuild, by number: they count without the present lease.',
+    ),
   lease_key: orNull(text).describe(
     'Key of the last grant: shards prove their lease with it. Null before the first grant of this document.',
   ),
@@ -61,6 +67,10 @@ export const streamDocument = stored({
   faults: count.describe(
     'Machines in a row that failed at the stream without a stored shard. At five the stream is `failed`. A stored shard resets the count.',
   ),
+  faulted_workers: z
+    .array(text)
+    .default([])
+    .describe('`WORKER/INCARNATION` of each of these machines: one of them counts once.'),
   network_usd_per_byte: amount
     .default(0)
     .describe('Dollars of a byte between the bucket and the TPU of the last lease. 0 in one region.'),
@@ -114,20 +124,23 @@ export function withProgress(stream: Stream, progress: Progress, now: number): S
     ...stream,
     ...progress,
     faults: 0,
+    faulted_workers: [],
     ...(progress.finished ? COMPLETED : {}),
     updated_at: iso(now),
   };
 }
 
+const NO_FAULTS = {faults: 0, faulted_workers: []};
+
 const COMPLETED = {status: 'completed', lease: null, last_error: null} as const;
 
 /**
- * The stream with the progress in the bucket, also where that is less than before. The worker continues.
+ * The stream with the progress in the bucket, also where that is less than before. The worker continues. Shards behind a gap stay.
  * The next grant is above the epoch of every shard.
  */
 export function withRebuilt(
   stream: Stream,
-  {progress, epoch}: {progress: Progress; epoch: number},
+  {progress, epoch, kept_shards}: {progress: Progress; epoch: number; kept_shards: number[]},
   now: number,
 ): Stream {
   const {status} = stream;
@@ -135,7 +148,8 @@ export function withRebuilt(
     ...stream,
     ...progress,
     epoch: Math.max(stream.epoch, epoch),
-    faults: progress.total_shards > stream.total_shards ? 0 : stream.faults,
+    kept_shards,
+    ...(progress.total_shards > stream.total_shards ? NO_FAULTS : {}),
     updated_at: iso(now),
   };
   if (progress.finished) return {...rebuilt, ...COMPLETED};

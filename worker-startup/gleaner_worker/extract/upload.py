@@ -107,15 +107,15 @@ class Uploader:
                 )
                 if stored is None or is_of_lease(self._work, name, stored.metadata):
                     return stored
-                error = None
+                error, found = None, {"object": name, "found": "no proof of this lease", "made": "the same bytes"}
             except Contradicts as contradiction:
-                stored, error = contradiction.stored, contradiction
+                stored, error, found = contradiction.stored, contradiction, contradiction.contradiction
                 if is_of_lease(self._work, name, stored.metadata):
                     # Another plan is the fault of the stream, other bytes are that of a machine.
                     self._existing.accept(plan, stored)
                     raise
             if time.monotonic() > until:
-                raise self._contradiction(name, error.contradiction if error else None) from error
+                raise self._contradiction(name, found) from error
             log.warning("%s is not of this lease; waiting until it is set aside", name)
             again = time.monotonic() + RETRY_S
             pipeline.wait_until(lambda at=again: time.monotonic() >= at)

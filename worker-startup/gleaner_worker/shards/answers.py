@@ -96,13 +96,15 @@ class StoredAnswers:
         return [Answer(np.array(line["token_ids"], np.int32), line["text"]) for line in lines]
 
     def _conflict(self, name: str, cause: str, is_damaged: bool = False) -> Failure:
-        """is_damaged: nobody can read the object, so the control plane may set it aside."""
+        """is_damaged: nobody can read the object. The control plane sets it aside where no shard counts."""
         return Failure(
             "stream",
             f"Failed to continue {self._work.object} with gs://{self._bucket.name}/{name}: {cause}; restore the "
             f"stream, model and spec of the stored tokens, or move {self._work.output_prefix} away to start "
             "this stream again",
-            {"object": name, "found": cause, "made": "the tokens of its prompts"} if is_damaged else None,
+            {"object": name, "found": cause, "made": "the tokens of its prompts"}
+            if is_damaged and not self._work.stored_shards
+            else None,
         )
 
 

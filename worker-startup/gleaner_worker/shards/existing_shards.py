@@ -27,7 +27,8 @@ class ExistingShards:
             parsed = parse_shard(work.output_prefix, info.name)
             if not parsed or parsed[1] != work.spec.format:
                 continue
-            if parsed[0] <= work.stored_shards or is_of_lease(work, info.name, info.metadata):
+            is_counted = parsed[0] <= work.stored_shards or parsed[0] in work.kept_shards
+            if is_counted or is_of_lease(work, info.name, info.metadata):
                 self._objects[parsed[0]] = info
 
     def __contains__(self, number: int) -> bool:
@@ -47,7 +48,9 @@ class ExistingShards:
         """Records `info` as the shard of `plan`. Raises Failure("stream") when its metadata contradict the plan."""
         identity = shard_identity(self._work, plan, self._fingerprint)
         if problem := disagreement(identity, info.metadata):
-            raise self._conflict(f"{info.name} was made with {problem}")
+            raise self._conflict(
+                f"{info.name} was made with {problem}", info if plan.number > self._work.stored_shards else None
+            )
         self._objects[plan.number] = info
 
     def add_stats(self, entries: list[dict]) -> list[dict]:
@@ -67,10 +70,12 @@ class ExistingShards:
             raise self._conflict(f"{info.name} lacks its statistics ({error!r})") from error
         return entry | {"stats": stats}
 
-    def _conflict(self, cause: str) -> Failure:
+    def _conflict(self, cause: str, uncounted: ObjectInfo | None = None) -> Failure:
+        """uncounted: a shard that does not count yet, so that the control plane may set it aside."""
         work = self._work
         return Failure(
             "stream",
             f"Failed to resume {work.object}: {cause}; no shard is overwritten: restore the stream, model and spec of "
             f"these shards, or move {work.output_prefix} away to start this stream again",
+            uncounted and {"object": uncounted.name, "found": cause[:200], "made": "a shard of this plan"},
         )

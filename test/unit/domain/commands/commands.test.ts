@@ -190,7 +190,14 @@ describe('retry of a stream', () => {
     };
     const failed = aStream({status: 'failed', ...stored, ...ended});
     const decision = decideRetry(failed, at(1), T0 + 2000);
-    const reset = {status: 'pending', failures: 0, failed_workers: [], faults: 0, last_error: null};
+    const reset = {
+      status: 'pending',
+      failures: 0,
+      failed_workers: [],
+      faults: 0,
+      faulted_workers: [],
+      last_error: null,
+    };
     assert.ok(decision.kind === 'applied');
     assert.deepEqual(decision.next, {...failed, ...reset, said: {status_at: at(1)}, updated_at: at(2)});
   });

@@ -129,7 +129,12 @@ describe('the release of a lease', () => {
     const worker = aWorker({suspect: {work: 'my-run/007', epoch: 2, total_shards: 0}});
     const charge = (stream: Stream) => chargeSuspect(stream, worker, 'died', T0);
     const held = aLeasedStream();
-    assert.deepEqual(charge(held), {...held, faults: 1, last_error: `${worker.name} died`});
+    assert.deepEqual(charge(held), {
+      ...held,
+      faulted_workers: ['tpu-us-central1-a-0/2'],
+      faults: 1,
+      last_error: `${worker.name} died`,
+    });
     assert.equal(charge(aStream({faults: MAX_FAULTS - 1})).status, 'failed');
     for (const status of ['completed', 'failed'] as const) {
       const over = aStream({status});

@@ -77,6 +77,16 @@ describe('the decision about a release', () => {
       worker: {idle_leases: 1},
     },
     {
+      name: 'for an object of another writer charges nothing, and keeps the shards behind a gap',
+      given: {waiting: [4, 5]},
+      request: {
+        ...failedBy('stream'),
+        failure: {kind: 'stream', reason: 'it broke', contradiction: {object: 'o', found: 'f', made: 'm'}},
+      },
+      stream: {status: 'pending', failures: 0, failed_workers: [], kept_shards: [4, 5]},
+      worker: {phase: 'idle', fault: null, suspect: null},
+    },
+    {
       name: 'for a failure of the stream keeps the node',
       request: failedBy('stream'),
       stream: {status: 'pending', failures: 1},

@@ -213,7 +213,7 @@ it('a retry of a stream that refused new content says how it goes on', () => {
 });
 
 describe('a rebuild of a stream', () => {
-  const recount = (epoch: number) => ({progress: NOTHING_STORED, epoch});
+  const recount = (epoch: number) => ({progress: NOTHING_STORED, epoch, kept_shards: []});
 
   it('a stream that a message cancelled stays cancelled after a rebuild', () => {
     const cancelled = aStream({status: 'failed', last_error: 'cancelled'});
@@ -241,8 +241,8 @@ describe('the progress of a stream', () => {
     const progress = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9};
     const blamed = aLeasedStream({faults: 4});
     assert.equal(withProgress(blamed, progress, T0).faults, 0);
-    assert.equal(withRebuilt(blamed, {progress, epoch: 1}, T0).faults, 0);
-    assert.equal(withRebuilt(blamed, {progress: NOTHING_STORED, epoch: 0}, T0).faults, 4);
+    assert.equal(withRebuilt(blamed, {progress, epoch: 1, kept_shards: []}, T0).faults, 0);
+    assert.equal(withRebuilt(blamed, {progress: NOTHING_STORED, epoch: 0, kept_shards: []}, T0).faults, 4);
     assert.equal(withProgress(aLeasedStream({failures: 2}), progress, T0).failures, 2);
   });
 
