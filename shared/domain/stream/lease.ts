@@ -207,22 +207,22 @@ export function releaseLease(
   }
 }
 
-/** Charges a failure to the stream, once for each incarnation: one machine fails no stream alone. */
-function charge(stream: Stream, {worker, incarnation}: Holder, reason: string): Stream {
-  const by = `${worker}/${incarnation}`;
-  const isKnown = stream.failed_workers.includes(by);
-  const failed_workers = isKnown ? stream.failed_workers : [...stream.failed_workers, by];
-  const failures = stream.failures + (isKnown ? 0 : 1);
+/** A count, and the incarnations that it counts: one machine fails no stream alone. */
+function counted(count: number, by: readonly string[], {worker, incarnation}: Holder): [number, string[]] {
+  const one = `${worker}/${incarnation}`;
+  return by.includes(one) ? [count, [...by]] : [count + 1, [...by, one]];
+}
+
+/** Charges a failure to the stream. */
+function charge(stream: Stream, by: Holder, reason: string): Stream {
+  const [failures, failed_workers] = counted(stream.failures, stream.failed_workers, by);
   const status = failures >= MAX_FAILURES ? 'failed' : 'pending';
   return {...stream, failures, failed_workers, last_error: reason, status};
 }
 
-/** Charges a fault to the stream, once for each incarnation. */
-function blame(stream: Stream, {worker, incarnation}: Holder, reason: string): Stream {
-  const by = `${worker}/${incarnation}`;
-  const isKnown = stream.faulted_workers.includes(by);
-  const faulted_workers = isKnown ? stream.faulted_workers : [...stream.faulted_workers, by];
-  const faults = stream.faults + (isKnown ? 0 : 1);
+/** Charges a fault of a machine to the stream. */
+function blame(stream: Stream, by: Holder, reason: string): Stream {
+  const [faults, faulted_workers] = counted(stream.faults, stream.faulted_workers, by);
   const status = faults >= MAX_FAULTS ? 'failed' : 'pending';
   return {...stream, faults, faulted_workers, last_error: reason, status};
 }
