@@ -115,7 +115,7 @@ describe('gleaner demo', () => {
   ];
   for (const {name, args, exits = 1, says} of mistakes)
     it(`names ${name} in its error`, async () => {
-      const {code, stderr} = await command.gleaner(['demo', ...args]);
+      const {code, stderr} = await command.gleaner(['demo', '--dir', join(dir, 'wrong'), ...args]);
       assert.equal(code, exits);
       assert.match(stderr, says);
       assert.doesNotMatch(stderr, /\n\s+at /, 'no stack');
