@@ -63,7 +63,7 @@ const requests: {name: string; given: unknown; says: string}[] = [
 const metadata: {name: string; given: Record<string, string>}[] = [
   {name: 'more tokens than it may have', given: {tokens: MAX}},
   {name: 'more samples than it may have', given: {samples: '1000000001'}},
-  {name: 'an epoch above a million', given: {epoch: '1000001'}},
+  {name: 'an epoch above two million', given: {epoch: '2000001'}},
   {name: 'epoch 0', given: {epoch: '0'}},
   {name: 'another schema', given: {schema: 'gleaner/2'}},
   {name: 'a number in words', given: {samples: 'ten'}},

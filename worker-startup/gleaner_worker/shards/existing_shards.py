@@ -77,5 +77,5 @@ class ExistingShards:
             "stream",
             f"Failed to resume {work.object}: {cause}; no shard is overwritten: restore the stream, model and spec of "
             f"these shards, or move {work.output_prefix} away to start this stream again",
-            uncounted and {"object": uncounted.name, "found": cause[:200], "made": "a shard of this plan"},
+            {"object": uncounted.name, "found": cause[:200], "made": "a shard of this plan"} if uncounted else None,
         )
