@@ -7,7 +7,7 @@ import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
 import {withMark} from '../run/marks.ts';
 import {endedAs, NO_MODEL_FAILURES, pausedFor, type Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
-import type {Stream} from '../stream/stream.ts';
+import {type Stream, TRIED_AGAIN} from '../stream/stream.ts';
 import {iso, utcText} from '../time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
 import {afterPause, OPEN} from '../zone/limiter.ts';
@@ -152,12 +152,7 @@ export function decideRetry(stream: Stream, published_at: string, now: number): 
   const next = {
     ...stream,
     said: withPublishTime(stream.said, ['status'], published_at),
-    status: 'pending' as const,
-    failures: 0,
-    failed_workers: [],
-    faults: 0,
-    faulted_workers: [],
-    last_error: null,
+    ...TRIED_AGAIN,
     updated_at: iso(now),
   };
   return applied(next, `stream ${of} is tried again`);

@@ -5,8 +5,8 @@ import type {Stream} from './stream.ts';
 
 /**
  * Why no lease explains the shard. A lease ends when its release, or a later grant, stands in the document, and at no time. Before the first
- * grant of the document, the shards up to its epoch count: they are of a document that was lost. Kept shards
- * count under every lease.
+ * grant of the document, the shards up to its epoch count: they are of a document that was lost. Kept shards count
+ * under every lease.
  */
 export function leaseProblem(
   {epoch, ended_epoch, lease_key, kept_shards}: Stream,

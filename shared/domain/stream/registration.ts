@@ -3,7 +3,7 @@ import {streamIndexOf} from '../names.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
-import {type Content, isUnfinished, newStream, type Stream} from './stream.ts';
+import {type Content, isUnfinished, newStream, type Stream, TRIED_AGAIN} from './stream.ts';
 
 /** A stream object in the bucket. `crc32c`, `epoch`: of a new stream, from its shards in the bucket: see `originOfShards`. */
 export type DroppedStream = {
@@ -106,16 +106,7 @@ export function registerAgain(
   const newest = {...stream, ...content, refused_generation: null, updated_at: iso(now)};
   // The event of an upload may come after the message that cancelled the stream since.
   const isStale = msOf(stream.said.status_at ?? iso(0)) > msOf(created_at);
-  const again = isStale
-    ? {}
-    : {
-        status: 'pending' as const,
-        failures: 0,
-        failed_workers: [],
-        faults: 0,
-        faulted_workers: [],
-        last_error: null,
-      };
+  const again = isStale ? {} : TRIED_AGAIN;
   if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
     return stream.status === 'failed'
       ? {

@@ -132,6 +132,12 @@ export function withProgress(stream: Stream, progress: Progress, now: number): S
 
 const NO_FAULTS = {faults: 0, faulted_workers: []};
 
+/** Fields of a failed stream that is tried again. */
+export const TRIED_AGAIN: Partial<Stream> = {
+  ...{status: 'pending', failures: 0, failed_workers: [], last_error: null},
+  ...NO_FAULTS,
+};
+
 const COMPLETED = {status: 'completed', lease: null, last_error: null} as const;
 
 /**
