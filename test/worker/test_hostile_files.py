@@ -158,7 +158,6 @@ FILES = {
 @pytest.fixture
 def read(tmp_path, monkeypatch):
     """read(folder, records, **spec) -> samples and rejects, after all that a worker reads of the model."""
-    monkeypatch.setattr(process, "CPU_S", 1.0)
     monkeypatch.setattr(process, "MEMORY_BYTES", 1 << 30)
 
     def run(folder, records, **changes):
@@ -180,7 +179,11 @@ def read(tmp_path, monkeypatch):
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize(("name", "content", "reason"), FILES.values(), ids=FILES)
-def test_a_hostile_file_of_a_model_fails_the_run_in_little_memory(tmp_path, tiny_folder, read, name, content, reason):
+def test_a_hostile_file_of_a_model_fails_the_run_in_little_memory(
+    tmp_path, tiny_folder, read, name, content, reason, monkeypatch
+):
+    if reason is None or EXCEEDS in reason:  # a slow machine could reach this limit before the fault of another file
+        monkeypatch.setattr(process, "CPU_S", 1.0)
     folder = tmp_path / "model"
     shutil.copytree(tiny_folder, folder)
     if name.endswith("index.json"):
@@ -214,7 +217,8 @@ def test_a_template_that_needs_too_much_time_or_memory_makes_no_prompt(tiny_fold
     assert len(read(tiny_folder, [{"x": "the next record"}], record={"template": "{{ x }}"})) == 1
 
 
-def test_a_limit_names_the_line_that_exceeds_it(tiny_folder, read):
+def test_a_limit_names_the_line_that_exceeds_it(tiny_folder, read, monkeypatch):
+    monkeypatch.setattr(process, "CPU_S", 1.0)
     template = "{% for i in range(n) %}{% for j in range(n) %}{% endfor %}{% endfor %}{{ 1 / n }}"
     records = [{"n": n} for n in (1, 2, 0, 99_999, 4)]
     with pytest.raises(Failure, match="Failed to render the template for line 4 of x: it takes more CPU time"):
@@ -223,7 +227,10 @@ def test_a_limit_names_the_line_that_exceeds_it(tiny_folder, read):
     assert (one.preview, half.preview, isinstance(problem, Reject)) == ("1.0", "0.5", True)
 
 
-def test_a_chat_template_over_its_time_limit_fails_the_stream_and_names_the_line(tmp_path, tiny_folder, read):
+def test_a_chat_template_over_its_time_limit_fails_the_stream_and_names_the_line(
+    tmp_path, tiny_folder, read, monkeypatch
+):
+    monkeypatch.setattr(process, "CPU_S", 1.0)
     folder = tmp_path / "model"
     shutil.copytree(tiny_folder, folder)
     endless = "{% if messages[0].content == 'b' %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}"
