@@ -12,9 +12,7 @@ export function leaseKey(
   {run, stream, created_at}: Stream,
   epoch: number,
 ) {
-  const {ticket_key} = required(identity, user, ['ticket_key']);
-  const lease = ['gleaner-lease/1', identity.deployment, run, stream, created_at, epoch].join('\n');
-  return createHmac('sha256', ticket_key).update(lease).digest('base64url');
+  return signed(identity, user, 'gleaner-lease/1', [run, stream, created_at, epoch]);
 }
 
 type Life = Pick<Worker, 'name' | 'incarnation' | 'born_at'>;
@@ -25,9 +23,13 @@ type Life = Pick<Worker, 'name' | 'incarnation' | 'born_at'>;
  */
 export function ticketOf(identity: IdentitySettings, user: string, worker: Life): string {
   const {name, incarnation, born_at} = worker;
+  return signed(identity, user, 'gleaner-ticket/1', [name, incarnation, born_at]);
+}
+
+function signed(identity: IdentitySettings, user: string, kind: string, facts: (string | number | null)[]) {
   const {ticket_key} = required(identity, user, ['ticket_key']);
-  const life = ['gleaner-ticket/1', identity.deployment, name, incarnation, born_at].join('\n');
-  return createHmac('sha256', ticket_key).update(life).digest('base64url');
+  const text = [kind, identity.deployment, ...facts].join('\n');
+  return createHmac('sha256', ticket_key).update(text).digest('base64url');
 }
 
 export function isTicketOf(identity: IdentitySettings, user: string, life: Life, given: string): boolean {

@@ -33,8 +33,8 @@ export const FORGE: Mistakes = {
   },
   'a ticket that is good for every worker of its age': {
     in: 'ticketOf',
-    find: "['gleaner-ticket/1', $deployment, $name, $incarnation, $born_at]",
-    replace: "['gleaner-ticket/1', $deployment, $name.length, $incarnation, $born_at]",
+    find: "$signed($identity, $user, 'gleaner-ticket/1', [$name, $incarnation, $born_at])",
+    replace: "$signed($identity, $user, 'gleaner-ticket/1', [$name.length, $incarnation, $born_at])",
   },
   'a second secret that replaces the first': {
     in: 'decideHello',
