@@ -303,11 +303,11 @@ export function isBlocked(worker: Worker, now: number): boolean {
   return worker.blocked_until_at !== null && !isOlderThan(worker.blocked_until_at, 0, now);
 }
 
-/** The worker after its lease was revoked: its agent learns so at the next heartbeat. */
 /** The worker whose lease of a stream the control plane ends: that lease is not idle. */
 export const notIdle = (worker: Worker): Worker => ({
   ...worker,
   idle_leases: Math.max(0, worker.idle_leases - 1),
 });
 
+/** The worker after its lease was revoked: its agent learns so at the next heartbeat. */
 export const withoutWork = (worker: Worker): Worker => ({...worker, ...NO_WORK});

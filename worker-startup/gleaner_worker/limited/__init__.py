@@ -1,1 +1,1 @@
-"""From the lines of a stream to samples."""
+"""Processes with limits of memory and time, which read what an outsider has written."""

@@ -90,9 +90,8 @@ def _serve(other: socket.socket, memory: mmap) -> None:
             except MemoryError:
                 answer = None  # frees what it holds
                 reply = _exceeded(memory, f"it needs more than {facts['memory_bytes'] >> 20} MiB of memory")
-            except (
-                BaseException
-            ) as error:  # a bug, or a panic of native code: its cause would be lost with this process
+            except BaseException as error:
+                # A bug, or a panic of native code: its cause would be lost with this process.
                 raise_exits(error)
                 reason = f"{type(error).__name__}: {error}"
                 reply = Frame({"kind": "infrastructure", "reason": reason, "has_ended": False})
