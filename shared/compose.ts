@@ -55,7 +55,7 @@ export function composeDeps(config: Config): Deps {
     openRuns: newOpenRuns(),
     idlePools: new Map(),
     knownPools: new KnownPools(),
-    frozen: new Map(),
+    frozenOutputs: new Map(),
     slotsLeftAlone: new Map(),
     startupScript,
   };

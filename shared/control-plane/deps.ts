@@ -1,6 +1,6 @@
 import type {Config} from '../contracts/config.ts';
 import type {NotUnderstood} from '../contracts/errors.ts';
-import type {Frozen} from '../domain/stream/advance.ts';
+import type {FrozenOutput} from '../domain/stream/advance.ts';
 import type {Bus, Catalog, Now, Objects, ObjectTokens, Store, Tpus, Transaction, Webhook} from '../ports.ts';
 import type {ActiveRuns} from './caches/active-runs.ts';
 import type {OpenRuns} from './caches/open-runs.ts';
@@ -37,7 +37,7 @@ export type Deps = {
   idlePools: Map<string, number>;
   /** Read it with `poolOf`. */
   knownPools: KnownPools;
-  frozen: Map<string, Frozen>;
+  frozenOutputs: Map<string, FrozenOutput>;
   /** Slots whose document a tick has not understood, each with its document. */
   slotsLeftAlone: Map<string, NotUnderstood['document']>;
   /** Text of `worker-startup/startup.sh`, part of every node's metadata. */

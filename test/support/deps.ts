@@ -13,7 +13,7 @@ import {aCatalog} from './fake-catalog.ts';
 /** The facts that an instance of a function keeps between its calls. */
 export type Memory = Pick<
   Deps,
-  'activeRuns' | 'openRuns' | 'idlePools' | 'knownPools' | 'frozen' | 'slotsLeftAlone'
+  'activeRuns' | 'openRuns' | 'idlePools' | 'knownPools' | 'frozenOutputs' | 'slotsLeftAlone'
 > & {
   runMarks: RunMarks;
 };
@@ -33,7 +33,7 @@ export function newMemory(caches = CACHES): Memory {
     idlePools: new Map(),
     runMarks: new Map(),
     knownPools: new caches.KnownPools(),
-    frozen: new Map(),
+    frozenOutputs: new Map(),
     slotsLeftAlone: new Map(),
   };
 }

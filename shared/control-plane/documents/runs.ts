@@ -2,7 +2,7 @@
 import {withMark} from '../../domain/run/marks.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {NO_MODEL_FAILURES} from '../../domain/run/run.ts';
-import type {Frozen} from '../../domain/stream/advance.ts';
+import type {FrozenOutput} from '../../domain/stream/advance.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from './documents.ts';
@@ -12,15 +12,18 @@ import {openTaskAgain} from './tasks.ts';
 const MOST_KNOWN = 1000;
 
 /** What every shard of a run has by its frozen spec. Cached, because every shard needs it. Undefined before the spec is frozen. */
-export async function frozenOf({frozen, store}: Deps, run: string): Promise<Frozen | undefined> {
-  const cached = frozen.get(run);
+export async function frozenOutputOf(
+  {frozenOutputs, store}: Deps,
+  run: string,
+): Promise<FrozenOutput | undefined> {
+  const cached = frozenOutputs.get(run);
   if (cached) return cached;
   const parent = await runRecords.get(store, run);
   const format = formatOf(parent?.spec);
   if (!parent?.spec_hash || format === undefined) return undefined;
-  if (frozen.size >= MOST_KNOWN) frozen.clear();
+  if (frozenOutputs.size >= MOST_KNOWN) frozenOutputs.clear();
   const known = {spec_hash: parent.spec_hash, format};
-  frozen.set(run, known);
+  frozenOutputs.set(run, known);
   return known;
 }
 
@@ -29,10 +32,10 @@ export function formatOf(spec: Run['spec'] | undefined): string | undefined {
 }
 
 /** Throws if the run has another spec now: its documents and its manifest were deleted, and the run started again. */
-export async function assertSpecHash({frozen}: Deps, tx: Transaction, run: string, known: string) {
+export async function assertSpecHash({frozenOutputs}: Deps, tx: Transaction, run: string, known: string) {
   const parent = await runRecords.get(tx, run);
   if (parent?.spec_hash === known) return;
-  frozen.delete(run);
+  frozenOutputs.delete(run);
   throw new Error(
     `Run ${run} has another spec than this process knew: the next delivery reads its shards again`,
   );

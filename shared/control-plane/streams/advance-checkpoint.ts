@@ -15,7 +15,7 @@ import type {Bus, ObjectInfo} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {streamRecords} from '../documents/documents.ts';
 import {storeAdvance} from '../documents/lease-documents.ts';
-import {assertSpecHash, frozenOf} from '../documents/runs.ts';
+import {assertSpecHash, frozenOutputOf} from '../documents/runs.ts';
 import {withCheckedFinal} from './final-shard.ts';
 import {setAside} from './set-aside.ts';
 import {readShards} from './stored-shards.ts';
@@ -131,7 +131,7 @@ export async function countShards(
   stream: string,
   objects: readonly ObjectInfo[],
 ): Promise<Counted> {
-  const [frozen, known] = [await frozenOf(deps, run), await streamRecords.get(deps.store, run, stream)];
+  const [frozen, known] = [await frozenOutputOf(deps, run), await streamRecords.get(deps.store, run, stream)];
   // The bytes of an object are read only where a lease explains it.
   const isLeased = (shard: Shard) => known !== undefined && leaseProblem(known, shard) === undefined;
   const read = readShards({run, stream}, objects);

@@ -8,7 +8,7 @@ import {failedFor, type Stream, withProgress} from './stream.ts';
 export type StoredShards = {shards: Shard[]; invalid: Unfit[]};
 
 /** What every shard of a run has. */
-export type Frozen = {spec_hash: string; format: string};
+export type FrozenOutput = {spec_hash: string; format: string};
 
 export type Advance = {
   stream: Stream;
@@ -31,7 +31,12 @@ const MOST_AT_ONCE = 200;
  * Advances the checkpoint to the stored shards. Shards of other content fail a stream without a grant: an earlier run of the name stored
  * them. After a grant they are set aside, and the stream goes on.
  */
-export function decideAdvance(stream: Stream, frozen: Frozen, stored: StoredShards, now: number): Advance {
+export function decideAdvance(
+  stream: Stream,
+  frozen: FrozenOutput,
+  stored: StoredShards,
+  now: number,
+): Advance {
   const {crc32c, status, total_shards, lease_key} = stream;
   const origin = {
     ...frozen,
