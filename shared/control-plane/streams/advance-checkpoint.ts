@@ -131,26 +131,30 @@ export async function countShards(
   stream: string,
   objects: readonly ObjectInfo[],
 ): Promise<Counted> {
-  const [frozen, known] = [await frozenOutputOf(deps, run), await streamRecords.get(deps.store, run, stream)];
+  const frozen = await frozenOutputOf(deps, run);
   // The bytes of an object are read only where a lease explains it.
-  const isLeased = (shard: Shard) => known !== undefined && leaseProblem(known, shard) === undefined;
+  const isLeased = async (shard: Shard) => {
+    const known = await streamRecords.get(deps.store, run, stream);
+    return known !== undefined && leaseProblem(known, shard) === undefined;
+  };
   const read = readShards({run, stream}, objects);
   const stored = await withCheckedFinal(deps.objects, read, objects, isLeased);
   let current: Stream | undefined;
+  let isNew = false;
   let [unfit, waiting]: [readonly Unfit[], readonly number[]] = [[], []];
   for (let hasMore = true; hasMore; ) {
     const advance = await deps.store.transaction(async tx => {
       const before = await streamRecords.get(tx, run, stream);
-      if (!before || !frozen) return {stream: before, unfit, waiting, hasMore: false};
+      if (!before || !frozen) return {stream: before, isNew, unfit, waiting, hasMore: false};
       const now = deps.now();
       const decided = decideAdvance(before, frozen, stored, now);
       if (decided.needsSpecCheck) await assertSpecHash(deps, tx, run, frozen.spec_hash);
       await storeAdvance(deps.log, tx, before, decided, now);
-      return decided;
+      return {...decided, isNew: decided.counted.length > 0};
     });
-    ({stream: current, unfit, waiting, hasMore} = advance);
+    ({stream: current, isNew, unfit, waiting, hasMore} = advance);
   }
-  if (current?.status !== 'completed' || known?.status === 'completed') return {current, unfit, waiting};
+  if (current?.status !== 'completed' || !isNew) return {current, unfit, waiting};
   // The bucket's lifecycle rule deletes partial shards that this misses.
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
   return {current, unfit, waiting};

@@ -34,11 +34,11 @@ export async function withCheckedFinal(
   objects: Objects,
   {shards, invalid}: StoredShards,
   listing: readonly ObjectInfo[],
-  isLeased: (shard: Shard) => boolean = () => true,
+  isLeased: (shard: Shard) => Promise<boolean> = async () => true,
 ): Promise<StoredShards> {
   const checked: StoredShards = {shards: [], invalid: [...invalid]};
   for (const shard of shards) {
-    const info = shard.final && isLeased(shard) && listing.find(({name}) => name === shard.object);
+    const info = shard.final && (await isLeased(shard)) && listing.find(({name}) => name === shard.object);
     const problem = info ? await problemOf(objects, info) : undefined;
     if (problem === undefined) checked.shards.push(shard);
     else checked.invalid.push({object: shard.object, by: 'bytes', reason: `${shard.object} ${problem}`});
