@@ -17,6 +17,9 @@ const pragmas = `
   PRAGMA busy_timeout = 5000;
 `;
 
+/** Number of the form of a folder: of these tables, and of the documents in its stores. Folders from before release zero have none. */
+const FORM = 1;
+
 const schema = `
   CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
   CREATE TABLE IF NOT EXISTS buckets (name TEXT PRIMARY KEY, created_at TEXT NOT NULL) STRICT;
@@ -50,6 +53,7 @@ const schema = `
   CREATE TABLE IF NOT EXISTS boots (node TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT;
   CREATE TABLE IF NOT EXISTS faults (
     kind TEXT NOT NULL, target TEXT NOT NULL, amount REAL, PRIMARY KEY (kind, target)) STRICT;
+  PRAGMA user_version = ${FORM};
 `;
 
 /** Database of a local cloud. Every call is synchronous, so transactions never interleave. */
@@ -65,11 +69,23 @@ export class CloudDatabase {
     this.connection = new DatabaseSync(file);
     try {
       this.connection.exec(pragmas);
-      this.connection.exec(schema);
+      this.#requireForm(dirname(file));
+      this.transaction(() => this.connection.exec(schema));
     } catch (error) {
       this.connection.close();
-      throw unusable(file, error);
+      throw error instanceof LocalCloudError ? error : unusable(file, error);
     }
+  }
+
+  #requireForm(dir: string): void {
+    const sql =
+      'SELECT user_version AS form, (SELECT count(*) FROM sqlite_schema) AS tables FROM pragma_user_version';
+    const found = this.get<{form: number; tables: number}>(sql);
+    if (found?.form === 0 && found.tables > 0)
+      throw new LocalCloudError(
+        'dir-unusable',
+        `Failed to use ${dir}: a version before release zero wrote it; start anew in another folder with --dir, or move this one away`,
+      );
   }
 
   #prepare(sql: string): StatementSync {

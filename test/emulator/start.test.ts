@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {existsSync, mkdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:net';
 import {join} from 'node:path';
+import {DatabaseSync} from 'node:sqlite';
 import {type LocalCloud, LocalCloudError} from '../../emulator/cloud.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -62,6 +63,17 @@ describe('A local cloud', () => {
       if (file === 'state.db')
         assert.throws(() => openSqliteStore(join(dir, file)), /^ServiceError: .*gleaner rebuild/);
     });
+
+  it('refuses a folder from before release zero, and changes nothing there', async () => {
+    const {dir, close} = await scratch.cloud({storage_only: true});
+    await close();
+    const database = new DatabaseSync(join(dir, 'cloud.db'));
+    database.exec('PRAGMA user_version = 0');
+    const says = new RegExp(`${dir}: a version before release zero wrote it; .*--dir, or move this one away`);
+    await assert.rejects(scratch.cloud({dir}), refusal('dir-unusable', says));
+    assert.equal(database.prepare('PRAGMA user_version').get()?.user_version, 0);
+    database.close();
+  });
 
   it('finds its objects again with all that was stored of them, where cloud.db was lost', async () => {
     const first = await scratch.cloud();
