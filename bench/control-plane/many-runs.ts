@@ -245,7 +245,7 @@ async function idlePolls(): Promise<Figures> {
   );
   const sender = {account: 'worker', secret_sha256: SECRET_SHA256} as const;
   const poll = async ({name}: {name: string}) => {
-    const asked = {action: 'lease', worker: name, incarnation: 2, host: 0} as const;
+    const asked = {action: 'lease', worker: name, incarnation: 2, host: 0, loaded: null} as const;
     const {body} = await answerWorker(world.deps, sender, asked);
     if (!('action' in body) || body.action !== 'wait')
       throw new Error(`Failed to poll as ${name}: ${JSON.stringify(body)}`);

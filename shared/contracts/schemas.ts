@@ -141,10 +141,7 @@ export const workerRequest = z.discriminatedUnion('action', [
   z.object({
     action: z.literal('lease'),
     ...sender,
-    loaded: z
-      .object({model: z.string().max(1024), spec_hash: z.string().max(64)})
-      .nullable()
-      .optional(),
+    loaded: z.object({model: z.string().max(1024), spec_hash: z.string().max(64)}).nullable(),
   }),
   z.object({
     action: z.literal('heartbeat'),

@@ -194,7 +194,7 @@ describe('a database that was restored from an older backup', () => {
     });
     const agent = world.agent(A0);
     const from = {worker: A0, incarnation: agent.incarnation, host: 0};
-    assert.equal((await world.api({action: 'lease', ...from})).body.action, 'wait');
+    assert.equal((await world.api({action: 'lease', ...from, loaded: null})).body.action, 'wait');
     await world.minutes(55, 0);
     assert.deepEqual([world.tpus.nodes.size, orphanAlerts(world).length], [10, 1]);
     world.control({action: 'stop', run: 'my-run'});

@@ -198,7 +198,7 @@ describe('an empty database', () => {
     await world.wipe();
     const from = {worker: A0, incarnation: agent.incarnation, host: 0};
     const beat = {action: 'heartbeat', ...from, phase: 'running', lease: agent.lease, progress: null};
-    const ask = {action: 'lease', ...from};
+    const ask = {action: 'lease', ...from, loaded: null};
     const answers = async () => [(await world.api(beat)).body.action, (await world.api(ask)).body.action];
     assert.deepEqual(await answers(), ['drain', 'wait']);
     world.control({action: 'rebuild'});

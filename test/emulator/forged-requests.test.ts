@@ -9,7 +9,7 @@ const crash = {kind: 'infrastructure', reason: 'x'};
 
 /** Requests that a forger sends in the name of the victim. */
 const REQUESTS = [
-  {name: 'a lease', body: {action: 'lease'}},
+  {name: 'a lease', body: {action: 'lease', loaded: null}},
   {name: 'a heartbeat', body: {action: 'heartbeat', phase: 'running', lease: LEASE, progress: null}},
   {
     name: 'a heartbeat of a restart',

@@ -28,7 +28,7 @@ export function forgedBy(context: Context, name: string, ticket: string): Worker
     isBound && chance.happens(0.5) ? tpus.nodes.get(victim.name)?.metadata['gleaner-ticket'] : '';
   return chance.pick<WorkerRequest>([
     {action: 'hello', ...from, ticket: stolen || ticket},
-    {action: 'lease', ...from},
+    {action: 'lease', ...from, loaded: null},
     {action: 'heartbeat', ...from, phase: 'setup', lease: null, progress: null},
     {action: 'heartbeat', ...from, phase: 'running', lease, progress: null},
     {...release, outcome: 'failed', failure: {kind: 'infrastructure', reason: 'forged'}},

@@ -127,6 +127,7 @@ export function metadataOf({run, stream, spec_hash}: Omit<Source, 'dataset'>, te
       weights_sha256: sha256,
       tokenizer_sha256: sha256,
       files: {'config.json': sha256, 'model.safetensors': 'crc32c:yZRlqg==:988097824'},
+      unknown_keys: [],
     },
     versions: {jax: '0.10.2'},
     code: null,

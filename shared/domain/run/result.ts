@@ -45,7 +45,7 @@ const model = z.object({
   tokenizer_sha256: sha256,
   files: z.record(short, sha256.or(checksumAndSize)),
   /** Keys of config.json that neither the worker nor transformers knows, at most a hundred. */
-  unknown_keys: z.array(short).max(100).optional(),
+  unknown_keys: z.array(short).max(100),
 });
 
 /**

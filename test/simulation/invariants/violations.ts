@@ -6,7 +6,7 @@ import type {Context} from '../context.ts';
 /** A request of a worker to worker-api. */
 export type WorkerRequest = {
   action: 'hello' | 'lease' | 'heartbeat' | 'release' | 'finish' | 'exec' | 'exec-end';
-  token?: boolean;
+  loaded?: null;
   worker: string;
   incarnation: number;
   host?: number;

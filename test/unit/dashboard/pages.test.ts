@@ -192,7 +192,7 @@ describe('The pages', () => {
 
   it('show the statistics of the rows: not finite ones, zeros, norms and massive activations by position', async () => {
     const sha256 = 'b'.repeat(64);
-    const weights = {weights_sha256: sha256, tokenizer_sha256: sha256, files: {}};
+    const weights = {weights_sha256: sha256, tokenizer_sha256: sha256, files: {}, unknown_keys: []};
     const summary = {
       ...{total_samples: 4, total_rejected: 0, total_tokens: 8, total_shards: 1, total_truncated: 0},
       ...{total_rows: 800, versions: {}, code: null, upload: NO_UPLOADS},

@@ -49,7 +49,7 @@ class WorkerApi:
         return self._request({"action": "hello", "ticket": self._identity.ticket} | host_names(), give_up_after_s)
 
     def lease(self, loaded: dict | None) -> dict:
-        """Asks for work. `loaded`: the model in memory and the hash of its spec. `token`: this agent takes tokens."""
+        """Asks for work. `loaded`: the model in memory and the hash of its spec."""
         return self._request({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
 
     def heartbeat(

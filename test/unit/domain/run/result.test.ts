@@ -17,6 +17,7 @@ const MODEL = {
   weights_sha256: SHA,
   tokenizer_sha256: SHA,
   files: {'config.json': SHA},
+  unknown_keys: [],
 };
 
 function aSummary(changes: Partial<StreamSummary> = {}): StreamSummary & {sha256: string} {
