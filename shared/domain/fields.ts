@@ -1,7 +1,6 @@
 /**
  * Fields of stored documents, apart from those of input. Unknown keys are kept at every depth, and words that only describe are text: a
- * newer release writes the same documents. Once there is a release, a new field has a `default`, because
- * its documents lack the field.
+ * newer release writes the same documents. After the first release a new field has a `default`, because its documents lack the field.
  */
 import {z} from 'zod';
 import {MAX_LEASE_EPOCH, MAX_ORDINAL} from './bounds.ts';
@@ -16,15 +15,11 @@ export const epoch = count.max(MAX_LEASE_EPOCH);
 export const incarnation = count.max(MAX_ORDINAL);
 export const said = z
   .record(text, instant)
-  .default({})
   .describe(
     'Publish time of the last message about each field: `status_at` for `status`. An older message that arrives late changes nothing.',
   );
 
-/** A value or null. A document without the field has null. */
-export function orNull<Field extends z.ZodType>(field: Field): z.ZodDefault<z.ZodNullable<Field>> {
-  return z._default(field.nullable(), null);
-}
+export const orNull = <Field extends z.ZodType>(field: Field): z.ZodNullable<Field> => z.nullable(field);
 
 /** An object that keeps its unknown keys. They have no type. */
 export function stored<Shape extends z.ZodRawShape>(shape: Shape): z.ZodObject<Shape> {

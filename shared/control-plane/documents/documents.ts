@@ -23,7 +23,6 @@ export const createsDocument = stored({
   creates: count.describe('Creates that were ever requested. A plan sees by it what other ticks requested.'),
   late_pools: z
     .array(text)
-    .default([])
     .describe(
       'Pools that got no node in the last tick, because it was slow. The next tick plans them first.',
     ),

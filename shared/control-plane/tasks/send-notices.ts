@@ -9,9 +9,9 @@ import {
   type Due,
   decideDue,
   MANY_FAILURES,
+  NOTHING_SENT,
   type Notice,
   type Receiver,
-  receiverDocument,
 } from '../../domain/notices/notice.ts';
 import type {Store, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
@@ -68,7 +68,7 @@ async function treat(deps: Deps, {id, notice}: DueNotice, others: Notice[]) {
 /** A document that is not understood is left alone, and forgets nothing but the last minutes. */
 async function receiverOf(log: Log, from: Store | Transaction): Promise<Receiver> {
   const known = await skipIfInvalid(log, () => receiverRecords.get(from, paths.receiver()));
-  return known ?? receiverDocument.parse({});
+  return known ?? NOTHING_SENT;
 }
 
 async function storeUnsent({store}: Deps, id: string, due: Exclude<Due, {kind: 'send'}>): Promise<undefined> {

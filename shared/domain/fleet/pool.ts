@@ -27,17 +27,13 @@ const keep = stored({workers: count, until_at: instant});
 export const poolDocument = stored({
   pool: text.describe('Name of the pool.'),
   accelerator: text.describe('Type of each TPU, such as `v5litepod-8`.'),
-  provider: provider
-    .default('tpu-api')
-    .describe('Where the TPUs come from: `tpu-api`, or `compute-engine` for instances.'),
+  provider: provider.describe('Where the TPUs come from: `tpu-api`, or `compute-engine` for instances.'),
   runtime_version: text.describe('Software version of the TPU VMs, or image of the instances.'),
   disk_gb: orNull(count).describe('Size of the boot disk of each instance, in GB. Null with `tpu-api`.'),
   spot: z.boolean().describe('True: the TPUs are Spot VMs, which Google may preempt.'),
-  provisioning: provisioning
-    .default('node')
-    .describe(
-      '`node`: asks for nodes at once. `queued-resource`: in the queue. `auto`: in the queue while a zone is sold out. `flex-start`: instances that wait for up to two hours.',
-    ),
+  provisioning: provisioning.describe(
+    '`node`: asks for nodes at once. `queued-resource`: in the queue. `auto`: in the queue while a zone is sold out. `flex-start`: instances that wait for up to two hours.',
+  ),
   zones: z.array(text).min(1).describe('Zones of the pool, in order.'),
   workers_per_zone: count.describe('Slots in each zone.'),
   version: count.describe(
@@ -51,21 +47,18 @@ export const poolDocument = stored({
   poll_s: z
     .number()
     .positive()
-    .default(POLL_S)
     .describe('Seconds until a TPU without work asks again, plus up to a quarter.'),
-  job_wait_s: amount
-    .default(JOB_WAIT_S)
-    .describe('Seconds that a job waits until a TPU gives its stream back after the shard in hand.'),
+  job_wait_s: amount.describe(
+    'Seconds that a job waits until a TPU gives its stream back after the shard in hand.',
+  ),
   keep: orNull(keep).describe('TPUs that stay without work: `workers`, until `until_at`.'),
   source: orNull(kept<Source>()).describe(
     'Code of the jobs of the pool: a `bundle`, or a `repo` with a `branch`, `pr` or `commit`. Null: none.',
   ),
-  environment: kept<Environment>()
-    .default(NO_ENVIRONMENT)
-    .describe(
-      'Preparation of a host before jobs: `jax_version`, `setup_script`, `config_file`, `ramfs_dir`.',
-    ),
-  source_version: count.default(0).describe('Count of messages that changed the source or the environment.'),
+  environment: kept<Environment>().describe(
+    'Preparation of a host before jobs: `jax_version`, `setup_script`, `config_file`, `ramfs_dir`.',
+  ),
+  source_version: count.describe('Count of messages that changed the source or the environment.'),
   limiter: limiterField,
   budget_mark: orNull(budgetMark).describe(
     'The notified mark of the budget: `of`, `budget_usd`, `spent_usd`, `percent`. Null before half of it is spent, and without notifications.',
@@ -73,7 +66,6 @@ export const poolDocument = stored({
   jobs_wait: orNull(waiting).describe('Why its jobs wait, as `waits` of a run. Null while no job waits.'),
   zones_wait: z
     .record(text, waiting)
-    .default({})
     .describe('Why each zone gets no further TPU while work waits, by zone, as `waits` of a run.'),
 });
 export type Pool = z.infer<typeof poolDocument>;

@@ -29,13 +29,13 @@ const hostEnd = stored({
   result: orNull(text),
   result_path: orNull(text),
   artifacts_path: orNull(text),
-  ran: z._default(ran, null),
+  ran: ran,
 });
 export type HostEnd = z.infer<typeof hostEnd>;
 
 /** The lease of a job: the worker of slice 0 and its hosts, and all workers where the job has several slices. */
-const members = z.array(stored({worker: text, incarnation})).default([]);
-const jobLease = lease.extend({host_count: count.min(1).default(1), members});
+const members = z.array(stored({worker: text, incarnation}));
+const jobLease = lease.extend({host_count: count.min(1), members});
 export type JobLease = z.infer<typeof jobLease>;
 
 /** An ended attempt: the epoch of its lease is its number. Where the job has several slices, the attempt names the workers of all. */
@@ -65,7 +65,6 @@ export const ownFields = {
     ),
   ends: z
     .record(text, hostEnd)
-    .default({})
     .describe(
       'Ends that hosts of the newest attempt have reported, by the number of the process: slice times hosts, plus host. Empty for one host.',
     ),
@@ -82,7 +81,6 @@ export const ownFields = {
   ),
   gathers: z
     .record(text, stored({vain: count, next_at: instant}))
-    .default({})
     .describe(
       'Zones in which slices of the job waited for others for too long: how often (`vain`), and the end of the pause. Empty since its last attempt began.',
     ),
@@ -128,7 +126,6 @@ export const jobDocument = stored({
   pool: text.describe('Pool whose TPUs may run the job.'),
   slices: count
     .min(1)
-    .default(1)
     .describe('TPUs that run the job together, in one zone of the pool: more than one needs Multislice.'),
   priority: integer.describe('Order among the jobs of the pool: the higher number goes first.'),
   max_retries: count.describe('Own failures after which the job is tried again.'),

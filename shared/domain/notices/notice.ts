@@ -1,6 +1,6 @@
 /** Notifications: facts that people are told by a webhook. The document of a notification is written with the change that it tells. */
 import {z} from 'zod';
-import {count, describing, instant, orNull, stored, text} from '../fields.ts';
+import {count, describing, emptyOf, instant, orNull, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
 export const NOTICE_TYPES = [
@@ -35,15 +35,15 @@ export type News = Pick<Notice, 'type' | 'key' | 'text' | 'reason' | 'facts'>;
 
 export const receiverDocument = stored({
   sent_at: orNull(instant).describe('Time of the last notification that it accepted; null before the first.'),
-  failures: count.default(0).describe('Tries in a row that failed.'),
+  failures: count.describe('Tries in a row that failed.'),
   failing_since_at: orNull(instant).describe('Time of the first of them; else null.'),
   error: orNull(text).describe('Error of the last of them; else null.'),
   recent: z
     .record(text, instant)
-    .default({})
     .describe('Times at which the notifications of the last ten minutes were sent, by their key.'),
 });
 export type Receiver = z.infer<typeof receiverDocument>;
+export const NOTHING_SENT = emptyOf(receiverDocument.shape);
 
 /** Notifications of one key within this time are one: the last. A state that flaps sends one message at once, and then one each time. */
 const QUIET_S = 600;

@@ -16,9 +16,7 @@ export const runHistory = stored({
   tokens: numbers.describe('Stored tokens at each point.'),
   usd: numbers.describe('Dollars at each point.'),
   leases: numbers.describe('Streams in progress at each point.'),
-  preemptions: numbers
-    .default([])
-    .describe('Preemptions up to each point. Empty for a run without a count of them.'),
+  preemptions: numbers.describe('Preemptions up to each point. Empty for a run without a count of them.'),
 });
 export type RunHistory = z.infer<typeof runHistory>;
 

@@ -11,14 +11,12 @@ const modelFailures = {
   certain_failure: orNull(text).describe(
     'Reason of a failure that comes again with every stream: it ended the run. `retry` and `rebuild` clear it.',
   ),
-  model_misses: count
-    .default(0)
-    .describe(
-      'Tries in a row in which the hub did not deliver the model. From the second on, each pauses the run until its next try.',
-    ),
-  model_misses_shards: count
-    .default(0)
-    .describe('Value of `total_shards` at the last such try. A higher total starts the count again.'),
+  model_misses: count.describe(
+    'Tries in a row in which the hub did not deliver the model. From the second on, each pauses the run until its next try.',
+  ),
+  model_misses_shards: count.describe(
+    'Value of `total_shards` at the last such try. A higher total starts the count again.',
+  ),
   model_next_at: orNull(instant).describe(
     'Time of the next try of a run that is paused for its model; else null.',
   ),
@@ -42,16 +40,14 @@ const history = {
   waits: orNull(waiting).describe(
     'Why the run waits, as of the last tick: `kind` and `about` name the [constraint](operations.md#my-run-does-not-move), `evidence` is the text of its cause, `since_at` its begin, `refusals` the refused requests since then, `next_try_at` the next request. Null while it moves.',
   ),
-  network_bytes: count
-    .default(0)
-    .describe('Bytes between the bucket and TPUs in other regions, as of the last tick.'),
-  network_usd: amount.default(0).describe('Dollars of these bytes.'),
-  spent_download_usd: amount
-    .default(0)
-    .describe('Dollars of weights and worker environments that ended incarnations have downloaded.'),
-  download_usd: amount
-    .default(0)
-    .describe('Dollars of downloads of ended and living incarnations, as of the last tick.'),
+  network_bytes: count.describe('Bytes between the bucket and TPUs in other regions, as of the last tick.'),
+  network_usd: amount.describe('Dollars of these bytes.'),
+  spent_download_usd: amount.describe(
+    'Dollars of weights and worker environments that ended incarnations have downloaded.',
+  ),
+  download_usd: amount.describe(
+    'Dollars of downloads of ended and living incarnations, as of the last tick.',
+  ),
   version: count.describe(
     'Count of applied `configure` messages. A message with `if_version` applies only to this version.',
   ),
@@ -86,15 +82,11 @@ export const runDocument = stored({
   priority: integer.describe('Order between runs that share TPUs: the higher number goes first.'),
   affinity: z
     .enum(['any', 'fixed'])
-    .default('any')
     .describe('`any`: every TPU takes every stream. `fixed`: each stream belongs to one TPU.'),
-  stream_offset: count
-    .default(0)
-    .describe('Number of the stream of the first TPU. Counts only with `affinity: fixed`.'),
+  stream_offset: count.describe('Number of the stream of the first TPU. Counts only with `affinity: fixed`.'),
   bundle: orNull(text).describe('SHA-256 of the newest bundle of its leases. Null before the first lease.'),
   allow_cross_region: z
     .boolean()
-    .default(false)
     .describe('True: TPUs in another region than the bucket may work on the run.'),
   expire_days: orNull(count).describe(
     'Days after which the bucket deletes each shard of the run, from its upload on. Null: it keeps them.',
@@ -115,7 +107,6 @@ export const runDocument = stored({
   ...totals,
   changed_at: instant
     .nullable()
-    .default('1970-01-01T00:00:00.000Z')
     .describe(
       'Since when streams may differ from these counts: the next tick counts them. Null: they are counted.',
     ),

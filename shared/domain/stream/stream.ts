@@ -42,15 +42,14 @@ export const streamDocument = stored({
   ),
   lease: lease.nullable().describe('The holder: `worker`, `incarnation` and `epoch`. Null without a holder.'),
   ...progress,
-  lease_shards: count
-    .default(0)
-    .describe('Value of `total_shards` at the last grant. A higher total: the lease has stored a shard.'),
-  ended_epoch: count
-    .default(0)
-    .describe('Last epoch whose lease was released. Shards of it that come later do not count.'),
+  lease_shards: count.describe(
+    'Value of `total_shards` at the last grant. A higher total: the lease has stored a shard.',
+  ),
+  ended_epoch: count.describe(
+    'Last epoch whose lease was released. Shards of it that come later do not count.',
+  ),
   kept_shards: z
     .array(count)
-    .default([])
     .describe(
       'Shards behind a gap at the last grant or rebuild, by number: they count without the present lease.',
     ),
@@ -62,20 +61,18 @@ export const streamDocument = stored({
   ),
   failed_workers: z
     .array(text)
-    .default([])
     .describe('`WORKER/INCARNATION` of each of these failures: one of them counts once.'),
   faults: count.describe(
     'Machines in a row that failed at the stream without a stored shard. At five the stream is `failed`. A stored shard resets the count.',
   ),
   faulted_workers: z
     .array(text)
-    .default([])
     .describe('`WORKER/INCARNATION` of each of these machines: one of them counts once.'),
-  network_usd_per_byte: amount
-    .default(0)
-    .describe('Dollars of a byte between the bucket and the TPU of the last lease. 0 in one region.'),
-  network_bytes: count.default(0).describe('Bytes of the stream and its shards between regions.'),
-  network_usd: amount.default(0).describe('Dollars of these bytes.'),
+  network_usd_per_byte: amount.describe(
+    'Dollars of a byte between the bucket and the TPU of the last lease. 0 in one region.',
+  ),
+  network_bytes: count.describe('Bytes of the stream and its shards between regions.'),
+  network_usd: amount.describe('Dollars of these bytes.'),
   last_error: text.nullable().describe('Text of the last failure; null before the first.'),
   said,
   refused_generation: orNull(text).describe(

@@ -53,7 +53,7 @@ export const waiting = stored({
   about: text,
   evidence: text.nullable(),
   since_at: instant,
-  refusals: count.default(0),
+  refusals: count,
   next_try_at: instant.nullable(),
 });
 export type Waiting = z.infer<typeof waiting>;

@@ -65,7 +65,6 @@ const shown = {
   ),
   symptoms: z
     .array(symptom)
-    .default([])
     .describe('Symptoms that Cloud TPU reported since the node was READY, the newest last.'),
 };
 export const NOTHING_SHOWN = emptyOf(shown);
@@ -91,11 +90,10 @@ const seconds = amount;
 const life = {
   phase_seconds: z
     .record(text, seconds)
-    .default({})
     .describe('Seconds of this incarnation since READY by phase, as in its attempt.'),
-  unstored_s: seconds.default(0).describe('Seconds of work since the last stored shard.'),
-  computed_tokens: count.default(0).describe('Tokens that the heartbeats of this incarnation reported.'),
-  unstored_tokens: count.default(0).describe('Those of them since the last stored shard.'),
+  unstored_s: seconds.describe('Seconds of work since the last stored shard.'),
+  computed_tokens: count.describe('Tokens that the heartbeats of this incarnation reported.'),
+  unstored_tokens: count.describe('Those of them since the last stored shard.'),
 };
 
 const node = {
@@ -107,42 +105,36 @@ const node = {
   ),
   host_secrets: z
     .record(text, text)
-    .default({})
     .describe('SHA-256 of the secret of each host that has said hello, by the number of the host.'),
   hosts: z
     .record(text, host)
-    .default({})
     .describe(
       '`hostname` and `address` of each host, by its number, as the agents report them. Of each host but 0 also its last word: `heartbeat_at`, `phase`, `source_version`, `source_error`. The fields of the document have the last word of host 0.',
     ),
-  execs: z.array(text).default([]).describe('Ids of commands that the hosts have not finished.'),
-  source_version: count.default(0).describe('Version of the source of the pool that the TPU shall have.'),
+  execs: z.array(text).describe('Ids of commands that the hosts have not finished.'),
+  source_version: count.describe('Version of the source of the pool that the TPU shall have.'),
   source_report: orNull(kept<SourceReport>()).describe(
     'Last report about the source: `version`, `status`, `ran`, `error`, `at`. Null before a report.',
   ),
   bundle: orNull(text).describe('SHA-256 of the bundle of this incarnation; null if unknown.'),
   is_probe: z
     .boolean()
-    .default(false)
     .describe('True: the node was created to find out whether its zone boots TPUs that are heard.'),
   refused: z
     .boolean()
-    .default(false)
     .describe(
       'True: Cloud TPU refused the node before it showed. The next request is for the same incarnation.',
     ),
   suspect: orNull(suspect).describe(
     'Stream that the TPU lost through silence or a fault: `work`, `epoch`, `total_shards`. Else null.',
   ),
-  model_loads: count
-    .default(0)
-    .describe('Grants of this incarnation for another run than the grant before: each may load a model.'),
+  model_loads: count.describe(
+    'Grants of this incarnation for another run than the grant before: each may load a model.',
+  ),
   last_run: orNull(text).describe('Run of the last grant of a stream to this incarnation; null before.'),
-  idle_leases: count
-    .default(0)
-    .describe(
-      'Leases of streams in a row without a stored shard, with the present one. After three the TPU is replaced.',
-    ),
+  idle_leases: count.describe(
+    'Leases of streams in a row without a stored shard, with the present one. After three the TPU is replaced.',
+  ),
   asked_at: instant
     .nullable()
     .describe(
@@ -156,7 +148,6 @@ const node = {
   ...costs,
   received: z
     .record(text, received)
-    .default({})
     .describe(
       'Bytes that each host has downloaded since its boot, by the number of the host: `nat_bytes` through Cloud NAT, `bucket_bytes` from the bucket, `other_bytes` from other buckets.',
     ),
@@ -196,7 +187,6 @@ const work = {
   ),
   drains: z
     .boolean()
-    .default(false)
     .describe('True: the next heartbeat tells the agent to finish its shard and to release the stream.'),
   yields_to: orNull(text).describe(
     'Job for which the agent is told to finish its shard and to release the stream.',
@@ -240,7 +230,6 @@ export const workerDocument = stored({
   ),
   host_count: integer
     .positive()
-    .default(1)
     .describe('Hosts of each node of the slot, by the type of its last request. Host 0 speaks for the work.'),
   provisioning: orNull(describing(['node', 'queued-resource', 'flex-start'])).describe(
     'Kind of the request: `node` at once, `queued-resource` or `flex-start`. Null before the first request.',

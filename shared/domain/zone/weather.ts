@@ -20,7 +20,7 @@ const counts = {
 const weatherDay = stored({day: text, accelerator: text, ...counts});
 export type WeatherDay = z.infer<typeof weatherDay>;
 export type Counts = Pick<WeatherDay, keyof typeof counts>;
-export const weatherField = z.array(weatherDay).default([]);
+export const weatherField = z.array(weatherDay);
 
 const NAMES = Object.keys(counts) as (keyof Counts)[];
 export const CLEAR: Counts = emptyOf(counts);

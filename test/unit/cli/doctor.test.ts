@@ -9,7 +9,7 @@ import {ApiError} from '../../../emulator/http/errors.ts';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {noticeRecords, receiverRecords} from '../../../shared/control-plane/documents/notices.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import {afterFailure, newNotice, receiverDocument} from '../../../shared/domain/notices/notice.ts';
+import {afterFailure, NOTHING_SENT, newNotice} from '../../../shared/domain/notices/notice.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
@@ -441,7 +441,7 @@ const FAULTS: Fault[] = [
       const news = {type: 'run.failed', key: 'k', text: 't', reason: null, facts: {}} as const;
       const failed = afterFailure(
         newNotice(news, now_ms, DAY_MS),
-        receiverDocument.parse({}),
+        NOTHING_SENT,
         now_ms,
         'hooks.example.com answered 404: no_service',
       );

@@ -2,12 +2,7 @@ import assert from 'node:assert/strict';
 import type {BudgetMark} from '../../../../shared/domain/billing/budget-marks.ts';
 import {NO_SPENDING} from '../../../../shared/domain/billing/monthly-spending.ts';
 import {newsOfMonth, newsOfRun} from '../../../../shared/domain/notices/news.ts';
-import {
-  afterFailure,
-  afterSent,
-  newNotice,
-  receiverDocument,
-} from '../../../../shared/domain/notices/notice.ts';
+import {afterFailure, afterSent, NOTHING_SENT, newNotice} from '../../../../shared/domain/notices/notice.ts';
 import {aRun, at, T0} from '../../../support/builders.ts';
 
 describe('the news of a budget', () => {
@@ -37,11 +32,10 @@ describe('the news of a budget', () => {
 describe('a notification', () => {
   const NEWS = {type: 'run.failed', key: 'run.failed my-run', text: 'Run my-run', reason: null, facts: {}};
   const notice = newNotice({...NEWS, type: 'run.failed'}, T0, 1000);
-  const receiver = receiverDocument.parse({});
 
   it('is tried for a day, later and later up to an hour, and the receiver keeps the time of its first failure', () => {
     let now = T0;
-    let found = {notice, receiver};
+    let found = {notice, receiver: NOTHING_SENT};
     const waits_s: number[] = [];
     while (found.notice.next_at !== null) {
       found = afterFailure(found.notice, found.receiver, now, 'answered 503');
@@ -56,7 +50,7 @@ describe('a notification', () => {
   });
 
   it('that arrives ends the failures of its receiver, which forgets what it got ten minutes ago', () => {
-    const failing = afterFailure(notice, receiver, T0, 'answered 503');
+    const failing = afterFailure(notice, NOTHING_SENT, T0, 'answered 503');
     const recent = {old: at(0), other: at(1)};
     const sent = afterSent(failing.notice, {...failing.receiver, recent}, T0 + 600_000);
     assert.deepEqual([sent.notice.outcome, sent.notice.next_at, sent.notice.error], ['sent', null, null]);
