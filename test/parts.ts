@@ -8,7 +8,13 @@ import {type Outcome, pythonOf, ROOT, type Run} from './support/process.ts';
 const TIERS = ['fast', 'full', 'long'] as const;
 export type Tier = (typeof TIERS)[number];
 export type Counts = {passed: number; failed: number; skipped: number};
-export type Part = {name: string; tiers: readonly Tier[]; run: (run: Run, tier: Tier) => Promise<Counts>};
+export type Part = {
+  name: string;
+  tiers: readonly Tier[];
+  /** The tier fast runs it by its name alone. */
+  isAsked?: true;
+  run: (run: Run, tier: Tier) => Promise<Counts>;
+};
 
 export const isTier = (text: string): text is Tier => TIERS.some(tier => tier === text);
 
@@ -27,9 +33,7 @@ const atOnce = (files: number) => ['--parallel', '--jobs', String(files)];
 /** Marks in titles of tests that a tier leaves out, because they take seconds or minutes. */
 const LEFT_OUT: Record<Tier, string | undefined> = {fast: '@full|@long', full: '@long', long: undefined};
 /** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
-const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e', 'terraform'];
-/** Folders of `unit` that the fast tier leaves out: commands and pages, around the rules and the control plane. */
-const SURFACES = ['unit/cli', 'unit/dashboard'];
+const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e', 'terraform', 'unit/cli', 'unit/dashboard'];
 
 export const PARTS: Part[] = [
   {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...atOnce(2))},
@@ -39,6 +43,8 @@ export const PARTS: Part[] = [
   // Most contracts wait for repeated calls.
   {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...atOnce(3))},
   {name: 'unit', tiers: [...TIERS], run: unit},
+  {name: 'commands', tiers: [...TIERS], isAsked: true, run: mocha(testsOf('unit/cli'), ...atOnce(2))},
+  {name: 'pages', tiers: [...TIERS], isAsked: true, run: mocha(testsOf('unit/dashboard'), ...atOnce(2))},
   {name: 'terraform', tiers: SLOW, run: terraform},
   {name: 'tpu-program', tiers: SLOW, run: tpuProgram},
   {
@@ -46,6 +52,7 @@ export const PARTS: Part[] = [
     tiers: BEFORE_MERGE,
     run: check(`${BIN}tsc`, '--noEmit', '--incremental', '--tsBuildInfoFile', KEPT_TYPES),
   },
+  {name: 'lines', tiers: BEFORE_MERGE, run: check(process.execPath, 'test/line-budget.ts')},
   {name: 'python-types', tiers: ['full'], run: pyrefly},
   {name: 'lint', tiers: ['full'], run: check(`${BIN}biome`, 'check', '--error-on-warnings', '.')},
   {name: 'python-lint', tiers: ['full'], run: ruff},
@@ -93,8 +100,7 @@ function mocha(tests: string, ...options: string[]): Part['run'] {
 }
 
 function unit(run: Run, tier: Tier): Promise<Counts> {
-  const others = tier === 'fast' ? [...OWN_PART, ...SURFACES] : OWN_PART;
-  const left = others.flatMap(folder => ['--ignore', testsOf(folder)]);
+  const left = OWN_PART.flatMap(folder => ['--ignore', testsOf(folder)]);
   return mocha(testsOf('**'), ...atOnce(2), ...left)(run, tier);
 }
 

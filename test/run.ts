@@ -56,9 +56,9 @@ async function runPart(part: Part): Promise<void> {
   else for (const line of output.filter(isNote)) console.log(line);
 }
 
-/** The lines in which mocha, pytest and a check name a skipped test and its reason, or a slow test and its seconds. */
+/** The lines in which mocha, pytest and a check name a skipped test and its reason, a slow test and its seconds, or the lines of a folder. */
 function isNote(line: string): boolean {
-  return /^\s+- |^SKIPPED|^skipped:|Warning:|^\s*\d+\.\d+ ?s /.test(line);
+  return /^\s+- |^lines |^SKIPPED|^skipped:|Warning:|^\s*\d+\.\d+ ?s /.test(line);
 }
 
 /** The time, and the time that the cores have computed and in all. */
@@ -94,5 +94,6 @@ function choose(args: string[]): {tier: Tier; parts: Part[]} {
     console.error(`Tier ${tier} has no part ${unknown}; it has ${known.map(({name}) => name).join(', ')}`);
     process.exit(1);
   }
-  return {tier, parts: names.length > 0 ? known.filter(({name}) => names.includes(name)) : known};
+  const all = known.filter(({isAsked}) => tier !== 'fast' || !isAsked);
+  return {tier, parts: names.length > 0 ? known.filter(({name}) => names.includes(name)) : all};
 }
