@@ -1,29 +1,25 @@
-/** Checks of the deployment: zones, network, subscriptions, database, Scheduler, bucket, functions, prices and a write. */
+/** Checks of the deployment: zones, Scheduler, bucket, functions, prices and a write. */
 
 import {readFileSync} from 'node:fs';
-import {fileURLToPath} from 'node:url';
 import {LIVING, runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {receiverRecords} from '../../shared/control-plane/documents/notices.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {ageText, oldestDay} from '../../shared/domain/billing/prices.ts';
-import {nameIn, tickJobOf} from '../../shared/domain/deployment.ts';
+import {tickJobOf} from '../../shared/domain/deployment.ts';
 import type {Provider} from '../../shared/domain/fleet/providers.ts';
 import {paths, regionOf} from '../../shared/domain/names.ts';
 import {iso, utcText} from '../../shared/domain/time.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports.ts';
 import {lacksOf} from '../checks/offer.ts';
-import {listAll} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
 import {quoted, warn} from '../terminal/output.ts';
 import {absentAsNull, broken, type Check, ok, warning} from './context.ts';
 
-const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
+const TRIGGERS = new URL('../../functions/triggers.json', import.meta.url);
 
-type Triggers = {functions: {name: string; trigger: {kind: string; topic?: string}}[]};
-
-const functionsOf = () => (JSON.parse(read('functions/triggers.json')) as Triggers).functions;
+type Triggers = {functions: {name: string}[]};
 
 const zones: Check = {
   name: 'TPUs of the zones',
@@ -46,97 +42,6 @@ function offerOf(provider: Provider, isType: boolean, zone: string): string {
     return isType ? `machine-types list --zones=${zone}` : 'images list --no-standard-images';
   return `tpus ${isType ? 'accelerator-types list' : 'tpu-vm versions list'} --zone=${zone}`;
 }
-
-type Network = {name?: string; subnetwork?: string; nat?: boolean; external_ips?: boolean};
-
-const network: Check = {
-  name: 'network',
-  async check({api, project, name, zones, settings}) {
-    const {name: own, subnetwork = `${name}-workers`, nat = true} = (settings.network ?? {}) as Network;
-    const at = `compute.googleapis.com/compute/v1/projects/${project}`;
-    const regions = [...new Set(zones.map(regionOf))];
-    for (const region of regions) {
-      const subnet = await absentAsNull(api.call('GET', `${at}/regions/${region}/subnetworks/${subnetwork}`));
-      if (!subnet)
-        return broken(`${region} has no subnet ${subnetwork}`, own ? 'make the subnet' : 'gleaner deploy');
-      if (subnet.privateIpGoogleAccess !== true)
-        return broken(
-          `${subnetwork} in ${region} does not reach Google's APIs`,
-          `gcloud compute networks subnets update ${subnetwork} --region=${region} --enable-private-ip-google-access --project=${project}`,
-        );
-      if (own || !nat) continue;
-      const router = await absentAsNull(api.call('GET', `${at}/regions/${region}/routers/${name}-nat`));
-      if (((router?.nats ?? []) as unknown[]).length === 0)
-        return broken(`${region} has no Cloud NAT, which \`network.nat\` asks for`, 'gleaner deploy');
-    }
-    return ok(`${subnetwork} in ${regions.join(', ')}${nat && !own ? ', with Cloud NAT' : ''}`);
-  },
-};
-
-const subscriptions: Check = {
-  name: 'subscriptions',
-  async check({api, project, name}) {
-    const topics = functionsOf().flatMap(({trigger}) =>
-      trigger.kind === 'topic' ? [trigger.topic ?? ''] : [],
-    );
-    for (const topic of topics) {
-      const found = await absentAsNull(
-        api.call('GET', `pubsub.googleapis.com/v1/projects/${project}/subscriptions/${name}-${topic}`),
-      );
-      if (!found) return broken(`there is no subscription ${name}-${topic}`, 'gleaner deploy');
-      if (found.topic !== `projects/${project}/topics/${nameIn(name, topic)}`)
-        return broken(`${name}-${topic} has the topic ${found.topic}`, 'gleaner deploy');
-      if (!found.retryPolicy) return broken(`${name}-${topic} repeats without a wait`, 'gleaner deploy');
-      // A late tick is worthless.
-      if (topic !== 'tick' && !found.deadLetterPolicy)
-        return broken(`${name}-${topic} has no topic of dead letters`, 'gleaner deploy');
-    }
-    return ok(`${topics.length} repeat after a wait, and keep dead letters`);
-  },
-};
-
-type Field = {name?: string; ttlConfig?: {state?: string}; indexConfig?: {indexes?: unknown[]}};
-
-/** Words of a `toset([...])` of `terraform/firestore.tf`. */
-function setIn(text: string, name: string): string[] {
-  const [, list = ''] = new RegExp(`${name}\\s+= toset\\(\\[([^\\]]*)\\]`).exec(text) ?? [];
-  return [...list.matchAll(/"([a-z_]+)"/g)].map(([, word = '']) => word);
-}
-
-const database: Check = {
-  name: 'TTL and indexes',
-  async check({api, project, name, settings}) {
-    const at = `firestore.googleapis.com/v1/projects/${project}/databases/${name}`;
-    if (!(await absentAsNull(api.call('GET', at))))
-      return broken(`there is no database ${name}`, 'gleaner deploy');
-    const filter = encodeURIComponent('indexConfig.usesAncestorConfig:false OR ttlConfig:*');
-    const address = `${at}/collectionGroups/-/fields?filter=${filter}&pageSize=300`;
-    const fields = new Map(
-      ((await listAll(api, address, 'fields')) as Field[]).map(field => [
-        field.name?.split('/collectionGroups/')[1]?.replace('/fields/', '/') ?? '',
-        field,
-      ]),
-    );
-    const text = read('terraform/firestore.tf');
-    const expiring = [...setIn(text, 'expiring'), String(settings.jobs_collection ?? 'jobs')];
-    const without = expiring.filter(each => !fields.get(`${each}/expire_at`)?.ttlConfig);
-    if (without.length > 0)
-      return broken(`documents never expire in ${without.join(', ')}`, 'gleaner deploy');
-    const indexed = setIn(text, 'unqueried').filter(field => {
-      const config = fields.get(`workers/${field}`)?.indexConfig;
-      return !config || (config.indexes ?? []).length > 0;
-    });
-    if (indexed.length > 0)
-      return warning(`each heartbeat writes an index of ${indexed.join(', ')}`, 'gleaner deploy');
-    const creating = expiring.filter(each => fields.get(`${each}/expire_at`)?.ttlConfig?.state !== 'ACTIVE');
-    if (creating.length > 0)
-      return warning(
-        `the policy of ${creating.join(', ')} is not active yet`,
-        'wait: Google takes some minutes for each',
-      );
-    return ok(`${expiring.length} policies are active`);
-  },
-};
 
 const schedule: Check = {
   name: 'Scheduler',
@@ -184,7 +89,8 @@ const digests: Check = {
   async check({api, project, region, name, applied}) {
     if (!applied) return warning('no deployment is recorded beside the state', 'gleaner deploy');
     const {functions, bundle} = applied.artifacts;
-    for (const {name: each} of functionsOf()) {
+    const triggers = JSON.parse(readFileSync(TRIGGERS, 'utf8')) as Triggers;
+    for (const {name: each} of triggers.functions) {
       const id = `${name}-${each}`;
       const found = (await absentAsNull(
         api.call(
@@ -337,6 +243,5 @@ const write: Check = {
 };
 
 export const DEPLOYMENT_CHECKS: Check[] = [
-  ...[zones, network, subscriptions, database, schedule, bucket, digests],
-  ...[environments, prices, notifications, write],
+  ...[zones, schedule, bucket, digests, environments, prices, notifications, write],
 ];

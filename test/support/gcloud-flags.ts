@@ -48,6 +48,5 @@ export const GCLOUD: Readonly<Record<string, readonly string[]>> = {
   'compute tpus accelerator-types list': ['--zone', '--project'],
   'compute ssh': ['--command', '--zone', '--project'],
   'compute instances list': ['--filter', '--project'],
-  'compute networks subnets update': ['--region', '--enable-private-ip-google-access', '--project'],
   'secrets create': ['--data-file', '--project'],
 };

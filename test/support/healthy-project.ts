@@ -9,10 +9,8 @@ const NUMBER = '123';
 
 export const at = {
   project: `/v1/projects/${PROJECT}`,
-  network: `/compute/v1/projects/${PROJECT}/regions/us-central1`,
   functions: `/v2/projects/${PROJECT}/locations/us-central1/functions`,
   zone: `/v2/projects/${PROJECT}/locations/us-central1-a`,
-  database: `/v1/projects/${PROJECT}/databases/gleaner`,
   job: `/v1/projects/${PROJECT}/locations/us-central1/jobs/gleaner-tick`,
   quotas: `/v1/projects/${PROJECT}/locations/global/services/tpu.googleapis.com/quotaInfos`,
   bucket: `/storage/v1/b/${PROJECT}-gleaner`,
@@ -34,16 +32,8 @@ export const BINDINGS = [
 ];
 
 const {functions} = JSON.parse(readFileSync(`${ROOT}functions/triggers.json`, 'utf8')) as {
-  functions: {name: string; trigger: {topic?: string}}[];
+  functions: {name: string}[];
 };
-export const TOPICS = functions.flatMap(({trigger}) => trigger.topic ?? []);
-
-export const subscriptionOf = (topic: string) => ({
-  name: `projects/${PROJECT}/subscriptions/gleaner-${topic}`,
-  topic: `projects/${PROJECT}/topics/${topic}`,
-  retryPolicy: {minimumBackoff: '10s', maximumBackoff: '600s'},
-  ...(topic === 'tick' ? {} : {deadLetterPolicy: {maxDeliveryAttempts: 100}}),
-});
 
 export const functionOf = ({zip = ZIP, bundle = BUNDLE, state = 'ACTIVE'}) => ({
   state,
@@ -54,36 +44,6 @@ export const functionOf = ({zip = ZIP, bundle = BUNDLE, state = 'ACTIVE'}) => ({
 export const quotaOf = (value: string, place: string) => ({
   dimensionsInfos: [{applicableLocations: [place], details: {value}}],
 });
-
-const EXPIRING = ['attempts', 'control', 'events', 'execs', 'hosts', 'jobs', 'notices', 'tasks'];
-const UNINDEXED = [
-  ...[
-    'activity',
-    'claimed_at',
-    'costs',
-    'costs_at',
-    'heartbeat_at',
-    'progress_at',
-    'received',
-    'samples_done',
-  ],
-  ...['samples_total', 'shards_done', 'tokens_done', 'tokens_per_s', 'computed_tokens', 'phase_seconds'],
-];
-
-/** Fields with settings of their own. `state`: of the policy of expiry. */
-export function fieldsOf({state = 'ACTIVE', expiring = EXPIRING, unindexed = UNINDEXED} = {}) {
-  const nameOf = (field: string) => `projects/${PROJECT}/databases/gleaner/collectionGroups/${field}`;
-  return {
-    fields: [
-      ...expiring.map(each => ({
-        name: nameOf(`${each}/fields/expire_at`),
-        ttlConfig: {state},
-        indexConfig: {},
-      })),
-      ...unindexed.map(each => ({name: nameOf(`workers/fields/${each}`), indexConfig: {}})),
-    ],
-  };
-}
 
 export function makeHealthy(google: GoogleProject): void {
   google.prepare();
@@ -111,11 +71,6 @@ export function makeHealthy(google: GoogleProject): void {
   );
   get(`${at.zone}/acceleratorTypes/v5litepod-4`, {type: 'v5litepod-4'});
   get(`${at.zone}/runtimeVersions/v2-alpha-tpuv5-lite`, {version: 'v2-alpha-tpuv5-lite'});
-  get(`${at.network}/subnetworks/gleaner-workers`, {privateIpGoogleAccess: true});
-  get(`${at.network}/routers/gleaner-nat`, {nats: [{name: 'gleaner-nat'}]});
-  for (const topic of TOPICS) get(`${at.project}/subscriptions/gleaner-${topic}`, subscriptionOf(topic));
-  get(at.database, {type: 'FIRESTORE_NATIVE'});
-  get(`${at.database}/collectionGroups/-/fields`, fieldsOf());
   get(at.job, {state: 'ENABLED', status: {}});
   google.makeBucket(`${PROJECT}-gleaner`);
   for (const {name} of functions) get(`${at.functions}/gleaner-${name}`, functionOf({}));

@@ -22,11 +22,9 @@ import {
   at,
   BINDINGS,
   BUNDLE,
-  fieldsOf,
   functionOf,
   makeHealthy,
   quotaOf,
-  subscriptionOf,
   ZIP,
 } from '../../support/healthy-project.ts';
 import {namedCommands, whyUnknown} from '../../support/known-commands.ts';
@@ -237,104 +235,6 @@ const FAULTS: Fault[] = [
       cure: /zone/,
     },
     inject: ({answers}) => void answers.set(`GET ${at.zone}/runtimeVersions/v2-alpha-tpuv5-lite`, gone),
-  },
-  {
-    ...{
-      check: 'network',
-      name: 'an absent subnet',
-      says: /no subnet gleaner-workers/,
-      cure: /gleaner deploy/,
-    },
-    inject: ({answers}) => void answers.set(`GET ${at.network}/subnetworks/gleaner-workers`, gone),
-  },
-  {
-    ...{check: 'network', name: 'a subnet without a way to Google', says: /does not reach Google's APIs/},
-    cure: /--enable-private-ip-google-access/,
-    inject: ({answers}) => void answers.set(`GET ${at.network}/subnetworks/gleaner-workers`, {}),
-  },
-  {
-    ...{check: 'network', name: 'an absent Cloud NAT', says: /no Cloud NAT/, cure: /gleaner deploy/},
-    inject: ({answers}) => void answers.set(`GET ${at.network}/routers/gleaner-nat`, gone),
-  },
-  {
-    ...{
-      check: 'subscriptions',
-      name: 'an absent subscription',
-      says: /no subscription gleaner-tpu/,
-      cure: /deploy/,
-    },
-    inject: ({answers}) => void answers.set(`GET ${at.project}/subscriptions/gleaner-tpu`, gone),
-  },
-  {
-    ...{
-      check: 'subscriptions',
-      name: 'a deleted topic',
-      says: /has the topic _deleted-topic_/,
-      cure: /deploy/,
-    },
-    inject: ({answers}) =>
-      void answers.set(`GET ${at.project}/subscriptions/gleaner-control`, {
-        ...subscriptionOf('control'),
-        topic: '_deleted-topic_',
-      }),
-  },
-  {
-    ...{
-      check: 'subscriptions',
-      name: 'repeats without a wait',
-      says: /repeats without a wait/,
-      cure: /deploy/,
-    },
-    inject: ({answers}) => {
-      const {retryPolicy: _, ...rest} = subscriptionOf('tick');
-      answers.set(`GET ${at.project}/subscriptions/gleaner-tick`, rest);
-      return undefined;
-    },
-  },
-  {
-    ...{
-      check: 'subscriptions',
-      name: 'no dead letters',
-      says: /gleaner-objects has no topic of dead/,
-      cure: /deploy/,
-    },
-    inject: ({answers}) => {
-      const {deadLetterPolicy: _, ...rest} = subscriptionOf('objects');
-      answers.set(`GET ${at.project}/subscriptions/gleaner-objects`, rest);
-      return undefined;
-    },
-  },
-  {
-    ...{check: 'TTL and indexes', name: 'an absent database', says: /no database gleaner/, cure: /deploy/},
-    inject: ({answers}) => void answers.set(`GET ${at.database}`, gone),
-  },
-  {
-    ...{
-      check: 'TTL and indexes',
-      name: 'documents that never expire',
-      says: /never expire in attempts, control/,
-    },
-    cure: /deploy/,
-    inject: ({answers}) =>
-      void answers.set(
-        `GET ${at.database}/collectionGroups/-/fields`,
-        fieldsOf({expiring: ['events']}) as never,
-      ),
-  },
-  {
-    ...{check: 'TTL and indexes', name: 'an index of heartbeats', severity: 'warning', cure: /deploy/},
-    says: /writes an index of activity, claimed_at/,
-    inject: ({answers}) =>
-      void answers.set(`GET ${at.database}/collectionGroups/-/fields`, fieldsOf({unindexed: []}) as never),
-  },
-  {
-    ...{check: 'TTL and indexes', name: 'a policy that is not active', severity: 'warning', cure: /wait/},
-    says: /is not active yet/,
-    inject: ({answers}) =>
-      void answers.set(
-        `GET ${at.database}/collectionGroups/-/fields`,
-        fieldsOf({state: 'CREATING'}) as never,
-      ),
   },
   {
     ...{check: 'Scheduler', name: 'a paused job', says: /gleaner-tick is PAUSED/},
