@@ -1,7 +1,6 @@
 /** A command of gleaner: the options that commands share, and options with the names of fields. */
 import {Argument, Command, Option} from 'commander';
 import {folder, NONE, portFrom} from './arguments.ts';
-import {meantBy} from './other-words.ts';
 
 /** `--budget-usd` gives the field `budget_usd`. */
 class FieldOption extends Option {
@@ -26,14 +25,6 @@ export class GleanerCommand extends Command {
     ...[key, value, source]: Parameters<Command['setOptionValueWithSource']>
   ) {
     return super.setOptionValueWithSource(key, value === NONE ? null : value, source);
-  }
-
-  /** An unknown command names the command that it may mean, in place of one that is only spelled alike. */
-  override error(message: string, options?: Parameters<Command['error']>[1]): never {
-    const [word = ''] = this.args;
-    const meant = options?.code === 'commander.unknownCommand' ? meantBy(word, this) : [];
-    if (meant.length === 0) super.error(message, options);
-    super.error(`error: unknown command '${word}'\n(Did you mean ${meant.join(', or ')}?)`, options);
   }
 
   /** Adds a command of this one. */

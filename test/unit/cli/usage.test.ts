@@ -3,6 +3,12 @@ import {jsonText} from '../../../shared/contracts/printable.ts';
 import {gleaner} from '../../support/command.ts';
 
 describe('An invalid gleaner command @full', () => {
+  it('run cancel without a stream names the stop of the run', async () => {
+    const {code, stderr} = await gleaner(['run', 'cancel', 'my-run']);
+    assert.equal(code, 2);
+    assert.match(stderr, /gleaner run stop my-run/);
+  });
+
   for (const [args, says] of [
     [['status', 'NOPE'], /^command-argument value 'NOPE' is invalid for argument 'run'\. a run id is/],
     [['verify'], /^missing required argument 'run'$/],
