@@ -152,10 +152,13 @@ export function addCompletionCommands(program: GleanerCommand, others: () => Gle
       'source <(gleaner completion zsh)     # in ~/.zshrc, after compinit',
       'gleaner completion fish | source     # in ~/.config/fish/config.fish',
     )
-    .action(async shell => (await import('../completion.ts')).printScript(shell));
+    .action(async shell => (await import('@bomb.sh/tab')).default.setup('gleaner', 'gleaner', shell));
   program
     .command('complete', {hidden: true})
     .description('print the words that may come next; completion scripts call it')
     .argument('[words...]', 'words of the command line, after --')
-    .action(async words => (await import('../completion.ts')).printSuggestions(others(), words));
+    .action(async words => {
+      const {default: tab} = await import('@bomb.sh/tab/commander');
+      tab(others(), {completionCommandName: 'completion'}).parse(words);
+    });
 }

@@ -26,7 +26,7 @@ export function addJobCommands(program: GleanerCommand): void {
     .argument('<id>', 'job id', jobName)
     .onCloud()
     .examples('gleaner jobs show my-job', 'gleaner jobs show my-job --json')
-    .action(async (id, options) => (await import('../jobs/show.ts')).show(id, options));
+    .action(async (id, options) => (await import('../jobs/queue.ts')).show(id, options));
   jobs
     .about('list', 'list the newest jobs')
     .choice('--status <status>', 'only jobs in this state', STATUSES)
@@ -34,7 +34,7 @@ export function addJobCommands(program: GleanerCommand): void {
     .option('--limit <n>', 'most jobs to list', positive, 10)
     .onCloud()
     .examples('gleaner jobs list', 'gleaner jobs list --status failed --limit 50')
-    .action(async options => (await import('../jobs/list.ts')).list(options));
+    .action(async options => (await import('../jobs/queue.ts')).list(options));
   jobs
     .about('follow', 'print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
     .argument('<id>', 'job id', jobName)
@@ -78,14 +78,14 @@ export function addJobCommands(program: GleanerCommand): void {
     .onCloud()
     .dryRun()
     .examples('gleaner jobs retry my-job', 'gleaner jobs retry --where cause=memory')
-    .action(async (id, options) => (await import('../jobs/retry.ts')).retry(id, options));
+    .action(async (id, options) => (await import('../jobs/queue.ts')).retry(id, options));
   jobs
     .about('clear', 'delete the documents of ended jobs; their output stays in the bucket')
     .onCloud()
     .yes()
     .dryRun()
     .examples('gleaner jobs clear', 'gleaner jobs clear --yes')
-    .action(async options => (await import('../jobs/clear.ts')).clear(options));
+    .action(async options => (await import('../jobs/queue.ts')).clear(options));
 }
 
 function addSubmit(jobs: GleanerCommand): void {

@@ -15,7 +15,6 @@ import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {print, quoted, say} from '../terminal/output.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
-import {CLOCK, type Clock} from './clock.ts';
 import {type Ceilings, costLines, mostAnHour} from './cost.ts';
 import {restoreArtifacts} from './earlier-artifacts.ts';
 import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
@@ -23,7 +22,7 @@ import {makeIdentities, missingIn, missingLines, type Place, prepare} from './pr
 import {latestRecord, openStateBucket, recordOf, restoreLock, stateBucketOf, writeRecord} from './records.ts';
 import {EXAMPLE, readSettings, type Settings} from './settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from './terraform.ts';
-import {untilReady} from './until-ready.ts';
+import {CLOCK, type Clock, untilReady} from './until-ready.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** Resources that a line of the repeat names. */

@@ -5,7 +5,7 @@ import {isBadRequest, isNotFound} from '../../shared/google/errors.ts';
 import {type GoogleApi, type Json, listAll} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
-import type {Clock} from './clock.ts';
+import type {Clock} from './until-ready.ts';
 
 const SERVICES = fileURLToPath(new URL('../../terraform/services.tf', import.meta.url));
 /** Terraform needs these two before it can turn on the others. */

@@ -1,9 +1,17 @@
 /** The repeat of steps that Google has not finished: it makes agents, spreads roles and learns metrics within some minutes. */
+import {setTimeout as sleep} from 'node:timers/promises';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 import {isTooEarly} from './advice.ts';
-import type {Clock} from './clock.ts';
 import {StepFailed} from './terraform.ts';
+
+/** Time of a deployment, which a test steps. */
+export type Clock = {now(): number; sleep(seconds: number, signal?: AbortSignal): Promise<void>};
+
+export const CLOCK: Clock = {
+  now: Date.now,
+  sleep: (seconds, signal) => sleep(seconds * 1000, undefined, signal ? {signal} : {}),
+};
 
 const WAITS_S = [30, 60, 120];
 /** From the first failure. A new metric is known after ten minutes at most. */

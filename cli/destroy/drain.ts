@@ -6,7 +6,7 @@ import {isForbidden, isNotFound, reasonOf} from '../../shared/google/errors.ts';
 import type {Store, Tpus} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {type Outcome, publish, readOutcome} from '../cloud/send-message.ts';
-import type {Clock} from '../deploy/clock.ts';
+import type {Clock} from '../deploy/until-ready.ts';
 import {type GoogleApi, type Json, listAll} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
 import {counted} from '../terminal/format.ts';

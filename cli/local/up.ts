@@ -1,12 +1,18 @@
+import {setTimeout as sleep} from 'node:timers/promises';
+import type {Store} from '../../shared/ports.ts';
 import {openCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, running} from '../cloud/connect.ts';
 import {serveBeside} from '../dashboard.ts';
+import type {Entry} from '../events/entry.ts';
+import {EventFilter} from '../events/filter.ts';
+import {eventPrinter} from '../events/print.ts';
+import {EventReader} from '../events/read.ts';
+import {clockText} from '../screen/story.ts';
 import {setTypedPort} from '../terminal/hints.ts';
-import {complain, print, say} from '../terminal/output.ts';
+import {complain, print, printJson, say} from '../terminal/output.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {DEFAULT_PORT} from './address.ts';
 import {deployLocally, notifyKeyFile} from './local-deployment.ts';
-import {printNews} from './local-event-lines.ts';
 
 type Options = Pick<CloudOptions, 'json'> & {
   port: number;
@@ -76,4 +82,22 @@ function welcome({url, bucket, dashboard}: Ready, port: number, emulators = fals
         ]
       : ['Ctrl-C stops the cloud. Its folder keeps every object and run.']),
   ];
+}
+
+const INTERVAL_MS = 500;
+
+/** Prints new events until `stopped`: with `json` one object a line. Shards of a stream share a line. */
+async function printNews(
+  store: Store,
+  {json, stopped}: {json: boolean; stopped: AbortSignal},
+): Promise<void> {
+  const began = new Date().toISOString();
+  const reader = new EventReader(store, await EventFilter.open(store, undefined, undefined));
+  const printObject = ({at, kind, run, text}: Entry) => printJson<'local up'>({at, kind, run, text});
+  const write = eventPrinter(clockText, json ? printObject : undefined);
+  while (!stopped.aborted) {
+    write((await reader.next()).filter(({at}) => at >= began));
+    await sleep(INTERVAL_MS, undefined, {signal: stopped}).catch(() => {});
+  }
+  write([], Number.POSITIVE_INFINITY);
 }

@@ -11,7 +11,7 @@ import {
   shownWhole,
   TOLERANCE,
 } from '../views/comparison.ts';
-import {replaceFile} from './replace-file.ts';
+import {replaceFile} from './report.ts';
 
 /** Exit code 0: the runs hold the same. Exit code 1: something differs. */
 export async function compareRuns(

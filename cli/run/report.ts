@@ -1,12 +1,13 @@
 /** `gleaner run report`: a run as one HTML file that loads nothing. */
+import {rename, writeFile} from 'node:fs/promises';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {unknownRun} from '../cloud/unknown-run.ts';
+import {CliError} from '../terminal/errors.ts';
 import {bytesText} from '../terminal/format.ts';
 import {complain, print, say} from '../terminal/output.ts';
 import {readReport} from '../views/report.ts';
 import {readComparison} from './reference.ts';
-import {replaceFile} from './replace-file.ts';
 import {verifyRun} from './verify.ts';
 
 type Options = CloudOptions & {output?: string; verify?: boolean};
@@ -32,4 +33,16 @@ async function reportText(cloud: Cloud, run: string, verifies: boolean): Promise
   const {runReport} = await import('../../dashboard/report/run-report.ts');
   const {bucket, project} = connection;
   return runReport(found, {at: new Date().toISOString(), bucket, project, verified, compared});
+}
+
+/** Replaces a file as a whole: no reader sees a part of it. */
+export async function replaceFile(name: string, text: string): Promise<{file: string; size_bytes: number}> {
+  const draft = `${name}.${process.pid}.tmp`;
+  try {
+    await writeFile(draft, text);
+    await rename(draft, name);
+  } catch (error) {
+    throw new CliError(`Failed to write ${name}: ${(error as Error).message}`, {cause: error});
+  }
+  return {file: name, size_bytes: Buffer.byteLength(text)};
 }

@@ -8,9 +8,8 @@ import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {usdPerMillionTokens} from '../run/rates.ts';
 import {bytesText, counted, dollarText, durationText, numberText, table} from '../terminal/format.ts';
 import type {StyledLine} from '../terminal/styled-lines.ts';
-import {paceOf, progressOf, type Records} from '../views/pace.ts';
+import {type Progress, paceOf, progressOf, type Records} from '../views/pace.ts';
 import {type RunState, streamCount} from '../views/run.ts';
-import {barText, storedText} from './bars.ts';
 import {RUN_STYLES, STREAM_STYLES, TPU_STYLES} from './styles.ts';
 import {type TpuStatus, tpuStatus} from './tpu-status.ts';
 
@@ -131,6 +130,21 @@ export function streamLine(
   const why = stream.last_error ? `: ${stream.last_error}` : '';
   const parts = [`stream ${stream.stream}`, bar, storedText(stream), `${stream.status}${on}${why}`];
   return {text: parts.filter(part => part !== '').join('  '), style: STREAM_STYLES[stream.status]};
+}
+
+/** `████████░░░░  62%`; empty without a known total. */
+function barText({seen, total}: Progress, width: number): string {
+  if (total === null) return '';
+  const share = total === 0 ? 1 : Math.min(1, seen / total);
+  const full = Math.floor(share * width);
+  return `${'█'.repeat(full)}${'░'.repeat(width - full)} ${String(Math.floor(share * 100)).padStart(3)}%`;
+}
+
+/** `1,240 samples, 5 shards, 2 rejected`. */
+function storedText(stream: Stream): string {
+  const {total_samples_processed, total_shards, rejected_samples} = stream;
+  const rejected = rejected_samples > 0 ? `, ${numberText(rejected_samples)} rejected` : '';
+  return `${counted(total_samples_processed, 'sample')}, ${counted(total_shards, 'shard')}${rejected}`;
 }
 
 /** `$0.02 of $1.00, $0.05 a million tokens; 1,240 tokens/s, about 3.0 min left`. */

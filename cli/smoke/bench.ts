@@ -20,7 +20,7 @@ import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Tpu, Tpus} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {apply, type Outcome, publishText, readOutcome} from '../cloud/send-message.ts';
-import type {Clock} from '../deploy/clock.ts';
+import type {Clock} from '../deploy/until-ready.ts';
 import {contextOf} from '../doctor/doctor.ts';
 import type {GoogleApi} from '../google/api.ts';
 import {isEnded} from '../jobs/job-view.ts';

@@ -1,4 +1,4 @@
-import type {Clock} from '../../cli/deploy/clock.ts';
+import type {Clock} from '../../cli/deploy/until-ready.ts';
 
 /** A clock that steps in place of a wait. */
 export function steppedClock(): Clock {

@@ -3,9 +3,10 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
 import {answers, failure} from '../../json/index.ts';
-import {firestorePage} from './firestore.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
 import {runSpecPage} from './run-spec.ts';
+import {STORED_SCHEMAS} from './stored-schemas.ts';
+import {row, schemaOf, typeOf} from './types.ts';
 
 const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
 
@@ -32,4 +33,21 @@ export function generated(): Map<string, string> {
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
   ]);
+}
+
+/** docs/firestore.md: each section of the template begins with its documents, and gets a table of their fields. */
+function firestorePage(template: string): string {
+  const sections = template.split(/^(?=## )/m);
+  return sections.map(section => withFields(section, section.slice(3, section.indexOf('\n')))).join('');
+}
+
+function withFields(section: string, title: string): string {
+  const schema = STORED_SCHEMAS[title];
+  if (!schema) return section;
+  const fields = Object.entries(schemaOf(schema).properties ?? {}).map(([field, property]) => {
+    if (!property.description) throw new Error(`Failed to describe ${title}: ${field} has no description`);
+    return row(`\`${field}\``, typeOf(property), property.description);
+  });
+  const table = ['| field | type | meaning |', '|---|---|---|', ...fields];
+  return section.replace('{{fields}}', () => table.join('\n'));
 }
