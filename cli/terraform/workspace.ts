@@ -5,7 +5,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {runTerraform} from './run.ts';
-import {startStandIn} from './stand-in.ts';
+import {type Refusals, startStandIn} from './stand-in.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** Providers that `terraform init` has installed for a deployment. */
@@ -27,9 +27,9 @@ export type Workspace = {
 
 /**
  * Copies the configuration and initialises the copy, without a backend. Uses the providers that a deployment has installed, or else the
- * stand-in. Throws `CliError` without terraform.
+ * stand-in, which refuses what `refusals` names. Throws `CliError` without terraform.
  */
-export async function openWorkspace(): Promise<Workspace> {
+export async function openWorkspace(refusals: Refusals = () => []): Promise<Workspace> {
   const copy = await mkdtemp(join(tmpdir(), 'gleaner-terraform-'));
   const folder = join(copy, 'terraform');
   let standIn: Awaited<ReturnType<typeof startStandIn>> | undefined;
@@ -51,7 +51,7 @@ export async function openWorkspace(): Promise<Workspace> {
       await cp(join(ROOT, path), join(copy, path), {recursive: true, filter: isWanted});
     const isInstalled = existsSync(INSTALLED) && (await init(`-plugin-dir=${INSTALLED}`)).code === 0;
     if (isInstalled) return {folder, providers: 'installed', terraform, close};
-    standIn = await startStandIn();
+    standIn = await startStandIn(refusals);
     const {code, lines} = await init();
     if (code !== 0) throw new Error(`Failed to initialise terraform/:\n${lines.join('\n')}`);
     return {folder, providers: 'stand-in', terraform, close};

@@ -2,6 +2,7 @@
 import {spawnSync} from 'node:child_process';
 import {openWorkspace} from '../../cli/terraform/workspace.ts';
 import {ROOT} from '../support/process.ts';
+import {unknownElements} from './unknown-elements.ts';
 
 const format = spawnSync('terraform', [`-chdir=${ROOT}terraform`, 'fmt', '-check', '-diff', '-recursive'], {
   encoding: 'utf8',
@@ -11,7 +12,7 @@ if (format.status !== 0) {
   process.exitCode = 1;
 }
 
-const workspace = await openWorkspace();
+const workspace = await openWorkspace(unknownElements);
 try {
   if (workspace.providers === 'stand-in')
     console.log('The providers are not installed: a stand-in serves their schemas');

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import {textOf, trimSchemas} from '../../cli/terraform/schemas.ts';
 import {openWorkspace} from '../../cli/terraform/workspace.ts';
 import {ROOT} from '../support/process.ts';
+import {textOf, trimSchemas} from './trim-schemas.ts';
 
 describe('the schemas of the stand-in', () => {
   it('are those of the kinds that the configuration uses, as Terraform reads them', async () => {

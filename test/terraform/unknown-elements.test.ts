@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {openWorkspace} from '../../cli/terraform/workspace.ts';
+import {unknownElements} from './unknown-elements.ts';
 
 /** Changes of the configuration that the real provider or Terraform refuses, and what the stand-in says. */
 const CASES = [
@@ -31,7 +32,7 @@ const CASES = [
 describe('the stand-in of the provider refuses what is unknown before a plan', () => {
   for (const {title, file, from, to, says} of CASES)
     it(title, async function () {
-      const workspace = await openWorkspace();
+      const workspace = await openWorkspace(unknownElements);
       try {
         if (workspace.providers === 'installed') this.skip();
         const path = join(workspace.folder, file);

@@ -1,6 +1,6 @@
 /** Refuses a resource whose sets, lists or counted blocks hold what Terraform does not know before a plan. */
 import {decode, ExtensionCodec} from '@msgpack/msgpack';
-import type {Block} from './schemas.ts';
+import type {Block} from '../../cli/terraform/stand-in.ts';
 
 const UNKNOWN = Symbol('unknown');
 /** Types of the plugin protocol for an unknown value, without and with what is known about it. */

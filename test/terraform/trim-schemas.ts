@@ -1,29 +1,11 @@
 /**
  * Schemas of the kinds that `terraform/` uses. After a change of a provider's version or of the kinds, with the real provider:
- * `terraform -chdir=terraform providers schema -json | npx node cli/terraform/schemas.ts > schemas.json`.
+ * `terraform -chdir=terraform providers schema -json | npx node test/terraform/trim-schemas.ts > cli/terraform/schemas.json`.
  */
 import {readdirSync, readFileSync} from 'node:fs';
 import {text} from 'node:stream/consumers';
 import {fileURLToPath} from 'node:url';
-
-export type Nesting = 'single' | 'list' | 'set' | 'map' | 'group';
-/** As `terraform providers schema -json` writes a block and a provider. */
-export type Block = {
-  attributes?: Record<string, {type: unknown; [flag: string]: unknown}>;
-  block_types?: Record<string, {nesting_mode: Nesting; block: Block; min_items?: number; max_items?: number}>;
-};
-export type Kind = {version?: number; block: Block};
-export type Provider = {
-  provider?: Kind;
-  resource_schemas?: Record<string, Kind>;
-  data_source_schemas?: Record<string, Kind>;
-};
-/** Providers by short address, such as `hashicorp/google`. */
-export type Schemas = Record<string, Provider>;
-
-export function readSchemas(): Schemas {
-  return JSON.parse(readFileSync(new URL('schemas.json', import.meta.url), 'utf8')) as Schemas;
-}
+import type {Kind, Schemas} from '../../cli/terraform/stand-in.ts';
 
 /** Keeps the kinds that the configuration uses. */
 export function trimSchemas({provider_schemas}: {provider_schemas: Schemas}): Schemas {
