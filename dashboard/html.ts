@@ -117,7 +117,3 @@ export function table(caption: string, columns: readonly Column[], rows: readonl
 export function further(count: number, noun: string): Html | string {
   return count > 0 ? html`<p class="quiet">… ${numberText(count)} further ${noun}</p>` : '';
 }
-
-export function block(title: string, body: Part): Html {
-  return html`<h2>${title}</h2>${body}`;
-}

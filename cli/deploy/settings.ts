@@ -3,7 +3,6 @@ import {readFileSync} from 'node:fs';
 import {readFile} from 'node:fs/promises';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
-import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {isDeployment} from '../../shared/domain/deployment.ts';
 import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
@@ -26,7 +25,7 @@ const settings = z.looseObject({
 
 export type Settings = z.infer<typeof settings>;
 
-/** Reads a file of settings. Throws `CliError`, which names the file, the setting and what to do. */
+/** Reads a file of settings. Throws `CliError` or `Rejected`, which names the file, the setting and what to do. */
 export async function readSettings(file: string): Promise<Settings> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     const advice =
@@ -35,14 +34,10 @@ export async function readSettings(file: string): Promise<Settings> {
         : '';
     throw new CliError(`Failed to read the settings in ${file}: ${advice || error.message}`, {cause: error});
   });
-  try {
-    const given = parseJson(settings, text, file);
-    const problems = [...problemsOf(given, readVariables()), ...typeProblems(given)];
-    if (problems.length > 0) throw new CliError(`${file} is not valid: ${problems.join('; ')}`);
-    return given;
-  } catch (error) {
-    throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
-  }
+  const given = parseJson(settings, text, file);
+  const problems = [...problemsOf(given, readVariables()), ...typeProblems(given)];
+  if (problems.length > 0) throw new CliError(`${file} is not valid: ${problems.join('; ')}`);
+  return given;
 }
 
 /** Terraform has no table of accelerators. */

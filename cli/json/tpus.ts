@@ -125,6 +125,5 @@ export const tpuAnswers = {
 export type Attempt = z.infer<typeof attempt>;
 /** Most TPUs of a pool, and the most dollars that an hour of them costs. `unknown_zones`: zones without a known price. */
 export type Ceiling = z.infer<typeof ceiling>;
-export type LogFields = z.infer<typeof logLine>;
 /** Event of the timeline. */
 export type Entry = z.infer<typeof event>;

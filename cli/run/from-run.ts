@@ -1,5 +1,4 @@
 /** Another run as the source of a run: its frozen spec and its streams. */
-import {Rejected} from '../../shared/contracts/errors.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../../shared/contracts/manifest.ts';
 import {parseJson, parseValue} from '../../shared/contracts/schemas.ts';
 import {type RunSpecInput, runSpecInput} from '../../shared/contracts/spec.ts';
@@ -40,12 +39,8 @@ export async function frozenInput(
   const name = manifestObject(run);
   const text = await readText(objects, name, MAX_MANIFEST_BYTES);
   if (text === undefined) return undefined;
-  try {
-    const {spec, placement} = parseJson(manifest, text, name);
-    return parseValue(runSpecInput, {...spec, ...placement}, `The spec in ${name}`);
-  } catch (error) {
-    throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
-  }
+  const {spec, placement} = parseJson(manifest, text, name);
+  return parseValue(runSpecInput, {...spec, ...placement}, `The spec in ${name}`);
 }
 
 /** Copies the streams of a run within the bucket, and returns their numbers. A copy that is there already stays. */

@@ -1,7 +1,6 @@
 /** The spec of a run, from a file and from the options of `cli/commands/spec-options.ts`. */
 import {readFile} from 'node:fs/promises';
 import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
-import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
 import {withOwnNames} from '../../shared/contracts/site-names.ts';
 import {
@@ -32,27 +31,23 @@ const RECORD_KEYS = Object.keys(frozenSpec.shape.record.unwrap().shape);
 
 /**
  * Reads and checks the spec: the options on top of `--spec`, or of another run, or of the run.json of a folder of streams. Throws
- * `CliError`, which names each wrong key.
+ * `Rejected`, which names each wrong key.
  */
 export async function specOf(options: SpecOptions, other?: Buffer | RunSpecInput): Promise<RunSpecInput> {
-  try {
-    const of_file = Buffer.isBuffer(other) ? parseRunSpec(other.toString('utf8'), 'run.json') : (other ?? {});
-    const base = options.spec === undefined ? of_file : await readSpecFile(options.spec);
-    const record = {...base.record, ...chosen(RECORD_KEYS, options)};
-    const {layers, tokens, bos, shard_size, generate} = options;
-    const typed = given({
-      layers: listOf(layers),
-      tokens: listOf(tokens),
-      bos: bos === 'true' ? true : bos === 'false' ? false : bos,
-      shard_size_gb: shard_size,
-      generate: generate === undefined ? undefined : {max_new_tokens: generate, temperature: 0},
-    });
-    const others = Object.keys(record).length > 0 ? {record} : {};
-    const spec = {...base, ...chosen(KEYS, options), ...typed, ...others};
-    return withOwnNames(parseValue(runSpecInput, spec, 'The spec of the run'));
-  } catch (error) {
-    throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
-  }
+  const of_file = Buffer.isBuffer(other) ? parseRunSpec(other.toString('utf8'), 'run.json') : (other ?? {});
+  const base = options.spec === undefined ? of_file : await readSpecFile(options.spec);
+  const record = {...base.record, ...chosen(RECORD_KEYS, options)};
+  const {layers, tokens, bos, shard_size, generate} = options;
+  const typed = given({
+    layers: listOf(layers),
+    tokens: listOf(tokens),
+    bos: bos === 'true' ? true : bos === 'false' ? false : bos,
+    shard_size_gb: shard_size,
+    generate: generate === undefined ? undefined : {max_new_tokens: generate, temperature: 0},
+  });
+  const others = Object.keys(record).length > 0 ? {record} : {};
+  const spec = {...base, ...chosen(KEYS, options), ...typed, ...others};
+  return withOwnNames(parseValue(runSpecInput, spec, 'The spec of the run'));
 }
 
 /** Reads a file of `--spec`. */

@@ -17,8 +17,8 @@ import {bytesText, counted, dollarText, numberText, table, timeText} from '../te
 import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 import {viewDeployment} from '../views/deployment.ts';
-import {type JobCounts, listRuns, type Overview, readOverview, streamsOf} from '../views/overview.ts';
-import {readResult, viewRun} from '../views/run.ts';
+import {type JobCounts, listRuns, type Overview, readOverview} from '../views/overview.ts';
+import {readResult, streamsOf, viewRun} from '../views/run.ts';
 import {usdPerHourFor, usdPerMillionTokens} from './rates.ts';
 import {resultLines} from './result-lines.ts';
 import {countedBill} from './whole-bill.ts';

@@ -1,5 +1,4 @@
 /** Writing of run.json: create-only, unless the run waits for a valid one. */
-import {Rejected} from '../../shared/contracts/errors.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../../shared/contracts/manifest.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {MAX_SPEC_BYTES, type RunSpecInput} from '../../shared/contracts/spec.ts';
@@ -80,18 +79,14 @@ async function refuseOtherSettings({store}: Cloud, run: string, spec: RunSpecInp
 
 /** Keys of the wanted spec whose frozen values differ. `gleaner run configure` changes settings. */
 function unequalToFrozen(spec: RunSpecInput, text: string, run: string): Difference[] {
-  try {
-    const {spec: of_run, placement = {}} = parseJson(manifest, text, manifestObject(run));
-    const stored = {...placement, ...of_run} as Record<string, unknown>;
-    const wanted = spec.record ? {...spec, record: {...(of_run.record ?? {}), ...spec.record}} : spec;
-    return differencesOf(
-      wanted,
-      stored,
-      Object.keys(spec).filter(key => !(key in SETTINGS)),
-    );
-  } catch (error) {
-    throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
-  }
+  const {spec: of_run, placement = {}} = parseJson(manifest, text, manifestObject(run));
+  const stored = {...placement, ...of_run} as Record<string, unknown>;
+  const wanted = spec.record ? {...spec, record: {...(of_run.record ?? {}), ...spec.record}} : spec;
+  return differencesOf(
+    wanted,
+    stored,
+    Object.keys(spec).filter(key => !(key in SETTINGS)),
+  );
 }
 
 export type Difference = {key: string; wanted: unknown; stored: unknown};

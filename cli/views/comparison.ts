@@ -10,7 +10,7 @@ import type {Answers} from '../json/index.ts';
 import {usdPerMillionTokens} from '../run/rates.ts';
 import {differencesOf} from '../run/write-spec.ts';
 import {bytesText, dollarText, listText, numberText} from '../terminal/format.ts';
-import {readResult} from './run.ts';
+import {readResult, streamsOf} from './run.ts';
 
 /** Relative difference of two statistics that another machine or order of sums may make. */
 export const TOLERANCE = 1e-3;
@@ -71,11 +71,9 @@ const MOST_NAMES = 6;
 const SAME_IN_BOTH = new Set(['samples', 'rejected', 'tokens', 'rows']);
 
 function totalsOf({run: a, result: in_a}: Side, {run: b, result: in_b}: Side): Pair[] {
-  const streams = (run: Run) =>
-    run.streams_completed + run.streams_failed + run.streams_pending + run.streams_in_progress;
   return [
     {name: 'status', a: a.status, b: b.status},
-    {name: 'streams', a: streams(a), b: streams(b)},
+    {name: 'streams', a: streamsOf(a), b: streamsOf(b)},
     {name: 'samples', a: a.total_samples_processed, b: b.total_samples_processed},
     {name: 'rejected', a: a.rejected_samples, b: b.rejected_samples},
     {name: 'tokens', a: a.total_tokens, b: b.total_tokens},

@@ -18,6 +18,7 @@ import {keptText} from '../screen/kept.ts';
 import {complain} from '../terminal/output.ts';
 import {viewDeployment} from './deployment.ts';
 import {speedOf} from './pace.ts';
+import {streamsOf} from './run.ts';
 import {rowOf, type Totals, totalsOf} from './tpus.ts';
 
 /** A run in a list. `share`: of its streams, with those at work in part; null before the first count. */
@@ -73,10 +74,6 @@ export async function readOverview({store, jobs}: Cloud, now: number): Promise<O
     month: await readMonth(store, workers, now),
     proven_at: (await servedRecord.read(() => {}, store)).proven_at,
   };
-}
-
-export function streamsOf(run: Run): number {
-  return run.streams_pending + run.streams_in_progress + run.streams_completed + run.streams_failed;
 }
 
 /** The time left assumes that the streams have about the same number of tokens. */

@@ -11,6 +11,7 @@ import type {Objects, Store} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {phases} from '../json/tpus.ts';
 import {complain} from '../terminal/output.ts';
+import {streamsOf} from './run.ts';
 import {type Rejects, type RunPage, readRejects, readRunPage} from './run-page.ts';
 
 /** Streams with rejected lines that are read, and lines of each. */
@@ -49,11 +50,9 @@ export async function readReport(cloud: Cloud, name: string): Promise<Report | u
   const page = await readRunPage(cloud, name);
   if (!page.state) return undefined;
   const {streams, run} = page.state;
-  const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
-  const count = streams_pending + streams_in_progress + streams_completed + streams_failed;
   return {
     page,
-    dataset: datasetOf(streams, streams.length >= count),
+    dataset: datasetOf(streams, streams.length >= streamsOf(run)),
     lives: await readLives(cloud.store, name),
     reasons: await readReasons(cloud.objects, streams),
   };

@@ -45,12 +45,11 @@ export async function readRun(
   const note = ({message}: Error) => void invalid.push(message);
   const [run] = runRecords.parseAll(await found(store, name), note);
   if (!run) return {run: undefined, invalid};
-  const count = run.streams_pending + run.streams_in_progress + run.streams_completed + run.streams_failed;
   const query = async (where: Filter[], limit?: number) =>
     streamRecords.parseAll(await store.query(paths.streams(name), {where, ...(limit ? {limit} : {})}), note);
   const by = (status: string) => query([{field: 'status', op: '==', value: status}], MOST_STREAMS);
   const streams =
-    count <= most
+    streamsOf(run) <= most
       ? await query([], Number.isFinite(most) ? most : undefined)
       : [...(await by('in_progress')), ...(await by('failed'))];
   const all = workerRecords.parseAll(await store.query('workers'), note);
@@ -75,8 +74,11 @@ function byNumber(one: Stream, other: Stream): number {
 
 /** Number of streams of the run, as its document counts them. A run that was just dropped counts its documents. */
 export function streamCount({run, streams}: RunState): number {
-  const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
-  return Math.max(streams.length, streams_pending + streams_in_progress + streams_completed + streams_failed);
+  return Math.max(streams.length, streamsOf(run));
+}
+
+export function streamsOf(run: Run): number {
+  return run.streams_pending + run.streams_in_progress + run.streams_completed + run.streams_failed;
 }
 
 /** The last point of the history: later changes of the document are late costs. Null for a run that is open. */

@@ -20,6 +20,7 @@ import {nextStep} from '../next-step.ts';
 import {tpuStatus} from '../screen/tpu-status.ts';
 import {CliError} from '../terminal/errors.ts';
 import {readJob} from './jobs.ts';
+import {streamsOf} from './run.ts';
 
 type Answer = Answers['why'];
 /** `state`: the status word. `moves`: the sentence for work without a constraint. */
@@ -92,11 +93,10 @@ async function readRun({store}: Cloud, name: string): Promise<Run> {
 }
 
 function ofRun(run: Run): Found {
-  const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
-  const streams = streams_pending + streams_in_progress + streams_completed + streams_failed;
+  const {streams_in_progress, streams_completed} = run;
   const moves =
     run.status === 'active'
-      ? `${streams_in_progress} of ${streams} streams are in progress, and ${streams_completed} are complete`
+      ? `${streams_in_progress} of ${streamsOf(run)} streams are in progress, and ${streams_completed} are complete`
       : 'nothing waits';
   return {name: run.run, state: run.status, moves, why: explainRun(run)};
 }

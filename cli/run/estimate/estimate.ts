@@ -1,4 +1,3 @@
-import {Rejected} from '../../../shared/contracts/errors.ts';
 import type {RunSpec, RunSpecInput} from '../../../shared/contracts/spec.ts';
 import {readPrices} from '../../../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
@@ -26,9 +25,7 @@ import {findTarget} from './target.ts';
  * small files of the model.
  */
 export async function estimate(target: string, options: EstimateOptions): Promise<void> {
-  await withCloudIfThere(options, cloud => estimateIn(cloud, target, options)).catch((error: Error) => {
-    throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
-  });
+  await withCloudIfThere(options, cloud => estimateIn(cloud, target, options));
 }
 
 async function estimateIn(cloud: Cloud | undefined, target: string, options: EstimateOptions): Promise<void> {
