@@ -5,8 +5,6 @@ import {table} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
 import {viewHosts} from './views/hosts.ts';
 
-const COLUMNS = [{title: 'HOST'}, {title: 'NAME'}, {title: 'ADDRESS'}, {title: 'PHASE'}];
-
 /** Prints the hosts of the running workers. A host is known once it has said hello. */
 export async function discover(target: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
@@ -16,7 +14,7 @@ export async function discover(target: string, options: CloudOptions): Promise<v
       return viewHosts(worker).map(host => ({worker: name, pool, ...host}));
     });
     const lines = table(
-      COLUMNS,
+      ['HOST', 'NAME', 'ADDRESS', 'PHASE'],
       all.map(({worker, host, hostname, address, isKnown, phase}) => [
         `${worker}/${host}`,
         isKnown ? hostname || '-' : 'no hello yet',

@@ -99,8 +99,9 @@ export function rowLines(programs: readonly Answer[], types: readonly string[]):
   const [longest = ''] = types.toSorted((a, b) => b.length - a.length);
   const widest = [longest, '', '16x16', '99.9 GB of 99.9 GB', '9999.9 ms', '', '', '', '$0.0000', '$0.0000'];
   const lines = table(
-    COLUMNS.map(title => ({title, right: !LEFT.includes(title)})),
+    COLUMNS,
     [widest, ...programs.map(cellsOf)],
+    COLUMNS.filter(title => !LEFT.includes(title)),
   );
   return lines.filter((_, index) => index !== 1);
 }

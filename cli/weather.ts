@@ -39,17 +39,7 @@ function summaryOf({given, wait_s, lives, life_s, tokens, usd, ...counts}: Count
   };
 }
 
-const COLUMNS = [
-  {title: 'ZONE'},
-  {title: 'ACCELERATOR'},
-  {title: 'TRIES', right: true},
-  {title: 'REFUSED', right: true},
-  {title: 'WAIT', right: true},
-  {title: 'LIVES', right: true},
-  {title: 'MEAN LIFE', right: true},
-  {title: 'PREEMPTED', right: true},
-  {title: '$/M TOKENS', right: true},
-];
+const COUNTS = ['TRIES', 'REFUSED', 'WAIT', 'LIVES', 'MEAN LIFE', 'PREEMPTED', '$/M TOKENS'];
 
 function linesOf(found: readonly ZoneWeather[]): string[] {
   const seconds = (value: number | null) => (value === null ? '-' : durationText(value));
@@ -61,7 +51,7 @@ function linesOf(found: readonly ZoneWeather[]): string[] {
       each.usd_per_million_tokens === null ? '-' : dollarText(each.usd_per_million_tokens),
     ],
   ]);
-  return table(COLUMNS, cells);
+  return table(['ZONE', 'ACCELERATOR', ...COUNTS], cells, COUNTS);
 }
 
 /** `41 requests of the last week, 30 refused; 11 TPUs came after 2.1 min, 4 of 10 were preempted after 3.2 h`. */

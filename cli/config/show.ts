@@ -17,14 +17,7 @@ export async function showConfig(options: CloudOptions & {show_origin?: boolean}
       [name, value === null ? 'not set' : String(value), origin].slice(0, titles.length),
     );
     const shown = options.show_origin ? settings : settings.map(({name, value}) => ({name, value}));
-    print<'config show'>(
-      options.json,
-      {settings: shown},
-      table(
-        titles.map(title => ({title})),
-        rows,
-      ),
-    );
+    print<'config show'>(options.json, {settings: shown}, table(titles, rows));
   } finally {
     await connection.close();
   }

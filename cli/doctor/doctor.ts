@@ -95,7 +95,7 @@ function linesOf(findings: readonly Finding[]): string[] {
   const rows = findings.map(({check, severity, evidence}) => [MARKS[severity], check, evidence]);
   const cures = findings.filter(({cure}) => cure !== null);
   return [
-    ...table([{title: 'SEVERITY'}, {title: 'CHECK'}, {title: 'EVIDENCE'}], rows),
+    ...table(['SEVERITY', 'CHECK', 'EVIDENCE'], rows),
     ...(cures.length > 0 ? ['', ...cures.map(({check, cure}) => `${check}: ${cure}`)] : []),
   ];
 }

@@ -1,6 +1,6 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
 import type {Document, Value} from '../../shared/ports.ts';
-import {type Column, dollarText, durationText} from '../terminal/format.ts';
+import {dollarText, durationText, table} from '../terminal/format.ts';
 import type {JobView} from '../views/jobs.ts';
 
 const RESULT_CHARS = 2000;
@@ -18,19 +18,13 @@ export function reasonOf({cause, error}: Document): string {
   return `${cause ? ` (${cause})` : ''}${first ? `: ${first}` : ''}`;
 }
 
-export const JOB_COLUMNS: Column[] = [
-  {title: 'JOB'},
-  {title: 'STATE'},
-  {title: 'POOL'},
-  {title: 'WORKER'},
-  {title: 'CREATED'},
-  {title: 'DURATION', right: true},
-  {title: 'COST', right: true},
-  {title: 'NAME'},
-  {title: 'REASON'},
-];
+const TITLES = ['JOB', 'STATE', 'POOL', 'WORKER', 'CREATED', 'DURATION', 'COST', 'NAME', 'REASON'];
 
-/** Cells of `JOB_COLUMNS`. */
+export function jobTable(jobs: readonly JobView[]): string[] {
+  return table(TITLES, jobs.map(jobRow), ['DURATION', 'COST']);
+}
+
+/** Cells of `TITLES`. */
 export function jobRow({id, job, waits}: JobView): string[] {
   const {metadata, challenge_number} = job;
   const challenge =

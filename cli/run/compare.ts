@@ -35,13 +35,13 @@ export async function compareRuns(
 const MOST_STATISTICS = 10;
 
 function linesOf({a, b, same, spec, totals, statistics, shards, notes}: Comparison): string[] {
-  const columns = [{title: ''}, {title: a, right: true}, {title: b, right: true}];
   const rows = [...totals, ...spec.map(pair => ({...pair, name: `spec: ${pair.name}`}))];
   const {same_bytes, other_bytes, only_a, only_b} = shards;
   return [
     ...table(
-      columns,
+      ['', a, b],
       rows.map(({name, a, b}) => [name, shown(name, a), shown(name, b)]),
+      [a, b],
     ),
     ...(spec.length === 0 ? ['the specs are equal'] : []),
     `shards: ${same_bytes} with equal bytes, ${other_bytes} with other bytes, ${only_a} only in ${a}, ${only_b} only in ${b}`,

@@ -93,11 +93,8 @@ export function comparedText({samples, rows, versions}: Comparison): string {
 }
 
 export function comparisonLines(found: Comparison): StyledLine[] {
-  const columns = ['LAYER', 'RELATIVE ERROR', 'COSINE', 'WORST ROW', 'PLACE'];
-  const [head = '', ...lines] = table(
-    columns.map((title, at) => ({title, right: at > 0 && at < 4})),
-    driftRows(found),
-  );
+  const titles = ['LAYER', 'RELATIVE ERROR', 'COSINE', 'WORST ROW', 'PLACE'];
+  const [head = '', ...lines] = table(titles, driftRows(found), titles.slice(1, 4));
   return [
     {text: head, style: 'dim'},
     ...lines.map(text => ({text})),

@@ -56,11 +56,7 @@ function noRunText({unreadable}: Overview): string {
 
 function runTable(runs: readonly Run[]): StyledLine[] {
   const titles = ['RUN', 'STATUS', 'STREAMS', 'SAMPLES', 'REJECTED', 'SHARDS', 'SIZE', 'COST', 'REASON'];
-  const left = new Set(['RUN', 'STATUS', 'REASON']);
-  const [head = '', ...rows] = table(
-    titles.map(title => ({title, right: !left.has(title)})),
-    runs.map(runCells),
-  );
+  const [head = '', ...rows] = table(titles, runs.map(runCells), titles.slice(2, -1));
   return [
     {text: head, style: 'dim', is_row: true},
     ...rows.map((text, index) => ({text, style: styleOfRun(runs[index]), is_row: true})),

@@ -75,25 +75,13 @@ export async function verifyRun(
 
 /** Report as lines for a person. */
 export function verdictLines(report: Report): StyledLine[] {
-  const columns = [
-    'STREAM',
-    'SAMPLES',
-    'STORED ONCE',
-    'REJECTED',
-    'MISSING',
-    'DOUBLED',
-    'DIFFERENT',
-    'SHARDS',
-  ];
+  const counts = ['SAMPLES', 'STORED ONCE', 'REJECTED', 'MISSING', 'DOUBLED', 'DIFFERENT', 'SHARDS'];
   const rows = report.streams.map(stream => [
     stream.stream,
     ...[stream.samples, stream.stored_once, stream.rejected, stream.missing].map(numberText),
     ...[stream.doubled, stream.different, stream.shards].map(numberText),
   ]);
-  const [head = '', ...lines] = table(
-    columns.map(title => ({title, right: title !== 'STREAM'})),
-    rows,
-  );
+  const [head = '', ...lines] = table(['STREAM', ...counts], rows, counts);
   const problems = [...report.problems, ...report.streams.flatMap(stream => stream.problems)];
   const truncated = report.truncated > 0 ? `, ${numberText(report.truncated)} truncated as asked` : '';
   return [

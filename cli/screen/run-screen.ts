@@ -26,12 +26,7 @@ export function headLine({run}: RunState): StyledLine {
 /** TPUs with the totals of the run below. Columns that do not fit are left out. */
 export function tpuLines({run, tpus, work}: RunState, {width, height}: Size): StyledLine[] {
   const isWide = width >= WIDE;
-  const columns = [
-    {title: 'TPU NAME'},
-    {title: 'STATUS'},
-    {title: 'SAMPLES', right: true},
-    ...(isWide ? [{title: 'SHARDS', right: true}, {title: 'GCS', right: true}, {title: 'WORK'}] : []),
-  ];
+  const titles = ['TPU NAME', 'STATUS', 'SAMPLES', ...(isWide ? ['SHARDS', 'GCS', 'WORK'] : [])];
   const shown = tpus.slice(0, Math.max(1, height));
   const rows = shown.map(worker => {
     const stream = work.get(worker.name);
@@ -41,7 +36,8 @@ export function tpuLines({run, tpus, work}: RunState, {width, height}: Size): St
   });
   const totals = ['TOTALS', '', numberText(run.total_samples_processed)];
   const stored = [numberText(run.total_shards), numberText(run.total_shards), bytesText(run.total_bytes)];
-  const [head = '', ...others] = table(columns, [...rows, isWide ? [...totals, ...stored] : totals]);
+  const all = [...rows, isWide ? [...totals, ...stored] : totals];
+  const [head = '', ...others] = table(titles, all, ['SAMPLES', 'SHARDS', 'GCS']);
   const body = others.slice(0, -1).map((text, index) => {
     const worker = shown[index];
     return {text, style: worker ? TPU_STYLES[tpuStatus(worker)] : undefined};

@@ -88,18 +88,20 @@ function padded(cell: string, width: number, right: boolean): string {
   return right ? space + cell : cell + space;
 }
 
-export type Column = {title: string; right?: boolean};
-
-/** Aligned lines, the titles first. Control characters of cells are replaced, because they would move the columns. */
-export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string[] {
-  const cells = [columns.map(({title}) => title), ...rows.map(row => row.map(printable))];
-  const widths = columns.map((_, index) => Math.max(...cells.map(row => widthOf(row[index] ?? ''))));
+/**
+ * Aligned lines, the titles first; `right`: titles of the columns that end at one edge. Control characters of cells are replaced, because
+ * they would move the columns.
+ */
+export function table(
+  titles: readonly string[],
+  rows: readonly (readonly string[])[],
+  right: readonly string[] = [],
+): string[] {
+  const cells = [titles, ...rows.map(row => row.map(printable))];
+  const widths = titles.map((_, index) => Math.max(...cells.map(row => widthOf(row[index] ?? ''))));
   return cells.map(row =>
-    columns
-      .map(({right}, index) => {
-        const [cell, width] = [row[index] ?? '', widths[index] ?? 0];
-        return padded(cell, width, right === true);
-      })
+    titles
+      .map((title, index) => padded(row[index] ?? '', widths[index] ?? 0, right.includes(title)))
       .join('  ')
       .trimEnd(),
   );

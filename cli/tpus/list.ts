@@ -29,17 +29,7 @@ async function noneLines(store: Store, pool: string | undefined): Promise<Styled
 }
 
 /** The name and the status come first, because a narrow terminal cuts the right side. */
-const COLUMNS = [
-  {title: 'TPU'},
-  {title: 'STATUS'},
-  {title: 'WORKS ON'},
-  {title: 'SINCE', right: true},
-  {title: '$/H', right: true},
-  {title: 'PHASE'},
-  {title: 'ZONE'},
-  {title: 'ACCELERATOR'},
-  {title: 'REASON'},
-];
+const TITLES = ['TPU', 'STATUS', 'WORKS ON', 'SINCE', '$/H', 'PHASE', 'ZONE', 'ACCELERATOR', 'REASON'];
 
 export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
   const cells = rows.map(row => [
@@ -53,7 +43,7 @@ export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
     row.accelerator ?? '-',
     row.reason ?? row.last_error ?? '',
   ]);
-  const [head = '', ...lines] = table(COLUMNS, cells);
+  const [head = '', ...lines] = table(TITLES, cells, ['SINCE', '$/H']);
   return [
     {text: head, style: 'bold', is_row: true},
     ...lines.map((text, index) => ({text, style: rows[index] && styleOf(rows[index]), is_row: true})),
