@@ -16,5 +16,5 @@ export function addModelCommands(program: GleanerCommand): void {
       'gleaner models mirror Qwen/Qwen2.5-0.5B',
       'gleaner models mirror meta-llama/Llama-3.1-8B --revision v1.0',
     )
-    .action(async (model, options) => (await import('../models/mirror-command.ts')).mirror(model, options));
+    .action(async (model, options) => (await import('../models/mirror.ts')).mirror(model, options));
 }

@@ -5,7 +5,8 @@ import {dirname, join} from 'node:path';
 import {z} from 'zod';
 import {filesProblem, isReadByWorkers} from '../../shared/contracts/model-files.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
-import type {Cloud} from '../cloud/cloud.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
 import {requireRunning} from '../cloud/connection.ts';
 import {createOnce} from '../google/create-once.ts';
 import {ResumableUploads} from '../google/resumable.ts';
@@ -17,6 +18,8 @@ import {Hub, hubSettings} from '../streams/sources/hub.ts';
 import {uploadFile} from '../streams/upload-file.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
+import {print, say} from '../terminal/output.ts';
+import {abortedAtStop} from '../terminal/stop-signal.ts';
 
 /** Bytes of one request to the hub, which are in memory. */
 const PIECE_BYTES = 16 << 20;
@@ -62,6 +65,23 @@ export type MirrorOptions = {
   stop: AbortSignal;
   hub?: Hub;
 };
+
+/** `gleaner models mirror`. */
+export async function mirror(model: string, options: CloudOptions & {revision?: string}): Promise<void> {
+  const stop = abortedAtStop();
+  const {revision} = options;
+  const report = await withCloud(options, cloud => mirrorModel(cloud, model, {revision, say, stop}));
+  print<'models mirror'>(options.json, report, [
+    mirroredText(report),
+    `  gleaner run start my-run --model ${report.address} …`,
+  ]);
+}
+
+/** The copy in one line. */
+export function mirroredText({model, commit, address, files, bytes, copied_bytes}: Mirrored): string {
+  const copied = copied_bytes > 0 ? `${bytesText(copied_bytes)} copied` : 'already there';
+  return `${model} at commit ${commit} is ${address}: ${counted(files, 'file')}, ${bytesText(bytes)}, ${copied}`;
+}
 
 function mirrorPrefix({model, commit}: {model: string; commit: string}): string {
   return `models/${model}@${commit}/`;

@@ -77,8 +77,7 @@ async function withMirror(
   {revision, ...spec}: RunSpecInput,
   stop: AbortSignal,
 ): Promise<RunSpecInput> {
-  const {mirrorModel} = await import('../models/mirror.ts');
-  const {mirroredText} = await import('../models/mirror-command.ts');
+  const {mirrorModel, mirroredText} = await import('../models/mirror.ts');
   const model = spec.model ?? cloud.connection.default_model ?? DEFAULT_MODEL;
   const mirrored = await mirrorModel(cloud, model, {revision: revision ?? undefined, say, stop});
   say(mirroredText(mirrored));

@@ -1,12 +1,13 @@
-import {withCloud} from '../cloud/cloud.ts';
+import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';
+import {outcomeOf, publish, publishLine} from '../cloud/send-message.ts';
 import {requireConsent} from '../terminal/ask.ts';
 import {counted, dollarText} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
+import {print, printJson, printText, say} from '../terminal/output.ts';
 import {rowOf, type TpuRow, totalsOf} from '../views/tpus.ts';
 import {namedTpus} from './named.ts';
-import {printCommands, sendEach} from './send-each.ts';
 
 /** Deletes TPUs. Their slots stay empty until `recreate`. */
 export async function remove(
@@ -52,4 +53,40 @@ export function rowLines(rows: readonly TpuRow[]): string[] {
 export async function announce(consequences: readonly string[], options: CloudOptions): Promise<void> {
   if (options.yes) for (const line of consequences) say(line);
   await requireConsent(consequences, options);
+}
+
+type TpuMessage = {action: 'recreate' | 'delete'; worker: string};
+type TpuOutcome = {tpu: string; outcome: string; reason: string};
+
+/** Messages that wait for their outcome at once. */
+const AT_ONCE = 8;
+
+/** Publishes the messages and waits until each is applied or rejected. Exit code 1: a message was rejected. */
+export async function sendEach(
+  cloud: Cloud,
+  messages: readonly TpuMessage[],
+  {json}: CloudOptions,
+): Promise<void> {
+  const outcomes = new Map<string, TpuOutcome>();
+  const sendOne = async (message: TpuMessage) => {
+    const {outcome, reason} = await outcomeOf(cloud.store, await publish(cloud, 'control', message));
+    outcomes.set(message.worker, {tpu: message.worker, outcome, reason});
+    if (!json) printText([outcome === 'applied' ? reason : `${message.worker}: rejected: ${reason}`]);
+  };
+  await forEachConcurrently(messages, sendOne, AT_ONCE);
+  const results = messages.flatMap(({worker}) => outcomes.get(worker) ?? []);
+  const rejected = results.filter(({outcome}) => outcome !== 'applied').length;
+  if (json) printJson<'tpus delete'>({results});
+  else if (rejected > 0) printText([`${counted(rejected, 'message')} of ${results.length} rejected`]);
+  if (rejected > 0) process.exitCode = 1;
+}
+
+/** Prints the command of gcloud for each message. */
+export function printCommands(
+  {connection}: Cloud,
+  messages: readonly TpuMessage[],
+  {json}: CloudOptions,
+): void {
+  const commands = messages.map(message => publishLine(connection, 'control', message));
+  print<'tpus delete'>(json, {commands}, commands);
 }

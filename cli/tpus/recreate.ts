@@ -5,9 +5,8 @@ import {readFleet} from '../cloud/fleet.ts';
 import {counted} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
 import {rowOf} from '../views/tpus.ts';
-import {announce, rowLines} from './delete.ts';
+import {announce, printCommands, rowLines, sendEach} from './delete.ts';
 import {namedTpus} from './named.ts';
-import {printCommands, sendEach} from './send-each.ts';
 
 const RECOVERY = 'The tick recreates lost TPUs by itself: nothing is sent.';
 

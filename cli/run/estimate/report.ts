@@ -3,6 +3,7 @@ import {type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts'
 import type {UploadRate} from '../../../shared/domain/fleet/upload-rates.ts';
 import {regionOf} from '../../../shared/domain/names.ts';
 import type {CloudOptions} from '../../cloud/connect.ts';
+import {isHubModel} from '../../models/mirror.ts';
 import type {SpecOptions} from '../spec.ts';
 import {estimatedBill} from '../whole-bill.ts';
 import {
@@ -39,11 +40,6 @@ export type EstimateOptions = CloudOptions &
 type Machines = {accelerator: string; zone: string; workers: number; is_google?: boolean};
 /** What is known of speed. `upload`: the rate of a host. */
 type Known = {earlier?: Earlier | undefined; compiled?: Compiled | undefined; upload: UploadRate};
-
-/** True for a model that TPUs download from a hub, unless it is mirrored. */
-function isHubId(model: string): boolean {
-  return /^[A-Za-z0-9][\w.-]*\/[\w.-]+$/.test(model);
-}
 
 /** Estimate of a run from the sample of its streams. */
 export function reportOn(
@@ -96,7 +92,7 @@ export function reportOn(
     usd: {spot: dollars(true), on_demand: dollars(false)},
     beside_usd: estimatedBill(sampled, stored, hours?.tpu ?? null, {
       ...{zone, region, workers},
-      isHubModel: isHubId(spec.model ?? ''),
+      isHubModel: isHubModel(spec.model ?? ''),
     }),
     prices_are: priceOrigin(prices, accelerator, zone, is_google),
     earlier: earlier ?? null,
