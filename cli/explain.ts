@@ -1,13 +1,14 @@
 /** Explains why a run, a stream, a job or a TPU waits, from the constraints that the last tick stored. */
-import type {Pool} from '../shared/domain/fleet/pool.ts';
-import type {Job} from '../shared/domain/job/job.ts';
+
 import {isFinal} from '../shared/domain/job/lifecycle.ts';
+import {type Constraint, constraint} from '../shared/domain/records/constraint.ts';
+import type {Job} from '../shared/domain/records/job.ts';
+import type {Pool} from '../shared/domain/records/pool.ts';
+import type {Run} from '../shared/domain/records/run.ts';
+import type {Stream} from '../shared/domain/records/stream.ts';
+import type {Worker} from '../shared/domain/records/worker.ts';
 import {modelConstraint} from '../shared/domain/run/model-failures.ts';
-import type {Run} from '../shared/domain/run/run.ts';
-import type {Stream} from '../shared/domain/stream/stream.ts';
-import {type Constraint, constraint} from '../shared/domain/waiting/constraint.ts';
-import {standstillOf, tpuConstraint} from '../shared/domain/waiting/tpu-constraint.ts';
-import type {Worker} from '../shared/domain/worker/worker.ts';
+import {standstillOf, tpuConstraint} from '../shared/domain/worker/tpu-constraint.ts';
 
 /** Undefined: the run has ended well, or moves. */
 export function explainRun(run: Run): Constraint | undefined {

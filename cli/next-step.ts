@@ -1,5 +1,5 @@
 /** The next step of a person for each constraint. */
-import type {Constraint, ConstraintKind} from '../shared/domain/waiting/constraint.ts';
+import type {Constraint, ConstraintKind} from '../shared/domain/records/constraint.ts';
 
 /** Null: the wait ends by itself. `work`: the run, the stream or the TPU that waits. */
 const STEPS: Record<ConstraintKind, ((about: string, work: string) => string) | null> = {

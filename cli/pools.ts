@@ -1,4 +1,4 @@
-import type {Pool} from '../shared/domain/fleet/pool.ts';
+import type {Pool} from '../shared/domain/records/pool.ts';
 import {utcText} from '../shared/domain/time.ts';
 import {checkPool, type NewPool} from './checks/pool.ts';
 import {withCloud} from './cloud/cloud.ts';

@@ -1,6 +1,6 @@
-import type {Source} from '../shared/domain/source/source.ts';
+import type {Source} from '../shared/domain/records/source.ts';
+import type {Worker} from '../shared/domain/records/worker.ts';
 import {FIRST_HOST} from '../shared/domain/worker/hosts.ts';
-import type {Worker} from '../shared/domain/worker/worker.ts';
 import {clientOptionsFor} from '../shared/google/endpoint.ts';
 import type {Document} from '../shared/ports.ts';
 import {type Cloud, withCloud} from './cloud/cloud.ts';

@@ -1,6 +1,6 @@
 /** `gleaner weather`: what requests and TPUs of the last week met, by zone and accelerator. */
 import {zoneRecords} from '../shared/control-plane/documents/documents.ts';
-import {addCounts, CLEAR, type Counts, lastWeek} from '../shared/domain/zone/weather.ts';
+import {addCounts, CLEAR, type Counts, lastWeek} from '../shared/domain/records/weather.ts';
 import type {Store} from '../shared/ports.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';

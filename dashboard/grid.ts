@@ -1,7 +1,7 @@
 /** The grid of the streams of a run: one drawing of a few shapes, also for 10,000 streams. */
 
 import {numberText} from '../cli/terminal/format.ts';
-import type {Stream} from '../shared/domain/stream/stream.ts';
+import type {Stream} from '../shared/domain/records/stream.ts';
 import {type Html, html} from './html.ts';
 
 type Status = Stream['status'];

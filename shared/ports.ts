@@ -4,9 +4,9 @@
  */
 
 import type {Sku} from './domain/billing/catalog.ts';
-import type {Provider} from './domain/fleet/providers.ts';
+import type {Provider} from './domain/records/providers.ts';
+import type {ObjectRights} from './domain/requests/object-rights.ts';
 import type {Tpu} from './domain/worker/nodes.ts';
-import type {ObjectRights} from './domain/worker/object-rights.ts';
 
 export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
 export type Document = {[field: string]: Value};

@@ -2,11 +2,12 @@
  * Documents of a control plane at work: every worker has a stream of one of four runs, half of the other streams are complete, and there
  * are as many gone workers as living ones.
  */
-import {slotsOf} from '../../shared/domain/fleet/pool.ts';
+
 import {shardObject, streamId, streamObject, workerName} from '../../shared/domain/names.ts';
-import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
+import {slotsOf} from '../../shared/domain/records/pool.ts';
+import {newStream, type Stream} from '../../shared/domain/records/stream.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {newZone} from '../../shared/domain/zone/placement.ts';
 import type {Document, Store, Tpu} from '../../shared/ports.ts';
 import {aConfig, aRun, aTpu, aWorker, ENVIRONMENT, shardMetadataOf} from '../../test/support/builders.ts';

@@ -2,7 +2,7 @@
 import {leastBudget} from '../../shared/domain/billing/cost.ts';
 import {type Prices, usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {ONE_HOST} from '../../shared/domain/fleet/accelerators.ts';
-import type {Pool} from '../../shared/domain/fleet/pool.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Finding} from './findings.ts';
 
 /** Region with the lowest prices. */

@@ -1,5 +1,5 @@
 /** Checks that each zone offers the type of TPU and its runtime version, or the machine type and the image of an instance. */
-import {imagePath, machineTypeOf, type Provider} from '../../shared/domain/fleet/providers.ts';
+import {imagePath, machineTypeOf, type Provider} from '../../shared/domain/records/providers.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {GoogleApi} from '../google/api.ts';
 import type {Finding} from './findings.ts';

@@ -7,7 +7,7 @@ import {
   runtimeOf,
   runtimeProblem,
 } from '../../shared/domain/fleet/accelerators.ts';
-import type {Provider} from '../../shared/domain/fleet/providers.ts';
+import type {Provider} from '../../shared/domain/records/providers.ts';
 import type {Provisioning} from '../../shared/domain/zone/placement.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {googleOf} from '../google/api.ts';

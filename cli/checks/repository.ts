@@ -1,6 +1,6 @@
 /** Checks that a git repository answers, and has the branch or the pull request. */
 import {execFile} from 'node:child_process';
-import type {Source, SourceChange} from '../../shared/domain/source/source.ts';
+import type {Source, SourceChange} from '../../shared/domain/records/source.ts';
 import {type Finding, refuseProblems} from './findings.ts';
 
 /** State of a repository: one of branch, pull request and commit. */

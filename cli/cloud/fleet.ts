@@ -1,8 +1,8 @@
 /** Pools and workers that the command line names. */
 import {poolRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
-import type {Pool} from '../../shared/domain/fleet/pool.ts';
-import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
+import {isAlive, type Worker} from '../../shared/domain/records/worker.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 import type {Cloud} from './cloud.ts';

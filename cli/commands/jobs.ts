@@ -1,4 +1,4 @@
-import {CAUSES} from '../../shared/domain/job/causes.ts';
+import {CAUSES} from '../../shared/domain/records/causes.ts';
 import {
   dollars,
   folder,

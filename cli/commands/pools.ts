@@ -1,4 +1,4 @@
-import type {Provider} from '../../shared/domain/fleet/providers.ts';
+import type {Provider} from '../../shared/domain/records/providers.ts';
 import type {Provisioning} from '../../shared/domain/zone/placement.ts';
 import {scaleMessage} from '../scale.ts';
 import {

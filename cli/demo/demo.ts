@@ -9,7 +9,7 @@ import {parseJson} from '../../shared/contracts/schemas.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {LEAST_SHARD_GB} from '../../shared/contracts/spec-keys.ts';
 import {outputPrefix, specObject, streamId, streamObject} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
 import type {Store} from '../../shared/ports.ts';
 import {openCloud} from '../cloud/cloud.ts';
 import {running} from '../cloud/connect.ts';

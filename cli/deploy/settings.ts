@@ -6,7 +6,7 @@ import {z} from 'zod';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {isDeployment} from '../../shared/domain/deployment.ts';
 import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
-import {provider as providers} from '../../shared/domain/fleet/providers.ts';
+import {provider as providers} from '../../shared/domain/records/providers.ts';
 import {CliError} from '../terminal/errors.ts';
 
 export const EXAMPLE = fileURLToPath(new URL('../../terraform/example.tfvars.json', import.meta.url));

@@ -2,8 +2,8 @@
 
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {isRegional, QUOTA_SERVICE, quotaIdsOf, quotaSizeOf} from '../../shared/domain/fleet/accelerators.ts';
-import {machineTypeOf} from '../../shared/domain/fleet/providers.ts';
 import {regionOf} from '../../shared/domain/names.ts';
+import {machineTypeOf} from '../../shared/domain/records/providers.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {Store} from '../../shared/ports.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';

@@ -1,5 +1,5 @@
 /** `gleaner jobs list`, `show`, `retry` and `clear`. */
-import {CAUSES} from '../../shared/domain/job/causes.ts';
+import {CAUSES} from '../../shared/domain/records/causes.ts';
 import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {apply, outcomeOf, publish, send, sendTo} from '../cloud/send-message.ts';

@@ -2,7 +2,7 @@
 import {readFile, stat} from 'node:fs/promises';
 import {basename} from 'node:path';
 import {codeObject} from '../../shared/domain/names.ts';
-import type {Environment, SourceChange} from '../../shared/domain/source/source.ts';
+import type {Environment, SourceChange} from '../../shared/domain/records/source.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {createOnce} from '../google/create-once.ts';
 import {packFolder} from '../python/bundle.ts';

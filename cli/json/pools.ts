@@ -1,8 +1,8 @@
 /** Answers about pools and their hosts: `gleaner pools`, `exec`, `discover`, `update` and `versions`. */
 import {z} from 'zod';
 import {execHostRecords, execRecords} from '../../shared/control-plane/documents/documents.ts';
-import {poolDocument} from '../../shared/domain/fleet/pool.ts';
-import {ran, source, sourceReport} from '../../shared/domain/source/source.ts';
+import {poolDocument} from '../../shared/domain/records/pool.ts';
+import {ran, source, sourceReport} from '../../shared/domain/records/source.ts';
 import {commands, count, dollars, maybe, text} from './fields.ts';
 
 const alive = z.looseObject({pool: text, alive: z.array(text)});

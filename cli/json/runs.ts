@@ -1,9 +1,9 @@
 /** Answers of the commands about runs. Documents keep the fields that later releases add. */
 import {z} from 'zod';
-import {runDocument} from '../../shared/domain/run/run.ts';
-import {streamDocument} from '../../shared/domain/stream/stream.ts';
-import {waiting} from '../../shared/domain/waiting/constraint.ts';
-import {workerDocument} from '../../shared/domain/worker/worker.ts';
+import {waiting} from '../../shared/domain/records/constraint.ts';
+import {runDocument} from '../../shared/domain/records/run.ts';
+import {streamDocument} from '../../shared/domain/records/stream.ts';
+import {workerDocument} from '../../shared/domain/records/worker.ts';
 import {comparedManifest} from '../run/compared-manifest.ts';
 import {commands, count, dollars, maybe, text} from './fields.ts';
 import {event} from './tpus.ts';

@@ -6,7 +6,7 @@ import {
   workerRecords,
 } from '../../shared/control-plane/documents/documents.ts';
 import {parseWork, paths} from '../../shared/domain/names.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Store} from '../../shared/ports.ts';
 import {say} from '../terminal/output.ts';
 

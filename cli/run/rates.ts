@@ -1,7 +1,7 @@
 /** Prices of the work of a run, for people who compare runs. */
 import {type Prices, usdPerHour} from '../../shared/domain/billing/prices.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {usdPerMillion} from './estimate/stages.ts';
 
 /** Mean dollars an hour of a run's TPUs without downloads, weighted by paid hours; null if no price is known. */

@@ -1,8 +1,8 @@
 import {capped} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
-import {expiresFrom, type Run} from '../../shared/domain/run/run.ts';
+import {expiresFrom, type Run} from '../../shared/domain/records/run.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {utcText} from '../../shared/domain/time.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {unknownRun} from '../cloud/unknown-run.ts';

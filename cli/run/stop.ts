@@ -1,8 +1,8 @@
 import {runRecords, UNFINISHED, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
 import {parseWork, paths} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
-import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import {isAlive, type Worker} from '../../shared/domain/records/worker.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {send, sendTo} from '../cloud/send-message.ts';

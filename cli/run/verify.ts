@@ -1,5 +1,5 @@
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
-import {expiresFrom} from '../../shared/domain/run/run.ts';
+import {expiresFrom} from '../../shared/domain/records/run.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {type CloudOptions, connect, storeOf} from '../cloud/connect.ts';
 import {type Connection, storageVariables} from '../cloud/connection.ts';

@@ -2,7 +2,7 @@
 
 import {bytePrice, networkOf} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES} from '../../shared/domain/billing/unit-prices.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
 import {type Sampled, type Span, times, weightBytes} from './estimate/assumptions.ts';
 
 /** Operations of a stream and of a shard: creates and lists are of class A, reads are of class B. */

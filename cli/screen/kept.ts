@@ -1,7 +1,7 @@
 import {KEPT, payerOf} from '../../shared/domain/billing/cost.ts';
-import {keptBy, type Pool} from '../../shared/domain/fleet/pool.ts';
+import {keptBy, type Pool} from '../../shared/domain/records/pool.ts';
+import {hasEnded, type Worker} from '../../shared/domain/records/worker.ts';
 import {utcText} from '../../shared/domain/time.ts';
-import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
 import {counted, dollarText} from '../terminal/format.ts';
 
 /** `keeps 1 TPU until 2026-01-02 15:20:00 UTC: 1 without work at $1.20 an hour`; undefined for a pool that keeps no TPU now. */

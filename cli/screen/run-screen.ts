@@ -2,9 +2,9 @@
 
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
-import type {Stream} from '../../shared/domain/stream/stream.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import type {Stream} from '../../shared/domain/records/stream.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {usdPerMillionTokens} from '../run/rates.ts';
 import {bytesText, counted, dollarText, durationText, numberText, table} from '../terminal/format.ts';
 import type {StyledLine} from '../terminal/styled-lines.ts';

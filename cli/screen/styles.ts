@@ -1,6 +1,6 @@
 /** Colours of status words. */
-import type {Run} from '../../shared/domain/run/run.ts';
-import type {Stream} from '../../shared/domain/stream/stream.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Style} from '../terminal/format.ts';
 import type {TpuStatus} from './tpu-status.ts';
 

@@ -1,5 +1,5 @@
 /** Words for the state of a TPU, as tables show them. docs/operations.md explains each. */
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 
 export const TPU_STATUSES = [
   'STARTING',

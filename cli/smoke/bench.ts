@@ -15,8 +15,8 @@ import {
   streamId,
   streamObject,
 } from '../../shared/domain/names.ts';
-import {isOpen} from '../../shared/domain/run/run.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {isOpen} from '../../shared/domain/records/run.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Tpu, Tpus} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {apply, type Outcome, publishText, readOutcome} from '../cloud/send-message.ts';

@@ -1,5 +1,5 @@
 /** Rights of TPUs, tried with a token of their account, and with tokens as worker-api gives them for a lease. */
-import {type ObjectRights, rightsOfHost, rightsOfStream} from '../../shared/domain/worker/object-rights.ts';
+import {type ObjectRights, rightsOfHost, rightsOfStream} from '../../shared/domain/requests/object-rights.ts';
 import {isForbidden, isNotFound, isPreconditionFailed} from '../../shared/google/errors.ts';
 import {narrow} from '../../shared/google/object-tokens.ts';
 import {type GoogleApi, GoogleError, openGoogle} from '../google/api.ts';

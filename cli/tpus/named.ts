@@ -1,7 +1,7 @@
 /** TPUs that the arguments of `recreate` and `delete` name. */
 
 import {nearText} from '../../shared/contracts/near-names.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Fleet} from '../cloud/fleet.ts';
 import {CliError, UsageError} from '../terminal/errors.ts';
 

@@ -1,4 +1,4 @@
-import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
+import {hasEnded, type Worker} from '../../shared/domain/records/worker.ts';
 import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';

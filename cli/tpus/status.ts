@@ -1,6 +1,6 @@
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {symptomText} from '../../shared/domain/worker/provider-states.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';

@@ -1,8 +1,8 @@
 /** Two runs beside each other: specs, totals, costs, statistics, and the bytes of their shards. */
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {outputsPrefix, parseOutputObject} from '../../shared/domain/names.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
 import type {RunResult, Stats} from '../../shared/domain/run/result.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
 import type {Objects} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {unknownRun} from '../cloud/unknown-run.ts';

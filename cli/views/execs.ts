@@ -1,7 +1,7 @@
 /** Commands on hosts: the newest, and one with its hosts and the end of their output. */
 import {execHostRecords, execRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Exec, ExecHost} from '../../shared/domain/exec/exec.ts';
 import {execFolder, paths} from '../../shared/domain/names.ts';
+import type {Exec, ExecHost} from '../../shared/domain/records/exec.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {outputTail} from './output.ts';
 

@@ -1,10 +1,10 @@
 /** Pools, their zones and their TPUs, with why a zone gives none and what it met since yesterday. */
 import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Pool} from '../../shared/domain/fleet/pool.ts';
+import type {Waiting} from '../../shared/domain/records/constraint.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
+import {addCounts, CLEAR, type Counts} from '../../shared/domain/records/weather.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Waiting} from '../../shared/domain/waiting/constraint.ts';
 import type {Zone} from '../../shared/domain/zone/placement.ts';
-import {addCounts, CLEAR, type Counts} from '../../shared/domain/zone/weather.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet} from '../cloud/fleet.ts';
 import {keptText} from '../screen/kept.ts';

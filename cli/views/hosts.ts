@@ -1,6 +1,7 @@
 /** Hosts of a TPU, each with its last word. The fields of a worker are the word of host 0. */
+
+import {NO_HOST, type Worker} from '../../shared/domain/records/worker.ts';
 import {FIRST_HOST, hostsOf} from '../../shared/domain/worker/hosts.ts';
-import {NO_HOST, type Worker} from '../../shared/domain/worker/worker.ts';
 
 export type HostView = {
   host: number;

@@ -1,7 +1,7 @@
 /** Jobs, and why each waits, as the last tick stored it in the documents of their pools. */
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../shared/domain/names.ts';
-import {waitText} from '../../shared/domain/waiting/constraint.ts';
+import {waitText} from '../../shared/domain/records/constraint.ts';
 import type {Document, Store, Stored} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {newestFirst} from '../cloud/newest-first.ts';

@@ -7,9 +7,9 @@ import {
 } from '../../shared/control-plane/documents/documents.ts';
 import {livingInMonth, monthOf} from '../../shared/domain/billing/monthly-spending.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Store} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Entry} from '../events/entry.ts';

@@ -1,7 +1,7 @@
 /** Progress of streams, and the speed and the rest of a run. */
 import {parseWork} from '../../shared/domain/names.ts';
-import type {Stream} from '../../shared/domain/stream/stream.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Stream} from '../../shared/domain/records/stream.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {RunState} from './run.ts';
 
 /** Lines of a run by stream number, where they are known from elsewhere. */

@@ -4,7 +4,7 @@ import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
 import {attemptRecords} from '../../shared/control-plane/documents/documents.ts';
 import {downloadsOf} from '../../shared/domain/billing/cost.ts';
 import {paths} from '../../shared/domain/names.ts';
-import type {Stream} from '../../shared/domain/stream/stream.ts';
+import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {WorkerAttempt} from '../../shared/domain/worker/attempt.ts';
 import type {LifePhases} from '../../shared/domain/worker/life-phases.ts';
 import type {Objects, Store} from '../../shared/ports.ts';

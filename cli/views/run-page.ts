@@ -2,9 +2,9 @@
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {metadataObject, outputPrefix} from '../../shared/domain/names.ts';
+import {expiresFrom} from '../../shared/domain/records/run.ts';
+import type {Stream} from '../../shared/domain/records/stream.ts';
 import {type RunResult, type Stats, streamSummary} from '../../shared/domain/run/result.ts';
-import {expiresFrom} from '../../shared/domain/run/run.ts';
-import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Objects} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Entry} from '../events/entry.ts';

@@ -1,8 +1,8 @@
 /** A TPU or one of its earlier incarnations: its phases in seconds and dollars, its end, and the end of its log. */
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {logObject} from '../../shared/domain/names.ts';
+import {hasEnded} from '../../shared/domain/records/worker.ts';
 import {type LifePhases, phasesAtEnd} from '../../shared/domain/worker/life-phases.ts';
-import {hasEnded} from '../../shared/domain/worker/worker.ts';
 import type {Objects} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet} from '../cloud/fleet.ts';

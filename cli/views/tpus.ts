@@ -6,10 +6,10 @@ import {
   workerRecords,
 } from '../../shared/control-plane/documents/documents.ts';
 import {accrue, totalOf} from '../../shared/domain/billing/cost.ts';
-import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {paths} from '../../shared/domain/names.ts';
-import {waitText} from '../../shared/domain/waiting/constraint.ts';
-import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
+import {waitText} from '../../shared/domain/records/constraint.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
+import {hasEnded, type Worker} from '../../shared/domain/records/worker.ts';
 import type {Store} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {type Fleet, readFleet, requirePool} from '../cloud/fleet.ts';

@@ -6,11 +6,11 @@ import {
   workerRecords,
 } from '../../shared/control-plane/documents/documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
-import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {isRunId, parseWorkerName, paths} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
-import {type Constraint, waitText} from '../../shared/domain/waiting/constraint.ts';
-import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
+import {type Constraint, waitText} from '../../shared/domain/records/constraint.ts';
+import {type Pool, slotsOf} from '../../shared/domain/records/pool.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import {newWorker, type Worker} from '../../shared/domain/records/worker.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {unknownRun} from '../cloud/unknown-run.ts';
 import {explainJob, explainRun, explainStream, explainTpu} from '../explain.ts';

@@ -1,8 +1,8 @@
 /** Commands about the subject of a page, for a person to copy: a page changes nothing itself. */
 import {quoted} from '../../cli/terminal/output.ts';
-import type {Pool} from '../../shared/domain/fleet/pool.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Section} from '../feed.ts';
 import {command, type Html, html} from '../html.ts';
 import {section} from './section.ts';

@@ -1,6 +1,6 @@
 /** The curves of a run: tokens a second, dollars, streams at work, and preemptions. */
 import {dollarText, numberText} from '../../cli/terminal/format.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
 import {lineChart, type Point} from '../charts.ts';
 import {type Html, html} from '../html.ts';
 

@@ -4,7 +4,7 @@ import {holdersOf, jobRow, ranText, reasonOf, workersOf} from '../../cli/jobs/jo
 import {bytesText, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import type {ExecView} from '../../cli/views/execs.ts';
 import type {JobPage, JobView} from '../../cli/views/jobs.ts';
-import type {Exec} from '../../shared/domain/exec/exec.ts';
+import type {Exec} from '../../shared/domain/records/exec.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Section} from '../feed.ts';
 import {

@@ -8,7 +8,7 @@ import type {Life, Reason, Report} from '../../cli/views/report.ts';
 import {endOf, streamCount, tookSeconds} from '../../cli/views/run.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {waterfall} from '../charts.ts';
 import {figures, further, type Html, html, type Part, state, table} from '../html.ts';

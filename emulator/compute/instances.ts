@@ -1,7 +1,7 @@
 import {randomUUID} from 'node:crypto';
 import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
-import {acceleratorOf} from '../../shared/domain/fleet/providers.ts';
 import {regionOf} from '../../shared/domain/names.ts';
+import {acceleratorOf} from '../../shared/domain/records/providers.ts';
 import type {CloudDatabase} from '../database.ts';
 import {badFault, type NodeFault, nodeTargetOf} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';

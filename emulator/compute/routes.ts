@@ -1,6 +1,6 @@
 import {createHash} from 'node:crypto';
 import {IMAGE_FAMILIES} from '../../shared/domain/fleet/accelerators.ts';
-import {acceleratorOf, IMAGE_PROJECT} from '../../shared/domain/fleet/providers.ts';
+import {acceleratorOf, IMAGE_PROJECT} from '../../shared/domain/records/providers.ts';
 import type {Faults} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {Request, Route} from '../http/http.ts';

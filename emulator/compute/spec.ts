@@ -5,7 +5,7 @@ import {
   diskTypeOf,
   INSTANCE_TYPES,
   machineTypeOf,
-} from '../../shared/domain/fleet/providers.ts';
+} from '../../shared/domain/records/providers.ts';
 import {ApiError} from '../http/errors.ts';
 import {isObject, type Json, type JsonObject} from '../http/json.ts';
 import {optionalString, stringMap} from '../http/request-body.ts';

@@ -1,6 +1,6 @@
 import {poolOf} from '../domain/deployment.ts';
 import {runtimeOf} from '../domain/fleet/accelerators.ts';
-import {NEW_POOL, type Pool} from '../domain/fleet/pool.ts';
+import {NEW_POOL, type Pool} from '../domain/records/pool.ts';
 import {LIMITS} from '../domain/worker/limits.ts';
 import {PLACEMENT} from '../domain/zone/placement.ts';
 import {ceilingsOf, environment, keptDays, ownTerms} from './environment.ts';

@@ -8,9 +8,9 @@ import {
   MAX_STREAM_SAMPLES,
   MAX_STREAM_TOKENS,
 } from '../domain/bounds.ts';
-import {REPORTED_CAUSES} from '../domain/job/causes.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../domain/names.ts';
-import {ran, sourceReport} from '../domain/source/source.ts';
+import {REPORTED_CAUSES} from '../domain/records/causes.ts';
+import {ran, sourceReport} from '../domain/records/source.ts';
 import {Rejected} from './errors.ts';
 import {jobId, jobLease} from './job-schemas.ts';
 import {printable} from './printable.ts';

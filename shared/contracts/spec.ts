@@ -1,8 +1,8 @@
 /** `run.json`: parsing, the complete spec that follows from it, and the hash that shards carry. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
-import type {Assignment} from '../domain/fleet/pool.ts';
-import type {Run} from '../domain/run/run.ts';
+import type {Assignment} from '../domain/records/pool.ts';
+import type {Run} from '../domain/records/run.ts';
 import type {Config} from './config.ts';
 import {rejectRepeatedKey} from './repeated-key.ts';
 import {parseJson} from './schemas.ts';

@@ -1,7 +1,7 @@
 /** Translates an instance of Compute Engine into the port's `Tpu`, and a request into an instance. */
 import {MAX_TIMEOUT_S} from '../domain/bounds.ts';
-import {diskTypeOf, imagePath, machineTypeOf} from '../domain/fleet/providers.ts';
 import {regionOf} from '../domain/names.ts';
+import {diskTypeOf, imagePath, machineTypeOf} from '../domain/records/providers.ts';
 import type {Tpu, TpuRequest} from '../ports.ts';
 import type {Instance, NewInstance} from './compute-client.d.ts';
 import {type NodeSettings, SCOPE} from './tpu-resources.ts';

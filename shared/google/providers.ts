@@ -1,5 +1,5 @@
 /** The TPUs of every provider of a deployment behind one port. */
-import type {Provider} from '../domain/fleet/providers.ts';
+import type {Provider} from '../domain/records/providers.ts';
 import type {Tpus} from '../ports.ts';
 import {openInstances} from './instances.ts';
 import type {NodeSettings} from './tpu-resources.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {streamId, workerName} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Store} from '../../shared/ports.ts';
 import {aRun, aStream, at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {storeRunTotals} from '../../shared/control-plane/runs/summarize-run.ts';
 import {streamId, workerName} from '../../shared/domain/names.ts';
-import {NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
+import {NO_STREAMS, type Run} from '../../shared/domain/records/run.ts';
 import {aRun, aStream, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 

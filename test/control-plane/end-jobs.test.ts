@@ -8,9 +8,9 @@ import {
   endOrphanedJobs,
   reportLongJobs,
 } from '../../shared/control-plane/jobs/end-jobs.ts';
-import type {Job} from '../../shared/domain/job/job.ts';
+import type {Job} from '../../shared/domain/records/job.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {at, aWorker, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aJob, aRunningJob, HOLDER, jobIn} from '../support/jobs.ts';

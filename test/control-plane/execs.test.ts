@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {concludeExec, endLostExecs} from '../../shared/control-plane/execs/end-exec.ts';
-import {MOST_OPEN_EXECS} from '../../shared/domain/exec/exec.ts';
-import {NO_HOST, type Worker} from '../../shared/domain/worker/worker.ts';
+import {MOST_OPEN_EXECS} from '../../shared/domain/records/exec.ts';
+import {NO_HOST, type Worker} from '../../shared/domain/records/worker.ts';
 import {at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, A1, TWO_SLOTS} from '../support/places.ts';

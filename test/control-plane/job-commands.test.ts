@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
-import type {Job} from '../../shared/domain/job/job.ts';
+import type {Job} from '../../shared/domain/records/job.ts';
 import {at, aWorker} from '../support/builders.ts';
 import {sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';

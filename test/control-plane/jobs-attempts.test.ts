@@ -1,7 +1,7 @@
 /** The life of a job over the real functions: grants, ends of attempts, and the loss of workers. */
 import assert from 'node:assert/strict';
-import type {Cause} from '../../shared/domain/job/causes.ts';
 import {MAX_MACHINE_FAILURES} from '../../shared/domain/job/lifecycle.ts';
+import type {Cause} from '../../shared/domain/records/causes.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {aWorldAtWork, aWorldOfJobs, jobIn, storedJob} from '../support/jobs.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import {KnownPools, poolOf} from '../../shared/control-plane/caches/pool-cache.ts';
 import {withDeployed} from '../../shared/control-plane/documents/documents.ts';
 import {heartbeatOf} from '../../shared/control-plane/worker-api/answers.ts';
-import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {paths} from '../../shared/domain/names.ts';
-import {constraint} from '../../shared/domain/waiting/constraint.ts';
+import {constraint} from '../../shared/domain/records/constraint.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
 import {aConfig, at} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 

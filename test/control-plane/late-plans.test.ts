@@ -4,7 +4,7 @@ import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {Failures} from '../../shared/control-plane/failures.ts';
 import {applyBudgets} from '../../shared/control-plane/tick/apply-plan.ts';
 import {readBudgets} from '../../shared/control-plane/tick/read-snapshot.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
 import {planAllBudgets} from '../../shared/domain/tick/pools.ts';
 import {aRun} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -1,7 +1,7 @@
 /** Documents of runs and streams that are made again from the bucket, or come from a backup. */
 import assert from 'node:assert/strict';
 import {manifestObject} from '../../shared/domain/names.ts';
-import {LOST_AFTER_S} from '../../shared/domain/run/run.ts';
+import {LOST_AFTER_S} from '../../shared/domain/records/run.ts';
 import type {Stored} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aStoringFleet, orphanAlerts} from '../support/lost-store.ts';

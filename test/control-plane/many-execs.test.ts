@@ -1,7 +1,7 @@
 /** More commands at once than a tick reads in one query. */
 import assert from 'node:assert/strict';
 import {execHostRecords, execRecords} from '../../shared/control-plane/documents/documents.ts';
-import {execTimes} from '../../shared/domain/exec/exec.ts';
+import {execTimes} from '../../shared/domain/records/exec.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 

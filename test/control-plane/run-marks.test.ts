@@ -7,8 +7,8 @@ import {withTransactions} from '../../shared/control-plane/documents/watched-sto
 import {countStreams} from '../../shared/control-plane/runs/count-streams.ts';
 import {storeRunTotals} from '../../shared/control-plane/runs/summarize-run.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
-import {NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {NO_STREAMS, type Run} from '../../shared/domain/records/run.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Store} from '../../shared/ports.ts';
 import {aLeasedStream, aRun, aStream, aWorker, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -1,7 +1,7 @@
 /** Who may send a request: each host speaks for itself, and each request has its answer to a sender that no document vouches for. */
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {asHost, secretOf} from '../support/function-calls.ts';

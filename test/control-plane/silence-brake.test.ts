@@ -1,8 +1,8 @@
 /** Silence of many workers at once, which the brake of their zone holds. */
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {isAlive} from '../../shared/domain/records/worker.ts';
 import {iso} from '../../shared/domain/time.ts';
-import {isAlive} from '../../shared/domain/worker/worker.ts';
 import {
   aFleet,
   brakeOf,

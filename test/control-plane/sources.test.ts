@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {NO_HOST, type Worker} from '../../shared/domain/worker/worker.ts';
+import {NO_HOST, type Worker} from '../../shared/domain/records/worker.ts';
 import {at, aWorker} from '../support/builders.ts';
 import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';

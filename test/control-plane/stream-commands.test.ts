@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
-import type {Stream} from '../../shared/domain/stream/stream.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import type {Stream} from '../../shared/domain/records/stream.ts';
 import {aRun, aStream} from '../support/builders.ts';
 import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {workerRecords, zoneRecords} from '../../shared/control-plane/documents/documents.ts';
 import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operations.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {afterRefusal, OPEN} from '../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../shared/domain/zone/placement.ts';
 import {aTpu, at, aWorker, T0} from '../support/builders.ts';

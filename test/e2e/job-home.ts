@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import {mkdirSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
-import type {Job} from '../../shared/domain/job/job.ts';
 import {paths} from '../../shared/domain/names.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Job} from '../../shared/domain/records/job.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports.ts';
 import {gleaner} from '../support/command.ts';
 import {until} from '../support/until.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {hasEnded} from '../../shared/domain/worker/worker.ts';
+import {hasEnded} from '../../shared/domain/records/worker.ts';
 import {JobHome} from './job-home.ts';
 
 /** Code as the job service of the seeds had it, with a file for the bucket. */

@@ -1,12 +1,12 @@
 /** Lists the states, faults and messages that the worlds must show. A state that no world reaches is not tested. */
 import type {ControlMessage} from '../../shared/control-plane/events/commands/table.ts';
-import type {JobStatus} from '../../shared/domain/job/job.ts';
 import {NOTICE_TYPES} from '../../shared/domain/notices/notice.ts';
-import type {RunStatus} from '../../shared/domain/run/run.ts';
+import type {JobStatus} from '../../shared/domain/records/job.ts';
+import type {RunStatus} from '../../shared/domain/records/run.ts';
+import type {StreamStatus} from '../../shared/domain/records/stream.ts';
+import type {Phase} from '../../shared/domain/records/worker.ts';
 import type {ReleaseOutcome} from '../../shared/domain/stream/lease.ts';
-import type {StreamStatus} from '../../shared/domain/stream/stream.ts';
 import type {Death} from '../../shared/domain/worker/liveness.ts';
-import type {Phase} from '../../shared/domain/worker/worker.ts';
 import {TAKEN} from '../support/fake-tpus.ts';
 import {NEXT_RELEASE_COUNTERS} from './code.ts';
 import {KINDS} from './faults.ts';

@@ -1,7 +1,7 @@
 /** In some worlds operators run commands on hosts, clear and retry jobs, change the source of pools, and pause, shrink and resume them. */
 import {labelsOf, nameIn} from '../../shared/domain/deployment.ts';
-import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {paths} from '../../shared/domain/names.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import {Chance} from '../support/kernel.ts';

@@ -1,20 +1,20 @@
 import {labelsOf} from '../../shared/domain/deployment.ts';
-import type {WantedOptions} from '../../shared/domain/fleet/pool.ts';
+import type {WantedOptions} from '../../shared/domain/records/pool.ts';
 /** Valid documents of each kind, with the changes of a test. */
 
 import {hash} from 'node:crypto';
 import {type Config, loadConfig} from '../../shared/contracts/config.ts';
 import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
+import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/records/run.ts';
+import {newStream, type Stream} from '../../shared/domain/records/stream.ts';
+import {newWorker, type Worker} from '../../shared/domain/records/worker.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
-import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {NOTHING_STORED, type Shard} from '../../shared/domain/stream/checkpoint.ts';
-import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Limits} from '../../shared/domain/worker/limits.ts';
 import type {FoundNode} from '../../shared/domain/worker/observation.ts';
 import type {Moment} from '../../shared/domain/worker/served-time.ts';
-import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
 import type {Tpu} from '../../shared/ports.ts';
 import {secretOf} from './function-calls.ts';
 

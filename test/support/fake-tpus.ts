@@ -2,7 +2,7 @@
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {isLabelled} from '../../shared/domain/deployment.ts';
 import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
-import type {Provider} from '../../shared/domain/fleet/providers.ts';
+import type {Provider} from '../../shared/domain/records/providers.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
 import type {Call} from './call.ts';

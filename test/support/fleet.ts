@@ -1,7 +1,7 @@
 /** A fleet at work in a test world, and questions of tests about it. */
 
 import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {afterFailedBoot, type Limiter, OPEN} from '../../shared/domain/zone/limiter.ts';
 import {World} from './control-plane-harness.ts';
 import {ZONE} from './places.ts';

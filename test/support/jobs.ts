@@ -1,7 +1,7 @@
 /** Documents of jobs, and worlds in which a worker has one. */
 import assert from 'node:assert/strict';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
-import type {Job} from '../../shared/domain/job/job.ts';
+import type {Job} from '../../shared/domain/records/job.ts';
 import type {Document} from '../../shared/ports.ts';
 import {at} from './builders.ts';
 import {World} from './control-plane-harness.ts';

@@ -1,6 +1,6 @@
 /** A fleet without work: every worker has a READY node, and the only run is paused. */
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {aRun, aStream, aTpu, at, aWorker} from './builders.ts';
 import {World} from './control-plane-harness.ts';
 

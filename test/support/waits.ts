@@ -1,6 +1,6 @@
 /** Causes of a wait in a test world, and what `why` says of each. */
 import {TpuError} from '../../shared/contracts/errors.ts';
-import type {ConstraintKind} from '../../shared/domain/waiting/constraint.ts';
+import type {ConstraintKind} from '../../shared/domain/records/constraint.ts';
 import type {Refusal} from '../../shared/domain/worker/provider-states.ts';
 import {World} from './control-plane-harness.ts';
 import {ONE_SLOT, ZONE} from './places.ts';

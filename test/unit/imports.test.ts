@@ -136,7 +136,7 @@ const PLANTED: Partial<Record<keyof typeof RULES, Record<string, Record<string, 
     },
   },
   'shared/domain imports shared/domain and zod alone': {
-    'a port': {'shared/domain/run/run.ts': "import type {Store} from '../../ports.ts';"},
+    'a port': {'shared/domain/records/run.ts': "import type {Store} from '../../ports.ts';"},
     'a package': {'shared/domain/names.ts': "import {createHash} from 'node:crypto';"},
   },
   'shared, functions, emulator, and cli with dashboard import in one direction': {

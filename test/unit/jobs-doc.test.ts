@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {jobFields} from '../../shared/contracts/job-schemas.ts';
 
-import {CAUSES} from '../../shared/domain/job/causes.ts';
+import {CAUSES} from '../../shared/domain/records/causes.ts';
 import {jobDocumentFields} from '../support/job-fields.ts';
 import {ROOT} from '../support/process.ts';
 

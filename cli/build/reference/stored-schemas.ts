@@ -11,13 +11,13 @@ import {
 } from '../../../shared/control-plane/documents/documents.ts';
 import {task} from '../../../shared/control-plane/documents/tasks.ts';
 import {spendingDocument} from '../../../shared/domain/billing/monthly-spending.ts';
-import {poolDocument} from '../../../shared/domain/fleet/pool.ts';
-import {jobDocument} from '../../../shared/domain/job/job.ts';
 import {noticeDocument, receiverDocument} from '../../../shared/domain/notices/notice.ts';
-import {runDocument} from '../../../shared/domain/run/run.ts';
-import {streamDocument} from '../../../shared/domain/stream/stream.ts';
+import {jobDocument} from '../../../shared/domain/records/job.ts';
+import {poolDocument} from '../../../shared/domain/records/pool.ts';
+import {runDocument} from '../../../shared/domain/records/run.ts';
+import {streamDocument} from '../../../shared/domain/records/stream.ts';
+import {workerDocument} from '../../../shared/domain/records/worker.ts';
 import {servedDocument} from '../../../shared/domain/worker/served-time.ts';
-import {workerDocument} from '../../../shared/domain/worker/worker.ts';
 import {zoneDocument} from '../../../shared/domain/zone/placement.ts';
 
 export const STORED_SCHEMAS: Record<string, z.ZodType> = {

@@ -3,7 +3,7 @@ import {poolRecords, runRecords, workerRecords} from '../../../shared/control-pl
 import type {Prices} from '../../../shared/domain/billing/prices.ts';
 import {uploadRateOf, withMeasured} from '../../../shared/domain/fleet/upload-rates.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import type {Run} from '../../../shared/domain/run/run.ts';
+import type {Run} from '../../../shared/domain/records/run.ts';
 import type {Cloud} from '../../cloud/cloud.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {readLives} from '../../views/report.ts';

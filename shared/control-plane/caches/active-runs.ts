@@ -1,6 +1,6 @@
 /** The active runs of each pool as worker-api sees them: all workers that request work at about the same time share one read. */
 import {paths, streamIndexOf} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
+import type {Run} from '../../domain/records/run.ts';
 import type {Indexes} from '../../domain/stream/spread.ts';
 import type {Filter, Now, Store} from '../../ports.ts';
 import {leftAlone, PENDING, runRecords} from '../documents/documents.ts';

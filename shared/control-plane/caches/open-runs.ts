@@ -1,6 +1,7 @@
 /** The open runs as the ticks of this instance see them: a tick reads the runs that changed since the last tick. */
+
+import type {Run} from '../../domain/records/run.ts';
 import {COMMIT_S} from '../../domain/run/marks.ts';
-import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Filter, Now, Store, Stored} from '../../ports.ts';
 import {leftAlone, runRecords} from '../documents/documents.ts';

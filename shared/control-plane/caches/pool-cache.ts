@@ -2,7 +2,7 @@
 import type {Config} from '../../contracts/config.ts';
 import {clipPool} from '../../domain/billing/ceilings.ts';
 import {poolNameProblem} from '../../domain/deployment.ts';
-import type {Pool} from '../../domain/fleet/pool.ts';
+import type {Pool} from '../../domain/records/pool.ts';
 import type {Now, Store} from '../../ports.ts';
 import {leftAlone, poolRecords, skipIfInvalid, withDeployed} from '../documents/documents.ts';
 import type {Log} from '../log.ts';

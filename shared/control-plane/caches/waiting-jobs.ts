@@ -1,6 +1,6 @@
-import type {Pool} from '../../domain/fleet/pool.ts';
-import type {Job} from '../../domain/job/job.ts';
 import {isWaiting, longestWaiting, type WaitingJobs} from '../../domain/job/queue.ts';
+import type {Job} from '../../domain/records/job.ts';
+import type {Pool} from '../../domain/records/pool.ts';
 import type {Filter} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone} from '../documents/documents.ts';

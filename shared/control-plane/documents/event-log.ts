@@ -1,7 +1,7 @@
 import {hash} from 'node:crypto';
 import {KEPT_DAYS} from '../../contracts/config.ts';
 import {paths} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
+import type {Run} from '../../domain/records/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {TimelineEvent} from '../../domain/timeline.ts';
 import type {Transaction} from '../../ports.ts';

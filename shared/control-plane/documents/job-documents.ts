@@ -1,10 +1,10 @@
 /** Reads and writes of the documents of jobs. The deployment chooses their collection. */
 import type {NotUnderstood} from '../../contracts/errors.ts';
-import {type Job, jobDocument} from '../../domain/job/job.ts';
 import {isFinal} from '../../domain/job/lifecycle.ts';
 import {parseJobWork, paths} from '../../domain/names.ts';
+import {type Job, jobDocument} from '../../domain/records/job.ts';
+import type {Worker} from '../../domain/records/worker.ts';
 import {isHeldBy} from '../../domain/stream/lease.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Store, Stored, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {recordsOf} from './document-kind.ts';

@@ -3,13 +3,13 @@
  * transaction, because heartbeats read the worker alone.
  */
 
-import type {Job} from '../../domain/job/job.ts';
 import {parseWork, paths} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
+import type {Job} from '../../domain/records/job.ts';
+import type {Run} from '../../domain/records/run.ts';
+import type {Stream} from '../../domain/records/stream.ts';
+import {type Worker, withoutWork} from '../../domain/records/worker.ts';
 import type {Advance} from '../../domain/stream/advance.ts';
 import {isHeldBy, isLeasedTo, returnedStream, revokeLease} from '../../domain/stream/lease.ts';
-import type {Stream} from '../../domain/stream/stream.ts';
-import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';

@@ -4,8 +4,8 @@ import {type Found, type Refresh, refreshed} from '../../domain/billing/catalog.
 import {GENERATIONS} from '../../domain/billing/list-prices.ts';
 import {isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
 import {amount, describing, stored} from '../../domain/fields.ts';
-import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
+import type {Pool} from '../../domain/records/pool.ts';
 import type {Store} from '../../ports.ts';
 import type {Log} from '../log.ts';
 import {recordsOf} from './document-kind.ts';

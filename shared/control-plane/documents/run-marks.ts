@@ -1,6 +1,7 @@
 /** Marks the run of every stream that a transaction changes, before the transaction is committed. */
+
+import {isOpen} from '../../domain/records/run.ts';
 import {isFresh, MARK_S, RELY_S, withMark} from '../../domain/run/marks.ts';
-import {isOpen} from '../../domain/run/run.ts';
 import type {Now, Store, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Log} from '../log.ts';

@@ -1,7 +1,8 @@
 /** Reads of runs that other documents need: their spec hashes. Reopens an ended run. */
+
+import type {Run} from '../../domain/records/run.ts';
+import {NO_MODEL_FAILURES} from '../../domain/records/run.ts';
 import {withMark} from '../../domain/run/marks.ts';
-import type {Run} from '../../domain/run/run.ts';
-import {NO_MODEL_FAILURES} from '../../domain/run/run.ts';
 import type {FrozenOutput} from '../../domain/stream/advance.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';

@@ -1,4 +1,6 @@
 /** Ends commands: with the last of their hosts, or with a tick after their deadline. */
+
+import {paths} from '../../domain/names.ts';
 import {
   type Exec,
   type ExecHost,
@@ -6,10 +8,9 @@ import {
   isOverdue,
   lossReason,
   withoutExec,
-} from '../../domain/exec/exec.ts';
-import {paths} from '../../domain/names.ts';
+} from '../../domain/records/exec.ts';
+import {isAlive, type Worker} from '../../domain/records/worker.ts';
 import {iso} from '../../domain/time.ts';
-import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {batchesOf, forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {

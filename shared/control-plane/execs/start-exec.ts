@@ -1,6 +1,7 @@
 /** Starts a command: its document, then the documents of its hosts, worker by worker. */
 import {KEPT_DAYS} from '../../contracts/config.ts';
 import type {ExecMessage} from '../../contracts/job-schemas.ts';
+import {execFolder, paths} from '../../domain/names.ts';
 import {
   type Exec,
   execTimes,
@@ -9,11 +10,10 @@ import {
   targetProblem,
   withExec,
   workerProblem,
-} from '../../domain/exec/exec.ts';
-import {execFolder, paths} from '../../domain/names.ts';
+} from '../../domain/records/exec.ts';
+import {isAlive, type Worker} from '../../domain/records/worker.ts';
 import {iso} from '../../domain/time.ts';
 import {hostsOf} from '../../domain/worker/hosts.ts';
-import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import type {Filter} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import {batchesOf, forEachConcurrently, MASS_LANES} from '../concurrency.ts';

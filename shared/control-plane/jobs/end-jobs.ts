@@ -7,11 +7,11 @@ import {
   waitsForOthers,
 } from '../../domain/job/lifecycle.ts';
 import {parseJobWork} from '../../domain/names.ts';
+import type {Worker} from '../../domain/records/worker.ts';
 import {hasRunOut, isHeldBy} from '../../domain/stream/lease.ts';
 import type {DeploymentSnapshot} from '../../domain/tick/snapshot.ts';
 import {isOlderThan, iso, utcText} from '../../domain/time.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';

@@ -1,8 +1,8 @@
 /** Schedules new documents of jobs. A valid job waits for a worker. An invalid job fails with the reason. */
 import {MAX_EPOCH} from '../../domain/bounds.ts';
-import type {Job} from '../../domain/job/job.ts';
 import {isFinal, scheduleJob} from '../../domain/job/lifecycle.ts';
 import {JOB, jobsFolder, jobWork, paths} from '../../domain/names.ts';
+import type {Job} from '../../domain/records/job.ts';
 import type {Document, Filter, Objects, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';

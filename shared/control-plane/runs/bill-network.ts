@@ -3,7 +3,7 @@ import {unpaidText} from '../../domain/billing/bills.ts';
 import {monthOf} from '../../domain/billing/monthly-spending.ts';
 import {TRAFFIC, type Traffic, withNetwork} from '../../domain/billing/network.ts';
 import {paths} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
+import type {Run} from '../../domain/records/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Store, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';

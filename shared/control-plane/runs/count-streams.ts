@@ -1,11 +1,11 @@
 import {runAtWork} from '../../domain/billing/cost.ts';
-import {type Pool, slotsFor} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
+import {type Pool, slotsFor} from '../../domain/records/pool.ts';
+import {isRunnable, NO_STREAMS, type Run, type StreamTotals, SUMMED} from '../../domain/records/run.ts';
+import {isUnfinished} from '../../domain/records/stream.ts';
+import type {Worker} from '../../domain/records/worker.ts';
 import {isCountedSince, markAfterCount} from '../../domain/run/marks.ts';
-import {isRunnable, NO_STREAMS, type Run, type StreamTotals, SUMMED} from '../../domain/run/run.ts';
-import {isUnfinished} from '../../domain/stream/stream.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Filter, Store, Stored} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {COMPLETED, FAILED, LEASED, streamRecords, UNFINISHED} from '../documents/documents.ts';

@@ -9,7 +9,7 @@ import {
   NO_MESSAGES,
   NO_STREAMS,
   type Run,
-} from '../../domain/run/run.ts';
+} from '../../domain/records/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
 import {type Contradiction, contradictionEvent} from '../../domain/timeline.ts';
 import type {Deps} from '../deps.ts';

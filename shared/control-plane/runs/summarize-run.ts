@@ -1,4 +1,4 @@
-import {markAfterCount} from '../../domain/run/marks.ts';
+import type {Constraint} from '../../domain/records/constraint.ts';
 import {
   exact,
   isMostlyRejected,
@@ -9,10 +9,10 @@ import {
   SUMMED,
   summarizeRun,
   withDownloads,
-} from '../../domain/run/run.ts';
+} from '../../domain/records/run.ts';
+import {markAfterCount} from '../../domain/run/marks.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
-import type {Constraint} from '../../domain/waiting/constraint.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';

@@ -7,10 +7,10 @@ import {
   shardListingStart,
   shardObject,
 } from '../../domain/names.ts';
+import {isUnfinished, type Stream} from '../../domain/records/stream.ts';
 import {decideAdvance} from '../../domain/stream/advance.ts';
 import type {Shard, Unfit} from '../../domain/stream/checkpoint.ts';
 import {leaseProblem} from '../../domain/stream/proof.ts';
-import {isUnfinished, type Stream} from '../../domain/stream/stream.ts';
 import type {Bus, ObjectInfo} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {streamRecords} from '../documents/documents.ts';

@@ -1,9 +1,9 @@
 /** Compares the checkpoint of each leased stream with its shards in the bucket: an event may have been lost. */
 import {parseWork} from '../../domain/names.ts';
-import {goneText} from '../../domain/run/run.ts';
+import {goneText} from '../../domain/records/run.ts';
+import type {Stream} from '../../domain/records/stream.ts';
+import {isAlive, type Worker} from '../../domain/records/worker.ts';
 import {isHeldBy} from '../../domain/stream/lease.ts';
-import type {Stream} from '../../domain/stream/stream.ts';
-import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {

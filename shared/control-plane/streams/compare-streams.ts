@@ -1,6 +1,7 @@
 import {NotUnderstood} from '../../contracts/errors.ts';
 import {outputPrefix, parseDatasetObject, paths} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
+import type {Run} from '../../domain/records/run.ts';
+import type {Stream} from '../../domain/records/stream.ts';
 import {
   foldShards,
   NOTHING_STORED,
@@ -8,7 +9,6 @@ import {
   type Progress,
   type Shard,
 } from '../../domain/stream/checkpoint.ts';
-import type {Stream} from '../../domain/stream/stream.ts';
 import type {ObjectInfo} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';

@@ -1,7 +1,7 @@
 /** Rebuilds the documents of streams from the bucket, page by page, while workers continue. */
 import {paths, streamPrefix} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
-import {type Stream, withRebuilt} from '../../domain/stream/stream.ts';
+import type {Run} from '../../domain/records/run.ts';
+import {type Stream, withRebuilt} from '../../domain/records/stream.ts';
 import type {ObjectInfo} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';

@@ -1,9 +1,9 @@
 /** Registers stream objects: a stream gets its document once, and again when its content changes. */
 import {parseDatasetObject, paths, streamObject} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
+import type {Run} from '../../domain/records/run.ts';
+import {notIdle} from '../../domain/records/worker.ts';
 import {originOfShards} from '../../domain/stream/checkpoint.ts';
 import {decideRegistration} from '../../domain/stream/registration.ts';
-import {notIdle} from '../../domain/worker/worker.ts';
 import type {ObjectInfo} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';

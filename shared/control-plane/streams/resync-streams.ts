@@ -1,6 +1,6 @@
 /** Compares the bucket with the documents, page by page: finds streams without a document, and checkpoints that lost an event. */
 import {streamObject, streamPrefix} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
+import type {Run} from '../../domain/records/run.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, streamRecords} from '../documents/documents.ts';

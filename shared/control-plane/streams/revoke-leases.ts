@@ -1,9 +1,9 @@
 /** Leases that a tick revokes: expired leases, leases of ended runs, leases without a worker, and of workers that a job waits for. */
 
-import type {Yield} from '../../domain/fleet/yields.ts';
 import {isWaiting} from '../../domain/job/queue.ts';
 import {parseJobWork, parseWork, paths} from '../../domain/names.ts';
-import {isOpen} from '../../domain/run/run.ts';
+import {isOpen} from '../../domain/records/run.ts';
+import {notIdle, type Worker} from '../../domain/records/worker.ts';
 import {
   freeFromLiving,
   hasRunOut,
@@ -13,8 +13,8 @@ import {
   suspectOf,
   suspectUntilHeard,
 } from '../../domain/stream/lease.ts';
+import type {Yield} from '../../domain/tick/yields.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
-import {notIdle, type Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {

@@ -6,7 +6,6 @@ import {hash} from 'node:crypto';
 import {ObjectTooLarge} from '../../contracts/errors.ts';
 import {MAX_MANIFEST_BYTES, manifestText} from '../../contracts/manifest.ts';
 import {manifestObject, modelLockObject, paths} from '../../domain/names.ts';
-import {type FoldState, ResultFold} from '../../domain/run/result.ts';
 import {
   addGone,
   addStream,
@@ -15,8 +14,9 @@ import {
   type StreamTotals,
   SUMMED,
   totalsOf,
-} from '../../domain/run/run.ts';
-import {isUnfinished, type Stream} from '../../domain/stream/stream.ts';
+} from '../../domain/records/run.ts';
+import {isUnfinished, type Stream} from '../../domain/records/stream.ts';
+import {type FoldState, ResultFold} from '../../domain/run/result.ts';
 import {contradictionEvent} from '../../domain/timeline.ts';
 import type {Deps} from '../deps.ts';
 import {COMPLETED, FAILED, runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';

@@ -1,13 +1,13 @@
 /** Applies the plans of a tick: each decision in a transaction that decides again from its documents. */
 import {isPausedByBudget, type Pause} from '../../domain/billing/budget.ts';
 import {parseJobWork} from '../../domain/names.ts';
+import {isRunnable, pausedFor, type Run} from '../../domain/records/run.ts';
+import type {Worker} from '../../domain/records/worker.ts';
 import {afterModelPause} from '../../domain/run/model-failures.ts';
-import {isRunnable, pausedFor, type Run} from '../../domain/run/run.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
 import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import {batchesOf, forEachConcurrently, MASS_LANES} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {createsRecords, runRecords} from '../documents/documents.ts';

@@ -1,6 +1,7 @@
 /** Reads from Cloud TPU: the list of all nodes, and each node that a list omits. */
+
+import type {Worker} from '../../domain/records/worker.ts';
 import {isLeftOut, type Nodes, sortNodes} from '../../domain/worker/nodes.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Tpus} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';

@@ -1,7 +1,8 @@
 /** Stores when half, and nearly all, of the budget of a pool or of the month is spent. */
-import {type BudgetMark, withSpending} from '../../domain/billing/budget-marks.ts';
+
 import {costOfLiving} from '../../domain/billing/cost.ts';
 import {livingInMonth} from '../../domain/billing/monthly-spending.ts';
+import {type BudgetMark, withSpending} from '../../domain/records/budget-marks.ts';
 import {budgetsByPool} from '../../domain/tick/pools.ts';
 import type {BudgetSnapshot, DeploymentBudgets} from '../../domain/tick/snapshot.ts';
 import type {Deps} from '../deps.ts';

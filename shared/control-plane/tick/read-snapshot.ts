@@ -1,8 +1,8 @@
 /** Reads the snapshot of a tick: first the documents that budgets need, then the rest. */
 import {withNetwork} from '../../domain/billing/network.ts';
-import {keptBy, type Pool, slotsOf} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
-import {isRunnable, type Run} from '../../domain/run/run.ts';
+import {keptBy, type Pool, slotsOf} from '../../domain/records/pool.ts';
+import {isRunnable, type Run} from '../../domain/records/run.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
 import type {DeploymentBudgets, DeploymentSnapshot, StreamCounts} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';

@@ -1,14 +1,14 @@
 /** Stores why the jobs and the zones of a pool wait. The document of each run has its own constraint with its totals. */
 import {JOBS} from '../../domain/billing/cost.ts';
-import {afterVainWait} from '../../domain/fleet/gangs.ts';
-import type {Pool} from '../../domain/fleet/pool.ts';
-import type {Job} from '../../domain/job/job.ts';
 import {isWaiting} from '../../domain/job/queue.ts';
+import {goesOn, shortText, type Waiting} from '../../domain/records/constraint.ts';
+import type {Job} from '../../domain/records/job.ts';
+import type {Pool} from '../../domain/records/pool.ts';
+import type {Constraints} from '../../domain/tick/binding.ts';
+import {afterVainWait} from '../../domain/tick/gangs.ts';
 import type {TickPlan} from '../../domain/tick/plan-tick.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
-import type {Constraints} from '../../domain/waiting/binding.ts';
-import {goesOn, shortText, type Waiting} from '../../domain/waiting/constraint.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {poolRecords, skipIfInvalid} from '../documents/documents.ts';

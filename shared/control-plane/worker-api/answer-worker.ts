@@ -1,7 +1,7 @@
 import {CallerRefused} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
-import {decideFailedBoot} from '../../domain/worker/heartbeat.ts';
-import {none, ok, type RequestDecision, type WorkerAnswer} from '../../domain/worker/requests.ts';
+import {decideFailedBoot} from '../../domain/requests/heartbeat.ts';
+import {none, ok, type RequestDecision, type WorkerAnswer} from '../../domain/requests/requests.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Account, Deps} from '../deps.ts';
 import {concludeExec} from '../execs/end-exec.ts';

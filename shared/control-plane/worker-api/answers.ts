@@ -1,9 +1,9 @@
 /** Requests of agents, and answers that depend on the settings of a pool. */
 import {CallerRefused, NotUnderstood, Rejected} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
-import type {Pool} from '../../domain/fleet/pool.ts';
+import type {Pool} from '../../domain/records/pool.ts';
+import {ok, type WorkerAnswer} from '../../domain/requests/requests.ts';
 import {retryIn} from '../../domain/stream/spread.ts';
-import {ok, type WorkerAnswer} from '../../domain/worker/requests.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone} from '../documents/documents.ts';
 

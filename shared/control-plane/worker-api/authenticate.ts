@@ -1,10 +1,10 @@
 /** Checks who sends a request: the document of the worker must vouch for the incarnation, the host and its secret. */
 import {hash} from 'node:crypto';
 import {isSameText} from '../../contracts/constant-time.ts';
-import {lostJob} from '../../domain/job/finish.ts';
-import {lostStream} from '../../domain/stream/release.ts';
-import {decideHello} from '../../domain/worker/hello.ts';
-import {hasHost} from '../../domain/worker/hosts.ts';
+import type {Worker} from '../../domain/records/worker.ts';
+import {lostJob} from '../../domain/requests/finish-job.ts';
+import {decideHello} from '../../domain/requests/hello.ts';
+import {lostStream} from '../../domain/requests/release-stream.ts';
 import {
   advise,
   isCurrent,
@@ -14,8 +14,8 @@ import {
   refuse,
   unknownText,
   type WorkerAnswer,
-} from '../../domain/worker/requests.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
+} from '../../domain/requests/requests.ts';
+import {hasHost} from '../../domain/worker/hosts.ts';
 import type {Store, Transaction} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';

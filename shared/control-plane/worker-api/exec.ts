@@ -1,4 +1,4 @@
-import {decideEndExec, decideTakeExec} from '../../domain/exec/host-requests.ts';
+import {decideEndExec, decideTakeExec} from '../../domain/requests/host-requests.ts';
 import {hostsOf} from '../../domain/worker/hosts.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import {execHostRecords, execRecords, skipIfInvalid} from '../documents/documents.ts';

@@ -1,9 +1,9 @@
 import {Rejected} from '../../contracts/errors.ts';
 import {MAX_RESULT_BYTES} from '../../contracts/job-schemas.ts';
-import {decideFinish} from '../../domain/job/finish.ts';
-import type {Job} from '../../domain/job/job.ts';
 import {type JobEnd, processesOf, processOf} from '../../domain/job/lifecycle.ts';
 import {jobFolder, processFolder} from '../../domain/names.ts';
+import type {Job} from '../../domain/records/job.ts';
+import {decideFinish} from '../../domain/requests/finish-job.ts';
 import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';
 import {jobRecords, membersOf} from '../documents/job-documents.ts';

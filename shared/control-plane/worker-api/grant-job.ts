@@ -1,11 +1,11 @@
-import {gatherSlots} from '../../domain/fleet/gangs.ts';
-import type {Pool} from '../../domain/fleet/pool.ts';
-import {decideJobGrant} from '../../domain/job/grant.ts';
 import {rankIn} from '../../domain/job/queue.ts';
 import {jobWork, parseJobWork} from '../../domain/names.ts';
+import type {Pool} from '../../domain/records/pool.ts';
+import type {Worker} from '../../domain/records/worker.ts';
+import {decideJobGrant} from '../../domain/requests/grant-job.ts';
 import {shuffled} from '../../domain/stream/spread.ts';
+import {gatherSlots} from '../../domain/tick/gangs.ts';
 import {iso} from '../../domain/time.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {firstWaiting} from '../caches/waiting-jobs.ts';
 import type {Deps} from '../deps.ts';

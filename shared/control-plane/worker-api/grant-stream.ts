@@ -1,12 +1,12 @@
-import {streamFor} from '../../domain/fleet/pool.ts';
 import {parseWork, paths, streamId} from '../../domain/names.ts';
-import {isRunnable, type Run} from '../../domain/run/run.ts';
-import {decideStreamGrant, isGrantable, type Waiting} from '../../domain/stream/grant.ts';
+import {streamFor} from '../../domain/records/pool.ts';
+import {isRunnable, type Run} from '../../domain/records/run.ts';
+import type {Stream} from '../../domain/records/stream.ts';
+import type {Worker} from '../../domain/records/worker.ts';
+import {decideStreamGrant, isGrantable, type Waiting} from '../../domain/requests/grant-stream.ts';
 import {type Holder, isClaimable, isLeasedTo, type LeaseKeys} from '../../domain/stream/lease.ts';
 import {inServiceOrder, isServedOut, type Loaded} from '../../domain/stream/service-order.ts';
 import {placeAmong, shuffled} from '../../domain/stream/spread.ts';
-import type {Stream} from '../../domain/stream/stream.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';

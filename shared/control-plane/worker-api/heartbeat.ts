@@ -1,13 +1,13 @@
 import {parseWorkerName} from '../../domain/names.ts';
-import {chargeSuspect, RESTARTED, saysItHas} from '../../domain/stream/lease.ts';
+import type {Worker} from '../../domain/records/worker.ts';
 import {
   bootsAfterStart,
   decideHeartbeat,
   decideHostHeartbeat,
   hasRestarted,
-} from '../../domain/worker/heartbeat.ts';
+} from '../../domain/requests/heartbeat.ts';
+import {chargeSuspect, RESTARTED, saysItHas} from '../../domain/stream/lease.ts';
 import {FIRST_HOST} from '../../domain/worker/hosts.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';

@@ -1,11 +1,11 @@
-import type {Pool} from '../../domain/fleet/pool.ts';
-import {decideJoin, type JoinDecision} from '../../domain/job/grant.ts';
 import {parseJobWork} from '../../domain/names.ts';
+import type {Pool} from '../../domain/records/pool.ts';
+import {isAlive, type Worker} from '../../domain/records/worker.ts';
+import {decideJoin, type JoinDecision} from '../../domain/requests/grant-job.ts';
+import {askedForWork, heardFromHost} from '../../domain/requests/heartbeat.ts';
+import {advise, isCurrent, notWantedText, ok} from '../../domain/requests/requests.ts';
 import {retryIn} from '../../domain/stream/spread.ts';
-import {askedForWork, heardFromHost} from '../../domain/worker/heartbeat.ts';
 import {FIRST_HOST, unreadyHosts} from '../../domain/worker/hosts.ts';
-import {advise, isCurrent, notWantedText, ok} from '../../domain/worker/requests.ts';
-import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';

@@ -4,7 +4,7 @@ import {
   isHeldBySender,
   type Release,
   type ReleaseState,
-} from '../../domain/stream/release.ts';
+} from '../../domain/requests/release-stream.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords, workerRecords} from '../documents/documents.ts';

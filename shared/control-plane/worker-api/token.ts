@@ -1,9 +1,14 @@
 /** Tokens of a host for Cloud Storage: one for its incarnation, one for each lease, and one for each command. */
-import {hasHostEnded} from '../../domain/exec/exec.ts';
+import {hasHostEnded} from '../../domain/records/exec.ts';
+import type {Worker} from '../../domain/records/worker.ts';
+import {
+  rightsOfExec,
+  rightsOfHost,
+  rightsOfJob,
+  rightsOfStream,
+} from '../../domain/requests/object-rights.ts';
+import {advise, ok} from '../../domain/requests/requests.ts';
 import {holds, saysItHas} from '../../domain/stream/lease.ts';
-import {rightsOfExec, rightsOfHost, rightsOfJob, rightsOfStream} from '../../domain/worker/object-rights.ts';
-import {advise, ok} from '../../domain/worker/requests.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from '../deps.ts';
 import {execHostRecords, runRecords, streamRecords} from '../documents/documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';

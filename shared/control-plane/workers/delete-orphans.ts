@@ -1,8 +1,8 @@
+import {orphansIn, orphansLeft} from '../../domain/tick/orphans.ts';
 import {planBudgets} from '../../domain/tick/plan-tick.ts';
 import {slotOf, slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import type {Tpu} from '../../domain/worker/nodes.ts';
-import {orphansIn, orphansLeft} from '../../domain/zone/orphans.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {recordEventNow} from '../documents/event-log.ts';

@@ -1,7 +1,8 @@
 /** Reconciles slots in batches: each batch is a transaction that reads, decides again, writes, and then publishes. */
 import {billOf} from '../../domain/billing/bills.ts';
 import {accrue} from '../../domain/billing/cost.ts';
-import type {Stream} from '../../domain/stream/stream.ts';
+import type {Stream} from '../../domain/records/stream.ts';
+import type {Worker} from '../../domain/records/worker.ts';
 import {decideSlots} from '../../domain/tick/decide-slots.ts';
 import {
   changedSlots,
@@ -10,7 +11,6 @@ import {
   type SlotBatches,
   unpublishedAction,
 } from '../../domain/tick/slots.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import type {Failures} from '../failures.ts';

@@ -3,6 +3,7 @@
 import {RELEASE} from '../../contracts/config.ts';
 import type {NotUnderstood} from '../../contracts/errors.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
+import {hasEnded, isAlive, type Worker} from '../../domain/records/worker.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import {quietestHost} from '../../domain/worker/hosts.ts';
 import {
@@ -13,7 +14,6 @@ import {
   withPing,
   withProof,
 } from '../../domain/worker/served-time.ts';
-import {hasEnded, isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {LONGEST_SILENCE_S} from '../../domain/zone/silence-brake.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';

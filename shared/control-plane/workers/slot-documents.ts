@@ -4,11 +4,11 @@ import {NotUnderstood} from '../../contracts/errors.ts';
 import {unpaid, unpaidText} from '../../domain/billing/bills.ts';
 import {runAtWork, runsAmong} from '../../domain/billing/cost.ts';
 import {paths} from '../../domain/names.ts';
+import {newWorker, type Worker} from '../../domain/records/worker.ts';
 import type {SlotDocuments, SlotWrites, Work} from '../../domain/tick/decide-slots.ts';
 import type {SharedDocuments} from '../../domain/tick/shared-documents.ts';
 import {becomesGone, type Slot, type SlotDecision} from '../../domain/tick/slots.ts';
 import {isMachineDeath} from '../../domain/worker/liveness.ts';
-import {newWorker, type Worker} from '../../domain/worker/worker.ts';
 import {isEnding} from '../../domain/zone/zone-changes.ts';
 import type {Turn} from '../deps.ts';
 import {

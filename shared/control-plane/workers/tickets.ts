@@ -2,8 +2,8 @@
 import {createHmac} from 'node:crypto';
 import {isSameText} from '../../contracts/constant-time.ts';
 import {type IdentitySettings, required} from '../../contracts/identity-settings.ts';
-import type {Stream} from '../../domain/stream/stream.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
+import type {Stream} from '../../domain/records/stream.ts';
+import type {Worker} from '../../domain/records/worker.ts';
 
 /** Key of the lease of this epoch of a stream. The time of its document makes another one for an equal stream after a lost database. */
 export function leaseKey(

@@ -8,14 +8,15 @@ import type {tpuMessage} from '../../contracts/schemas.ts';
 import {priceOf} from '../../domain/billing/budget.ts';
 import {labelsOf} from '../../domain/deployment.ts';
 import {hostsOfType} from '../../domain/fleet/accelerators.ts';
-import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
+import type {Pool} from '../../domain/records/pool.ts';
+import {withWeather} from '../../domain/records/weather.ts';
+import type {Worker} from '../../domain/records/worker.ts';
 import {afterLostBoot} from '../../domain/tick/shared-documents.ts';
 import {attemptOf} from '../../domain/worker/attempt.ts';
 import {INCARNATION_LABEL, isForeign, isManaged, observationOf} from '../../domain/worker/nodes.ts';
 import {afterLook} from '../../domain/worker/observation.ts';
 import {createRefused, type WorkerAction} from '../../domain/worker/transitions.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import {
   afterRefusal,
   limiterEvent,
@@ -24,7 +25,6 @@ import {
   refusedSince,
 } from '../../domain/zone/limiter.ts';
 import {withLimiter, type Zone} from '../../domain/zone/placement.ts';
-import {withWeather} from '../../domain/zone/weather.ts';
 import type {Bus, TpuRequest} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps, Turn} from '../deps.ts';

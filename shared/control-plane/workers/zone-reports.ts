@@ -1,11 +1,11 @@
 import {priceOf} from '../../domain/billing/budget.ts';
+import type {Worker} from '../../domain/records/worker.ts';
+import {endOfWait, markAfter, type OrphanCount} from '../../domain/tick/orphans.ts';
 import {type TickPlan, zoneAfterHellos} from '../../domain/tick/plan-tick.ts';
 import type {PlanInputs} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
 import {afterAgent} from '../../domain/zone/limiter.ts';
-import {endOfWait, markAfter, type OrphanCount} from '../../domain/zone/orphans.ts';
 import {withHeld} from '../../domain/zone/silence-brake.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';

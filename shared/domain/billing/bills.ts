@@ -1,8 +1,8 @@
 /** Bills of ended incarnations: their costs go to runs, pool and months. */
-import type {Pool} from '../fleet/pool.ts';
-import type {Run} from '../run/run.ts';
+import type {Pool} from '../records/pool.ts';
+import type {Run} from '../records/run.ts';
+import type {Worker} from '../records/worker.ts';
 import {iso} from '../time.ts';
-import type {Worker} from '../worker/worker.ts';
 import {downloadsOf, runsAmong, totalOf} from './cost.ts';
 import {addLives, type Spending} from './monthly-spending.ts';
 

@@ -1,11 +1,11 @@
 /** Budgets of runs, of the pool and of the month: which runs pause, which workers go, and how much a plan may still spend. */
 
-import type {Pool} from '../fleet/pool.ts';
 import {parseWorkerName} from '../names.ts';
-import {isRunnable, type Run} from '../run/run.ts';
+import type {Pool} from '../records/pool.ts';
+import {isRunnable, type Run} from '../records/run.ts';
+import type {Worker} from '../records/worker.ts';
 import type {BudgetSnapshot} from '../tick/snapshot.ts';
 import {msOf} from '../time.ts';
-import type {Worker} from '../worker/worker.ts';
 import type {Ceilings} from './ceilings.ts';
 import {
   budgetReserver,

@@ -1,6 +1,7 @@
 /** Ceilings of the deployment: no message and no document lifts them. */
-import type {Pool} from '../fleet/pool.ts';
+
 import {MOST_NAME_CHARS, workerName} from '../names.ts';
+import type {Pool} from '../records/pool.ts';
 
 export type Ceilings = {
   max_workers: number;

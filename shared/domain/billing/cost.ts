@@ -1,6 +1,6 @@
 import {parseJobWork, parseWork} from '../names.ts';
+import {type Costs, hasEnded, type Worker} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
-import {type Costs, hasEnded, type Worker} from '../worker/worker.ts';
 
 const IDLE = '_idle';
 /** The payer of nodes for jobs. It has no document and no budget of its own: those of the pool and of the month hold. */

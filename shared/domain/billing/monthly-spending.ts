@@ -2,9 +2,9 @@
 
 import {z} from 'zod';
 import {dollars, instant, orNull, stored, text} from '../fields.ts';
+import {budgetMark} from '../records/budget-marks.ts';
+import type {Worker} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
-import type {Worker} from '../worker/worker.ts';
-import {budgetMark} from './budget-marks.ts';
 import {accrue, totalOf} from './cost.ts';
 
 export type Months = Record<string, number>;

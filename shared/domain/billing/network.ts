@@ -3,8 +3,8 @@
  * counted. Both use the price of the grant.
  */
 import {regionOf} from '../names.ts';
-import type {Run} from '../run/run.ts';
-import type {Stream} from '../stream/stream.ts';
+import type {Run} from '../records/run.ts';
+import type {Stream} from '../records/stream.ts';
 import {networkBytePrice} from './unit-prices.ts';
 
 /** Region of the bucket; null where the deployment does not know it, such as on a local cloud. */

@@ -1,17 +1,22 @@
 /** Decisions that operators ask for with messages, each about one document. */
 
 import {isPausedByBudget} from '../billing/budget.ts';
-import type {Pool} from '../fleet/pool.ts';
 import {streamObject} from '../names.ts';
+import type {Pool} from '../records/pool.ts';
+import {
+  outdatedText,
+  type PublishTimes,
+  splitByPublishTime,
+  withPublishTime,
+} from '../records/publish-order.ts';
+import {endedAs, NO_MODEL_FAILURES, pausedFor, type Run} from '../records/run.ts';
+import {type Stream, TRIED_AGAIN} from '../records/stream.ts';
+import {hasEnded, type Worker} from '../records/worker.ts';
 import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
 import {withMark} from '../run/marks.ts';
-import {endedAs, NO_MODEL_FAILURES, pausedFor, type Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
-import {type Stream, TRIED_AGAIN} from '../stream/stream.ts';
 import {iso, utcText} from '../time.ts';
-import {hasEnded, type Worker} from '../worker/worker.ts';
 import {afterPause, OPEN} from '../zone/limiter.ts';
-import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 const BY_PERSON = 'a person paused it';
 

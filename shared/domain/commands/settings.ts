@@ -1,12 +1,17 @@
 /** Decisions about the settings of runs and of the pool, which operators change with `configure` and `scale`. */
 import {type Ceilings, nodeNameProblem, poolProblem} from '../billing/ceilings.ts';
 import {acceleratorProblem, runtimeProblem} from '../fleet/accelerators.ts';
-import type {Pool} from '../fleet/pool.ts';
-import {type Provider, providerProblem} from '../fleet/providers.ts';
-import type {Run} from '../run/run.ts';
+import type {Pool} from '../records/pool.ts';
+import {type Provider, providerProblem} from '../records/providers.ts';
+import {
+  outdatedText,
+  type PublishTimes,
+  splitByPublishTime,
+  withPublishTime,
+} from '../records/publish-order.ts';
+import type {Run} from '../records/run.ts';
 import {iso, msOf, utcText} from '../time.ts';
 import {applied, type Decision, isOutdated, noRun, outdatedBy, rejected} from './commands.ts';
-import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 /** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
 type Settings<T, Field extends keyof T> = {[Key in Field]?: T[Key] | undefined};

@@ -1,5 +1,5 @@
 import {chipsOf} from '../billing/prices.ts';
-import {acceleratorOf, INSTANCE_TYPES, isImage, type Provider} from './providers.ts';
+import {acceleratorOf, INSTANCE_TYPES, isImage, type Provider} from '../records/providers.ts';
 
 const doubled = (from: number, to: number): number[] => (from > to ? [] : [from, ...doubled(2 * from, to)]);
 

@@ -1,8 +1,8 @@
 /** Decisions about jobs that people ask for with messages. */
 import {applied, type Decision, type Rejection, rejected} from '../commands/commands.ts';
-import {splitByPublishTime, withPublishTime} from '../commands/publish-order.ts';
+import type {Job} from '../records/job.ts';
+import {splitByPublishTime, withPublishTime} from '../records/publish-order.ts';
 import {iso} from '../time.ts';
-import type {Job} from './job.ts';
 import {endAttempt, isFinal, laterThanKept, scheduleJob} from './lifecycle.ts';
 
 export const noJob = (id: string): Rejection => rejected(`there is no job "${id}"`);

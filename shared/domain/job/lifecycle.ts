@@ -1,13 +1,13 @@
 /** The life of a job: its document and an event decide the next document. Every change of the lease is here. */
 
+import {type Cause, OWN_CAUSES} from '../records/causes.ts';
+import type {HostEnd, Job, JobAttempt, JobLease} from '../records/job.ts';
+import type {Worker} from '../records/worker.ts';
 import type {Holder} from '../stream/lease.ts';
 import {isOlderThan, iso, msOf, utcText} from '../time.ts';
 import {FIRST_HOST, hostText} from '../worker/hosts.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
-import type {Worker} from '../worker/worker.ts';
-import {type Cause, OWN_CAUSES} from './causes.ts';
-import type {HostEnd, Job, JobAttempt, JobLease} from './job.ts';
 import {queuePlace} from './queue.ts';
 
 /** Ends of machines that a job may have caused, before the job counts as their cause. */

@@ -1,5 +1,5 @@
 /** Queue of a pool: waiting jobs in the order in which workers take them. One field has the whole order, so a query needs no composite index. */
-import {type Job, waitsSince} from './job.ts';
+import {type Job, waitsSince} from '../records/job.ts';
 
 /** Greatest priority of a job, and minus the least. */
 const MAX_PRIORITY = 1000;

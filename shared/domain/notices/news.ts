@@ -1,10 +1,11 @@
 /** The facts of a change that people are told: the end or the pause of a run, a budget that is half or nearly spent, silent workers. */
-import {type BudgetMark, reachedPercent} from '../billing/budget-marks.ts';
+
 import type {Spending} from '../billing/monthly-spending.ts';
 import {capped} from '../billing/network.ts';
-import type {Pool} from '../fleet/pool.ts';
+import {type BudgetMark, reachedPercent} from '../records/budget-marks.ts';
+import type {Pool} from '../records/pool.ts';
+import type {Run} from '../records/run.ts';
 import {isFurtherMiss} from '../run/model-failures.ts';
-import type {Run} from '../run/run.ts';
 import type {Zone} from '../zone/placement.ts';
 import type {News, NoticeType} from './notice.ts';
 

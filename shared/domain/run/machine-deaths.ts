@@ -1,7 +1,7 @@
 /** Pauses a run whose work ends its machines. */
 import type {z} from 'zod';
-import {type PublishTimes, withPublishTime} from '../commands/publish-order.ts';
 import {count, emptyOf, instant, orNull} from '../fields.ts';
+import {type PublishTimes, withPublishTime} from '../records/publish-order.ts';
 import {isOlderThan, iso} from '../time.ts';
 
 /** Machine deaths of a run since its last `resume`. */

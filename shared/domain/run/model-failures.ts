@@ -1,8 +1,9 @@
 /** Failures of the model or the spec of a run: one that is certain to come again ends the run, and a model that does not arrive pauses it. */
+
+import {type Constraint, constraint, minuteText} from '../records/constraint.ts';
+import {againCommand, endedAs, pausedFor, type Run} from '../records/run.ts';
 import {iso, msOf} from '../time.ts';
-import {type Constraint, constraint, minuteText} from '../waiting/constraint.ts';
 import {withMark} from './marks.ts';
-import {againCommand, endedAs, pausedFor, type Run} from './run.ts';
 
 /** Tries without the model after which a run gives up its TPUs. */
 const MOST_MODEL_MISSES = 2;

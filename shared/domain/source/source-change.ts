@@ -1,8 +1,8 @@
 /** Changes of a pool's source and environment by `update` messages. */
 import {applied, type Decision, outdatedBy, rejected} from '../commands/commands.ts';
 import {alsoOutdated, sortSettings} from '../commands/settings.ts';
-import type {Pool} from '../fleet/pool.ts';
-import {type Environment, internetNeed, type Source, type SourceChange} from './source.ts';
+import type {Pool} from '../records/pool.ts';
+import {type Environment, internetNeed, type Source, type SourceChange} from '../records/source.ts';
 
 export type SourceUpdate = {
   /** Null: the pool has no source of its own any more. */

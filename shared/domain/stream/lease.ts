@@ -1,16 +1,16 @@
-import type {Job} from '../job/job.ts';
 import {leasedWork} from '../names.ts';
+import type {Job} from '../records/job.ts';
+import type {Run} from '../records/run.ts';
+import type {Lease, Stream} from '../records/stream.ts';
+import {MAX_FAILURES, MAX_FAULTS} from '../records/stream.ts';
+import type {Suspect, Worker} from '../records/worker.ts';
+import type {RequestWrites, WorkLease} from '../requests/requests.ts';
 import {afterMachineFailedStream} from '../run/machine-deaths.ts';
-import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
 import type {Contradiction} from '../timeline.ts';
 import type {Death} from '../worker/liveness.ts';
 import {isBadHost, isBrokenBy, nodeStanding} from '../worker/provider-states.ts';
-import type {RequestWrites, WorkLease} from '../worker/requests.ts';
 import {isServedFor, type Served} from '../worker/served-time.ts';
-import type {Suspect, Worker} from '../worker/worker.ts';
-import type {Lease, Stream} from './stream.ts';
-import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
 
 export type Holder = {worker: string; incarnation: number};
 

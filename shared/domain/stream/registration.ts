@@ -1,9 +1,9 @@
-import {type Pool, slotsFor} from '../fleet/pool.ts';
 import {streamIndexOf} from '../names.ts';
-import type {Run} from '../run/run.ts';
+import {type Pool, slotsFor} from '../records/pool.ts';
+import type {Run} from '../records/run.ts';
+import {type Content, isUnfinished, newStream, type Stream, TRIED_AGAIN} from '../records/stream.ts';
 import {iso, msOf} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
-import {type Content, isUnfinished, newStream, type Stream, TRIED_AGAIN} from './stream.ts';
 
 /** A stream object in the bucket. `crc32c`, `epoch`: of a new stream, from its shards in the bucket: see `originOfShards`. */
 export type DroppedStream = {

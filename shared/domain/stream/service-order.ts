@@ -1,7 +1,7 @@
 /** Order in which runs serve a worker that requests work. */
 import {budgetProblem} from '../billing/budget.ts';
-import type {Run} from '../run/run.ts';
-import type {Worker} from '../worker/worker.ts';
+import type {Run} from '../records/run.ts';
+import type {Worker} from '../records/worker.ts';
 import {spreadOver} from './spread.ts';
 
 /** Spec and model in the worker's memory. Runs of the same spec reuse everything, runs of the same model the weights. */

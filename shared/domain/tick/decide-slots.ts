@@ -3,12 +3,14 @@ import {addBill, addPreemption} from '../billing/bills.ts';
 import {pricedAs, priceOf} from '../billing/budget.ts';
 import {totalOf} from '../billing/cost.ts';
 import {hostsOfType} from '../fleet/accelerators.ts';
-import type {Pool} from '../fleet/pool.ts';
-import type {Job} from '../job/job.ts';
 import {endAttempt, endByDeath} from '../job/lifecycle.ts';
 import {paths} from '../names.ts';
+import type {Job} from '../records/job.ts';
+import type {Pool} from '../records/pool.ts';
+import type {Stream} from '../records/stream.ts';
+import {type Counts, withWeather} from '../records/weather.ts';
+import {type Worker, withoutWork} from '../records/worker.ts';
 import {chargeSuspect, freeFromDead} from '../stream/lease.ts';
-import type {Stream} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
 import {attemptOf, type WorkerAttempt, withBill} from '../worker/attempt.ts';
@@ -16,10 +18,8 @@ import type {Limits} from '../worker/limits.ts';
 import {isFailedBoot, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import type {WorkerAction} from '../worker/transitions.ts';
-import {type Worker, withoutWork} from '../worker/worker.ts';
 import {limiterEvent, refusalsOf} from '../zone/limiter.ts';
 import {allowanceOf, askOf, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
-import {type Counts, withWeather} from '../zone/weather.ts';
 import {type Change, isAsking, isEnding, zoneAfter} from '../zone/zone-changes.ts';
 import {
   countFailedBoot,

@@ -1,26 +1,26 @@
 /** Decisions of a tick, from the snapshot alone: deletes, creates, revoked leases, notices, run totals and ended runs. */
 import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
 import {costOfLiving, downloadsOf, runAtWork} from '../billing/cost.ts';
-import {planFleet, silentWorkers} from '../fleet/fleet-plan.ts';
-import type {Gathering} from '../fleet/gangs.ts';
-import {crowdedZones} from '../fleet/pool.ts';
-import {planYields, type Yield} from '../fleet/yields.ts';
 import {parseWork} from '../names.ts';
+import {type Constraint, goesOn} from '../records/constraint.ts';
+import {crowdedZones} from '../records/pool.ts';
+import type {Run, RunCosts} from '../records/run.ts';
+import {hasEnded, type Worker} from '../records/worker.ts';
 import {afterModelPause} from '../run/model-failures.ts';
-import type {Run, RunCosts} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
-import type {Constraints} from '../waiting/binding.ts';
-import {type Constraint, goesOn} from '../waiting/constraint.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
-import {hasEnded, type Worker} from '../worker/worker.ts';
 import {afterAgent} from '../zone/limiter.ts';
-import {decideOrphans, type OrphanCount, orphansOf} from '../zone/orphans.ts';
 import type {Zone} from '../zone/placement.ts';
 import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
+import type {Constraints} from './binding.ts';
+import {planFleet, silentWorkers} from './fleet-plan.ts';
+import type {Gathering} from './gangs.ts';
+import {decideOrphans, type OrphanCount, orphansOf} from './orphans.ts';
 import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} from './slots.ts';
 import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
+import {planYields, type Yield} from './yields.ts';
 
 export type BudgetPlan = {
   pauses: readonly Pause[];

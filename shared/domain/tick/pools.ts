@@ -3,10 +3,10 @@
  * the nodes and the money of the other pools, and those that earlier plans of the tick take.
  */
 
-import {JOB_WAIT_S, NEW_POOL, POLL_S, type Pool} from '../fleet/pool.ts';
 import {parseWorkerName} from '../names.ts';
+import {JOB_WAIT_S, NEW_POOL, POLL_S, type Pool} from '../records/pool.ts';
 import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
-import {orphansOf} from '../zone/orphans.ts';
+import {orphansOf} from './orphans.ts';
 import {type BudgetPlan, planBudgets, planTick} from './plan-tick.ts';
 import type {
   BudgetSnapshot,

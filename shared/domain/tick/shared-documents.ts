@@ -1,12 +1,12 @@
 /** Documents that decisions about several slots share: zones, pool and runs. Each decision changes them for the decisions behind it. */
 import type {Payers} from '../billing/bills.ts';
 import {runAtWork} from '../billing/cost.ts';
-import type {Pool} from '../fleet/pool.ts';
+import type {Pool} from '../records/pool.ts';
+import type {Stream} from '../records/stream.ts';
+import type {Worker} from '../records/worker.ts';
 import {afterMachineDeath, afterMachineFailedStream} from '../run/machine-deaths.ts';
-import type {Stream} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
 import type {Death} from '../worker/liveness.ts';
-import type {Worker} from '../worker/worker.ts';
 import {
   afterAsk,
   afterFailedBoot,

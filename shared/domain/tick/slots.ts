@@ -2,16 +2,16 @@
 import {atPrice, priceOf} from '../billing/budget.ts';
 import {payerText, pricedAt, withPayer} from '../billing/cost.ts';
 import type {Prices} from '../billing/prices.ts';
-import type {Pool} from '../fleet/pool.ts';
 import {type Slot as Place, parseWorkerName} from '../names.ts';
-import {withSourceVersion} from '../source/source.ts';
+import type {Pool} from '../records/pool.ts';
+import {withSourceVersion} from '../records/source.ts';
+import {hasEnded, newWorker, type Worker} from '../records/worker.ts';
 import {msOf} from '../time.ts';
 import {decideWorker, type Silence, type Wanted} from '../worker/lifecycle.ts';
 import type {Limits} from '../worker/limits.ts';
 import {type Nodes, observe} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
 import type {WorkerAction, WorkerDecision} from '../worker/transitions.ts';
-import {hasEnded, newWorker, type Worker} from '../worker/worker.ts';
 import type {Verdict} from '../zone/silence-brake.ts';
 import {type Change, changeOf} from '../zone/zone-changes.ts';
 

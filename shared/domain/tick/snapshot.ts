@@ -3,13 +3,13 @@
 import type {Ceilings} from '../billing/ceilings.ts';
 import type {BucketRegion} from '../billing/network.ts';
 import type {Prices} from '../billing/prices.ts';
-import type {Pool} from '../fleet/pool.ts';
 import type {WaitingJobs} from '../job/queue.ts';
-import type {Run, StreamTotals} from '../run/run.ts';
+import type {Pool} from '../records/pool.ts';
+import type {Run, StreamTotals} from '../records/run.ts';
+import type {Worker} from '../records/worker.ts';
 import type {Limits} from '../worker/limits.ts';
 import type {Nodes} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
-import type {Worker} from '../worker/worker.ts';
 import type {PlacementLimits, Zone} from '../zone/placement.ts';
 
 export type TickConfig = {

@@ -2,10 +2,10 @@ import {z} from 'zod';
 import {totalOf} from '../billing/cost.ts';
 import {dollars, incarnation, instant, text} from '../fields.ts';
 import {logObject} from '../names.ts';
+import type {Worker} from '../records/worker.ts';
 import {iso} from '../time.ts';
 import {phasesAtEnd} from './life-phases.ts';
 import type {Death} from './liveness.ts';
-import type {Worker} from './worker.ts';
 
 const KEPT_DAYS = 90;
 

@@ -1,5 +1,5 @@
 /** Hosts of a slice: a node is one worker, and its hosts are numbered from 0. */
-import type {Worker} from './worker.ts';
+import type {Worker} from '../records/worker.ts';
 
 /** The host that speaks for the work of its node. Every host speaks for its own life. */
 export const FIRST_HOST = 0;

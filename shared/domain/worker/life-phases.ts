@@ -1,8 +1,8 @@
 /** Where the time of an incarnation goes, by phase, from the heartbeats that its document has. */
 import {parseJobWork} from '../names.ts';
+import type {LifeFields, Worker} from '../records/worker.ts';
 import {msOf} from '../time.ts';
 import type {Death} from './liveness.ts';
-import type {LifeFields, Worker} from './worker.ts';
 
 /** Phases of an attempt in their order. `create_wait` costs nothing; `lost` is work that was not stored before the end. */
 const LIFE_PHASES = [

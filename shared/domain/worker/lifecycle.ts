@@ -3,6 +3,7 @@
  * A decision follows from state alone, so a repeated decision requests nothing twice. worker.ts has the phases.
  */
 import {parseJobWork} from '../names.ts';
+import {isAlive, isBlocked, NOTHING_SHOWN, type Worker} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
 import {withoutWords} from './hosts.ts';
 import type {Limits} from './limits.ts';
@@ -28,7 +29,6 @@ import {
   unchanged,
   type WorkerDecision,
 } from './transitions.ts';
-import {isAlive, isBlocked, NOTHING_SHOWN, type Worker} from './worker.ts';
 
 /** Demand of the pool for the slot. `dismissed`: no budget pays for the worker, so it goes even in the middle of a shard. */
 export type Wanted = 'wanted' | 'unwanted' | 'dismissed';

@@ -1,4 +1,5 @@
 import {parseJobWork} from '../names.ts';
+import type {Worker} from '../records/worker.ts';
 import {isOlderThan, utcText} from '../time.ts';
 import {bootingHosts, hostText, quietestHost, subjectOf} from './hosts.ts';
 import type {Limits} from './limits.ts';
@@ -13,7 +14,6 @@ import {
   symptomText,
 } from './provider-states.ts';
 import {isServedFor, type Moment} from './served-time.ts';
-import type {Worker} from './worker.ts';
 
 /**
  * Why an incarnation ended before its work did.

@@ -1,11 +1,11 @@
 /** Nodes and queued resources as Cloud TPU lists them, and the observation of one slot that follows from a list. */
 import {DEFAULT_DEPLOYMENT, isLabelled} from '../deployment.ts';
 import {parseWorkerName} from '../names.ts';
+import {hasEnded, type Worker} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
 import type {FoundNode, Observation} from './observation.ts';
 import {type Queued, queueStanding} from './provider-states.ts';
 import {isServedFor, type Served} from './served-time.ts';
-import {hasEnded, type Worker} from './worker.ts';
 
 /** A node, its queued resource, or both. `labels`: of the node; those of `queued`: of the node that it asks for. */
 export type Tpu = Pick<FoundNode, 'state' | 'health' | 'symptoms' | 'created_at'> & {

@@ -1,8 +1,9 @@
 /** Transitions of a worker from phase to phase, each with the request to Cloud TPU that belongs to it. */
+
+import {NO_NODE, NO_WORK, type Phase, type Worker} from '../records/worker.ts';
 import {isOlderThan, iso} from '../time.ts';
 import type {Limits} from './limits.ts';
 import type {Death} from './liveness.ts';
-import {NO_NODE, NO_WORK, type Phase, type Worker} from './worker.ts';
 
 export type WorkerAction = {kind: 'create' | 'delete'; worker: string; incarnation: number};
 

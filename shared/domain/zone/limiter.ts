@@ -6,10 +6,10 @@
  */
 import {z} from 'zod';
 import {count, instant, stored, text} from '../fields.ts';
+import {type Constraint, constraint, minuteText} from '../records/constraint.ts';
+import type {Worker} from '../records/worker.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
-import {type Constraint, constraint, minuteText} from '../waiting/constraint.ts';
 import type {Refusal} from '../worker/provider-states.ts';
-import type {Worker} from '../worker/worker.ts';
 
 /**
  * `asked_at` is the last request, and `next_at` the earliest next one: null means at any time where the limiter is open, and never where a

@@ -1,11 +1,11 @@
 /** Zones of a pool: how fast each may be asked for nodes, and the kind of each request. */
 import {z} from 'zod';
 import {count, instant, orNull, stored, text} from '../fields.ts';
+import {type Constraint, constraint} from '../records/constraint.ts';
+import {weatherField} from '../records/weather.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
-import {type Constraint, constraint} from '../waiting/constraint.ts';
 import {isDue, type Limiter, limiterConstraint, limiterField, OPEN, stateOf} from './limiter.ts';
 import {brakeDocument} from './silence-brake.ts';
-import {weatherField} from './weather.ts';
 
 /** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
 const orphans = stored({since_at: instant, unseen_since_at: orNull(instant)});

@@ -1,9 +1,9 @@
 import type {z} from 'zod';
 import {count, dollars, emptyOf, instant, stored} from '../fields.ts';
+import {isAlive, type Worker} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
 import {quietestHost} from '../worker/hosts.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, servedBetween} from '../worker/served-time.ts';
-import {isAlive, type Worker} from '../worker/worker.ts';
 
 /**
  * The brake of a zone, because the silence of many of its workers may be our fault.

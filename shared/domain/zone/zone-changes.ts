@@ -1,7 +1,8 @@
 /** Changes of a zone that follow from a decision about one of its slots. */
+
+import {hasEnded, isAlive, type Worker} from '../records/worker.ts';
 import type {Death} from '../worker/liveness.ts';
 import {nodeStanding, queueStanding} from '../worker/provider-states.ts';
-import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
 import {afterAsk, afterGiven, afterRefusal} from './limiter.ts';
 import {lostNode, type PlacementLimits, withLimiter, type Zone} from './placement.ts';
 

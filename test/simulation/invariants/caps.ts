@@ -5,7 +5,7 @@
 import {costOfDeleting, downloadsOf, payerOf} from '../../../shared/domain/billing/cost.ts';
 import {networkBytePrice, UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';
 import {parseWorkerName, paths, regionOf} from '../../../shared/domain/names.ts';
-import type {Received, Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Received, Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {DELETE_S, type FakeNode, TAKEN} from '../../support/fake-tpus.ts';
 import {MINUTE_MS} from '../context.ts';

@@ -1,8 +1,8 @@
 /** Checks messages of operators: each changes only what it names, a rejected one changes nothing, and an applied one has its effect. */
 import {isDeepStrictEqual} from 'node:util';
 import {slotsIn} from '../../../shared/domain/commands/settings.ts';
-import type {Pool} from '../../../shared/domain/fleet/pool.ts';
 import {jobWork, paths} from '../../../shared/domain/names.ts';
+import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';

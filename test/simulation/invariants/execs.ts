@@ -1,7 +1,8 @@
 /** Checks commands on hosts: each living worker of the target runs the command at most once, and each host has one result. */
-import {type Exec, type ExecHost, hasHostEnded} from '../../../shared/domain/exec/exec.ts';
+
 import {paths} from '../../../shared/domain/names.ts';
-import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
+import {type Exec, type ExecHost, hasHostEnded} from '../../../shared/domain/records/exec.ts';
+import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {workersOf} from './nodes.ts';

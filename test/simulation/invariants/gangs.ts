@@ -1,9 +1,10 @@
 /** Checks that smaller jobs pass no job of several slices for ever, and that no slice waits for others again and again. */
-import type {Pool} from '../../../shared/domain/fleet/pool.ts';
-import {type Job, waitsSince} from '../../../shared/domain/job/job.ts';
+
 import {isWaiting, queuePlace} from '../../../shared/domain/job/queue.ts';
 import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
-import type {Worker} from '../../../shared/domain/worker/worker.ts';
+import {type Job, waitsSince} from '../../../shared/domain/records/job.ts';
+import type {Pool} from '../../../shared/domain/records/pool.ts';
+import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';
 import {workersOf} from './nodes.ts';

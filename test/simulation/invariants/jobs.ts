@@ -1,9 +1,9 @@
 /** Checks jobs: one holder, each attempt recorded once, a final state that only people reopen, and an end of every job. */
 
 import {downloadsOf, JOBS, totalOf} from '../../../shared/domain/billing/cost.ts';
-import type {Job, JobStatus} from '../../../shared/domain/job/job.ts';
 import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/domain/names.ts';
-import {type Costs, isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Job, JobStatus} from '../../../shared/domain/records/job.ts';
+import {type Costs, isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {RISE} from '../bills.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';

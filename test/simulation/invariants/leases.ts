@@ -1,8 +1,8 @@
 /** Checks leases: a stream has one holder, a lease ends for a reason, and its worker is notified. */
 import {budgetProblem} from '../../../shared/domain/billing/budget.ts';
 import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/domain/names.ts';
-import type {Run} from '../../../shared/domain/run/run.ts';
-import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Run} from '../../../shared/domain/records/run.ts';
+import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';

@@ -1,7 +1,7 @@
 /** Checks that each second of a TPU is billed once, at its price, to the work that has the TPU then. */
 import {downloadsOf, JOBS} from '../../../shared/domain/billing/cost.ts';
 import {parseJobWork, parseWork} from '../../../shared/domain/names.ts';
-import type {Costs, Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Costs, Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {Check} from './violations.ts';
 

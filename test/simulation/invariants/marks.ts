@@ -1,6 +1,6 @@
 /** Checks that the counts of a run without a mark are those of its streams: no tick counts such a run. */
-import {isOpen, type Run} from '../../../shared/domain/run/run.ts';
-import type {Stream} from '../../../shared/domain/stream/stream.ts';
+import {isOpen, type Run} from '../../../shared/domain/records/run.ts';
+import type {Stream} from '../../../shared/domain/records/stream.ts';
 import {Check} from './violations.ts';
 
 export class Marks extends Check {

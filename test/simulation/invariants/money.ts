@@ -14,10 +14,10 @@ import {
   type Spending,
 } from '../../../shared/domain/billing/monthly-spending.ts';
 import {usdPerHour} from '../../../shared/domain/billing/prices.ts';
-import type {Pool} from '../../../shared/domain/fleet/pool.ts';
 import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
-import type {Run} from '../../../shared/domain/run/run.ts';
-import type {Costs, Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Pool} from '../../../shared/domain/records/pool.ts';
+import type {Run} from '../../../shared/domain/records/run.ts';
+import type {Costs, Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MAX_SKEW_MS} from '../faults.ts';

@@ -1,7 +1,8 @@
 /** Checks that a pool gets no node beyond its work and the TPUs that it keeps, and that a slow tick serves first the pools that the last one left out. */
-import type {Pool} from '../../../shared/domain/fleet/pool.ts';
+
 import {jobWork, paths} from '../../../shared/domain/names.ts';
-import type {Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Pool} from '../../../shared/domain/records/pool.ts';
+import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';
 import {poolsOf} from './money.ts';

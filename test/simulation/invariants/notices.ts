@@ -1,6 +1,7 @@
 /** Checks that people are told of each end and each pause of a run, and not more often than it came. */
+
+import type {Run} from '../../../shared/domain/records/run.ts';
 import {isFurtherMiss} from '../../../shared/domain/run/model-failures.ts';
-import type {Run} from '../../../shared/domain/run/run.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
 import {Check} from './violations.ts';

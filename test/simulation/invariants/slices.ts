@@ -1,7 +1,7 @@
 /** Checks slices of several hosts: host 0 alone leases, an attempt begins on ready hosts, and every host has one end of it. */
 import {hostsOfType} from '../../../shared/domain/fleet/accelerators.ts';
-import type {Job} from '../../../shared/domain/job/job.ts';
 import {parseJobWork} from '../../../shared/domain/names.ts';
+import type {Job} from '../../../shared/domain/records/job.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
 import {workersOf} from './nodes.ts';

@@ -1,9 +1,9 @@
 /** Checks that two ticks in a row leave no common duty undone, and that no node outlives the last work. */
 
-import {type Pool, slotsOf} from '../../../shared/domain/fleet/pool.ts';
-import type {Job} from '../../../shared/domain/job/job.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Job} from '../../../shared/domain/records/job.ts';
+import {type Pool, slotsOf} from '../../../shared/domain/records/pool.ts';
+import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import {STALE_MS, TAKEN} from '../../support/fake-tpus.ts';
 import type {Context} from '../context.ts';

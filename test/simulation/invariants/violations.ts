@@ -1,5 +1,5 @@
 /** Keeps the first violation of a world. Some changes are allowed only on behalf of a certain actor. */
-import type {Received} from '../../../shared/domain/worker/worker.ts';
+import type {Received} from '../../../shared/domain/records/worker.ts';
 import type {Topic} from '../../support/function-calls.ts';
 import type {Context} from '../context.ts';
 

@@ -1,9 +1,10 @@
 /** Checks that waiting work has a reason that is true in the world, and that the refusals of a zone are one event with their count. */
-import {type Pool, slotsOf} from '../../../shared/domain/fleet/pool.ts';
+
 import {isWaiting} from '../../../shared/domain/job/queue.ts';
 import {parseWork, paths} from '../../../shared/domain/names.ts';
-import type {Waiting as Reason} from '../../../shared/domain/waiting/constraint.ts';
-import type {Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Waiting as Reason} from '../../../shared/domain/records/constraint.ts';
+import {type Pool, slotsOf} from '../../../shared/domain/records/pool.ts';
+import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document, TpuRequest} from '../../../shared/ports.ts';
 import {MINUTE_MS} from '../context.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {poolAnswers} from '../../../cli/json/pools.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
-import {NO_HOST} from '../../../shared/domain/worker/worker.ts';
+import {NO_HOST} from '../../../shared/domain/records/worker.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {aConfig, at, aWorker} from '../../support/builders.ts';
 import {gleaner} from '../../support/command.ts';

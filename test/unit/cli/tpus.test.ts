@@ -7,9 +7,9 @@ import {tpuTable} from '../../../cli/tpus/list.ts';
 import {namedTpus} from '../../../cli/tpus/named.ts';
 import {attemptsOf, rowOf, totalsOf, totalsText, whyNone} from '../../../cli/views/tpus.ts';
 import {nearNames} from '../../../shared/contracts/near-names.ts';
-import type {Pool} from '../../../shared/domain/fleet/pool.ts';
-import type {Run} from '../../../shared/domain/run/run.ts';
-import {constraint} from '../../../shared/domain/waiting/constraint.ts';
+import {constraint} from '../../../shared/domain/records/constraint.ts';
+import type {Pool} from '../../../shared/domain/records/pool.ts';
+import type {Run} from '../../../shared/domain/records/run.ts';
 import {aConfig, aRun, at, aWorker, T0} from '../../support/builders.ts';
 import {aStore} from '../../support/put-documents.ts';
 

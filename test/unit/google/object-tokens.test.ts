@@ -7,7 +7,7 @@ import {
   rightsOfHost,
   rightsOfJob,
   rightsOfStream,
-} from '../../../shared/domain/worker/object-rights.ts';
+} from '../../../shared/domain/requests/object-rights.ts';
 import {ruleOf} from '../../../shared/google/object-tokens.ts';
 
 const PLACE = {bucket: 'data', logs_bucket: 'data-logs'};

@@ -6,15 +6,15 @@ import {version} from '../../../contracts/schemas.ts';
 import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
 import {poolNameProblem} from '../../../domain/deployment.ts';
 import {runtimeOf} from '../../../domain/fleet/accelerators.ts';
-import {NEW_POOL, type Pool} from '../../../domain/fleet/pool.ts';
-import {DISK_GB, diskGb, provider} from '../../../domain/fleet/providers.ts';
+import {NEW_POOL, type Pool} from '../../../domain/records/pool.ts';
+import {DISK_GB, diskGb, provider} from '../../../domain/records/providers.ts';
 import {
   type Environment,
   environment,
   internetNeed,
   NO_ENVIRONMENT,
   source,
-} from '../../../domain/source/source.ts';
+} from '../../../domain/records/source.ts';
 import {forEachConcurrently} from '../../concurrency.ts';
 import type {Deps} from '../../deps.ts';
 import {leftAlone, poolRecords, runRecords} from '../../documents/documents.ts';

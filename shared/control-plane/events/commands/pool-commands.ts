@@ -5,12 +5,12 @@ import {dollars, version, withSomeOf, zones} from '../../../contracts/schemas.ts
 import {priceOf} from '../../../domain/billing/budget.ts';
 import {type Decision, decidePausePool, decideResumePool} from '../../../domain/commands/commands.ts';
 import {decideKeep, decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
-import type {Pool} from '../../../domain/fleet/pool.ts';
 import {paths} from '../../../domain/names.ts';
-import {environment, sourceChange, withSourceVersion} from '../../../domain/source/source.ts';
+import type {Pool} from '../../../domain/records/pool.ts';
+import {environment, sourceChange, withSourceVersion} from '../../../domain/records/source.ts';
+import type {Worker} from '../../../domain/records/worker.ts';
 import {decideUpdate} from '../../../domain/source/source-change.ts';
 import {iso} from '../../../domain/time.ts';
-import type {Worker} from '../../../domain/worker/worker.ts';
 import {OPEN} from '../../../domain/zone/limiter.ts';
 import {provisioning, type Zone} from '../../../domain/zone/placement.ts';
 import {newOpenRuns, readOpenRuns} from '../../caches/open-runs.ts';

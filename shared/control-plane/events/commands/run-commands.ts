@@ -5,7 +5,7 @@ import {dollars, runId, version, withSomeOf} from '../../../contracts/schemas.ts
 import {type Decision, decideRunAction} from '../../../domain/commands/commands.ts';
 import {decideConfigure} from '../../../domain/commands/settings.ts';
 import {paths, stopObject, streamPrefix} from '../../../domain/names.ts';
-import type {Run} from '../../../domain/run/run.ts';
+import type {Run} from '../../../domain/records/run.ts';
 import type {Deps} from '../../deps.ts';
 import {runRecords} from '../../documents/documents.ts';
 import {openTask, publishTask, taskId} from '../../documents/tasks.ts';

@@ -1,7 +1,7 @@
 import {z} from 'zod';
 import {workerNameText} from '../../../contracts/schemas.ts';
 import {type Decision, decideDelete, decideRecreate} from '../../../domain/commands/commands.ts';
-import type {Worker} from '../../../domain/worker/worker.ts';
+import type {Worker} from '../../../domain/records/worker.ts';
 import {workerRecords} from '../../documents/documents.ts';
 import {command, conclude} from './command.ts';
 

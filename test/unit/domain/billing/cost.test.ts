@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {accrue, costOfLiving, repricedAt, totalOf} from '../../../../shared/domain/billing/cost.ts';
-import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
 const HOUR = 3_600_000;

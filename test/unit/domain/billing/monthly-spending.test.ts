@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {addLives, costByMonth, livingInMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
-import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {aWorker, T0} from '../../../support/builders.ts';
 
 describe('spending by month', () => {

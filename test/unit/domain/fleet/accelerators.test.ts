@@ -12,7 +12,7 @@ import {
   runtimeOf,
   runtimeProblem,
 } from '../../../../shared/domain/fleet/accelerators.ts';
-import {INSTANCE_TYPES, type Provider} from '../../../../shared/domain/fleet/providers.ts';
+import {INSTANCE_TYPES, type Provider} from '../../../../shared/domain/records/providers.ts';
 
 const WORKER = new URL('../../../../worker-startup/', import.meta.url);
 

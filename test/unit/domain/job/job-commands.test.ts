@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type {Decision} from '../../../../shared/domain/commands/commands.ts';
 import {decideCancelJob, decideRetryJob} from '../../../../shared/domain/job/commands.ts';
-import type {Job} from '../../../../shared/domain/job/job.ts';
 import {endAttempt} from '../../../../shared/domain/job/lifecycle.ts';
+import type {Job} from '../../../../shared/domain/records/job.ts';
 import {at, T0} from '../../../support/builders.ts';
 import {aJob, aRunningJob} from '../../../support/jobs.ts';
 

@@ -1,9 +1,7 @@
 /** Properties of the life of a job, over random events in random order. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {CAUSES} from '../../../../shared/domain/job/causes.ts';
 import {decideCancelJob, decideRetryJob} from '../../../../shared/domain/job/commands.ts';
-import type {Job} from '../../../../shared/domain/job/job.ts';
 import {
   endAttempt,
   endOfDue,
@@ -12,6 +10,8 @@ import {
   type JobEnd,
 } from '../../../../shared/domain/job/lifecycle.ts';
 import {isWaiting} from '../../../../shared/domain/job/queue.ts';
+import {CAUSES} from '../../../../shared/domain/records/causes.ts';
+import type {Job} from '../../../../shared/domain/records/job.ts';
 import {holds} from '../../../../shared/domain/stream/lease.ts';
 import {iso} from '../../../../shared/domain/time.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';

@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import type {Cause} from '../../../../shared/domain/job/causes.ts';
-import type {Job} from '../../../../shared/domain/job/job.ts';
 import {
   endAttempt,
   endByDeath,
@@ -15,6 +13,8 @@ import {
   scheduleJob,
 } from '../../../../shared/domain/job/lifecycle.ts';
 import {isWaiting, longestWaiting, queuePlace, rankIn} from '../../../../shared/domain/job/queue.ts';
+import type {Cause} from '../../../../shared/domain/records/causes.ts';
+import type {Job} from '../../../../shared/domain/records/job.ts';
 import type {Death} from '../../../../shared/domain/worker/liveness.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 import {aJob, aRunningJob, HOLDER} from '../../../support/jobs.ts';

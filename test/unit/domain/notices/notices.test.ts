@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import type {BudgetMark} from '../../../../shared/domain/billing/budget-marks.ts';
 import {NO_SPENDING} from '../../../../shared/domain/billing/monthly-spending.ts';
 import {newsOfMonth, newsOfRun} from '../../../../shared/domain/notices/news.ts';
 import {afterFailure, afterSent, NOTHING_SENT, newNotice} from '../../../../shared/domain/notices/notice.ts';
+import type {BudgetMark} from '../../../../shared/domain/records/budget-marks.ts';
 import {aRun, at, T0} from '../../../support/builders.ts';
 
 describe('the news of a budget', () => {

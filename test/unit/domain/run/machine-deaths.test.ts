@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
+import type {Run} from '../../../../shared/domain/records/run.ts';
 import {afterMachineDeath, afterMachineFailedStream} from '../../../../shared/domain/run/machine-deaths.ts';
-import type {Run} from '../../../../shared/domain/run/run.ts';
 import {aRun, T0} from '../../../support/builders.ts';
 
 describe('the breaker of a run', () => {

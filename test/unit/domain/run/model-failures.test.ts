@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
+import {constraint} from '../../../../shared/domain/records/constraint.ts';
+import type {Run} from '../../../../shared/domain/records/run.ts';
 import {afterModelMiss, afterModelPause, isCertain} from '../../../../shared/domain/run/model-failures.ts';
-import type {Run} from '../../../../shared/domain/run/run.ts';
-import {constraint} from '../../../../shared/domain/waiting/constraint.ts';
 import {aRun, at, T0} from '../../../support/builders.ts';
 
 describe('the failures of a model', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
-import {withSourceVersion} from '../../../../shared/domain/source/source.ts';
+import type {Pool} from '../../../../shared/domain/records/pool.ts';
+import {withSourceVersion} from '../../../../shared/domain/records/source.ts';
 import {decideUpdate, type SourceUpdate} from '../../../../shared/domain/source/source-change.ts';
 import {aConfig, at} from '../../../support/builders.ts';
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {MAX_FAULTS, type Stream, withProgress} from '../../../../shared/domain/records/stream.ts';
 import {
   type Claim,
   chargeSuspect,
@@ -7,7 +8,6 @@ import {
   suspectOf,
   suspectUntilHeard,
 } from '../../../../shared/domain/stream/lease.ts';
-import {MAX_FAULTS, type Stream, withProgress} from '../../../../shared/domain/stream/stream.ts';
 import {aLeasedStream, aStream, at, aWorker, moment, NOTHING_STORED, T0} from '../../../support/builders.ts';
 
 const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import {MAX_FAILURES, type Stream, withProgress} from '../../../../shared/domain/records/stream.ts';
+import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {
   type Claim,
   grantLease,
@@ -11,8 +13,6 @@ import {
   releaseLease,
   revokeLease,
 } from '../../../../shared/domain/stream/lease.ts';
-import {MAX_FAILURES, type Stream, withProgress} from '../../../../shared/domain/stream/stream.ts';
-import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aLeasedStream, aStream, at, aWorker, moment, NOTHING_STORED, T0} from '../../../support/builders.ts';
 
 const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};

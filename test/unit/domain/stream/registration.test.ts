@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import type {Run} from '../../../../shared/domain/run/run.ts';
+import type {Run} from '../../../../shared/domain/records/run.ts';
+import type {Stream} from '../../../../shared/domain/records/stream.ts';
 import {type DroppedStream, decideRegistration} from '../../../../shared/domain/stream/registration.ts';
-import type {Stream} from '../../../../shared/domain/stream/stream.ts';
 import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {aConfig, aLeasedStream, aRun, aStream, at, CRC, T0} from '../../../support/builders.ts';
 

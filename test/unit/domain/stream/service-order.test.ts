@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type {Run} from '../../../../shared/domain/run/run.ts';
+import type {Run} from '../../../../shared/domain/records/run.ts';
 import {byPreference, inServiceOrder} from '../../../../shared/domain/stream/service-order.ts';
 import {aRun, at, aWorker} from '../../../support/builders.ts';
 

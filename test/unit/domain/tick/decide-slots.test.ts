@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import {NO_SPENDING} from '../../../../shared/domain/billing/monthly-spending.ts';
-import type {Run} from '../../../../shared/domain/run/run.ts';
-import {MAX_FAULTS, type Stream} from '../../../../shared/domain/stream/stream.ts';
+import type {Run} from '../../../../shared/domain/records/run.ts';
+import {MAX_FAULTS, type Stream} from '../../../../shared/domain/records/stream.ts';
+import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {
   decideSlots,
   type SlotDocuments,
@@ -10,7 +11,6 @@ import {
 import {changedSlots, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
 import {attemptOf, type WorkerAttempt} from '../../../../shared/domain/worker/attempt.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
-import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {
   afterFailedBoot,
   afterPause,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
+import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideSlot, isStillPlanned, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
 import {NOT_LISTED, sortNodes} from '../../../../shared/domain/worker/nodes.ts';
-import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {aConfig, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
 

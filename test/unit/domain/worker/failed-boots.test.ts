@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {Rejected} from '../../../../shared/contracts/errors.ts';
 import {parseValue, workerRequest} from '../../../../shared/contracts/schemas.ts';
-import {decideFailedBoot, decideHeartbeat} from '../../../../shared/domain/worker/heartbeat.ts';
+import type {Worker} from '../../../../shared/domain/records/worker.ts';
+import {decideFailedBoot, decideHeartbeat} from '../../../../shared/domain/requests/heartbeat.ts';
 import {causeOfDeath, type Death} from '../../../../shared/domain/worker/liveness.ts';
-import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
 import {HOLDER} from '../../../support/jobs.ts';
 

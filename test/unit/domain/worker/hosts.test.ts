@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
+import {NO_HOST} from '../../../../shared/domain/records/worker.ts';
 import {hasHost, sliceOrder} from '../../../../shared/domain/worker/hosts.ts';
-import {NO_HOST} from '../../../../shared/domain/worker/worker.ts';
 
 describe('a node', () => {
   for (const {host_count, host, has} of [

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {heardFrom} from '../../../../shared/domain/worker/heartbeat.ts';
+import {NO_WORK, type Worker} from '../../../../shared/domain/records/worker.ts';
+import {heardFrom} from '../../../../shared/domain/requests/heartbeat.ts';
 import {type LifePhases, phasesAtEnd} from '../../../../shared/domain/worker/life-phases.ts';
 import type {Death} from '../../../../shared/domain/worker/liveness.ts';
-import {NO_WORK, type Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
 const PREEMPTED: Death = {kind: 'taken', cause: 'it was preempted'};

@@ -1,7 +1,8 @@
 /** Workers and observations for the tests of the lifecycle. */
+
+import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {FoundNode, Observation} from '../../../../shared/domain/worker/observation.ts';
-import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
 
 export const FOREIGN = {kind: 'foreign', isQueued: false} as const;

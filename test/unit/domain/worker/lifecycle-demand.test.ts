@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
+import type {Phase} from '../../../../shared/domain/records/worker.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {Observation} from '../../../../shared/domain/worker/observation.ts';
-import type {Phase} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
 import {decide, LIVING, node, PHASES, wellIn} from './lifecycle-cases.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
+import {isBlocked, type Phase, type Worker} from '../../../../shared/domain/records/worker.ts';
 import type {Observation} from '../../../../shared/domain/worker/observation.ts';
 import {createRefused} from '../../../../shared/domain/worker/transitions.ts';
-import {isBlocked, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, T0} from '../../../support/builders.ts';
 import {decide, node, wellIn} from './lifecycle-cases.ts';
 

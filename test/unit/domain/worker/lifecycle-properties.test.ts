@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {askedForWork} from '../../../../shared/domain/worker/heartbeat.ts';
+import {isAlive, type Worker} from '../../../../shared/domain/records/worker.ts';
+import {askedForWork} from '../../../../shared/domain/requests/heartbeat.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {FoundNode, Observation} from '../../../../shared/domain/worker/observation.ts';
-import {isAlive, type Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
 import {decide, FOREIGN, node, PHASES, STATES} from './lifecycle-cases.ts';
 

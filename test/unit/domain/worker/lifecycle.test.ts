@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {isBlocked, type Phase} from '../../../../shared/domain/worker/worker.ts';
+import {isBlocked, type Phase} from '../../../../shared/domain/records/worker.ts';
 import {at, aWorker, LIMITS, T0} from '../../../support/builders.ts';
 import {decide, FOREIGN, LIVING, node, PHASES, STATES, wellIn} from './lifecycle-cases.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
+import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import {NOT_LISTED, observe, sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {afterLook} from '../../../../shared/domain/worker/observation.ts';
-import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aTpu, at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
 
 describe('a list of nodes', () => {

@@ -1,9 +1,10 @@
 /** Workers and observations for the tests of Cloud TPU's states. */
+
+import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {Limits} from '../../../../shared/domain/worker/limits.ts';
 import type {FoundNode} from '../../../../shared/domain/worker/observation.ts';
 import type {Queued} from '../../../../shared/domain/worker/provider-states.ts';
-import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, LIMITS as COMMON_LIMITS, moment, T0} from '../../../support/builders.ts';
 
 export const LIMITS: Limits = {...COMMON_LIMITS, drain_s: 1800, repair_s: 1000};

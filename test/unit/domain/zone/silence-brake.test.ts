@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {crowdedZones} from '../../../../shared/domain/fleet/pool.ts';
-import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import {crowdedZones} from '../../../../shared/domain/records/pool.ts';
+import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {
   afterCreate,

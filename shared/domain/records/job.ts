@@ -1,0 +1,162 @@
+import {z} from 'zod';
+import {
+  count,
+  describing,
+  dollars,
+  epoch,
+  incarnation,
+  instant,
+  integer,
+  kept,
+  orNull,
+  stored,
+  text,
+} from '../fields.ts';
+import {CAUSES} from './causes.ts';
+import type {Environment, Ran, Source} from './source.ts';
+import {lease} from './stream.ts';
+
+const cause = describing(CAUSES).nullable();
+const ran = kept<Ran>().nullable();
+const limit = z.number().nullable();
+
+/** The end of an attempt on one host. The results of host 0 count once all hosts have ended, and are null elsewhere. */
+const hostEnd = stored({
+  outcome: describing(['completed', 'failed', 'preempted', 'drained']),
+  cause,
+  error: text.nullable(),
+  exit_code: integer.nullable(),
+  result: orNull(text),
+  result_path: orNull(text),
+  artifacts_path: orNull(text),
+  ran: ran,
+});
+export type HostEnd = z.infer<typeof hostEnd>;
+
+/** The lease of a job: the worker of slice 0 and its hosts, and all workers where the job has several slices. */
+const members = z.array(stored({worker: text, incarnation}));
+const jobLease = lease.extend({host_count: count.min(1), members});
+export type JobLease = z.infer<typeof jobLease>;
+
+/** An ended attempt: the epoch of its lease is its number. Where the job has several slices, the attempt names the workers of all. */
+const attempt = stored({
+  ...{epoch, worker: text, incarnation, members, started_at: instant, ended_at: instant, cause},
+  outcome: describing(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
+  error: text.nullable(),
+  exit_code: integer.nullable(),
+  cost_usd: dollars.nullable(),
+  ran,
+});
+export type JobAttempt = z.infer<typeof attempt>;
+
+/** Fields of a job that the control plane writes. */
+export const ownFields = {
+  status: z
+    .enum(['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled'])
+    .describe('Status word of the job; [Jobs](jobs.md) explains each.'),
+  queue: text
+    .nullable()
+    .describe('Place in the queue while the job waits: `POOL/PRIORITY/TIME/ID`. Else null.'),
+  epoch: epoch.describe('Count of attempts: each lease adds 1.'),
+  lease: jobLease
+    .nullable()
+    .describe(
+      'The holder: `worker`, `incarnation`, `epoch`, `host_count`, and `members` of a job of several slices. Null without a holder.',
+    ),
+  ends: z
+    .record(text, hostEnd)
+    .describe(
+      'Ends that hosts of the newest attempt have reported, by the number of the process: slice times hosts, plus host. Empty for one host.',
+    ),
+  due_at: instant
+    .nullable()
+    .describe('Time at which a tick ends the job: deadline, timeout or budget. Null for an ended job.'),
+  failures: count.describe('Failures of the job itself, counted against `max_retries`.'),
+  machine_failures: count.describe('Ends of machines that the job may have caused.'),
+  result: text.nullable().describe('Result of the job as text. Null without one, or where it is too long.'),
+  result_path: text.nullable().describe('Address of a result that is too long for the document; else null.'),
+  error: text.nullable().describe('Text of the last error; null without one.'),
+  cause: cause.describe(
+    'Why the last attempt failed, as one word; [Jobs](jobs.md) explains each. Else null.',
+  ),
+  gathers: z
+    .record(text, stored({vain: count, next_at: instant}))
+    .describe(
+      'Zones in which slices of the job waited for others for too long: how often (`vain`), and the end of the pause. Empty since its last attempt began.',
+    ),
+  reason: orNull(text).describe(
+    'Why the job waits, where it is among the first ten of its pool, as of the last tick. Null while it runs.',
+  ),
+  exit_code: integer.nullable().describe('Exit code of the last attempt; null without one.'),
+  attempts: z.array(attempt).describe('The newest ended attempts, the last one being the newest.'),
+  ran: ran.describe(
+    'What the last attempt ran: bundle, repository, commit, JAX version, environment. Null before.',
+  ),
+  log_path: text.nullable().describe('Address of the output of the newest attempt; null before.'),
+  artifacts_path: text.nullable().describe('Address of the artifacts of the newest attempt; null before.'),
+  spent_usd: dollars.describe('Dollars of the attempts that have ended.'),
+  long_epoch: orNull(epoch).describe('Epoch of the attempt that was reported as long; else null.'),
+  said: z.record(text, instant).describe('Publish time of the last message about each field.'),
+  created_at: instant.describe('Time at which the job was submitted.'),
+  scheduled_at: instant
+    .nullable()
+    .describe('Time at which the job was accepted into the queue last; null before.'),
+  started_at: instant.nullable().describe('Start of the newest attempt; null before.'),
+  completed_at: instant.nullable().describe('End of the job; null before.'),
+  updated_at: instant.describe('Time of the last change of the document.'),
+  expire_at: instant
+    .nullable()
+    .describe('Firestore deletes the document some time after this. Null while the job is open.'),
+};
+
+/**
+ * A document of the collection of jobs that the control plane has completed: the fields that people write are checked before. `pending`:
+ * created, and not checked yet. `scheduled`: valid, and waits for a worker. `running`: leased to a worker. The other three statuses are final,
+ * and a `retry` message alone reopens them.
+ */
+export const jobDocument = stored({
+  job: text.describe('Id of the job, which is the document id.'),
+  challenge_number: integer.nullable().describe('Free number for the submitter; null if unused.'),
+  code: text.nullable().describe('Python text of the job. Null where `command` is set.'),
+  command: z
+    .union([z.array(text), text])
+    .nullable()
+    .describe('Arguments of a program, or one text for `bash -c`. Null where `code` is set.'),
+  timeout: z.number().positive().describe('Seconds that one attempt may take.'),
+  pool: text.describe('Pool whose TPUs may run the job.'),
+  slices: count
+    .min(1)
+    .describe('TPUs that run the job together, in one zone of the pool: more than one needs Multislice.'),
+  priority: integer.describe('Order among the jobs of the pool: the higher number goes first.'),
+  max_retries: count.describe('Own failures after which the job is tried again.'),
+  source: kept<Source>().nullable().describe('Code of the job. Null: the source of its pool.'),
+  environment: kept<Partial<Environment>>()
+    .nullable()
+    .describe('Preparation of the host. Null: the environment of its pool.'),
+  limits: stored({
+    memory_gb: limit,
+    processes: limit,
+    open_files: limit,
+    file_gb: limit,
+    disk_gb: limit,
+    files: limit,
+  })
+    .nullable()
+    .describe(
+      'Limits of the process: `memory_gb`, `processes`, `open_files`, `file_gb`, `disk_gb`, `files`. Null: none.',
+    ),
+  metadata: z.record(text, z.unknown()).describe('Free values of the submitter.'),
+  deadline_at: instant
+    .nullable()
+    .describe('Time at which the job ends, whatever its state. Null: no deadline.'),
+  budget_usd: dollars.nullable().describe('Dollars that all attempts may cost. Null: no limit of its own.'),
+  ...ownFields,
+});
+export type Job = z.infer<typeof jobDocument>;
+
+/** Begin of the wait: since the job was scheduled, or since its last attempt ended. */
+export function waitsSince({created_at, scheduled_at, attempts}: Job): string {
+  const [begun_at, ended_at] = [scheduled_at ?? created_at, attempts.at(-1)?.ended_at ?? ''];
+  return ended_at > begun_at ? ended_at : begun_at;
+}
+export type JobStatus = Job['status'];

@@ -1,0 +1,286 @@
+import {z} from 'zod';
+import {amount, count, dollars, emptyOf, instant, integer, orNull, said, stored, text} from '../fields.ts';
+import {nextRunName} from '../names.ts';
+import {machineDeaths} from '../run/machine-deaths.ts';
+import {iso, msOf} from '../time.ts';
+import {type Constraint, goesOn, isMoving, waiting, waitText} from './constraint.ts';
+import {runHistory, withPoint} from './history.ts';
+import type {Stream} from './stream.ts';
+
+const modelFailures = {
+  certain_failure: orNull(text).describe(
+    'Reason of a failure that comes again with every stream: it ended the run. `retry` and `rebuild` clear it.',
+  ),
+  model_misses: count.describe(
+    'Tries in a row in which the hub did not deliver the model. From the second on, each pauses the run until its next try.',
+  ),
+  model_misses_shards: count.describe(
+    'Value of `total_shards` at the last such try. A higher total starts the count again.',
+  ),
+  model_next_at: orNull(instant).describe(
+    'Time of the next try of a run that is paused for its model; else null.',
+  ),
+};
+export const NO_MODEL_FAILURES = emptyOf(modelFailures);
+
+const totals = {
+  streams_pending: count.describe('Streams that wait for a TPU, as of the last summary.'),
+  streams_in_progress: count.describe('Streams with a lease, as of the last summary.'),
+  streams_completed: count.describe('Streams whose final shard is stored, as of the last summary.'),
+  streams_failed: count.describe('Failed streams, as of the last summary.'),
+  total_samples_processed: count.describe('Stored samples of all streams.'),
+  rejected_samples: count.describe('Rejected samples of all streams.'),
+  total_tokens: count.describe('Tokens of the stored samples.'),
+  total_shards: count.describe('Stored shards of all streams.'),
+  total_bytes: count.describe('Bytes of the stored shards.'),
+};
+
+/** History of a run: traffic between regions, downloads, messages, and failures of its machines and its model. */
+const history = {
+  waits: orNull(waiting).describe(
+    'Why the run waits, as of the last tick: `kind` and `about` name the [constraint](operations.md#my-run-does-not-move), `evidence` is the text of its cause, `since_at` its begin, `refusals` the refused requests since then, `next_try_at` the next request. Null while it moves.',
+  ),
+  network_bytes: count.describe('Bytes between the bucket and TPUs in other regions, as of the last tick.'),
+  network_usd: amount.describe('Dollars of these bytes.'),
+  spent_download_usd: amount.describe(
+    'Dollars of weights and worker environments that ended incarnations have downloaded.',
+  ),
+  download_usd: amount.describe(
+    'Dollars of downloads of ended and living incarnations, as of the last tick.',
+  ),
+  version: count.describe(
+    'Count of applied `configure` messages. A message with `if_version` applies only to this version.',
+  ),
+  paused_at: orNull(instant).describe('Since when the run is paused, or was last. Null: it never was.'),
+  stopped_at: orNull(instant).describe('Time of a final `stop`; else null.'),
+  history: orNull(runHistory).describe(
+    'The past of the run in at most 288 points over its life, for curves: `at_s`, `tokens`, `usd`, `leases` and `preemptions`, in steps of `step_s` seconds or more. Null before the first summary.',
+  ),
+  said,
+  ...machineDeaths,
+  ...modelFailures,
+};
+
+/**
+ * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted. Operators, budgets and breakers
+ * set the status `paused`, operators set `cancelled`, and the other statuses follow from the streams.
+ */
+export const runDocument = stored({
+  run: text.describe('Id of the run, as in `datasets/RUN/`.'),
+  status: z
+    .enum(['active', 'paused', 'completed', 'failed', 'cancelled'])
+    .describe('Status word of the run; [Operations](operations.md) explains each.'),
+  reason: text.nullable().describe('Why the run waits, is paused or has ended; null without a reason.'),
+  spec: z
+    .record(text, z.unknown())
+    .nullable()
+    .describe('The complete spec that TPUs use. Null until the first stream is accepted, then frozen.'),
+  spec_hash: text
+    .nullable()
+    .describe('SHA-256 of `spec` with sorted keys. Every shard carries it. Null as long as `spec` is null.'),
+  pool: text.describe('Pool whose TPUs work on the run.'),
+  priority: integer.describe('Order between runs that share TPUs: the higher number goes first.'),
+  affinity: z
+    .enum(['any', 'fixed'])
+    .describe('`any`: every TPU takes every stream. `fixed`: each stream belongs to one TPU.'),
+  stream_offset: count.describe('Number of the stream of the first TPU. Counts only with `affinity: fixed`.'),
+  bundle: orNull(text).describe('SHA-256 of the newest bundle of its leases. Null before the first lease.'),
+  allow_cross_region: z
+    .boolean()
+    .describe('True: TPUs in another region than the bucket may work on the run.'),
+  expire_days: orNull(count).describe(
+    'Days after which the bucket deletes each shard of the run, from its upload on. Null: it keeps them.',
+  ),
+  budget_usd: dollars
+    .nullable()
+    .describe('Dollars that TPUs and network of the run may cost. Null: no limit of its own.'),
+  spent_usd: dollars.describe(
+    'Dollars of the TPU incarnations that have ended. Equals `cost_usd` when no TPU works for the run.',
+  ),
+  cost_usd: dollars.describe(
+    'Dollars of ended and living incarnations, as of the last tick. The budget compares with the sum of this cost, `network_usd` and `download_usd`.',
+  ),
+  preemptions: orNull(count).describe(
+    'TPUs that Google preempted or took away while the run paid for them. Counted when the node is gone. Null: unknown, because the document of the run was lost.',
+  ),
+  ...history,
+  ...totals,
+  changed_at: instant
+    .nullable()
+    .describe(
+      'Since when streams may differ from these counts: the next tick counts them. Null: they are counted.',
+    ),
+  expired_at: orNull(instant).describe(
+    'Since when the documents of its streams are deleted; null: they are kept. The totals stay.',
+  ),
+  created_at: instant.describe('Time at which the document was written first.'),
+  updated_at: instant.describe(
+    'Time of the last change of the document. Ticks read runs by it: change it too if you edit a document.',
+  ),
+});
+export type Run = z.infer<typeof runDocument>;
+export type RunStatus = Run['status'];
+
+export function pausedFor(reason: string, now: number) {
+  return {status: 'paused' as const, reason, waits: null, paused_at: iso(now), updated_at: iso(now)};
+}
+
+/** The run that a person or its model ends before its streams end. Its history ends too. */
+export function endedAs(status: 'failed' | 'cancelled', run: Run, reason: string | null, now: number): Run {
+  const history = withPoint(run.history, run, now, {turns: true});
+  return {...run, status, reason, waits: null, history, updated_at: iso(now)};
+}
+
+export const NO_STREAMS = emptyOf(totals);
+
+/** A new run: no message has changed it, no machine and no model has failed it, and nothing has crossed a region. */
+export const NO_MESSAGES = emptyOf(history);
+
+/** Sums over the streams of a run. `failed`: one of the failed streams. */
+export type StreamTotals = typeof NO_STREAMS & {
+  failed: {stream: string; last_error: string | null} | undefined;
+  /** Stream objects that are gone from the bucket: the first, and how many. */
+  gone?: {object: string; count: number} | undefined;
+};
+
+export type StreamFacts = Pick<
+  Stream,
+  'stream' | 'status' | 'last_error' | 'digest' | (typeof SUMMED)[number]
+>;
+
+/** Seconds after which a manifest without a document proves that the document was lost: a function creates both within minutes. */
+export const LOST_AFTER_S = 3600;
+
+/** Reason of a run that lost its document and waits for an operator, with the command that resumes it. */
+export function lostReason(run: string): string {
+  return `run ${run} has output in the bucket and had no document: its database was lost, or the output is older than this deployment. Check the run, then publish: gcloud pubsub topics publish control --message='{"action":"resume","run":"${run}"}'`;
+}
+
+export const SUMMED = [
+  'total_samples_processed',
+  'rejected_samples',
+  'total_tokens',
+  'total_shards',
+  'total_bytes',
+] as const;
+
+export function addStream(totals: StreamTotals, stream: StreamFacts): void {
+  totals[`streams_${stream.status}`] += 1;
+  for (const field of SUMMED) totals[field] += stream[field];
+  const {status, last_error} = stream;
+  if (status === 'failed') totals.failed ??= {stream: stream.stream, last_error};
+}
+
+export function totalsOf(streams: readonly StreamFacts[]): StreamTotals {
+  const totals: StreamTotals = {...NO_STREAMS, failed: undefined};
+  for (const stream of streams) addStream(totals, stream);
+  return totals;
+}
+
+export function addGone(totals: StreamTotals, object: string): void {
+  totals.gone = {object: totals.gone?.object ?? object, count: (totals.gone?.count ?? 0) + 1};
+}
+
+export function goneText({object, count}: {object: string; count: number}): string {
+  const others = count > 1 ? ` and ${count - 1} more are` : ' is';
+  return `${object}${others} gone: verify cannot compare`;
+}
+
+export const isRunnable = (run: Run) => run.status === 'active' && run.spec !== null;
+
+/** True if the run may still need TPUs, now or after a `resume`. */
+export const isOpen = (run: Run) => run.status === 'active' || run.status === 'paused';
+
+/** Samples after which the share of rejected samples of an open run says something. */
+const FEW_SAMPLES = 100;
+
+export function isMostlyRejected({total_samples_processed, rejected_samples, status}: Run): boolean {
+  const samples = total_samples_processed + rejected_samples;
+  const isEnough = samples >= FEW_SAMPLES || status === 'completed' || status === 'failed';
+  return isEnough && rejected_samples > total_samples_processed;
+}
+
+/** Warning about the samples of a run, or about stream objects of a complete run that are gone. */
+function warningOf(run: Run, gone: StreamTotals['gone']): string | null {
+  if (gone) return goneText(gone);
+  if (!isMostlyRejected(run)) return null;
+  const {rejected_samples, total_samples_processed} = run;
+  const samples = total_samples_processed + rejected_samples;
+  return `${rejected_samples} of ${samples} samples were rejected: rejects.jsonl beside the shards says why`;
+}
+
+export const againCommand = (run: string) => `gleaner run start ${nextRunName(run)} --from ${run}`;
+
+function allRejectedText({run, rejected_samples}: Run): string {
+  return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why. The spec is frozen: \`${againCommand(run)}\` starts another run, with the options that change, such as --field`;
+}
+
+/** Costs of a run as a tick knows them, living incarnations included: time of TPUs, and their downloads. */
+export type RunCosts = Pick<Run, 'cost_usd' | 'download_usd'>;
+
+/** A slow tick may know less than a later tick: the cost never shrinks. */
+export function withDownloads(run: Run, download_usd: number, now: number): Run {
+  return download_usd > run.download_usd ? {...run, download_usd, updated_at: iso(now)} : run;
+}
+
+/**
+ * Totals and status of a run from its streams. A run with a failed stream and no other work left has failed, and its reason names the
+ * first failed stream. A run whose samples were all rejected has failed too. A finished run becomes active again when a further stream is uploaded. A stop stays. A pause stays until all
+ * streams are complete: a revived stream still waits for `resume`.
+ *
+ * - `known_usd`: cost of the run as a tick knows it, living incarnations included.
+ * - `ending`: keeps a run open whose streams have all ended, and becomes its reason.
+ * - `waits`: why the run waits. An active run that does not move has this reason.
+ */
+export function summarizeRun(
+  run: Run,
+  {failed, gone, ...totals}: StreamTotals,
+  known_usd: number,
+  now: number,
+  {ending, waits}: {ending?: string | undefined; waits?: Constraint | undefined} = {},
+): Run {
+  // A slow tick may know less than a later tick: the cost never shrinks.
+  const cost_usd = Math.max(run.cost_usd, run.spent_usd, known_usd);
+  const next: Run = {...run, ...exact(totals), cost_usd};
+  const ended = next.streams_completed + next.streams_failed;
+  const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;
+  if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
+    const unfinished = next.streams_pending + next.streams_in_progress;
+    const isAllRejected = next.total_samples_processed === 0 && next.rejected_samples > 0;
+    if (unfinished > 0 || ending) next.status = run.status === 'paused' ? 'paused' : 'active';
+    else if (!failed) next.status = isAllRejected ? 'failed' : 'completed';
+    else if (run.status !== 'paused') next.status = 'failed';
+    if (next.status !== 'paused') next.model_next_at = null;
+    const isHeld = next.status === 'paused' && run.status === 'paused';
+    next.waits = next.status === 'active' ? goesOn(run.waits, waits, now) : null;
+    const wait = next.waits && waitText(next.waits);
+    if (next.waits && !isMoving(next.waits)) next.reason = wait;
+    else if (failed && !(isHeld && run.reason))
+      next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
+    else if (next.status === 'failed') next.reason = allRejectedText(next);
+    else if (!isHeld) next.reason = wait ?? ((unfinished === 0 && ending) || warningOf(next, gone));
+  }
+  const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
+  if (!changed) return run;
+  const turns = next.status !== run.status;
+  // Costs that come after the end are no part of its curves.
+  const history = isOpen(next) || turns ? withPoint(run.history, next, now, {turns}) : run.history;
+  return {...next, history, updated_at: iso(now)};
+}
+
+/** Instant from which the bucket may have deleted shards of the run; null for a run that keeps them. */
+export function expiresFrom({
+  created_at,
+  expire_days,
+}: Pick<Run, 'created_at' | 'expire_days'>): string | null {
+  return expire_days === null ? null : iso(msOf(created_at) + expire_days * 86_400_000);
+}
+
+/** Bounds each sum by the largest exact number: the run's document must stay valid, whatever its shards claim. */
+export function exact<T extends {[field: string]: number}>(totals: T): T {
+  const bounded = Object.entries(totals).map(([field, sum]) => [
+    field,
+    Math.min(sum, Number.MAX_SAFE_INTEGER),
+  ]);
+  return Object.fromEntries(bounded) as T;
+}

@@ -1,0 +1,346 @@
+/** Heartbeats: a worker proves that it lives, reports its progress, and hears how to go on. */
+import {accrue} from '../billing/cost.ts';
+import type {BucketRegion} from '../billing/network.ts';
+import {endAttempt, endByMachine} from '../job/lifecycle.ts';
+import {leasedWork, parseJobWork} from '../names.ts';
+import type {Job} from '../records/job.ts';
+import {isOpen, type Run} from '../records/run.ts';
+import type {SourceReport} from '../records/source.ts';
+import type {Stream} from '../records/stream.ts';
+import {
+  type Host,
+  NO_HOST,
+  NO_WORK,
+  type Phase,
+  type Received,
+  readySince,
+  type Worker,
+  withoutWork,
+} from '../records/worker.ts';
+import {
+  chargeSuspect,
+  type Holder,
+  holds,
+  isHeldBy,
+  RESTARTED,
+  returnedStream,
+  saysItHas,
+} from '../stream/lease.ts';
+import {isOlderThan, iso} from '../time.ts';
+import {bootingHosts, FIRST_HOST, hostText} from '../worker/hosts.ts';
+import {livedUntil} from '../worker/life-phases.ts';
+import {nodeStanding} from '../worker/provider-states.ts';
+import {withReceived} from './downloads.ts';
+import {
+  advise,
+  notWantedText,
+  ok,
+  type RequestDecision,
+  type RequestWrites,
+  type WorkLease,
+} from './requests.ts';
+
+export type Heartbeat = Holder & {
+  phase: string;
+  /** Step of the boot, in phase `setup`. */
+  step?: string | undefined;
+  lease: WorkLease | null;
+  progress: Pick<
+    Worker,
+    'samples_done' | 'samples_total' | 'tokens_done' | 'shards_done' | 'tokens_per_s' | 'waits_for'
+  > | null;
+  source_report?: Omit<SourceReport, 'at'> | null | undefined;
+  host: number;
+  received?: Received | undefined;
+};
+
+/**
+ * Documents of a heartbeat. `job`, or `stream` and `run`: the claimed work, unless the worker's document proves the lease.
+ * `suspected`: the stream that the worker lost before its host restarted. `suspectedRun`: its run, if the restart fails the stream.
+ */
+export type HeartbeatState = {
+  worker: Worker;
+  job?: Job | undefined;
+  isJobLeftAlone?: boolean;
+  stream?: Stream | undefined;
+  run?: Run | undefined;
+  suspected?: Stream | undefined;
+  suspectedRun?: Run | undefined;
+};
+
+/**
+ * Renews the lease that the worker claims, and records its progress. A heartbeat with no lease, or an older lease, was sent before the
+ * worker heard of its last grant: it releases nothing.
+ */
+export function decideHeartbeat(
+  state: HeartbeatState,
+  request: Heartbeat,
+  now: number,
+  {lease_s, region}: {lease_s: number; region: BucketRegion},
+): RequestDecision {
+  const {worker, run, suspected, suspectedRun} = state;
+  const {lease, phase, step, progress, source_report} = request;
+  const isHeld = lease !== null && provesLease(state, request, lease);
+  const work = workAfter(state, lease, isHeld, now);
+  const claimed_at = hasRestarted(worker, request) ? null : work.claimed_at;
+  const spoke = heardFrom(worker, {...NO_WORK, ...progress, activity: phase, step, ...work, claimed_at}, now);
+  const heard = withReceived(spoke, request.host, request.received, region);
+  const charged = suspected && chargeSuspect(suspected, worker, RESTARTED, now);
+  return {
+    answer: ok({
+      ...verdict(heard, lease, isHeld, run).body,
+      lease_expires_at: isHeld ? iso(now + lease_s * 1000) : null,
+      lease: jobLeaseOf(heard),
+      execs: heard.execs,
+      source_version: heard.source_version,
+    }),
+    writes: {
+      worker: source_report ? {...heard, source_report: {...source_report, at: iso(now)}} : heard,
+      ...(charged && charged !== suspected ? returnedStream(charged, suspectedRun, now) : {}),
+      ...faultEvents(worker, heard),
+    },
+  };
+}
+
+/** The event of a fault that the control plane has found. A restart, which may be an event too, reports no fault. */
+function faultEvents(before: Worker, {name, fault}: Worker): Pick<RequestWrites, 'events'> {
+  if (fault === null || fault === before.fault) return {};
+  return {events: [{kind: 'worker', worker: name, text: `${name} is replaced: ${fault}`}]};
+}
+
+/** The job that the slice has now: a host whose attempt is over stops its process, and a host without an attempt joins. */
+function jobLeaseOf({work, epoch}: Worker): {job: string; epoch: number} | null {
+  const job = parseJobWork(work);
+  return job === undefined || epoch === null ? null : {job, epoch};
+}
+
+/**
+ * A heartbeat of a host but host 0. It proves that this host lives, and changes no lease but that of an attempt during which the host
+ * restarted. Words that repeat the last one are written seldom: all hosts of a slice write one document.
+ */
+export function decideHostHeartbeat(
+  {worker, job, others = []}: Pick<HeartbeatState, 'worker' | 'job'> & {others?: readonly Worker[]},
+  request: Heartbeat,
+  now: number,
+  {silent_s, region}: {silent_s: number; region: BucketRegion},
+): RequestDecision {
+  const {host, lease, phase, received, source_report} = request;
+  const isHeld = lease !== null && saysItHas(worker, lease);
+  const isRestart = bootsAfterStart(worker, request);
+  const said = {phase, ...readyCode(source_report)};
+  const heard = heardFromHost(worker, host, said, silent_s, now);
+  const billed = heard === worker ? worker : withReceived(heard, host, received, region);
+  const after = isRestart ? bootsAgain(billed, now) : billed;
+  const {execs, source_version} = after;
+  const error = `${hostText(host, worker.host_count)} restarted in the middle of it`;
+  const end = endByMachine(worker, error);
+  return {
+    answer: ok({
+      ...verdict(after, lease, isHeld && !isRestart, undefined).body,
+      ...{lease_expires_at: null, lease: jobLeaseOf(after), execs, source_version},
+    }),
+    writes: {
+      ...(after === worker ? {} : {worker: after}),
+      ...faultEvents(worker, after),
+      ...(isRestart && job && isHeldBy(job, worker)
+        ? {
+            endedJob: {before: job, after: endAttempt(job, end, worker.usd_per_hour, now)},
+            members: others.map(withoutWork),
+          }
+        : {}),
+    },
+  };
+}
+
+/** The code that is ready on a host, or why it is not. A report of a preparation says nothing yet. */
+function readyCode(report: Heartbeat['source_report']): Partial<Host> {
+  if (!report || report.status === 'preparing') return {};
+  const source_error = report.status === 'failed' ? (report.error ?? 'without a reason') : null;
+  return {source_version: report.version, source_error};
+}
+
+/** A slice whose host boots again: it is up when all of its hosts are. */
+function bootsAgain(worker: Worker, now: number): Worker {
+  if (worker.phase === 'draining') return withoutWork(worker);
+  return {...withoutWork(worker), phase: 'booting', phase_since_at: iso(now)};
+}
+
+/** The worker after a word of a host but host 0. The same object for a word that repeats the last one soon. */
+export function heardFromHost(
+  worker: Worker,
+  host: number,
+  said: Partial<Host>,
+  silent_s: number,
+  now: number,
+): Worker {
+  const before = worker.hosts[host] ?? NO_HOST;
+  const known = {...before, ...said};
+  const isSame = (['phase', 'source_version', 'source_error'] as const).every(
+    field => known[field] === before[field],
+  );
+  const isRecent = before.heartbeat_at !== null && !isOlderThan(before.heartbeat_at, silent_s / 4, now);
+  if (isSame && isRecent) return worker;
+  return {...worker, hosts: {...worker.hosts, [host]: {...known, heartbeat_at: iso(now)}}};
+}
+
+/** True if the host restarted after its slice was up, and not because Google repairs it, which is no evidence against the work. */
+export function hasRestarted(worker: Worker, request: Pick<Heartbeat, 'phase' | 'host'>): boolean {
+  return bootsAfterStart(worker, request) && nodeStanding(worker) !== 'mending';
+}
+
+/** True if a host of a slice that was up boots, for whatever cause. */
+export function bootsAfterStart(worker: Worker, {phase, host}: Pick<Heartbeat, 'phase' | 'host'>): boolean {
+  const isUp = host === FIRST_HOST ? worker.phase !== 'booting' : !bootingHosts(worker).includes(host);
+  return phase === 'setup' && isUp;
+}
+
+/** True if the worker holds the lease. Its own document proves the lease of a stream. A person may have deleted a job. */
+function provesLease(
+  {worker, job, isJobLeftAlone, stream, run}: HeartbeatState,
+  request: Heartbeat,
+  lease: WorkLease,
+): boolean {
+  const {worker: name, incarnation} = request;
+  const claim = {worker: name, incarnation, epoch: lease.epoch};
+  if ('job' in lease && !isJobLeftAlone) return job !== undefined && holds(job, claim);
+  if (saysItHas(worker, lease)) return true;
+  return stream !== undefined && run !== undefined && isOpen(run) && holds(stream, claim);
+}
+
+function workAfter({worker, run}: HeartbeatState, lease: WorkLease | null, isHeld: boolean, now: number) {
+  if (lease && isHeld) {
+    const drains = run ? run.status === 'paused' : worker.drains;
+    const yields_to = saysItHas(worker, lease) ? worker.yields_to : null;
+    return {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now), drains, yields_to};
+  }
+  // A deleted job leaves its worker without work.
+  if (lease && 'job' in lease && saysItHas(worker, lease)) return NO_WORK;
+  return leaseFieldsOf(worker);
+}
+
+function leaseFieldsOf({work, epoch, claimed_at, drains, yields_to}: Worker) {
+  return {work, epoch, claimed_at, drains, yields_to};
+}
+
+function verdict(worker: Worker, lease: WorkLease | null, isHeld: boolean, run: Run | undefined) {
+  if (lease && !isHeld)
+    return advise('stop', `the lease of ${leasedWork(lease)} is over: ${endText(lease, run)}`);
+  // A host that has not joined the attempt of its slice yet, or has ended it before the others, stays until its end.
+  const isAwaited = lease === null && jobLeaseOf(worker) !== null;
+  if (worker.phase === 'draining' && !isAwaited)
+    return advise(lease ? 'drain' : 'exit', notWantedText(worker.name, worker.incarnation));
+  if (worker.drains && lease && 'run' in lease) return advise('drain', `run ${lease.run} is paused`);
+  if (worker.yields_to !== null && lease && 'run' in lease)
+    return advise('drain', `job ${worker.yields_to} waits for a worker`);
+  return advise('continue', '');
+}
+
+function endText(lease: WorkLease, run: Run | undefined): string {
+  if ('job' in lease) return 'it has ended, or another worker runs it';
+  if (!run || isOpen(run)) return 'another worker holds it, or it was released';
+  return `the run is ${run.status}`;
+}
+
+/** The boot of the host has failed: the next tick replaces the worker. The first reason counts. */
+export function decideFailedBoot(
+  worker: Worker,
+  {reason, host}: {reason: string; host: number},
+  now: number,
+): RequestDecision {
+  const answer = advise('continue', '');
+  if (worker.fault !== null) return {answer};
+  if (host !== FIRST_HOST) {
+    const heard = heardFromHost(worker, host, {phase: 'setup'}, 0, now);
+    const fault = faultText(`${hostText(host, worker.host_count)}: ${reason}`);
+    return {answer, writes: {worker: {...heard, fault}}, wakes: true};
+  }
+  const held = {...NO_WORK, ...leaseFieldsOf(worker)};
+  const heard = heardFrom(worker, {...held, activity: 'setup', step: worker.boot_step ?? undefined}, now);
+  return {answer, writes: {worker: {...heard, fault: faultText(reason)}}, wakes: true};
+}
+
+export function beganWork(worker: Worker, lease: WorkLease, now: number): Worker {
+  const claim = {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now)};
+  return heardFrom(worker, {...NO_WORK, activity: 'loading', ...claim}, now);
+}
+
+/** The worker after the request of another slice has leased it a job. It hears of the job with its next request. */
+export function takenForWork(worker: Worker, lease: WorkLease, now: number): Worker {
+  const claim = {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now)};
+  return {...worker, ...NO_WORK, ...claim, phase: 'working', phase_since_at: iso(now)};
+}
+
+export function joinedWork(worker: Worker, host: number, now: number): Worker {
+  if (host !== FIRST_HOST) return heardFromHost(worker, host, {phase: 'loading'}, 0, now);
+  const claim = {...leaseFieldsOf(worker), claimed_at: iso(now)};
+  return heardFrom(worker, {...NO_WORK, activity: 'loading', ...claim}, now);
+}
+
+const MOST_FAULT_CHARS = 2000;
+
+/** The worker without its work. After a `fault` it gets no work until it is replaced: another machine may succeed. */
+export function gaveBack(worker: Worker, outcome: string, fault: string | null, now: number): Worker {
+  const activity = outcome === 'preempted' ? 'preempted' : 'idle';
+  return {
+    ...heardFrom(worker, {...NO_WORK, activity}, now),
+    fault: fault === null ? worker.fault : faultText(fault),
+  };
+}
+
+export function lostToHost(worker: Worker, host: number, fault: string | null): Worker {
+  const text = fault === null ? worker.fault : faultText(`${hostText(host, worker.host_count)}: ${fault}`);
+  return {...withoutWork(worker), fault: text};
+}
+
+const faultText = (fault: string) => fault.slice(0, MOST_FAULT_CHARS).toWellFormed();
+
+const PROGRESS = ['activity', 'work', 'samples_done', 'tokens_done', 'shards_done'] as const;
+
+/** A request for work, which counts as progress each time. */
+export function askedForWork(worker: Worker, now: number): Worker {
+  return {...heardFrom(worker, {...NO_WORK, activity: 'idle'}, now), progress_at: iso(now)};
+}
+
+/** The word of host 0 proves that it lives. A node is up with the first word of host 0's agent after the agents of all other hosts. */
+export function heardFrom(
+  worker: Worker,
+  {step, ...said}: Pick<Worker, keyof typeof NO_WORK> & {activity: string; step?: string | undefined},
+  now: number,
+): Worker {
+  const isSetup = said.activity === 'setup';
+  const isUp = !isSetup && bootingHosts(worker).length === 0;
+  const phase = phaseAfter(worker, isUp, said.work);
+  return {
+    ...accrue(worker, now),
+    ...livedUntil(worker, said, now),
+    ...said,
+    boot_step: isSetup ? (step ?? null) : null,
+    last_error: isUp ? null : worker.last_error,
+    agent_at: worker.agent_at ?? (isUp ? iso(now) : null),
+    phase,
+    phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),
+    ready_at: worker.ready_at ?? readyBySaying(worker, now),
+    hello_at: worker.hello_at ?? iso(now),
+    suspect: worker.fault === null ? null : worker.suspect,
+    progress_at: PROGRESS.some(field => said[field] !== worker[field]) ? iso(now) : worker.progress_at,
+    heartbeat_at: iso(now),
+  };
+}
+
+/**
+ * Billing start of a node that sends a heartbeat before a tick has seen it READY.
+ * The creation of a node in the queue begins at an unknown time, so its billing starts now.
+ */
+function readyBySaying(
+  {provisioning, provider_state, provider_since_at, phase_since_at, unready_at}: Worker,
+  now: number,
+) {
+  const isBegun = provisioning === 'node' || provider_state !== null;
+  return isBegun ? readySince([phase_since_at, provider_since_at, unready_at], now) : iso(now);
+}
+
+function phaseAfter(worker: Worker, isUp: boolean, work: string | null): Phase {
+  if (worker.phase === 'draining') return 'draining';
+  if (!isUp) return 'booting';
+  return work === null ? 'idle' : 'working';
+}

@@ -1,0 +1,73 @@
+/** Rights of a host in the buckets: those of its incarnation, and those of each lease that its worker holds. */
+import {
+  execFolder,
+  jobFolder,
+  logsPrefix,
+  modelLockObject,
+  outputPrefix,
+  partialsPrefix,
+  streamObject,
+} from '../names.ts';
+import type {Worker} from '../records/worker.ts';
+
+/**
+ * `get` reads objects whose name is known. `read` also lists them. `create` also stores new objects. `overwrite` also replaces them, and
+ * reads nothing. Each applies to exact names and to all names below a prefix.
+ */
+export type ObjectRights = {
+  bucket: string;
+  may: 'get' | 'read' | 'create' | 'overwrite';
+  names?: string[];
+  prefixes?: string[];
+};
+
+type Buckets = {bucket: string; logs_bucket: string};
+
+/**
+ * Rights without a lease: the log of the incarnation, and code bundles. The name of a bundle is the SHA-256 of its content, and no
+ * host lists the bundles, so a host reads the bundles that an order has named to it.
+ */
+export function rightsOfHost(
+  {name, incarnation}: Pick<Worker, 'name' | 'incarnation'>,
+  {bucket, logs_bucket}: Buckets,
+): ObjectRights[] {
+  return [
+    {bucket: logs_bucket, may: 'overwrite', prefixes: [logsPrefix(name, incarnation)]},
+    {bucket, may: 'get', prefixes: ['code/']},
+  ];
+}
+
+/** Rights of the lease of a stream. `model`: as the spec of the run names it. */
+export function rightsOfStream(
+  {run, stream}: {run: string; stream: string},
+  model: unknown,
+  {bucket}: Buckets,
+): ObjectRights[] {
+  const folder = folderIn(bucket, String(model));
+  const streams = [streamObject(run, stream), streamObject(run, stream, true)];
+  const own = [outputPrefix(run, stream), partialsPrefix(run, stream)];
+  return [
+    {bucket, may: 'create', names: [modelLockObject(run)], prefixes: own},
+    {bucket, may: 'get', names: streams},
+    ...(folder === undefined ? [] : [{bucket, may: 'read' as const, prefixes: [folder]}]),
+  ];
+}
+
+export function rightsOfJob({job, epoch}: {job: string; epoch: number}, {bucket}: Buckets): ObjectRights[] {
+  return [{bucket, may: 'create', prefixes: [jobFolder(job, epoch)]}];
+}
+
+export function rightsOfExec(
+  exec: string,
+  {name}: Pick<Worker, 'name'>,
+  host: number,
+  {bucket}: Buckets,
+): ObjectRights[] {
+  return [{bucket, may: 'create', prefixes: [execFolder(exec, name, host)]}];
+}
+
+/** Folder of a model in the bucket; undefined for a model of another bucket or of a hub. */
+function folderIn(bucket: string, model: string): string | undefined {
+  const address = `gs://${bucket}/`;
+  return model.startsWith(address) ? `${model.slice(address.length).replace(/\/+$/, '')}/` : undefined;
+}

@@ -1,0 +1,76 @@
+/** Requests of workers: their answers, and the documents that a decision about a request changes. */
+import type {ExecHost} from '../records/exec.ts';
+import type {Job} from '../records/job.ts';
+import type {Run} from '../records/run.ts';
+import type {Stream} from '../records/stream.ts';
+import {isAlive, type Worker} from '../records/worker.ts';
+import type {TimelineEvent} from '../timeline.ts';
+
+export type WorkerAnswer = {status: 200 | 403 | 409; body: object};
+
+export type WorkLease = {run: string; stream: string; epoch: number} | {job: string; epoch: number};
+
+/** The documents that a decision changes. A missing field leaves its document as it is. */
+export type RequestWrites = {
+  worker?: Worker | undefined;
+  /** Workers of the other slices of a job. */
+  members?: Worker[];
+  stream?: Stream;
+  run?: Run;
+  /** The run of a stream that failed for its machines or its model: a breaker may pause or end the run. */
+  breaker?: {before: Run; after: Run};
+  job?: Job;
+  endedJob?: {before: Job; after: Job};
+  execHost?: {exec: string; host: ExecHost};
+  events?: TimelineEvent[];
+  /** Events that repeat an event of this time or later replace it. */
+  events_since?: number;
+};
+
+/** `complaint`: a log entry about a sender that may be forged. `wakes` and `endsExec` follow after the write. */
+export type RequestDecision = {
+  answer: WorkerAnswer;
+  writes?: RequestWrites;
+  complaint?: string;
+  /** The decision asks for a tick. */
+  wakes?: boolean;
+  /** Command that ends if no other host has it. */
+  endsExec?: string;
+};
+
+/** `order`: the work of a granted lease. Without an order the worker gets none of this work. */
+export type GrantDecision = {order?: object; writes?: RequestWrites};
+
+export const ok = (body: object): WorkerAnswer => ({status: 200, body});
+
+export function advise(
+  action: 'continue' | 'drain' | 'stop' | 'exit',
+  reason: string,
+  status: 200 | 409 = 200,
+): WorkerAnswer {
+  return {status, body: {action, reason, lease_expires_at: null}};
+}
+
+export const none = (reason: string): WorkerAnswer => ok({action: 'none', reason});
+
+/** Refuses a request with 403 and the order to exit. The agent says hello once more, and then ends. */
+export function refuse(reason: string, complaint: string): RequestDecision {
+  return {answer: {status: 403, body: {action: 'exit', reason, error: reason}}, complaint};
+}
+
+/** True if the request comes from the slot's incarnation. A `creating` slot counts: its node can boot before a tick sees it READY. */
+export function isCurrent(worker: Worker | undefined, request: {incarnation: number}): worker is Worker {
+  return (
+    worker !== undefined &&
+    worker.incarnation === request.incarnation &&
+    (isAlive(worker) || worker.phase === 'creating')
+  );
+}
+
+export function unknownText({worker}: {worker: string}): string {
+  return `no document knows this incarnation of ${worker}: its database was lost or restored, and its node will be deleted`;
+}
+
+export function notWantedText(name: string, incarnation: number): string {
+  return `${name}, incarnation ${incarnation}, is not wanted any more`;
+}

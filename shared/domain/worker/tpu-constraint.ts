@@ -1,0 +1,77 @@
+/** Why a TPU does no work, or a slot has no TPU, by the document of the slot. */
+
+import {type Constraint, constraint} from '../records/constraint.ts';
+import {hasEnded, isBlocked, type Worker} from '../records/worker.ts';
+import {utcText} from '../time.ts';
+import type {Brake} from '../zone/silence-brake.ts';
+import {hostText, quietestHost} from './hosts.ts';
+import {nodeStanding, queueStanding} from './provider-states.ts';
+
+/** Why no node may be created in the slot, by its document alone; undefined for a slot that may have one. */
+export function slotConstraint(worker: Worker | undefined, now: number): Constraint | undefined {
+  if (worker?.held) return constraint('deleted', worker.name);
+  if (worker?.phase !== 'gone' || !isBlocked(worker, now)) return undefined;
+  const {name, last_error, last_death, blocked_until_at} = worker;
+  return constraint('slot-blocked', name, last_error ?? last_death, {next_try_at: blocked_until_at});
+}
+
+/** The constraint of a worker that has sent nothing for too long: the brake of its zone, if it holds workers. */
+export function silentConstraint(worker: Worker, brake: Brake | null | undefined): Constraint {
+  const {name, zone} = worker;
+  if (!brake || brake.held === 0)
+    return constraint('silent', name, null, {since_at: quietestHost(worker).at});
+  const usd =
+    brake.held_usd_per_hour === null ? 'an unknown price' : `$${brake.held_usd_per_hour.toFixed(2)}`;
+  return constraint('brake', zone, `${brake.held} TPUs for ${usd} an hour`, {since_at: brake.since_at});
+}
+
+/** Why a worker stands still that may have work; undefined if it makes progress, as far as its document says. */
+export function standstillOf(worker: Worker): Constraint | undefined {
+  const {name, waits_for, provider_since_at} = worker;
+  if (nodeStanding(worker) === 'mending')
+    return constraint('maintenance', name, null, {since_at: provider_since_at});
+  return waits_for === null ? undefined : constraint('model', name, waits_for);
+}
+
+/** Usual times of the pool, as texts such as `usually 2.5 min`. */
+export type Usual = {create: string | null; boot: string | null};
+
+/** Why the slot has no TPU at work. `limit`: why its zone gives no node now, also one that was requested since and is listed. Undefined: it works, or no work needs it. */
+export function tpuConstraint(
+  worker: Worker,
+  limit: Constraint | undefined,
+  now: number,
+  usual: Usual = {create: null, boot: null},
+): Constraint | undefined {
+  const {name, phase, phase_since_at: since_at, valid_until_at, queue_state} = worker;
+  const own = slotConstraint(worker, now);
+  if (own) return own;
+  if (phase === 'gone') return limit;
+  if (hasEnded(worker) || phase === 'draining')
+    return constraint('leaving', name, worker.last_death, {since_at});
+  const still = standstillOf(worker);
+  if (still) return still;
+  if (phase === 'booting') {
+    const {host, at} = quietestHost(worker);
+    const said =
+      worker.host_count > 1 && at === null
+        ? [`${hostText(host, worker.host_count)} has said nothing yet`]
+        : [];
+    return constraint('boot', name, [...said, usual.boot ?? []].flat().join(', ') || null, {since_at});
+  }
+  if (phase !== 'creating') {
+    if (worker.work !== null) return undefined;
+    // Its lease has ended because it is silent. Its next word clears the suspicion.
+    return worker.suspect === null
+      ? constraint('idle', name, null, {since_at})
+      : silentConstraint(worker, null);
+  }
+  if (queueStanding(worker) === 'waiting') {
+    const until =
+      valid_until_at === null ? queue_state : `${queue_state}, valid until ${utcText(valid_until_at)}`;
+    return constraint('queue', name, until, {since_at});
+  }
+  const isUnanswered = nodeStanding(worker) === null || (worker.asked_at ?? '') > (limit?.since_at ?? '');
+  if (limit && isUnanswered) return limit;
+  return constraint('create', name, usual.create, {since_at});
+}
