@@ -3,8 +3,8 @@
  * are as many gone workers as living ones.
  */
 
+import {slotsOf} from '../../shared/domain/fleet/slots.ts';
 import {shardObject, streamId, streamObject, workerName} from '../../shared/domain/names.ts';
-import {slotsOf} from '../../shared/domain/records/pool.ts';
 import {newStream, type Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import {iso} from '../../shared/domain/time.ts';

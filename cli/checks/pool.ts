@@ -8,7 +8,7 @@ import {
   runtimeProblem,
 } from '../../shared/domain/fleet/accelerators.ts';
 import type {Provider} from '../../shared/domain/records/providers.ts';
-import type {Provisioning} from '../../shared/domain/zone/placement.ts';
+import type {Provisioning} from '../../shared/domain/records/zone.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {googleOf} from '../google/api.ts';
 import {warn} from '../terminal/output.ts';

@@ -1,5 +1,5 @@
 import type {Provider} from '../../shared/domain/records/providers.ts';
-import type {Provisioning} from '../../shared/domain/zone/placement.ts';
+import type {Provisioning} from '../../shared/domain/records/zone.ts';
 import {scaleMessage} from '../scale.ts';
 import {
   dollars,

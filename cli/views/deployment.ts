@@ -16,12 +16,12 @@ import {readTask, taskRecords} from '../../shared/control-plane/documents/tasks.
 import type {Log} from '../../shared/control-plane/log.ts';
 import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {ageText} from '../../shared/domain/billing/prices.ts';
+import type {Limiter} from '../../shared/domain/records/limiter.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
+import type {Zone} from '../../shared/domain/records/zone.ts';
 import {utcText} from '../../shared/domain/time.ts';
-import type {Limiter} from '../../shared/domain/zone/limiter.ts';
-import type {Zone} from '../../shared/domain/zone/placement.ts';
 import type {Store} from '../../shared/ports.ts';
 import {entriesOf} from '../events/entry.ts';
 import {counted, dollarText} from '../terminal/format.ts';

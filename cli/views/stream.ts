@@ -1,8 +1,8 @@
 /** A stream with its stored shards. */
 import {shardRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../shared/domain/names.ts';
+import type {Shard} from '../../shared/domain/records/shard.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
-import type {Shard} from '../../shared/domain/stream/checkpoint.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Answers} from '../json/index.ts';
 import {type Rejects, readRejects} from './run-page.ts';

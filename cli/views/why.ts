@@ -6,9 +6,10 @@ import {
   workerRecords,
 } from '../../shared/control-plane/documents/documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
+import {slotsOf} from '../../shared/domain/fleet/slots.ts';
 import {isRunId, parseWorkerName, paths} from '../../shared/domain/names.ts';
 import {type Constraint, waitText} from '../../shared/domain/records/constraint.ts';
-import {type Pool, slotsOf} from '../../shared/domain/records/pool.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import {newWorker, type Worker} from '../../shared/domain/records/worker.ts';
 import type {Cloud} from '../cloud/cloud.ts';

@@ -5,7 +5,7 @@ import {hostsOfType, MAX_HOSTS} from '../domain/fleet/accelerators.ts';
 import {isZone} from '../domain/names.ts';
 import {JOB_WAIT_S, POLL_S} from '../domain/records/pool.ts';
 import {DISK_GB, diskGb, provider, providerProblem} from '../domain/records/providers.ts';
-import {provisioning} from '../domain/zone/placement.ts';
+import {provisioning} from '../domain/records/zone.ts';
 import {identityEnvironment} from './identity-settings.ts';
 import {LEAST_KEY_CHARS, receiverProblem} from './webhook.ts';
 

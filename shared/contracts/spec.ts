@@ -1,7 +1,7 @@
 /** `run.json`: parsing, the complete spec that follows from it, and the hash that shards carry. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
-import type {Assignment} from '../domain/records/pool.ts';
+import type {Assignment} from '../domain/fleet/slots.ts';
 import type {Run} from '../domain/records/run.ts';
 import type {Config} from './config.ts';
 import {rejectRepeatedKey} from './repeated-key.ts';

@@ -1,8 +1,9 @@
 /** The message `pool`, and `scale` of any pool. */
 import assert from 'node:assert/strict';
 import {poolRecords, zoneRecords} from '../../shared/control-plane/documents/documents.ts';
-import {OPEN} from '../../shared/domain/zone/limiter.ts';
-import {newZone, type Zone} from '../../shared/domain/zone/placement.ts';
+import {OPEN} from '../../shared/domain/records/limiter.ts';
+import type {Zone} from '../../shared/domain/records/zone.ts';
+import {newZone} from '../../shared/domain/zone/placement.ts';
 import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT, ZONE} from '../support/places.ts';

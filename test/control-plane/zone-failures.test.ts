@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operations.ts';
-import type {Limiter} from '../../shared/domain/zone/limiter.ts';
+import type {Limiter} from '../../shared/domain/records/limiter.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, B0, ONE_SLOT} from '../support/places.ts';

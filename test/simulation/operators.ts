@@ -1,8 +1,9 @@
 /** Operators drop streams, drop them again, overwrite them, and send valid and invalid messages. */
 
 import {labelsOf} from '../../shared/domain/deployment.ts';
+import {slotsOf} from '../../shared/domain/fleet/slots.ts';
 import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
-import {type Pool, slotsOf} from '../../shared/domain/records/pool.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import {someLines} from '../support/shard-plan.ts';

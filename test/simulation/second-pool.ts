@@ -2,8 +2,9 @@
 import type {Config} from '../../shared/contracts/config.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {hostsOfType, runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
+import {slotsOf} from '../../shared/domain/fleet/slots.ts';
 import {paths} from '../../shared/domain/names.ts';
-import {type Pool, slotsOf} from '../../shared/domain/records/pool.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Document} from '../../shared/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {timingDefaults} from '../../shared/contracts/environment.ts';
 import {streamId, streamObject} from '../../shared/domain/names.ts';
-import type {Limiter} from '../../shared/domain/zone/limiter.ts';
+import type {Limiter} from '../../shared/domain/records/limiter.ts';
 import {T0} from '../support/builders.ts';
 import {someLines} from '../support/shard-plan.ts';
 import {MINUTE_MS} from './context.ts';

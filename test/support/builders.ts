@@ -1,16 +1,17 @@
 import {labelsOf} from '../../shared/domain/deployment.ts';
-import type {WantedOptions} from '../../shared/domain/records/pool.ts';
+
 /** Valid documents of each kind, with the changes of a test. */
 
 import {hash} from 'node:crypto';
 import {type Config, loadConfig} from '../../shared/contracts/config.ts';
 import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
+import type {WantedOptions} from '../../shared/domain/fleet/slots.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
 import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/records/run.ts';
+import {NOTHING_STORED, type Shard} from '../../shared/domain/records/shard.ts';
 import {newStream, type Stream} from '../../shared/domain/records/stream.ts';
 import {newWorker, type Worker} from '../../shared/domain/records/worker.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
-import {NOTHING_STORED, type Shard} from '../../shared/domain/stream/checkpoint.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Limits} from '../../shared/domain/worker/limits.ts';
 import type {FoundNode} from '../../shared/domain/worker/observation.ts';

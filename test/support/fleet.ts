@@ -1,8 +1,9 @@
 /** A fleet at work in a test world, and questions of tests about it. */
 
 import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
+import {type Limiter, OPEN} from '../../shared/domain/records/limiter.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import {afterFailedBoot, type Limiter, OPEN} from '../../shared/domain/zone/limiter.ts';
+import {afterFailedBoot} from '../../shared/domain/zone/limiter.ts';
 import {World} from './control-plane-harness.ts';
 import {ZONE} from './places.ts';
 import {someLines} from './shard-plan.ts';

@@ -44,7 +44,7 @@ describe('the rules are pure', () => {
   const files = readdirSync(DOMAIN, {recursive: true, encoding: 'utf8'}).filter(file => file.includes('.'));
 
   it('finds the rules', () => {
-    assert.ok(files.includes('worker/worker.ts') && files.includes('stream/lease.ts'), files.join());
+    assert.ok(files.includes('records/worker.ts') && files.includes('stream/lease.ts'), files.join());
     assert.deepEqual(
       files.filter(file => !file.endsWith('.ts')),
       [],

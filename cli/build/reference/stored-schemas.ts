@@ -17,8 +17,8 @@ import {poolDocument} from '../../../shared/domain/records/pool.ts';
 import {runDocument} from '../../../shared/domain/records/run.ts';
 import {streamDocument} from '../../../shared/domain/records/stream.ts';
 import {workerDocument} from '../../../shared/domain/records/worker.ts';
+import {zoneDocument} from '../../../shared/domain/records/zone.ts';
 import {servedDocument} from '../../../shared/domain/worker/served-time.ts';
-import {zoneDocument} from '../../../shared/domain/zone/placement.ts';
 
 export const STORED_SCHEMAS: Record<string, z.ZodType> = {
   '`runs/RUN`': runDocument,

@@ -6,13 +6,13 @@ import {newsOfMonth, newsOfPool, newsOfRun, newsOfZone} from '../../domain/notic
 import {type ExecHost, execDocument, execHostDocument} from '../../domain/records/exec.ts';
 import {type Pool, poolDocument} from '../../domain/records/pool.ts';
 import {runDocument} from '../../domain/records/run.ts';
+import {shardDocument} from '../../domain/records/shard.ts';
 import {streamDocument} from '../../domain/records/stream.ts';
 import {workerDocument} from '../../domain/records/worker.ts';
-import {shardDocument} from '../../domain/stream/checkpoint.ts';
+import {zoneDocument} from '../../domain/records/zone.ts';
 import {EVENT_KINDS} from '../../domain/timeline.ts';
 import {attemptDocument} from '../../domain/worker/attempt.ts';
 import {NEVER_SERVED, servedDocument} from '../../domain/worker/served-time.ts';
-import {zoneDocument} from '../../domain/zone/placement.ts';
 import type {Filter, Store, Transaction} from '../../ports.ts';
 import type {Log} from '../log.ts';
 import {recordsAt, recordsOf} from './document-kind.ts';

@@ -1,7 +1,8 @@
 import {NotUnderstood} from '../../contracts/errors.ts';
+import {OPEN} from '../../domain/records/limiter.ts';
+import type {Zone} from '../../domain/records/zone.ts';
 import {iso} from '../../domain/time.ts';
-import {OPEN} from '../../domain/zone/limiter.ts';
-import {isLeftAlone, newZone, type Zone} from '../../domain/zone/placement.ts';
+import {isLeftAlone, newZone} from '../../domain/zone/placement.ts';
 import type {Store, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, zoneRecords} from './documents.ts';

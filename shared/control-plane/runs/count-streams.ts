@@ -1,6 +1,7 @@
 import {runAtWork} from '../../domain/billing/cost.ts';
+import {slotsFor} from '../../domain/fleet/slots.ts';
 import {paths} from '../../domain/names.ts';
-import {type Pool, slotsFor} from '../../domain/records/pool.ts';
+import type {Pool} from '../../domain/records/pool.ts';
 import {isRunnable, NO_STREAMS, type Run, type StreamTotals, SUMMED} from '../../domain/records/run.ts';
 import {isUnfinished} from '../../domain/records/stream.ts';
 import type {Worker} from '../../domain/records/worker.ts';

@@ -7,9 +7,10 @@ import {
   shardListingStart,
   shardObject,
 } from '../../domain/names.ts';
+import type {Shard} from '../../domain/records/shard.ts';
 import {isUnfinished, type Stream} from '../../domain/records/stream.ts';
 import {decideAdvance} from '../../domain/stream/advance.ts';
-import type {Shard, Unfit} from '../../domain/stream/checkpoint.ts';
+import type {Unfit} from '../../domain/stream/checkpoint.ts';
 import {leaseProblem} from '../../domain/stream/proof.ts';
 import type {Bus, ObjectInfo} from '../../ports.ts';
 import type {Deps} from '../deps.ts';

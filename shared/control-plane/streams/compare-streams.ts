@@ -1,14 +1,9 @@
 import {NotUnderstood} from '../../contracts/errors.ts';
 import {outputPrefix, parseDatasetObject, paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/records/run.ts';
+import {NOTHING_STORED, type Progress, type Shard} from '../../domain/records/shard.ts';
 import type {Stream} from '../../domain/records/stream.ts';
-import {
-  foldShards,
-  NOTHING_STORED,
-  originOfShards,
-  type Progress,
-  type Shard,
-} from '../../domain/stream/checkpoint.ts';
+import {foldShards, originOfShards} from '../../domain/stream/checkpoint.ts';
 import type {ObjectInfo} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';

@@ -1,7 +1,7 @@
 /** Checks the header and the size of a final shard before it completes its stream. `gleaner verify` checks all bytes of all shards. */
 import {zstdDecompressSync} from 'node:zlib';
+import type {Shard} from '../../domain/records/shard.ts';
 import type {StoredShards} from '../../domain/stream/advance.ts';
-import type {Shard} from '../../domain/stream/checkpoint.ts';
 import type {ObjectInfo, Objects} from '../../ports.ts';
 
 /** Headers of many layers have less than a megabyte. */

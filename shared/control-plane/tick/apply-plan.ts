@@ -1,9 +1,10 @@
 /** Applies the plans of a tick: each decision in a transaction that decides again from its documents. */
-import {isPausedByBudget, type Pause} from '../../domain/billing/budget.ts';
+import {isPausedByBudget} from '../../domain/billing/budget.ts';
 import {parseJobWork} from '../../domain/names.ts';
 import {isRunnable, pausedFor, type Run} from '../../domain/records/run.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 import {afterModelPause} from '../../domain/run/model-failures.ts';
+import type {Pause} from '../../domain/tick/budgets.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
 import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';

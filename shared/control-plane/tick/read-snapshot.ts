@@ -1,14 +1,15 @@
 /** Reads the snapshot of a tick: first the documents that budgets need, then the rest. */
 import {withNetwork} from '../../domain/billing/network.ts';
+import {slotsOf} from '../../domain/fleet/slots.ts';
 import {paths} from '../../domain/names.ts';
-import {keptBy, type Pool, slotsOf} from '../../domain/records/pool.ts';
+import {keptBy, type Pool} from '../../domain/records/pool.ts';
 import {isRunnable, type Run} from '../../domain/records/run.ts';
+import type {Zone} from '../../domain/records/zone.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
 import type {DeploymentBudgets, DeploymentSnapshot, StreamCounts} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
 import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
-import type {Zone} from '../../domain/zone/placement.ts';
 import type {Filter, Stored} from '../../ports.ts';
 import {readOpenRuns} from '../caches/open-runs.ts';
 import {readPools} from '../caches/pool-cache.ts';

@@ -1,5 +1,5 @@
+import {streamFor} from '../../domain/fleet/slots.ts';
 import {parseWork, paths, streamId} from '../../domain/names.ts';
-import {streamFor} from '../../domain/records/pool.ts';
 import {isRunnable, type Run} from '../../domain/records/run.ts';
 import type {Stream} from '../../domain/records/stream.ts';
 import type {Worker} from '../../domain/records/worker.ts';

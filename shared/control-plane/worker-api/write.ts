@@ -1,4 +1,4 @@
-import type {RequestWrites} from '../../domain/requests/requests.ts';
+import type {RequestWrites} from '../../domain/records/request-writes.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {execHostRecords, runRecords, streamRecords, workerRecords} from '../documents/documents.ts';

@@ -12,6 +12,7 @@ import {paths} from '../../domain/names.ts';
 import type {Pool} from '../../domain/records/pool.ts';
 import {withWeather} from '../../domain/records/weather.ts';
 import type {Worker} from '../../domain/records/worker.ts';
+import type {Zone} from '../../domain/records/zone.ts';
 import {afterLostBoot} from '../../domain/tick/shared-documents.ts';
 import {attemptOf} from '../../domain/worker/attempt.ts';
 import {INCARNATION_LABEL, isForeign, isManaged, observationOf} from '../../domain/worker/nodes.ts';
@@ -24,7 +25,7 @@ import {
   refusalsOf,
   refusedSince,
 } from '../../domain/zone/limiter.ts';
-import {withLimiter, type Zone} from '../../domain/zone/placement.ts';
+import {withLimiter} from '../../domain/zone/placement.ts';
 import type {Bus, TpuRequest} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps, Turn} from '../deps.ts';

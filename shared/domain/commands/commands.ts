@@ -2,6 +2,8 @@
 
 import {isPausedByBudget} from '../billing/budget.ts';
 import {streamObject} from '../names.ts';
+import {OPEN} from '../records/limiter.ts';
+import {NO_MACHINE_DEATHS} from '../records/machine-deaths.ts';
 import type {Pool} from '../records/pool.ts';
 import {
   outdatedText,
@@ -12,11 +14,10 @@ import {
 import {endedAs, NO_MODEL_FAILURES, pausedFor, type Run} from '../records/run.ts';
 import {type Stream, TRIED_AGAIN} from '../records/stream.ts';
 import {hasEnded, type Worker} from '../records/worker.ts';
-import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
 import {withMark} from '../run/marks.ts';
 import {revokeLease} from '../stream/lease.ts';
 import {iso, utcText} from '../time.ts';
-import {afterPause, OPEN} from '../zone/limiter.ts';
+import {afterPause} from '../zone/limiter.ts';
 
 const BY_PERSON = 'a person paused it';
 

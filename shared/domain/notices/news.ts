@@ -5,8 +5,8 @@ import {capped} from '../billing/network.ts';
 import {type BudgetMark, reachedPercent} from '../records/budget-marks.ts';
 import type {Pool} from '../records/pool.ts';
 import type {Run} from '../records/run.ts';
+import type {Zone} from '../records/zone.ts';
 import {isFurtherMiss} from '../run/model-failures.ts';
-import type {Zone} from '../zone/placement.ts';
 import type {News, NoticeType} from './notice.ts';
 
 const TOLD: Partial<Record<Run['status'], NoticeType>> = {

@@ -1,16 +1,12 @@
 import {z} from 'zod';
 import {amount, count, dollars, instant, kept, orNull, said, stored, text} from '../fields.ts';
-import {workerName} from '../names.ts';
-import {isOlderThan, msOf} from '../time.ts';
-import {slotConstraint} from '../worker/tpu-constraint.ts';
-import {limiterField, OPEN} from '../zone/limiter.ts';
-import {ALLOWS_ALL, type Allowance, provisioning} from '../zone/placement.ts';
-import {isHeard} from '../zone/silence-brake.ts';
+import {msOf} from '../time.ts';
 import {budgetMark} from './budget-marks.ts';
-import {type Constraint, constraint, waiting} from './constraint.ts';
+import {waiting} from './constraint.ts';
+import {limiterField, OPEN} from './limiter.ts';
 import {provider} from './providers.ts';
 import {type Environment, NO_ENVIRONMENT, type Source} from './source.ts';
-import type {Phase, Worker} from './worker.ts';
+import {provisioning} from './zone.ts';
 
 /** Seconds until a worker without work asks again, where neither the deployment nor a message says otherwise. */
 export const POLL_S = 60;
@@ -68,6 +64,7 @@ export const poolDocument = stored({
     .record(text, waiting)
     .describe('Why each zone gets no further TPU while work waits, by zone, as `waits` of a run.'),
 });
+
 export type Pool = z.infer<typeof poolDocument>;
 
 export const NEW_POOL = {
@@ -81,164 +78,4 @@ export const NEW_POOL = {
 export function keptBy({keep}: Pick<Pool, 'keep'>, now: number): number {
   if (!keep || msOf(keep.until_at) <= now) return 0;
   return keep.workers;
-}
-
-/** Slots of the pool, zone by zone, in the order in which they are filled. */
-export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; slot: number}[] {
-  return pool.zones.flatMap(zone =>
-    Array.from({length: pool.workers_per_zone}, (_, slot) => ({
-      name: workerName({pool: pool.pool, zone, slot}),
-      pool: pool.pool,
-      zone,
-      slot,
-    })),
-  );
-}
-
-/** Zones without a slot for a probe: each slot has a worker that has spoken, or stays empty after a `delete`. */
-export function crowdedZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
-  const isTaken = ({name}: {name: string}) => {
-    const worker = workers.get(name);
-    return worker !== undefined && (worker.held || isHeard(worker));
-  };
-  const slots = Map.groupBy(slotsOf(pool), ({zone}) => zone);
-  return new Set(pool.zones.filter(zone => slots.get(zone)?.every(isTaken)));
-}
-
-/**
- * Slots that may work on a run. `any`: every slot. `fixed`: stream N is bound to slot number N - stream_offset, in the order of
- * `slotsOf`. A slot keeps its stream when its TPU is recreated.
- */
-export type Assignment = {affinity: 'any' | 'fixed'; stream_offset: number};
-
-/** Slots that may work on a stream of the run. Undefined: every slot. Empty: the pool lacks the slot of the stream. */
-export function slotsFor(pool: Pool, run: Assignment, worker_id: number): string[] | undefined {
-  if (run.affinity === 'any') return undefined;
-  const number = worker_id - run.stream_offset;
-  const zone = pool.zones[Math.floor(number / pool.workers_per_zone)];
-  if (number < 0 || zone === undefined) return [];
-  return [workerName({pool: pool.pool, zone, slot: number % pool.workers_per_zone})];
-}
-
-/** Number of the stream that is bound to this slot, whether it exists or not. Undefined for a slot outside the pool. */
-export function streamFor(pool: Pool, {stream_offset}: Assignment, worker: string): number | undefined {
-  const number = slotsOf(pool).findIndex(({name}) => name === worker);
-  return number < 0 ? undefined : number + stream_offset;
-}
-
-/** Order in which a shrinking pool keeps workers: the most advanced first, so that it loses the least work. */
-const KEEP_ORDER: Record<Phase, number> = {
-  working: 0,
-  idle: 1,
-  booting: 2,
-  creating: 3,
-  deleting: 4,
-  gone: 4,
-  draining: 5,
-};
-
-/** Order of a slot without a node whose zone is not open: after the empty slots of open zones. */
-const LIMITED_ORDER = 4.5;
-/** Seconds after which a requested node that no list shows keeps no work from an open zone: older lists may leave it out. */
-const UNSHOWN_S = 90;
-
-/** Seconds after which a node that is still deleting counts for no stream. Its slot waits; another slot takes the work. */
-const STUCK_DELETE_S = 600;
-
-export type WantedOptions = {
-  /** Slots that no plan may use, for example with an invalid document, and why. */
-  broken: ReadonlyMap<string, Constraint>;
-  /** Slots with an unfinished stream that is bound to them. */
-  fixed: Pick<ReadonlySet<string>, 'has'>;
-  /** Creates that each zone allows now. A zone that is missing has no limit. */
-  allowances: ReadonlyMap<string, Allowance>;
-  most: number;
-  /** Probes that each zone is due: see silence-brake.ts. */
-  probes: ReadonlyMap<string, number>;
-  /** Zones whose limiter is not open. Their slots come after the empty slots of other zones. */
-  limited: ReadonlySet<string>;
-  silent: ReadonlySet<string>;
-};
-
-/** `wanted`: slots that should have a TPU. `withheld`: slots that get none, although work may wait for them, and why. */
-export type ChosenSlots = {wanted: Set<string>; withheld: ReadonlyMap<string, Constraint>};
-
-/**
- * Chooses the slots that should have a TPU: each slot with a bound stream, and a slot for each other unfinished stream.
- *
- * - A deleting slot counts, because its TPU is created again; not after `STUCK_DELETE_S`.
- * - An empty slot is left out while it is blocked, while its zone allows no create, and while it is in `broken`.
- * - Living nodes count against `most` before new nodes.
- * - A probe comes before the silent workers that wait for its first heartbeat.
- */
-export function wantedSlots(
-  pool: Pool,
-  workers: ReadonlyMap<string, Worker>,
-  unfinished_streams: number,
-  now: number,
-  {broken, allowances, fixed, most, probes, limited, silent}: WantedOptions,
-): ChosenSlots {
-  const probing = new Set<string>();
-  const rank = ({name, zone}: {name: string; zone: string}) => {
-    const worker = workers.get(name);
-    if (probing.has(name)) return KEEP_ORDER.booting;
-    if (worker?.phase === 'deleting' && isOlderThan(worker.phase_since_at, STUCK_DELETE_S, now))
-      return KEEP_ORDER.draining;
-    // A worker whose lease was revoked has sent nothing since.
-    if (silent.has(name) || (worker?.phase === 'working' && worker.work === null)) return KEEP_ORDER.creating;
-    if (limited.has(zone) && isWithoutNode(worker, now)) return LIMITED_ORDER;
-    return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
-  };
-  const createsLeft = new Map(allowances);
-  const probesLeft = new Map(probes);
-  const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
-  // A zone's creates go first to slots with a bound stream: no other slot can take their place.
-  const inOrder = slotsOf(pool).sort((a, b) => Number(fixed.has(b.name)) - Number(fixed.has(a.name)));
-  const whyNot = ({name, zone}: {name: string; zone: string}): Constraint | undefined => {
-    const own = broken.get(name) ?? slotConstraint(workers.get(name), now);
-    if (own || !isEmpty(name)) return own;
-    const allowed = createsLeft.get(zone) ?? ALLOWS_ALL;
-    createsLeft.set(zone, {...allowed, most: allowed.most - 1});
-    const due = probesLeft.get(zone) ?? 0;
-    if (allowed.most > 0 && due > 0) probing.add(name);
-    probesLeft.set(zone, due - 1);
-    return allowed.most > 0 ? undefined : (allowed.why ?? constraint('unreadable', `zone ${zone}`));
-  };
-  const withheld = new Map<string, Constraint>();
-  const candidates = inOrder.filter(slot => {
-    const why = whyNot(slot);
-    if (why) withheld.set(slot.name, why);
-    return !why;
-  });
-  const own = candidates.filter(({name}) => fixed.has(name)).map(({name}) => name);
-  const sorted = candidates
-    .filter(({name}) => !fixed.has(name))
-    .map(({name, zone}, order) => ({name, zone, order}));
-  sorted.sort((a, b) => rank(a) - rank(b) || a.order - b.order);
-  const inNeed = [...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)];
-  let creates = most - livingAmong(workers);
-  const within = inNeed.filter(name => !isEmpty(name) || creates-- > 0).slice(0, Math.max(0, most));
-  const wanted = new Set(within);
-  const ceiling = constraint(
-    'ceiling',
-    `${most === 1 ? '1 TPU' : `${Math.max(0, most)} TPUs`} of pool ${pool.pool}`,
-    'GLEANER_MAX_WORKERS counts the TPUs of all pools',
-  );
-  for (const name of inNeed) if (!wanted.has(name)) withheld.set(name, ceiling);
-  return {wanted, withheld};
-}
-
-function isWithoutNode(worker: Worker | undefined, now: number): boolean {
-  if (!worker || worker.phase === 'gone') return true;
-  const isShown = worker.provider_state !== null || worker.queue_state !== null;
-  return worker.phase === 'creating' && !isShown && isOlderThan(worker.asked_at, UNSHOWN_S, now);
-}
-
-export function isOpenSlot(worker: Worker | undefined, now: number): boolean {
-  return worker === undefined || (worker.phase === 'gone' && !slotConstraint(worker, now));
-}
-
-/** Count of nodes that exist or were requested, deleting nodes included. */
-export function livingAmong(workers: ReadonlyMap<string, Worker>): number {
-  return [...workers.values()].filter(({phase}) => phase !== 'gone').length;
 }

@@ -1,10 +1,10 @@
 import {z} from 'zod';
 import {amount, count, dollars, emptyOf, instant, integer, orNull, said, stored, text} from '../fields.ts';
 import {nextRunName} from '../names.ts';
-import {machineDeaths} from '../run/machine-deaths.ts';
 import {iso, msOf} from '../time.ts';
 import {type Constraint, goesOn, isMoving, waiting, waitText} from './constraint.ts';
 import {runHistory, withPoint} from './history.ts';
+import {machineDeaths} from './machine-deaths.ts';
 import type {Stream} from './stream.ts';
 
 const modelFailures = {

@@ -1,8 +1,8 @@
 import {z} from 'zod';
 import {amount, count, emptyOf, epoch, incarnation, instant, orNull, said, stored, text} from '../fields.ts';
 import {streamId} from '../names.ts';
-import {NOTHING_STORED, type Progress, progress} from '../stream/checkpoint.ts';
 import {iso} from '../time.ts';
+import {NOTHING_STORED, type Progress, progress} from './shard.ts';
 
 /**
  * The right of one worker incarnation to work on a stream or a job for as long as its heartbeats arrive.

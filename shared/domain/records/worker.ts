@@ -16,8 +16,12 @@ import {
   text,
 } from '../fields.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
-import {symptom} from '../worker/provider-states.ts';
 import type {SourceReport} from './source.ts';
+
+/** Evidence about a node that Cloud TPU collects by itself, at no cost. */
+export const symptom = stored({symptom: text, details: text, created_at: instant});
+
+export type Symptom = z.infer<typeof symptom>;
 
 /** A stream that may be the cause of its worker's end. That end charges the stream, unless a shard was stored since. */
 const suspect = stored({work: text, epoch, total_shards: count});
@@ -36,11 +40,13 @@ const host = stored({
   source_version: orNull(count),
   source_error: orNull(text),
 });
+
 export const NO_HOST = {
   hostname: '',
   address: '',
   ...emptyOf(host.omit({hostname: true, address: true}).shape),
 };
+
 export type Host = z.infer<typeof host>;
 
 /** Observed fields of a slot: states of its node and of its queued resource. */
@@ -67,6 +73,7 @@ const shown = {
     .array(symptom)
     .describe('Symptoms that Cloud TPU reported since the node was READY, the newest last.'),
 };
+
 export const NOTHING_SHOWN = emptyOf(shown);
 
 /** Dollars that an incarnation has cost up to `costs_at`, by the run that it worked for: see billing/cost.ts. */
@@ -177,6 +184,7 @@ const node = {
       'Last error of the slot, such as a refused create. Null without one, and as soon as a TPU of the slot asks for work.',
     ),
 };
+
 export const NO_NODE = emptyOf(node);
 
 const work = {
@@ -202,6 +210,7 @@ const work = {
     'Host that does not answer the agent, its error, and the number of tries. Else null.',
   ),
 };
+
 export const NO_WORK = emptyOf(work);
 
 /**
@@ -245,6 +254,7 @@ export const workerDocument = stored({
   created_at: instant.describe('Time at which the document was written first.'),
   updated_at: instant.describe('Time of the last change of the document.'),
 });
+
 export type Worker = z.infer<typeof workerDocument>;
 export type Phase = Worker['phase'];
 export type LifeFields = Pick<Worker, keyof typeof life>;

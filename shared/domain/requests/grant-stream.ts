@@ -3,6 +3,7 @@ import {budgetProblem, isScarce, withGrant} from '../billing/budget.ts';
 import {type Ceilings, modelProblem} from '../billing/ceilings.ts';
 import {type BucketRegion, bytePrice, crossRegionProblem, withRead} from '../billing/network.ts';
 import {outputPrefix} from '../names.ts';
+import type {RequestWrites} from '../records/request-writes.ts';
 import {isRunnable, pausedFor, type Run} from '../records/run.ts';
 import type {Stream} from '../records/stream.ts';
 import {isAlive, type Worker, withoutWork} from '../records/worker.ts';
@@ -20,7 +21,7 @@ import {iso} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
 import {foundFault} from '../worker/liveness.ts';
 import {beganWork} from './heartbeat.ts';
-import type {GrantDecision, RequestWrites} from './requests.ts';
+import type {GrantDecision} from './requests.ts';
 
 /** `hasOtherWork`: the worker holds another stream, or a job. */
 export type StreamGrantState = {

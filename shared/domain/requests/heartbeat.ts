@@ -4,6 +4,7 @@ import type {BucketRegion} from '../billing/network.ts';
 import {endAttempt, endByMachine} from '../job/lifecycle.ts';
 import {leasedWork, parseJobWork} from '../names.ts';
 import type {Job} from '../records/job.ts';
+import type {RequestWrites, WorkLease} from '../records/request-writes.ts';
 import {isOpen, type Run} from '../records/run.ts';
 import type {SourceReport} from '../records/source.ts';
 import type {Stream} from '../records/stream.ts';
@@ -31,14 +32,7 @@ import {bootingHosts, FIRST_HOST, hostText} from '../worker/hosts.ts';
 import {livedUntil} from '../worker/life-phases.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import {withReceived} from './downloads.ts';
-import {
-  advise,
-  notWantedText,
-  ok,
-  type RequestDecision,
-  type RequestWrites,
-  type WorkLease,
-} from './requests.ts';
+import {advise, notWantedText, ok, type RequestDecision} from './requests.ts';
 
 export type Heartbeat = Holder & {
   phase: string;

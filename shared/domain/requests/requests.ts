@@ -1,32 +1,7 @@
-/** Requests of workers: their answers, and the documents that a decision about a request changes. */
-import type {ExecHost} from '../records/exec.ts';
-import type {Job} from '../records/job.ts';
-import type {Run} from '../records/run.ts';
-import type {Stream} from '../records/stream.ts';
+import type {RequestWrites} from '../records/request-writes.ts';
 import {isAlive, type Worker} from '../records/worker.ts';
-import type {TimelineEvent} from '../timeline.ts';
 
 export type WorkerAnswer = {status: 200 | 403 | 409; body: object};
-
-export type WorkLease = {run: string; stream: string; epoch: number} | {job: string; epoch: number};
-
-/** The documents that a decision changes. A missing field leaves its document as it is. */
-export type RequestWrites = {
-  worker?: Worker | undefined;
-  /** Workers of the other slices of a job. */
-  members?: Worker[];
-  stream?: Stream;
-  run?: Run;
-  /** The run of a stream that failed for its machines or its model: a breaker may pause or end the run. */
-  breaker?: {before: Run; after: Run};
-  job?: Job;
-  endedJob?: {before: Job; after: Job};
-  execHost?: {exec: string; host: ExecHost};
-  events?: TimelineEvent[];
-  /** Events that repeat an event of this time or later replace it. */
-  events_since?: number;
-};
-
 /** `complaint`: a log entry about a sender that may be forged. `wakes` and `endsExec` follow after the write. */
 export type RequestDecision = {
   answer: WorkerAnswer;

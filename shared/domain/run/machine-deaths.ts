@@ -1,27 +1,6 @@
-/** Pauses a run whose work ends its machines. */
-import type {z} from 'zod';
-import {count, emptyOf, instant, orNull} from '../fields.ts';
+import type {MachineDeaths} from '../records/machine-deaths.ts';
 import {type PublishTimes, withPublishTime} from '../records/publish-order.ts';
 import {isOlderThan, iso} from '../time.ts';
-
-/** Machine deaths of a run since its last `resume`. */
-export const machineDeaths = {
-  machine_deaths: count.describe(
-    'Machines in a row that died at work on the run without a stored shard. Ten pause the run.',
-  ),
-  machine_deaths_shards: count.describe(
-    'Value of `total_shards` at the last counted death. A higher total starts the count again.',
-  ),
-  machine_failed_streams: count.describe(
-    'Streams that failed because their machines died, since the last `resume`. Three pause the run.',
-  ),
-  unjudged_death_at: orNull(instant).describe(
-    'Time of the last counted silent machine without the verdict of a probe; else null.',
-  ),
-};
-type MachineDeaths = z.infer<z.ZodObject<typeof machineDeaths>>;
-
-export const NO_MACHINE_DEATHS: MachineDeaths = emptyOf(machineDeaths);
 
 const MOST_MACHINE_DEATHS = 10;
 const MOST_MACHINE_FAILED_STREAMS = 3;

@@ -1,7 +1,8 @@
 import {withTraffic} from '../billing/network.ts';
+import type {Shard} from '../records/shard.ts';
 import {failedFor, type Stream, withProgress} from '../records/stream.ts';
 import type {TimelineEvent} from '../timeline.ts';
-import {foldShards, type Shard, type Unfit} from './checkpoint.ts';
+import {foldShards, type Unfit} from './checkpoint.ts';
 import {leaseProblem} from './proof.ts';
 
 /** Shards of a stream, and the objects at places of shards whose metadata or bytes are invalid. */

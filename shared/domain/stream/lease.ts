@@ -1,10 +1,9 @@
 import {leasedWork} from '../names.ts';
 import type {Job} from '../records/job.ts';
+import type {RequestWrites, WorkLease} from '../records/request-writes.ts';
 import type {Run} from '../records/run.ts';
-import type {Lease, Stream} from '../records/stream.ts';
-import {MAX_FAILURES, MAX_FAULTS} from '../records/stream.ts';
+import {type Lease, MAX_FAILURES, MAX_FAULTS, type Stream} from '../records/stream.ts';
 import type {Suspect, Worker} from '../records/worker.ts';
-import type {RequestWrites, WorkLease} from '../requests/requests.ts';
 import {afterMachineFailedStream} from '../run/machine-deaths.ts';
 import {iso, msOf} from '../time.ts';
 import type {Contradiction} from '../timeline.ts';

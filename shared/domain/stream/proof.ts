@@ -1,7 +1,7 @@
 /** The proof of a shard: it was stored under the lease that its stream's document names, which other tokens of its folder cannot show. */
 import {proofOf} from '../digest.ts';
+import type {Shard} from '../records/shard.ts';
 import type {Stream} from '../records/stream.ts';
-import type {Shard} from './checkpoint.ts';
 
 /**
  * Why no lease explains the shard. A lease ends when its release, or a later grant, stands in the document, and at no time. Before the first

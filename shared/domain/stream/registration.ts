@@ -1,5 +1,6 @@
+import {slotsFor} from '../fleet/slots.ts';
 import {streamIndexOf} from '../names.ts';
-import {type Pool, slotsFor} from '../records/pool.ts';
+import type {Pool} from '../records/pool.ts';
 import type {Run} from '../records/run.ts';
 import {type Content, isUnfinished, newStream, type Stream, TRIED_AGAIN} from '../records/stream.ts';
 import {iso, msOf} from '../time.ts';

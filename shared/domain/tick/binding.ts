@@ -1,10 +1,11 @@
 /** The binding constraint of each run, of the jobs and of each zone of a pool, from what its plan withholds. */
-import {type Budgets, priceOf} from '../billing/budget.ts';
+import {priceOf} from '../billing/budget.ts';
 import {costOfDeleting, JOBS, KEPT, payerOf, runAtWork} from '../billing/cost.ts';
 import {runAcceleratorProblem} from '../fleet/accelerators.ts';
+import {slotsOf} from '../fleet/slots.ts';
 import {parseWork} from '../names.ts';
 import {type Constraint, constraint, dominant, shortText} from '../records/constraint.ts';
-import {type Pool, slotsOf} from '../records/pool.ts';
+import type {Pool} from '../records/pool.ts';
 import type {Run} from '../records/run.ts';
 import {hasEnded, type Worker} from '../records/worker.ts';
 import {byPreference} from '../stream/service-order.ts';
@@ -12,6 +13,7 @@ import {msOf} from '../time.ts';
 import {isForeign} from '../worker/nodes.ts';
 import {silentConstraint, standstillOf, tpuConstraint, type Usual} from '../worker/tpu-constraint.ts';
 import type {Allowance} from '../zone/placement.ts';
+import type {Budgets} from './budgets.ts';
 import type {Snapshot} from './snapshot.ts';
 
 /** `work`: by run, and by `JOBS`; work without a constraint moves. `zones`: of the slots that a zone does not fill. */

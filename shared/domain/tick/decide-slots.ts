@@ -10,6 +10,7 @@ import type {Pool} from '../records/pool.ts';
 import type {Stream} from '../records/stream.ts';
 import {type Counts, withWeather} from '../records/weather.ts';
 import {type Worker, withoutWork} from '../records/worker.ts';
+import type {Zone} from '../records/zone.ts';
 import {chargeSuspect, freeFromDead} from '../stream/lease.ts';
 import {iso, msOf} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
@@ -19,7 +20,7 @@ import {isFailedBoot, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import type {WorkerAction} from '../worker/transitions.ts';
 import {limiterEvent, refusalsOf} from '../zone/limiter.ts';
-import {allowanceOf, askOf, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
+import {allowanceOf, askOf, type PlacementLimits, paceOf} from '../zone/placement.ts';
 import {type Change, isAsking, isEnding, zoneAfter} from '../zone/zone-changes.ts';
 import {
   countFailedBoot,

@@ -1,5 +1,5 @@
 /** Plan of the fleet: slots that should have a node, and the run that pays for each. Zones, brakes, ceilings and budgets bound it. */
-import {type Budgets, priceOf} from '../billing/budget.ts';
+import {priceOf} from '../billing/budget.ts';
 import {
   assignPayers,
   costOfDeleting,
@@ -10,18 +10,21 @@ import {
   runAtWork,
 } from '../billing/cost.ts';
 import {runAcceleratorProblem} from '../fleet/accelerators.ts';
+import {isOpenSlot, livingAmong, slotsOf, wantedSlots} from '../fleet/slots.ts';
 import {parseJobWork, parseWorkerName} from '../names.ts';
 import {type Constraint, constraint} from '../records/constraint.ts';
-import {isOpenSlot, keptBy, livingAmong, slotsOf, wantedSlots} from '../records/pool.ts';
+import {keptBy} from '../records/pool.ts';
 import {isRunnable} from '../records/run.ts';
 import {hasEnded, isAlive, type Worker} from '../records/worker.ts';
+import type {Zone} from '../records/zone.ts';
 import {byPreference} from '../stream/service-order.ts';
 import {isOlderThan} from '../time.ts';
 import {quietestHost} from '../worker/hosts.ts';
 import {isServedFor} from '../worker/served-time.ts';
 import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
-import {ALLOWS_ALL, type Allowance, allowanceOf, type Zone} from '../zone/placement.ts';
+import {ALLOWS_ALL, type Allowance, allowanceOf} from '../zone/placement.ts';
 import {bindingConstraints, type Constraints} from './binding.ts';
+import type {Budgets} from './budgets.ts';
 import {type Gathering, gatherSlots} from './gangs.ts';
 import type {Orphans} from './orphans.ts';
 import type {Snapshot, TickConfig} from './snapshot.ts';

@@ -1,6 +1,8 @@
 /** Slots for waiting jobs of several slices: all slices of a job in one zone, or none. */
+
+import {slotsOf} from '../fleet/slots.ts';
 import {type Job, waitsSince} from '../records/job.ts';
-import {type Pool, slotsOf} from '../records/pool.ts';
+import type {Pool} from '../records/pool.ts';
 import type {Worker} from '../records/worker.ts';
 import {isOlderThan, iso} from '../time.ts';
 import {slotConstraint} from '../worker/tpu-constraint.ts';

@@ -6,9 +6,10 @@
 import {priceOf} from '../billing/budget.ts';
 import {costOfDeleting} from '../billing/cost.ts';
 import type {Worker} from '../records/worker.ts';
+import type {OrphansMark, Zone} from '../records/zone.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
-import {isLeftAlone, type OrphansMark, type Zone} from '../zone/placement.ts';
+import {isLeftAlone} from '../zone/placement.ts';
 import {shareOf} from '../zone/silence-brake.ts';
 import type {Snapshot} from './snapshot.ts';
 

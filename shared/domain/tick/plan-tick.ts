@@ -1,20 +1,19 @@
-/** Decisions of a tick, from the snapshot alone: deletes, creates, revoked leases, notices, run totals and ended runs. */
-import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
 import {costOfLiving, downloadsOf, runAtWork} from '../billing/cost.ts';
+import {crowdedZones} from '../fleet/slots.ts';
 import {parseWork} from '../names.ts';
 import {type Constraint, goesOn} from '../records/constraint.ts';
-import {crowdedZones} from '../records/pool.ts';
 import type {Run, RunCosts} from '../records/run.ts';
 import {hasEnded, type Worker} from '../records/worker.ts';
+import type {Zone} from '../records/zone.ts';
 import {afterModelPause} from '../run/model-failures.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {afterAgent} from '../zone/limiter.ts';
-import type {Zone} from '../zone/placement.ts';
 import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
 import type {Constraints} from './binding.ts';
+import {type Budgets, decideBudgets, type Pause} from './budgets.ts';
 import {planFleet, silentWorkers} from './fleet-plan.ts';
 import type {Gathering} from './gangs.ts';
 import {decideOrphans, type OrphanCount, orphansOf} from './orphans.ts';

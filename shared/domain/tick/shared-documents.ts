@@ -1,22 +1,16 @@
 /** Documents that decisions about several slots share: zones, pool and runs. Each decision changes them for the decisions behind it. */
 import type {Payers} from '../billing/bills.ts';
 import {runAtWork} from '../billing/cost.ts';
+import type {Limiter} from '../records/limiter.ts';
 import type {Pool} from '../records/pool.ts';
 import type {Stream} from '../records/stream.ts';
 import type {Worker} from '../records/worker.ts';
+import type {Zone} from '../records/zone.ts';
 import {afterMachineDeath, afterMachineFailedStream} from '../run/machine-deaths.ts';
 import {iso, msOf} from '../time.ts';
 import type {Death} from '../worker/liveness.ts';
-import {
-  afterAsk,
-  afterFailedBoot,
-  afterLostTry,
-  isDue,
-  type Limiter,
-  type RetryLimits,
-  stateOf,
-} from '../zone/limiter.ts';
-import {isLeftAlone, type PlacementLimits, type Zone} from '../zone/placement.ts';
+import {afterAsk, afterFailedBoot, afterLostTry, isDue, type RetryLimits, stateOf} from '../zone/limiter.ts';
+import {isLeftAlone, type PlacementLimits} from '../zone/placement.ts';
 import {
   afterCreate,
   afterLostProbe,

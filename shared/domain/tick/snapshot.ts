@@ -7,10 +7,11 @@ import type {WaitingJobs} from '../job/queue.ts';
 import type {Pool} from '../records/pool.ts';
 import type {Run, StreamTotals} from '../records/run.ts';
 import type {Worker} from '../records/worker.ts';
+import type {Zone} from '../records/zone.ts';
 import type {Limits} from '../worker/limits.ts';
 import type {Nodes} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
-import type {PlacementLimits, Zone} from '../zone/placement.ts';
+import type {PlacementLimits} from '../zone/placement.ts';
 
 export type TickConfig = {
   limits: Limits;

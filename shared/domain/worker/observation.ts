@@ -1,8 +1,8 @@
 /** Observations of a slot in Cloud TPU, and the worker document after each of them. */
 
-import {readySince, type Worker} from '../records/worker.ts';
+import {readySince, type Symptom, type Worker} from '../records/worker.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
-import {isUp, nodeStanding, type Queued, queueStanding, type Shown, type Symptom} from './provider-states.ts';
+import {isUp, nodeStanding, type Queued, queueStanding, type Shown} from './provider-states.ts';
 
 /**
  * Answer of Cloud TPU for the name of a slot.

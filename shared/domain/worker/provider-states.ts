@@ -1,14 +1,4 @@
-/**
- * Meaning of every Node state, health value, symptom and QueuedResource state of the Cloud TPU API v2, and of every status of an instance
- * of Compute Engine.
- * A node in an unknown state counts as lost.
- */
-import type {z} from 'zod';
-import {instant, stored, text} from '../fields.ts';
-
-/** Evidence about a node that Cloud TPU collects by itself, at no cost. */
-export const symptom = stored({symptom: text, details: text, created_at: instant});
-export type Symptom = z.infer<typeof symptom>;
+import type {Symptom} from '../records/worker.ts';
 
 /** The request in the queue that a node comes from. `initiator`: the cause of its state, USER or SERVICE. */
 export type Queued = {

@@ -2,8 +2,8 @@
 
 import {type Constraint, constraint} from '../records/constraint.ts';
 import {hasEnded, isBlocked, type Worker} from '../records/worker.ts';
+import type {Brake} from '../records/zone.ts';
 import {utcText} from '../time.ts';
-import type {Brake} from '../zone/silence-brake.ts';
 import {hostText, quietestHost} from './hosts.ts';
 import {nodeStanding, queueStanding} from './provider-states.ts';
 

@@ -1,59 +1,14 @@
-/**
- * The limiter of creates. Each zone has one for each pool, and each pool has one for all its zones.
- * `open`: the zone is asked for every wanted node. `probing`: the zone refused a node, and one request at a time shows when it gives nodes
- * again. `stopped`: a person must act, and one request an hour is tried, but none where a person stopped the pool.
- * A refusal is weather: it changes no count, and delays no other zone.
- */
-import {z} from 'zod';
-import {count, instant, stored, text} from '../fields.ts';
 import {type Constraint, constraint, minuteText} from '../records/constraint.ts';
+import {type Limiter, NO_CAUSE, NO_FAILED_BOOTS, OPEN} from '../records/limiter.ts';
 import type {Worker} from '../records/worker.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import type {Refusal} from '../worker/provider-states.ts';
-
-/**
- * `asked_at` is the last request, and `next_at` the earliest next one: null means at any time where the limiter is open, and never where a
- * person stopped it. `refuses_late`: the zone listed a node before it refused the node, so no node that is still being created opens it.
- * `failed_boots` counts those in a row of `bundle`.
- */
-const limiter = stored({
-  state: z.enum(['open', 'probing', 'stopped']),
-  cause: z
-    .enum(['no-capacity', 'quota', 'permission', 'bad-request', 'transient', 'boots', 'person'])
-    .nullable(),
-  reason: text.nullable(),
-  since_at: instant.nullable(),
-  /** Refused requests since then. The requests of the first burst count once. */
-  refusals: count,
-  asked_at: instant.nullable(),
-  next_at: instant.nullable(),
-  refuses_late: z.boolean(),
-  failed_boots: count,
-  failed_boot_at: instant.nullable(),
-  bundle: text,
-});
-export type Limiter = z.infer<typeof limiter>;
 
 export type RetryLimits = {
   /** Least and most seconds between two requests to a zone that refuses nodes. */
   retry_s: number;
   longest_retry_s: number;
 };
-
-const NO_FAILED_BOOTS = {failed_boots: 0, failed_boot_at: null, bundle: ''};
-const NO_CAUSE = {
-  state: 'open' as const,
-  cause: null,
-  reason: null,
-  since_at: null,
-  refusals: 0,
-  next_at: null,
-};
-export const OPEN: Limiter = {...NO_CAUSE, asked_at: null, refuses_late: false, ...NO_FAILED_BOOTS};
-
-export const limiterField = limiter.describe(
-  'Limit of creates: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node that is still being created does not open the zone. The limiter of a pool limits all its zones.',
-);
 
 const MOST_FAILED_BOOTS = 5;
 /** Seconds between two requests during a stop. The clock counts: without a living worker no time is served. */

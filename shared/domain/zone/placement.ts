@@ -1,41 +1,8 @@
-/** Zones of a pool: how fast each may be asked for nodes, and the kind of each request. */
-import {z} from 'zod';
-import {count, instant, orNull, stored, text} from '../fields.ts';
 import {type Constraint, constraint} from '../records/constraint.ts';
-import {weatherField} from '../records/weather.ts';
+import {type Limiter, OPEN} from '../records/limiter.ts';
+import type {Provisioning, Zone} from '../records/zone.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
-import {isDue, type Limiter, limiterConstraint, limiterField, OPEN, stateOf} from './limiter.ts';
-import {brakeDocument} from './silence-brake.ts';
-
-/** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
-const orphans = stored({since_at: instant, unseen_since_at: orNull(instant)});
-export type OrphansMark = z.infer<typeof orphans>;
-
-/**
- * Recent history of a zone for one pool: its limiter, and the lifetimes of lost nodes. `pool` is null for the deployment's own pool: a
- * stock-out of one accelerator says nothing about another. A node that was no longer wanted is no loss.
- */
-export const zoneDocument = stored({
-  zone: text.describe('Name of the zone.'),
-  pool: orNull(text).describe("Pool whose view this is. Null: the deployment's own pool."),
-  limiter: limiterField,
-  losses: z
-    .array(stored({ended_at: instant, lived_s: count}))
-    .describe(
-      'Lost nodes, the newest last: `ended_at`, and `lived_s` in seconds. Nodes that were not needed do not count.',
-    ),
-  brake: orNull(brakeDocument).describe(
-    'Set while TPUs of the zone are silent: how many were replaced or `held`, and the probes of the zone. Else null.',
-  ),
-  orphans: orNull(orphans).describe(
-    'Set while many nodes of the zone have no document: `since_at` and `unseen_since_at`. Else null.',
-  ),
-  weather: weatherField.describe(
-    'The last week by `day` and `accelerator`: `tries` and `refusals` of requests; nodes `given` and their `wait_s`; `lives` that ended, their `life_s`, `preemptions`, `usd` and `tokens`.',
-  ),
-  updated_at: instant.describe('Time of the last change of the document.'),
-});
-export type Zone = z.infer<typeof zoneDocument>;
+import {isDue, limiterConstraint, stateOf} from './limiter.ts';
 
 /** True for the stand-in of a zone whose document is left alone: no tick can remember anything of it. No person stops a zone. */
 export const isLeftAlone = ({limiter}: Zone) => limiter.cause === 'person';
@@ -46,15 +13,6 @@ export const isLeftAlone = ({limiter}: Zone) => limiter.cause === 'person';
  */
 export const PLACEMENT = ['retry_s', 'longest_retry_s', 'churn_window_s', 'short_life_s', 'queue_s'] as const;
 export type PlacementLimits = Record<(typeof PLACEMENT)[number], number>;
-
-/**
- * Kind of a pool's requests. `node`: the zone answers at once, and after a stock-out another zone is tried.
- * `queued-resource`: the request waits in the queue of the zone.
- * `auto`: at once, or through the queue while the zone is sold out.
- * `flex-start`: an instance of Compute Engine that waits for its machine, and may then live for a week.
- */
-export const provisioning = z.enum(['node', 'queued-resource', 'auto', 'flex-start']);
-export type Provisioning = z.infer<typeof provisioning>;
 
 /** Kind of a request for one node. A request in the queue always expires: a late node would serve no work. */
 export type Ask = {provisioning: 'node' | 'queued-resource' | 'flex-start'; valid_until_at: string | null};

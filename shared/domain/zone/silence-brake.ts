@@ -1,38 +1,9 @@
-import type {z} from 'zod';
-import {count, dollars, emptyOf, instant, stored} from '../fields.ts';
+import {emptyOf} from '../fields.ts';
 import {isAlive, type Worker} from '../records/worker.ts';
+import {type Brake, brakeDocument} from '../records/zone.ts';
 import {iso, msOf} from '../time.ts';
 import {quietestHost} from '../worker/hosts.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, servedBetween} from '../worker/served-time.ts';
-
-/**
- * The brake of a zone, because the silence of many of its workers may be our fault.
- * A share of the silent workers is replaced, and their replacements are probes.
- * Silent workers beyond the share are held: they keep their nodes and charge no stream.
- * A probe that speaks shows that silent workers are dead: all of them end. A probe that stays unheard is a bad verdict.
- * A held worker gives its slot to a due probe that no other slot can take.
- */
-export const brakeDocument = stored({
-  since_at: instant,
-  active_at: instant,
-  /** Silent workers that were replaced within the share. */
-  replaced: count,
-  /** Time at which the last of them, or a worker whose slot a probe needed, was replaced. */
-  replaced_at: instant.nullable(),
-  /** Probes still to create, also while other creates are stopped. */
-  probes_due: count,
-  bad_verdicts: count,
-  /** Time of the last further probe, after two bad verdicts. */
-  probed_at: instant.nullable(),
-  /** Newest first word of a worker of the zone since the previous episode began. */
-  spoke_at: instant.nullable(),
-  /** Oldest first word that does not count yet. Its worker may be gone when the word counts. */
-  hello_at: instant.nullable(),
-  /** Workers held now, and dollars an hour of their nodes; null where a price is unknown. */
-  held: count,
-  held_usd_per_hour: dollars.nullable(),
-});
-export type Brake = z.infer<typeof brakeDocument>;
 
 /** Share of a zone's heard workers that may be replaced before a probe has spoken. */
 const SHARE = 0.2;

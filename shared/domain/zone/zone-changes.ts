@@ -1,10 +1,11 @@
 /** Changes of a zone that follow from a decision about one of its slots. */
 
 import {hasEnded, isAlive, type Worker} from '../records/worker.ts';
+import type {Zone} from '../records/zone.ts';
 import type {Death} from '../worker/liveness.ts';
 import {nodeStanding, queueStanding} from '../worker/provider-states.ts';
 import {afterAsk, afterGiven, afterRefusal} from './limiter.ts';
-import {lostNode, type PlacementLimits, withLimiter, type Zone} from './placement.ts';
+import {lostNode, type PlacementLimits, withLimiter} from './placement.ts';
 
 export type Change = 'asked' | 'asked again' | 'given' | 'refused' | 'lost';
 

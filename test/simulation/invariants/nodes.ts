@@ -1,8 +1,8 @@
 /** Checks that a slot has one incarnation at a time, that each has a request id and a record, and that no foreign node is deleted. */
 import {isLabelled} from '../../../shared/domain/deployment.ts';
 import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
+import type {Limiter} from '../../../shared/domain/records/limiter.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
-import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {SimStore} from '../store.ts';

@@ -1,8 +1,8 @@
 /** Checks that messages of operators apply once and in order, and that final messages stay final until the Store is lost. */
 import {isDeepStrictEqual} from 'node:util';
 import {outputsPrefix, paths, stopObject, streamPrefix} from '../../../shared/domain/names.ts';
+import type {Limiter} from '../../../shared/domain/records/limiter.ts';
 import {iso} from '../../../shared/domain/time.ts';
-import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';

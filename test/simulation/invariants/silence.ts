@@ -1,7 +1,8 @@
 /** Checks the ends of silent workers. An outage ends none, and few end in a zone before a new worker sends a heartbeat. */
 
+import {slotsOf} from '../../../shared/domain/fleet/slots.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import {type Pool, slotsOf} from '../../../shared/domain/records/pool.ts';
+import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Suspect} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {UP} from '../../support/tpu-lists.ts';

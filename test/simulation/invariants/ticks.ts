@@ -1,8 +1,9 @@
 /** Checks that two ticks in a row leave no common duty undone, and that no node outlives the last work. */
 
+import {slotsOf} from '../../../shared/domain/fleet/slots.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Job} from '../../../shared/domain/records/job.ts';
-import {type Pool, slotsOf} from '../../../shared/domain/records/pool.ts';
+import type {Pool} from '../../../shared/domain/records/pool.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
 import {STALE_MS, TAKEN} from '../../support/fake-tpus.ts';

@@ -1,11 +1,12 @@
 /** Checks that waiting work has a reason that is true in the world, and that the refusals of a zone are one event with their count. */
 
+import {slotsOf} from '../../../shared/domain/fleet/slots.ts';
 import {isWaiting} from '../../../shared/domain/job/queue.ts';
 import {parseWork, paths} from '../../../shared/domain/names.ts';
 import type {Waiting as Reason} from '../../../shared/domain/records/constraint.ts';
-import {type Pool, slotsOf} from '../../../shared/domain/records/pool.ts';
+import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
-import type {Zone} from '../../../shared/domain/zone/placement.ts';
+import type {Zone} from '../../../shared/domain/records/zone.ts';
 import type {Document, TpuRequest} from '../../../shared/ports.ts';
 import {MINUTE_MS} from '../context.ts';
 import {keepsWakes, MAX_HANG_MINUTES} from '../faults.ts';

@@ -1,8 +1,8 @@
 /** Checks the limiters: a zone that refuses nodes or loses them young gets few creates, and each count has its cause. */
 
 import {paths} from '../../../shared/domain/names.ts';
-import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
-import type {Zone} from '../../../shared/domain/zone/placement.ts';
+import type {Limiter} from '../../../shared/domain/records/limiter.ts';
+import type {Zone} from '../../../shared/domain/records/zone.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {UP} from '../../support/tpu-lists.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import {budgetProblem, decideBudgets, isScarce} from '../../../../shared/domain/billing/budget.ts';
+import {budgetProblem, isScarce} from '../../../../shared/domain/billing/budget.ts';
 import {costOfDeletingAll, overspent} from '../../../../shared/domain/billing/cost.ts';
+import {decideBudgets} from '../../../../shared/domain/tick/budgets.ts';
 import {type BudgetSnapshot, NO_OTHERS} from '../../../../shared/domain/tick/snapshot.ts';
 import {aConfig, aRun, at, aWorker, T0} from '../../../support/builders.ts';
 

@@ -7,8 +7,8 @@ import {
   poolProblem,
 } from '../../../../shared/domain/billing/ceilings.ts';
 import {decideScale} from '../../../../shared/domain/commands/settings.ts';
+import {livingAmong, slotsOf, wantedSlots} from '../../../../shared/domain/fleet/slots.ts';
 import {parseWorkerName} from '../../../../shared/domain/names.ts';
-import {livingAmong, slotsOf, wantedSlots} from '../../../../shared/domain/records/pool.ts';
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
 import {aConfig, at, aWorker, FREE, T0} from '../../../support/builders.ts';
 

@@ -16,11 +16,11 @@ import {
   decideNewPool,
   decideScale,
 } from '../../../../shared/domain/commands/settings.ts';
+import {NO_MACHINE_DEATHS} from '../../../../shared/domain/records/machine-deaths.ts';
 import type {Pool} from '../../../../shared/domain/records/pool.ts';
 import {NO_MODEL_FAILURES, type Run, type RunStatus} from '../../../../shared/domain/records/run.ts';
 import {MAX_FAILURES, MAX_FAULTS} from '../../../../shared/domain/records/stream.ts';
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
-import {NO_MACHINE_DEATHS} from '../../../../shared/domain/run/machine-deaths.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../../support/builders.ts';
 
 function nextOf<T>(decision: Decision<T>): T {

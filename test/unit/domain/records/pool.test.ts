@@ -1,16 +1,11 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import {slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/domain/fleet/slots.ts';
 import {constraint} from '../../../../shared/domain/records/constraint.ts';
-import {
-  type Pool,
-  slotsFor,
-  slotsOf,
-  streamFor,
-  wantedSlots,
-} from '../../../../shared/domain/records/pool.ts';
+import {OPEN} from '../../../../shared/domain/records/limiter.ts';
+import type {Pool} from '../../../../shared/domain/records/pool.ts';
 import {NO_ENVIRONMENT} from '../../../../shared/domain/records/source.ts';
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
-import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {at, aWorker, FREE, T0} from '../../../support/builders.ts';
 
 const POOL: Pool = {

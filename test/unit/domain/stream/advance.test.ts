@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {proofOf} from '../../../../shared/domain/digest.ts';
+import type {Shard} from '../../../../shared/domain/records/shard.ts';
 import type {Stream} from '../../../../shared/domain/records/stream.ts';
 import {decideAdvance, type StoredShards} from '../../../../shared/domain/stream/advance.ts';
-import type {Shard} from '../../../../shared/domain/stream/checkpoint.ts';
 import {aLeasedStream, aShard, aStream, FROZEN, T0} from '../../../support/builders.ts';
 
 const NOW = T0 + 60_000;

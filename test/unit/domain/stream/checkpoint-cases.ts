@@ -1,7 +1,8 @@
 /** Folds and whole streams for the tests of the checkpoint. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {type Fold, foldShards, type Shard} from '../../../../shared/domain/stream/checkpoint.ts';
+import type {Shard} from '../../../../shared/domain/records/shard.ts';
+import {type Fold, foldShards} from '../../../../shared/domain/stream/checkpoint.ts';
 import {aShard, NOTHING_STORED, ORIGIN} from '../../../support/builders.ts';
 
 export function fold(shards: Shard[], from = NOTHING_STORED): Fold {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type {Shard} from '../../../../shared/domain/stream/checkpoint.ts';
+import type {Shard} from '../../../../shared/domain/records/shard.ts';
 import {aShard, CRC, SPEC_HASH} from '../../../support/builders.ts';
 import {fold, progressOf, wholeStreams} from './checkpoint-cases.ts';
 

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import {NO_SPENDING} from '../../../../shared/domain/billing/monthly-spending.ts';
+import {type Limiter, OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Run} from '../../../../shared/domain/records/run.ts';
 import {MAX_FAULTS, type Stream} from '../../../../shared/domain/records/stream.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
+import type {Zone} from '../../../../shared/domain/records/zone.ts';
 import {
   decideSlots,
   type SlotDocuments,
@@ -11,14 +13,8 @@ import {
 import {changedSlots, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
 import {attemptOf, type WorkerAttempt} from '../../../../shared/domain/worker/attempt.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
-import {
-  afterFailedBoot,
-  afterPause,
-  afterRefusal,
-  type Limiter,
-  OPEN,
-} from '../../../../shared/domain/zone/limiter.ts';
-import {newZone, type Zone} from '../../../../shared/domain/zone/placement.ts';
+import {afterFailedBoot, afterPause, afterRefusal} from '../../../../shared/domain/zone/limiter.ts';
+import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
 import {aConfig, aLeasedStream, aRun, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
 import {aRunningJob} from '../../../support/jobs.ts';

@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
-import {decideBudgets} from '../../../../shared/domain/billing/budget.ts';
 import {JOBS} from '../../../../shared/domain/billing/cost.ts';
+import {type Limiter, OPEN} from '../../../../shared/domain/records/limiter.ts';
 import {NO_STREAMS} from '../../../../shared/domain/records/run.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
+import type {Zone} from '../../../../shared/domain/records/zone.ts';
+import {decideBudgets} from '../../../../shared/domain/tick/budgets.ts';
 import {type FleetPlan, planFleet, silentWorkers} from '../../../../shared/domain/tick/fleet-plan.ts';
 import {NO_OTHERS, type Snapshot} from '../../../../shared/domain/tick/snapshot.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
-import {afterFailedBoot, afterPause, type Limiter, OPEN} from '../../../../shared/domain/zone/limiter.ts';
-import {newZone, type Zone} from '../../../../shared/domain/zone/placement.ts';
+import {afterFailedBoot, afterPause} from '../../../../shared/domain/zone/limiter.ts';
+import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
 import {aJob} from '../../../support/jobs.ts';

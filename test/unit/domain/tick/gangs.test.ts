@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type {Job} from '../../../../shared/domain/records/job.ts';
+import {OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {afterVainWait, gatherSlots} from '../../../../shared/domain/tick/gangs.ts';
-import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {aConfig, at, aWorker, T0} from '../../../support/builders.ts';
 import {aJob} from '../../../support/jobs.ts';
 

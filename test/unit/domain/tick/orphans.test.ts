@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
+import {OPEN} from '../../../../shared/domain/records/limiter.ts';
+import type {Zone} from '../../../../shared/domain/records/zone.ts';
 import {decideOrphans, orphansIn, orphansLeft} from '../../../../shared/domain/tick/orphans.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
-import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
-import {newZone, type Zone} from '../../../../shared/domain/zone/placement.ts';
+import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {aTpu, at, aWorker, T0} from '../../../support/builders.ts';
 
 const ZONE = 'us-central1-a';

@@ -5,6 +5,7 @@ import {LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
 import {livingInMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
 import {usdPerHour} from '../../../../shared/domain/billing/prices.ts';
 import {labelsOf} from '../../../../shared/domain/deployment.ts';
+import {OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Pool} from '../../../../shared/domain/records/pool.ts';
 import {NO_STREAMS} from '../../../../shared/domain/records/run.ts';
 import {newWorker, type Phase, type Worker} from '../../../../shared/domain/records/worker.ts';
@@ -12,7 +13,6 @@ import {planBudgets, planTick, type TickPlan} from '../../../../shared/domain/ti
 import {decideSlot, type Slot} from '../../../../shared/domain/tick/slots.ts';
 import {NO_OTHERS, type Snapshot, type StreamCounts} from '../../../../shared/domain/tick/snapshot.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
-import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {aConfig, aRun, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
 

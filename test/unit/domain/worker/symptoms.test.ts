@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {protos} from '@google-cloud/tpu';
-import type {Symptom} from '../../../../shared/domain/worker/provider-states.ts';
+import type {Symptom} from '../../../../shared/domain/records/worker.ts';
 import {at, found} from '../../../support/builders.ts';
 import {decide, LIMITS, wellIn, wordsOf} from './provider-cases.ts';
 

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {type Limiter, OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Refusal} from '../../../../shared/domain/worker/provider-states.ts';
 import {
   afterAgent,
@@ -9,9 +10,7 @@ import {
   afterPause,
   afterRefusal,
   isDue,
-  type Limiter,
   limiterEvent,
-  OPEN,
   refusedSince,
   stateOf,
 } from '../../../../shared/domain/zone/limiter.ts';

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
-import {type Limiter, OPEN} from '../../../../shared/domain/zone/limiter.ts';
+import {type Limiter, OPEN} from '../../../../shared/domain/records/limiter.ts';
+import type {Provisioning, Zone} from '../../../../shared/domain/records/zone.ts';
 import {
   allowanceOf,
   askOf,
   lostNode,
   newZone,
   type PlacementLimits,
-  type Provisioning,
   paceOf,
-  type Zone,
 } from '../../../../shared/domain/zone/placement.ts';
 import {aConfig, at, T0} from '../../../support/builders.ts';
 

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
-import {crowdedZones} from '../../../../shared/domain/records/pool.ts';
+import {crowdedZones} from '../../../../shared/domain/fleet/slots.ts';
+import {OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
-import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
+import type {Brake} from '../../../../shared/domain/records/zone.ts';
 import {
   afterCreate,
   afterHellos,
   afterLostProbe,
   afterUnheard,
-  type Brake,
   decideSilence,
   shareOf,
   withHeld,

@@ -1,0 +1,43 @@
+import {z} from 'zod';
+import {count, instant, stored, text} from '../fields.ts';
+
+/**
+ * `asked_at` is the last request, and `next_at` the earliest next one: null means at any time where the limiter is open, and never where a
+ * person stopped it. `refuses_late`: the zone listed a node before it refused the node, so no node that is still being created opens it.
+ * `failed_boots` counts those in a row of `bundle`.
+ */
+export const limiter = stored({
+  state: z.enum(['open', 'probing', 'stopped']),
+  cause: z
+    .enum(['no-capacity', 'quota', 'permission', 'bad-request', 'transient', 'boots', 'person'])
+    .nullable(),
+  reason: text.nullable(),
+  since_at: instant.nullable(),
+  /** Refused requests since then. The requests of the first burst count once. */
+  refusals: count,
+  asked_at: instant.nullable(),
+  next_at: instant.nullable(),
+  refuses_late: z.boolean(),
+  failed_boots: count,
+  failed_boot_at: instant.nullable(),
+  bundle: text,
+});
+
+export type Limiter = z.infer<typeof limiter>;
+
+export const NO_FAILED_BOOTS = {failed_boots: 0, failed_boot_at: null, bundle: ''};
+
+export const NO_CAUSE = {
+  state: 'open' as const,
+  cause: null,
+  reason: null,
+  since_at: null,
+  refusals: 0,
+  next_at: null,
+};
+
+export const OPEN: Limiter = {...NO_CAUSE, asked_at: null, refuses_late: false, ...NO_FAILED_BOOTS};
+
+export const limiterField = limiter.describe(
+  'Limit of creates: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node that is still being created does not open the zone. The limiter of a pool limits all its zones.',
+);

@@ -1,0 +1,76 @@
+import {z} from 'zod';
+import {count, dollars, instant, orNull, stored, text} from '../fields.ts';
+import {limiterField} from './limiter.ts';
+import {weatherField} from './weather.ts';
+
+/**
+ * The brake of a zone, because the silence of many of its workers may be our fault.
+ * A share of the silent workers is replaced, and their replacements are probes.
+ * Silent workers beyond the share are held: they keep their nodes and charge no stream.
+ * A probe that speaks shows that silent workers are dead: all of them end. A probe that stays unheard is a bad verdict.
+ * A held worker gives its slot to a due probe that no other slot can take.
+ */
+export const brakeDocument = stored({
+  since_at: instant,
+  active_at: instant,
+  /** Silent workers that were replaced within the share. */
+  replaced: count,
+  /** Time at which the last of them, or a worker whose slot a probe needed, was replaced. */
+  replaced_at: instant.nullable(),
+  /** Probes still to create, also while other creates are stopped. */
+  probes_due: count,
+  bad_verdicts: count,
+  /** Time of the last further probe, after two bad verdicts. */
+  probed_at: instant.nullable(),
+  /** Newest first word of a worker of the zone since the previous episode began. */
+  spoke_at: instant.nullable(),
+  /** Oldest first word that does not count yet. Its worker may be gone when the word counts. */
+  hello_at: instant.nullable(),
+  /** Workers held now, and dollars an hour of their nodes; null where a price is unknown. */
+  held: count,
+  held_usd_per_hour: dollars.nullable(),
+});
+
+export type Brake = z.infer<typeof brakeDocument>;
+
+/** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
+const orphans = stored({since_at: instant, unseen_since_at: orNull(instant)});
+
+export type OrphansMark = z.infer<typeof orphans>;
+
+/**
+ * Recent history of a zone for one pool: its limiter, and the lifetimes of lost nodes. `pool` is null for the deployment's own pool: a
+ * stock-out of one accelerator says nothing about another. A node that was no longer wanted is no loss.
+ */
+export const zoneDocument = stored({
+  zone: text.describe('Name of the zone.'),
+  pool: orNull(text).describe("Pool whose view this is. Null: the deployment's own pool."),
+  limiter: limiterField,
+  losses: z
+    .array(stored({ended_at: instant, lived_s: count}))
+    .describe(
+      'Lost nodes, the newest last: `ended_at`, and `lived_s` in seconds. Nodes that were not needed do not count.',
+    ),
+  brake: orNull(brakeDocument).describe(
+    'Set while TPUs of the zone are silent: how many were replaced or `held`, and the probes of the zone. Else null.',
+  ),
+  orphans: orNull(orphans).describe(
+    'Set while many nodes of the zone have no document: `since_at` and `unseen_since_at`. Else null.',
+  ),
+  weather: weatherField.describe(
+    'The last week by `day` and `accelerator`: `tries` and `refusals` of requests; nodes `given` and their `wait_s`; `lives` that ended, their `life_s`, `preemptions`, `usd` and `tokens`.',
+  ),
+  updated_at: instant.describe('Time of the last change of the document.'),
+});
+
+export type Zone = z.infer<typeof zoneDocument>;
+
+/**
+ * Kind of a pool's requests. `node`: the zone answers at once, and after a stock-out another zone is tried.
+ * `queued-resource`: the request waits in the queue of the zone.
+ * `auto`: at once, or through the queue while the zone is sold out.
+ * `flex-start`: an instance of Compute Engine that waits for its machine, and may then live for a week.
+ */
+export const provisioning = z.enum(['node', 'queued-resource', 'auto', 'flex-start']);
+
+export type Provisioning = z.infer<typeof provisioning>;
