@@ -7,7 +7,7 @@ import {unaged} from '../dashboard/router.ts';
 import {UNIT_PRICES} from '../shared/domain/billing/unit-prices.ts';
 import {streamId} from '../shared/domain/names.ts';
 import {openSqliteStore} from '../shared/embedded/sqlite-store.ts';
-import type {Document, Store} from '../shared/ports.ts';
+import type {Document, Store} from '../shared/ports/ports.ts';
 import {aConfig, aRun, aStream, aWorker} from '../test/support/builders.ts';
 import {somePages} from '../test/support/dashboard.ts';
 

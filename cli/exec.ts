@@ -1,6 +1,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {execMessage} from '../shared/contracts/job-schemas.ts';
-import {parseValue} from '../shared/contracts/schemas.ts';
+import {execMessage} from '../shared/contracts/messages/job-schemas.ts';
+import {parseValue} from '../shared/contracts/messages/schemas.ts';
 import {execHostRecords, execRecords} from '../shared/control-plane/documents/documents.ts';
 import {execFolder, paths} from '../shared/domain/names.ts';
 import type {Exec, ExecHost} from '../shared/domain/records/exec.ts';

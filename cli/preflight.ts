@@ -1,4 +1,4 @@
-import type {RunSpec} from '../shared/contracts/spec.ts';
+import type {RunSpec} from '../shared/contracts/spec/spec.ts';
 import {readPrices} from '../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../shared/domain/billing/list-prices.ts';
 import {chipsOf, type Prices, usdPerHour} from '../shared/domain/billing/prices.ts';

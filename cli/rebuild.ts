@@ -11,7 +11,7 @@ import {
 } from '../shared/control-plane/streams/compare-streams.ts';
 import {nameIn} from '../shared/domain/deployment.ts';
 import {paths} from '../shared/domain/names.ts';
-import type {Store} from '../shared/ports.ts';
+import type {Store} from '../shared/ports/ports.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {apply, POLL_MS} from './cloud/send-message.ts';

@@ -1,6 +1,6 @@
 /** Surveys of the streams of runs: documents, objects, and streams whose object is gone from the bucket while documents or shards remain. */
 
-import {forEachConcurrently} from '../shared/control-plane/concurrency.ts';
+import {forEachConcurrently} from '../shared/control-plane/calls/concurrency.ts';
 import {streamRecords} from '../shared/control-plane/documents/documents.ts';
 import {
   compareStream,
@@ -20,7 +20,7 @@ import {
   paths,
   streamObject,
 } from '../shared/domain/names.ts';
-import type {Objects} from '../shared/ports.ts';
+import type {Objects} from '../shared/ports/ports.ts';
 
 const OUTPUTS = 'activations/';
 

@@ -1,9 +1,9 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {z} from 'zod';
-import {parseValue} from '../shared/contracts/schemas.ts';
+import {parseValue} from '../shared/contracts/messages/schemas.ts';
 import {environment as environmentSchema, sourceChange} from '../shared/domain/records/source.ts';
 import type {Worker} from '../shared/domain/records/worker.ts';
-import type {Document} from '../shared/ports.ts';
+import type {Document} from '../shared/ports/ports.ts';
 import {checkSource} from './checks/repository.ts';
 import {type Cloud, withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';

@@ -2,7 +2,7 @@ import type {Source} from '../shared/domain/records/source.ts';
 import type {Worker} from '../shared/domain/records/worker.ts';
 import {FIRST_HOST} from '../shared/domain/worker/hosts.ts';
 import {clientOptionsFor} from '../shared/google/endpoint.ts';
-import type {Document} from '../shared/ports.ts';
+import type {Document} from '../shared/ports/ports.ts';
 import {type Cloud, withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import type {Connection} from './cloud/connection.ts';

@@ -1,7 +1,7 @@
 /** `gleaner weather`: what requests and TPUs of the last week met, by zone and accelerator. */
 import {zoneRecords} from '../shared/control-plane/documents/documents.ts';
 import {addCounts, CLEAR, type Counts, lastWeek} from '../shared/domain/records/weather.ts';
-import type {Store} from '../shared/ports.ts';
+import type {Store} from '../shared/ports/ports.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import type {Answers} from './json/index.ts';

@@ -1,5 +1,5 @@
 /** The bucket as pages read it: an object is fetched again when it has changed, and each operation is counted. */
-import type {ObjectInfo, Objects} from '../shared/ports.ts';
+import type {ObjectInfo, Objects} from '../shared/ports/ports.ts';
 import type {Operation} from './allowance.ts';
 
 /** Bytes of objects that are kept. */

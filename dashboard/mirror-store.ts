@@ -2,7 +2,15 @@
  * The Store of the pages: reads a collection once, and from then on the documents that have changed. Every view model reads through it, so
  * the pages of a process read a document once. A document is the same object until it changes, so it is parsed once too.
  */
-import type {CollectionPath, Document, DocumentPath, Filter, Query, Store, Stored} from '../shared/ports.ts';
+import type {
+  CollectionPath,
+  Document,
+  DocumentPath,
+  Filter,
+  Query,
+  Store,
+  Stored,
+} from '../shared/ports/ports.ts';
 
 /** Time for which an answer is given again: the readers of one poll ask several times. */
 const FRESH_MS = 900;

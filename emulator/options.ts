@@ -1,4 +1,4 @@
-import type {ObjectInfo} from '../shared/ports.ts';
+import type {ObjectInfo} from '../shared/ports/ports.ts';
 import type {CloudAddress} from './functions/environment.ts';
 import type {Deployment} from './functions/subscriptions.ts';
 import type {SecretReaders} from './secrets.ts';

@@ -6,11 +6,11 @@ import {
   type Response,
 } from '@google-cloud/functions-framework';
 import {composeDeps} from '../shared/compose.ts';
-import {loadConfig, servedFunction} from '../shared/contracts/config.ts';
 import {Rejected} from '../shared/contracts/errors.ts';
-import {pushId} from '../shared/contracts/push.ts';
+import {pushId} from '../shared/contracts/messages/push.ts';
+import {loadConfig, servedFunction} from '../shared/contracts/settings/config.ts';
+import {duringCall} from '../shared/control-plane/calls/log.ts';
 import type {Deps} from '../shared/control-plane/deps.ts';
-import {duringCall} from '../shared/control-plane/log.ts';
 import {requireVerifier} from '../shared/google/callers.ts';
 import {onControl} from './on-control.ts';
 import {onExec} from './on-exec.ts';

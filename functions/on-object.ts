@@ -1,5 +1,5 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {readNotification, readPush} from '../shared/contracts/push.ts';
+import {readNotification, readPush} from '../shared/contracts/messages/push.ts';
 import type {Deps} from '../shared/control-plane/deps.ts';
 import {handleObjectEvent} from '../shared/control-plane/events/object-event.ts';
 

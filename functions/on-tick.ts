@@ -1,5 +1,5 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {readPush} from '../shared/contracts/push.ts';
+import {readPush} from '../shared/contracts/messages/push.ts';
 import type {Deps} from '../shared/control-plane/deps.ts';
 import {tick} from '../shared/control-plane/tick/tick.ts';
 

@@ -1,6 +1,6 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {readPush} from '../shared/contracts/push.ts';
-import {parseJson, tpuMessage} from '../shared/contracts/schemas.ts';
+import {readPush} from '../shared/contracts/messages/push.ts';
+import {parseJson, tpuMessage} from '../shared/contracts/messages/schemas.ts';
 import type {Deps} from '../shared/control-plane/deps.ts';
 import {handleTpuMessage} from '../shared/control-plane/workers/tpu-operations.ts';
 

@@ -1,7 +1,7 @@
 import type {Request, Response} from '@google-cloud/functions-framework';
 import {CallerRefused} from '../shared/contracts/errors.ts';
+import {parseValue, workerRequest} from '../shared/contracts/messages/schemas.ts';
 import {requestProblem} from '../shared/contracts/request-limits.ts';
-import {parseValue, workerRequest} from '../shared/contracts/schemas.ts';
 import type {Deps} from '../shared/control-plane/deps.ts';
 import {answerWorker} from '../shared/control-plane/worker-api/answer-worker.ts';
 import {refusalOf} from '../shared/control-plane/worker-api/answers.ts';

@@ -1,14 +1,14 @@
 import {readFile} from 'node:fs/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {type Config, requireWorkerApi} from './contracts/config.ts';
+import {type Config, requireWorkerApi} from './contracts/settings/config.ts';
 import {ActiveRuns} from './control-plane/caches/active-runs.ts';
 import {newOpenRuns} from './control-plane/caches/open-runs.ts';
 import {KnownPools} from './control-plane/caches/pool-cache.ts';
+import {jsonLog} from './control-plane/calls/log.ts';
+import {TickQueue} from './control-plane/calls/tick-queue.ts';
 import type {Deps} from './control-plane/deps.ts';
 import {withNotices} from './control-plane/documents/notices.ts';
 import {withRunMarks} from './control-plane/documents/run-marks.ts';
-import {jsonLog} from './control-plane/log.ts';
-import {TickQueue} from './control-plane/tick-queue.ts';
 import {openSqliteStore} from './embedded/sqlite-store.ts';
 import {openCatalog} from './google/billing-catalog.ts';
 import {openBus} from './google/bus.ts';
@@ -19,7 +19,7 @@ import {openObjects} from './google/objects.ts';
 import {sendPing} from './google/ping.ts';
 import {openProviders} from './google/providers.ts';
 import {openWebhook} from './google/webhook.ts';
-import type {Store, Webhook} from './ports.ts';
+import type {Store, Webhook} from './ports/ports.ts';
 
 /** Composition root: chooses the adapter of each port. Each adapter loads its client at its first call. */
 export function composeDeps(config: Config): Deps {

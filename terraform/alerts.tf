@@ -2,7 +2,7 @@ locals {
   # Every alert selects the functions of this deployment. Names of services start with the name and a function.
   services_pattern = join("|", [for name in keys(local.functions) : "${var.name}-${name}"])
 
-  # Signal of a log entry => the alert. `signal` in shared/control-plane/log.ts lists the signals.
+  # Signal of a log entry => the alert. `signal` in shared/control-plane/calls/log.ts lists the signals.
   signals = {
     ping-failed         = { text = "worker-api does not answer the ping of on-tick. Read the log of both functions.", above = 2 }
     run-failed          = { text = "A run has failed. `gleaner status RUN` says why.", above = 0 }

@@ -1,7 +1,7 @@
 /** The bucket of a scene: it makes stream objects on demand and counts operations as Cloud Storage bills them. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {iso} from '../../shared/domain/time.ts';
-import type {ObjectInfo, Objects} from '../../shared/ports.ts';
+import type {ObjectInfo, Objects} from '../../shared/ports/ports.ts';
 import {FakeBucket} from '../../test/support/fake-bucket.ts';
 
 /** Class A: pages of a listing, a thousand objects each, and writes. Class B: looks and reads. */

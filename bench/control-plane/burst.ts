@@ -1,7 +1,7 @@
 /** Streams that are dropped within a minute, and the ticks that they wake, on a clock that is stepped. */
 import {setImmediate as turn} from 'node:timers/promises';
+import {TickQueue} from '../../shared/control-plane/calls/tick-queue.ts';
 import {handleObjectEvent} from '../../shared/control-plane/events/object-event.ts';
-import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import {Clockwork} from '../../test/support/kernel.ts';
 import {LONGEST_QUIET_TICK_S} from './limits.ts';
 import type {World} from './world.ts';

@@ -1,6 +1,6 @@
 /** Documents and objects of a fleet whose work is over. */
 import {metadataObject, streamId} from '../../shared/domain/names.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {aRun, SPEC_HASH as HASH} from '../../test/support/builders.ts';
 import {putAll, SHARDS_STORED as SHARDS, type Size, storedStream, workersOf} from './scene.ts';
 

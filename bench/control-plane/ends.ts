@@ -1,11 +1,11 @@
 /** Two scenes that a function of 512 MiB must manage: a very large run completes, and commits fail while TPUs are deleted. */
-import type {TaskMessage} from '../../shared/contracts/schemas.ts';
+import type {TaskMessage} from '../../shared/contracts/messages/schemas.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
 import {handleTaskMessage} from '../../shared/control-plane/tasks/task-message.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {manifestObject, streamId, streamObject} from '../../shared/domain/names.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import type {Document, Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 import {depsOf} from '../../test/support/deps.ts';
 import {seeded} from '../../test/support/kernel.ts';
 import {SceneBucket} from './bucket.ts';

@@ -6,7 +6,7 @@ import {pagesOf} from '../../shared/control-plane/documents/pages.ts';
 import {handleObjectEvent} from '../../shared/control-plane/events/object-event.ts';
 import {answerWorker} from '../../shared/control-plane/worker-api/answer-worker.ts';
 import {paths} from '../../shared/domain/names.ts';
-import type {Stored} from '../../shared/ports.ts';
+import type {Stored} from '../../shared/ports/ports.ts';
 import {dropStreams} from './burst.ts';
 import {addTo, documentsOf, noUsage, type Usage} from './meter.ts';
 import {nextShard, RUNS, runName, SECRET_SHA256, workersOf} from './scene.ts';

@@ -9,7 +9,7 @@ import {streamId, streamObject, workerName} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {newZone} from '../../shared/domain/zone/placement.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import type {Document, Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 import {aConfig, aRun, aTpu, aWorker, ENVIRONMENT} from '../../test/support/builders.ts';
 import {depsOf} from '../../test/support/deps.ts';
 import {aJob} from '../../test/support/jobs.ts';

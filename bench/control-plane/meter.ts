@@ -1,6 +1,6 @@
 /** Counts the operations of a Store as Firestore bills them, and delays each round trip. */
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {CollectionPath, Store} from '../../shared/ports.ts';
+import type {CollectionPath, Store} from '../../shared/ports/ports.ts';
 
 /**
  * Documents read, written and deleted, and transactions. A query reads at least one document. A count or a sum reads one for each

@@ -52,7 +52,7 @@ const HOUR = {heartbeats: 60, shards: 12, streams: 1, lives: 0.1};
 /** A request keeps a vCPU and its memory for so long at least. */
 const LEAST_BUSY_S = 0.01;
 /**
- * Ticks that wakes begin one after another, as shared/control-plane/tick-queue.ts has it. Their request stays open. A tick takes as
+ * Ticks that wakes begin one after another, as shared/control-plane/calls/tick-queue.ts has it. Their request stays open. A tick takes as
  * long as a quiet tick may take: the number of ticks depends on no machine.
  */
 const CYCLE_S = LONGEST_QUIET_TICK_S + Math.max(10, 5 * LONGEST_QUIET_TICK_S);

@@ -9,7 +9,7 @@ import {newStream, type Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {newZone} from '../../shared/domain/zone/placement.ts';
-import type {Document, Store, Tpu} from '../../shared/ports.ts';
+import type {Document, Store, Tpu} from '../../shared/ports/ports.ts';
 import {aConfig, aRun, aTpu, aWorker, ENVIRONMENT, shardMetadataOf} from '../../test/support/builders.ts';
 import {contentOf} from './bucket.ts';
 

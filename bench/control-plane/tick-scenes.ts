@@ -4,7 +4,7 @@ import {pagesOf} from '../../shared/control-plane/documents/pages.ts';
 import {startTask} from '../../shared/control-plane/documents/tasks.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Tpu} from '../../shared/ports.ts';
+import type {Tpu} from '../../shared/ports/ports.ts';
 import {RUNS, runName, workersOf} from './scene.ts';
 import type {Scene, Work} from './scene-work.ts';
 import type {World} from './world.ts';

@@ -1,6 +1,6 @@
 /** A control plane over a store file: counted ports, a clock that scenes step, and messages that scenes deliver. */
 
-import type {TaskMessage} from '../../shared/contracts/schemas.ts';
+import type {TaskMessage} from '../../shared/contracts/messages/schemas.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
 import {handleControlMessage} from '../../shared/control-plane/events/operator-message.ts';
 import {handleTaskMessage} from '../../shared/control-plane/tasks/task-message.ts';
@@ -8,7 +8,7 @@ import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Document, Store, Tpu, Tpus} from '../../shared/ports.ts';
+import type {Document, Store, Tpu, Tpus} from '../../shared/ports/ports.ts';
 import {depsOf} from '../../test/support/deps.ts';
 import {SceneBucket} from './bucket.ts';
 import {metered, noUsage, type Usage} from './meter.ts';

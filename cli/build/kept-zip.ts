@@ -4,7 +4,7 @@ import {readFileSync, statSync} from 'node:fs';
 import {rename, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
-import {parseJson} from '../../shared/contracts/schemas.ts';
+import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import type {FunctionsZip} from './functions.ts';
 
 /** File in `dist/` with the digest of the zip and of its sources. The digest of an absent source is null. */

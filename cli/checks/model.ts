@@ -2,9 +2,9 @@
 import {readdir, readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
-import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/model-config.ts';
-import {filesProblem, TEMPLATES} from '../../shared/contracts/model-files.ts';
-import type {RunSpec} from '../../shared/contracts/spec.ts';
+import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/spec/model-config.ts';
+import {filesProblem, TEMPLATES} from '../../shared/contracts/spec/model-files.ts';
+import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
 import {bucketModel, namesInFolder} from '../../shared/control-plane/runs/check-model.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {isNotFound} from '../../shared/google/errors.ts';

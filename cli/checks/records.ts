@@ -2,8 +2,8 @@
 import {existsSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import {nearText} from '../../shared/contracts/near-names.ts';
-import {spanField} from '../../shared/contracts/selections.ts';
-import type {RunSpec} from '../../shared/contracts/spec.ts';
+import {spanField} from '../../shared/contracts/spec/selections.ts';
+import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
 import type {Connection} from '../cloud/connection.ts';
 import {askWorker, HubSilent} from '../python/ask-worker.ts';
 import {environmentFolder, LOCK} from '../python/python.ts';

@@ -1,5 +1,5 @@
 /** Checks before a run gets its streams: model, layers, first records, type of TPU and budget. */
-import type {RunSpecInput} from '../../shared/contracts/spec.ts';
+import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
 import {runAcceleratorProblem} from '../../shared/domain/fleet/accelerators.ts';

@@ -1,6 +1,6 @@
 /** The cloud of a command, open while the command works. */
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Objects, Store} from '../../shared/ports.ts';
+import type {Objects, Store} from '../../shared/ports/ports.ts';
 import {CliError} from '../terminal/errors.ts';
 import {type CloudOptions, connect, storeOf} from './connect.ts';
 import type {Connection} from './connection.ts';

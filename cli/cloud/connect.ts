@@ -9,7 +9,7 @@ import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {SIGN_IN} from '../../shared/google/error-advice.ts';
 import {withAdvice} from '../../shared/google/errors.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {DEFAULT_DIR, DEFAULT_PORT, pointClientsAt} from '../local/address.ts';
 import {tinyModel} from '../local/tiny-model.ts';
 import {CliError} from '../terminal/errors.ts';

@@ -1,4 +1,4 @@
-import type {Filter, Store, Stored} from '../../shared/ports.ts';
+import type {Filter, Store, Stored} from '../../shared/ports/ports.ts';
 
 const PAGE = 300;
 /** Documents that a search for the newest reads, at most. */

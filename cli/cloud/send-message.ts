@@ -5,7 +5,7 @@ import {nameIn} from '../../shared/domain/deployment.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {publishProblem} from '../../shared/google/bus.ts';
 import {withRetries} from '../../shared/google/retry.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {GoogleError, googleOf} from '../google/api.ts';
 import type {Sending} from '../json/control.ts';
 import {CliError} from '../terminal/errors.ts';

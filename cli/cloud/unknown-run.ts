@@ -1,5 +1,5 @@
 import {nearText} from '../../shared/contracts/near-names.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {CliError} from '../terminal/errors.ts';
 
 /** Error for a name that no run has, with similar names. */

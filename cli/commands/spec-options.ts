@@ -1,5 +1,5 @@
 /** An option for each key of run.json. */
-import {SITES} from '../../shared/contracts/site-names.ts';
+import {SITES} from '../../shared/contracts/spec/site-names.ts';
 import {
   dollars,
   jsonObject,

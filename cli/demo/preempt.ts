@@ -1,6 +1,6 @@
 import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {parseOutputObject} from '../../shared/domain/names.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import type {LocalDeployment} from '../local/local-deployment.ts';
 
 /**

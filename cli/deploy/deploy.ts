@@ -5,7 +5,7 @@ import {join, resolve} from 'node:path';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {quotaIdsOf, quotaSizeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {utcText} from '../../shared/domain/time.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
 import {SETTINGS_FILE} from '../cloud/google-connection.ts';

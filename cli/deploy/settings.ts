@@ -3,7 +3,7 @@ import {readFileSync} from 'node:fs';
 import {readFile} from 'node:fs/promises';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
-import {parseJson} from '../../shared/contracts/schemas.ts';
+import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {isDeployment} from '../../shared/domain/deployment.ts';
 import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
 import {provider as providers} from '../../shared/domain/records/providers.ts';

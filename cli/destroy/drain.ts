@@ -3,7 +3,7 @@ import {poolRecords, workerRecords, zoneRecords} from '../../shared/control-plan
 import {labelsOf, poolOf} from '../../shared/domain/deployment.ts';
 import {parseWorkerName} from '../../shared/domain/names.ts';
 import {isForbidden, isNotFound, reasonOf} from '../../shared/google/errors.ts';
-import type {Store, Tpus} from '../../shared/ports.ts';
+import type {Store, Tpus} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {type Outcome, publish, readOutcome} from '../cloud/send-message.ts';
 import type {Clock} from '../deploy/until-ready.ts';

@@ -2,7 +2,7 @@ import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {type Provider, provider as providers} from '../../shared/domain/records/providers.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
-import type {Objects, Store} from '../../shared/ports.ts';
+import type {Objects, Store} from '../../shared/ports/ports.ts';
 import type {Record} from '../deploy/records.ts';
 import type {Settings} from '../deploy/settings.ts';
 import type {GoogleApi, Json} from '../google/api.ts';

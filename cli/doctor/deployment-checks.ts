@@ -10,7 +10,7 @@ import {paths, regionOf} from '../../shared/domain/names.ts';
 import type {Provider} from '../../shared/domain/records/providers.ts';
 import {iso, utcText} from '../../shared/domain/time.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
-import type {Filter, Store} from '../../shared/ports.ts';
+import type {Filter, Store} from '../../shared/ports/ports.ts';
 import {lacksOf} from '../checks/offer.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';

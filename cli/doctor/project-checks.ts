@@ -5,7 +5,7 @@ import {isRegional, QUOTA_SERVICE, quotaIdsOf, quotaSizeOf} from '../../shared/d
 import {regionOf} from '../../shared/domain/names.ts';
 import {machineTypeOf} from '../../shared/domain/records/providers.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';
 import type {GoogleApi} from '../google/api.ts';
 import {quoted} from '../terminal/output.ts';

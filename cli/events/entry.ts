@@ -1,6 +1,6 @@
 /** Events of the timeline as a person may have edited them. */
 import {eventRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Stored} from '../../shared/ports.ts';
+import type {Stored} from '../../shared/ports/ports.ts';
 import type {Entry} from '../json/tpus.ts';
 import {complain} from '../terminal/output.ts';
 

@@ -1,5 +1,5 @@
 /** Reads of the timeline, the documents `events/{id}`, in the order of `at`. */
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {newestFirst} from '../cloud/newest-first.ts';
 import {type Entry, entriesOf} from './entry.ts';
 import type {EventFilter} from './filter.ts';

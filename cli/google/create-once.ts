@@ -1,5 +1,5 @@
 import {hash} from 'node:crypto';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {CliError} from '../terminal/errors.ts';
 
 /** Creates the object. Throws `CliError` with both digests where it exists with other bytes. */

@@ -9,7 +9,7 @@ import {storageReason} from '../../shared/google/errors.ts';
 import {apartFromOthers, openBucket, type StorageBucketOptions} from '../../shared/google/objects.ts';
 import {piecesFrom} from '../../shared/google/read-content.ts';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../shared/google/retry.ts';
-import type {ObjectInfo} from '../../shared/ports.ts';
+import type {ObjectInfo} from '../../shared/ports/ports.ts';
 import {crc32cOf} from '../streams/hash-file.ts';
 import {CliError} from '../terminal/errors.ts';
 

@@ -1,6 +1,6 @@
 import {resolve} from 'node:path';
-import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
-import type {ObjectInfo} from '../../shared/ports.ts';
+import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
+import type {ObjectInfo} from '../../shared/ports/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';

@@ -1,6 +1,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {FIRST_HOST} from '../../shared/domain/worker/hosts.ts';
-import type {Document, Value} from '../../shared/ports.ts';
+import type {Document, Value} from '../../shared/ports/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';

@@ -1,5 +1,5 @@
 /** Code and fields of a job, from a file, standard input or the words of the command line. */
-import {MAX_CODE_BYTES} from '../../shared/contracts/job-schemas.ts';
+import {MAX_CODE_BYTES} from '../../shared/contracts/messages/job-schemas.ts';
 import {CliError, UsageError} from '../terminal/errors.ts';
 import {decoded, readText} from './source.ts';
 

@@ -1,5 +1,5 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
-import type {Document, Value} from '../../shared/ports.ts';
+import type {Document, Value} from '../../shared/ports/ports.ts';
 import {dollarText, durationText, table} from '../terminal/format.ts';
 import type {JobView} from '../views/jobs.ts';
 

@@ -1,7 +1,7 @@
 import {existsSync} from 'node:fs';
 import {mkdir, mkdtemp, readdir, readFile, rename, rm} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {runWorkerModule} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';
 

@@ -1,5 +1,5 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {openCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, running} from '../cloud/connect.ts';
 import {serveBeside} from '../dashboard.ts';

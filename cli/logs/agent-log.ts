@@ -1,7 +1,7 @@
 /** Log of one incarnation of a TPU on one host. Its agent rewrites one object with its latest lines. */
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {logObject} from '../../shared/domain/names.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {CliError} from '../terminal/errors.ts';
 import {quoted} from '../terminal/output.ts';
 

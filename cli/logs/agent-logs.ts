@@ -1,12 +1,12 @@
 /** Logs of agents: of one TPU, or of the TPUs of a run in the order of time. */
 import {setTimeout as sleep} from 'node:timers/promises';
-import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {parseWorkerName, paths} from '../../shared/domain/names.ts';
 import {hasEnded} from '../../shared/domain/records/worker.ts';
 import {FIRST_HOST, hostsOf} from '../../shared/domain/worker/hosts.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Objects, Store} from '../../shared/ports.ts';
+import type {Objects, Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Connection} from '../cloud/connection.ts';
 import {printJson, quoted, say} from '../terminal/output.ts';

@@ -1,5 +1,5 @@
 /** TPUs that work or worked on a run, each with its newest incarnation that did. */
-import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {
   attemptRecords,
   streamRecords,
@@ -7,7 +7,7 @@ import {
 } from '../../shared/control-plane/documents/documents.ts';
 import {parseWork, paths} from '../../shared/domain/names.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {say} from '../terminal/output.ts';
 
 export type Incarnation = {tpu: string; incarnation: number};

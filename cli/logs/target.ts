@@ -3,7 +3,7 @@
 import {nearText} from '../../shared/contracts/near-names.ts';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {isRunId, JOB, parseWorkerName, paths} from '../../shared/domain/names.ts';
-import type {Document, Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {CliError, UsageError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';

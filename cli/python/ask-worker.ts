@@ -1,6 +1,6 @@
 import {mkdir} from 'node:fs/promises';
 import {join} from 'node:path';
-import type {RunSpec} from '../../shared/contracts/spec.ts';
+import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
 import {type Connection, storageVariables} from '../cloud/connection.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';

@@ -1,8 +1,9 @@
 /** Another run as the source of a run: its frozen spec and its streams. */
-import {MAX_MANIFEST_BYTES, manifest} from '../../shared/contracts/manifest.ts';
-import {parseJson, parseValue} from '../../shared/contracts/schemas.ts';
-import {type RunSpecInput, runSpecInput} from '../../shared/contracts/spec.ts';
-import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+
+import {parseJson, parseValue} from '../../shared/contracts/messages/schemas.ts';
+import {MAX_MANIFEST_BYTES, manifest} from '../../shared/contracts/spec/manifest.ts';
+import {type RunSpecInput, runSpecInput} from '../../shared/contracts/spec/spec.ts';
+import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {
   datasetPrefix,
@@ -12,7 +13,7 @@ import {
   streamPrefix,
 } from '../../shared/domain/names.ts';
 import {isPreconditionFailed} from '../../shared/google/errors.ts';
-import type {ObjectInfo, Objects} from '../../shared/ports.ts';
+import type {ObjectInfo, Objects} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {type GoogleApi, googleOf} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';

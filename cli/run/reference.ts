@@ -1,11 +1,11 @@
 /** `gleaner run verify --reference`: computes samples of a run with transformers, and keeps the drift in the manifest of the run. */
 import {fileURLToPath} from 'node:url';
 import {Rejected} from '../../shared/contracts/errors.ts';
-import {MAX_MANIFEST_BYTES} from '../../shared/contracts/manifest.ts';
-import {parseJson} from '../../shared/contracts/schemas.ts';
+import {parseJson} from '../../shared/contracts/messages/schemas.ts';
+import {MAX_MANIFEST_BYTES} from '../../shared/contracts/spec/manifest.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {manifestObject} from '../../shared/domain/names.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {type Connection, storageVariables} from '../cloud/connection.ts';
 import {runWorkerModule} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';

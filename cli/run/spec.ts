@@ -1,8 +1,8 @@
 /** The spec of a run, from a file and from the options of `cli/commands/spec-options.ts`. */
 import {readFile} from 'node:fs/promises';
-import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
-import {parseValue} from '../../shared/contracts/schemas.ts';
-import {withOwnNames} from '../../shared/contracts/site-names.ts';
+import {parseValue} from '../../shared/contracts/messages/schemas.ts';
+import {DEFAULT_MODEL} from '../../shared/contracts/settings/environment.ts';
+import {withOwnNames} from '../../shared/contracts/spec/site-names.ts';
 import {
   completeSpec,
   frozenSpec,
@@ -10,7 +10,7 @@ import {
   type RunSpec,
   type RunSpecInput,
   runSpecInput,
-} from '../../shared/contracts/spec.ts';
+} from '../../shared/contracts/spec/spec.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {CliError} from '../terminal/errors.ts';

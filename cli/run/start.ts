@@ -1,8 +1,8 @@
 /** `gleaner run start`: writes run.json, drops the streams of a folder, and waits until the control plane has taken them up. */
 
-import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
-import type {RunSpecInput} from '../../shared/contracts/spec.ts';
+import {DEFAULT_MODEL} from '../../shared/contracts/settings/environment.ts';
+import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';

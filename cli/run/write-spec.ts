@@ -1,7 +1,8 @@
 /** Writing of run.json: create-only, unless the run waits for a valid one. */
-import {MAX_MANIFEST_BYTES, manifest} from '../../shared/contracts/manifest.ts';
-import {parseJson} from '../../shared/contracts/schemas.ts';
-import {MAX_SPEC_BYTES, type RunSpecInput} from '../../shared/contracts/spec.ts';
+
+import {parseJson} from '../../shared/contracts/messages/schemas.ts';
+import {MAX_MANIFEST_BYTES, manifest} from '../../shared/contracts/spec/manifest.ts';
+import {MAX_SPEC_BYTES, type RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {manifestObject, specObject} from '../../shared/domain/names.ts';
 import type {Cloud} from '../cloud/cloud.ts';

@@ -1,6 +1,6 @@
 /** Tools of the steps: runs with a budget, messages, waits, and the dollars that the test has cost. */
 import {isDeepStrictEqual} from 'node:util';
-import {MAX_SPEC_BYTES} from '../../shared/contracts/spec.ts';
+import {MAX_SPEC_BYTES} from '../../shared/contracts/spec/spec.ts';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
@@ -17,7 +17,7 @@ import {
 } from '../../shared/domain/names.ts';
 import {isOpen} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import type {Tpu, Tpus} from '../../shared/ports.ts';
+import type {Tpu, Tpus} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {apply, type Outcome, publishText, readOutcome} from '../cloud/send-message.ts';
 import type {Clock} from '../deploy/until-ready.ts';

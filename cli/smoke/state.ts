@@ -2,7 +2,7 @@
 import {existsSync, readFileSync, renameSync, writeFileSync} from 'node:fs';
 import {z} from 'zod';
 import {Rejected} from '../../shared/contracts/errors.ts';
-import {parseJson} from '../../shared/contracts/schemas.ts';
+import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {CliError} from '../terminal/errors.ts';
 
 const result = z.strictObject({

@@ -2,7 +2,7 @@
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {contextOf, diagnose} from '../doctor/doctor.ts';
 import {isEnded} from '../jobs/job-view.ts';
 import {verifyRun} from '../run/verify.ts';

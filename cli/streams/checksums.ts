@@ -2,7 +2,7 @@
 import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
-import {parseJson} from '../../shared/contracts/schemas.ts';
+import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {CliError} from '../terminal/errors.ts';
 
 export const CHECKSUMS_FILE = 'checksums.json';

@@ -1,7 +1,7 @@
 /** Folder of streams: `stream_000.jsonl` and so on, perhaps `run.json` and `checksums.json`. */
 import {readdir, readFile, stat} from 'node:fs/promises';
 import {join} from 'node:path';
-import {parseRunSpec} from '../../shared/contracts/spec.ts';
+import {parseRunSpec} from '../../shared/contracts/spec/spec.ts';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
 import {CliError} from '../terminal/errors.ts';
 import {counted, listText} from '../terminal/format.ts';

@@ -1,7 +1,7 @@
 /** Upload of one stream: in one request, or in pieces where the file is large. */
 import {open, readFile} from 'node:fs/promises';
 import {streamObject} from '../../shared/domain/names.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import type {Content, ResumableUploads} from '../google/resumable.ts';
 import {CliError} from '../terminal/errors.ts';
 import {changedError, type StreamFile} from './folder.ts';

@@ -1,7 +1,7 @@
 /** Upload of a folder of streams to a run: parallel, create-only, and continued by the same command. */
-import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {datasetPrefix, specObject, streamObject, streamPrefix} from '../../shared/domain/names.ts';
-import type {ObjectInfo} from '../../shared/ports.ts';
+import type {ObjectInfo} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {requireRunning} from '../cloud/connection.ts';
 import {ResumableUploads} from '../google/resumable.ts';

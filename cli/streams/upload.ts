@@ -1,4 +1,4 @@
-import {parseRunSpec} from '../../shared/contracts/spec.ts';
+import {parseRunSpec} from '../../shared/contracts/spec/spec.ts';
 import {readRunSpec} from '../../shared/control-plane/runs/run-manifest.ts';
 import {checkRun} from '../checks/run.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';

@@ -1,6 +1,6 @@
 /** Output in parts, as agents store it: `000001.txt`, `000002.txt` and so on. */
 import {StringDecoder} from 'node:string_decoder';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 
 /** Agents store parts of a few megabytes at most. */
 const MAX_PART_BYTES = 67_108_864;

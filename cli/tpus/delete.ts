@@ -1,4 +1,4 @@
-import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';

@@ -1,4 +1,4 @@
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {counted, durationText, type Style, table} from '../terminal/format.ts';

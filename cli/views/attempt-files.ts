@@ -1,7 +1,7 @@
 /** Objects of an attempt. The hosts of an attempt on several have a folder each: `host_0/`, `host_1/` and so on. */
 import {jobFolder} from '../../shared/domain/names.ts';
 import {FIRST_HOST} from '../../shared/domain/worker/hosts.ts';
-import type {ObjectInfo, Objects} from '../../shared/ports.ts';
+import type {ObjectInfo, Objects} from '../../shared/ports/ports.ts';
 
 /** Folder of the output of a host; undefined until the host has stored some. */
 export async function findOutput(

@@ -3,7 +3,7 @@ import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {outputsPrefix, parseOutputObject} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {RunResult, Stats} from '../../shared/domain/run/result.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {unknownRun} from '../cloud/unknown-run.ts';
 import type {Answers} from '../json/index.ts';

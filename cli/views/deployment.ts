@@ -1,4 +1,6 @@
 /** The documents of a deployment, and its alerts: documents that are left alone, silent TPUs, stopped creates, contradictions, old prices. */
+
+import type {Log} from '../../shared/control-plane/calls/log.ts';
 import {
   createsRecords,
   execRecords,
@@ -13,7 +15,6 @@ import {
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {readTask, taskRecords} from '../../shared/control-plane/documents/tasks.ts';
-import type {Log} from '../../shared/control-plane/log.ts';
 import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {ageText} from '../../shared/domain/billing/prices.ts';
 import type {Limiter} from '../../shared/domain/records/limiter.ts';
@@ -22,7 +23,7 @@ import type {Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Zone} from '../../shared/domain/records/zone.ts';
 import {utcText} from '../../shared/domain/time.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {entriesOf} from '../events/entry.ts';
 import {counted, dollarText} from '../terminal/format.ts';
 

@@ -1,7 +1,7 @@
 /** Documents as they are stored, each field with its meaning. */
 
-import {RESERVED} from '../../shared/contracts/document-limits.ts';
-import type {Value} from '../../shared/ports.ts';
+import {RESERVED} from '../../shared/ports/document-limits.ts';
+import type {Value} from '../../shared/ports/ports.ts';
 import {schemaAt} from '../build/reference/stored-schemas.ts';
 import {schemaOf, typeOf} from '../build/reference/types.ts';
 import type {Cloud} from '../cloud/cloud.ts';

@@ -2,7 +2,7 @@
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {waitText} from '../../shared/domain/records/constraint.ts';
-import type {Document, Store, Stored} from '../../shared/ports.ts';
+import type {Document, Store, Stored} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {newestFirst} from '../cloud/newest-first.ts';
 import {CliError} from '../terminal/errors.ts';

@@ -1,5 +1,5 @@
 /** The end of an output that an agent stores in parts. */
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {Lines} from '../terminal/output-parts.ts';
 
 const MAX_PART_BYTES = 67_108_864;

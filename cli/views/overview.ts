@@ -10,7 +10,7 @@ import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Entry} from '../events/entry.ts';
 import {listRejected} from '../events/read.ts';

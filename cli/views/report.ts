@@ -1,13 +1,13 @@
 /** The report of a run: the page of the run, its dataset with checksums, the lives of its TPUs, and the reasons of its rejected lines. */
 import {createHash} from 'node:crypto';
-import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {attemptRecords} from '../../shared/control-plane/documents/documents.ts';
 import {downloadsOf} from '../../shared/domain/billing/cost.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {WorkerAttempt} from '../../shared/domain/worker/attempt.ts';
 import type {LifePhases} from '../../shared/domain/worker/life-phases.ts';
-import type {Objects, Store} from '../../shared/ports.ts';
+import type {Objects, Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {phases} from '../json/tpus.ts';
 import {complain} from '../terminal/output.ts';

@@ -1,11 +1,11 @@
 /** A run as a whole: its state and speed, why it waits, its past, its statistics and its rejected lines. */
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
-import {parseJson} from '../../shared/contracts/schemas.ts';
+import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {metadataObject, outputPrefix} from '../../shared/domain/names.ts';
 import {expiresFrom} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import {type RunResult, type Stats, streamSummary} from '../../shared/domain/run/result.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Entry} from '../events/entry.ts';
 import {EventFilter} from '../events/filter.ts';

@@ -1,6 +1,6 @@
 /** The timeline with filters. */
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {unknownRun} from '../cloud/unknown-run.ts';
 import type {Entry} from '../events/entry.ts';

@@ -3,7 +3,7 @@ import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {logObject} from '../../shared/domain/names.ts';
 import {hasEnded} from '../../shared/domain/records/worker.ts';
 import {type LifePhases, phasesAtEnd} from '../../shared/domain/worker/life-phases.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet} from '../cloud/fleet.ts';
 import type {Answers} from '../json/index.ts';

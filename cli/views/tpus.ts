@@ -10,7 +10,7 @@ import {paths} from '../../shared/domain/names.ts';
 import {waitText} from '../../shared/domain/records/constraint.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import {hasEnded, type Worker} from '../../shared/domain/records/worker.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {type Fleet, readFleet, requirePool} from '../cloud/fleet.ts';
 import {explainTpu} from '../explain.ts';

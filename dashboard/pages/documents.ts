@@ -1,6 +1,6 @@
 /** Documents as they are stored, each field with its meaning. */
 import type {CollectionView, DocumentView} from '../../cli/views/documents.ts';
-import type {Value} from '../../shared/ports.ts';
+import type {Value} from '../../shared/ports/ports.ts';
 import type {Section} from '../feed.ts';
 import {address, empty, type Html, html, link, type Part, table} from '../html.ts';
 import {section} from './section.ts';

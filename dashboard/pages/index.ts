@@ -10,7 +10,7 @@ import {readStreamPage} from '../../cli/views/stream.ts';
 import {readTimeline} from '../../cli/views/timeline.ts';
 import {readTpuPage} from '../../cli/views/tpu-page.ts';
 import {isRunId, JOB, parseWorkerName} from '../../shared/domain/names.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {PageError, type Section} from '../feed.ts';
 import {collectionPage, collectionsPage, documentPage} from './documents.ts';
 import {eventsPage} from './events.ts';

@@ -5,7 +5,7 @@ import {bytesText, dollarText, durationText, numberText} from '../../cli/termina
 import type {ExecView} from '../../cli/views/execs.ts';
 import type {JobPage, JobView} from '../../cli/views/jobs.ts';
 import type {Exec} from '../../shared/domain/records/exec.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import type {Section} from '../feed.ts';
 import {
   address,

@@ -1,6 +1,6 @@
 import {randomUUID} from 'node:crypto';
 import {nameIn} from '../../shared/domain/deployment.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import type {CloudDatabase} from '../database.ts';
 import type {Faults} from '../faults.ts';
 import type {JsonObject} from '../http/json.ts';

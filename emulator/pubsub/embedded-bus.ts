@@ -1,5 +1,5 @@
 import type {DatabaseSync, StatementSync} from 'node:sqlite';
-import type {Bus, Document, Now} from '../../shared/ports.ts';
+import type {Bus, Document, Now} from '../../shared/ports/ports.ts';
 import {firstDue, schema} from './bus-tables.ts';
 
 /** An attempt to hand a message to its receiver. `attempt` counts from 1. */

@@ -1,12 +1,22 @@
-import type {Config} from '../contracts/config.ts';
 import type {NotUnderstood} from '../contracts/errors.ts';
+import type {Config} from '../contracts/settings/config.ts';
 import type {FrozenOutput} from '../domain/stream/advance.ts';
-import type {Bus, Catalog, Now, Objects, ObjectTokens, Store, Tpus, Transaction, Webhook} from '../ports.ts';
+import type {
+  Bus,
+  Catalog,
+  Now,
+  Objects,
+  ObjectTokens,
+  Store,
+  Tpus,
+  Transaction,
+  Webhook,
+} from '../ports/ports.ts';
 import type {ActiveRuns} from './caches/active-runs.ts';
 import type {OpenRuns} from './caches/open-runs.ts';
 import type {KnownPools} from './caches/pool-cache.ts';
-import type {Log} from './log.ts';
-import type {TickQueue} from './tick-queue.ts';
+import type {Log} from './calls/log.ts';
+import type {TickQueue} from './calls/tick-queue.ts';
 
 export type Account = 'worker' | 'control';
 

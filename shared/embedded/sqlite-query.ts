@@ -1,5 +1,5 @@
 /** A query of the Store as SQL, with Firestore's meaning. `checkQuery` limits the queries. */
-import type {CollectionPath, Filter, Query, Value} from '../ports.ts';
+import type {CollectionPath, Filter, Query, Value} from '../ports/ports.ts';
 
 type Sql = {sql: string; values: (string | number)[]};
 

@@ -13,11 +13,11 @@ import {mkdirSync} from 'node:fs';
 import {dirname} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {Attempt} from '../checked-transaction.ts';
-import {splitDocumentPath} from '../contracts/document-limits.ts';
 import {AlreadyExists, Contention, ServiceError} from '../contracts/errors.ts';
-import {checkQuery, checkSum} from '../contracts/query-limits.ts';
-import type {Document, DocumentPath, Filter, Query, Store, Stored, Transaction} from '../ports.ts';
+import {Attempt} from '../ports/checked-transaction.ts';
+import {splitDocumentPath} from '../ports/document-limits.ts';
+import type {Document, DocumentPath, Filter, Query, Store, Stored, Transaction} from '../ports/ports.ts';
+import {checkQuery, checkSum} from '../ports/query-limits.ts';
 import {indexOn, selectDocuments, sumFields} from './sqlite-query.ts';
 
 const SCHEMA = 1;

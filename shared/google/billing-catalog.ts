@@ -1,9 +1,9 @@
 /** Adapter of the Cloud Billing Catalog, a public REST API: an account needs a token and no role. */
 import {z} from 'zod';
 import {ServiceError} from '../contracts/errors.ts';
-import {parseJson} from '../contracts/schemas.ts';
+import {parseJson} from '../contracts/messages/schemas.ts';
 import {CHIP_SERVICE, sku} from '../domain/billing/catalog.ts';
-import type {Catalog} from '../ports.ts';
+import type {Catalog} from '../ports/ports.ts';
 import {withAdvice} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 

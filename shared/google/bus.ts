@@ -1,8 +1,8 @@
 import type {PubSub, Topic} from '@google-cloud/pubsub';
-import {RELEASE} from '../contracts/config.ts';
 import {ServiceError} from '../contracts/errors.ts';
+import {RELEASE} from '../contracts/settings/config.ts';
 import {DEFAULT_DEPLOYMENT, nameIn} from '../domain/deployment.ts';
-import type {Bus, Document} from '../ports.ts';
+import type {Bus, Document} from '../ports/ports.ts';
 import {isNotFound, isPermission, withAdvice} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 

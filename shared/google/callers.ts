@@ -1,8 +1,9 @@
 /** Callers of worker-api: checks the identity token of a request, and says which account it proves. */
-import {type Config, requireWorkerApi} from '../contracts/config.ts';
+
 import {CallerRefused} from '../contracts/errors.ts';
-import {required} from '../contracts/identity-settings.ts';
 import {printable} from '../contracts/printable.ts';
+import {type Config, requireWorkerApi} from '../contracts/settings/config.ts';
+import {required} from '../contracts/settings/identity-settings.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
 const ISSUER = 'https://accounts.google.com';

@@ -12,10 +12,9 @@ import type {
   Query as FirestoreQuery,
   Transaction as FirestoreTransaction,
 } from '@google-cloud/firestore';
-import {Attempt, type Write} from '../checked-transaction.ts';
-import {splitDocumentPath} from '../contracts/document-limits.ts';
 import {AlreadyExists, Contention, ServiceError} from '../contracts/errors.ts';
-import {checkQuery, checkSum, rangeField} from '../contracts/query-limits.ts';
+import {Attempt, type Write} from '../ports/checked-transaction.ts';
+import {splitDocumentPath} from '../ports/document-limits.ts';
 import type {
   CollectionPath,
   Document,
@@ -25,7 +24,8 @@ import type {
   Store,
   Stored,
   Transaction,
-} from '../ports.ts';
+} from '../ports/ports.ts';
+import {checkQuery, checkSum, rangeField} from '../ports/query-limits.ts';
 import {isAlreadyExists, isCommitDoubtful, isContention, isPermission, withAdvice} from './errors.ts';
 import {fieldToFirestore, fromFirestore, toFirestore} from './firestore-values.ts';
 import {memoizeAsync} from './memoize-async.ts';

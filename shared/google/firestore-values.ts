@@ -3,8 +3,8 @@
  * Every document has passed `checkDocument` before its conversion.
  */
 import type {Timestamp} from '@google-cloud/firestore';
-import {isInstantField} from '../contracts/document-limits.ts';
-import type {Document, Value} from '../ports.ts';
+import {isInstantField} from '../ports/document-limits.ts';
+import type {Document, Value} from '../ports/ports.ts';
 
 type TimestampClass = typeof Timestamp;
 

@@ -2,7 +2,7 @@
 import {MAX_TIMEOUT_S} from '../domain/bounds.ts';
 import {regionOf} from '../domain/names.ts';
 import {diskTypeOf, imagePath, machineTypeOf} from '../domain/records/providers.ts';
-import type {Tpu, TpuRequest} from '../ports.ts';
+import type {Tpu, TpuRequest} from '../ports/ports.ts';
 import type {Instance, NewInstance} from './compute-client.d.ts';
 import {type NodeSettings, SCOPE} from './tpu-resources.ts';
 

@@ -4,7 +4,7 @@
  */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {quotaIdsOf} from '../domain/fleet/accelerators.ts';
-import type {Tpus} from '../ports.ts';
+import type {Tpus} from '../ports/ports.ts';
 import type {InstancesClient, Operation, ScopedList, ZoneOperationsClient} from './compute-client.d.ts';
 import {clientOptionsFor} from './endpoint.ts';
 import {isAlreadyExists, isContention, tpuError} from './errors.ts';

@@ -1,7 +1,7 @@
 /** Tokens with a boundary: Google's token service exchanges the token of this process for one with a part of its rights. */
 import {ServiceError} from '../contracts/errors.ts';
 import type {ObjectRights} from '../domain/requests/object-rights.ts';
-import type {AccessToken, ObjectTokens} from '../ports.ts';
+import type {AccessToken, ObjectTokens} from '../ports/ports.ts';
 import {reasonOf} from './errors.ts';
 import {within} from './retry.ts';
 

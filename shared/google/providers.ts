@@ -1,6 +1,6 @@
 /** The TPUs of every provider of a deployment behind one port. */
 import type {Provider} from '../domain/records/providers.ts';
-import type {Tpus} from '../ports.ts';
+import type {Tpus} from '../ports/ports.ts';
 import {openInstances} from './instances.ts';
 import type {NodeSettings} from './tpu-resources.ts';
 import {openTpus} from './tpus.ts';

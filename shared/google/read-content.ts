@@ -1,6 +1,6 @@
 import {addAbortSignal} from 'node:stream';
 import type {File} from '@google-cloud/storage';
-import type {ObjectInfo} from '../ports.ts';
+import type {ObjectInfo} from '../ports/ports.ts';
 import {BrokenAnswer, type RetryPolicy, withRetries} from './retry.ts';
 
 /**

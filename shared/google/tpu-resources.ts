@@ -1,6 +1,6 @@
 /** Translates resources of the Cloud TPU API v2 into the port's `Tpu`, and a request into a node of the API. */
 import type {protos} from '@google-cloud/tpu';
-import type {Tpu, TpuRequest} from '../ports.ts';
+import type {Tpu, TpuRequest} from '../ports/ports.ts';
 import {queuedFailure, reasonOf} from './errors.ts';
 
 export const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';

@@ -5,7 +5,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {v2} from '@google-cloud/tpu';
 import {quotaIdsOf} from '../domain/fleet/accelerators.ts';
-import type {TpuRequest, Tpus} from '../ports.ts';
+import type {TpuRequest, Tpus} from '../ports/ports.ts';
 import {clientOptionsFor} from './endpoint.ts';
 import {isAlreadyExists, isContention, tpuError} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';

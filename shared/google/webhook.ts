@@ -1,8 +1,8 @@
 /** Adapter of the receiver of notifications: one POST, without redirects, and without trust in the answer. */
 import {Undelivered} from '../contracts/errors.ts';
 import {printable} from '../contracts/printable.ts';
-import {signedHeaders} from '../contracts/webhook.ts';
-import type {Now, Webhook} from '../ports.ts';
+import {signedHeaders} from '../contracts/settings/webhook.ts';
+import type {Now, Webhook} from '../ports/ports.ts';
 
 const TIMEOUT_MS = 10_000;
 /** Bytes of an answer that a person sees. No further byte is read. */

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {DatabaseSync} from 'node:sqlite';
 import {EmbeddedBus} from '../../emulator/pubsub/embedded-bus.ts';
-import {RELEASE} from '../../shared/contracts/config.ts';
+import {RELEASE} from '../../shared/contracts/settings/config.ts';
 import {openBus} from '../../shared/google/bus.ts';
-import type {Bus, Document} from '../../shared/ports.ts';
+import type {Bus, Document} from '../../shared/ports/ports.ts';
 import {Scratch} from '../emulator/a-cloud.ts';
 import {until} from '../support/until.ts';
 

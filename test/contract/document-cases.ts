@@ -1,4 +1,4 @@
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 
 /** A document at `path` of exactly `bytes`, by Firestore's formula. */
 export function documentOf(bytes: number, path: string): Document {

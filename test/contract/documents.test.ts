@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {checkDocument, splitDocumentPath} from '../../shared/contracts/document-limits.ts';
-import {checkQuery} from '../../shared/contracts/query-limits.ts';
-import type {Document, Query} from '../../shared/ports.ts';
+import {checkDocument, splitDocumentPath} from '../../shared/ports/document-limits.ts';
+import type {Document, Query} from '../../shared/ports/ports.ts';
+import {checkQuery} from '../../shared/ports/query-limits.ts';
 import {documentOf, MIB, nested, VALID} from './document-cases.ts';
 
 const INVALID: {name: string; path?: string; data: unknown; says: RegExp}[] = [

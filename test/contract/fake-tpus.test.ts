@@ -1,4 +1,4 @@
-import type {Tpus} from '../../shared/ports.ts';
+import type {Tpus} from '../../shared/ports/ports.ts';
 import {callAtOnce} from '../support/call.ts';
 import {FakeTpus} from '../support/fake-tpus.ts';
 import {Clockwork} from '../support/kernel.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {Firestore, GeoPoint, Timestamp} from '@google-cloud/firestore';
 import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
-import type {Store, Transaction} from '../../shared/ports.ts';
+import type {Store, Transaction} from '../../shared/ports/ports.ts';
 import {VALID} from './document-cases.ts';
 import {describeOnEmulator} from './emulators.ts';
 import {startLossyProxy} from './lost-answers.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {v2} from '@google-cloud/tpu';
 import {openTpus} from '../../shared/google/tpus.ts';
-import type {Tpus} from '../../shared/ports.ts';
+import type {Tpus} from '../../shared/ports/ports.ts';
 import {type Answers, type GrpcCloud, refuse, serveGrpc} from './grpc-server.ts';
 import {aRequest} from './tpus-contract.ts';
 

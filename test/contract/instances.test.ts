@@ -3,7 +3,7 @@ import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openInstances} from '../../shared/google/instances.ts';
 import {joinProviders} from '../../shared/google/providers.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
-import type {TpuRequest, Tpus} from '../../shared/ports.ts';
+import type {TpuRequest, Tpus} from '../../shared/ports/ports.ts';
 import {cloudState} from '../emulator/a-cloud.ts';
 import {until} from '../support/until.ts';
 import {useTpus} from './tpu-cases.ts';

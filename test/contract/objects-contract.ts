@@ -1,6 +1,6 @@
-/** The contract of Objects in `ports.ts`, as tests for every bucket. */
+/** The contract of Objects in `ports/ports.ts`, as tests for every bucket. */
 import assert from 'node:assert/strict';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 
 export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 export const text = (read: Uint8Array | undefined): string | undefined =>

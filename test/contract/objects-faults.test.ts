@@ -6,7 +6,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {Downloads, partOf} from '../../cli/google/downloads.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES, waitAfter} from '../../shared/google/retry.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {type FaultProxy, startFaultProxy} from '../support/fault-proxy.ts';
 import {useLocalCloud} from './local-cloud.ts';
 import {bytes, text} from './objects-contract.ts';

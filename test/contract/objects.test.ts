@@ -3,7 +3,7 @@ import {gunzipSync} from 'node:zlib';
 import {Storage} from '@google-cloud/storage';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {callAtOnce} from '../support/call.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';
 import {useLocalCloud} from './local-cloud.ts';

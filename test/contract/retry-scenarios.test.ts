@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES} from '../../shared/google/retry.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {type FaultProxy, type Operation, startFaultProxy} from '../support/fault-proxy.ts';
 import {useLocalCloud} from './local-cloud.ts';
 

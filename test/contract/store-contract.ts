@@ -1,7 +1,7 @@
-/** The contract of the Store in `ports.ts`, as tests for every adapter. */
+/** The contract of the Store in `ports/ports.ts`, as tests for every adapter. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type {Document, Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 import {storesDocuments} from './store-documents.ts';
 import type {Effort, Handles, Stores} from './store-handles.ts';
 import {ModelStore, runOn} from './store-model.ts';

@@ -1,6 +1,6 @@
 /** Contract of the Store for documents. */
 import assert from 'node:assert/strict';
-import type {Document, Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 import type {Stores} from './store-handles.ts';
 
 const HOSTILE_IDS = [

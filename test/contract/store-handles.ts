@@ -1,5 +1,5 @@
 /** Handles on a store under test, and the size of its tests. */
-import type {Document, Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 
 /** Two handles on one empty store, perhaps the same handle. */
 export type Handles = [Store, Store];

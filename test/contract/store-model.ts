@@ -1,5 +1,5 @@
 /** The contract of the Store in its simplest form, a Map. Adapters are compared with it. */
-import type {Document, Query, Store} from '../../shared/ports.ts';
+import type {Document, Query, Store} from '../../shared/ports/ports.ts';
 import {compareText, select} from '../support/memory-query.ts';
 
 export type Operation =

@@ -1,6 +1,6 @@
 /** Contract of the Store for queries and sums. */
 import assert from 'node:assert/strict';
-import type {Document, Filter, Query, Store} from '../../shared/ports.ts';
+import type {Document, Filter, Query, Store} from '../../shared/ports/ports.ts';
 import type {Stores} from './store-handles.ts';
 
 const ZOO: Record<string, Document> = {

@@ -1,6 +1,6 @@
 /** Random uses of a Store, for the comparison of adapters with the model. */
 import fc from 'fast-check';
-import type {Document, Filter, Query, Value} from '../../shared/ports.ts';
+import type {Document, Filter, Query, Value} from '../../shared/ports/ports.ts';
 import type {Operation, Step} from './store-model.ts';
 
 const HOSTILE = [

@@ -1,6 +1,6 @@
 /** Contract of the Store for transactions. */
 import assert from 'node:assert/strict';
-import type {Store, Transaction} from '../../shared/ports.ts';
+import type {Store, Transaction} from '../../shared/ports/ports.ts';
 import type {Effort, Stores} from './store-handles.ts';
 
 export function commitsTransactions(stores: () => Stores, effort: Effort): void {

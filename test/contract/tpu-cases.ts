@@ -2,7 +2,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
-import type {Tpus} from '../../shared/ports.ts';
+import type {Tpus} from '../../shared/ports/ports.ts';
 import {useLocalCloud} from './local-cloud.ts';
 import type {TpuCloud} from './tpus-contract.ts';
 

@@ -4,7 +4,7 @@ import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
-import type {TpuRequest, Tpus} from '../../shared/ports.ts';
+import type {TpuRequest, Tpus} from '../../shared/ports/ports.ts';
 import {useTpus} from './tpu-cases.ts';
 import {aRequest} from './tpus-contract.ts';
 

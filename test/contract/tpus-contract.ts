@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {randomUUID} from 'node:crypto';
 import type {TpuError} from '../../shared/contracts/errors.ts';
-import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
+import type {Tpu, TpuRequest, Tpus} from '../../shared/ports/ports.ts';
 
 export type TpuCloud = {
   client: () => Tpus;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {composeDeps} from '../../shared/compose.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
-import type {TpuRequest, Tpus} from '../../shared/ports.ts';
+import type {TpuRequest, Tpus} from '../../shared/ports/ports.ts';
 import {aConfig} from '../support/builders.ts';
 import {useTpus} from './tpu-cases.ts';
 import {aRequest, itKeepsTheContract} from './tpus-contract.ts';

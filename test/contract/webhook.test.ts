@@ -1,7 +1,7 @@
 /** The adapter of the receiver of notifications, against a server on this machine. */
 import assert from 'node:assert/strict';
 import {Undelivered} from '../../shared/contracts/errors.ts';
-import {signedHeaders} from '../../shared/contracts/webhook.ts';
+import {signedHeaders} from '../../shared/contracts/settings/webhook.ts';
 import {openWebhook} from '../../shared/google/webhook.ts';
 import {WebhookServer} from '../support/webhook-server.ts';
 

@@ -3,7 +3,7 @@ import {runRecords, streamRecords, workerRecords} from '../../shared/control-pla
 import {streamId, workerName} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {aRun, aStream, at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
-import type {Filter} from '../../shared/ports.ts';
+import type {Filter} from '../../shared/ports/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aStoringFleet} from '../support/lost-store.ts';
 import {someLines} from '../support/shard-plan.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {KEPT_DAYS} from '../../shared/contracts/config.ts';
+import {KEPT_DAYS} from '../../shared/contracts/settings/config.ts';
 import {msOf} from '../../shared/domain/time.ts';
 import {outcomeOf, send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';

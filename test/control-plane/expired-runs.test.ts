@@ -1,9 +1,9 @@
 /** Runs that ended long ago: the documents of their streams go, and the bucket keeps all that they say. */
 import assert from 'node:assert/strict';
-import {KEPT_DAYS} from '../../shared/contracts/config.ts';
+import {KEPT_DAYS} from '../../shared/contracts/settings/config.ts';
 import {startTask} from '../../shared/control-plane/documents/tasks.ts';
 import {expirePage} from '../../shared/control-plane/runs/expire-run.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {at} from '../support/builders.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {aDoneWorld} from '../support/finished-runs.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, firstLives, silence, workersOf} from '../support/fleet.ts';

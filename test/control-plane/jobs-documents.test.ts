@@ -1,9 +1,9 @@
 /** Documents of jobs as people write them: valid ones run, and all others fail with a reason. */
 import assert from 'node:assert/strict';
-import {firstWaiting} from '../../shared/control-plane/caches/waiting-jobs.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
-import type {Document, Store} from '../../shared/ports.ts';
+import {firstWaiting} from '../../shared/control-plane/jobs/waiting-jobs.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 import {at} from '../support/builders.ts';
 import {sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -4,7 +4,7 @@ import {runRecords, streamRecords, workerRecords} from '../../shared/control-pla
 import {type Fold, foldPage, newFold} from '../../shared/control-plane/tasks/finish-run.ts';
 import {metadataObject, paths, streamObject} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Query, Transaction} from '../../shared/ports.ts';
+import type {Query, Transaction} from '../../shared/ports/ports.ts';
 import {aRun, aStats, aStream} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {NoAnswer} from '../support/interleaver.ts';

@@ -1,7 +1,7 @@
 /** Plans of ticks that are applied after their facts have changed: no money is spent on old facts. */
 import assert from 'node:assert/strict';
+import {Failures} from '../../shared/control-plane/calls/failures.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
-import {Failures} from '../../shared/control-plane/failures.ts';
 import {applyBudgets} from '../../shared/control-plane/tick/apply-plan.ts';
 import {readBudgets} from '../../shared/control-plane/tick/read-snapshot.ts';
 import type {Run} from '../../shared/domain/records/run.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
+import {duringCall, jsonLog} from '../../shared/control-plane/calls/log.ts';
 import {recordEvent} from '../../shared/control-plane/documents/event-log.ts';
-import {duringCall, jsonLog} from '../../shared/control-plane/log.ts';
 import {at, T0} from '../support/builders.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0} from '../support/places.ts';

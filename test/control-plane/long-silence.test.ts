@@ -1,8 +1,8 @@
 /** Workers that have been silent for longer than any brake holds them. */
 import assert from 'node:assert/strict';
-import {RELEASE} from '../../shared/contracts/config.ts';
+import {RELEASE} from '../../shared/contracts/settings/config.ts';
+import {Failures} from '../../shared/control-plane/calls/failures.ts';
 import {servedRecord} from '../../shared/control-plane/documents/documents.ts';
-import {Failures} from '../../shared/control-plane/failures.ts';
 import {findLost, proveService, storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import {shardObject} from '../../shared/domain/names.ts';
 import {isServedFor} from '../../shared/domain/worker/served-time.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {manifestObject} from '../../shared/domain/names.ts';
 import {LOST_AFTER_S} from '../../shared/domain/records/run.ts';
-import type {Stored} from '../../shared/ports.ts';
+import type {Stored} from '../../shared/ports/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aStoringFleet, orphanAlerts} from '../support/lost-store.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';

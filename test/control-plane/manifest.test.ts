@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import {completeSpec} from '../../shared/contracts/spec.ts';
+import {completeSpec} from '../../shared/contracts/spec/spec.ts';
 import {aConfig} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ONE_SLOT} from '../support/places.ts';

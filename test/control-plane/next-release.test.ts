@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict';
 import type {z} from 'zod';
 import {STORED_SCHEMAS, schemaAt} from '../../cli/build/reference/stored-schemas.ts';
-import {RELEASE} from '../../shared/contracts/config.ts';
+import {RELEASE} from '../../shared/contracts/settings/config.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {readPrices, storeCatalog} from '../../shared/control-plane/documents/prices.ts';
 import {paths} from '../../shared/domain/names.ts';
-import type {Document, Stored} from '../../shared/ports.ts';
+import type {Document, Stored} from '../../shared/ports/ports.ts';
 import {aRun, at} from '../support/builders.ts';
 import {aBusyWorld, everyDocument, finishBusyWorld} from '../support/busy-world.ts';
 import {World} from '../support/control-plane-harness.ts';

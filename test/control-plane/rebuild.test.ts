@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aDoneWorld, documentsOf} from '../support/finished-runs.ts';
 import {aWipedWorld} from '../support/lost-store.ts';

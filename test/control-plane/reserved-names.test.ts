@@ -1,9 +1,9 @@
 /** Ids that no document can have, at every entry of the control plane. */
 import assert from 'node:assert/strict';
-import {splitDocumentPath} from '../../shared/contracts/document-limits.ts';
-import {jobId, poolName} from '../../shared/contracts/job-schemas.ts';
-import {runId, streamText, workerNameText} from '../../shared/contracts/schemas.ts';
+import {jobId, poolName} from '../../shared/contracts/messages/job-schemas.ts';
+import {runId, streamText, workerNameText} from '../../shared/contracts/messages/schemas.ts';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {splitDocumentPath} from '../../shared/ports/document-limits.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {hash} from 'node:crypto';
-import {specHash} from '../../shared/contracts/spec.ts';
+import {specHash} from '../../shared/contracts/spec/spec.ts';
 import {readManifest} from '../../shared/control-plane/runs/run-manifest.ts';
 import {metadataObject, modelLockObject} from '../../shared/domain/names.ts';
 import {aStats} from '../support/builders.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {startTask} from '../../shared/control-plane/documents/tasks.ts';
 import {auditPage} from '../../shared/control-plane/streams/audit-streams.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {aLeasedStream, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {textOf} from '../support/function-calls.ts';

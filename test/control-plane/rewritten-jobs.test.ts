@@ -1,7 +1,7 @@
 /** Documents of jobs that people delete and write again while a worker has the first one. */
 import assert from 'node:assert/strict';
 import {scheduleNewJob} from '../../shared/control-plane/jobs/schedule-jobs.ts';
-import type {Document, Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorldAtWork, deleteJob, jobIn, storedJob} from '../support/jobs.ts';
 import {ONE_SLOT} from '../support/places.ts';

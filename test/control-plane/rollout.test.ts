@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {parseValue, tpuMessage, workerRequest} from '../../shared/contracts/schemas.ts';
+import {parseValue, tpuMessage, workerRequest} from '../../shared/contracts/messages/schemas.ts';
 import {paths} from '../../shared/domain/names.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';

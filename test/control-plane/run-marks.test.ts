@@ -9,7 +9,7 @@ import {storeRunTotals} from '../../shared/control-plane/runs/summarize-run.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {NO_STREAMS, type Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {aLeasedStream, aRun, aStream, aWorker, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {putDocuments} from '../support/put-documents.ts';

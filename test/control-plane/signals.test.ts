@@ -1,7 +1,7 @@
 /** Signals of log entries, which the alerts of a deployment count. */
 import assert from 'node:assert/strict';
 import {Undelivered} from '../../shared/contracts/errors.ts';
-import {SIGNALS} from '../../shared/control-plane/log.ts';
+import {SIGNALS} from '../../shared/control-plane/calls/log.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, silence, wait} from '../support/fleet.ts';
 import {aStoringFleet} from '../support/lost-store.ts';

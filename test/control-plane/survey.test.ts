@@ -7,7 +7,7 @@ import {
   NOTHING_FOUND,
 } from '../../shared/control-plane/streams/compare-streams.ts';
 import {shardObject} from '../../shared/domain/names.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aDoneWorld, documentsOf} from '../support/finished-runs.ts';
 import {ONE_SLOT} from '../support/places.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
+import {TickQueue} from '../../shared/control-plane/calls/tick-queue.ts';
 
 type Timer = {at: number; done: () => void};
 

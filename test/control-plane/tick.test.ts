@@ -1,7 +1,7 @@
 /** A tick in which calls fail: no failure keeps another decision from being made. */
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Transaction} from '../../shared/ports.ts';
+import type {Transaction} from '../../shared/ports/ports.ts';
 import {aRun, aStream, at} from '../support/builders.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {NoAnswer} from '../support/interleaver.ts';

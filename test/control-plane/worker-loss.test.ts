@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, A1} from '../support/places.ts';

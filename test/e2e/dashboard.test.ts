@@ -8,7 +8,7 @@ import {type Browser, type BrowserContext, chromium, type Page} from 'playwright
 import type {Cloud} from '../../cli/cloud/cloud.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import {streamId} from '../../shared/domain/names.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {aConfig, aRun, aStream, aWorker} from '../support/builders.ts';
 import {gleaner} from '../support/command.ts';
 import {someObjects} from '../support/dashboard.ts';

@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import {runWorkerModule} from '../../cli/python/python.ts';
 import {readComparison} from '../../cli/run/reference.ts';
 import type {Report} from '../../cli/run/verify.ts';
-import {FAMILIES} from '../../shared/contracts/model-config.ts';
+import {FAMILIES} from '../../shared/contracts/spec/model-config.ts';
 import {gleaner, TestHome, texts} from './home.ts';
 
 /** gemma3_text is the text part of gemma3. */

@@ -16,7 +16,7 @@ import {secretFile} from '../../emulator/secrets.ts';
 import {openStore} from '../../shared/compose.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Document, Objects, Store} from '../../shared/ports.ts';
+import type {Document, Objects, Store} from '../../shared/ports/ports.ts';
 import {cloudState} from '../emulator/a-cloud.ts';
 import * as command from '../support/command.ts';
 import {until} from '../support/until.ts';

@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import {paths} from '../../shared/domain/names.ts';
 import type {Job} from '../../shared/domain/records/job.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {gleaner} from '../support/command.ts';
 import {until} from '../support/until.ts';
 import {TestHome} from './home.ts';

@@ -3,7 +3,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {seeded} from '../../cli/demo/input.ts';
 import type {Job} from '../../shared/domain/records/job.ts';
 import {isAlive} from '../../shared/domain/records/worker.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {FAST, signal} from './home.ts';
 import {JobHome} from './job-home.ts';
 

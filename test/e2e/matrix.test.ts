@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type {RunSpecInput} from '../../shared/contracts/spec.ts';
+import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import type {RunResult} from '../../shared/domain/run/result.ts';
 import {gleaner} from '../support/command.ts';
 import {TestHome, texts} from './home.ts';

@@ -8,7 +8,7 @@ import {fileURLToPath} from 'node:url';
 import {answers} from '../../cli/json/index.ts';
 import {notifyKeyFile} from '../../cli/local/local-deployment.ts';
 import type {Comparison} from '../../cli/views/comparison.ts';
-import {signedHeaders} from '../../shared/contracts/webhook.ts';
+import {signedHeaders} from '../../shared/contracts/settings/webhook.ts';
 import {gleaner} from '../support/command.ts';
 import {until} from '../support/until.ts';
 import {WebhookServer} from '../support/webhook-server.ts';

@@ -13,7 +13,7 @@ import {openStore} from '../../shared/compose.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Bus, Document, Objects} from '../../shared/ports.ts';
+import type {Bus, Document, Objects} from '../../shared/ports/ports.ts';
 import {cloudState} from '../emulator/a-cloud.ts';
 import {until} from '../support/until.ts';
 import {FAST, hasEnded, type LocalState, processes} from './home.ts';

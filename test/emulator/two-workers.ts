@@ -6,7 +6,7 @@ import {DatabaseSync} from 'node:sqlite';
 import {fileURLToPath} from 'node:url';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {accountsOf, Identities} from '../../emulator/http/identity.ts';
-import {loadConfig} from '../../shared/contracts/config.ts';
+import {loadConfig} from '../../shared/contracts/settings/config.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {ticketOf} from '../../shared/control-plane/workers/tickets.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';

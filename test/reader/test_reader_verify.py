@@ -187,14 +187,14 @@ def test_each_changed_file_is_a_problem(stored, capsys):
 
 
 def test_a_spec_has_the_hash_of_the_control_plane():
-    # By specHash of shared/contracts/spec.ts.
+    # By specHash of shared/contracts/spec/spec.ts.
     text = """{"spec": {"z":1e-7,"model":"ä\u2028\\u0001\\"","b":{"9":1e+21,"10":0.5,"a":[0.00001,-3,null,true]},
         "\uff5e":100000000000000000000,"\U0001f600":2}}"""
     assert hash_of_spec(text.encode()) == "a68866138b035dbced16b89974e59c69f5cc25cac0469e8a4fd0dc9a338257e3"
 
 
 def test_a_manifest_has_the_digest_of_the_control_plane():
-    # By manifestText of shared/contracts/manifest.ts, and a comparison that was added later.
+    # By manifestText of shared/contracts/spec/manifest.ts, and a comparison that was added later.
     text = (
         '{"reference":{"at":"later"},"schema":"gleaner/1","run":"r","spec":{"b":1,"a":[1,null]},"spec_ha'
         'sh":"x","placement":{"z":0.5},"result":{"streams":1,"stats":{"resid_post.10":{"mean":1e-7,"norm'

@@ -51,7 +51,7 @@ _ONLY_IN_BRIDGE = {"mlp.hook_in", "mlp.gate.hook_out", "ln_final.hook_out"}
 @pytest.fixture(scope="module")
 def names():
     """{name below a block: site} of `run.json` and of the export for SAELens."""
-    script = "import('./shared/contracts/site-names.ts').then(m => console.log(JSON.stringify(m.OTHER_NAMES)))"
+    script = "import('./shared/contracts/spec/site-names.ts').then(m => console.log(JSON.stringify(m.OTHER_NAMES)))"
     node = os.path.join(ROOT, "node_modules", ".bin", "node")
     printed = subprocess.run([node, "-e", script], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return {hook.removeprefix("blocks.{}."): site for site, hook in HOOKS.items()} | json.loads(printed)

@@ -4,9 +4,9 @@
  */
 import {getEnvironmentData, setEnvironmentData} from 'node:worker_threads';
 import {crc32} from 'node:zlib';
+import type {TickQueue} from '../../shared/control-plane/calls/tick-queue.ts';
 import type {withNotices} from '../../shared/control-plane/documents/notices.ts';
 import type {withRunMarks} from '../../shared/control-plane/documents/run-marks.ts';
-import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import type {tpuConstraint} from '../../shared/domain/worker/tpu-constraint.ts';
 import {type Memory, newMemory} from '../support/deps.ts';
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';

@@ -1,7 +1,8 @@
 /** The seed, clock, services, faults, counts and trace that all parts of a world share. */
-import type {Config} from '../../shared/contracts/config.ts';
+
 import {Contention} from '../../shared/contracts/errors.ts';
-import type {Document, Transaction} from '../../shared/ports.ts';
+import type {Config} from '../../shared/contracts/settings/config.ts';
+import type {Document, Transaction} from '../../shared/ports/ports.ts';
 import {aConfig, T0} from '../support/builders.ts';
 import type {Failure} from '../support/fake-agent.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';

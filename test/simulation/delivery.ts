@@ -1,7 +1,7 @@
 /** Delivers messages, object events and the requests of the Scheduler. A delivery may be lost, doubled, late, reordered or repeated. */
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {eventOf, jobEvent, messageData, notificationData, type Topic} from '../support/function-calls.ts';
 import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {completeSpec, specHash} from '../../shared/contracts/spec.ts';
+import {completeSpec, specHash} from '../../shared/contracts/spec/spec.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {planShards, shardBytes, shardMetadata, someLines} from '../support/shard-plan.ts';
 import {KINDS} from './faults.ts';

@@ -1,7 +1,7 @@
 /** Passes each commit, call and minute of a world to the invariants that check it. */
 import type {Job} from '../../shared/domain/records/job.ts';
 import type {Zone} from '../../shared/domain/records/zone.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import type {Context} from './context.ts';
 import {Caps, LOOK_MS} from './invariants/caps.ts';
 import {Documents} from './invariants/documents.ts';

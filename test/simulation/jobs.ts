@@ -1,7 +1,7 @@
 /** People submit jobs by a document or by a message, and cancel, retry, delete and clear them. */
 import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';

@@ -2,7 +2,7 @@
  * A later release, or a person, writes a field that the releases of the world do not understand. The document is restored when the storm is
  * over. Until then no release may write it. The machine of a job that is left alone is often recreated.
  */
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';

@@ -2,7 +2,7 @@
 import {openTask} from '../../shared/control-plane/documents/tasks.ts';
 import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import type {Chance} from '../support/kernel.ts';
 import {someLines} from '../support/shard-plan.ts';
 import type {Context} from './context.ts';

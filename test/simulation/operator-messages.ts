@@ -1,6 +1,6 @@
 /** Messages that operators send in a simulated world. */
 import {streamId} from '../../shared/domain/names.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import type {Context} from './context.ts';
 
 export function aCommand({chance, config, isWide, tpus}: Context): Document {

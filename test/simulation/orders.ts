@@ -3,7 +3,7 @@ import {labelsOf, nameIn} from '../../shared/domain/deployment.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';

@@ -1,8 +1,9 @@
 /** The instances of the functions. An instance may crash at any call, and each instance has its own memory. */
+
+import type {Log} from '../../shared/control-plane/calls/log.ts';
+import type {TickQueue} from '../../shared/control-plane/calls/tick-queue.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
-import type {Log} from '../../shared/control-plane/log.ts';
-import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {T0} from '../support/builders.ts';
 import type {Call} from '../support/call.ts';
 import {accountOf, type Memory} from '../support/deps.ts';

@@ -1,6 +1,6 @@
 /** The receiver of the notifications of a world. */
 import {Undelivered} from '../../shared/contracts/errors.ts';
-import type {Webhook} from '../../shared/ports.ts';
+import type {Webhook} from '../../shared/ports/ports.ts';
 import type {Call} from '../support/call.ts';
 import type {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';

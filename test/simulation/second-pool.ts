@@ -1,11 +1,11 @@
 /** In some worlds operators create a second pool, name it in a run and in jobs, and change it by messages and by edits. */
-import type {Config} from '../../shared/contracts/config.ts';
+import type {Config} from '../../shared/contracts/settings/config.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {hostsOfType, runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {slotsOf} from '../../shared/domain/fleet/slots.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';

@@ -1,6 +1,6 @@
 /** Stock-outs in worlds without another fault, with the settings of production. */
 import assert from 'node:assert/strict';
-import {timingDefaults} from '../../shared/contracts/environment.ts';
+import {timingDefaults} from '../../shared/contracts/settings/environment.ts';
 import {streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Limiter} from '../../shared/domain/records/limiter.ts';
 import {T0} from '../support/builders.ts';

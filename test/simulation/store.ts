@@ -1,6 +1,6 @@
 /** The Store in memory, with optimistic transactions over versions. Each read and each commit is one event. */
 import {AlreadyExists, Contention} from '../../shared/contracts/errors.ts';
-import type {Document, Store, Stored, Transaction} from '../../shared/ports.ts';
+import type {Document, Store, Stored, Transaction} from '../../shared/ports/ports.ts';
 import type {Call} from '../support/call.ts';
 import type {Clockwork} from '../support/kernel.ts';
 import {compareText, fieldOf, select} from '../support/memory-query.ts';

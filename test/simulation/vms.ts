@@ -1,7 +1,7 @@
 /** The VMs of nodes boot, send requests to worker-api over an unreliable network, and are lost in every known way. */
 import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import type {Call} from '../support/call.ts';
 import {type Answer, FakeAgent} from '../support/fake-agent.ts';
 import {type FakeNode, TAKEN} from '../support/fake-tpus.ts';

@@ -5,7 +5,7 @@
 
 import {openTask} from '../../shared/control-plane/documents/tasks.ts';
 import {paths} from '../../shared/domain/names.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {T0} from '../support/builders.ts';
 import {loadCode} from './code.ts';
 import {Context, MINUTE_MS, type Options} from './context.ts';

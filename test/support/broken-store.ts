@@ -1,4 +1,4 @@
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 
 /** An object with some methods in place of its own. */
 export function withMethods<T extends object>(object: T, methods: Partial<T>): T {

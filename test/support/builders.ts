@@ -3,7 +3,7 @@ import {labelsOf} from '../../shared/domain/deployment.ts';
 /** Valid documents of each kind, with the changes of a test. */
 
 import {hash} from 'node:crypto';
-import {type Config, loadConfig} from '../../shared/contracts/config.ts';
+import {type Config, loadConfig} from '../../shared/contracts/settings/config.ts';
 import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import type {WantedOptions} from '../../shared/domain/fleet/slots.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
@@ -16,7 +16,7 @@ import {iso} from '../../shared/domain/time.ts';
 import type {Limits} from '../../shared/domain/worker/limits.ts';
 import type {FoundNode} from '../../shared/domain/worker/observation.ts';
 import type {Moment} from '../../shared/domain/worker/served-time.ts';
-import type {Tpu} from '../../shared/ports.ts';
+import type {Tpu} from '../../shared/ports/ports.ts';
 import {secretOf} from './function-calls.ts';
 
 /** The beginning of every test. */

@@ -1,5 +1,5 @@
 /** A world with a document of each kind: runs, jobs and a command at work, two pools, a preempted TPU, and a zone without capacity. */
-import type {Stored} from '../../shared/ports.ts';
+import type {Stored} from '../../shared/ports/ports.ts';
 import {World} from './control-plane-harness.ts';
 import {A0, ZONE} from './places.ts';
 import {FAST, namePool} from './second-pool.ts';

@@ -1,8 +1,8 @@
 /** The rules of the Store around a store in memory, which enforces none. */
-import {Attempt} from '../../shared/checked-transaction.ts';
-import {splitDocumentPath} from '../../shared/contracts/document-limits.ts';
-import {checkQuery, checkSum} from '../../shared/contracts/query-limits.ts';
-import type {Document, Store, Value} from '../../shared/ports.ts';
+import {Attempt} from '../../shared/ports/checked-transaction.ts';
+import {splitDocumentPath} from '../../shared/ports/document-limits.ts';
+import type {Document, Store, Value} from '../../shared/ports/ports.ts';
+import {checkQuery, checkSum} from '../../shared/ports/query-limits.ts';
 
 /** Readers share a document, which is frozen: a change of it throws. */
 export function checkedStore(store: Store): Store {

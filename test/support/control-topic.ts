@@ -2,7 +2,7 @@
 import type {Route} from '../../emulator/http/http.ts';
 import {readJson} from '../../emulator/http/request-body.ts';
 import {paths} from '../../shared/domain/names.ts';
-import type {Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {PROJECT} from './google-project.ts';
 
 type Message = Record<string, string>;

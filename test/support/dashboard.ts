@@ -4,7 +4,7 @@ import type {Hono} from 'hono';
 import type {Cloud} from '../../cli/cloud/cloud.ts';
 import {MirrorStore} from '../../dashboard/mirror-store.ts';
 import {dashboardRouter} from '../../dashboard/router.ts';
-import type {ObjectInfo, Objects, Store} from '../../shared/ports.ts';
+import type {ObjectInfo, Objects, Store} from '../../shared/ports/ports.ts';
 
 /** Objects in memory, read alone. */
 export function someObjects(texts: Record<string, string> = {}): Objects {

@@ -4,10 +4,10 @@ import {CallerRefused} from '../../shared/contracts/errors.ts';
 import {ActiveRuns} from '../../shared/control-plane/caches/active-runs.ts';
 import {newOpenRuns} from '../../shared/control-plane/caches/open-runs.ts';
 import {KnownPools} from '../../shared/control-plane/caches/pool-cache.ts';
+import {TickQueue} from '../../shared/control-plane/calls/tick-queue.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
 import {withNotices} from '../../shared/control-plane/documents/notices.ts';
 import {type RunMarks, withRunMarks} from '../../shared/control-plane/documents/run-marks.ts';
-import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import {aCatalog} from './fake-catalog.ts';
 
 /** The facts that an instance of a function keeps between its calls. */

@@ -1,7 +1,7 @@
 /** The agent of a TPU VM, as small as it can be: it asks, stores shards, and believes each answer. Its caller decides when it acts. */
 import {metadataObject, shardObject} from '../../shared/domain/names.ts';
 import type {Contradiction} from '../../shared/domain/timeline.ts';
-import type {Objects} from '../../shared/ports.ts';
+import type {Objects} from '../../shared/ports/ports.ts';
 import {metadataOf, type Plan, planShards, type Source, shardBytes, shardMetadata} from './shard-plan.ts';
 
 export type Answer = {status: number; body: Record<string, unknown>};

@@ -1,8 +1,8 @@
-/** A bucket in memory, as `shared/ports.ts` promises it. */
+/** A bucket in memory, as `shared/ports/ports.ts` promises it. */
 import {Crc32c} from '../../emulator/storage/crc32c.ts';
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Now, ObjectInfo, Objects} from '../../shared/ports.ts';
+import type {Now, ObjectInfo, Objects} from '../../shared/ports/ports.ts';
 import type {Call} from './call.ts';
 
 /** Bytes of a shard for each byte of its lines. */

@@ -1,7 +1,7 @@
 /** The Billing Catalog of a world: items with the descriptions, units and pages of Google. */
 import type {Sku} from '../../shared/domain/billing/catalog.ts';
 import {LISTED, type Price} from '../../shared/domain/billing/list-prices.ts';
-import type {Catalog} from '../../shared/ports.ts';
+import type {Catalog} from '../../shared/ports/ports.ts';
 
 const CHIP_OF: Record<string, string> = {v5litepod: 'TpuV5e', v5p: 'TpuV5p', v6e: 'TpuV6e'};
 const LONG_AGO = '2025-01-01T00:00:00.000Z';

@@ -1,6 +1,6 @@
 /** A receiver of notifications that keeps what it accepts. */
 import type {Undelivered} from '../../shared/contracts/errors.ts';
-import type {Webhook} from '../../shared/ports.ts';
+import type {Webhook} from '../../shared/ports/ports.ts';
 
 export type Posted = {id: string; type: string; data: Record<string, unknown>; body: string};
 

@@ -1,10 +1,10 @@
-/** Cloud TPU and Compute Engine in virtual time, as `shared/ports.ts` promises them. */
+/** Cloud TPU and Compute Engine in virtual time, as `shared/ports/ports.ts` promises them. */
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {isLabelled} from '../../shared/domain/deployment.ts';
 import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import type {Provider} from '../../shared/domain/records/providers.ts';
 import {iso} from '../../shared/domain/time.ts';
-import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
+import type {Tpu, TpuRequest, Tpus} from '../../shared/ports/ports.ts';
 import type {Call} from './call.ts';
 import type {TpuFaults} from './tpu-faults.ts';
 import {joined, type Listed, nodeAsListed, queuedAsListed} from './tpu-lists.ts';

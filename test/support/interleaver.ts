@@ -1,6 +1,6 @@
 /** The order of calls that several jobs make at once, and calls without an answer. */
 import {AsyncLocalStorage} from 'node:async_hooks';
-import type {Store, Transaction} from '../../shared/ports.ts';
+import type {Store, Transaction} from '../../shared/ports/ports.ts';
 import type {Call} from './call.ts';
 
 export class Interleaver {

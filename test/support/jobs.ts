@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import type {Job} from '../../shared/domain/records/job.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {at} from './builders.ts';
 import {World} from './control-plane-harness.ts';
 import {A0, ONE_SLOT} from './places.ts';

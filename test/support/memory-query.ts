@@ -1,5 +1,5 @@
 /** The meaning of a query of the Store, for documents in memory. */
-import type {Document, Filter, Query, Stored, Value} from '../../shared/ports.ts';
+import type {Document, Filter, Query, Stored, Value} from '../../shared/ports/ports.ts';
 
 /** Answers a query of a collection, whose documents are in the order of their ids. */
 export function select(stored: Stored[], {where = [], order_by, limit, after}: Query): Stored[] {

@@ -1,6 +1,6 @@
 /** Documents of a test, written as they are. */
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import type {Document, Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 import {T0} from './builders.ts';
 
 export async function putDocuments(store: Store, documents: Record<string, object>): Promise<void> {

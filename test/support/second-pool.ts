@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import {scheduleJob} from '../../shared/domain/job/lifecycle.ts';
 import {paths} from '../../shared/domain/names.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {send} from './control-messages.ts';
 import {World} from './control-plane-harness.ts';
 import {aJob} from './jobs.ts';

@@ -1,5 +1,5 @@
 /** Cloud TPU of a project with several deployments: each of them sees the nodes and queued resources of all. */
-import type {Tpus} from '../../shared/ports.ts';
+import type {Tpus} from '../../shared/ports/ports.ts';
 import type {Call} from './call.ts';
 import type {FakeTpus} from './fake-tpus.ts';
 

@@ -1,6 +1,6 @@
 /** Each ceiling of the deployment, and each state of a run, a stream, a job and a TPU: a test world, and what `why` says of it. */
 import type {Ceilings} from '../../shared/domain/billing/ceilings.ts';
-import type {Document} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {World} from './control-plane-harness.ts';
 import {wait} from './fleet.ts';
 import {aWorldAtWork} from './jobs.ts';

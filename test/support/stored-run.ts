@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {manifestObject} from '../../shared/domain/names.ts';
 import type {RunResult} from '../../shared/domain/run/result.ts';
-import type {Query} from '../../shared/ports.ts';
+import type {Query} from '../../shared/ports/ports.ts';
 import {World} from './control-plane-harness.ts';
 import {textOf} from './function-calls.ts';
 import type {Message} from './function-world.ts';

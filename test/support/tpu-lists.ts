@@ -1,6 +1,6 @@
 /** Nodes and queued resources as Cloud TPU lists them, and instances as Compute Engine does. */
 import {iso} from '../../shared/domain/time.ts';
-import type {Tpu} from '../../shared/ports.ts';
+import type {Tpu} from '../../shared/ports/ports.ts';
 import type {FakeNode} from './fake-tpus.ts';
 import type {QueuedResource} from './tpu-queue.ts';
 

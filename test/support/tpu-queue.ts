@@ -1,6 +1,6 @@
 /** Queued resources: requests for nodes that wait until their zone has room. */
 import type {Queued, Refusal} from '../../shared/domain/worker/provider-states.ts';
-import type {TpuRequest} from '../../shared/ports.ts';
+import type {TpuRequest} from '../../shared/ports/ports.ts';
 import type {FakeTpus} from './fake-tpus.ts';
 import type {TpuFaults} from './tpu-faults.ts';
 

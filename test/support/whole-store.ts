@@ -1,6 +1,6 @@
 /** Every document of the store of a world with run `my-run`. */
 import {paths} from '../../shared/domain/names.ts';
-import type {Stored} from '../../shared/ports.ts';
+import type {Stored} from '../../shared/ports/ports.ts';
 import type {FunctionWorld} from './function-world.ts';
 
 const COLLECTIONS = [

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {SIGNALS} from '../../shared/control-plane/log.ts';
+import {SIGNALS} from '../../shared/control-plane/calls/log.ts';
 import {resourcesOf} from './a-deployment.ts';
 
 /** Each `signal="…"` in the filters of the alerts. */

@@ -5,7 +5,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {CliError} from '../../cli/terminal/errors.ts';
 import {applyMocked, TerraformRefused} from '../../cli/terraform/mocked-apply.ts';
-import {loadConfig} from '../../shared/contracts/config.ts';
+import {loadConfig} from '../../shared/contracts/settings/config.ts';
 import {resourcesOf, VARIABLES} from './a-deployment.ts';
 
 async function withSetting(name: string, value: string, work: () => Promise<void>): Promise<void> {

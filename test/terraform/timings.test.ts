@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import {timingDefaults} from '../../shared/contracts/environment.ts';
+import {timingDefaults} from '../../shared/contracts/settings/environment.ts';
 import {ROOT} from '../support/process.ts';
 
 const textOf = (file: string) => readFileSync(`${ROOT}${file}`, 'utf8');

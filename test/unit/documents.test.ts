@@ -37,11 +37,11 @@ describe('the documents', () => {
     });
 
   const text = [
-    'Read `shared/gone.ts`, `gone.sh`, `shared/ports.ts` and `domain/names.ts`.',
+    'Read `shared/gone.ts`, `gone.sh`, `shared/ports/ports.ts` and `domain/names.ts`.',
     '`run.json`, `datasets/RUN/` and `shared/*.ts` are no files of the repository.',
     '```sh',
     '`shared/quoted.ts`',
-    '├─ shared/ports.ts  reads',
+    '├─ shared/ports/ports.ts  reads',
     '│  └─ shared/drawn.ts  writes',
     '```',
   ].join('\n');

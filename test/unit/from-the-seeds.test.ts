@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
 import {controlJsonSchema} from '../../cli/build/reference/json-schemas.ts';
 import {gleanerProgram} from '../../cli/program.ts';
-import {environment} from '../../shared/contracts/environment.ts';
+import {environment} from '../../shared/contracts/settings/environment.ts';
 
 import {filesOf, foldersOf} from '../support/document-paths.ts';
 import {jobDocumentFields} from '../support/job-fields.ts';

@@ -18,8 +18,8 @@ type Order = (string | string[])[][];
 
 const ORDER_OF_REPOSITORY: Order = [['shared'], ['functions', 'emulator'], [['cli', 'dashboard']]];
 const ORDER_OF_CONTROL_PLANE: Order = [
-  ['log.ts', 'concurrency.ts', 'wake.ts'],
-  [['deps.ts', 'tick-queue.ts', 'failures.ts', 'documents', 'caches']],
+  ['calls'],
+  [['deps.ts', 'documents', 'caches']],
   ['streams', 'runs', 'workers', 'jobs', 'execs'],
   ['tick', 'worker-api'],
   ['events', 'tasks'],
@@ -27,9 +27,9 @@ const ORDER_OF_CONTROL_PLANE: Order = [
 
 const ORDER_OF_SHARED: Order = [
   ['domain'],
-  ['ports.ts'],
+  ['ports/ports.ts'],
   ['contracts'],
-  ['checked-transaction.ts'],
+  ['ports/checked-transaction.ts'],
   ['control-plane', 'google', 'embedded'],
   ['compose.ts'],
 ];
@@ -136,7 +136,7 @@ const PLANTED: Partial<Record<keyof typeof RULES, Record<string, Record<string, 
     },
   },
   'shared/domain imports shared/domain and zod alone': {
-    'a port': {'shared/domain/records/run.ts': "import type {Store} from '../../ports.ts';"},
+    'a port': {'shared/domain/records/run.ts': "import type {Store} from '../../ports/ports.ts';"},
     'a package': {'shared/domain/names.ts': "import {createHash} from 'node:crypto';"},
   },
   'shared, functions, emulator, and cli with dashboard import in one direction': {
@@ -155,7 +155,7 @@ const PLANTED: Partial<Record<keyof typeof RULES, Record<string, Record<string, 
       'shared/google/bus.ts': '',
     },
     'the control plane in a contract': {
-      'shared/contracts/spec.ts': "import type {Deps} from '../control-plane/deps.ts';",
+      'shared/contracts/spec/spec.ts': "import type {Deps} from '../control-plane/deps.ts';",
       'shared/control-plane/deps.ts': '',
     },
     'a folder without a place in the order': {'shared/utils/text.ts': ''},

@@ -1,7 +1,7 @@
 /** The tables of docs/jobs.md name each field, cause and limit of a job. */
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import {jobFields} from '../../shared/contracts/job-schemas.ts';
+import {jobFields} from '../../shared/contracts/messages/job-schemas.ts';
 
 import {CAUSES} from '../../shared/domain/records/causes.ts';
 import {jobDocumentFields} from '../support/job-fields.ts';

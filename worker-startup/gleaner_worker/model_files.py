@@ -1,6 +1,6 @@
 """The files of a model's folder: each name that transformers 5.24 looks for in a text model, and its use here.
 
-Commands, functions and mirrors have the same table in shared/contracts/model-rules.json (see config_rules.py), and
+Commands, functions and mirrors have the same table in shared/contracts/spec/model-rules.json (see config_rules.py), and
 test/reference/test_model_files.py asks transformers which names it looks for.
 """
 

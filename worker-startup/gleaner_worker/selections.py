@@ -1,4 +1,4 @@
-"""The forms of `tokens` and `mask` in run.json. shared/contracts/selections.ts has the same forms.
+"""The forms of `tokens` and `mask` in run.json. shared/contracts/spec/selections.ts has the same forms.
 
 all, last, mean, max      every token of a sample; the row of its last token; one row, its mean or its largest values
 random:N, a slice, a list N tokens; those of a Python slice; those at these positions

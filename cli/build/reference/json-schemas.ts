@@ -1,6 +1,6 @@
 /** JSON Schemas that editors and other programs read: of `run.json`, and of the messages on topic `control`. */
 import {z} from 'zod';
-import {runSpecInput} from '../../../shared/contracts/spec.ts';
+import {runSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
 
 /** The part of `contradictions` that JSON Schema can express: if one key has this value, another must have that. */

@@ -1,5 +1,5 @@
 /** The estimate that `run start` prints before it spends, from the records that its checks have read. */
-import type {RunSpecInput} from '../../../shared/contracts/spec.ts';
+import type {RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import type {Cloud} from '../../cloud/cloud.ts';
 import type {StreamFolder} from '../../streams/folder.ts';
 import {dollarText, numberText} from '../../terminal/format.ts';

@@ -1,4 +1,4 @@
-import type {RunSpec, RunSpecInput} from '../../../shared/contracts/spec.ts';
+import type {RunSpec, RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {readPrices} from '../../../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../../shared/domain/deployment.ts';

@@ -1,4 +1,4 @@
-import type {RunSpec} from '../../../shared/contracts/spec.ts';
+import type {RunSpec} from '../../../shared/contracts/spec/spec.ts';
 import {type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
 import type {UploadRate} from '../../../shared/domain/fleet/upload-rates.ts';
 import {regionOf} from '../../../shared/domain/names.ts';

@@ -1,6 +1,6 @@
 import {existsSync, statSync} from 'node:fs';
 import {resolve} from 'node:path';
-import {parseRunSpec, type RunSpecInput} from '../../../shared/contracts/spec.ts';
+import {parseRunSpec, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {readRunSpec} from '../../../shared/control-plane/runs/run-manifest.ts';
 import {datasetPrefix, isRunId} from '../../../shared/domain/names.ts';
 import type {Cloud} from '../../cloud/cloud.ts';

@@ -1,7 +1,7 @@
 /** `gleaner run watch`: TPUs, streams, cost and events of a run until it has ended. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {parseWork} from '../../../shared/domain/names.ts';
-import type {Store} from '../../../shared/ports.ts';
+import type {Store} from '../../../shared/ports/ports.ts';
 import {type Cloud, withCloud} from '../../cloud/cloud.ts';
 import type {CloudOptions} from '../../cloud/connect.ts';
 import {unknownRun} from '../../cloud/unknown-run.ts';

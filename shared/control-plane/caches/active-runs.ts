@@ -2,9 +2,9 @@
 import {paths, streamIndexOf} from '../../domain/names.ts';
 import type {Run} from '../../domain/records/run.ts';
 import type {Indexes} from '../../domain/stream/spread.ts';
-import type {Filter, Now, Store} from '../../ports.ts';
+import type {Filter, Now, Store} from '../../ports/ports.ts';
+import type {Log} from '../calls/log.ts';
 import {leftAlone, PENDING, runRecords} from '../documents/documents.ts';
-import type {Log} from '../log.ts';
 import {SharedReads} from './shared-reads.ts';
 
 type Reader = {store: Store; now: Now; log: Log};

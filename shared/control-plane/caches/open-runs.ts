@@ -3,9 +3,9 @@
 import type {Run} from '../../domain/records/run.ts';
 import {COMMIT_S} from '../../domain/run/marks.ts';
 import {iso} from '../../domain/time.ts';
-import type {Filter, Now, Store, Stored} from '../../ports.ts';
+import type {Filter, Now, Store, Stored} from '../../ports/ports.ts';
+import type {Log} from '../calls/log.ts';
 import {leftAlone, runRecords} from '../documents/documents.ts';
-import type {Log} from '../log.ts';
 
 export type OpenRuns = {
   stored: ReadonlyMap<string, Stored>;

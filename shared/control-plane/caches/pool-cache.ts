@@ -1,11 +1,11 @@
 /** Reads of pools by name, and the cache of pools that many requests of workers share. */
-import type {Config} from '../../contracts/config.ts';
+import type {Config} from '../../contracts/settings/config.ts';
 import {clipPool} from '../../domain/billing/ceilings.ts';
 import {poolNameProblem} from '../../domain/deployment.ts';
 import type {Pool} from '../../domain/records/pool.ts';
-import type {Now, Store} from '../../ports.ts';
+import type {Now, Store} from '../../ports/ports.ts';
+import type {Log} from '../calls/log.ts';
 import {leftAlone, poolRecords, skipIfInvalid, withDeployed} from '../documents/documents.ts';
-import type {Log} from '../log.ts';
 import {SharedReads} from './shared-reads.ts';
 
 type Reader = {store: Store; config: Config; log: Log};

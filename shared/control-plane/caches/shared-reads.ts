@@ -1,4 +1,4 @@
-import type {Now} from '../../ports.ts';
+import type {Now} from '../../ports/ports.ts';
 
 const MOST_KNOWN = 1000;
 

@@ -1,10 +1,10 @@
 import {z} from 'zod';
-import {RELEASE} from '../../contracts/config.ts';
 import {NotUnderstood, Rejected} from '../../contracts/errors.ts';
-import {reasonsOf} from '../../contracts/rejection-reasons.ts';
+import {reasonsOf} from '../../contracts/messages/rejection-reasons.ts';
+import {RELEASE} from '../../contracts/settings/config.ts';
 import type {News} from '../../domain/notices/notice.ts';
-import type {Document, Store, Stored, Transaction} from '../../ports.ts';
-import type {Log} from '../log.ts';
+import type {Document, Store, Stored, Transaction} from '../../ports/ports.ts';
+import type {Log} from '../calls/log.ts';
 
 export const LEFT_ALONE = {signal: 'document-left-alone'} as const;
 

@@ -13,8 +13,8 @@ import {zoneDocument} from '../../domain/records/zone.ts';
 import {EVENT_KINDS} from '../../domain/timeline.ts';
 import {attemptDocument} from '../../domain/worker/attempt.ts';
 import {NEVER_SERVED, servedDocument} from '../../domain/worker/served-time.ts';
-import type {Filter, Store, Transaction} from '../../ports.ts';
-import type {Log} from '../log.ts';
+import type {Filter, Store, Transaction} from '../../ports/ports.ts';
+import type {Log} from '../calls/log.ts';
 import {recordsAt, recordsOf} from './document-kind.ts';
 
 export {LEFT_ALONE, leftAlone, skipIfInvalid} from './document-kind.ts';

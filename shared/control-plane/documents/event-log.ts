@@ -1,12 +1,12 @@
 import {hash} from 'node:crypto';
-import {KEPT_DAYS} from '../../contracts/config.ts';
+import {KEPT_DAYS} from '../../contracts/settings/config.ts';
 import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/records/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {TimelineEvent} from '../../domain/timeline.ts';
-import type {Transaction} from '../../ports.ts';
+import type {Transaction} from '../../ports/ports.ts';
+import type {Log} from '../calls/log.ts';
 import type {Deps} from '../deps.ts';
-import type {Log} from '../log.ts';
 import {eventRecords, MAX_TEXT} from './documents.ts';
 
 /**

@@ -5,7 +5,7 @@ import {parseJobWork, paths} from '../../domain/names.ts';
 import {type Job, jobDocument} from '../../domain/records/job.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 import {isHeldBy} from '../../domain/stream/lease.ts';
-import type {Store, Stored, Transaction} from '../../ports.ts';
+import type {Store, Stored, Transaction} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid, workerRecords} from './documents.ts';

@@ -1,10 +1,10 @@
 /** Writes the notifications of a change in the transaction of the change, so no crash between the two loses one. */
 import {hash} from 'node:crypto';
-import {KEPT_DAYS} from '../../contracts/config.ts';
+import {KEPT_DAYS} from '../../contracts/settings/config.ts';
 import {paths} from '../../domain/names.ts';
 import {type News, newNotice, noticeDocument, receiverDocument} from '../../domain/notices/notice.ts';
 import {iso} from '../../domain/time.ts';
-import type {Filter, Now, Store} from '../../ports.ts';
+import type {Filter, Now, Store} from '../../ports/ports.ts';
 import {onNews, recordsOf} from './document-kind.ts';
 import {withTransactions} from './watched-store.ts';
 

@@ -1,4 +1,4 @@
-import type {CollectionPath, Filter, Query, Store, Stored} from '../../ports.ts';
+import type {CollectionPath, Filter, Query, Store, Stored} from '../../ports/ports.ts';
 
 const PAGE = 500;
 

@@ -1,13 +1,13 @@
 import {z} from 'zod';
-import {parseValue} from '../../contracts/schemas.ts';
+import {parseValue} from '../../contracts/messages/schemas.ts';
 import {type Found, type Refresh, refreshed} from '../../domain/billing/catalog.ts';
 import {GENERATIONS} from '../../domain/billing/list-prices.ts';
 import {isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
 import {amount, describing, stored} from '../../domain/fields.ts';
 import {paths} from '../../domain/names.ts';
 import type {Pool} from '../../domain/records/pool.ts';
-import type {Store} from '../../ports.ts';
-import type {Log} from '../log.ts';
+import type {Store} from '../../ports/ports.ts';
+import type {Log} from '../calls/log.ts';
 import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid} from './documents.ts';
 

@@ -2,9 +2,9 @@
 
 import {isOpen} from '../../domain/records/run.ts';
 import {isFresh, MARK_S, RELY_S, withMark} from '../../domain/run/marks.ts';
-import type {Now, Store, Transaction} from '../../ports.ts';
-import {forEachConcurrently} from '../concurrency.ts';
-import type {Log} from '../log.ts';
+import type {Now, Store, Transaction} from '../../ports/ports.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
+import type {Log} from '../calls/log.ts';
 import {runRecords, skipIfInvalid} from './documents.ts';
 import {watchWrites, withTransactions} from './watched-store.ts';
 

@@ -4,7 +4,7 @@ import type {Run} from '../../domain/records/run.ts';
 import {NO_MODEL_FAILURES} from '../../domain/records/run.ts';
 import {withMark} from '../../domain/run/marks.ts';
 import type {FrozenOutput} from '../../domain/stream/advance.ts';
-import type {Transaction} from '../../ports.ts';
+import type {Transaction} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';

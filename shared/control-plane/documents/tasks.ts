@@ -3,12 +3,12 @@
  * hundred thousand streams fits into the time limit of a function. The tick publishes open tasks again that no delivery works on.
  */
 import {z} from 'zod';
-import {KEPT_DAYS} from '../../contracts/config.ts';
+import {KEPT_DAYS} from '../../contracts/settings/config.ts';
 import {describing, instant, stored, text} from '../../domain/fields.ts';
 import {paths} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
-import type {Bus, Filter, Store, Transaction} from '../../ports.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import type {Bus, Filter, Store, Transaction} from '../../ports/ports.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {recordsOf} from './document-kind.ts';
 import {leftAlone} from './documents.ts';

@@ -1,5 +1,5 @@
 /** Stores and transactions that do one thing more, and pass everything on. */
-import type {Document, Store, Transaction} from '../../ports.ts';
+import type {Document, Store, Transaction} from '../../ports/ports.ts';
 
 /** The transaction that calls `onWrite` before each of its writes. A delete has no data. */
 export function watchWrites(tx: Transaction, onWrite: (path: string, data?: Document) => void): Transaction {

@@ -3,7 +3,7 @@ import {OPEN} from '../../domain/records/limiter.ts';
 import type {Zone} from '../../domain/records/zone.ts';
 import {iso} from '../../domain/time.ts';
 import {isLeftAlone, newZone} from '../../domain/zone/placement.ts';
-import type {Store, Transaction} from '../../ports.ts';
+import type {Store, Transaction} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, zoneRecords} from './documents.ts';
 

@@ -1,7 +1,7 @@
 import {Rejected} from '../../contracts/errors.ts';
+import {wake} from '../calls/wake.ts';
 import type {Deps} from '../deps.ts';
 import {scheduleNewJob} from '../jobs/schedule-jobs.ts';
-import {wake} from '../wake.ts';
 
 /** `documents/jobs/ID`: the form in which Eventarc names a document of Firestore. */
 const SUBJECT = /^documents\/([^/]+)\/([^/]+)$/;

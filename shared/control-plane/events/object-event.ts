@@ -1,6 +1,7 @@
 import {Rejected} from '../../contracts/errors.ts';
-import {laterSpecProblem} from '../../contracts/spec.ts';
+import {laterSpecProblem} from '../../contracts/spec/spec.ts';
 import {isRunId, parseDatasetObject, parseOutputObject} from '../../domain/names.ts';
+import {wake} from '../calls/wake.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
 import {recordRejection} from '../documents/event-log.ts';
@@ -9,7 +10,6 @@ import {ensureRun} from '../runs/ensure-run.ts';
 import {readRunSpec} from '../runs/run-manifest.ts';
 import {advanceByShard} from '../streams/advance-checkpoint.ts';
 import {registerStream} from '../streams/register-stream.ts';
-import {wake} from '../wake.ts';
 
 /** Registers a stream, counts a shard, or reads the spec of a run that waits for its spec. Other objects are ignored. */
 export async function handleObjectEvent(deps: Deps, name: string): Promise<void> {

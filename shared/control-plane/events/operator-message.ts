@@ -2,20 +2,20 @@
 
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
-import {KEPT_DAYS} from '../../contracts/config.ts';
 import {Rejected} from '../../contracts/errors.ts';
-import {execMessage} from '../../contracts/job-schemas.ts';
-import {pushId, rawText, readPush} from '../../contracts/push.ts';
-import {rejectRepeatedKey} from '../../contracts/repeated-key.ts';
-import {parseJson} from '../../contracts/schemas.ts';
+import {execMessage} from '../../contracts/messages/job-schemas.ts';
+import {pushId, rawText, readPush} from '../../contracts/messages/push.ts';
+import {rejectRepeatedKey} from '../../contracts/messages/repeated-key.ts';
+import {parseJson} from '../../contracts/messages/schemas.ts';
+import {KEPT_DAYS} from '../../contracts/settings/config.ts';
 import {paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
-import type {Transaction} from '../../ports.ts';
+import type {Transaction} from '../../ports/ports.ts';
+import {wake} from '../calls/wake.ts';
 import type {Deps} from '../deps.ts';
 import {controlRecords, MAX_TEXT} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {startExec} from '../execs/start-exec.ts';
-import {wake} from '../wake.ts';
 import type {Command, CommandOutcome} from './commands/command.ts';
 import {COMMANDS, controlMessage} from './commands/table.ts';
 

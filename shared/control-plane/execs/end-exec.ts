@@ -11,7 +11,7 @@ import {
 } from '../../domain/records/exec.ts';
 import {isAlive, type Worker} from '../../domain/records/worker.ts';
 import {iso} from '../../domain/time.ts';
-import {batchesOf, forEachConcurrently} from '../concurrency.ts';
+import {batchesOf, forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {
   execHostRecords,

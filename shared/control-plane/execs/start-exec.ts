@@ -1,6 +1,7 @@
 /** Starts a command: its document, then the documents of its hosts, worker by worker. */
-import {KEPT_DAYS} from '../../contracts/config.ts';
-import type {ExecMessage} from '../../contracts/job-schemas.ts';
+
+import type {ExecMessage} from '../../contracts/messages/job-schemas.ts';
+import {KEPT_DAYS} from '../../contracts/settings/config.ts';
 import {execFolder, paths} from '../../domain/names.ts';
 import {
   type Exec,
@@ -14,9 +15,9 @@ import {
 import {isAlive, type Worker} from '../../domain/records/worker.ts';
 import {iso} from '../../domain/time.ts';
 import {hostsOf} from '../../domain/worker/hosts.ts';
-import type {Filter} from '../../ports.ts';
+import type {Filter} from '../../ports/ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
-import {batchesOf, forEachConcurrently, MASS_LANES} from '../concurrency.ts';
+import {batchesOf, forEachConcurrently, MASS_LANES} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {execHostRecords, execRecords, LIVING, leftAlone, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';

@@ -12,7 +12,7 @@ import {hasRunOut, isHeldBy} from '../../domain/stream/lease.ts';
 import type {DeploymentSnapshot} from '../../domain/tick/snapshot.ts';
 import {isOlderThan, iso, utcText} from '../../domain/time.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';

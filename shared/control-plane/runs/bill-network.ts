@@ -5,7 +5,7 @@ import {TRAFFIC, type Traffic, withNetwork} from '../../domain/billing/network.t
 import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/records/run.ts';
 import {iso} from '../../domain/time.ts';
-import type {Store, Transaction} from '../../ports.ts';
+import type {Store, Transaction} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {LEFT_ALONE, poolRecords, skipIfInvalid, spendingRecords} from '../documents/documents.ts';
 

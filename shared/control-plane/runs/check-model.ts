@@ -1,7 +1,7 @@
-import {configProblem, MAX_CONFIG_BYTES} from '../../contracts/model-config.ts';
-import {filesProblem} from '../../contracts/model-files.ts';
-import type {RunSpec} from '../../contracts/spec.ts';
-import type {Objects} from '../../ports.ts';
+import {configProblem, MAX_CONFIG_BYTES} from '../../contracts/spec/model-config.ts';
+import {filesProblem} from '../../contracts/spec/model-files.ts';
+import type {RunSpec} from '../../contracts/spec/spec.ts';
+import type {Objects} from '../../ports/ports.ts';
 
 const MAX_LISTED = 5000;
 

@@ -7,7 +7,7 @@ import {isUnfinished} from '../../domain/records/stream.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 import {isCountedSince, markAfterCount} from '../../domain/run/marks.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
-import type {Filter, Store, Stored} from '../../ports.ts';
+import type {Filter, Store, Stored} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {COMPLETED, FAILED, LEASED, streamRecords, UNFINISHED} from '../documents/documents.ts';
 

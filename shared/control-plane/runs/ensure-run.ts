@@ -1,5 +1,5 @@
 import {Contradicted, Rejected} from '../../contracts/errors.ts';
-import {completeSpec} from '../../contracts/spec.ts';
+import {completeSpec} from '../../contracts/spec/spec.ts';
 import {outputsPrefix, parseOutputObject, stopObject} from '../../domain/names.ts';
 import {
   endedAs,

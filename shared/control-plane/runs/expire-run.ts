@@ -1,10 +1,10 @@
 /** Deletes the documents of the streams and shards of runs that ended long ago. The bucket keeps all that they say, and the run its totals. */
-import {KEPT_DAYS} from '../../contracts/config.ts';
+import {KEPT_DAYS} from '../../contracts/settings/config.ts';
 import {paths} from '../../domain/names.ts';
 import {isOpen, type Run} from '../../domain/records/run.ts';
 import {isOlderThan, iso, utcText} from '../../domain/time.ts';
-import type {Filter} from '../../ports.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import type {Filter} from '../../ports/ports.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';

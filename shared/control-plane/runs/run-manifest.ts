@@ -1,7 +1,7 @@
 import {Contradicted, Rejected} from '../../contracts/errors.ts';
-import {MAX_MANIFEST_BYTES, manifest, manifestText} from '../../contracts/manifest.ts';
+import {parseJson, parseValue} from '../../contracts/messages/schemas.ts';
 import {printable} from '../../contracts/printable.ts';
-import {parseJson, parseValue} from '../../contracts/schemas.ts';
+import {MAX_MANIFEST_BYTES, manifest, manifestText} from '../../contracts/spec/manifest.ts';
 import {
   completeSpec,
   frozenSpec,
@@ -11,12 +11,12 @@ import {
   type RunPlacement,
   type RunSpecInput,
   specHash,
-} from '../../contracts/spec.ts';
+} from '../../contracts/spec/spec.ts';
 import {modelProblem} from '../../domain/billing/ceilings.ts';
 import {runAcceleratorProblem} from '../../domain/fleet/accelerators.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
 import type {Contradiction} from '../../domain/timeline.ts';
-import type {Objects} from '../../ports.ts';
+import type {Objects} from '../../ports/ports.ts';
 import {missingPoolText, readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid} from '../documents/documents.ts';

@@ -1,7 +1,7 @@
 import {hash} from 'node:crypto';
 import {ObjectTooLarge, Rejected} from '../../contracts/errors.ts';
-import {streamMetadata} from '../../contracts/manifest.ts';
-import {parseJson} from '../../contracts/schemas.ts';
+import {parseJson} from '../../contracts/messages/schemas.ts';
+import {streamMetadata} from '../../contracts/spec/manifest.ts';
 import {metadataObject, streamIndexOf} from '../../domain/names.ts';
 import type {StreamSummary} from '../../domain/run/result.ts';
 import type {Deps} from '../deps.ts';

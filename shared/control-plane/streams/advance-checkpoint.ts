@@ -12,7 +12,7 @@ import {isUnfinished, type Stream} from '../../domain/records/stream.ts';
 import {decideAdvance} from '../../domain/stream/advance.ts';
 import type {Unfit} from '../../domain/stream/checkpoint.ts';
 import {leaseProblem} from '../../domain/stream/proof.ts';
-import type {Bus, ObjectInfo} from '../../ports.ts';
+import type {Bus, ObjectInfo} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {streamRecords} from '../documents/documents.ts';
 import {storeAdvance} from '../documents/lease-documents.ts';

@@ -4,7 +4,7 @@ import {goneText} from '../../domain/records/run.ts';
 import type {Stream} from '../../domain/records/stream.ts';
 import {isAlive, type Worker} from '../../domain/records/worker.ts';
 import {isHeldBy} from '../../domain/stream/lease.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {
   LIVING,

@@ -2,7 +2,7 @@
 import {zstdDecompressSync} from 'node:zlib';
 import type {Shard} from '../../domain/records/shard.ts';
 import type {StoredShards} from '../../domain/stream/advance.ts';
-import type {ObjectInfo, Objects} from '../../ports.ts';
+import type {ObjectInfo, Objects} from '../../ports/ports.ts';
 
 /** Headers of many layers have less than a megabyte. */
 const MOST_HEADER_BYTES = 4_000_000;

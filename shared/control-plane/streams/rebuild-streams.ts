@@ -2,8 +2,8 @@
 import {paths, streamPrefix} from '../../domain/names.ts';
 import type {Run} from '../../domain/records/run.ts';
 import {type Stream, withRebuilt} from '../../domain/records/stream.ts';
-import type {ObjectInfo} from '../../ports.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import type {ObjectInfo} from '../../ports/ports.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {shardRecords, streamRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';

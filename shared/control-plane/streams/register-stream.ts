@@ -4,7 +4,7 @@ import type {Run} from '../../domain/records/run.ts';
 import {notIdle} from '../../domain/records/worker.ts';
 import {originOfShards} from '../../domain/stream/checkpoint.ts';
 import {decideRegistration} from '../../domain/stream/registration.ts';
-import type {ObjectInfo} from '../../ports.ts';
+import type {ObjectInfo} from '../../ports/ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords} from '../documents/documents.ts';

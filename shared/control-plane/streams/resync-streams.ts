@@ -1,7 +1,7 @@
 /** Compares the bucket with the documents, page by page: finds streams without a document, and checkpoints that lost an event. */
 import {streamObject, streamPrefix} from '../../domain/names.ts';
 import type {Run} from '../../domain/records/run.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, streamRecords} from '../documents/documents.ts';
 import {advanceStream} from './advance-checkpoint.ts';

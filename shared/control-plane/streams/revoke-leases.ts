@@ -15,7 +15,7 @@ import {
 } from '../../domain/stream/lease.ts';
 import type {Yield} from '../../domain/tick/yields.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {
   LEASED,

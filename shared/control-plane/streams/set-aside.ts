@@ -1,7 +1,7 @@
 /** Sets objects aside that stand at the place of a shard and are none: the stream goes on, and a person can look at them. */
 import {setAsideObject} from '../../domain/names.ts';
 import type {Unfit} from '../../domain/stream/checkpoint.ts';
-import type {ObjectInfo} from '../../ports.ts';
+import type {ObjectInfo} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {recordEventNow} from '../documents/event-log.ts';
 

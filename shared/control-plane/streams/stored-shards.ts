@@ -1,13 +1,13 @@
 import {Rejected} from '../../contracts/errors.ts';
-import {parseValue, shardMetadata} from '../../contracts/schemas.ts';
+import {parseValue, shardMetadata} from '../../contracts/messages/schemas.ts';
 import {outputPrefix, parseOutputObject} from '../../domain/names.ts';
 import type {Shard} from '../../domain/records/shard.ts';
 import type {Stream} from '../../domain/records/stream.ts';
 import type {StoredShards} from '../../domain/stream/advance.ts';
 import {largestEpoch} from '../../domain/stream/checkpoint.ts';
 import {originAmong} from '../../domain/stream/registration.ts';
-import type {ObjectInfo, Objects} from '../../ports.ts';
-import type {Log} from '../log.ts';
+import type {ObjectInfo, Objects} from '../../ports/ports.ts';
+import type {Log} from '../calls/log.ts';
 
 type Named = Pick<Stream, 'run' | 'stream'>;
 

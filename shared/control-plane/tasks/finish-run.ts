@@ -4,7 +4,7 @@
  */
 import {hash} from 'node:crypto';
 import {ObjectTooLarge} from '../../contracts/errors.ts';
-import {MAX_MANIFEST_BYTES, manifestText} from '../../contracts/manifest.ts';
+import {MAX_MANIFEST_BYTES, manifestText} from '../../contracts/spec/manifest.ts';
 import {manifestObject, modelLockObject, paths} from '../../domain/names.ts';
 import {
   addGone,

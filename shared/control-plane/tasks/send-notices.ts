@@ -1,6 +1,6 @@
 /** Sends the notifications that are due. Only one delivery of the task works at a time. A crash after a post sends it again, with its id. */
 import {Undelivered} from '../../contracts/errors.ts';
-import {noticeBody} from '../../contracts/webhook.ts';
+import {noticeBody} from '../../contracts/settings/webhook.ts';
 import {paths} from '../../domain/names.ts';
 import {
   type Attempt,
@@ -13,11 +13,11 @@ import {
   type Notice,
   type Receiver,
 } from '../../domain/notices/notice.ts';
-import type {Store, Transaction} from '../../ports.ts';
+import type {Store, Transaction} from '../../ports/ports.ts';
+import type {Log} from '../calls/log.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid} from '../documents/document-kind.ts';
 import {dueNotices, noticeRecords, receiverRecords} from '../documents/notices.ts';
-import type {Log} from '../log.ts';
 
 const PAGE = 50;
 

@@ -1,13 +1,15 @@
 /** Handles topic `tasks`: each message works on pages of one task for a while, and publishes the next message. */
 import {Rejected} from '../../contracts/errors.ts';
-import type {TaskMessage} from '../../contracts/schemas.ts';
+import type {TaskMessage} from '../../contracts/messages/schemas.ts';
 import {addSkus, type Found, NO_PRICES} from '../../domain/billing/catalog.ts';
 import {paths} from '../../domain/names.ts';
 import {expiresFrom, isOpen, type Run} from '../../domain/records/run.ts';
 import {withMark} from '../../domain/run/marks.ts';
 import {snapshotsByPool} from '../../domain/tick/pools.ts';
 import {isOlderThan, utcText} from '../../domain/time.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
+import {Failures} from '../calls/failures.ts';
+import {wake} from '../calls/wake.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid, UNFINISHED} from '../documents/documents.ts';
 import {storeCatalog} from '../documents/prices.ts';
@@ -22,7 +24,6 @@ import {
   type TaskName,
   taskId,
 } from '../documents/tasks.ts';
-import {Failures} from '../failures.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {expirePage} from '../runs/expire-run.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
@@ -33,7 +34,6 @@ import {rebuildPage} from '../streams/rebuild-streams.ts';
 import {type BucketCursor, countPage, registerPage} from '../streams/resync-streams.ts';
 import {listNodes} from '../tick/list-nodes.ts';
 import {readBudgets, readSnapshot} from '../tick/read-snapshot.ts';
-import {wake} from '../wake.ts';
 import {deleteOrphans} from '../workers/delete-orphans.ts';
 import {type Fold, finishRun, newFold} from './finish-run.ts';
 import {sendNotices} from './send-notices.ts';

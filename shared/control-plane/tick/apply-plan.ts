@@ -9,13 +9,13 @@ import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts
 import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
-import {batchesOf, forEachConcurrently, MASS_LANES} from '../concurrency.ts';
+import {batchesOf, forEachConcurrently, MASS_LANES} from '../calls/concurrency.ts';
+import type {Failures} from '../calls/failures.ts';
 import type {Deps} from '../deps.ts';
 import {createsRecords, runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {isOpenTask, publishOpenTasks, startTask} from '../documents/tasks.ts';
 import {endLostExecs} from '../execs/end-exec.ts';
-import type {Failures} from '../failures.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
 import {failedAmong} from '../runs/count-streams.ts';
 import {FINISHING, storeRunTotals, updateTotals} from '../runs/summarize-run.ts';

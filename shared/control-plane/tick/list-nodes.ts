@@ -2,10 +2,10 @@
 
 import type {Worker} from '../../domain/records/worker.ts';
 import {isLeftOut, type Nodes, sortNodes} from '../../domain/worker/nodes.ts';
-import type {Tpus} from '../../ports.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import type {Tpus} from '../../ports/ports.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
+import type {Log} from '../calls/log.ts';
 import type {Deps} from '../deps.ts';
-import type {Log} from '../log.ts';
 
 export async function listNodes({tpus, now, config: {deployment}}: Deps): Promise<Nodes> {
   const at_ms = now();

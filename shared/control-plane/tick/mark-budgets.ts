@@ -5,9 +5,9 @@ import {livingInMonth} from '../../domain/billing/monthly-spending.ts';
 import {type BudgetMark, withSpending} from '../../domain/records/budget-marks.ts';
 import {budgetsByPool} from '../../domain/tick/pools.ts';
 import type {BudgetSnapshot, DeploymentBudgets} from '../../domain/tick/snapshot.ts';
+import type {Failures} from '../calls/failures.ts';
 import type {Deps} from '../deps.ts';
 import {poolRecords, spendingRecords} from '../documents/documents.ts';
-import type {Failures} from '../failures.ts';
 
 /** A deployment without a receiver of notifications needs no mark. */
 export async function markBudgets(deps: Deps, budgets: DeploymentBudgets, failures: Failures): Promise<void> {

@@ -5,7 +5,7 @@ import {instant} from '../../domain/fields.ts';
 import {monthObject, paths} from '../../domain/names.ts';
 import type {DeploymentBudgets, Month} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
-import type {ObjectInfo, Objects, Store, Transaction} from '../../ports.ts';
+import type {ObjectInfo, Objects, Store, Transaction} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, spendingRecords} from '../documents/documents.ts';
 

@@ -10,11 +10,11 @@ import type {DeploymentBudgets, DeploymentSnapshot, StreamCounts} from '../../do
 import {iso} from '../../domain/time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
 import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
-import type {Filter, Stored} from '../../ports.ts';
+import type {Filter, Stored} from '../../ports/ports.ts';
 import {readOpenRuns} from '../caches/open-runs.ts';
 import {readPools} from '../caches/pool-cache.ts';
-import {countWaiting} from '../caches/waiting-jobs.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
+import type {Failures} from '../calls/failures.ts';
 import type {Deps} from '../deps.ts';
 import {
   createsRecords,
@@ -27,7 +27,7 @@ import {
 } from '../documents/documents.ts';
 import {readPrices} from '../documents/prices.ts';
 import {zoneLeftAlone} from '../documents/zones.ts';
-import type {Failures} from '../failures.ts';
+import {countWaiting} from '../jobs/waiting-jobs.ts';
 import {trafficOf} from '../runs/bill-network.ts';
 import {countStreams} from '../runs/count-streams.ts';
 import {findLost, proveService} from '../workers/service-proofs.ts';

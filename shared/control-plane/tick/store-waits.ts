@@ -9,7 +9,7 @@ import {afterVainWait} from '../../domain/tick/gangs.ts';
 import type {TickPlan} from '../../domain/tick/plan-tick.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {poolRecords, skipIfInvalid} from '../documents/documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';

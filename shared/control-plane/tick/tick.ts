@@ -1,6 +1,6 @@
 import {planAllBudgets, planPools} from '../../domain/tick/pools.ts';
+import {Failures} from '../calls/failures.ts';
 import type {Deps} from '../deps.ts';
-import {Failures} from '../failures.ts';
 import {endDueJobs, endOrphanedJobs} from '../jobs/end-jobs.ts';
 import {schedulePending} from '../jobs/schedule-jobs.ts';
 import type {Reconciled} from '../workers/reconcile-workers.ts';

@@ -1,11 +1,11 @@
 import {CallerRefused} from '../../contracts/errors.ts';
-import type {WorkerRequest} from '../../contracts/schemas.ts';
+import type {WorkerRequest} from '../../contracts/messages/schemas.ts';
 import {decideFailedBoot} from '../../domain/requests/heartbeat.ts';
 import {none, ok, type RequestDecision, type WorkerAnswer} from '../../domain/requests/requests.ts';
 import {readPool} from '../caches/pool-cache.ts';
+import {wake} from '../calls/wake.ts';
 import type {Account, Deps} from '../deps.ts';
 import {concludeExec} from '../execs/end-exec.ts';
-import {wake} from '../wake.ts';
 import {storePing} from '../workers/service-proofs.ts';
 import type {AgentAction} from './answers.ts';
 import {type Answerer, bindHost, checked, inTransaction} from './authenticate.ts';

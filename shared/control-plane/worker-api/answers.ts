@@ -1,6 +1,6 @@
 /** Requests of agents, and answers that depend on the settings of a pool. */
 import {CallerRefused, NotUnderstood, Rejected} from '../../contracts/errors.ts';
-import type {WorkerRequest} from '../../contracts/schemas.ts';
+import type {WorkerRequest} from '../../contracts/messages/schemas.ts';
 import type {Pool} from '../../domain/records/pool.ts';
 import {ok, type WorkerAnswer} from '../../domain/requests/requests.ts';
 import {retryIn} from '../../domain/stream/spread.ts';

@@ -16,7 +16,7 @@ import {
   type WorkerAnswer,
 } from '../../domain/requests/requests.ts';
 import {hasHost} from '../../domain/worker/hosts.ts';
-import type {Store, Transaction} from '../../ports.ts';
+import type {Store, Transaction} from '../../ports/ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';

@@ -1,5 +1,5 @@
 import {Rejected} from '../../contracts/errors.ts';
-import {MAX_RESULT_BYTES} from '../../contracts/job-schemas.ts';
+import {MAX_RESULT_BYTES} from '../../contracts/messages/job-schemas.ts';
 import {type JobEnd, processesOf, processOf} from '../../domain/job/lifecycle.ts';
 import {jobFolder, processFolder} from '../../domain/names.ts';
 import type {Job} from '../../domain/records/job.ts';

@@ -6,12 +6,12 @@ import {decideJobGrant} from '../../domain/requests/grant-job.ts';
 import {shuffled} from '../../domain/stream/spread.ts';
 import {gatherSlots} from '../../domain/tick/gangs.ts';
 import {iso} from '../../domain/time.ts';
-import type {Transaction} from '../../ports.ts';
-import {firstWaiting} from '../caches/waiting-jobs.ts';
+import type {Transaction} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {jobRecords, membersOf} from '../documents/job-documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
+import {firstWaiting} from '../jobs/waiting-jobs.ts';
 import type {GrantResult} from './answers.ts';
 import {transact} from './write.ts';
 

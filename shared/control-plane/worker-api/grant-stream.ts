@@ -7,7 +7,7 @@ import {decideStreamGrant, isGrantable, type Waiting} from '../../domain/request
 import {type Holder, isClaimable, isLeasedTo, type LeaseKeys} from '../../domain/stream/lease.ts';
 import {inServiceOrder, isServedOut, type Loaded} from '../../domain/stream/service-order.ts';
 import {placeAmong, shuffled} from '../../domain/stream/spread.ts';
-import type {Transaction} from '../../ports.ts';
+import type {Transaction} from '../../ports/ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {

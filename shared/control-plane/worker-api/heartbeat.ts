@@ -8,7 +8,7 @@ import {
 } from '../../domain/requests/heartbeat.ts';
 import {chargeSuspect, RESTARTED, saysItHas} from '../../domain/stream/lease.ts';
 import {FIRST_HOST} from '../../domain/worker/hosts.ts';
-import type {Transaction} from '../../ports.ts';
+import type {Transaction} from '../../ports/ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';

@@ -5,7 +5,7 @@ import {
   type Release,
   type ReleaseState,
 } from '../../domain/requests/release-stream.ts';
-import type {Transaction} from '../../ports.ts';
+import type {Transaction} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
 import {updateTotals} from '../runs/summarize-run.ts';

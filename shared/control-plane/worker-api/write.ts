@@ -1,5 +1,5 @@
 import type {RequestWrites} from '../../domain/records/request-writes.ts';
-import type {Transaction} from '../../ports.ts';
+import type {Transaction} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {execHostRecords, runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';

@@ -3,10 +3,10 @@ import {planBudgets} from '../../domain/tick/plan-tick.ts';
 import {slotOf, slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import type {Tpu} from '../../domain/worker/nodes.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
+import type {Failures} from '../calls/failures.ts';
 import type {Deps} from '../deps.ts';
 import {recordEventNow} from '../documents/event-log.ts';
-import type {Failures} from '../failures.ts';
 import {type Reconciled, reconcileWorkers} from './reconcile-workers.ts';
 
 /**

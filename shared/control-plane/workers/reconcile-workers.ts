@@ -11,10 +11,10 @@ import {
   type SlotBatches,
   unpublishedAction,
 } from '../../domain/tick/slots.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
+import type {Failures} from '../calls/failures.ts';
+import {wake} from '../calls/wake.ts';
 import type {Deps} from '../deps.ts';
-import type {Failures} from '../failures.ts';
-import {wake} from '../wake.ts';
 import {readSlot, readSlotDocuments, writeSlots} from './slot-documents.ts';
 import {publishActions} from './tpu-operations.ts';
 

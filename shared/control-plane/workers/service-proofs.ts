@@ -1,7 +1,7 @@
 /** Proofs that worker-api works, and the lost workers: see domain/worker/served-time.ts and domain/zone/silence-brake.ts. */
 
-import {RELEASE} from '../../contracts/config.ts';
 import type {NotUnderstood} from '../../contracts/errors.ts';
+import {RELEASE} from '../../contracts/settings/config.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
 import {hasEnded, isAlive, type Worker} from '../../domain/records/worker.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
@@ -15,10 +15,10 @@ import {
   withProof,
 } from '../../domain/worker/served-time.ts';
 import {LONGEST_SILENCE_S} from '../../domain/zone/silence-brake.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
+import type {Failures} from '../calls/failures.ts';
 import type {Deps} from '../deps.ts';
 import {servedRecord} from '../documents/documents.ts';
-import type {Failures} from '../failures.ts';
 
 /** Failed pings in a row that raise an alert while heartbeats arrive. */
 const MOST_FAILED_PINGS = 3;

@@ -1,7 +1,7 @@
 /** Tickets: a host proves with the ticket of its node that it is a host of this incarnation. */
 import {createHmac} from 'node:crypto';
 import {isSameText} from '../../contracts/constant-time.ts';
-import {type IdentitySettings, required} from '../../contracts/identity-settings.ts';
+import {type IdentitySettings, required} from '../../contracts/settings/identity-settings.ts';
 import type {Stream} from '../../domain/records/stream.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 

@@ -1,10 +1,10 @@
 /** Creates and deletes of nodes: publishes the actions of decisions, and handles topic `tpu`. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
-import {requireWorkerApi} from '../../contracts/config.ts';
 import {TpuError} from '../../contracts/errors.ts';
-import {required} from '../../contracts/identity-settings.ts';
-import type {tpuMessage} from '../../contracts/schemas.ts';
+import type {tpuMessage} from '../../contracts/messages/schemas.ts';
+import {requireWorkerApi} from '../../contracts/settings/config.ts';
+import {required} from '../../contracts/settings/identity-settings.ts';
 import {priceOf} from '../../domain/billing/budget.ts';
 import {labelsOf} from '../../domain/deployment.ts';
 import {hostsOfType} from '../../domain/fleet/accelerators.ts';
@@ -26,8 +26,9 @@ import {
   refusedSince,
 } from '../../domain/zone/limiter.ts';
 import {withLimiter} from '../../domain/zone/placement.ts';
-import type {Bus, TpuRequest} from '../../ports.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import type {Bus, TpuRequest} from '../../ports/ports.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
+import {wake} from '../calls/wake.ts';
 import type {Deps, Turn} from '../deps.ts';
 import {
   attemptRecords,
@@ -39,7 +40,6 @@ import {
 import {recordEvent, recordEventNow} from '../documents/event-log.ts';
 import {readPrices} from '../documents/prices.ts';
 import {zoneOf} from '../documents/zones.ts';
-import {wake} from '../wake.ts';
 import {ticketOf} from './tickets.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;

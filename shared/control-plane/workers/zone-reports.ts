@@ -7,7 +7,7 @@ import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
 import {afterAgent} from '../../domain/zone/limiter.ts';
 import {withHeld} from '../../domain/zone/silence-brake.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {poolRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';

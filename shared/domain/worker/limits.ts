@@ -1,5 +1,5 @@
 /**
- * Longest time of each phase of a worker, in seconds: GLEANER_BOOT_S sets `boot_s`, and `contracts/environment.ts` has the defaults with
+ * Longest time of each phase of a worker, in seconds: GLEANER_BOOT_S sets `boot_s`, and `contracts/settings/environment.ts` has the defaults with
  * their reasons. Limits on agents count served time: see served-time.ts. An extraction may stand still for `stall_s` while it computes or
  * uploads, for `compile_s`, and for `load_s` while it loads a model. A slot waits for `retry_s` after its zone refused a node.
  */

@@ -6,7 +6,7 @@ import {costOfDeleting, downloadsOf, payerOf} from '../../../shared/domain/billi
 import {networkBytePrice, UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';
 import {parseWorkerName, paths, regionOf} from '../../../shared/domain/names.ts';
 import type {Received, Worker} from '../../../shared/domain/records/worker.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {DELETE_S, type FakeNode, TAKEN} from '../../support/fake-tpus.ts';
 import {MINUTE_MS} from '../context.ts';
 import {type Faults, MAX_HANG_MINUTES} from '../faults.ts';

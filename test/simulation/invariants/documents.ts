@@ -1,5 +1,5 @@
 /** Checks that short-lived documents expire, and that documents keep the fields of the next release. */
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {NEXT_RELEASE_COUNTERS} from '../code.ts';
 import type {Lease} from './leases.ts';
 import {Check} from './violations.ts';

@@ -4,7 +4,7 @@ import {slotsIn} from '../../../shared/domain/commands/settings.ts';
 import {jobWork, paths} from '../../../shared/domain/names.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Zone} from '../../../shared/domain/records/zone.ts';
-import type {Document, Stored} from '../../../shared/ports.ts';
+import type {Document, Stored} from '../../../shared/ports/ports.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';
 import {Check} from './violations.ts';
 

@@ -1,7 +1,7 @@
 /** Checks the charges against a stream: failures and faults, their limits, and the events that clear them. */
 import {paths} from '../../../shared/domain/names.ts';
 import type {Stream} from '../../../shared/domain/records/stream.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import type {Lease} from './leases.ts';
 import {isWhole} from './progress.ts';
 import {Check, streamLeaseOf, type WorkerRequest} from './violations.ts';

@@ -4,7 +4,7 @@ import {downloadsOf, JOBS, totalOf} from '../../../shared/domain/billing/cost.ts
 import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Job, JobStatus} from '../../../shared/domain/records/job.ts';
 import {type Costs, isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {RISE} from '../bills.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {Lease} from './leases.ts';

@@ -3,7 +3,7 @@ import {budgetProblem} from '../../../shared/domain/billing/budget.ts';
 import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
-import type {Document, Stored} from '../../../shared/ports.ts';
+import type {Document, Stored} from '../../../shared/ports/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';
 import {workersOf} from './nodes.ts';

@@ -2,7 +2,7 @@
 import {downloadsOf, JOBS} from '../../../shared/domain/billing/cost.ts';
 import {parseJobWork, parseWork} from '../../../shared/domain/names.ts';
 import type {Costs, Worker} from '../../../shared/domain/records/worker.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {Check} from './violations.ts';
 
 const HOUR_MS = 3_600_000;

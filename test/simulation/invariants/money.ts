@@ -18,7 +18,7 @@ import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
 import type {Costs, Worker} from '../../../shared/domain/records/worker.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import type {Context} from '../context.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
 import {chipsOfHosts} from '../prices.ts';

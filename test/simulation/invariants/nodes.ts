@@ -3,7 +3,7 @@ import {isLabelled} from '../../../shared/domain/deployment.ts';
 import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Limiter} from '../../../shared/domain/records/limiter.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
-import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
+import type {Document, Tpu, TpuRequest} from '../../../shared/ports/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {SimStore} from '../store.ts';
 import {Check} from './violations.ts';

@@ -1,6 +1,6 @@
 /** Checks that a shard is stored once, that a counted shard is stored, and that a completed stream has all its shards. */
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
-import type {Document, ObjectInfo} from '../../../shared/ports.ts';
+import type {Document, ObjectInfo} from '../../../shared/ports/ports.ts';
 import {good, linesIn, type Plan, planShards, storedText} from '../../support/shard-plan.ts';
 import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';

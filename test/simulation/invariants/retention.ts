@@ -1,6 +1,6 @@
 /** Checks that only the streams of runs that ended long ago lose their documents, that all of them do, and that the run keeps its totals. */
 import {paths} from '../../../shared/domain/names.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {Check} from './violations.ts';
 
 /** The default of `GLEANER_STREAMS_DAYS`, repeated here. */

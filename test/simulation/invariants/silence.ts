@@ -4,7 +4,7 @@ import {slotsOf} from '../../../shared/domain/fleet/slots.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Suspect} from '../../../shared/domain/records/worker.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {UP} from '../../support/tpu-lists.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
 import {streamPathOf} from './leases.ts';

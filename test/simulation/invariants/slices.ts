@@ -2,7 +2,7 @@
 import {hostsOfType} from '../../../shared/domain/fleet/accelerators.ts';
 import {parseJobWork} from '../../../shared/domain/names.ts';
 import type {Job} from '../../../shared/domain/records/job.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
 import {workersOf} from './nodes.ts';
 import {wordOf} from './silence.ts';

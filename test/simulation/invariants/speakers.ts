@@ -1,7 +1,7 @@
 /** Checks who speaks: a worker speaks for itself alone, and a host that is bound is never refused. */
 import {secretHash} from '../../../shared/control-plane/worker-api/authenticate.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {Check, type WorkerRequest} from './violations.ts';
 
 type Secrets = {[host: string]: string};

@@ -1,6 +1,6 @@
 /** Checks that tasks end and record their result, and that they read the bucket only where a document is missing. */
 import {datasetPrefix, paths} from '../../../shared/domain/names.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
 import {type Actor, Check} from './violations.ts';
 

@@ -5,7 +5,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Job} from '../../../shared/domain/records/job.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
-import type {Document, Stored} from '../../../shared/ports.ts';
+import type {Document, Stored} from '../../../shared/ports/ports.ts';
 import {STALE_MS, TAKEN} from '../../support/fake-tpus.ts';
 import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';

@@ -7,7 +7,7 @@ import type {Waiting as Reason} from '../../../shared/domain/records/constraint.
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Zone} from '../../../shared/domain/records/zone.ts';
-import type {Document, TpuRequest} from '../../../shared/ports.ts';
+import type {Document, TpuRequest} from '../../../shared/ports/ports.ts';
 import {MINUTE_MS} from '../context.ts';
 import {keepsWakes, MAX_HANG_MINUTES} from '../faults.ts';
 import {streamPathOf} from './leases.ts';

@@ -8,7 +8,7 @@ import {afterFailedBoot, afterRefusal} from '../../../shared/domain/zone/limiter
 import {newZone} from '../../../shared/domain/zone/placement.ts';
 import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-brake.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../support/builders.ts';
 import {putDocuments} from '../../support/put-documents.ts';
 

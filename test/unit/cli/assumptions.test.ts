@@ -16,7 +16,7 @@ import {pricesText} from '../../../cli/run/estimate/price-origin.ts';
 import {reportOn} from '../../../cli/run/estimate/report.ts';
 import {reportLines} from '../../../cli/run/estimate/report-lines.ts';
 import {rateOfStages, workOf} from '../../../cli/run/estimate/stages.ts';
-import {completeSpec} from '../../../shared/contracts/spec.ts';
+import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
 import {aConfig} from '../../support/builders.ts';

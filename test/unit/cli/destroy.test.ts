@@ -12,7 +12,7 @@ import {labelsOf} from '../../../shared/domain/deployment.ts';
 import {runtimeOf} from '../../../shared/domain/fleet/accelerators.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openProviders} from '../../../shared/google/providers.ts';
-import type {Store} from '../../../shared/ports.ts';
+import type {Store} from '../../../shared/ports/ports.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {brokenStore} from '../../support/broken-store.ts';
 import {aTpu} from '../../support/builders.ts';

@@ -3,7 +3,7 @@ import {dirname} from 'node:path';
 import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {earlierRun, newestRun} from '../../../cli/run/estimate/earlier-run.ts';
 import {findTarget} from '../../../cli/run/estimate/target.ts';
-import {completeSpec} from '../../../shared/contracts/spec.ts';
+import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {ResultFold} from '../../../shared/domain/run/result.ts';
 import {aConfig, aRun, at, aWorker, T0} from '../../support/builders.ts';

@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import {text} from 'node:stream/consumers';
 import {jobAnswers} from '../../../cli/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {put, Scratch} from '../../emulator/a-cloud.ts';
 import {gleaner} from '../../support/command.ts';
 import {putInCloud} from '../../support/put-documents.ts';

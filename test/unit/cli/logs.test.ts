@@ -6,7 +6,7 @@ import {logText, parseLogLine} from '../../../cli/logs/log-line.ts';
 import {tpusOfRun} from '../../../cli/logs/run-tpus.ts';
 import {Tail} from '../../../cli/logs/tail.ts';
 import {kindOf} from '../../../cli/logs/target.ts';
-import type {Store} from '../../../shared/ports.ts';
+import type {Store} from '../../../shared/ports/ports.ts';
 import {aLeasedStream, aRun, at, aWorker, T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';
 import {FakeBucket} from '../../support/fake-bucket.ts';

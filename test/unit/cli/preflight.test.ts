@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {type Answer, answerOf, cheapestOf, remarks, rowLines} from '../../../cli/preflight.ts';
 import type {Compiled} from '../../../cli/run/estimate/assumptions.ts';
-import {completeSpec} from '../../../shared/contracts/spec.ts';
+import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {aConfig} from '../../support/builders.ts';
 

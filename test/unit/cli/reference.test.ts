@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {comparisonLines, readComparison, storeComparison} from '../../../cli/run/reference.ts';
-import type {Objects} from '../../../shared/ports.ts';
+import type {Objects} from '../../../shared/ports/ports.ts';
 import {T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';
 import {FakeBucket} from '../../support/fake-bucket.ts';

@@ -3,7 +3,7 @@ import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {untilRegistered} from '../../../cli/run/registration.ts';
 import {writeSpec} from '../../../cli/run/write-spec.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';
-import {completeSpec} from '../../../shared/contracts/spec.ts';
+import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {aConfig, aRun, aStream, at, T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';
 import {FakeBucket} from '../../support/fake-bucket.ts';

@@ -14,7 +14,7 @@ import {ApiError} from '../../../emulator/http/errors.ts';
 import {accountsOf} from '../../../emulator/http/identity.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
 import {specObject} from '../../../shared/domain/names.ts';
-import type {Store, Tpu} from '../../../shared/ports.ts';
+import type {Store, Tpu} from '../../../shared/ports/ports.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {aRun, aTpu, aWorker, T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';

@@ -3,7 +3,7 @@ import {Ajv2020} from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import {controlJsonSchema} from '../../../cli/build/reference/json-schemas.ts';
 import {Rejected} from '../../../shared/contracts/errors.ts';
-import {parseValue} from '../../../shared/contracts/schemas.ts';
+import {parseValue} from '../../../shared/contracts/messages/schemas.ts';
 import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
 
 const refused: {name: string; given: unknown; says: string}[] = [

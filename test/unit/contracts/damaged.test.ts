@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {NotUnderstood, Rejected} from '../../../shared/contracts/errors.ts';
-import {manifest, manifestText} from '../../../shared/contracts/manifest.ts';
-import {configProblem} from '../../../shared/contracts/model-config.ts';
-import {parseJson} from '../../../shared/contracts/schemas.ts';
-import {parseRunSpec} from '../../../shared/contracts/spec.ts';
+import {parseJson} from '../../../shared/contracts/messages/schemas.ts';
+import {manifest, manifestText} from '../../../shared/contracts/spec/manifest.ts';
+import {configProblem} from '../../../shared/contracts/spec/model-config.ts';
+import {parseRunSpec} from '../../../shared/contracts/spec/spec.ts';
 import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
-import type {Document} from '../../../shared/ports.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
 import {aRun, aStream, aWorker} from '../../support/builders.ts';
 import {damaged} from '../../support/mutations.ts';
 import {complete} from './spec-cases.ts';

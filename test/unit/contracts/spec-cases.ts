@@ -1,7 +1,7 @@
 /** Specs that `test/worker/test_spec.py` and the tests of `run.json` share. */
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {completeSpec, type RunSpec, type RunSpecInput} from '../../../shared/contracts/spec.ts';
+import {completeSpec, type RunSpec, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {aConfig} from '../../support/builders.ts';
 
 export const file = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url));

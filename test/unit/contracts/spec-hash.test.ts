@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {parseValue} from '../../../shared/contracts/schemas.ts';
-import {SITES} from '../../../shared/contracts/site-names.ts';
-import {frozenSpec, type RunSpecInput, specHash} from '../../../shared/contracts/spec.ts';
+import {parseValue} from '../../../shared/contracts/messages/schemas.ts';
+import {SITES} from '../../../shared/contracts/spec/site-names.ts';
+import {frozenSpec, type RunSpecInput, specHash} from '../../../shared/contracts/spec/spec.ts';
 import {cases, complete} from './spec-cases.ts';
 
 const {record: _record, ...wordsOfSpec} = cases.defaults;

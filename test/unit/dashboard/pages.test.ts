@@ -4,7 +4,7 @@ import {streamGrid} from '../../../dashboard/grid.ts';
 import {metadataObject} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
 import {NO_UPLOADS} from '../../../shared/domain/run/result.ts';
-import type {Store} from '../../../shared/ports.ts';
+import type {Store} from '../../../shared/ports/ports.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
 import {someObjects, somePages} from '../../support/dashboard.ts';
 import {whyWrong} from '../../support/known-commands.ts';

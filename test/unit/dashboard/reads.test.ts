@@ -5,7 +5,7 @@ import {Allowance} from '../../../dashboard/allowance.ts';
 import {Feed} from '../../../dashboard/feed.ts';
 import {MirrorStore} from '../../../dashboard/mirror-store.ts';
 import {UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';
-import type {Store} from '../../../shared/ports.ts';
+import type {Store} from '../../../shared/ports/ports.ts';
 import {aRun, at, aWorker, T0} from '../../support/builders.ts';
 import {somePages} from '../../support/dashboard.ts';
 import {aStore, putDocuments} from '../../support/put-documents.ts';

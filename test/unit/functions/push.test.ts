@@ -3,7 +3,7 @@ import type {AddressInfo} from 'node:net';
 import {cloudEvent} from '@google-cloud/functions-framework';
 import {getTestServer} from '@google-cloud/functions-framework/testing';
 import {Rejected} from '../../../shared/contracts/errors.ts';
-import {pushId, readNotification, readPush} from '../../../shared/contracts/push.ts';
+import {pushId, readNotification, readPush} from '../../../shared/contracts/messages/push.ts';
 
 const MESSAGE = {
   data: Buffer.from('{"action":"pause","run":"my-run"}').toString('base64'),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {execFile} from 'node:child_process';
-import {loadConfig} from '../../../shared/contracts/config.ts';
+import {loadConfig} from '../../../shared/contracts/settings/config.ts';
 import {requireVerifier} from '../../../shared/google/callers.ts';
 import {ENVIRONMENT} from '../../support/builders.ts';
 import {Folder} from '../../support/folder.ts';

@@ -6,8 +6,8 @@ import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {Identities} from '../../../emulator/http/identity.ts';
-import {type Config, ConfigError} from '../../../shared/contracts/config.ts';
 import {CallerRefused} from '../../../shared/contracts/errors.ts';
+import {type Config, ConfigError} from '../../../shared/contracts/settings/config.ts';
 import {openCallers} from '../../../shared/google/callers.ts';
 import {aConfig, ENVIRONMENT} from '../../support/builders.ts';
 import {

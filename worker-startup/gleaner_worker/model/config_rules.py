@@ -1,6 +1,6 @@
 """The rules of a model's files and of the keys of config.json, as JSON for commands and functions without Python.
 
-    python -m gleaner_worker.model.config_rules > shared/contracts/model-rules.json
+    python -m gleaner_worker.model.config_rules > shared/contracts/spec/model-rules.json
 
 The rules of sizes and numbers are in config.py alone.
 """

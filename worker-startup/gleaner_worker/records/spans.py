@@ -21,7 +21,7 @@ Span = tuple[int, int]  # [begin, end)
 
 # An expression reads at most so many characters for all of its matches in a text: about a minute of work.
 _MOST_READ = 1 << 35
-# For a compiled expression: several times the memory of the largest one that shared/contracts/expression.ts accepts.
+# For a compiled expression: several times the memory of the largest one that shared/contracts/spec/expression.ts accepts.
 _PATTERN_BYTES = 1 << 23
 
 

@@ -1,8 +1,8 @@
 import {isDeepStrictEqual} from 'node:util';
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
-import {poolName} from '../../../contracts/job-schemas.ts';
-import {version} from '../../../contracts/schemas.ts';
+import {poolName} from '../../../contracts/messages/job-schemas.ts';
+import {version} from '../../../contracts/messages/schemas.ts';
 import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
 import {poolNameProblem} from '../../../domain/deployment.ts';
 import {runtimeOf} from '../../../domain/fleet/accelerators.ts';
@@ -15,7 +15,7 @@ import {
   NO_ENVIRONMENT,
   source,
 } from '../../../domain/records/source.ts';
-import {forEachConcurrently} from '../../concurrency.ts';
+import {forEachConcurrently} from '../../calls/concurrency.ts';
 import type {Deps} from '../../deps.ts';
 import {leftAlone, poolRecords, runRecords} from '../../documents/documents.ts';
 import {isOpenTask, startTask} from '../../documents/tasks.ts';

@@ -1,13 +1,13 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
-import {instant, jobFields, jobId} from '../../../contracts/job-schemas.ts';
+import {instant, jobFields, jobId} from '../../../contracts/messages/job-schemas.ts';
 import {type Decision, rejected} from '../../../domain/commands/commands.ts';
 import {decideCancelJob, decideRetryJob, noJob} from '../../../domain/job/commands.ts';
 import {isFinal} from '../../../domain/job/lifecycle.ts';
 import {paths} from '../../../domain/names.ts';
 import {CAUSES} from '../../../domain/records/causes.ts';
 import type {Job} from '../../../domain/records/job.ts';
-import type {Document, Filter, Stored} from '../../../ports.ts';
+import type {Document, Filter, Stored} from '../../../ports/ports.ts';
 import type {Deps} from '../../deps.ts';
 import {deleteJob, jobRecords, membersOf, storeEnded} from '../../documents/job-documents.ts';
 import {clearWork, holderOf} from '../../documents/lease-documents.ts';

@@ -1,7 +1,7 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
-import {poolName} from '../../../contracts/job-schemas.ts';
-import {dollars, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
+import {poolName} from '../../../contracts/messages/job-schemas.ts';
+import {dollars, version, withSomeOf, zones} from '../../../contracts/messages/schemas.ts';
 import {priceOf} from '../../../domain/billing/budget.ts';
 import {type Decision, decidePausePool, decideResumePool} from '../../../domain/commands/commands.ts';
 import {decideKeep, decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
@@ -15,7 +15,7 @@ import {decideUpdate} from '../../../domain/source/source-change.ts';
 import {iso} from '../../../domain/time.ts';
 import {newOpenRuns, readOpenRuns} from '../../caches/open-runs.ts';
 import {readPool, readPools} from '../../caches/pool-cache.ts';
-import {batchesOf, forEachConcurrently, MASS_LANES} from '../../concurrency.ts';
+import {batchesOf, forEachConcurrently, MASS_LANES} from '../../calls/concurrency.ts';
 import type {Deps} from '../../deps.ts';
 import {
   LIVING,

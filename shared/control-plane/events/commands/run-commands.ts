@@ -1,7 +1,7 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
-import {poolName} from '../../../contracts/job-schemas.ts';
-import {dollars, runId, version, withSomeOf} from '../../../contracts/schemas.ts';
+import {poolName} from '../../../contracts/messages/job-schemas.ts';
+import {dollars, runId, version, withSomeOf} from '../../../contracts/messages/schemas.ts';
 import {type Decision, decideRunAction} from '../../../domain/commands/commands.ts';
 import {decideConfigure} from '../../../domain/commands/settings.ts';
 import {paths, stopObject, streamPrefix} from '../../../domain/names.ts';

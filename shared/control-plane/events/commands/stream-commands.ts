@@ -1,5 +1,5 @@
 import {z} from 'zod';
-import {runId, streamText} from '../../../contracts/schemas.ts';
+import {runId, streamText} from '../../../contracts/messages/schemas.ts';
 import {type Decision, decideCancel, decideRetry} from '../../../domain/commands/commands.ts';
 import {paths} from '../../../domain/names.ts';
 import {isOpen, NO_MODEL_FAILURES} from '../../../domain/records/run.ts';

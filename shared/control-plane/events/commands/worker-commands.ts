@@ -1,5 +1,5 @@
 import {z} from 'zod';
-import {workerNameText} from '../../../contracts/schemas.ts';
+import {workerNameText} from '../../../contracts/messages/schemas.ts';
 import {type Decision, decideDelete, decideRecreate} from '../../../domain/commands/commands.ts';
 import type {Worker} from '../../../domain/records/worker.ts';
 import {workerRecords} from '../../documents/documents.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {workerRequest} from '../../../../shared/contracts/schemas.ts';
+import {workerRequest} from '../../../../shared/contracts/messages/schemas.ts';
 import {accrue, downloadsOf, JOBS, totalOf} from '../../../../shared/domain/billing/cost.ts';
 import {costByMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
 import type {Received, Worker} from '../../../../shared/domain/records/worker.ts';

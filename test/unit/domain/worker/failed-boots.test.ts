@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {Rejected} from '../../../../shared/contracts/errors.ts';
-import {parseValue, workerRequest} from '../../../../shared/contracts/schemas.ts';
+import {parseValue, workerRequest} from '../../../../shared/contracts/messages/schemas.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideFailedBoot, decideHeartbeat} from '../../../../shared/domain/requests/heartbeat.ts';
 import {causeOfDeath, type Death} from '../../../../shared/domain/worker/liveness.ts';

@@ -1,11 +1,11 @@
 /** `run.json`: parsing, the complete spec that follows from it, and the hash that shards carry. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
-import type {Assignment} from '../domain/fleet/slots.ts';
-import type {Run} from '../domain/records/run.ts';
-import type {Config} from './config.ts';
-import {rejectRepeatedKey} from './repeated-key.ts';
-import {parseJson} from './schemas.ts';
+import type {Assignment} from '../../domain/fleet/slots.ts';
+import type {Run} from '../../domain/records/run.ts';
+import {rejectRepeatedKey} from '../messages/repeated-key.ts';
+import {parseJson} from '../messages/schemas.ts';
+import type {Config} from '../settings/config.ts';
 import {SITES, type Site, withOwnNames} from './site-names.ts';
 import {contradictions} from './spec-contradictions.ts';
 import {closed, fields, recordFields, specFields} from './spec-keys.ts';

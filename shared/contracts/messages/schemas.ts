@@ -7,13 +7,13 @@ import {
   MAX_SHARD_TOKENS,
   MAX_STREAM_SAMPLES,
   MAX_STREAM_TOKENS,
-} from '../domain/bounds.ts';
-import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../domain/names.ts';
-import {REPORTED_CAUSES} from '../domain/records/causes.ts';
-import {ran, sourceReport} from '../domain/records/source.ts';
-import {Rejected} from './errors.ts';
+} from '../../domain/bounds.ts';
+import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../../domain/names.ts';
+import {REPORTED_CAUSES} from '../../domain/records/causes.ts';
+import {ran, sourceReport} from '../../domain/records/source.ts';
+import {Rejected} from '../errors.ts';
+import {printable} from '../printable.ts';
 import {jobId, jobLease} from './job-schemas.ts';
-import {printable} from './printable.ts';
 import {reasonsOf} from './rejection-reasons.ts';
 
 export const runId = z

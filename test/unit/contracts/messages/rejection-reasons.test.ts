@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import type {z} from 'zod';
-import {Rejected} from '../../../shared/contracts/errors.ts';
-import {parseJson, parseValue, shardMetadata} from '../../../shared/contracts/schemas.ts';
-import {runSpecInput} from '../../../shared/contracts/spec.ts';
-import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
-import {shardMetadataOf} from '../../support/builders.ts';
+import {Rejected} from '../../../../shared/contracts/errors.ts';
+import {parseJson, parseValue, shardMetadata} from '../../../../shared/contracts/messages/schemas.ts';
+import {runSpecInput} from '../../../../shared/contracts/spec/spec.ts';
+import {controlMessage} from '../../../../shared/control-plane/events/commands/table.ts';
+import {shardMetadataOf} from '../../../support/builders.ts';
 
 describe('reasons of a rejection', () => {
   const reasons: {schema: z.ZodType; given: unknown; is: string}[] = [

@@ -3,10 +3,10 @@
  * `test/contract/` check every adapter. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
  */
 
-import type {Sku} from './domain/billing/catalog.ts';
-import type {Provider} from './domain/records/providers.ts';
-import type {ObjectRights} from './domain/requests/object-rights.ts';
-import type {Tpu} from './domain/worker/nodes.ts';
+import type {Sku} from '../domain/billing/catalog.ts';
+import type {Provider} from '../domain/records/providers.ts';
+import type {ObjectRights} from '../domain/requests/object-rights.ts';
+import type {Tpu} from '../domain/worker/nodes.ts';
 
 export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
 export type Document = {[field: string]: Value};
@@ -116,7 +116,7 @@ export interface Objects {
   delete(name: string): Promise<void>;
 }
 
-export type {Tpu} from './domain/worker/nodes.ts';
+export type {Tpu} from '../domain/worker/nodes.ts';
 
 export type TpuRequest = {
   name: string;

@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
 import type {z} from 'zod';
-import {Rejected} from '../../../shared/contracts/errors.ts';
-import {parseValue, shardMetadata, tpuMessage, workerRequest} from '../../../shared/contracts/schemas.ts';
-import {shardMetadataOf} from '../../support/builders.ts';
+import {Rejected} from '../../../../shared/contracts/errors.ts';
+import {
+  parseValue,
+  shardMetadata,
+  tpuMessage,
+  workerRequest,
+} from '../../../../shared/contracts/messages/schemas.ts';
+import {shardMetadataOf} from '../../../support/builders.ts';
 
 const MAX = String(Number.MAX_SAFE_INTEGER);
 const sender = {worker: 'tpu-us-central1-a-0', incarnation: 1, host: 0};

@@ -1,10 +1,10 @@
-import {poolOf} from '../domain/deployment.ts';
-import {runtimeOf} from '../domain/fleet/accelerators.ts';
-import {NEW_POOL, type Pool} from '../domain/records/pool.ts';
-import {LIMITS} from '../domain/worker/limits.ts';
-import {PLACEMENT} from '../domain/zone/placement.ts';
+import {poolOf} from '../../domain/deployment.ts';
+import {runtimeOf} from '../../domain/fleet/accelerators.ts';
+import {NEW_POOL, type Pool} from '../../domain/records/pool.ts';
+import {LIMITS} from '../../domain/worker/limits.ts';
+import {PLACEMENT} from '../../domain/zone/placement.ts';
+import {ConfigError} from '../errors.ts';
 import {ceilingsOf, environment, keptDays, ownTerms} from './environment.ts';
-import {ConfigError} from './errors.ts';
 import {identityOf} from './identity-settings.ts';
 
 export {ConfigError};

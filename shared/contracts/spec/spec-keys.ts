@@ -1,7 +1,7 @@
 /** Every key of `run.json`, with the form of its values and its words in the JSON Schema. */
 import {z} from 'zod';
-import {POOL} from '../domain/deployment.ts';
-import {nearNames} from './near-names.ts';
+import {POOL} from '../../domain/deployment.ts';
+import {nearNames} from '../near-names.ts';
 import {MASK, MASK_FORMS, TOKENS, TOKENS_FORMS} from './selections.ts';
 import {OTHER_NAME, OTHER_NAMES, SITES} from './site-names.ts';
 

@@ -1,4 +1,4 @@
-import {Rejected} from '../contracts/errors.ts';
+import {Rejected} from '../../contracts/errors.ts';
 
 /** Round trips under way at once: enough to finish within minutes, few enough for one small instance. */
 const AT_ONCE = 32;

@@ -1,4 +1,4 @@
-import {NotUnderstood, Rejected} from '../contracts/errors.ts';
+import {NotUnderstood, Rejected} from '../../contracts/errors.ts';
 import {forEachConcurrently} from './concurrency.ts';
 import type {Log} from './log.ts';
 

@@ -3,8 +3,8 @@
  * length, whichever is longer. The first wake waits for the end of the pause; further wakes only set a flag and are acknowledged. The
  * Scheduler's message is never paused.
  */
-import {LONGEST_TICK_S} from '../domain/worker/nodes.ts';
-import type {Now} from '../ports.ts';
+import {LONGEST_TICK_S} from '../../domain/worker/nodes.ts';
+import type {Now} from '../../ports/ports.ts';
 
 export type TickSource = 'wake' | 'scheduler';
 

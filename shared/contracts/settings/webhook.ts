@@ -1,8 +1,8 @@
 /** Notifications as a receiver gets them: addresses that may be one, bodies in two formats, and the signature of Standard Webhooks. */
 import {createHmac} from 'node:crypto';
 import {isIP} from 'node:net';
-import type {Notice} from '../domain/notices/notice.ts';
-import {printable} from './printable.ts';
+import type {Notice} from '../../domain/notices/notice.ts';
+import {printable} from '../printable.ts';
 
 export const LEAST_KEY_CHARS = 24;
 

@@ -1,5 +1,5 @@
-import {checkDocument, splitDocumentPath} from './contracts/document-limits.ts';
-import {AlreadyExists, ReadAfterWrite} from './contracts/errors.ts';
+import {AlreadyExists, ReadAfterWrite} from '../contracts/errors.ts';
+import {checkDocument, splitDocumentPath} from './document-limits.ts';
 import type {Document, DocumentPath, Transaction} from './ports.ts';
 
 export type Write =

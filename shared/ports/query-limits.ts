@@ -1,6 +1,7 @@
 /** Limits of a query, as Firestore has them: a query that one adapter answers, every adapter answers. */
-import type {CollectionPath, Filter, Query} from '../ports.ts';
+
 import {checkCollectionPath, isInstant, isInstantField, RESERVED} from './document-limits.ts';
+import type {CollectionPath, Filter, Query} from './ports.ts';
 
 /** Firestore indexes no more bytes of a string: a longer string cannot be found. */
 const SEARCHABLE_BYTES = 1500;

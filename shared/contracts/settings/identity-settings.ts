@@ -1,6 +1,6 @@
 /** Settings that prove the callers of worker-api. A function asks for a setting where it uses it: see `required`. */
 import {z} from 'zod';
-import {ConfigError} from './errors.ts';
+import {ConfigError} from '../errors.ts';
 
 const account = z
   .string()

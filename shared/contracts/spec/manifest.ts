@@ -1,8 +1,8 @@
 /** The manifest of a run, `activations/[RUN/]manifest.json`, and the stream metadata that complete it. */
 import {z} from 'zod';
-import {withEntry} from '../domain/digest.ts';
-import {isRunId} from '../domain/names.ts';
-import {type RunResult, sha256, short, streamSummary, total} from '../domain/run/result.ts';
+import {withEntry} from '../../domain/digest.ts';
+import {isRunId} from '../../domain/names.ts';
+import {type RunResult, sha256, short, streamSummary, total} from '../../domain/run/result.ts';
 import {specHash} from './spec.ts';
 
 /** Limit of a manifest. With its result it names every layer, every file of the model and every unread stream. */

@@ -1,7 +1,7 @@
 /** Notifications as a receiver gets them. */
 import assert from 'node:assert/strict';
-import {noticeBody, receiverProblem, signedHeaders} from '../../../shared/contracts/webhook.ts';
-import {newNotice} from '../../../shared/domain/notices/notice.ts';
+import {noticeBody, receiverProblem, signedHeaders} from '../../../../shared/contracts/settings/webhook.ts';
+import {newNotice} from '../../../../shared/domain/notices/notice.ts';
 
 const NOW = Date.parse('2026-11-26T12:00:00.000Z');
 const FROM = {project: 'a-project', deployment: 'gleaner', local_token: 'a-secret'};

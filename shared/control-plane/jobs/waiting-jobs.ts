@@ -1,12 +1,12 @@
 import {isWaiting, longestWaiting, type WaitingJobs} from '../../domain/job/queue.ts';
 import type {Job} from '../../domain/records/job.ts';
 import type {Pool} from '../../domain/records/pool.ts';
-import type {Filter} from '../../ports.ts';
+import type {Filter} from '../../ports/ports.ts';
+import type {Failures} from '../calls/failures.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone} from '../documents/documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';
 import {orderedPages} from '../documents/pages.ts';
-import type {Failures} from '../failures.ts';
 
 /** Filter for the places in the queue of a pool, `POOL/PRIORITY/TIME/ID`. `0` is the character after `/`. */
 function queueOf(pool: string): Filter[] {

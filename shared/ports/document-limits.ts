@@ -3,8 +3,8 @@
  * Sizes follow https://firebase.google.com/docs/firestore/storage-size.
  */
 
-import type {CollectionPath, Document, DocumentPath, Value} from '../ports.ts';
-import {InvalidDocument} from './errors.ts';
+import {InvalidDocument} from '../contracts/errors.ts';
+import type {CollectionPath, Document, DocumentPath, Value} from './ports.ts';
 
 const DOCUMENT_BYTES = 1_048_576;
 /** Largest value of a field: 1 MiB less 89 bytes, because the index entry must fit too. */

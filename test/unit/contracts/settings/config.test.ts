@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import {composeDeps} from '../../../shared/compose.ts';
-import {ConfigError, loadConfig, requireWorkerApi} from '../../../shared/contracts/config.ts';
-import {ENVIRONMENT} from '../../support/builders.ts';
+import {composeDeps} from '../../../../shared/compose.ts';
+import {ConfigError, loadConfig, requireWorkerApi} from '../../../../shared/contracts/settings/config.ts';
+import {ENVIRONMENT} from '../../../support/builders.ts';
 
 const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_PROJECT', set: {GLEANER_PROJECT: undefined}},
@@ -75,7 +75,7 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
 
 /** The startup script and the agent read the same cases (test/worker/test_addresses.py). */
 const addresses: {address: string; is_safe: boolean}[] = JSON.parse(
-  readFileSync(new URL('../../fixtures/addresses.json', import.meta.url), 'utf8'),
+  readFileSync(new URL('../../../fixtures/addresses.json', import.meta.url), 'utf8'),
 );
 
 describe('configuration', () => {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {Ajv2020} from 'ajv/dist/2020.js';
-import {runSpecJsonSchema} from '../../../cli/build/reference/json-schemas.ts';
-import {Rejected} from '../../../shared/contracts/errors.ts';
-import {parseValue} from '../../../shared/contracts/schemas.ts';
-import {frozenSpec, parseRunSpec, type RunSpec, specHash} from '../../../shared/contracts/spec.ts';
-import {cases, complete, expected} from './spec-cases.ts';
+import {runSpecJsonSchema} from '../../../../cli/build/reference/json-schemas.ts';
+import {Rejected} from '../../../../shared/contracts/errors.ts';
+import {parseValue} from '../../../../shared/contracts/messages/schemas.ts';
+import {frozenSpec, parseRunSpec, type RunSpec, specHash} from '../../../../shared/contracts/spec/spec.ts';
+import {cases, complete, expected} from '../spec-cases.ts';
 
 function refuses(text: string, says: string[]): void {
   assert.throws(

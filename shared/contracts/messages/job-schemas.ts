@@ -1,9 +1,9 @@
 /** Schemas of jobs, sources and environments, as people type them and as agents report them. */
 import {z} from 'zod';
-import {MAX_SLICES, MAX_TIMEOUT_S} from '../domain/bounds.ts';
-import {POOL} from '../domain/deployment.ts';
-import {JOB} from '../domain/names.ts';
-import {environment, reported, source, wellFormed} from '../domain/records/source.ts';
+import {MAX_SLICES, MAX_TIMEOUT_S} from '../../domain/bounds.ts';
+import {POOL} from '../../domain/deployment.ts';
+import {JOB} from '../../domain/names.ts';
+import {environment, reported, source, wellFormed} from '../../domain/records/source.ts';
 
 export const poolName = z.string().regex(POOL, 'a pool name such as tpu');
 export const jobId = z

@@ -1,11 +1,11 @@
 import {z} from 'zod';
-import {type Ceilings, modelProblem, poolProblem} from '../domain/billing/ceilings.ts';
-import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
-import {hostsOfType, MAX_HOSTS} from '../domain/fleet/accelerators.ts';
-import {isZone} from '../domain/names.ts';
-import {JOB_WAIT_S, POLL_S} from '../domain/records/pool.ts';
-import {DISK_GB, diskGb, provider, providerProblem} from '../domain/records/providers.ts';
-import {provisioning} from '../domain/records/zone.ts';
+import {type Ceilings, modelProblem, poolProblem} from '../../domain/billing/ceilings.ts';
+import {DEFAULT_DEPLOYMENT, isDeployment} from '../../domain/deployment.ts';
+import {hostsOfType, MAX_HOSTS} from '../../domain/fleet/accelerators.ts';
+import {isZone} from '../../domain/names.ts';
+import {JOB_WAIT_S, POLL_S} from '../../domain/records/pool.ts';
+import {DISK_GB, diskGb, provider, providerProblem} from '../../domain/records/providers.ts';
+import {provisioning} from '../../domain/records/zone.ts';
 import {identityEnvironment} from './identity-settings.ts';
 import {LEAST_KEY_CHARS, receiverProblem} from './webhook.ts';
 

@@ -1,5 +1,5 @@
 import {AsyncLocalStorage} from 'node:async_hooks';
-import {jsonText} from '../contracts/printable.ts';
+import {jsonText} from '../../contracts/printable.ts';
 
 /** Marks of entries that metrics count: `terraform/alerts.tf` has an alert for each signal. */
 export const SIGNALS = [
