@@ -1,55 +1,15 @@
-import type {NotUnderstood} from '../contracts/errors.ts';
-import type {Config} from '../contracts/settings/config.ts';
-import type {FrozenOutput} from '../domain/stream/advance.ts';
-import type {
-  Bus,
-  Catalog,
-  Now,
-  Objects,
-  ObjectTokens,
-  Store,
-  Tpus,
-  Transaction,
-  Webhook,
-} from '../ports/ports.ts';
+import type {Transaction} from '../ports/ports.ts';
 import type {ActiveRuns} from './caches/active-runs.ts';
 import type {OpenRuns} from './caches/open-runs.ts';
 import type {KnownPools} from './caches/pool-cache.ts';
-import type {Log} from './calls/log.ts';
-import type {TickQueue} from './calls/tick-queue.ts';
-
-export type Account = 'worker' | 'control';
+import type {Services} from './calls/services.ts';
 
 /** A transaction under way, and the time of its decisions. */
 export type Turn = {deps: Deps; tx: Transaction; now: number};
 
-export type Deps = {
-  /** Its transactions mark the run of each changed stream, and write notifications: see documents/run-marks.ts and documents/notices.ts. */
-  store: Store;
-  bus: Bus;
-  objects: Objects;
-  tokens: ObjectTokens;
-  tpus: Tpus;
-  catalog: Catalog;
-  /** Undefined where the deployment has no receiver of notifications, and in functions that send none. */
-  webhook?: Webhook | undefined;
-  /** Calls worker-api at the address that workers use. Resolves when worker-api has stored the call. */
-  ping: () => Promise<void>;
-  /** Account that the header `authorization` of a request proves. Throws `CallerRefused`, or another error without an answer of Google. */
-  accountOf: (authorization: string | undefined) => Promise<Account>;
-  now: Now;
-  log: Log;
-  config: Config;
-  ticks: TickQueue;
+export type Deps = Services & {
   activeRuns: ActiveRuns;
   openRuns: OpenRuns;
-  /** Begin of the last search for work that found none for any worker, by pool. */
-  idlePools: Map<string, number>;
   /** Read it with `poolOf`. */
   knownPools: KnownPools;
-  frozenOutputs: Map<string, FrozenOutput>;
-  /** Slots whose document a tick has not understood, each with its document. */
-  slotsLeftAlone: Map<string, NotUnderstood['document']>;
-  /** Text of `worker-startup/startup.sh`, part of every node's metadata. */
-  startupScript: () => Promise<string>;
 };

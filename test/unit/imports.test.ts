@@ -19,7 +19,9 @@ type Order = (string | string[])[][];
 const ORDER_OF_REPOSITORY: Order = [['shared'], ['functions', 'emulator'], [['cli', 'dashboard']]];
 const ORDER_OF_CONTROL_PLANE: Order = [
   ['calls'],
-  [['deps.ts', 'documents', 'caches']],
+  ['documents'],
+  ['caches'],
+  ['deps.ts'],
   ['streams', 'runs', 'workers', 'jobs', 'execs'],
   ['tick', 'worker-api'],
   ['events', 'tasks'],
@@ -27,9 +29,8 @@ const ORDER_OF_CONTROL_PLANE: Order = [
 
 const ORDER_OF_SHARED: Order = [
   ['domain'],
-  ['ports/ports.ts'],
   ['contracts'],
-  ['ports/checked-transaction.ts'],
+  ['ports'],
   ['control-plane', 'google', 'embedded'],
   ['compose.ts'],
 ];
@@ -155,7 +156,7 @@ const PLANTED: Partial<Record<keyof typeof RULES, Record<string, Record<string, 
       'shared/google/bus.ts': '',
     },
     'the control plane in a contract': {
-      'shared/contracts/spec/spec.ts': "import type {Deps} from '../control-plane/deps.ts';",
+      'shared/contracts/spec/spec.ts': "import type {Deps} from '../../control-plane/deps.ts';",
       'shared/control-plane/deps.ts': '',
     },
     'a folder without a place in the order': {'shared/utils/text.ts': ''},

@@ -6,7 +6,7 @@ import {iso} from '../../domain/time.ts';
 import type {TimelineEvent} from '../../domain/timeline.ts';
 import type {Transaction} from '../../ports/ports.ts';
 import type {Log} from '../calls/log.ts';
-import type {Deps} from '../deps.ts';
+import type {Services} from '../calls/services.ts';
 import {eventRecords, MAX_TEXT} from './documents.ts';
 
 /**
@@ -28,12 +28,12 @@ export function recordBreak(log: Log, tx: Transaction, before: Run, {run, status
   recordEvent(tx, {kind: 'run', run, text}, now);
 }
 
-export async function recordEventNow({store, now}: Deps, event: TimelineEvent): Promise<void> {
+export async function recordEventNow({store, now}: Services, event: TimelineEvent): Promise<void> {
   const at = now();
   await store.transaction(async tx => recordEvent(tx, event, at));
 }
 
-export async function recordRejection(deps: Deps, event: Omit<TimelineEvent, 'kind'>): Promise<void> {
+export async function recordRejection(deps: Services, event: Omit<TimelineEvent, 'kind'>): Promise<void> {
   deps.log('WARNING', event.text, {object: event.object, run: event.run, stream: event.stream});
   await recordEventNow(deps, {kind: 'rejected', ...event});
 }

@@ -6,7 +6,7 @@ import {type Job, jobDocument} from '../../domain/records/job.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 import {isHeldBy} from '../../domain/stream/lease.ts';
 import type {Store, Stored, Transaction} from '../../ports/ports.ts';
-import type {Deps} from '../deps.ts';
+import type {Services} from '../calls/services.ts';
 import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid, workerRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
@@ -15,7 +15,7 @@ const jobs = recordsOf(jobDocument);
 
 export const jobRecords = {
   /** The id of the document is the id of the job: a person may copy a document with all its fields. */
-  get: async ({config}: Deps, from: Store | Transaction, id: string): Promise<Job | undefined> => {
+  get: async ({config}: Services, from: Store | Transaction, id: string): Promise<Job | undefined> => {
     const job = await jobs.get(from, paths.job(config.jobs_collection, id));
     return job && {...job, job: id};
   },
@@ -24,23 +24,23 @@ export const jobRecords = {
       stored.map(each => ({...each, data: {...each.data, job: each.id}})),
       onOther,
     ),
-  set: ({config}: Deps, tx: Transaction, job: Job): void =>
+  set: ({config}: Services, tx: Transaction, job: Job): void =>
     jobs.set(tx, paths.job(config.jobs_collection, job.job), job),
 };
 
-export function deleteJob({config}: Deps, tx: Transaction, id: string): void {
+export function deleteJob({config}: Services, tx: Transaction, id: string): void {
   tx.delete(paths.job(config.jobs_collection, id));
 }
 
 /** Reads the job that the worker holds; undefined if its document says otherwise. */
-export async function jobOf(deps: Deps, tx: Transaction, worker: Worker): Promise<Job | undefined> {
+export async function jobOf(deps: Services, tx: Transaction, worker: Worker): Promise<Job | undefined> {
   const id = parseJobWork(worker.work);
   const job = id && (await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, id)));
   return job && isHeldBy(job, worker) ? job : undefined;
 }
 
 export async function membersOf(
-  {log}: Deps,
+  {log}: Services,
   tx: Transaction,
   job: Job,
   but: string | undefined,
@@ -51,7 +51,7 @@ export async function membersOf(
 }
 
 /** Stores a job whose attempt has ended. A failed job is an event and a signal. */
-export function storeEnded(deps: Deps, tx: Transaction, before: Job, job: Job, now: number): void {
+export function storeEnded(deps: Services, tx: Transaction, before: Job, job: Job, now: number): void {
   jobRecords.set(deps, tx, job);
   const last = job.attempts.at(-1);
   const who = before.lease ? `${before.lease.worker}: ` : '';

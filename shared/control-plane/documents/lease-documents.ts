@@ -12,7 +12,7 @@ import type {Advance} from '../../domain/stream/advance.ts';
 import {isHeldBy, isLeasedTo, returnedStream, revokeLease} from '../../domain/stream/lease.ts';
 import type {Transaction} from '../../ports/ports.ts';
 import type {Log} from '../calls/log.ts';
-import type {Deps} from '../deps.ts';
+import type {Services} from '../calls/services.ts';
 import {runRecords, shardRecords, streamRecords, workerRecords} from './documents.ts';
 import {recordBreak, recordEvent} from './event-log.ts';
 import {jobOf} from './job-documents.ts';
@@ -27,7 +27,7 @@ export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise
     : undefined;
 }
 
-export async function holdsWork(deps: Deps, tx: Transaction, worker: Worker) {
+export async function holdsWork(deps: Services, tx: Transaction, worker: Worker) {
   return ((await workOf(deps.log, tx, worker)) ?? (await jobOf(deps, tx, worker))) !== undefined;
 }
 

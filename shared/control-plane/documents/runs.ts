@@ -5,7 +5,7 @@ import {NO_MODEL_FAILURES} from '../../domain/records/run.ts';
 import {withMark} from '../../domain/run/marks.ts';
 import type {FrozenOutput} from '../../domain/stream/advance.ts';
 import type {Transaction} from '../../ports/ports.ts';
-import type {Deps} from '../deps.ts';
+import type {Services} from '../calls/services.ts';
 import {runRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
 import {openTaskAgain} from './tasks.ts';
@@ -14,7 +14,7 @@ const MOST_KNOWN = 1000;
 
 /** What every shard of a run has by its frozen spec. Cached, because every shard needs it. Undefined before the spec is frozen. */
 export async function frozenOutputOf(
-  {frozenOutputs, store}: Deps,
+  {frozenOutputs, store}: Services,
   run: string,
 ): Promise<FrozenOutput | undefined> {
   const cached = frozenOutputs.get(run);
@@ -33,7 +33,7 @@ export function formatOf(spec: Run['spec'] | undefined): string | undefined {
 }
 
 /** Throws if the run has another spec now: its documents and its manifest were deleted, and the run started again. */
-export async function assertSpecHash({frozenOutputs}: Deps, tx: Transaction, run: string, known: string) {
+export async function assertSpecHash({frozenOutputs}: Services, tx: Transaction, run: string, known: string) {
   const parent = await runRecords.get(tx, run);
   if (parent?.spec_hash === known) return;
   frozenOutputs.delete(run);

@@ -9,7 +9,7 @@ import {paths} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import type {Bus, Filter, Store, Transaction} from '../../ports/ports.ts';
 import {forEachConcurrently} from '../calls/concurrency.ts';
-import type {Deps} from '../deps.ts';
+import type {Services} from '../calls/services.ts';
 import {recordsOf} from './document-kind.ts';
 import {leftAlone} from './documents.ts';
 import {dueNotices} from './notices.ts';
@@ -81,7 +81,7 @@ type IsEnough = (stored: Task) => boolean;
 export const isOpenTask: IsEnough = ({status}) => status === 'open';
 
 export async function startTask(
-  {store, bus, now}: Pick<Deps, 'store' | 'bus' | 'now'>,
+  {store, bus, now}: Pick<Services, 'store' | 'bus' | 'now'>,
   name: TaskName,
   isEnough: IsEnough = () => false,
 ): Promise<void> {
@@ -95,7 +95,7 @@ export async function startTask(
 }
 
 /** Claims the task for this delivery. Returns undefined if the task is not open or another delivery works on it. */
-export async function claimTask({store, now}: Deps, name: TaskName): Promise<Task | undefined> {
+export async function claimTask({store, now}: Services, name: TaskName): Promise<Task | undefined> {
   const path = paths.task(taskId(name));
   return store.transaction(async tx => {
     const stored = await taskRecords.get(tx, path);
@@ -110,7 +110,7 @@ export async function claimTask({store, now}: Deps, name: TaskName): Promise<Tas
 
 /** Stores the end of a page. Returns undefined if the task was restarted or another delivery works on it. */
 export async function saveTask(
-  {store, now}: Deps,
+  {store, now}: Services,
   claimed: Task,
   change: Partial<Pick<Task, 'cursor' | 'status' | 'result' | 'busy_until_at'>>,
 ): Promise<Task | undefined> {
@@ -130,7 +130,7 @@ export async function saveTask(
  * Publishes the open tasks that no delivery works on, sends notifications, and starts a resync `audit_s` after the start of the last resync. The first resync of
  * a UTC day comes with the refresh of prices and the deletion of old documents, so no tick looks for the time of the last ones.
  */
-export async function publishOpenTasks(deps: Deps): Promise<void> {
+export async function publishOpenTasks(deps: Services): Promise<void> {
   const {store, bus, now, config, log} = deps;
   const stored = await store.query('tasks', {where: [OPEN]});
   const open = taskRecords.parseAll(stored, leftAlone(log)).filter(({task}) => KINDS.includes(task));
@@ -147,7 +147,7 @@ export async function publishOpenTasks(deps: Deps): Promise<void> {
 }
 
 /** True if a notification waits for its delivery. Without a receiver this reads nothing. */
-async function hasDueNotice({store, now, config}: Deps): Promise<boolean> {
+async function hasDueNotice({store, now, config}: Services): Promise<boolean> {
   if (config.notify === null) return false;
   const where = [dueNotices(now())];
   return (await store.query('notices', {where, order_by: {field: 'next_at'}, limit: 1})).length > 0;

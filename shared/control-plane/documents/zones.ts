@@ -4,7 +4,7 @@ import type {Zone} from '../../domain/records/zone.ts';
 import {iso} from '../../domain/time.ts';
 import {isLeftAlone, newZone} from '../../domain/zone/placement.ts';
 import type {Store, Transaction} from '../../ports/ports.ts';
-import type {Deps} from '../deps.ts';
+import type {Services} from '../calls/services.ts';
 import {leftAlone, zoneRecords} from './documents.ts';
 
 export type ZoneOfPool = {zone: string; pool: string};
@@ -17,7 +17,7 @@ export function zoneLeftAlone(zone: string, pool: string | null, now: number): Z
 
 /** Reads the zone's document of the pool. Returns a new zone if the document is absent. */
 export async function zoneOf(
-  {log, config}: Deps,
+  {log, config}: Services,
   from: Store | Transaction,
   {zone, pool}: ZoneOfPool,
   now: number,
@@ -37,7 +37,7 @@ export async function zoneOf(
  * alone.
  */
 export async function changeZone(
-  deps: Deps,
+  deps: Services,
   which: ZoneOfPool,
   change: (zone: Zone, tx: Transaction, now: number) => Zone,
 ): Promise<void> {
