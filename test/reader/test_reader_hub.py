@@ -50,10 +50,7 @@ class Receiver:
         if path.startswith(f"{repo}/tree/main"):
             return 200, [self._entry(name, data) for name, data in self.files.items()]
         if path == f"{repo}/preupload/main":
-            names = [file["path"] for file in json.loads(body)["files"]]
-            return 200, {
-                "files": [{"path": name, "uploadMode": mode_of(name), "shouldIgnore": False} for name in names]
-            }
+            return 200, {"files": [self._known(file["path"]) for file in json.loads(body)["files"]]}
         if path == f"/datasets/{REPO}.git/info/lfs/objects/batch":
             return 200, {"objects": [self._upload_of(each) for each in json.loads(body)["objects"]]}
         if match := re.fullmatch("/lfs/(.+)", path):
@@ -65,8 +62,8 @@ class Receiver:
             return 200, {}
         if path == f"{repo}/commit/main":
             return self._commit([json.loads(line) for line in body.splitlines()])
-        if path.split("?")[0] == repo:
-            return 200, {"id": REPO, "private": self.private}
+        if path.split("?")[0] in (repo, f"{repo}/revision/main"):
+            return 200, {"id": REPO, "private": self.private, "sha": "1"}
         return 404, {"error": "no such page"}
 
     def _commit(self, lines):
@@ -80,6 +77,11 @@ class Receiver:
             elif line["key"] == "lfsFile":
                 self.files[value["path"]] = self.large[value["oid"]]
         return 200, {"commitUrl": f"{self.url}/datasets/{REPO}/commit/1", "commitOid": "1"}
+
+    def _known(self, name):
+        entry = self._entry(name, self.files[name]) if name in self.files else {}
+        oid = entry.get("lfs", entry).get("oid")
+        return {"path": name, "uploadMode": mode_of(name), "shouldIgnore": False} | ({"oid": oid} if oid else {})
 
     def _entry(self, name, data):
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()

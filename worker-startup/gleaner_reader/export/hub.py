@@ -1,20 +1,14 @@
 """Publishes a run as a dataset of the Hugging Face Hub: all its files under their names, and a card."""
 
-import hashlib
-import io
 import json
 import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..errors import MissingPackage
 from ..files import File
 from ..run import Run
-
-if TYPE_CHECKING:
-    from huggingface_hub import CommitOperationAdd
 
 _PIECE_BYTES = 8 << 20
 # A commit holds this much. An interrupted export goes on after its last commit.
@@ -61,7 +55,7 @@ def to_hub(
 
 
 def _publish(run: Run, repo: str, private: bool, token: str | None, progress: Callable[[int, int], None]) -> HubExport:
-    api, operation, file_of_hub = _import_hub(token)
+    api, operation = _import_hub(token)
     if run.problems:
         raise ValueError(f"{run.url} is not complete, and a dataset of it would not be: {'; '.join(run.problems)}")
     digest = ((run.manifest or {}).get("result") or {}).get("digest")
@@ -69,34 +63,21 @@ def _publish(run: Run, repo: str, private: bool, token: str | None, progress: Ca
         raise ValueError(f"the manifest of {run.url} states no digest, by which a copy is verified")
     url = api.create_repo(repo, repo_type="dataset", private=private, exist_ok=True)
     repo = url.repo_id  # with the namespace of the token, if the call named none
-    there = {
-        entry.path: entry.lfs.sha256 if entry.lfs else entry.blob_id
-        for entry in api.list_repo_tree(repo, repo_type="dataset", recursive=True)
-        if isinstance(entry, file_of_hub)
-    }
+    before = _content(api, repo)
     # A copy that came from a hub has its card, and a folder of the download.
     files = {name: file for name, file in run.files.items() if name != _CARD and not name.startswith(".")}
     card = _card(run, repo, digest).encode()
-    total, done, uploaded = sum(file.size for file in files.values()) + len(card), 0, 0
-    with tempfile.TemporaryDirectory(prefix="gleaner-hub-") as folder:
-        for names in _commits(files):
-            additions: list[CommitOperationAdd] = []
-            for name in names:
-                path = os.path.join(folder, str(len(additions)))
-                if there.get(name) not in _download(files[name], path):
-                    additions.append(operation(name, path))
-            if additions:
-                api.create_commit(repo, additions, commit_message=f"Add {names[0]}", repo_type="dataset")
-            done, uploaded = done + sum(files[name].size for name in names), uploaded + len(additions)
-            progress(done, total)
-        blob = _new_blob(len(card))
-        blob.update(card)
-        if there.get(_CARD) != blob.hexdigest():
-            api.create_commit(
-                repo, [operation(_CARD, io.BytesIO(card))], commit_message="Add the card", repo_type="dataset"
-            )
-            uploaded += 1
-        progress(total, total)
+    total, done = sum(file.size for file in files.values()) + len(card), 0
+    for names in _commits(files):
+        with tempfile.TemporaryDirectory(prefix="gleaner-hub-") as folder:
+            additions = [operation(name, _download(files[name], folder, at)) for at, name in enumerate(names)]
+            # The client leaves out the files that the dataset has.
+            api.create_commit(repo, additions, commit_message=f"Add {names[0]}", repo_type="dataset")
+        done += sum(files[name].size for name in names)
+        progress(done, total)
+    api.create_commit(repo, [operation(_CARD, card)], commit_message="Add the card", repo_type="dataset")
+    progress(total, total)
+    uploaded = len(_content(api, repo) - before)
     info = api.dataset_info(repo)
     return HubExport(repo, str(url), bool(info.private), digest, len(files) + 1, total, uploaded)
 
@@ -113,21 +94,18 @@ def _commits(files: dict[str, File]) -> list[list[str]]:
     return commits
 
 
-def _download(file: File, path: str) -> tuple[str, str]:
-    """Writes the file to `path`. Returns the digests by which the hub names large files and small ones."""
-    sha256, blob = hashlib.sha256(), _new_blob(file.size)
+def _download(file: File, folder: str, number: int) -> str:
+    path = os.path.join(folder, str(number))
     with open(path, "wb") as target:
         for begin in range(0, file.size, _PIECE_BYTES):
-            piece = file.read(begin, min(begin + _PIECE_BYTES, file.size))
-            target.write(piece)
-            sha256.update(piece)
-            blob.update(piece)
-    return sha256.hexdigest(), blob.hexdigest()
+            target.write(file.read(begin, min(begin + _PIECE_BYTES, file.size)))
+    return path
 
 
-def _new_blob(size: int):
-    """The hash of a file in git, before its bytes."""
-    return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+def _content(api, repo: str) -> set[tuple[str, str]]:
+    """The name and the blob of each file."""
+    tree = api.list_repo_tree(repo, repo_type="dataset", recursive=True)
+    return {(entry.path, entry.blob_id) for entry in tree if hasattr(entry, "blob_id")}
 
 
 def _card(run: Run, repo: str, digest: str) -> str:
@@ -178,7 +156,7 @@ def _cell(value: object) -> str:
 
 def _import_hub(token: str | None):
     try:
-        from huggingface_hub import CommitOperationAdd, HfApi, RepoFile
+        from huggingface_hub import CommitOperationAdd, HfApi
     except ImportError:
         raise MissingPackage("export to the hub", "huggingface_hub") from None
-    return HfApi(token=token), CommitOperationAdd, RepoFile
+    return HfApi(token=token), CommitOperationAdd
