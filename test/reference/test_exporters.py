@@ -13,7 +13,7 @@ for name in ("worker", "reader"):
 import environment  # noqa: F401  where the packages are
 import gleaner_reader
 from gleaner_reader import export
-from gleaner_reader.export import to_dictionary_learning, to_saelens
+from gleaner_reader.export import to_saelens
 from stored_run import store_run
 
 torch = pytest.importorskip("torch")
@@ -312,12 +312,12 @@ def test_the_folder_for_dictionary_learning_gives_tensors_of_each_row(tmp_path, 
         assert sorted(row.tobytes() for row in epoch.numpy()) == expected
 
 
-def test_dictionary_learning_trains_on_the_buffer(stored, tmp_path):
+def test_dictionary_learning_trains_on_batches(stored, tmp_path):
     from dictionary_learning import AutoEncoder, training
     from dictionary_learning.trainers import standard
 
     run = gleaner_reader.open(stored.folder)
-    buffer = to_dictionary_learning(run, layer=0, out_batch_size=32, seed=3)
+    batches = run.batches(0, batch_rows=32, seed=3, as_="torch", dtype="float32", epochs=None)
     config = {
         "trainer": standard.StandardTrainer,
         "dict_class": AutoEncoder,
@@ -331,19 +331,8 @@ def test_dictionary_learning_trains_on_the_buffer(stored, tmp_path):
         "device": "cpu",
     }
     torch.manual_seed(0)
-    training.trainSAE(buffer, [config], steps=60, save_dir=str(tmp_path / "sae"), device="cpu")
+    data = (batch.to("cpu") for batch in batches)
+    training.trainSAE(data, [config], steps=60, save_dir=str(tmp_path / "sae"), device="cpu")
     made = AutoEncoder.from_pretrained(str(tmp_path / "sae/trainer_0/ae.pt"), device="cpu")
     rows = torch.from_numpy(stored.rows("resid_post.0"))
     assert torch.isfinite(made(rows)).all()
-    with open(tmp_path / "sae/trainer_0/config.json") as file:
-        assert '"submodule": "resid_post.0"' in file.read()
-
-
-def test_a_buffer_continues_after_an_interruption(tmp_path):
-    run = gleaner_reader.open(store_run(tmp_path).folder)
-    buffer = to_dictionary_learning(run, layer=0, out_batch_size=32)
-    for _ in range(5):
-        next(buffer)
-    state, expected = buffer.state(), [next(buffer) for _ in range(40)]
-    again = to_dictionary_learning(run, layer=0, out_batch_size=32, state=state)
-    assert all(torch.equal(next(again), batch) for batch in expected)

@@ -1,6 +1,6 @@
 """Exports stored activations for the training code of other projects."""
 
-from .dictionary_learning import open_dictionary_learning, to_dictionary_learning
+from .dictionary_learning import open_dictionary_learning
 from .hub import to_hub
 from .npy import to_npy
 from .pairs import open_tokenizer, to_pairs, tokenizer_of
@@ -11,7 +11,6 @@ from .speculators import to_speculators
 __all__ = [
     "open_dictionary_learning",
     "open_tokenizer",
-    "to_dictionary_learning",
     "to_hub",
     "to_npy",
     "to_pairs",

@@ -17,58 +17,6 @@ from .parts import part_name
 if TYPE_CHECKING:
     import torch
 
-    from ..run import Run
-
-
-class ActivationBuffer:
-    """A buffer for dictionary_learning: an iterator over [out_batch_size, d_model], and the `config` of the buffer.
-
-    dictionary_learning's trainers save `config` with the SAE.
-    """
-
-    def __init__(self, run: "Run", layer: int, site: str, out_batch_size: int, device: str, options: dict):
-        self._batches = run.batches(layer, site, batch_rows=out_batch_size, as_="torch", **options)
-        self._device = device
-        self.config = _config(run.widths[site], out_batch_size, device, run.url, f"{site}.{layer}")
-
-    def __repr__(self) -> str:
-        return f"<ActivationBuffer of {self._batches!r}>"
-
-    def __iter__(self) -> "ActivationBuffer":
-        iter(self._batches)  # begins the next epochs after a loop that has ended
-        return self
-
-    def __next__(self) -> "torch.Tensor":
-        batch: Any = next(self._batches)
-        return batch.to(self._device)
-
-    def state(self) -> dict:
-        """The value to pass as `state` when training resumes."""
-        return self._batches.state()
-
-    def close(self) -> None:
-        self._batches.close()
-
-
-def to_dictionary_learning(
-    run: "Run",
-    layer: int,
-    site: str | None = None,
-    *,
-    out_batch_size: int = 8192,
-    device: str = "cpu",
-    dtype: str | None = "float32",
-    epochs: int | None = None,
-    **options,
-) -> ActivationBuffer:
-    """`trainSAE(data=to_dictionary_learning(run, layer=12), …)`.
-
-    Repeats the run without end, or `epochs` times. `options` are those of run.batches (seed, exclude_ids,
-    max_norm_multiple, buffer_rows, state).
-    """
-    site = run.first.site(site)
-    return ActivationBuffer(run, layer, site, out_batch_size, device, {"dtype": dtype, "epochs": epochs} | options)
-
 
 class FolderBuffer:
     """A buffer over a folder that `gleaner run export --to dictionary_learning` wrote.
@@ -88,8 +36,15 @@ class FolderBuffer:
         self._parts = [os.path.join(folder, part_name(number + 1)) for number in range(export["parts"])]
         self._dtype, self._epochs, self._seed = dtype, epochs, seed
         self._batch_rows, self._device = out_batch_size, device
-        submodule = f"{export['site']}.{export['layer']}"
-        self.config = _config(export["d_model"], out_batch_size, device, export["run"], submodule)
+        # dictionary_learning's trainers save it with the SAE.
+        self.config = {
+            "d_submodule": export["d_model"],
+            "io": "out",
+            "out_batch_size": out_batch_size,
+            "device": device,
+            "run": export["run"],
+            "submodule": f"{export['site']}.{export['layer']}",
+        }
         self._batches = self._iterate()
 
     def __repr__(self) -> str:
@@ -134,17 +89,6 @@ def open_dictionary_learning(
     if out_batch_size < 1:
         raise ValueError(f"out_batch_size is {out_batch_size}; set it to at least 1")
     return FolderBuffer(folder, out_batch_size, device, dtype, epochs, seed)
-
-
-def _config(d_model: int, out_batch_size: int, device: str, run: str, submodule: str) -> dict[str, Any]:
-    return {
-        "d_submodule": d_model,
-        "io": "out",
-        "out_batch_size": out_batch_size,
-        "device": device,
-        "run": run,
-        "submodule": submodule,
-    }
 
 
 def _activations(path: str) -> np.ndarray:
