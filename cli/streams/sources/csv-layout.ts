@@ -4,24 +4,28 @@ import {CliError} from '../../terminal/errors.ts';
 import {type Head, headOf} from './file-source.ts';
 import {isTabbed} from './formats.ts';
 
-/** `isFound`: neither the user, the name nor the file itself names the delimiter. `from_line` is behind Excel's `sep=` line. */
-export type Layout = {delimiter: string; from_line: number; isFound: boolean};
+/** `isFound`: neither the user nor the name of the file names the delimiter. */
+export type Layout = {delimiter: string; isFound: boolean};
 
 const HEAD_BYTES = 256 << 10;
 /** Records that show how many columns there are. */
 const SHOWN_RECORDS = 100;
 /** A file may mix them. */
-export const LINE_ENDS = ['\r\n', '\n', '\r'];
+export const LINE_ENDS = ['\r\n', '\n'];
 const DELIMITERS = [',', ';', '\t', '|'];
 
-/** Throws `CliError` where several delimiters are possible. */
+/** Throws `CliError` where several delimiters are possible, and for what is not read. */
 export async function findLayout(file: string, given: string | undefined): Promise<Layout> {
   const head = await headOf(file, HEAD_BYTES);
-  const named = /^(?:sep=([^\r\n])|"sep=([^\r\n])")[ \t]*(?:\r\n|\r|\n|$)/i.exec(head.text);
-  const from_line = named ? 2 : 1;
-  const delimiter = given ?? named?.[1] ?? named?.[2] ?? (isTabbed(file) ? '\t' : undefined);
-  if (delimiter !== undefined) return {delimiter, from_line, isFound: false};
-  return {delimiter: likely(file, head), from_line, isFound: true};
+  if (/^"?sep=/i.test(head.text))
+    throw new CliError(
+      `${file} begins with the line sep= of Excel: delete that line, and name the character with --delimiter`,
+    );
+  if (/\r[^\n]/.test(head.text) && !head.text.includes('\n')) throw loneReturn(file);
+  const delimiter = given ?? (isTabbed(file) ? '\t' : undefined);
+  return delimiter === undefined
+    ? {delimiter: likely(file, head), isFound: true}
+    : {delimiter, isFound: false};
 }
 
 /** The delimiter that divides the header, and each of the first records into as many columns. */
@@ -58,4 +62,11 @@ function widthsOf(text: string, delimiter: string, isWhole: boolean): number[] {
 /** A delimiter, for messages. */
 export function nameOf(delimiter: string): string {
   return delimiter === '\t' ? 'tabs' : `"${delimiter}"`;
+}
+
+/** Earlier programs of the Macintosh end lines so. */
+export function loneReturn(where: string): CliError {
+  return new CliError(
+    `${where} has a carriage return alone, as the end of a line or in a value without quotes: write line ends as \\n, such as with tr '\\r' '\\n'`,
+  );
 }

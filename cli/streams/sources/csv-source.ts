@@ -4,7 +4,7 @@ import {parse} from 'csv-parse';
 import {CliError} from '../../terminal/errors.ts';
 import {counted} from '../../terminal/format.ts';
 import {LIMITS} from '../limits.ts';
-import {findLayout, type Layout, LINE_ENDS, nameOf} from './csv-layout.ts';
+import {findLayout, type Layout, LINE_ENDS, loneReturn, nameOf} from './csv-layout.ts';
 import {bytesOf, FileSource, tooLong} from './file-source.ts';
 import {type Row, requireUnique, type Watch} from './row.ts';
 
@@ -37,13 +37,16 @@ export class CsvFile extends FileSource {
   }
 
   async *rows(watch: Watch): AsyncGenerator<Row[]> {
-    const {delimiter, from_line} = await this.#layout();
+    const {delimiter} = await this.#layout();
     const parser = parse({
       delimiter,
-      from_line,
       record_delimiter: LINE_ENDS,
       skip_empty_lines: true,
       max_record_size: this.most_row_bytes,
+      cast: (value, {quoting, lines}) => {
+        if (quoting || !value.includes('\r')) return value;
+        throw loneReturn(`${this.name}, line ${lines},`);
+      },
     });
     const input = Readable.from(this.#text(watch));
     input.on('error', error => parser.destroy(error));

@@ -41,26 +41,24 @@ export async function filesOf(
   return files.sort().map(path => join(folder, path));
 }
 
-/** Files that `save_to_disk` of the library datasets writes into a folder. */
-const OF_SAVED = /^(data-\d+-of-\d+\.arrow|state\.json|dataset_info\.json|dataset_dict\.json)$/;
+/** JSON beside the Arrow files that `save_to_disk` of the library datasets writes, each with a key that it has. */
+const OF_SAVED: Record<string, string> = {'state.json': '"_data_files"', 'dataset_dict.json': '"splits"'};
 
-/** Throws `CliError` for files of `save_to_disk`: the rows lie in Arrow files, and beside them is JSON that has none. */
+/** Throws `CliError` for files of `save_to_disk`: their JSON has no rows. */
 export async function refuseSaved(files: readonly string[]): Promise<void> {
-  for (const folder of new Set(
-    files.filter(file => OF_SAVED.test(basename(file))).map(file => dirname(file)),
-  ))
-    await refuseSavedFolder(folder);
+  for (const file of files) {
+    const key = OF_SAVED[basename(file)];
+    const text = key === undefined ? '' : await readFile(file, 'utf8').catch(() => '');
+    if (file.endsWith('.arrow') || (key !== undefined && text.includes(key))) throw ofSaved(file);
+  }
 }
 
-async function refuseSavedFolder(folder: string): Promise<void> {
-  const textOf = (name: string) => readFile(join(folder, name), 'utf8').catch(() => '');
-  const isDataset = (await textOf('state.json')).includes('"_data_files"');
-  const dict = isDataset ? '' : await textOf('dataset_dict.json');
-  if (!isDataset && !dict.includes('"splits"')) return;
-  const split = isDataset ? '' : `[${/"splits":\s*\[\s*("[^"]*")/.exec(dict)?.[1] ?? '"train"'}]`;
+function ofSaved(saved: string): CliError {
+  const folder = dirname(saved);
+  const split = basename(saved) === 'dataset_dict.json' ? '["train"]' : '';
   const code = `from datasets import load_from_disk; load_from_disk(${JSON.stringify(folder)})${split}.to_parquet("rows.parquet")`;
-  throw new CliError(
-    `${folder} was written by save_to_disk, whose Arrow files this command does not read: write ${isDataset ? 'it' : 'each split'} as Parquet with python -c ${quoted(code)}, and name rows.parquet`,
+  return new CliError(
+    `${folder} was written by save_to_disk, whose Arrow files this command does not read: write ${split ? 'each split' : 'it'} as Parquet with python -c ${quoted(code)}, and name rows.parquet`,
   );
 }
 

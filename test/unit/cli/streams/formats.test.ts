@@ -56,15 +56,6 @@ describe('Datasets as records of streams', () => {
       records: [{text: 'a ] } " , b', x: [1, {y: null}]}, {}],
     },
     {
-      name: 'a JSON object of columns',
-      file: 'a.json',
-      content: bytes('{"text":\n["a","b"],"n":[1,2]}'),
-      records: [
-        {text: 'a', n: 1},
-        {text: 'b', n: 2},
-      ],
-    },
-    {
       name: 'JSON lines under the name .json',
       file: 'a.json',
       content: bytes('{"text":"a"}\n{"text":"b"}\n'),

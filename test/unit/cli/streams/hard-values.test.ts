@@ -39,10 +39,7 @@ const VALUES = [
 ];
 
 const quoted = (value: string) => `"${value.replaceAll('"', '""')}"`;
-const json = (values: readonly unknown[]) => values.map(value => JSON.stringify(value));
 const parquet = (columnData: object[]) => new Uint8Array(parquetWriteBuffer({columnData} as never));
-const indexed = (values: readonly string[]) =>
-  `{${values.map((value, index) => `"${index}":${value}`).join()}}`;
 
 describe('Hard values', () => {
   const folder = new Folder();
@@ -66,12 +63,9 @@ describe('Hard values', () => {
     'a.jsonl': texts => texts.map(text => `{"text":${JSON.stringify(text)}}`).join('\r\n'),
     'packed.jsonl': texts => gzipSync(texts.map(text => `{"text":${JSON.stringify(text)}}\n`).join('')),
     'array.json': texts => `[${texts.map(text => `\n {"text": ${JSON.stringify(text)}}`).join()}\n]`,
-    'columns.json': texts => `{"text": [\n${json(texts).join(',\n')}]}`,
-    'indexes.json': texts => `{"text": ${indexed(json(texts))}}`,
     'a.csv': texts => `id,text\n${texts.map((text, id) => `${id},${quoted(text)}`).join('\n')}`,
     'mixed.csv': texts =>
       `id;text\r\n${texts.map((text, id) => `${id};${quoted(text)}${id % 2 ? '\n' : '\r\n'}`).join('')}`,
-    'old.csv': texts => `sep=|\rid|text\r${texts.map((text, id) => `${id}|${quoted(text)}`).join('\r')}`,
     'a.tsv': texts => `\ufeffid\ttext\n${texts.map((text, id) => `${id}\t${quoted(text)}`).join('\n')}`,
     'a.parquet': texts => parquet([{name: 'text', data: texts, type: 'STRING'}]),
   };
@@ -96,8 +90,6 @@ describe('Hard values', () => {
   const valueFiles: Record<string, {content: string; options?: Partial<CreateOptions>}> = {
     'lines.jsonl': {content: rows.join('\n')},
     'array.json': {content: `[${rows.join(',\n')}]`},
-    'columns.json': {content: `{"id":[${rows.map(() => '"x"').join()}],\n"v":[${VALUES.join(' ,\n')}]}`},
-    'indexes.json': {content: `{"id":${indexed(rows.map(() => '"x"'))},"v":${indexed(VALUES)}}`},
     'field.json': {content: `{"version":1,"rows":[${rows.join()}]}`, options: {field: 'rows'}},
   };
   it("keep their source text in every layout of JSON, which Python's json reads as it reads the source", async () => {

@@ -83,7 +83,7 @@ describe('Datasets with an error', () => {
       file: 'a.json',
       content: '{"data":{"rows":[{"text":"a"}]}}',
       options: {field: 'data'},
-      error: /object with the list "rows" as "data".*a file of its own/,
+      error: /no list as "data", but the kind object.* a file of their own/,
     },
     {
       name: 'two objects on one line',
@@ -97,12 +97,6 @@ describe('Datasets with an error', () => {
     {name: 'a cut array', file: 'a.json', content: '[{"a":1},{"b"', error: /after row 1: .*cut off/},
     {name: 'text after an array', file: 'a.json', content: '[{}] x', error: /text follows/},
     {name: 'no JSON at all', file: 'a.json', content: 'hello', error: /starts with neither/},
-    {
-      name: 'columns of different lengths',
-      file: 'a.json',
-      content: '{"a":[1],\n"b":[1,2]}',
-      error: /different lengths \(1, 2\)/,
-    },
     {
       name: 'packed rows that are cut off',
       file: 'a.jsonl',
@@ -290,18 +284,30 @@ describe('Datasets with an error', () => {
       content: '{"train":[{"text":"a"}],"other":[{"text":"b"}]}',
       error: /in train, other: name the list with --field train/,
     },
-    {
-      name: 'rows by their index',
+    ...Object.entries({
+      columns: '{"text":{"0":"a","1":"b"}}',
+      index: '{"0":{"text":"a"},"1":{"text":"b"}}',
+      list: '{"text":\n["a","b"],"n":[1,2]}',
+      split: '{"columns":["a","b"],"index":[0,1],"data":[["x","y"],["z","w"]]}',
+      table: '{"schema":{"fields":[]},"data":[{"index":0,"text":"a"}]}',
+    }).map(([layout, content]) => ({
+      name: `the layout ${layout} of pandas`,
       file: 'a.json',
-      content: '{"0":{"text":"a"},"1":{"text":"b"}}',
-      error: /an object of objects, .*orient='records'/,
-    },
-    {
-      name: 'columns apart from their values',
-      file: 'a.json',
-      content: '{"columns":["a","b"],"index":[0,1],"data":[["x","y"],["z","w"]]}',
-      error: /has columns, index and data apart/,
-    },
+      content,
+      error: new RegExp(`in the layout '${layout}', .* orient='records', lines=True`),
+    })),
+    ...['sep=|\na|b\n', '"sep=;"\r\na;b\r\n'].map(content => ({
+      name: `CSV with the line ${JSON.stringify(content.split(/\r?\n/)[0])}`,
+      file: 'a.csv',
+      content,
+      error: /begins with the line sep= of Excel: delete that line, .* --delimiter/,
+    })),
+    ...['a,b\r1,"2"\r', 'a,b\n1,2\r3,4\n'].map(content => ({
+      name: `CSV with lone carriage returns: ${JSON.stringify(content)}`,
+      file: 'a.csv',
+      content,
+      error: /a\.csv(, line 3,)? has a carriage return alone, .* with tr /,
+    })),
     {
       name: 'an absent key',
       file: 'a.json',
@@ -386,21 +392,16 @@ describe('Datasets with an error', () => {
     ));
 
   it('are refused for a folder of save_to_disk, with the line of Python that writes Parquet', async () => {
-    folder.put('saved/dataset_dict.json', '{"splits": ["test", "train"]}');
+    folder.put('saved/dataset_dict.json', '{"splits": ["train"]}');
     for (const name of ['state.json', 'dataset_info.json', 'data-00000-of-00001.arrow'])
-      folder.put(`saved/test/${name}`, '{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}');
+      folder.put(`saved/train/${name}`, '{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}');
     const of = (name: string) =>
       createStreams([folder.at(name)], {num_streams: 1, output_dir: folder.at('out'), recursive: true});
-    await assert.rejects(of('saved'), /each split .*load_from_disk\(".*saved"\)\["test"\].to_parquet/);
-    for (const name of [
-      'saved/test',
-      'saved/test/*',
-      'saved/test/data-00000-of-00001.arrow',
-      'saved/test/state.json',
-    ])
+    await assert.rejects(of('saved'), /each split .*load_from_disk\(".*saved"\)\["train"\].to_parquet/);
+    for (const name of ['saved/train', 'saved/train/*', 'saved/train/data-00000-of-00001.arrow'])
       await assert.rejects(
         of(name),
-        /saved\/test was written by save_to_disk.*load_from_disk\(".*saved\/test"\).to_parquet/,
+        /saved\/train was written by save_to_disk.*load_from_disk\(".*saved\/train"\).to_parquet/,
       );
   });
 });
