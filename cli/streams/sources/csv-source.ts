@@ -3,7 +3,6 @@ import {Readable} from 'node:stream';
 import {parse} from 'csv-parse';
 import {CliError} from '../../terminal/errors.ts';
 import {counted} from '../../terminal/format.ts';
-import {LIMITS} from '../limits.ts';
 import {findLayout, type Layout, LINE_ENDS, loneReturn, nameOf} from './csv-layout.ts';
 import {bytesOf, FileSource, tooLong} from './file-source.ts';
 import {type Row, requireUnique, type Watch} from './row.ts';
@@ -92,10 +91,6 @@ export class CsvFile extends FileSource {
   #columns(header: string[]): string[] {
     // UTF-16 without a mark is valid UTF-8 with zeros between its characters.
     if (header.some(name => name.includes('\0'))) throw this.#notUtf8();
-    if (header.length > LIMITS.columns)
-      throw new CliError(
-        `${this.name} has ${header.length} columns, and the most is ${LIMITS.columns}: check --delimiter, or write it again with fewer columns`,
-      );
     requireUnique(this.name, header);
     return header;
   }
