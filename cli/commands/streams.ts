@@ -50,7 +50,11 @@ export function addStreamCommands(program: GleanerCommand): void {
       whole(1, MOST_ROW_MIB),
     )
     .option('--recursive', 'read the folders inside of a folder')
-    .option('--revision <revision>', 'branch, tag or commit of a data set (default: main)', text)
+    .option(
+      '--revision <revision>',
+      'branch, tag or commit of a data set (default: the converted Parquet)',
+      text,
+    )
     .option('--split <split>', 'split of a data set', text, 'train')
     .option('--config <name>', 'configuration of a data set', text)
     .dryRun('count the rows and print the plan, and write nothing')

@@ -250,13 +250,7 @@ class Copier {
     try {
       for (let at = (await file.stat()).size; at < size_bytes; ) {
         const end = Math.min(size_bytes, at + PIECE_BYTES);
-        const {bytes} = await this.#hub.range(
-          `/${model}/resolve/${commit}/${name}`,
-          name,
-          at,
-          end,
-          this.#stop,
-        );
+        const bytes = await this.#hub.range(`/${model}/resolve/${commit}/${name}`, name, at, end, this.#stop);
         await file.write(Buffer.from(bytes));
         at = end;
       }

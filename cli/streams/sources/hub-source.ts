@@ -1,25 +1,17 @@
 /** Data sets of Hugging Face: Parquet files of one commit, read in parts over HTTP. */
+import {matchesGlob} from 'node:path';
 import {z} from 'zod';
 import {CliError} from '../../terminal/errors.ts';
-import {counted, numberText} from '../../terminal/format.ts';
+import {counted, listText} from '../../terminal/format.ts';
 import type {SourceOptions} from './formats.ts';
 import {Hub, hubSettings} from './hub.ts';
-import {type Card, cardOf} from './hub-card.ts';
-import {
-  type Choice,
-  type Chosen,
-  chooseConverted,
-  chooseNamed,
-  chooseOwn,
-  type HubFile,
-  noSplit,
-} from './hub-files.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
 import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
-/** Branch of the Parquet files that the hub makes of other formats. */
+/** Branch of the Parquet files that the hub makes of a data set. */
 const CONVERTED = 'refs/convert/parquet';
-const MOST_README_BYTES = 4 << 20;
+/** A file of that branch, `CONFIG/SPLIT/0000.parquet`. Of a large split the hub converts the first part alone, into `partial-SPLIT`. */
+const CONVERTED_FILE = /^([^/]+)\/([^/]+)\/(\d{4,})\.parquet$/;
 
 const listing = z.object({
   sha: z.string().regex(/^[0-9a-f]{40}$/),
@@ -27,68 +19,82 @@ const listing = z.object({
     z.object({
       // A path with .. would leave the data set.
       rfilename: z.string().refine(path => !path.split('/').includes('..'), 'a path without ..'),
-      size: z.number().int().min(0).optional(),
+      size: z.number().int().min(0),
       lfs: z.object({sha256: z.string().optional()}).nullish(),
     }),
   ),
 });
 
+type HubFile = {path: string; size: number; sha256: string | undefined};
 type Commit = {id: string; commit: string; files: HubFile[]};
 
-/** Opens the Parquet files of one split, each as a source. */
+/** Opens Parquet files, each as a source: those that `path` names, which may have `*`, else the converted files of the split. */
 export async function openDataset(
-  id: string,
+  {id, path}: {id: string; path?: string | undefined},
   {revision, split = 'train', config, stop}: SourceOptions,
   say: (line: string) => void,
   hub = new Hub(hubSettings()),
 ): Promise<RowSource[]> {
-  const own = await readCommit(hub, id, revision ?? 'main', stop);
+  const isWhole = path === undefined;
+  const found = await readCommit(hub, id, revision ?? (isWhole ? CONVERTED : 'main'), stop);
+  const files = found && (isWhole ? convertedFiles(found, split, config) : namedFiles(found, path));
+  if (found && files && files.length > 0) {
+    say(`${id}: ${counted(files.length, 'Parquet file')} at commit ${found.commit}`);
+    return files.map(file => new HubSource(hub, found, file));
+  }
+  const own = isWhole && revision === undefined ? await readCommit(hub, id, 'main', stop) : found;
   if (own === undefined)
     throw new CliError(
       revision === undefined
         ? `There is no file and no data set ${id} on ${hub.endpoint}: check the name`
         : `There is no revision ${revision} of a data set ${id} on ${hub.endpoint}: check --revision and the name`,
     );
-  const card = await readCard(hub, own, stop);
-  const choice = {split, config};
-  const chosen = chooseFiles(own, card, choice);
-  if (chosen) return sourcesOf(hub, own, chosen, card, say, stop);
-  const converted = revision === undefined ? await readCommit(hub, id, CONVERTED, stop) : undefined;
-  const files = converted?.files.filter(isParquet) ?? [];
-  if (!converted || files.length === 0)
+  throw unnamed(own, isWhole ? `whole split "${split}" that the hub converted` : `Parquet file ${path}`);
+}
+
+function namedFiles({files}: Commit, path: string): HubFile[] {
+  return files.filter(file => file.path.endsWith('.parquet') && matchesGlob(file.path, path));
+}
+
+/** Files of the split in the layout of the converted branch; undefined for another layout, and where only a part was converted. */
+function convertedFiles({files}: Commit, split: string, config: string | undefined): HubFile[] | undefined {
+  const parts = files.flatMap(file => {
+    const [, ofConfig = '', ofSplit = '', number] = CONVERTED_FILE.exec(file.path) ?? [];
+    return number === undefined ? [] : [{file, config: ofConfig, split: ofSplit, number: Number(number)}];
+  });
+  if (parts.length === 0) return undefined;
+  const configs = [...new Set(parts.map(part => part.config))];
+  const wanted = config ?? (configs.length === 1 ? configs[0] : 'default');
+  const inConfig = parts.filter(part => part.config === wanted);
+  if (inConfig.length === 0)
     throw new CliError(
-      `The split "${split}" of ${id}${revision === undefined ? '' : ` at ${revision}`} has no Parquet files, or others beside them: download its files, and name them as the source`,
+      config === undefined
+        ? `There are several configurations of the data set: give --config with one of ${listText(configs)}`
+        : `There is no configuration "${config}" of the data set: give --config with one of ${listText(configs)}`,
     );
-  const found = chooseConverted(files, card.configs, choice);
-  if (found.isPartial)
-    say(`${id}: the hub has converted only the first part of the split; the streams have that part`);
-  return sourcesOf(hub, converted, found, card, say, stop);
+  const splits = [...new Set(inConfig.map(part => part.split))];
+  if (splits.includes(`partial-${split}`)) return undefined;
+  const inSplit = inConfig.filter(part => part.split === split).sort((a, b) => a.number - b.number);
+  if (inSplit.length === 0)
+    throw new CliError(
+      `There is no split "${split}" of the data set: give --split with one of ${listText(splits.map(name => name.replace(/^partial-/, '')))}`,
+    );
+  const missing = inSplit.findIndex(({number}, index) => number !== index);
+  if (missing >= 0)
+    throw new CliError(
+      `Part ${missing} of the split "${split}" is missing on the hub: try again later, or give an earlier --revision`,
+    );
+  return inSplit.map(({file}) => file);
 }
 
-/** Files of the split; undefined where they are not Parquet. */
-function chooseFiles({files}: Commit, {configs, stated}: Card, choice: Choice): Chosen | undefined {
-  const parquet = files.filter(isParquet);
-  if (configs.length > 0) {
-    const chosen = chooseNamed(files, configs, choice);
-    return chosen.files.length > 0 && chosen.files.every(isParquet) ? chosen : undefined;
-  }
-  if (parquet.length === 0) return undefined;
-  const chosen = chooseOwn(parquet, choice);
-  // Without a split in their names, the files would be those of training.
-  const {rows} = stated.find(({config}) => config === chosen.config) ?? {};
-  if (rows && rows.size > 0 && ![chosen.split, choice.split].some(split => rows.has(split)))
-    throw noSplit(choice.split, [...rows.keys()]);
-  return chosen;
-}
-
-function isParquet({path}: HubFile): boolean {
-  return path.endsWith('.parquet');
-}
-
-async function readCard(hub: Hub, {id, commit, files}: Commit, stop: AbortSignal | undefined): Promise<Card> {
-  if (!files.some(({path}) => path === 'README.md')) return {configs: [], stated: []};
-  const path = `/datasets/${id}/resolve/${commit}/README.md`;
-  return cardOf(id, await hub.text(path, `README.md of ${id}`, MOST_README_BYTES, stop));
+function unnamed({id, files}: Commit, lack: string): CliError {
+  const paths = files.map(({path}) => path);
+  const parquet = paths.filter(path => path.endsWith('.parquet'));
+  return new CliError(
+    parquet.length > 0
+      ? `${id} has no ${lack}: name its Parquet files as the source hf://datasets/${id}/PATH, where PATH may have *; they are ${listText(parquet, 20)}`
+      : `${id} has no ${lack}, and no Parquet file of its own: download its files (${listText(paths, 20)}), and name them as the source`,
+  );
 }
 
 async function readCommit(
@@ -103,29 +109,6 @@ async function readCommit(
     .map(({rfilename, size, lfs}) => ({path: rfilename, size, sha256: lfs?.sha256}))
     .sort((a, b) => (a.path < b.path ? -1 : 1));
   return {id, commit: listed.sha, files};
-}
-
-async function sourcesOf(
-  hub: Hub,
-  commit: Commit,
-  {config, split, files}: Chosen,
-  {stated}: Card,
-  say: (line: string) => void,
-  stop = new AbortController().signal,
-): Promise<RowSource[]> {
-  const many = counted(files.length, 'Parquet file');
-  say(`${commit.id}, configuration ${config}, split ${split}: ${many} at commit ${commit.commit}`);
-  const sources = files.map(file => new HubSource(hub, commit, file));
-  const rows = stated.find(each => each.config === config)?.rows.get(split) ?? Number.NaN;
-  if (Number.isNaN(rows)) return sources;
-  let found = 0;
-  for (const source of sources)
-    found += await source.count({stop, moved: () => {}}, Number.POSITIVE_INFINITY);
-  if (found !== rows)
-    say(
-      `${commit.id}: README.md states ${counted(rows, 'row')} of the split ${split}, and its files have ${numberText(found)}`,
-    );
-  return sources;
 }
 
 class HubSource implements RowSource {
@@ -146,10 +129,9 @@ class HubSource implements RowSource {
     this.#path = `/datasets/${id}/resolve/${commit}/${path}`;
   }
 
-  async identity(watch: Watch): Promise<SourceIdentity> {
-    const {sha256} = this.#file;
-    const {file} = await this.#open(watch);
-    return {source: this.name, commit: this.#commit, bytes: file.byteLength, ...(sha256 ? {sha256} : {})};
+  async identity(): Promise<SourceIdentity> {
+    const {size, sha256} = this.#file;
+    return {source: this.name, commit: this.#commit, bytes: size, ...(sha256 ? {sha256} : {})};
   }
 
   async count(watch: Watch, most: number): Promise<number> {
@@ -161,18 +143,11 @@ class HubSource implements RowSource {
   }
 
   #open({stop}: Watch): Promise<ParquetFile> {
-    this.#parquet ??= this.#size(stop).then(byteLength =>
-      openParquet(this.name, {
-        byteLength,
-        slice: async (start, end = byteLength) =>
-          (await this.#hub.range(this.#path, this.name, start, end, stop)).bytes,
-      }),
-    );
+    const {size} = this.#file;
+    this.#parquet ??= openParquet(this.name, {
+      byteLength: size,
+      slice: (start, end = size) => this.#hub.range(this.#path, this.name, start, end, stop),
+    });
     return this.#parquet;
-  }
-
-  async #size(stop: AbortSignal): Promise<number> {
-    if (this.#file.size !== undefined) return this.#file.size;
-    return (await this.#hub.range(this.#path, this.name, 0, 4, stop)).size;
   }
 }

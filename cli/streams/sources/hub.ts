@@ -48,23 +48,6 @@ export class Hub {
     this.#kind = kind;
   }
 
-  /** JSON of an address of the hub's API; undefined where it does not exist. */
-  async json(path: string, what: string, stop?: AbortSignal): Promise<unknown> {
-    const read = async (answer: Response) => {
-      if (answer.status === 404) return undefined;
-      requireOk(answer, await errorOf(answer));
-      const text = await textOf(answer, what, LIMITS.answer_bytes);
-      try {
-        return JSON.parse(text) as unknown;
-      } catch (cause) {
-        throw new CliError(`Failed to read ${what}: the hub's answer is not JSON; check HF_ENDPOINT`, {
-          cause,
-        });
-      }
-    };
-    return this.#get(`${this.endpoint}${path}`, what, {}, 0, read, stop);
-  }
-
   /** Files of a revision, as `schema` reads the answer of the hub; undefined where the revision does not exist. */
   async listing<T>(
     kind: 'datasets' | 'models',
@@ -74,23 +57,30 @@ export class Hub {
     stop?: AbortSignal,
   ): Promise<T | undefined> {
     const path = `/api/${kind}/${id}/revision/${encodeURIComponent(revision)}?blobs=true`;
-    const answer = await this.json(path, id, stop);
-    if (answer === undefined) return undefined;
-    const parsed = schema.safeParse(answer);
-    if (parsed.success) return parsed.data;
-    throw new CliError(
-      `Failed to read ${id} from ${this.endpoint}: the answer is no list of files; check HF_ENDPOINT`,
-    );
+    const read = async (answer: Response) => {
+      if (answer.status === 404) return undefined;
+      requireOk(answer, await errorOf(answer));
+      const text = await textOf(answer, id, LIMITS.answer_bytes);
+      try {
+        return schema.parse(JSON.parse(text));
+      } catch (cause) {
+        throw new CliError(
+          `Failed to read ${id} from ${this.endpoint}: the answer is no list of files; check HF_ENDPOINT`,
+          {cause},
+        );
+      }
+    };
+    return this.#get(`${this.endpoint}${path}`, id, {}, 0, read, stop);
   }
 
-  /** Bytes `start` to `end` (half open) of a file, and the size of the file. */
+  /** Bytes `start` to `end` (half open) of a file. */
   async range(
     path: string,
     what: string,
     start: number,
     end: number,
     stop?: AbortSignal,
-  ): Promise<{bytes: ArrayBuffer; size: number}> {
+  ): Promise<ArrayBuffer> {
     const headers = {range: `bytes=${start}-${end - 1}`};
     return this.#get(
       `${this.endpoint}${path}`,
@@ -101,9 +91,8 @@ export class Hub {
         requireOk(answer, await errorOf(answer));
         // A hub sends a small file whole.
         if (start === 0 && answer.status === 200 && Number(answer.headers.get('content-length')) === end)
-          return {bytes: await contentOf(answer, what, end), size: end};
-        const [, from, size] =
-          /^bytes (\d+)-\d+\/(\d+)$/.exec(answer.headers.get('content-range') ?? '') ?? [];
+          return contentOf(answer, what, end);
+        const [, from] = /^bytes (\d+)-/.exec(answer.headers.get('content-range') ?? '') ?? [];
         if (answer.status !== 206 || Number(from) !== start)
           throw new CliError(
             `Failed to read ${what}: the hub sends no parts of files; download the file first`,
@@ -111,7 +100,7 @@ export class Hub {
         const bytes = await contentOf(answer, what, end - start);
         if (bytes.byteLength !== end - start)
           throw new BrokenAnswer(`${bytes.byteLength} of ${end - start} bytes came`);
-        return {bytes, size: Number(size)};
+        return bytes;
       },
       stop,
     );

@@ -9,7 +9,8 @@ import {JsonFile} from './json-source.ts';
 import {JsonLines, TextLines} from './line-source.ts';
 import type {RowSource} from './row.ts';
 
-const DATASET_ID = /^(?:hf:\/\/datasets\/)?([A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*)$/;
+/** `ORG/NAME`, or `hf://datasets/ORG/NAME` and perhaps the path of files in it. */
+const DATASET = /^(hf:\/\/datasets\/)?([A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*)(?:\/(.+))?$/;
 
 type Say = (line: string) => void;
 
@@ -35,14 +36,14 @@ async function openSource(source: string, options: SourceOptions, say: Say): Pro
     throw new CliError(
       `${source} is an object in a bucket: copy it first with \`gcloud storage cp\`, and name the copy`,
     );
-  const info = await stat(source).catch(() => undefined);
+  const [, scheme, id, path] = DATASET.exec(source) ?? [];
+  const info = scheme ? undefined : await stat(source).catch(() => undefined);
   if (info?.isDirectory()) return openFiles(source, await filesOf(source, options, say), options, say);
   if (info) return openFiles(source, [source], options, say);
-  if (/[*?[]/.test(source)) return openGlob(source, options, say);
-  const id = DATASET_ID.exec(source)?.[1];
-  if (id && formatOf(source) === undefined) {
+  if (!scheme && /[*?[]/.test(source)) return openGlob(source, options, say);
+  if (id && (scheme || (path === undefined && formatOf(source) === undefined))) {
     const {openDataset} = await import('./hub-source.ts');
-    return openDataset(id, options, say);
+    return openDataset({id, path}, options, say);
   }
   throw new CliError(
     `There is no file ${source}: name a file, a folder, or a data set of Hugging Face as ORG/NAME`,

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
+import {z} from 'zod';
 import {useProxies} from '../../../cli/proxies.ts';
 import {withDirectLoopback} from '../../../emulator/http/proxies.ts';
 import {FakeHub} from './streams/a-hub.ts';
@@ -37,7 +38,7 @@ describe('The proxies of the environment', () => {
 
   it('get no request to a hub on loopback', async () => {
     const hub = await FakeHub.start({main: {commit: 'a'.repeat(40), files: {}}});
-    assert.ok(await hub.client().json('/api/datasets/org/data/revision/main?blobs=true', 'org/data'));
+    assert.ok(await hub.client().listing('datasets', 'org/data', 'main', z.any()));
     assert.deepEqual(asked, []);
     await hub.end();
   });

@@ -25,7 +25,6 @@ export class FakeHub {
   readonly revisions: Record<string, {commit: string; files: Files}>;
   /** Answers that replace the next ones. */
   readonly refusals: Refusal[] = [];
-  hasSizes = true;
   /** Files that are listed and cannot be read, and files that arrive with other bytes. */
   readonly missing = new Set<string>();
   readonly damaged = new Set<string>();
@@ -81,7 +80,7 @@ export class FakeHub {
     const found = this.revisions[revision];
     const siblings = Object.entries(found?.files ?? {}).map(([rfilename, bytes]) => ({
       rfilename,
-      ...(this.hasSizes ? {size: bytes.length} : {}),
+      size: bytes.length,
       ...digestOf(rfilename, bytes),
     }));
     if (found) response.end(JSON.stringify({id: 'org/data', sha: found.commit, siblings}));

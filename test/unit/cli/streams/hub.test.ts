@@ -3,8 +3,6 @@ import {parquetWriteBuffer} from 'hyparquet-writer';
 import {createStreams} from '../../../../cli/streams/create-streams.ts';
 import type {SourceOptions} from '../../../../cli/streams/sources/formats.ts';
 import {hubSettings} from '../../../../cli/streams/sources/hub.ts';
-import {cardOf} from '../../../../cli/streams/sources/hub-card.ts';
-import {chooseConverted, chooseNamed, chooseOwn} from '../../../../cli/streams/sources/hub-files.ts';
 import {openDataset} from '../../../../cli/streams/sources/hub-source.ts';
 import {Folder} from '../../../support/folder.ts';
 import {COMMIT, CONVERTED_COMMIT, FakeHub} from './a-hub.ts';
@@ -13,19 +11,26 @@ const parquet = (...text: string[]) =>
   new Uint8Array(
     parquetWriteBuffer({columnData: [{name: 'text', data: text, type: 'STRING'}], rowGroupSize: 2}),
   );
-const filesOf = (...paths: string[]) => paths.map(path => ({path, size: 1, sha256: undefined}));
 
 describe('A data set of Hugging Face', () => {
   let hub: FakeHub;
   beforeEach(async () => {
     hub = await FakeHub.start({
+      'refs/convert/parquet': {
+        commit: CONVERTED_COMMIT,
+        files: {
+          'default/train/0001.parquet': parquet('d', 'e'),
+          'default/train/0000.parquet': parquet('a', 'b', 'c'),
+          'default/test/0000.parquet': parquet('t'),
+        },
+      },
       main: {
         commit: COMMIT,
         files: {
           'README.md': new Uint8Array(1),
-          'data/train-00001-of-00002.parquet': parquet('d', 'e'),
-          'data/train-00000-of-00002.parquet': parquet('a', 'b', 'c'),
-          'data/test-00000-of-00001.parquet': parquet('t'),
+          'data/train-0.parquet': parquet('own 0'),
+          'data/train-1.parquet': parquet('own 1'),
+          'data/rows.csv': new Uint8Array(1),
         },
       },
     });
@@ -33,22 +38,33 @@ describe('A data set of Hugging Face', () => {
   afterEach(() => hub.end());
 
   const watch = () => ({stop: new AbortController().signal, moved: () => {}});
-  const textsOf = async (options: SourceOptions = {}, said: string[] = []) => {
+  const open = (options: SourceOptions = {}, said: string[] = [], path?: string) =>
+    openDataset({id: 'org/data', path}, options, line => said.push(line), hub.client());
+  const textsOf = async (...given: Parameters<typeof open>) => {
     const texts: unknown[] = [];
-    for (const source of await openDataset('org/data', options, line => said.push(line), hub.client()))
+    for (const source of await open(...given))
       for await (const rows of source.rows(watch(), undefined))
         for (const row of rows) if ('cells' in row) texts.push(row.cells.get('text'));
     return texts;
   };
+  const convert = (...paths: string[]) => {
+    const files = Object.fromEntries(paths.map(path => [path, parquet(path)]));
+    hub.revisions['refs/convert/parquet'] = {commit: CONVERTED_COMMIT, files};
+  };
 
-  it('gives the rows of one split in the order of its files', async () => {
+  it('gives the converted rows of one split in the order of its files', async () => {
     assert.deepEqual(await textsOf(), ['a', 'b', 'c', 'd', 'e']);
     assert.deepEqual(await textsOf({split: 'test'}), ['t']);
+    // As checksums.json names it.
+    assert.deepEqual(await textsOf({split: 'test', revision: 'refs/convert/parquet'}), ['t']);
   });
 
-  it('is read at the commit of its revision, in parts', async () => {
+  it('gives the rows of the files that are named, at the commit of a revision', async () => {
+    assert.deepEqual(await textsOf({}, [], 'data/train-1.parquet'), ['own 1']);
+    assert.deepEqual(await textsOf({}, [], 'data/*'), ['own 0', 'own 1']);
     hub.revisions['v1.0'] = {commit: 'c'.repeat(40), files: {'old.parquet': parquet('old')}};
-    assert.deepEqual(await textsOf({revision: 'v1.0'}), ['old']);
+    hub.requests.length = 0;
+    assert.deepEqual(await textsOf({revision: 'v1.0'}, [], 'old.parquet'), ['old']);
     const [listing, ...reads] = hub.requests;
     assert.equal(listing?.url, '/api/datasets/org/data/revision/v1.0?blobs=true');
     assert.ok(reads.length > 0);
@@ -59,76 +75,65 @@ describe('A data set of Hugging Face', () => {
   });
 
   it('states its commit and the size of each file', async () => {
-    for (const hasSizes of [true, false]) {
-      hub.hasSizes = hasSizes;
-      const [source] = await openDataset('org/data', {split: 'test'}, () => {}, hub.client());
-      const bytes = parquet('t').length;
-      const name = 'hf://datasets/org/data/data/test-00000-of-00001.parquet';
-      assert.deepEqual(await source?.identity(watch()), {source: name, commit: COMMIT, bytes});
-    }
+    const [source] = await open({split: 'test'});
+    const bytes = parquet('t').length;
+    const name = 'hf://datasets/org/data/default/test/0000.parquet';
+    assert.deepEqual(await source?.identity(watch()), {source: name, commit: CONVERTED_COMMIT, bytes});
   });
 
-  it('without Parquet files is read from the files that the hub converted, and says where they are a part', async () => {
-    hub.revisions.main = {commit: COMMIT, files: {'data.jsonl': new Uint8Array(1)}};
-    hub.revisions['refs/convert/parquet'] = {
-      commit: CONVERTED_COMMIT,
-      files: {'default/partial-train/0000.parquet': parquet('x'), 'default/test/0000.parquet': parquet('y')},
-    };
-    const said: string[] = [];
-    assert.deepEqual(await textsOf({}, said), ['x']);
-    assert.match(said.join(), /only the first part/);
-    assert.ok(
-      hub.requests.some(({url}) => url.includes(`/resolve/${CONVERTED_COMMIT}/default/partial-train/`)),
-    );
-    await assert.rejects(
-      textsOf({revision: 'main'}),
-      /has no Parquet files, .* beside them: download its files/,
-    );
-  });
+  for (const {name, converted, options = {}, path, error} of [
+    {
+      name: 'the hub has converted the first part alone',
+      converted: ['default/partial-train/0000.parquet'],
+      error:
+        /has no whole split "train" .*: name its .* hf:\/\/datasets\/org\/data\/PATH.* data\/train-0\.parquet, data\/train-1\.parquet$/,
+    },
+    {
+      name: 'the converted branch has another layout',
+      converted: ['a.parquet'],
+      error: /name its Parquet files/,
+    },
+    {name: 'its revision has another layout', options: {revision: 'main'}, error: /name its Parquet files/},
+    {name: 'a path that names no file', path: 'x*', error: /no Parquet file x\*: name .* data\/train-0/},
+    {
+      name: 'a missing part',
+      converted: ['default/train/0000.parquet', 'default/train/0002.parquet'],
+      error: /Part 1 of the split "train" is missing/,
+    },
+    {name: 'an unknown split', options: {split: 'x'}, error: /no split "x" .* with one of test, train/},
+    {
+      name: 'an unknown configuration',
+      options: {config: 'c'},
+      error: /no configuration "c" .* one of default/,
+    },
+    {
+      name: 'no configuration of several',
+      converted: ['a/train/0000.parquet', 'b/train/0000.parquet'],
+      error: /several configurations .* --config with one of a, b/,
+    },
+  ])
+    it(`is refused for ${name}`, async () => {
+      if (converted) convert(...converted);
+      await assert.rejects(open(options, [], path), error);
+    });
 
-  it('takes the split that its README names, and the converted files where they are not Parquet', async () => {
-    const readme = (path: string) =>
-      Buffer.from(
-        `---\nconfigs:\n- config_name: main\n  data_files:\n  - split: train\n    path: ${path}\n---\n`,
-      );
-    const files = hub.revisions.main?.files as Record<string, Uint8Array>;
-    files['README.md'] = readme('data/test-*');
-    assert.deepEqual(await textsOf(), ['t']);
-    files['README.md'] = readme('rows.jsonl');
-    files['rows.jsonl'] = new Uint8Array(1);
-    hub.revisions['refs/convert/parquet'] = {
-      commit: CONVERTED_COMMIT,
-      files: {'main/train/0000.parquet': parquet('x')},
-    };
-    assert.deepEqual(await textsOf(), ['x']);
-  });
-
-  it('has the splits and the rows that its README states, or says so', async () => {
-    const files: Record<string, Uint8Array> = {'rows.parquet': parquet('a', 'b')};
-    hub.revisions.main = {commit: COMMIT, files};
-    const stated = (split: string, rows: number) =>
-      Buffer.from(`---\ndataset_info:\n  splits:\n  - name: ${split}\n    num_examples: ${rows}\n---\n`);
-    files['README.md'] = stated('train', 2);
-    const said: string[] = [];
-    assert.deepEqual(await textsOf({}, said), ['a', 'b']);
-    assert.doesNotMatch(said.join(), /states/);
-    files['README.md'] = stated('train', 3);
-    await textsOf({}, said);
-    assert.match(said.join(), /README\.md states 3 rows of the split train, and its files have 2/);
-    files['README.md'] = stated('held_out', 2);
-    await assert.rejects(textsOf(), /no split "train" .* one of held_out/);
+  it('without the converted branch is refused, and its files are listed', async () => {
+    delete hub.revisions['refs/convert/parquet'];
+    await assert.rejects(open(), /name its Parquet files as the source hf:.*data\/train-1\.parquet/);
+    hub.revisions.main = {commit: COMMIT, files: {'rows.jsonl': new Uint8Array(1)}};
+    await assert.rejects(open(), /no Parquet file of its own: download its files \(rows\.jsonl\)/);
   });
 
   it('is read with the token of the user', async () => {
-    await openDataset('org/data', {}, () => {}, hub.client('hf_secret'));
+    await openDataset({id: 'org/data'}, {}, () => {}, hub.client('hf_secret'));
     assert.equal(hub.requests[0]?.authorization, 'Bearer hf_secret');
   });
 
   it('sends the token to the hub alone, and not to the host of a redirect', async () => {
     const store = await FakeHub.start(hub.revisions);
-    const [source] = await openDataset('org/data', {split: 'test'}, () => {}, hub.client('hf_secret'));
+    const [source] = await openDataset({id: 'org/data'}, {split: 'test'}, () => {}, hub.client('hf_secret'));
     const {pathname} = new URL(
-      `/datasets/org/data/resolve/${COMMIT}/data/test-00000-of-00001.parquet`,
+      `/datasets/org/data/resolve/${CONVERTED_COMMIT}/default/test/0000.parquet`,
       hub.url,
     );
     hub.refusals.push({status: 302, headers: {location: store.url + pathname}});
@@ -159,6 +164,7 @@ describe('A data set of Hugging Face', () => {
       headers: {'x-error-message': 'Access to dataset org/data is restricted'},
       error: /is restricted; accept the conditions .* HF_TOKEN/,
     },
+
     {name: 'does not exist', status: 404, error: /There is no file and no data set/},
     {name: 'fails again and again', status: 500, error: /500 .*after 3 attempts.*try again later/},
   ])
@@ -166,7 +172,7 @@ describe('A data set of Hugging Face', () => {
       for (let times = 0; times < 3; times++)
         hub.refusals.push({status, ...(headers ? {headers} : {}), ...(body ? {body} : {})});
       await assert.rejects(
-        openDataset('org/data', {}, () => {}, hub.client(token)),
+        openDataset({id: 'org/data'}, {}, () => {}, hub.client(token)),
         error,
       );
     });
@@ -178,13 +184,13 @@ describe('A data set of Hugging Face', () => {
     it(`ends an answer that is longer than it may be: ${name}`, async () => {
       for (let times = 0; times < 3; times++) hub.refusals.push({status, headers, isEndless: true});
       await assert.rejects(
-        openDataset('org/data', {}, () => {}, hub.client()),
+        openDataset({id: 'org/data'}, {}, () => {}, hub.client()),
         error,
       );
     });
 
   it('ends an answer that is longer than it may be: a part of a file', async () => {
-    const [source] = await openDataset('org/data', {split: 'test'}, () => {}, hub.client());
+    const [source] = await openDataset({id: 'org/data'}, {split: 'test'}, () => {}, hub.client());
     hub.refusals.push({status: 206, headers: {'content-range': 'bytes 0-0/1'}, isEndless: true});
     await assert.rejects(source?.count(watch(), 1) ?? assert.fail(), /the hub sends (more than|no parts)/);
   });
@@ -193,7 +199,7 @@ describe('A data set of Hugging Face', () => {
     const client = hub.client();
     await hub.end();
     await assert.rejects(
-      openDataset('org/data', {}, () => {}, client),
+      openDataset({id: 'org/data'}, {}, () => {}, client),
       /ECONNREFUSED.*check the network and HF_ENDPOINT/,
     );
   });
@@ -211,248 +217,18 @@ describe('A data set of Hugging Face', () => {
       const {sources} = JSON.parse(folder.text('out/checksums.json'));
       assert.deepEqual(
         sources.map((source: {commit: string}) => source.commit),
-        [COMMIT, COMMIT],
+        [CONVERTED_COMMIT, CONVERTED_COMMIT],
       );
       assert.equal((await createStreams(['org/data'], options)).status, 'complete');
       // The branch has moved.
-      const {files} = hub.revisions.main as {files: Record<string, Uint8Array>};
-      hub.revisions.main = {commit: 'd'.repeat(40), files};
+      const {files} = hub.revisions['refs/convert/parquet'] as {files: Record<string, Uint8Array>};
+      hub.revisions['refs/convert/parquet'] = {commit: 'd'.repeat(40), files};
       await assert.rejects(createStreams(['org/data'], options), /has other streams/);
     } finally {
       delete process.env.HF_ENDPOINT;
       folder.end();
     }
   });
-});
-
-describe('The files of a split', () => {
-  const own: {name: string; paths: string[]; split?: string; config?: string; chosen: string[]}[] = [
-    {
-      name: 'in the folder data',
-      paths: ['data/test-0.parquet', 'data/train-0.parquet'],
-      chosen: ['data/train-0.parquet'],
-    },
-    {
-      name: 'of one configuration',
-      paths: ['main/train-0.parquet', 'socratic/train-0.parquet'],
-      config: 'main',
-      chosen: ['main/train-0.parquet'],
-    },
-    {
-      name: 'in folders of splits',
-      paths: ['train/0.parquet', 'validation/0.parquet'],
-      split: 'validation',
-      chosen: ['validation/0.parquet'],
-    },
-    {
-      name: 'without any split',
-      paths: ['part-0.parquet', 'part-1.parquet'],
-      chosen: ['part-0.parquet', 'part-1.parquet'],
-    },
-    {
-      name: 'with a name that contains a split in a word',
-      paths: ['trained-0.parquet', 'retrain.parquet'],
-      chosen: ['trained-0.parquet', 'retrain.parquet'],
-    },
-    {
-      name: 'of a split with its own name',
-      paths: ['data/easy-0.parquet', 'data/train-0.parquet'],
-      split: 'easy',
-      chosen: ['data/easy-0.parquet'],
-    },
-  ];
-  for (const {name, paths, split = 'train', config, chosen} of own)
-    it(`are found ${name}`, () => {
-      assert.deepEqual(
-        chooseOwn(filesOf(...paths), {split, config}).files.map(({path}) => path),
-        chosen,
-      );
-    });
-
-  for (const {name, paths, split = 'train', chosen} of [
-    {
-      name: 'of two splits with one beginning',
-      paths: ['data/train_gen-00000-of-00001-0a.parquet', 'data/train_sft-00000-of-00001-0b.parquet'],
-      split: 'train_sft',
-      chosen: ['data/train_sft-00000-of-00001-0b.parquet'],
-    },
-    {
-      name: 'beside a split whose name goes on',
-      paths: ['train.parquet', 'train_extra.parquet'],
-      chosen: ['train.parquet'],
-    },
-    {
-      name: 'with one name that has the word',
-      paths: ['x_train.parquet', 'x_test.parquet'],
-      chosen: ['x_train.parquet'],
-    },
-    {
-      name: 'with another word of the split',
-      paths: ['dev.parquet', 'train.parquet'],
-      split: 'validation',
-      chosen: ['dev.parquet'],
-    },
-    {
-      name: 'of one configuration',
-      paths: ['default/train/0.parquet', 'en/v1/train/0.parquet'],
-      chosen: ['default/train/0.parquet'],
-    },
-  ])
-    it(`are found ${name} by whole names`, () => {
-      const found = chooseOwn(filesOf(...paths), {split, config: undefined});
-      assert.deepEqual(
-        found.files.map(({path}) => path),
-        chosen,
-      );
-    });
-
-  const [one, two, three] = [0, 1, 2].map(part => `data/train-0000${part}-of-00003.parquet`) as [
-    string,
-    string,
-    string,
-  ];
-  for (const {name, paths, error} of [
-    {
-      name: 'two names of one word',
-      paths: ['train_sft.parquet', 'train_gen.parquet'],
-      error: /no split "train" .* train_sft, train_gen/,
-    },
-    {
-      name: 'two splits with one beginning',
-      paths: ['train_sft-00000-of-00001.parquet', 'train_gen-00000-of-00001.parquet'],
-      error: /one of train_sft, train_gen/,
-    },
-    {
-      name: 'folders that may be configurations',
-      paths: ['en/v1/train-0.parquet', 'en/v2/train-0.parquet'],
-      error: /--config with one of en\/v1, en\/v2/,
-    },
-    {name: 'a missing part', paths: [one, three], error: /lacks part 1 of 3, named data\/train/},
-    {name: 'a missing last part', paths: [one, two], error: /lacks part 2 of 3/},
-    {name: 'parts of two sets', paths: [one, 'data/train-00001-of-00002.parquet'], error: /of two sets/},
-    {
-      name: 'a part twice',
-      paths: [one, two, three, two.replace('.parquet', '-0a.parquet')],
-      error: /a part twice/,
-    },
-  ])
-    it(`are refused for ${name}`, () => {
-      assert.throws(() => chooseOwn(filesOf(...paths), {split: 'train', config: undefined}), error);
-    });
-
-  it('that the hub converted are refused for a missing part', () => {
-    const files = filesOf('default/train/0000.parquet', 'default/train/0002.parquet');
-    assert.throws(
-      () => chooseConverted(files, [], {split: 'train', config: undefined}),
-      /Part 1 .* is missing/,
-    );
-  });
-
-  const card = (yaml: string) => cardOf('org/data', `---\n${yaml}\n---\n# Title\n`).configs;
-  const CARD = `license: mit
-configs:
-- config_name: no
-  data_files: extra/*.parquet
-- config_name: 2024
-  default: true
-  data_files:
-  - split: train
-    path:
-    - "data/b-*"
-    - data/a.parquet
-  - split: test
-    path: data/train-*
-- config_name: folder
-  data_dir: extra
-- config_name: all
-  data_files: "*"`;
-  const FILES = filesOf(
-    'data/a.parquet',
-    'data/b-0.parquet',
-    'data/b-1.parquet',
-    'data/train-0.parquet',
-    'extra/train.parquet',
-    'extra/rows.csv',
-    'README.md',
-    '.gitattributes',
-    'top.parquet',
-  );
-  for (const {choose, chosen} of [
-    {
-      choose: {split: 'train', config: undefined},
-      chosen: ['data/b-0.parquet', 'data/b-1.parquet', 'data/a.parquet'],
-    },
-    {choose: {split: 'test', config: undefined}, chosen: ['data/train-0.parquet']},
-    {choose: {split: 'train', config: 'no'}, chosen: ['extra/train.parquet']},
-    {choose: {split: 'train', config: 'all'}, chosen: ['top.parquet']},
-    {choose: {split: 'train', config: 'folder'}, chosen: ['extra/train.parquet']},
-  ])
-    it(`are those of the README for ${JSON.stringify(choose)}`, () => {
-      assert.deepEqual(
-        chooseNamed(FILES, card(CARD), choose).files.map(({path}) => path),
-        chosen,
-      );
-    });
-
-  for (const {name, yaml, error} of [
-    {
-      name: 'a split that the README lacks',
-      yaml: 'configs:\n- data_files:\n  - split: test\n    path: data/*',
-      error: /no split "train" .* one of test/,
-    },
-    {
-      name: 'a pattern without a file',
-      yaml: 'configs:\n- data_files: rows/*',
-      error: /README\.md names rows\/\* .* no file has such a name/,
-    },
-    {
-      name: 'a pattern with two meanings',
-      yaml: 'configs:\n- data_files: "**.parquet"',
-      error: /names \*\*\.parquet .* files or folders/,
-    },
-    {
-      name: 'a configuration twice',
-      yaml: 'configs:\n- config_name: a\n  data_files: data/*\n- config_name: a\n  data_files: extra/*',
-      error: /describes the configuration "a" twice/,
-    },
-    {
-      name: 'metadata that is not YAML',
-      yaml: 'configs: [',
-      error: /Failed to read the metadata in README\.md of org\/data/,
-    },
-    {
-      name: 'files of an unknown form',
-      yaml: 'configs:\n- data_files: {train: x}',
-      error: /configs\.0\.data_files has another form than the hub describes/,
-    },
-  ])
-    it(`are refused for ${name}`, () => {
-      assert.throws(() => chooseNamed(FILES, card(yaml), {split: 'train', config: undefined}), error);
-    });
-
-  for (const {name, choose, error} of [
-    {
-      name: 'an unknown split',
-      choose: {split: 'x', config: 'a'},
-      error: /no split "x" .* with one of train, test/,
-    },
-    {
-      name: 'no configuration of several',
-      choose: {split: 'train', config: undefined},
-      error: /--config with one of a, b/,
-    },
-    {
-      name: 'an unknown configuration',
-      choose: {split: 'train', config: 'c'},
-      error: /no configuration "c" .* with one of a, b/,
-    },
-  ]) {
-    const files = filesOf('a/train/0.parquet', 'a/test/0.parquet', 'b/train/0.parquet');
-    it(`are refused for ${name}`, () => {
-      assert.throws(() => chooseConverted(files, [], choose), error);
-      assert.throws(() => chooseOwn(files, choose), error);
-    });
-  }
 });
 
 describe('The settings of the hub', () => {
