@@ -1,7 +1,6 @@
 /** Rows as records of a stream: unchanged, one column, a template, or an ARC task. Values keep their source text. */
 import {CliError} from '../terminal/errors.ts';
 import {listText} from '../terminal/format.ts';
-import {quoted} from '../terminal/output.ts';
 import {arcTask} from './arc-task.ts';
 import {
   ABSENT,
@@ -228,46 +227,28 @@ function replaces(record: Record, name: string): boolean {
 
 /** Columns that records lack, of all rows. */
 export class LeftOut {
-  readonly #options: RecordOptions;
   readonly #read: Columns | undefined;
-  /** Rows with each of the columns. */
-  readonly #rows = new Map<string, number>();
-  readonly #unkeepable = new Set<string>();
-  #all_rows = 0;
+  readonly #names = new Set<string>();
 
   constructor(options: RecordOptions) {
-    this.#options = options;
     this.#read = columnsRead(options);
   }
 
   get names(): string[] {
-    return [...this.#rows.keys()];
+    return [...this.#names];
   }
 
-  add({columns, unreadable}: Row, record: Record, cells: Cells): void {
-    this.#all_rows++;
+  add({columns}: Row, record: Record, cells: Cells): void {
     for (const name of columns ?? cells.keys()) {
       if (this.#read?.of.includes(name)) continue;
       const cell = this.#read?.also.includes(name) ? cells.get(name) : undefined;
-      if (cell !== undefined && (record.has(name) || ABSENT.includes(jsonOf(cell)))) continue;
-      this.#rows.set(name, (this.#rows.get(name) ?? 0) + 1);
-      if (name.includes(',') || unreadable?.has(name) || replaces(record, name)) this.#unkeepable.add(name);
+      if (cell === undefined || (!record.has(name) && !ABSENT.includes(jsonOf(cell)))) this.#names.add(name);
     }
   }
 
-  /** The names, and those of them that `--keep` can add: every row has them. */
   text(): string | undefined {
-    if (this.#rows.size === 0) return undefined;
-    const {names} = this;
-    const keepable = names.filter(
-      name => !this.#unkeepable.has(name) && this.#rows.get(name) === this.#all_rows,
-    );
-    const all = keepable.length === names.length;
-    const which = all ? (names.length === 1 ? 'it' : 'them') : listText(keepable, 10);
-    const keep = quoted([...(this.#options.keep ?? []), ...keepable].join(','));
-    const kept =
-      keepable.length === 0 ? '' : ` To keep ${which}: --keep ${keepable.length > 10 ? 'NAMES' : keep}`;
-    return `Left out: ${listText(names, 10)}.${kept}`;
+    if (this.#names.size === 0) return undefined;
+    return `Left out: ${listText(this.names, 10)}. --keep takes columns along`;
   }
 }
 

@@ -18,9 +18,6 @@ import {FileSource} from './file-source.ts';
 import {columnMaker, NoText, PHYSICAL, physicalSchema} from './parquet-values.ts';
 import {type Cell, type Cells, type Columns, type Row, requireUnique, rowError, type Watch} from './row.ts';
 
-/** Columns that the library reads without a pause. */
-const COLUMNS_AT_ONCE = 16;
-
 /** A page of nulls alone is empty, and LZ4 of the library fails for it. */
 const compressors: Compressors = Object.fromEntries(
   Object.entries(decompressors).map(([codec, unpack]) => [
@@ -81,35 +78,29 @@ export async function* parquetRows(
   const {file, metadata, name} = parquet;
   const columns = makersOf(parquet, wanted);
   const all = parquet.columns.map(({element}) => element.name);
-  const refused = parquet.columns.filter(node => columnOf(node, parquet.durations) instanceof NoText);
-  const unreadable = new Set(refused.map(({element}) => element.name));
   let at = 0;
   for (const group of metadata.row_groups) {
     stop.throwIfAborted();
     const [rowStart, rowEnd] = [at, at + Number(group.num_rows)];
-    let rows: unknown[][] | undefined;
+    let rows: unknown[][] = [];
     try {
-      for (let first = 0; first < columns.length; first += COLUMNS_AT_ONCE) {
-        const names = columns.slice(first, first + COLUMNS_AT_ONCE).map(({name}) => name);
-        await parquetRead({
-          file,
-          metadata,
-          rowStart,
-          rowEnd,
-          columns: names,
-          compressors,
-          utf8: false,
-          parsers: PHYSICAL,
-          geoparquet: false,
-          onComplete: (read: unknown[][]) => {
-            if (rows === undefined) rows = read;
-            else for (const [index, values] of read.entries()) rows[index]?.push(...values);
-          },
-        });
-        // The library does not wait between pages: signals and progress come now.
-        await setImmediate();
-        stop.throwIfAborted();
-      }
+      await parquetRead({
+        file,
+        metadata,
+        rowStart,
+        rowEnd,
+        columns: columns.map(column => column.name),
+        compressors,
+        utf8: false,
+        parsers: PHYSICAL,
+        geoparquet: false,
+        onComplete: (read: unknown[][]) => {
+          rows = read;
+        },
+      });
+      // The library does not wait between pages: signals and progress come now.
+      await setImmediate();
+      stop.throwIfAborted();
     } catch (error) {
       stop.throwIfAborted();
       if (error instanceof CliError) throw error;
@@ -119,15 +110,11 @@ export async function* parquetRows(
       );
     }
     moved(Number(group.total_compressed_size ?? group.total_byte_size));
-    yield (rows ?? []).map(
-      (values, index) => new ParquetRow(name, rowStart + index + 1, {all, unreadable}, columns, values),
-    );
+    yield rows.map((values, index) => new ParquetRow(name, rowStart + index + 1, all, columns, values));
     at = rowEnd;
   }
 }
 
-/** Names of all columns, and of those whose type is refused. */
-type Names = {all: readonly string[]; unreadable: ReadonlySet<string>};
 type Column = {name: string; make: (value: unknown) => Cell};
 
 function makersOf({name: file, columns, durations}: ParquetFile, wanted: Columns | undefined): Column[] {
@@ -138,40 +125,34 @@ function makersOf({name: file, columns, durations}: ParquetFile, wanted: Columns
   return columns
     .filter(({element: {name}}) => !wanted || wanted.of.includes(name) || wanted.also.includes(name))
     .map(node => {
-      const made = columnOf(node, durations);
-      if (!(made instanceof NoText)) return made;
-      throw new CliError(
-        `${file}: column "${node.element.name}" ${made.message}, or choose other columns by --column and --keep`,
-      );
+      const {name} = node.element;
+      try {
+        if (durations.has(name))
+          throw new NoText(
+            'has the type duration, whose unit would be lost; write it as text or as a number',
+          );
+        return {name, make: columnMaker(node)};
+      } catch (error) {
+        if (!(error instanceof NoText)) throw error;
+        throw new CliError(
+          `${file}: column "${name}" ${error.message}, or choose other columns by --column and --keep`,
+        );
+      }
     });
-}
-
-function columnOf(node: SchemaTree, durations: ReadonlySet<string>): Column | NoText {
-  const {name} = node.element;
-  if (durations.has(name))
-    return new NoText('has the type duration, whose unit would be lost; write it as text or as a number');
-  try {
-    return {name, make: columnMaker(node)};
-  } catch (error) {
-    if (error instanceof NoText) return error;
-    throw error;
-  }
 }
 
 /** Makes its cells when they are read: a row beside the range is never refused. */
 class ParquetRow {
   readonly at: number;
   readonly columns: readonly string[];
-  readonly unreadable: ReadonlySet<string>;
   readonly #file: string;
   readonly #made: Column[];
   readonly #values: unknown[];
 
-  constructor(file: string, at: number, {all, unreadable}: Names, made: Column[], values: unknown[]) {
+  constructor(file: string, at: number, columns: readonly string[], made: Column[], values: unknown[]) {
     this.#file = file;
     this.at = at;
-    this.columns = all;
-    this.unreadable = unreadable;
+    this.columns = columns;
     this.#made = made;
     this.#values = values;
   }

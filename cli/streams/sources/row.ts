@@ -21,12 +21,11 @@ export type Cells = ReadonlyMap<string, Cell>;
 
 /**
  * One row: JSON text of an object on one line, or the cells. `at` counts the lines or rows of its source from 1. `columns`: all columns of
- * a source of which `cells` has some; `unreadable`: those whose type is refused.
+ * a source of which `cells` has some.
  */
 export type Row = {
   readonly at: number;
   readonly columns?: readonly string[];
-  readonly unreadable?: ReadonlySet<string>;
 } & ({readonly line: Buffer} | {readonly cells: Cells});
 
 /** Progress of a pass, and its end. */

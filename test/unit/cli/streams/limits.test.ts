@@ -1,8 +1,6 @@
 /** Files that unpack to more than they should. On a parser without limits each takes minutes, or all memory. */
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
-import {parquetWriteBuffer} from 'hyparquet-writer';
-import {openParquet, parquetRows} from '../../../../cli/streams/sources/parquet.ts';
 import {openSources} from '../../../../cli/streams/sources/resolve.ts';
 import type {Watch} from '../../../../cli/streams/sources/row.ts';
 import {CliError} from '../../../../cli/terminal/errors.ts';
@@ -56,20 +54,4 @@ describe('a source that is too large', () => {
         return true;
       });
     });
-
-  it('is left at a signal within a row group of many columns', async () => {
-    const columnData = Array.from({length: 40}, (_, column) => ({name: `c${column}`, data: ['x']}));
-    const bytes = parquetWriteBuffer({columnData});
-    const file = {
-      byteLength: bytes.byteLength,
-      slice: async (from: number, to?: number) => bytes.slice(from, to),
-    };
-    const stop = new AbortController();
-    const read = async () => {
-      const parquet = await openParquet('a.parquet', file);
-      setImmediate(() => stop.abort());
-      for await (const rows of parquetRows(parquet, {...watch, stop: stop.signal}, undefined)) void rows;
-    };
-    await assert.rejects(read(), {name: 'AbortError'});
-  });
 });
