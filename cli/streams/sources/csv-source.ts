@@ -2,7 +2,6 @@
 import {Readable} from 'node:stream';
 import {parse} from 'csv-parse';
 import {CliError} from '../../terminal/errors.ts';
-import {counted} from '../../terminal/format.ts';
 import {findLayout, type Layout, LINE_ENDS, loneReturn, nameOf} from './csv-layout.ts';
 import {bytesOf, FileSource, tooLong} from './file-source.ts';
 import {type Row, requireUnique, type Watch} from './row.ts';
@@ -69,10 +68,10 @@ export class CsvFile extends FileSource {
     } catch (error) {
       watch.stop.throwIfAborted();
       if (error instanceof CliError) throw error;
-      if ((error as ParserError).code === 'CSV_MAX_RECORD_SIZE')
+      if ((error as {code?: string}).code === 'CSV_MAX_RECORD_SIZE')
         throw tooLong(this.name, this.unit, at, this.most_row_bytes);
       throw new CliError(
-        `${this.name} is not CSV with ${nameOf(delimiter)} between columns: ${problemOf(error as ParserError)}, or name another --delimiter or --format`,
+        `${this.name} is not CSV with ${nameOf(delimiter)} between columns: ${(error as Error).message.slice(0, 300)}; put a value with the delimiter, a quote or a line break inside between double quotes, and each quote inside twice, or name another --delimiter or --format`,
         {cause: error},
       );
     } finally {
@@ -111,23 +110,3 @@ export class CsvFile extends FileSource {
     return new CliError(`${this.name} is not UTF-8 text: convert it to UTF-8, or name its --format`, {cause});
   }
 }
-
-/** Error of the parser. `lines` counts from 1; `record` has the values of the row. */
-type ParserError = Error & {code?: string; lines?: number; record?: string[]};
-
-function problemOf({code, lines, record, message}: ParserError): string {
-  switch (code) {
-    case 'CSV_RECORD_INCONSISTENT_FIELDS_LENGTH':
-      return `line ${lines} has ${counted(record?.length ?? 0, 'value')}, and the header has another number of columns; put each value with the delimiter or a line break inside between double quotes`;
-    case 'INVALID_OPENING_QUOTE':
-      return `line ${lines} has a double quote inside of a value that does not begin with one; ${QUOTES}`;
-    case 'CSV_INVALID_CLOSING_QUOTE':
-      return `line ${lines} has text behind the double quote that ends a value; ${QUOTES}`;
-    case 'CSV_QUOTE_NOT_CLOSED':
-      return `a value begins with a double quote and never ends, up to line ${lines}; ${QUOTES}`;
-    default:
-      return message;
-  }
-}
-
-const QUOTES = 'put the value between double quotes, and write each quote inside of it twice';
