@@ -99,10 +99,8 @@ async function* withoutMark(chunks: AsyncIterable<Buffer>, stop: AbortSignal): A
   if (first?.length) yield first;
 }
 
-export type Head = {text: string; isWhole: boolean};
-
 /** The text of a file, or at least its first `most` bytes. */
-export async function headOf(file: string, most = HEAD_BYTES): Promise<Head> {
+export async function headOf(file: string, most = HEAD_BYTES): Promise<{text: string; isWhole: boolean}> {
   const watch: Watch = {stop: new AbortController().signal, moved: () => {}};
   const parts: Buffer[] = [];
   let length = 0;

@@ -19,22 +19,6 @@ describe('gleaner streams create @full', () => {
 
   const create = (...args: string[]) => gleaner(['streams', 'create', ...args], {cwd: folder.path});
 
-  for (const template of ['x', '{text'])
-    it(`ends after the wrong template ${template}`, async () => {
-      folder.put('a.jsonl', '{"text":"a"}\n');
-      const {code, stderr} = await create(
-        'a.jsonl',
-        '--num-streams',
-        '1',
-        '--output-dir',
-        'out',
-        '--template',
-        template,
-      );
-      assert.equal(code, 1);
-      assert.match(stderr, /^gleaner: .*--template/);
-    });
-
   it('is complete for one of two that write into a folder at once, and refused for the other', async () => {
     folder.put('rows.jsonl', Array.from({length: 2000}, (_, row) => `{"text":"${row}"}\n`).join(''));
     const both = await Promise.all(
@@ -60,17 +44,6 @@ describe('gleaner streams create @full', () => {
       assert.equal(code, 1);
       assert.match(stderr, /lies in --output-dir .*: choose another folder/);
       assert.deepEqual(folder.streams('in'), ['{"text":"a"}\n{"text":"b"}\n']);
-    });
-
-  for (const {args, line} of [
-    {args: ['--template', '{n}'], line: '{"text":"9007199254740993123"}\n'},
-    {args: ['--column', 'ids'], line: '{"tokens":[9007199254740993,-9007199254740993]}\n'},
-  ])
-    it(`keeps every digit of a large integer with ${args.join(' ')}`, async () => {
-      folder.put('a.jsonl', '{"n":9007199254740993123,"ids":[9007199254740993,-9007199254740993]}\n');
-      const {code, stderr} = await create('a.jsonl', '--num-streams', '1', '--output-dir', 'out', ...args);
-      assert.equal(code, 0, stderr);
-      assert.deepEqual(folder.streams('out'), [line]);
     });
 
   for (const source of ['in', 'in/*.jsonl'])
