@@ -255,7 +255,7 @@ export class LeftOut {
 type Part = {text: string} | {column: string};
 
 /** Parts of a template: `{column}` stands for the value, `{{` and `}}` for the brackets. Throws `CliError`. */
-export function parseTemplate(template: string): Part[] {
+function parseTemplate(template: string): Part[] {
   const parts: Part[] = [];
   const PATTERN = /\{\{|\}\}|\{([^{}]*)\}|[{}]/g;
   let from = 0;

@@ -26,7 +26,7 @@ export type Uploader = {
 };
 
 /** `file`: name of the file in its folder. `path`: path of the file. */
-export type LocalFile = Pick<StreamFile, 'file' | 'path'>;
+type LocalFile = Pick<StreamFile, 'file' | 'path'>;
 
 /** The content that an upload of the stream sends. Throws `CliError` for a stream that has changed. */
 export async function contentOf(stream: StreamFile, run: string, stop: AbortSignal): Promise<Content> {

@@ -3,26 +3,20 @@ import {CliError} from '../../terminal/errors.ts';
 import {headOf} from './file-source.ts';
 import {isTabbed} from './formats.ts';
 
-/** `isFound`: neither the user nor the name of the file names the delimiter. */
-export type Layout = {delimiter: string; isFound: boolean};
-
 const HEAD_BYTES = 256 << 10;
 /** A file may mix them. */
 export const LINE_ENDS = ['\r\n', '\n'];
 const DELIMITERS = [',', ';', '\t', '|'];
 
-/** Throws `CliError` where several delimiters are possible, and for what is not read. */
-export async function findLayout(file: string, given: string | undefined): Promise<Layout> {
+/** The character that the user or the name of the file names, else that of the header. Throws `CliError` for what is not read. */
+export async function findDelimiter(file: string, given: string | undefined): Promise<string> {
   const {text} = await headOf(file, HEAD_BYTES);
   if (/^"?sep=/i.test(text))
     throw new CliError(
       `${file} begins with the line sep= of Excel: delete that line, and name the character with --delimiter`,
     );
   if (/\r[^\n]/.test(text) && !text.includes('\n')) throw loneReturn(file);
-  const delimiter = given ?? (isTabbed(file) ? '\t' : undefined);
-  return delimiter === undefined
-    ? {delimiter: likely(file, text), isFound: true}
-    : {delimiter, isFound: false};
+  return given ?? (isTabbed(file) ? '\t' : likely(file, text));
 }
 
 /** The only delimiter in the first line; a comma where there is none. */

@@ -2,7 +2,7 @@
 import {Readable} from 'node:stream';
 import {parse} from 'csv-parse';
 import {CliError} from '../../terminal/errors.ts';
-import {findLayout, type Layout, LINE_ENDS, loneReturn, nameOf} from './csv-layout.ts';
+import {findDelimiter, LINE_ENDS, loneReturn, nameOf} from './csv-layout.ts';
 import {bytesOf, FileSource, tooLong} from './file-source.ts';
 import {type Row, requireUnique, type Watch} from './row.ts';
 
@@ -12,30 +12,15 @@ const BATCH_ROWS = 1000;
 export class CsvFile extends FileSource {
   readonly unit = 'row';
   readonly #delimiter: string | undefined;
-  readonly #say: (line: string) => void;
 
   /** `delimiter`: the character between two columns. It is found where it is undefined. */
-  constructor(
-    name: string,
-    delimiter: string | undefined,
-    say: (line: string) => void,
-    most_row_bytes?: number,
-  ) {
+  constructor(name: string, delimiter: string | undefined, most_row_bytes?: number) {
     super(name, most_row_bytes);
     this.#delimiter = delimiter;
-    this.#say = say;
-  }
-
-  override async count(watch: Watch, most: number): Promise<number> {
-    const found = await super.count(watch, most);
-    const {delimiter, isFound} = await this.#layout();
-    if (isFound && delimiter !== ',')
-      this.#say(`${this.name}: the columns are separated by ${nameOf(delimiter)}; --delimiter names another`);
-    return found;
   }
 
   async *rows(watch: Watch): AsyncGenerator<Row[]> {
-    const {delimiter} = await this.#layout();
+    const delimiter = await findDelimiter(this.name, this.#delimiter);
     const parser = parse({
       delimiter,
       record_delimiter: LINE_ENDS,
@@ -80,12 +65,6 @@ export class CsvFile extends FileSource {
     }
     yield rows;
   }
-
-  #layout(): Promise<Layout> {
-    this.#found ??= findLayout(this.name, this.#delimiter);
-    return this.#found;
-  }
-  #found: Promise<Layout> | undefined;
 
   #columns(header: string[]): string[] {
     // UTF-16 without a mark is valid UTF-8 with zeros between its characters.

@@ -31,7 +31,7 @@ export function physicalSchema(schema: readonly SchemaElement[]): SchemaElement[
 }
 
 /** Makes the cells of a column. Throws `NoText` for a type without a text. */
-export function cellMaker(node: SchemaTree): ToCell {
+function cellMaker(node: SchemaTree): ToCell {
   const one = oneMaker(node);
   return node.element.repetition_type === 'REPEATED' ? listOf(one) : one;
 }

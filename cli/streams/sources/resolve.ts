@@ -38,8 +38,8 @@ async function openSource(source: string, options: SourceOptions, say: Say): Pro
     );
   const [, scheme, id, path] = DATASET.exec(source) ?? [];
   const info = scheme ? undefined : await stat(source).catch(() => undefined);
-  if (info?.isDirectory()) return openFiles(source, await filesOf(source, options, say), options, say);
-  if (info) return openFiles(source, [source], options, say);
+  if (info?.isDirectory()) return openFiles(source, await filesOf(source, options, say), options);
+  if (info) return openFiles(source, [source], options);
   if (!scheme && /[*?[]/.test(source)) return openGlob(source, options, say);
   if (id && (scheme || (path === undefined && formatOf(source) === undefined))) {
     const {openDataset} = await import('./hub-source.ts');
@@ -53,7 +53,6 @@ async function openSource(source: string, options: SourceOptions, say: Say): Pro
 async function openFile(
   file: string,
   {format: given, delimiter, field, max_row_mib}: SourceOptions,
-  say: Say,
 ): Promise<RowSource> {
   const format = given ?? formatOf(file);
   if (format === undefined)
@@ -67,7 +66,7 @@ async function openFile(
     case 'json':
       return new JsonFile(file, field, most_row_bytes);
     case 'csv':
-      return new CsvFile(file, delimiter, say, most_row_bytes);
+      return new CsvFile(file, delimiter, most_row_bytes);
     case 'parquet':
       return new (await import('./parquet.ts')).ParquetFileSource(file);
     default:
@@ -94,20 +93,15 @@ async function openGlob(pattern: string, options: SourceOptions, say: Say): Prom
   if (files.length === 0) throw new CliError(`There is no file that matches ${pattern}: correct the pattern`);
   if (folders.length > 0)
     say(`${pattern}: skipped ${folders.length === 1 ? 'the folder' : 'the folders'} ${listText(folders)}`);
-  return openFiles(pattern, files.sort(), options, say);
+  return openFiles(pattern, files.sort(), options);
 }
 
-async function openFiles(
-  where: string,
-  files: string[],
-  options: SourceOptions,
-  say: Say,
-): Promise<RowSource[]> {
+async function openFiles(where: string, files: string[], options: SourceOptions): Promise<RowSource[]> {
   await refuseSaved(files);
   const formats = new Set(files.map(file => options.format ?? formatOf(file)));
   if (formats.size > 1)
     throw new CliError(
       `${where} mixes files of different formats (${listText(files, 5)}): name the files, or a pattern such as '*.jsonl'`,
     );
-  return Promise.all(files.map(file => openFile(file, options, say)));
+  return Promise.all(files.map(file => openFile(file, options)));
 }

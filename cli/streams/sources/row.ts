@@ -57,15 +57,10 @@ export function rowError({name, unit}: Place, {at}: Pick<Row, 'at'>, problem: st
 
 /** Throws `CliError` for a name that is there twice. `inside`: the column that the names lie in, with its point. */
 export function requireUnique(file: string, names: readonly string[], inside = ''): void {
-  const twice = repeatedOf(names);
+  const known = new Set<string>();
+  const twice = names.find(name => known.size === known.add(name).size);
   if (twice !== undefined)
     throw new CliError(`${file} has the column "${inside}${twice}" twice: rename one of them`);
-}
-
-/** The first name that is there before. */
-export function repeatedOf(names: readonly string[]): string | undefined {
-  const known = new Set<string>();
-  return names.find(name => known.size === known.add(name).size);
 }
 
 /** The cells of a row. Throws `CliError` for text that is no JSON object. */

@@ -278,7 +278,6 @@ describe('Datasets as records of streams', () => {
       options: {},
       says: /a run takes prompt: .*--column/,
     },
-    {name: 'a.csv', content: 'a;b\n1;2\n', options: {}, says: /separated by ";"; --delimiter/},
     {name: 'a.txt', content: 'a', options: {}, says: /each line .* is a sample/},
   ])
     it(`say of ${name} what is taken: ${says.source}`, async () => {
