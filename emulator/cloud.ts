@@ -1,7 +1,6 @@
 import {resolve} from 'node:path';
 import {catalogRoutes} from './billing/catalog.ts';
-import {vmOf} from './compute/instance.ts';
-import {computeRoutes} from './compute/routes.ts';
+import {ComputeRoutes} from './compute/routes.ts';
 import {lockFolder} from './database.ts';
 import {badFault, isQueueFault, type NodeFault, nodeTargetOf} from './faults.ts';
 import {deploymentsIn} from './functions/subscriptions.ts';
@@ -21,8 +20,7 @@ import {pubsubRoutes} from './pubsub/rest.ts';
 import {onRememberedPort} from './remembered-port.ts';
 import {secretRoutes} from './secrets.ts';
 import {tokenServiceRoutes} from './token-service.ts';
-import {vmsOf} from './tpu/node.ts';
-import {tpuRoutes} from './tpu/routes.ts';
+import {TpuRoutes} from './tpu/routes.ts';
 
 export type {CloudAddress} from './functions/environment.ts';
 export type {Deployment} from './functions/subscriptions.ts';
@@ -132,8 +130,8 @@ function routesOf(
   const {identities, token} = parts;
   const cloudRoutes = (): Route[] => [
     ...(google?.pubsub.routes() ?? pubsubRoutes(publisher)),
-    ...tpuRoutes(nodes, queue, faults, where.project),
-    ...computeRoutes(instances, faults, where.project),
+    ...new TpuRoutes(nodes, queue, faults, where.project).routes(),
+    ...new ComputeRoutes(instances, faults, where.project).routes(),
     ...scheduler.routes(),
     ...catalogRoutes(),
     ...secretRoutes(where.dir, options.secret_readers),
@@ -159,10 +157,7 @@ function infoOf(where: CloudContext['where'], parts: Parts): JsonObject {
   const {nodes, instances, fleet, queue, scheduler, faults, events, google} = parts;
   return {
     ...where,
-    tpus: [
-      ...nodes.list().map(node => ({...node, vms: vmsOf(node)})),
-      ...instances.list().map(({status: state, ...rest}) => ({...rest, state, vms: [vmOf(rest)]})),
-    ].map(({name, zone, id, state, vms}) => ({
+    tpus: [...nodes.shown(), ...instances.shown()].map(({name, zone, id, state, vms}) => ({
       ...{name, zone, id, state},
       vms: vms.map(vm => ({name: vm.name, pid: fleet.pid(vm.id)})),
     })),

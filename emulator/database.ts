@@ -34,22 +34,11 @@ const schema = `
   CREATE TABLE IF NOT EXISTS dropped_events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, function TEXT NOT NULL, target TEXT NOT NULL, event TEXT NOT NULL,
     dropped_at TEXT NOT NULL) STRICT;
-  CREATE TABLE IF NOT EXISTS nodes (
-    zone TEXT NOT NULL, name TEXT NOT NULL, id TEXT NOT NULL UNIQUE, state TEXT NOT NULL, resource TEXT NOT NULL,
-    created_at TEXT NOT NULL, operation TEXT, due_at INTEGER, PRIMARY KEY (zone, name)) STRICT;
+  CREATE TABLE IF NOT EXISTS resources (
+    kind TEXT NOT NULL, zone TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, zone, name)) STRICT;
   CREATE TABLE IF NOT EXISTS operations (
-    name TEXT PRIMARY KEY, zone TEXT NOT NULL, target TEXT NOT NULL, verb TEXT NOT NULL, created_at TEXT NOT NULL,
-    ended_at TEXT, error TEXT, response TEXT) STRICT;
-  CREATE TABLE IF NOT EXISTS queued_resources (
-    zone TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, initiator TEXT NOT NULL, error TEXT, resource TEXT NOT NULL,
-    created_at TEXT NOT NULL, request_id TEXT NOT NULL, creation TEXT NOT NULL, deletion TEXT, due_at INTEGER,
-    PRIMARY KEY (zone, name)) STRICT;
-  CREATE TABLE IF NOT EXISTS instances (
-    zone TEXT NOT NULL, name TEXT NOT NULL, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, resource TEXT NOT NULL,
-    created_at TEXT NOT NULL, due_at INTEGER, waits_until INTEGER, is_deleted INTEGER NOT NULL, PRIMARY KEY (zone, name)) STRICT;
-  CREATE TABLE IF NOT EXISTS instance_operations (
-    name TEXT PRIMARY KEY, zone TEXT NOT NULL, target TEXT NOT NULL, target_id TEXT NOT NULL, kind TEXT NOT NULL,
-    created_at TEXT NOT NULL, ended_at TEXT, error TEXT, request_id TEXT NOT NULL) STRICT;
+    api TEXT NOT NULL, request_id TEXT NOT NULL, name TEXT PRIMARY KEY, zone TEXT NOT NULL, target TEXT NOT NULL,
+    target_id TEXT NOT NULL, verb TEXT NOT NULL, created_at TEXT NOT NULL, ended_at TEXT, error TEXT) STRICT;
   CREATE TABLE IF NOT EXISTS boots (node TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT;
   CREATE TABLE IF NOT EXISTS faults (
     kind TEXT NOT NULL, target TEXT NOT NULL, amount REAL, PRIMARY KEY (kind, target)) STRICT;

@@ -2,8 +2,7 @@
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {storeCure} from '../shared/embedded/sqlite-store.ts';
-import {vmOf} from './compute/instance.ts';
-import {Instances} from './compute/instances.ts';
+import {INSTANCES} from './compute/instance.ts';
 import {CloudDatabase, requireWhole} from './database.ts';
 import {Faults} from './faults.ts';
 import {documentTriggersOf} from './functions/document-events.ts';
@@ -23,9 +22,9 @@ import {infoOf, resourceOf} from './storage/resource.ts';
 import {type RequireRight, rightsOf} from './storage/rights.ts';
 import {openStorage} from './storage/routes.ts';
 import {startExpiry} from './store-expiry.ts';
-import {vmsOf} from './tpu/node.ts';
-import {Nodes} from './tpu/nodes.ts';
+import {NODES} from './tpu/node.ts';
 import {Queue} from './tpu/queue.ts';
+import {Tpus} from './vm/tpus.ts';
 import {Fleet} from './vm/vms.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -109,15 +108,15 @@ export async function openParts(context: CloudContext) {
     ...{dir, project, database, token, identities, log, trouble},
     network: () => ({...vmNetwork(where), ...options.vm_env}),
   });
+  const step_ms = options.queue_ms ?? 200;
   const timed = {
-    ...{database, faults, fleet, project, trouble},
+    ...{database, faults, fleet, project, trouble, step_ms},
     create_ms: options.create_ms ?? 500,
     delete_ms: options.delete_ms ?? 200,
     notice_ms: options.preemption_notice_ms ?? 10_000,
   };
-  const step_ms = options.queue_ms ?? 200;
-  const nodes = new Nodes(timed);
-  const instances = new Instances({...timed, step_ms});
+  const nodes = new Tpus(timed, NODES);
+  const instances = new Tpus(timed, INSTANCES);
   const queue = new Queue({database, faults, nodes, project, trouble, step_ms});
   const scheduler = new Scheduler({
     ...{database, project, deployments: names, interval_ms: options.tick_interval_ms ?? 1000},
@@ -234,7 +233,7 @@ export async function startParts(
   });
   await hosts?.start();
   events.bus.start();
-  const vms = [...nodes.list().flatMap(vmsOf), ...instances.list().map(vmOf)];
+  const vms = [...nodes.shown(), ...instances.shown()].flatMap(tpu => tpu.vms);
   await fleet.sweepDisks(vms.map(({id}) => id));
   await nodes.start();
   await instances.start();

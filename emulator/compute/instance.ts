@@ -1,28 +1,45 @@
-import type {VmSpec} from '../vm/vm-spec.ts';
+import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
+import {regionOf} from '../../shared/domain/names.ts';
+import {acceleratorOf} from '../../shared/domain/records/providers.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Tpu, TpuApi} from '../vm/tpus.ts';
 import type {InstanceSpec} from './spec.ts';
 
-/** Statuses of an instance on a local cloud. */
-export type InstanceStatus = 'PENDING' | 'PROVISIONING' | 'RUNNING' | 'STOPPING' | 'TERMINATED';
-
 /** Instance of Compute Engine with the TPUs of one host. */
-export type Instance = {
-  zone: string;
-  name: string;
-  /** A uint64 as a string; each instance of a name has a new id. */
-  id: string;
-  status: InstanceStatus;
-  spec: InstanceSpec;
-  created_at: string;
-  /** Time of the next change of status in milliseconds since 1970; null without one. */
-  due_at: number | null;
-  /** Time at which a flex-start instance that got no machine is gone. */
-  waits_until: number | null;
-  /** True while a delete is under way, false while Compute Engine stops the instance. */
-  is_deleted: boolean;
-};
+export type Instance = Tpu<InstanceSpec>;
 
-/** VM of an instance. Compute Engine adds no attribute to its metadata. */
-export function vmOf({id, name, zone, spec}: Omit<Instance, 'status'>): VmSpec {
-  const {machine_type, email, metadata} = spec;
-  return {id, name, zone, machine_type, address: '127.0.0.1', email, attributes: metadata};
-}
+/**
+ * Instances of Compute Engine, which adds no attribute to their metadata. An instance that is preempted, or at the end of its run
+ * duration, stops, and is gone where its termination action is DELETE.
+ */
+export const INSTANCES: TpuApi<InstanceSpec> = {
+  ...{kind: 'instances', api: 'compute', place: 'zones', subject: 'The resource'},
+  states: {
+    ...{WAITING: 'PENDING', CREATING: 'PROVISIONING', RUNNING: 'RUNNING'},
+    ...{STOPPING: 'STOPPING', STOPPED: 'TERMINATED', DELETING: 'STOPPING'},
+  },
+  vmsOf: ({id, name, zone, spec: {machine_type, email, metadata}}) => [
+    {id, name, zone, machine_type, address: '127.0.0.1', email, attributes: metadata},
+  ],
+  quotaError: (zone, {machine_type, wait_ms, scheduling}) => {
+    const isSpot = wait_ms !== null || scheduling.provisioningModel === 'SPOT';
+    const [quota] = quotaIdsOf(acceleratorOf(machine_type) ?? '', isSpot, 'compute-engine');
+    const message = `Quota '${quota}' exceeded. Limit: 0.0 in region ${regionOf(zone)}.`;
+    return new ApiError(403, message, {reason: 'quotaExceeded'});
+  },
+  failures: {
+    deleted: ({name}) => ({code: 'RESOURCE_NOT_FOUND', message: `${name} was deleted`, status: 404}),
+    gone: ({name}) => ({code: 'RESOURCE_NOT_FOUND', message: `${name} is gone`, status: 404}),
+    internal: () => ({code: 'INTERNAL_ERROR', message: 'Internal error. Please try again', status: 500}),
+    stockout: ({zone}, project) => ({
+      code: 'ZONE_RESOURCE_POOL_EXHAUSTED',
+      message: `The zone 'projects/${project}/zones/${zone}' does not have enough resources available to fulfill the request. Try a different zone, or try again later.`,
+      status: 503,
+    }),
+    expired: ({name, zone}) => ({
+      code: 'REQUEST_VALID_FOR_DURATION_EXPIRED',
+      message: `${name} got no capacity in ${zone} before its request expired`,
+      status: 503,
+    }),
+  },
+};

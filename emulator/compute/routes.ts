@@ -1,62 +1,128 @@
 import {createHash} from 'node:crypto';
-import {IMAGE_FAMILIES} from '../../shared/domain/fleet/accelerators.ts';
-import {acceleratorOf, IMAGE_PROJECT} from '../../shared/domain/records/providers.ts';
 import type {Faults} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {Request, Route} from '../http/http.ts';
 import type {JsonObject} from '../http/json.ts';
 import {readJson} from '../http/request-body.ts';
 import {batchRoute} from '../storage/batch.ts';
+import type {Operation} from '../vm/operations.ts';
+import type {Tpus} from '../vm/tpus.ts';
+import {type ZoneRoute, zoneOf, zoneRoutes} from '../vm/zone-routes.ts';
 import {zones} from '../zones.ts';
-import type {Instance} from './instance.ts';
-import type {InstanceOperation, Instances} from './instances.ts';
+import {INSTANCES, type Instance} from './instance.ts';
+import {type InstanceSpec, nameIn, parseInstance} from './spec.ts';
 
 const BASE = 'https://www.googleapis.com/compute/v1';
 const MOST_RESULTS = 500;
 const REQUEST_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** REST API of Compute Engine, version 1, for instances and their operations, alone and in a batch as gcloud sends them. */
-export function computeRoutes(instances: Instances, faults: Faults, project: string): Route[] {
-  const urlOf = (path: string) => `${BASE}/projects/${project}/${path}`;
+export class ComputeRoutes {
+  readonly #instances: Tpus<InstanceSpec>;
+  readonly #faults: Faults;
+  readonly #project: string;
 
-  const requireProject = ({params}: Request): void => {
-    if (params.project === project) return;
-    throw new ApiError(403, `Required 'compute.instances.list' permission for 'projects/${params.project}'`);
-  };
+  constructor(instances: Tpus<InstanceSpec>, faults: Faults, project: string) {
+    this.#instances = instances;
+    this.#faults = faults;
+    this.#project = project;
+  }
 
-  const zoneOf = (request: Request): string => {
-    requireProject(request);
-    const {zone = ''} = request.params;
-    if (!zones.includes(zone))
-      throw new ApiError(404, `The resource 'projects/${project}/zones/${zone}' was not found`);
-    if (faults.zone('unreachable', zone) !== undefined)
-      throw new ApiError(503, `The service is currently unavailable in ${zone}`);
-    return zone;
-  };
+  readonly #ofZone: ZoneRoute[] = [
+    [
+      ...(['GET', '/instances', 'compute.instances.list'] as const),
+      (zone, _, request) => {
+        const {page, next} = pageOf(this.#instances.list(zone), request);
+        return {kind: 'compute#instanceList', items: page.map(each => this.#instance(each)), ...next};
+      },
+    ],
+    [
+      ...(['POST', '/instances', 'compute.instances.create'] as const),
+      async (zone, _, {query, body}) => {
+        const id = query.get('requestId') ?? '';
+        if (id !== '' && !REQUEST_ID.test(id))
+          throw new ApiError(400, `Invalid value for field 'requestId': '${id}'`);
+        const instance = await readJson(body);
+        const name = nameIn(instance);
+        return this.#operation(this.#instances.create(zone, name, parseInstance(zone, instance), id));
+      },
+    ],
+    [
+      ...(['GET', '/instances/{name}', 'compute.instances.get'] as const),
+      (zone, name) => this.#instance(this.#instances.get(zone, name)),
+    ],
+    [
+      ...(['DELETE', '/instances/{name}', 'compute.instances.delete'] as const),
+      async (zone, name) => this.#operation(await this.#instances.delete(zone, name)),
+    ],
+    [
+      ...(['GET', '/operations/{name}', 'compute.zoneOperations.get'] as const),
+      (zone, name) => this.#operation(this.#found(zone, name)),
+    ],
+    [
+      ...(['POST', '/operations/{name}/wait', 'compute.zoneOperations.get'] as const),
+      async (zone, name, {signal}) => {
+        // Google answers after two minutes at most; a caller asks again.
+        for (const end = Date.now() + 120_000; Date.now() < end && !signal.aborted; ) {
+          if (this.#found(zone, name).ended_at !== null) break;
+          await new Promise(resolve => setTimeout(resolve, 50));
+        }
+        return this.#operation(this.#found(zone, name));
+      },
+    ],
+  ];
 
-  const instanceResource = (instance: Instance): JsonObject => {
-    const {zone, name, id, status, spec, created_at} = instance;
+  routes(): Route[] {
+    const of = '/compute/v1/projects/{project}';
+    const aggregated: ZoneRoute = [
+      ...(['GET', '/aggregated/instances', 'compute.instances.list'] as const),
+      (_zone, _name, request) => this.#aggregated(request),
+    ];
+    const routes = [
+      ...zoneRoutes(of, [aggregated], request => this.#requireProject(request)),
+      ...zoneRoutes(`${of}/zones/{zone}`, this.#ofZone, request => {
+        this.#requireProject(request);
+        const path = `projects/${this.#project}/zones/${request.params.zone}`;
+        return zoneOf(request, this.#faults, new ApiError(404, `The resource '${path}' was not found`));
+      }),
+    ];
+    return [...routes, batchRoute('/batch/compute/v1', routes)];
+  }
+
+  #requireProject({params: {project, zone = ''}}: Request): string {
+    if (project === this.#project) return zone;
+    throw new ApiError(403, `Required 'compute.instances.list' permission for 'projects/${project}'`);
+  }
+
+  #found(zone: string, name: string): Operation {
+    const found = this.#instances.operations.find(zone, name);
+    if (found) return found;
+    const path = `projects/${this.#project}/zones/${zone}/operations/${name}`;
+    throw new ApiError(404, `The resource '${path}' was not found`);
+  }
+
+  #urlOf(path: string): string {
+    return `${BASE}/projects/${this.#project}/${path}`;
+  }
+
+  #instance(instance: Instance): JsonObject {
+    const {zone, name, id, state, spec, created_at} = instance;
     const {machine_type, labels, metadata, scheduling, email, network, disk} = spec;
     const items = Object.entries(metadata).map(([key, value]) => ({key, value}));
     return {
       kind: 'compute#instance',
-      ...{id, name, status, labels, creationTimestamp: created_at, labelFingerprint: printOf(labels)},
-      zone: urlOf(`zones/${zone}`),
-      selfLink: urlOf(`zones/${zone}/instances/${name}`),
-      machineType: urlOf(`zones/${zone}/machineTypes/${machine_type}`),
+      ...{id, name, status: INSTANCES.states[state], labels, labelFingerprint: printOf(labels)},
+      creationTimestamp: created_at,
+      zone: this.#urlOf(`zones/${zone}`),
+      selfLink: this.#urlOf(`zones/${zone}/instances/${name}`),
+      machineType: this.#urlOf(`zones/${zone}/machineTypes/${machine_type}`),
       metadata: {kind: 'compute#metadata', fingerprint: printOf(metadata), items},
       scheduling,
       disks: [
         {
-          ...{
-            kind: 'compute#attachedDisk',
-            type: 'PERSISTENT',
-            mode: 'READ_WRITE',
-            boot: true,
-            autoDelete: true,
-          },
-          ...{deviceName: 'persistent-disk-0', index: 0, diskSizeGb: String(disk.size_gb)},
-          source: urlOf(`zones/${zone}/disks/${name}`),
+          ...{kind: 'compute#attachedDisk', type: 'PERSISTENT', mode: 'READ_WRITE', boot: true},
+          ...{autoDelete: true, deviceName: 'persistent-disk-0', index: 0, diskSizeGb: String(disk.size_gb)},
+          source: this.#urlOf(`zones/${zone}/disks/${name}`),
         },
       ],
       networkInterfaces: [
@@ -67,17 +133,20 @@ export function computeRoutes(instances: Instances, faults: Faults, project: str
       startRestricted: false,
       deletionProtection: false,
     };
-  };
+  }
 
-  const operationResource = (operation: InstanceOperation): JsonObject => {
-    const {name, zone, target, target_id, kind, created_at, ended_at, error} = operation;
+  #operation({name, zone, target, target_id, verb, created_at, ended_at, error}: Operation): JsonObject {
     const failure = error === null ? undefined : JSON.parse(error);
     return {
       kind: 'compute#operation',
-      ...{id: BigInt(`0x${printHex(name).slice(0, 15)}`).toString(), name, operationType: kind},
-      zone: urlOf(`zones/${zone}`),
-      selfLink: urlOf(`zones/${zone}/operations/${name}`),
-      targetLink: urlOf(`zones/${zone}/instances/${target}`),
+      ...{
+        id: BigInt(`0x${printHex(name).slice(0, 15)}`).toString(),
+        name,
+        operationType: verb === 'create' ? 'insert' : verb,
+      },
+      zone: this.#urlOf(`zones/${zone}`),
+      selfLink: this.#urlOf(`zones/${zone}/operations/${name}`),
+      targetLink: this.#urlOf(`zones/${zone}/${target}`),
       targetId: target_id,
       ...{status: ended_at === null ? 'RUNNING' : 'DONE', progress: ended_at === null ? 0 : 100},
       ...{insertTime: created_at, startTime: created_at},
@@ -90,151 +159,49 @@ export function computeRoutes(instances: Instances, faults: Faults, project: str
           }
         : {}),
     };
-  };
+  }
 
-  const answer =
-    (reply: (zone: string, request: Request) => JsonObject | Promise<JsonObject>): Route[2] =>
-    async request => ({json: await reply(zoneOf(request), request)});
-
-  /** A page of instances that the filter of the request lets through. */
-  const pageOf = (all: Instance[], {query}: Request) => {
-    const most = Number(query.get('maxResults') ?? MOST_RESULTS);
-    if (!Number.isInteger(most) || most < 0 || most > MOST_RESULTS)
-      throw new ApiError(
-        400,
-        `Invalid value for field 'maxResults': '${most}'. Must be from 0 to ${MOST_RESULTS}`,
-      );
-    const from = Number(query.get('pageToken') || 0);
-    if (!Number.isInteger(from) || from < 0) throw new ApiError(400, "Invalid value for field 'pageToken'");
-    const passing = all.filter(filterOf(query.get('filter') ?? ''));
-    const end = from + (most || MOST_RESULTS);
-    return {
-      page: passing.slice(from, end),
-      next: passing.length > end ? {nextPageToken: String(end)} : {},
-    };
-  };
-
-  const aggregated = (request: Request): JsonObject => {
-    const isUnreachable = (zone: string) => faults.zone('unreachable', zone) !== undefined;
+  #aggregated(request: Request): JsonObject {
+    const isUnreachable = (zone: string) => this.#faults.zone('unreachable', zone) !== undefined;
     const {page, next} = pageOf(
-      instances.list().filter(({zone}) => !isUnreachable(zone)),
+      this.#instances.list().filter(({zone}) => !isUnreachable(zone)),
       request,
     );
     const scopeOf = (zone: string): JsonObject => {
-      const found = page.filter(instance => instance.zone === zone).map(instanceResource);
+      const found = page.filter(instance => instance.zone === zone).map(each => this.#instance(each));
       if (found.length > 0) return {instances: found};
       const code = isUnreachable(zone) ? 'UNREACHABLE' : 'NO_RESULTS_ON_PAGE';
       return {
         warning: {code, message: `${code} for zones/${zone}`, data: [{key: 'scope', value: `zones/${zone}`}]},
       };
     };
-    const unreachables = zones.filter(isUnreachable).map(zone => `projects/${project}/zones/${zone}`);
+    const unreachables = zones.filter(isUnreachable).map(zone => `projects/${this.#project}/zones/${zone}`);
     return {
       kind: 'compute#instanceAggregatedList',
-      id: `projects/${project}/aggregated/instances`,
+      id: `projects/${this.#project}/aggregated/instances`,
       items: Object.fromEntries(zones.map(zone => [`zones/${zone}`, scopeOf(zone)])),
       ...(unreachables.length > 0 ? {unreachables} : {}),
       ...next,
     };
-  };
+  }
+}
 
-  const at = '/compute/v1/projects/{project}/zones/{zone}';
-  const routes: Route[] = [
-    [
-      'GET',
-      '/compute/v1/projects/{project}/aggregated/instances',
-      request => {
-        requireProject(request);
-        return {json: aggregated(request)};
-      },
-    ],
-    [
-      'GET',
-      `${at}/instances`,
-      answer((zone, request) => {
-        const {page, next} = pageOf(instances.list(zone), request);
-        return {kind: 'compute#instanceList', items: page.map(instanceResource), ...next};
-      }),
-    ],
-    [
-      'POST',
-      `${at}/instances`,
-      answer(async (zone, request) => {
-        const id = request.query.get('requestId') ?? '';
-        if (id !== '' && !REQUEST_ID.test(id))
-          throw new ApiError(400, `Invalid value for field 'requestId': '${id}'`);
-        return operationResource(instances.insert(zone, id, await readJson(request.body)));
-      }),
-    ],
-    [
-      'GET',
-      `${at}/instances/{name}`,
-      answer((zone, {params}) => instanceResource(instances.get(zone, params.name ?? ''))),
-    ],
-    [
-      'DELETE',
-      `${at}/instances/{name}`,
-      answer(async (zone, {params}) => operationResource(await instances.delete(zone, params.name ?? ''))),
-    ],
-    [
-      'GET',
-      `${at}/operations/{name}`,
-      answer((zone, {params}) => operationResource(instances.operation(zone, params.name ?? ''))),
-    ],
-    [
-      'POST',
-      `${at}/operations/{name}/wait`,
-      answer(async (zone, {params, signal}) => {
-        const name = params.name ?? '';
-        // Google answers after two minutes at most; a caller asks again.
-        for (const end = Date.now() + 120_000; Date.now() < end && !signal.aborted; ) {
-          if (instances.operation(zone, name).ended_at !== null) break;
-          await new Promise(resolve => setTimeout(resolve, 50));
-        }
-        return operationResource(instances.operation(zone, name));
-      }),
-    ],
-  ];
-  const catalogue: Route[] = [
-    [
-      'GET',
-      `${at}/machineTypes/{name}`,
-      answer((zone, {params: {name = ''}}) => {
-        if (!acceleratorOf(name))
-          throw new ApiError(
-            404,
-            `The resource 'projects/${project}/zones/${zone}/machineTypes/${name}' was not found`,
-          );
-        return {
-          kind: 'compute#machineType',
-          name,
-          zone,
-          selfLink: urlOf(`zones/${zone}/machineTypes/${name}`),
-        };
-      }),
-    ],
-    [
-      'GET',
-      '/compute/v1/projects/{owner}/global/images/family/{family}',
-      ({params: {owner = '', family = ''}}) => {
-        if (owner !== IMAGE_PROJECT || !IMAGE_FAMILIES.includes(family))
-          throw new ApiError(
-            404,
-            `The resource 'projects/${owner}/global/images/family/${family}' was not found`,
-          );
-        return {
-          json: {
-            kind: 'compute#image',
-            family,
-            name: `${family}-v20261101`,
-            status: 'READY',
-            diskSizeGb: '10',
-          },
-        };
-      },
-    ],
-  ];
-  return [...routes, ...catalogue, batchRoute('/batch/compute/v1', routes)];
+/** A page of instances that the filter of the request lets through. */
+function pageOf(all: Instance[], {query}: Request) {
+  const most = Number(query.get('maxResults') ?? MOST_RESULTS);
+  if (!Number.isInteger(most) || most < 0 || most > MOST_RESULTS)
+    throw new ApiError(
+      400,
+      `Invalid value for field 'maxResults': '${most}'. Must be from 0 to ${MOST_RESULTS}`,
+    );
+  const from = Number(query.get('pageToken') || 0);
+  if (!Number.isInteger(from) || from < 0) throw new ApiError(400, "Invalid value for field 'pageToken'");
+  const passing = all.filter(filterOf(query.get('filter') ?? ''));
+  const end = from + (most || MOST_RESULTS);
+  return {
+    page: passing.slice(from, end),
+    next: passing.length > end ? {nextPageToken: String(end)} : {},
+  };
 }
 
 /** Filters that the local cloud knows: none, and one label with its value. */

@@ -8,7 +8,9 @@ import {
 } from '../../shared/domain/records/providers.ts';
 import {ApiError} from '../http/errors.ts';
 import {isObject, type Json, type JsonObject} from '../http/json.ts';
-import {optionalString, stringMap} from '../http/request-body.ts';
+import {optionalString} from '../http/request-body.ts';
+import {labelsIn, NAME} from '../vm/spec-fields.ts';
+import {DEFAULT_ACCOUNT} from '../vm/vm-spec.ts';
 
 /** Writable fields of an instance, under the names of the API. */
 export type InstanceSpec = {
@@ -39,8 +41,13 @@ function invalid(field: string, value: unknown, why: string): ApiError {
   return new ApiError(400, `Invalid value for field 'resource.${field}': '${String(value)}'. ${why}`);
 }
 
-/** `email`: the default account of Compute Engine in the project. */
-export function parseInstance(zone: string, body: JsonObject, default_email: string): InstanceSpec {
+export function nameIn(body: JsonObject): string {
+  const name = typeof body.name === 'string' ? body.name : '';
+  if (NAME.test(name)) return name;
+  throw invalid('name', name, "Must be a match of regex '(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)'");
+}
+
+export function parseInstance(zone: string, body: JsonObject): InstanceSpec {
   const unknown = Object.keys(body).find(key => !FIELDS.includes(key));
   if (unknown !== undefined)
     throw new ApiError(
@@ -52,10 +59,10 @@ export function parseInstance(zone: string, body: JsonObject, default_email: str
   const limits = schedulingLimits(scheduling, body);
   return {
     machine_type,
-    labels: checkedLabels(stringMap(body.labels, 'labels') ?? {}),
+    labels: labelsIn(body),
     metadata: metadataIn(body.metadata),
     scheduling,
-    email: accountIn(body.serviceAccounts, default_email),
+    email: accountIn(body.serviceAccounts),
     network: networkIn(body.networkInterfaces),
     disk: diskIn(zone, machine_type, body.disks),
     ...limits,
@@ -125,7 +132,7 @@ function networkIn(interfaces: Json | undefined): JsonObject {
 }
 
 /** An instance without an account has no token. */
-function accountIn(accounts: Json | undefined, default_email: string): string {
+function accountIn(accounts: Json | undefined): string {
   const [first] = Array.isArray(accounts) ? accounts : [];
   if (!isObject(first)) return '';
   if (!Array.isArray(accounts) || accounts.length > 1)
@@ -133,7 +140,7 @@ function accountIn(accounts: Json | undefined, default_email: string): string {
   const email = optionalString(first.email, 'serviceAccounts[0].email') ?? '';
   if (!Array.isArray(first.scopes) || first.scopes.length === 0)
     throw invalid('serviceAccounts[0].scopes', '', 'At least one scope is required');
-  return email === 'default' ? default_email : email;
+  return email === 'default' ? DEFAULT_ACCOUNT : email;
 }
 
 function metadataIn(metadata: Json | undefined): Record<string, string> {
@@ -218,12 +225,4 @@ function schedulingLimits(scheduling: JsonObject, body: JsonObject) {
     notice_ms: ms(notice_s),
     deletes_itself: action === 'DELETE',
   };
-}
-
-function checkedLabels(labels: Record<string, string>): Record<string, string> {
-  for (const [key, value] of Object.entries(labels)) {
-    if (/^[a-z][a-z0-9_-]{0,62}$/.test(key) && /^[a-z0-9_-]{0,63}$/.test(value)) continue;
-    throw invalid('labels', `${key}=${value}`, 'Labels have up to 63 of a-z, 0-9, "_" and "-"');
-  }
-  return labels;
 }

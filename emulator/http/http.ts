@@ -38,9 +38,9 @@ export type Handler = (request: Request) => Reply | Promise<Reply>;
 
 /**
  * Method (`*` matches every method), template and handler. `{name}` matches a segment or a part of a segment, `{name...}`
- * matches the rest of the path. The first match wins.
+ * matches the rest of the path. The first match wins. The permission is that of `permissions.ts` where a route names none.
  */
-export type Route = readonly [method: string, template: string, handler: Handler];
+export type Route = readonly [method: string, template: string, handler: Handler, permission?: string];
 
 type CompiledRoute = {method: string; pattern: RegExp; names: string[]; handler: Handler};
 

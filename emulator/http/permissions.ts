@@ -10,7 +10,7 @@ export const PUBLISH = 'pubsub.topics.publish';
 /** Every other permission of Pub/Sub, which no account has. */
 export const PUBSUB = 'pubsub';
 
-/** Permission that a route asks for, by its method and template. The first row decides, and each route needs one. */
+/** Permission of a route that names none itself, by its method and template. The first row decides, and each route needs one. */
 const PERMISSIONS: readonly (readonly [routes: RegExp, permission: string])[] = [
   [/^GET (\/_local|\/oauth2\/v1\/certs|\/v1\/services\/\{service\}\/skus)$|^POST \/v1\/token$/, NONE],
   [/^\S+ (\/\w+)*\/b\/\{bucket\}\/o(\/.*)?$|^GET \/\{bucket\}\/|^POST \/batch\/|^GET .*:access$/, NONE],
@@ -20,19 +20,6 @@ const PERMISSIONS: readonly (readonly [routes: RegExp, permission: string])[] = 
   [/^POST .*\/topics\/\{topic\}:publish$/, PUBLISH],
   [/^\S+ \/v1\/projects\/\{project\}\/(topics|subscriptions)(\/|$)/, PUBSUB],
   [/^\S+ \/v1\/projects\/\{project\}\/locations\/\{location\}\/jobs(\/|$)/, 'cloudscheduler.jobs'],
-  // Cloud TPU has no permissions of queued resources: their methods need those of nodes.
-  [/^GET \/v2\/.*\/(nodes|queuedResources)$/, 'tpu.nodes.list'],
-  [/^GET \/v2\/.*\/(nodes|queuedResources)\/\{name\}$/, 'tpu.nodes.get'],
-  [/^POST \/v2\/.*\/(nodes|queuedResources)$/, 'tpu.nodes.create'],
-  [/^DELETE \/v2\/.*\/(nodes|queuedResources)\/\{name\}$/, 'tpu.nodes.delete'],
-  [/^GET \/v2\/.*\/operations\/\{name\}$/, 'tpu.operations.get'],
-  [/^GET \/v2\//, 'tpu.locations'],
-  [/^GET \/compute\/.*\/instances$/, 'compute.instances.list'],
-  [/^GET \/compute\/.*\/instances\/\{name\}$/, 'compute.instances.get'],
-  [/^POST \/compute\/.*\/instances$/, 'compute.instances.create'],
-  [/^DELETE \/compute\/.*\/instances\/\{name\}$/, 'compute.instances.delete'],
-  [/^\S+ \/compute\/.*\/operations\//, 'compute.zoneOperations.get'],
-  [/^GET \/compute\//, 'compute.machineTypes.get'],
 ];
 
 /** Permissions of each account, and the topics on which it publishes. `test/terraform/roles.test.ts` compares them with Terraform's. */
@@ -53,7 +40,8 @@ export const ACCOUNT_PERMISSIONS: Record<Role, {permissions: readonly string[]; 
   };
 
 /** Throws for a route without a row. */
-export function permissionOf([method, template]: Route): string {
+export function permissionOf([method, template, , permission]: Route): string {
+  if (permission !== undefined) return permission;
   const route = `${method} ${template}`;
   const row = PERMISSIONS.find(([routes]) => routes.test(route));
   if (!row) throw new Error(`There is no permission for ${route}: add a row to PERMISSIONS`);

@@ -87,20 +87,15 @@ function objectRoutes(stores: Upload): Route[] {
     return isObjectFound(found) ? {json: resourceOf(found, request.origin)} : found;
   };
 
-  const patch: Handler = async request => {
-    const {bucket = '', object = ''} = request.params;
-    const change = await readJson(request.body);
-    const generation = wholeNumber(request.query, 'generation');
-    const conditions = conditionsFrom(request.query);
-    const updated = objects.update(bucket, object, fields => patched(fields, change), conditions, generation);
-    return {json: resourceOf(updated, request.origin)};
-  };
-
-  const update: Handler = async request => {
+  /** PATCH changes the fields that it names, and PUT replaces every field. */
+  const change: Handler = async request => {
     const {bucket = '', object = ''} = request.params;
     const resource = await readJson(request.body);
+    const generation = wholeNumber(request.query, 'generation');
+    const changed = (fields: Parameters<typeof patched>[0]) =>
+      patched(request.method === 'PUT' ? {} : fields, resource);
     const conditions = conditionsFrom(request.query);
-    const updated = objects.update(bucket, object, () => patched({}, resource), conditions);
+    const updated = objects.update(bucket, object, changed, conditions, generation);
     return {json: resourceOf(updated, request.origin)};
   };
 
@@ -124,11 +119,7 @@ function objectRoutes(stores: Upload): Route[] {
     ['POST', '/resumable/upload/storage/v1/b/{bucket}/o', upload],
     ['PUT', '/resumable/upload/storage/v1/b/{bucket}/o', resume],
     ['DELETE', '/resumable/upload/storage/v1/b/{bucket}/o', cancel],
-    [
-      'GET',
-      '/download/storage/v1/b/{bucket}/o/{object}',
-      permitted('get', request => download(objects, blobs, request)),
-    ],
+    ['GET', `/download${object}`, permitted('get', request => download(objects, blobs, request))],
     [
       'GET',
       '/storage/v1/b/{bucket}/o',
@@ -143,8 +134,8 @@ function objectRoutes(stores: Upload): Route[] {
     // No account composes: this needs a right that none has.
     ['POST', `${object}/compose`, permitted('update', request => compose(stores, request))],
     ['GET', object, permitted('get', get)],
-    ['PATCH', object, permitted('update', patch)],
-    ['PUT', object, permitted('update', update)],
+    ['PATCH', object, permitted('update', change)],
+    ['PUT', object, permitted('update', change)],
     ['DELETE', object, permitted('delete', remove)],
     [
       'GET',

@@ -10,8 +10,6 @@ export const runtimeVersions = [...RUNTIME_VERSIONS];
 export const stateNumbers = {CREATING: 1, READY: 2, DELETING: 5, PREEMPTED: 11} as const;
 export const healthNumbers = {HEALTHY: 1} as const;
 
-export type NodeState = keyof typeof stateNumbers;
-
 /** Numbers of QueuedResourceState.State and QueuedResourceState.StateInitiator. */
 export const queueNumbers = {
   ...{ACCEPTED: 2, PROVISIONING: 3, FAILED: 4, DELETING: 5, ACTIVE: 6, SUSPENDING: 7, SUSPENDED: 8},

@@ -1,30 +1,41 @@
 import {HOST_CHIPS, hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
+import {regionOf} from '../../shared/domain/names.ts';
+import {ApiError} from '../http/errors.ts';
+import {subnetOf, type Tpu, type TpuApi} from '../vm/tpus.ts';
 import {DEFAULT_ACCOUNT, type VmSpec} from '../vm/vm-spec.ts';
-import type {NodeState} from './catalog.ts';
 import type {NodeSpec} from './spec.ts';
 
 /** TPU node: a slice of one or more hosts. */
-export type TpuNode = {
-  zone: string;
-  name: string;
-  /** An int64 as a string; each incarnation of a name has a new id. */
-  id: string;
-  state: NodeState;
-  spec: NodeSpec;
-  created_at: string;
-  /** Name of the operation in progress. */
-  operation: string | null;
-  /** Time of the next transition: CREATING to READY, READY (after a notice) to PREEMPTED, DELETING to gone. */
-  due_at: number | null;
+export type TpuNode = Tpu<NodeSpec>;
+
+/** Nodes of Cloud TPU. A preempted node stays listed until its deletion. */
+export const NODES: TpuApi<NodeSpec> = {
+  ...{kind: 'nodes', api: 'tpu', place: 'locations', subject: 'Resource'},
+  states: {
+    ...{WAITING: 'CREATING', CREATING: 'CREATING', RUNNING: 'READY'},
+    ...{STOPPING: 'PREEMPTED', STOPPED: 'PREEMPTED', DELETING: 'DELETING'},
+  },
+  vmsOf,
+  quotaError: (zone, {acceleratorType}) => {
+    const metric = `TPU${acceleratorType.split('-')[0]?.toUpperCase()}PreemptiblePerProjectPerZoneForTPUAPI`;
+    return new ApiError(429, `Quota '${metric}' exhausted. Limit 0 in region ${regionOf(zone)}`);
+  },
+  failures: {
+    deleted: ({name}) => ({code: 1, message: `The node ${name} was deleted during its creation`}),
+    gone: ({name}) => ({code: 13, message: `The node ${name} vanished`}),
+    internal: () => ({code: 13, message: 'An internal error has occurred'}),
+    stockout,
+    expired: stockout,
+  },
 };
 
-/** Change of a node that its queued resource reacts to. */
-export type NodeChange =
-  | {kind: 'ready' | 'preempted' | 'gone'}
-  | {kind: 'failed'; code: number; message: string};
+function stockout({id, zone}: TpuNode) {
+  const message = `There is no more capacity in the zone "${zone}"; you can try in another zone where Cloud TPU Nodes are offered (see https://cloud.google.com/tpu/docs/regions) [EID: 0x${BigInt(id).toString(16)}]`;
+  return {code: 8, message};
+}
 
 /** VMs of a node, one for each host, with the metadata attributes that Cloud TPU adds. JAX has a device for each chip of a slice. */
-export function vmsOf(node: TpuNode): VmSpec[] {
+function vmsOf(node: TpuNode): VmSpec[] {
   const {id, name, zone, spec} = node;
   const {acceleratorType, metadata, serviceAccount} = spec;
   const addresses = addressesOf(node);
@@ -46,14 +57,8 @@ export function vmsOf(node: TpuNode): VmSpec[] {
 }
 
 /** Addresses of the hosts of a node. The hosts of a slice have their own, so each slice can use the same ports. */
-export function addressesOf({id, spec}: TpuNode): string[] {
+export function addressesOf({id, spec}: Pick<TpuNode, 'id' | 'spec'>): string[] {
   const count = hostsOfType(spec.acceleratorType);
   if (count === 1) return ['127.0.0.1'];
   return Array.from({length: count}, (_, host) => `${subnetOf(id)}.${host + 1}`);
-}
-
-/** First three bytes of the addresses of a slice: 127.1.0 to 127.254.255. */
-export function subnetOf(id: string): string {
-  const number = Number(BigInt(id) % (254n * 256n));
-  return `127.${1 + Math.floor(number / 256)}.${number % 256}`;
 }

@@ -1,18 +1,37 @@
+import {randomUUID} from 'node:crypto';
 import type {CloudDatabase} from '../database.ts';
 import {badFault, type Faults, type QueueFault} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {JsonObject} from '../http/json.ts';
+import {Resources} from '../resources.ts';
 import {Timers} from '../timers.ts';
-import type {NodeChange, TpuNode} from './node.ts';
-import type {Nodes} from './nodes.ts';
-import type {Operation} from './operations.ts';
-import {type QueuedResource, QueuedResourceTable} from './queued-resources.ts';
-import {parseNode, parseQueuedResource} from './spec.ts';
+import type {Operation} from '../vm/operations.ts';
+import type {TpuChange, Tpus} from '../vm/tpus.ts';
+import type {QueueState} from './catalog.ts';
+import type {TpuNode} from './node.ts';
+import {type NodeSpec, parseNode, parseQueuedResource, type QueuedSpec} from './spec.ts';
+
+/** Queued resource of one node. */
+export type QueuedResource = {
+  zone: string;
+  name: string;
+  id: string;
+  state: QueueState;
+  /** Cause of the state: a request of the user, or the service itself. */
+  initiator: 'USER' | 'SERVICE';
+  /** A google.rpc.Status in the state FAILED, otherwise null. */
+  error: JsonObject | null;
+  spec: QueuedSpec;
+  created_at: string;
+  request_id: string;
+  /** Time of the next step in milliseconds since 1970; null while the queued resource waits for its node or a request. */
+  due_at: number | null;
+};
 
 export type QueueOptions = {
   database: CloudDatabase;
   faults: Faults;
-  nodes: Nodes;
+  nodes: Tpus<NodeSpec>;
   project: string;
   /** Duration of each step of a queued resource, and interval of the retries in a zone without capacity. */
   step_ms: number;
@@ -25,12 +44,12 @@ export type QueueOptions = {
  */
 export class Queue {
   readonly #options: QueueOptions;
-  readonly #table: QueuedResourceTable;
+  readonly #rows: Resources<QueuedResource>;
   readonly #timers = new Timers();
 
   constructor(options: QueueOptions) {
     this.#options = options;
-    this.#table = new QueuedResourceTable(options.database);
+    this.#rows = new Resources(options.database, 'queuedResources');
     options.nodes.onChange = (node, change) => this.#onNode(node, change);
   }
 
@@ -47,11 +66,11 @@ export class Queue {
   }
 
   list(zone = '-'): QueuedResource[] {
-    return this.#table.list(zone);
+    return this.#rows.list(zone);
   }
 
   get(zone: string, name: string): QueuedResource {
-    const queued = this.#table.find(zone, name);
+    const queued = this.#rows.find(zone, name);
     if (!queued) throw new ApiError(404, `Resource '${this.path({zone, name})}' was not found`);
     return queued;
   }
@@ -70,19 +89,29 @@ export class Queue {
     const spec = parseQueuedResource(name, body);
     parseNode(spec.node_id, spec.node);
     return database.transaction(() => {
-      const existing = this.#table.find(zone, name);
-      if (existing && request_id !== '' && existing.request_id === request_id)
-        return nodes.operations.get(existing.creation);
+      const existing = this.#rows.find(zone, name);
+      const earlier =
+        existing && request_id !== '' && existing.request_id === request_id
+          ? nodes.operations.last(existing, 'create')
+          : undefined;
+      if (earlier) return earlier;
       if (existing) throw new ApiError(409, `Resource '${this.path({zone, name})}' already exists`);
-      const begun = nodes.operations.begin(zone, this.path({zone, name}), 'create');
       const made: QueuedResource = {
-        ...{zone, name, state: 'ACCEPTED', initiator: 'USER', error: null, spec, request_id},
-        ...{created_at: new Date().toISOString(), creation: begun.name, deletion: null},
-        due_at: Date.now() + step_ms,
+        ...{
+          zone,
+          name,
+          id: randomUUID(),
+          state: 'ACCEPTED',
+          initiator: 'USER',
+          error: null,
+          spec,
+          request_id,
+        },
+        ...{created_at: new Date().toISOString(), due_at: Date.now() + step_ms},
       };
-      this.#table.insert(made);
+      this.#rows.insert(made);
       this.#schedule(made);
-      return begun;
+      return nodes.operations.begin(made, `queuedResources/${name}`, 'create');
     });
   }
 
@@ -90,18 +119,18 @@ export class Queue {
   delete(zone: string, name: string, force: boolean): Operation {
     const {nodes, step_ms} = this.#options;
     const queued = this.get(zone, name);
-    if (queued.deletion) return nodes.operations.get(queued.deletion);
+    const earlier = nodes.operations.last(queued, 'delete');
+    if (earlier) return earlier;
     if (!force && !['ACCEPTED', 'WAITING_FOR_RESOURCES', 'FAILED', 'SUSPENDED'].includes(queued.state))
       throw new ApiError(
         400,
         `The queued resource ${name} is ${queued.state}: delete its node first, or use force`,
         {word: 'FAILED_PRECONDITION'},
       );
-    const begun = nodes.operations.begin(zone, this.path(queued), 'delete');
-    nodes.operations.fail(queued.creation, 1, `The queued resource ${name} was deleted during its creation`);
-    const due_at = Date.now() + step_ms;
-    this.#move(queued, {state: 'DELETING', initiator: 'USER', deletion: begun.name, due_at});
-    return begun;
+    const message = `The queued resource ${name} was deleted during its creation`;
+    nodes.operations.end(queued, 'create', {code: 1, message});
+    this.#move(queued, {state: 'DELETING', initiator: 'USER', due_at: Date.now() + step_ms});
+    return nodes.operations.begin(queued, `queuedResources/${name}`, 'delete');
   }
 
   /** Injects a fault into a queued resource and returns a sentence about the effect. */
@@ -118,7 +147,7 @@ export class Queue {
         this.#suspend(queued, 'SERVICE');
         return `suspended ${name}: its node is deleted and gets no replacement`;
       case 'fail':
-        this.#fail(queued, 13, 'An internal error has occurred');
+        this.#fail(queued, {code: 13, message: 'An internal error has occurred'});
         return `${name} FAILED: it stays in the queue until it is deleted`;
     }
   }
@@ -129,13 +158,13 @@ export class Queue {
 
   #move(queued: QueuedResource, changes: Partial<QueuedResource>): void {
     const next = {...queued, ...changes};
-    this.#table.update(next);
+    this.#rows.update(next);
     this.#schedule(next);
   }
 
   #schedule({zone, name, due_at}: QueuedResource): void {
     this.#timers.set(`${zone}/${name}`, due_at, () => {
-      const current = this.#table.find(zone, name);
+      const current = this.#rows.find(zone, name);
       if (current) this.#advance(current).catch(this.#options.trouble);
     });
   }
@@ -167,13 +196,10 @@ export class Queue {
     const {zone, name, spec} = queued;
     const {valid_until} = spec;
     // The operation ends when the queue has accepted the request. The state shows the outcome.
-    nodes.operations.succeed(queued.creation, {queued: name});
+    nodes.operations.end(queued, 'create');
     if (valid_until !== null && Date.now() > valid_until) {
-      this.#fail(
-        queued,
-        4,
-        `The queued resource ${name} was not provisioned before its valid until time expired`,
-      );
+      const message = `The queued resource ${name} was not provisioned before its valid until time expired`;
+      this.#fail(queued, {code: 4, message});
       return;
     }
     if (faults.zone('stockout', zone) !== undefined) {
@@ -182,16 +208,17 @@ export class Queue {
     }
     try {
       this.#move(queued, {state: 'PROVISIONING', due_at: null});
-      nodes.create(zone, spec.node_id, spec.node);
+      nodes.create(zone, spec.node_id, parseNode(spec.node_id, spec.node));
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      this.#fail(queued, error.status === 429 ? 8 : error.status === 409 ? 6 : 3, error.message);
+      const code = error.status === 429 ? 8 : error.status === 409 ? 6 : 3;
+      this.#fail(queued, {code, message: error.message});
     }
   }
 
-  #fail(queued: QueuedResource, code: number, message: string): void {
-    this.#options.nodes.operations.fail(queued.creation, code, message);
-    this.#move(queued, {state: 'FAILED', initiator: 'SERVICE', error: {code, message}, due_at: null});
+  #fail(queued: QueuedResource, error: JsonObject): void {
+    this.#options.nodes.operations.end(queued, 'create', error);
+    this.#move(queued, {state: 'FAILED', initiator: 'SERVICE', error, due_at: null});
   }
 
   #suspend(queued: QueuedResource, initiator: 'USER' | 'SERVICE'): void {
@@ -200,12 +227,12 @@ export class Queue {
 
   #remove(queued: QueuedResource): void {
     this.#schedule({...queued, due_at: null});
-    if (queued.deletion) this.#options.nodes.operations.succeed(queued.deletion, {});
-    this.#table.delete(queued);
+    this.#options.nodes.operations.end(queued, 'delete');
+    this.#rows.delete(queued);
   }
 
   /** Moves the queued resource of a node to the state that follows from the change of the node. */
-  #onNode(node: TpuNode, change: NodeChange): void {
+  #onNode(node: TpuNode, change: TpuChange): void {
     const queued = this.of(node);
     if (!queued) return;
     if (queued.state === 'DELETING') {
@@ -221,7 +248,7 @@ export class Queue {
         this.#move(queued, {state: 'ACTIVE', due_at: null});
         return;
       case 'failed':
-        this.#fail(queued, change.code, change.message);
+        this.#fail(queued, change.error);
         return;
       case 'preempted':
         this.#suspend(queued, 'SERVICE');

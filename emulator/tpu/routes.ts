@@ -3,83 +3,141 @@ import {ApiError} from '../http/errors.ts';
 import type {Request, Route} from '../http/http.ts';
 import type {JsonObject} from '../http/json.ts';
 import {readJson} from '../http/request-body.ts';
+import type {Operation} from '../vm/operations.ts';
+import type {Tpus} from '../vm/tpus.ts';
+import {type ZoneRoute, zoneOf, zoneRoutes} from '../vm/zone-routes.ts';
 import {zones} from '../zones.ts';
-import {
-  acceleratorTypes,
-  healthNumbers,
-  initiatorNumbers,
-  queueNumbers,
-  runtimeVersions,
-  stateNumbers,
-  wantsNumbers,
-} from './catalog.ts';
-import {addressesOf, type TpuNode} from './node.ts';
-import type {Nodes} from './nodes.ts';
-import {type Operation, operationResource} from './operations.ts';
-import type {Queue} from './queue.ts';
-import type {QueuedResource} from './queued-resources.ts';
+import {healthNumbers, initiatorNumbers, queueNumbers, stateNumbers, wantsNumbers} from './catalog.ts';
+import {addressesOf, NODES, type TpuNode} from './node.ts';
+import type {Queue, QueuedResource} from './queue.ts';
+import {type NodeSpec, parseNode} from './spec.ts';
 
-const nodeType = 'type.googleapis.com/google.cloud.tpu.v2.Node';
-const queuedType = 'type.googleapis.com/google.cloud.tpu.v2.QueuedResource';
-const emptyType = 'type.googleapis.com/google.protobuf.Empty';
-
-/** A route below a zone: what it answers for the checked zone. */
-type Row = [
-  method: 'GET' | 'POST' | 'DELETE',
-  path: string,
-  answer: (zone: string, request: Request) => JsonObject | Promise<JsonObject>,
-];
+const TYPES = 'type.googleapis.com/google.cloud.tpu.v2';
 
 /** REST API of Cloud TPU, version 2. */
-export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: string): Route[] {
-  const at = '/v2/projects/{project}/locations';
-  const inProject = (zone: string, path = '') => `projects/${project}/locations/${zone}${path}`;
+export class TpuRoutes {
+  readonly #nodes: Tpus<NodeSpec>;
+  readonly #queue: Queue;
+  readonly #faults: Faults;
+  readonly #project: string;
 
-  /** Zone of a request. With `all`, `-` stands for every zone. */
-  const zoneOf = ({params}: Request, options: {all?: boolean} = {}): string => {
-    const {project: asked, zone = ''} = params;
-    if (asked !== project) throw new ApiError(403, `Permission denied on resource project ${asked}`);
-    if (options.all && zone === '-') return zone;
-    if (!zones.includes(zone))
-      throw new ApiError(403, `Permission denied on 'locations/${zone}' (or it may not exist)`);
-    if (faults.zone('unreachable', zone) !== undefined) {
-      throw new ApiError(503, `The service is currently unavailable in ${zone}`);
-    }
-    return zone;
-  };
+  constructor(nodes: Tpus<NodeSpec>, queue: Queue, faults: Faults, project: string) {
+    this.#nodes = nodes;
+    this.#queue = queue;
+    this.#faults = faults;
+    this.#project = project;
+  }
 
-  const nodeResource = (node: TpuNode, query: URLSearchParams): JsonObject => {
+  // Cloud TPU has no permissions of queued resources: their methods need those of nodes.
+  readonly #ofZone: ZoneRoute[] = [
+    [
+      ...(['POST', '/nodes', 'tpu.nodes.create'] as const),
+      async (zone, _, request) => {
+        const name = request.query.get('nodeId') ?? '';
+        const spec = parseNode(name, await readJson(request.body));
+        return this.#operation(this.#nodes.create(zone, name, spec), request);
+      },
+    ],
+    [
+      ...(['GET', '/nodes/{name}', 'tpu.nodes.get'] as const),
+      (zone, name, request) => this.#node(this.#nodes.get(zone, name), request),
+    ],
+    [
+      ...(['DELETE', '/nodes/{name}', 'tpu.nodes.delete'] as const),
+      async (zone, name, request) => this.#operation(await this.#nodes.delete(zone, name), request),
+    ],
+    [
+      ...(['GET', '/operations/{name}', 'tpu.operations.get'] as const),
+      (zone, name, request) => {
+        const found = this.#nodes.operations.find(zone, name);
+        if (found) return this.#operation(found, request);
+        throw new ApiError(404, `Operation not found: ${this.#inZone(zone, `/operations/${name}`)}`);
+      },
+    ],
+    [
+      ...(['POST', '/queuedResources', 'tpu.nodes.create'] as const),
+      async (zone, _, request) => {
+        const {query} = request;
+        const [name, id] = [query.get('queuedResourceId') ?? '', query.get('requestId') ?? ''];
+        return this.#operation(this.#queue.create(zone, name, id, await readJson(request.body)), request);
+      },
+    ],
+    [
+      ...(['GET', '/queuedResources/{name}', 'tpu.nodes.get'] as const),
+      (zone, name, request) => this.#queued(this.#queue.get(zone, name), request),
+    ],
+    [
+      ...(['DELETE', '/queuedResources/{name}', 'tpu.nodes.delete'] as const),
+      (zone, name, request) => {
+        // gcloud writes `True`.
+        const force = request.query.get('force')?.toLowerCase() === 'true';
+        return this.#operation(this.#queue.delete(zone, name, force), request);
+      },
+    ],
+  ];
+
+  /** Lists, for which the zone `-` stands for every zone. */
+  readonly #ofZones: ZoneRoute[] = [
+    [
+      ...(['GET', '/nodes', 'tpu.nodes.list'] as const),
+      (zone, _, request) =>
+        this.#listed('nodes', zone, this.#nodes.list(zone), node => this.#node(node, request)),
+    ],
+    [
+      ...(['GET', '/queuedResources', 'tpu.nodes.list'] as const),
+      (zone, _, request) =>
+        this.#listed('queuedResources', zone, this.#queue.list(zone), each => this.#queued(each, request)),
+    ],
+  ];
+
+  routes(): Route[] {
+    const at = '/v2/projects/{project}/locations/{zone}';
+    return [
+      ...zoneRoutes(at, this.#ofZones, request => this.#zoneOf(request, request.params.zone === '-')),
+      ...zoneRoutes(at, this.#ofZone, request => this.#zoneOf(request, false)),
+    ];
+  }
+
+  #zoneOf(request: Request, isEvery: boolean): string {
+    const {project, zone = ''} = request.params;
+    if (project !== this.#project)
+      throw new ApiError(403, `Permission denied on resource project ${project}`);
+    const unknown = new ApiError(403, `Permission denied on 'locations/${zone}' (or it may not exist)`);
+    return isEvery ? zone : zoneOf(request, this.#faults, unknown);
+  }
+
+  #inZone(zone: string, path = ''): string {
+    return `projects/${this.#project}/locations/${zone}${path}`;
+  }
+
+  #node(node: TpuNode, {query}: Request): JsonObject {
     const numbers = wantsNumbers(query);
-    const {state, created_at, id, spec} = node;
+    const {created_at, id, spec} = node;
+    const state = NODES.states[node.state] as keyof typeof stateNumbers;
     const isUp = state === 'READY';
-    const queued = queue.of(node);
+    const queued = this.#queue.of(node);
+    const network = {network: 'default', subnetwork: 'default', enableExternalIps: false};
     return {
-      name: nodes.path(node),
+      name: this.#nodes.path(node),
       id,
       ...spec,
       state: numbers ? stateNumbers[state] : state,
       ...(isUp ? {health: numbers ? healthNumbers.HEALTHY : 'HEALTHY'} : {}),
       createTime: created_at,
-      networkConfig: {
-        network: 'default',
-        subnetwork: 'default',
-        enableExternalIps: false,
-        ...spec.networkConfig,
-      },
+      networkConfig: {...network, ...spec.networkConfig},
       networkEndpoints: isUp ? addressesOf(node).map(ipAddress => ({ipAddress, port: 8470})) : [],
       apiVersion: 'V2_ALPHA1',
-      ...(queued ? {queuedResource: queue.path(queued)} : {}),
+      ...(queued ? {queuedResource: this.#queue.path(queued)} : {}),
     };
-  };
+  }
 
-  const queuedResource = (queued: QueuedResource, query: URLSearchParams): JsonObject => {
+  #queued(queued: QueuedResource, {query}: Request): JsonObject {
     const numbers = wantsNumbers(query);
     const {state, initiator, error, spec, zone, created_at} = queued;
-    const parent = inProject(zone);
     return {
-      name: queue.path(queued),
+      name: this.#queue.path(queued),
       createTime: created_at,
-      tpu: {nodeSpec: [{parent, nodeId: spec.node_id, node: spec.node}]},
+      tpu: {nodeSpec: [{parent: this.#inZone(zone), nodeId: spec.node_id, node: spec.node}]},
       ...spec.shown,
       state: {
         state: numbers ? queueNumbers[state] : state,
@@ -87,139 +145,54 @@ export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: s
         ...(error ? {failedData: {error}} : {}),
       },
     };
-  };
+  }
 
-  const present = (operation: Operation, {query}: Request): JsonObject =>
-    operationResource(operation, response => {
-      if (operation.verb === 'delete') return {'@type': emptyType};
-      if (response.queued !== undefined) {
-        const made = queue.list(operation.zone).find(({name}) => name === response.queued);
-        return {'@type': queuedType, ...(made ? queuedResource(made, query) : {name: operation.target})};
-      }
-      const node = nodes.list(operation.zone).find(({name}) => name === response.node);
-      const {apiVersion: _version, ...resource} = node ? nodeResource(node, query) : {name: operation.target};
-      return {'@type': nodeType, ...resource};
-    });
+  #operation(operation: Operation, request: Request): JsonObject {
+    const {name, zone, target, verb, created_at, ended_at, error} = operation;
+    return {
+      name: this.#inZone(zone, `/operations/${name}`),
+      metadata: {
+        '@type': `${TYPES}.OperationMetadata`,
+        createTime: created_at,
+        ...(ended_at === null ? {} : {endTime: ended_at}),
+        target: this.#inZone(zone, `/${target}`),
+        verb,
+        cancelRequested: false,
+        apiVersion: 'v2',
+      },
+      done: ended_at !== null,
+      ...(error === null ? {} : {error: JSON.parse(error) as JsonObject}),
+      ...(ended_at === null || error !== null ? {} : {response: this.#response(operation, request)}),
+    };
+  }
+
+  #response({zone, target, target_id, verb}: Operation, request: Request): JsonObject {
+    if (verb === 'delete') return {'@type': 'type.googleapis.com/google.protobuf.Empty'};
+    const isMade = (each: {id: string}) => each.id === target_id;
+    const gone: JsonObject = {name: this.#inZone(zone, `/${target}`)};
+    if (target.startsWith('queuedResources/')) {
+      const made = this.#queue.list(zone).find(isMade);
+      return {'@type': `${TYPES}.QueuedResource`, ...(made ? this.#queued(made, request) : gone)};
+    }
+    const made = this.#nodes.list(zone).find(isMade);
+    const {apiVersion: _version, ...resource} = made ? this.#node(made, request) : gone;
+    return {'@type': `${TYPES}.Node`, ...resource};
+  }
 
   /** A list of one zone, or of every reachable zone where the zone is `-`. */
-  const listed = <T extends {zone: string}>(
+  #listed<T extends {zone: string}>(
     key: string,
     zone: string,
     items: T[],
-    presentItem: (item: T) => JsonObject,
-  ): JsonObject => {
-    const isUnreachable = (name: string) => zone === '-' && faults.zone('unreachable', name) !== undefined;
+    present: (item: T) => JsonObject,
+  ): JsonObject {
+    const isUnreachable = (name: string) =>
+      zone === '-' && this.#faults.zone('unreachable', name) !== undefined;
     const reachable = items.filter(item => !isUnreachable(item.zone));
-    const unreachable = zones.filter(isUnreachable).map(name => inProject(name));
+    const unreachable = zones.filter(isUnreachable).map(name => this.#inZone(name));
     return {
-      ...(reachable.length > 0 ? {[key]: reachable.map(presentItem)} : {}),
+      ...(reachable.length > 0 ? {[key]: reachable.map(present)} : {}),
       ...(unreachable.length > 0 ? {unreachable} : {}),
     };
-  };
-
-  const location = (zone: string): JsonObject => ({name: inProject(zone), locationId: zone});
-
-  /** A list of names that every zone has, such as `acceleratorTypes`. */
-  const catalogue = (plural: string, field: string, entries: string[]): Row[] => {
-    const entry = (zone: string, name: string) => ({
-      name: inProject(zone, `/${plural}/${name}`),
-      [field]: name,
-    });
-    return [
-      ['GET', `/${plural}`, zone => ({[plural]: entries.map(name => entry(zone, name))})],
-      [
-        'GET',
-        `/${plural}/{name}`,
-        (zone, {params: {name = ''}}) => {
-          if (!entries.includes(name)) throw new ApiError(404, `There is no ${plural}/${name} in ${zone}`);
-          return entry(zone, name);
-        },
-      ],
-    ];
-  };
-
-  const inZone: Row[] = [
-    ['GET', '', location],
-    [
-      'POST',
-      '/nodes',
-      async (zone, request) => {
-        const body = await readJson(request.body);
-        return present(nodes.create(zone, request.query.get('nodeId') ?? '', body), request);
-      },
-    ],
-    [
-      'GET',
-      '/nodes/{name}',
-      (zone, {params, query}) => nodeResource(nodes.get(zone, params.name ?? ''), query),
-    ],
-    [
-      'DELETE',
-      '/nodes/{name}',
-      async (zone, request) => present(await nodes.delete(zone, request.params.name ?? ''), request),
-    ],
-    [
-      'GET',
-      '/operations/{name}',
-      (zone, request) =>
-        present(nodes.operations.get(inProject(zone, `/operations/${request.params.name}`)), request),
-    ],
-    [
-      'POST',
-      '/queuedResources',
-      async (zone, request) => {
-        const {query} = request;
-        const [name, id] = [query.get('queuedResourceId') ?? '', query.get('requestId') ?? ''];
-        return present(queue.create(zone, name, id, await readJson(request.body)), request);
-      },
-    ],
-    [
-      'GET',
-      '/queuedResources/{name}',
-      (zone, {params, query}) => queuedResource(queue.get(zone, params.name ?? ''), query),
-    ],
-    [
-      'DELETE',
-      '/queuedResources/{name}',
-      (zone, request) => {
-        // gcloud writes `True`.
-        const force = request.query.get('force')?.toLowerCase() === 'true';
-        return present(queue.delete(zone, request.params.name ?? '', force), request);
-      },
-    ],
-    ...catalogue('acceleratorTypes', 'type', acceleratorTypes),
-    ...catalogue('runtimeVersions', 'version', runtimeVersions),
-  ];
-
-  const inAnyZone: Row[] = [
-    [
-      'GET',
-      '/nodes',
-      (zone, {query}) => listed('nodes', zone, nodes.list(zone), node => nodeResource(node, query)),
-    ],
-    [
-      'GET',
-      '/operations',
-      (zone, request) => ({operations: nodes.operations.list(zone).map(each => present(each, request))}),
-    ],
-    [
-      'GET',
-      '/queuedResources',
-      (zone, {query}) =>
-        listed('queuedResources', zone, queue.list(zone), each => queuedResource(each, query)),
-    ],
-  ];
-
-  const routesOf = (rows: Row[], options?: {all: boolean}): Route[] =>
-    rows.map(([method, path, answer]) => [
-      method,
-      `${at}/{zone}${path}`,
-      async request => ({json: await answer(zoneOf(request, options), request)}),
-    ]);
-
-  return [
-    ['GET', at, () => ({json: {locations: zones.map(location)}})],
-    ...routesOf(inAnyZone, {all: true}),
-    ...routesOf(inZone),
-  ];
+  }
 }

@@ -2,6 +2,7 @@ import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import {ApiError} from '../http/errors.ts';
 import {isObject, type Json, type JsonObject} from '../http/json.ts';
 import {optionalString, stringMap} from '../http/request-body.ts';
+import {labelsIn, NAME} from '../vm/spec-fields.ts';
 import {acceleratorTypes, LOCAL_HOSTS, runtimeVersions} from './catalog.ts';
 
 /** Writable fields of a node, under the names of the API. */
@@ -18,7 +19,7 @@ export type NodeSpec = {
 };
 
 export function parseNode(name: string, body: JsonObject): NodeSpec {
-  if (!/^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name)) {
+  if (!NAME.test(name)) {
     throw new ApiError(400, `Invalid node id "${name}": use 1 to 63 of a-z, 0-9 and "-", a letter first`);
   }
   const acceleratorType = optionalString(body.acceleratorType, 'acceleratorType') ?? 'v2-8';
@@ -51,7 +52,7 @@ export function parseNode(name: string, body: JsonObject): NodeSpec {
     acceleratorType,
     runtimeVersion,
     ...(description === undefined ? {} : {description}),
-    labels: checkedLabels(stringMap(body.labels, 'labels') ?? {}),
+    labels: labelsIn(body),
     metadata,
     schedulingConfig: isObject(body.schedulingConfig) ? body.schedulingConfig : {},
     ...(Array.isArray(body.tags) ? {tags: body.tags} : {}),
@@ -111,12 +112,4 @@ function endOf(policy: JsonObject): number | null {
   if (ms <= Date.now())
     throw new ApiError(400, `Invalid time "${end}" in queueingPolicy: the time is in the past`);
   return ms;
-}
-
-function checkedLabels(labels: Record<string, string>): Record<string, string> {
-  for (const [key, value] of Object.entries(labels)) {
-    if (/^[a-z][a-z0-9_-]{0,62}$/.test(key) && /^[a-z0-9_-]{0,63}$/.test(value)) continue;
-    throw new ApiError(400, `Invalid label ${key}="${value}": use up to 63 of a-z, 0-9, "_" and "-"`);
-  }
-  return labels;
 }

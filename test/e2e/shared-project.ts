@@ -105,9 +105,9 @@ export class SharedProject {
   operations(): StoredOperation[] {
     const database = new DatabaseSync(join(this.#dir, 'cloud.db'), {readOnly: true});
     try {
-      return database
-        .prepare('SELECT * FROM operations ORDER BY created_at')
-        .all() as unknown as StoredOperation[];
+      const sql = `SELECT *, ? || zone || '/operations/' || name AS name FROM operations WHERE api = 'tpu' ORDER BY created_at`;
+      const place = `projects/${this.cloud.project}/locations/`;
+      return database.prepare(sql).all(place) as unknown as StoredOperation[];
     } finally {
       database.close();
     }

@@ -1,0 +1,33 @@
+/** Routes of an API that has TPUs, as a table. */
+import type {Faults} from '../faults.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Request, Route} from '../http/http.ts';
+import type {JsonObject} from '../http/json.ts';
+import {zones} from '../zones.ts';
+
+/** `answer` gets a zone that the request may name, and the name of the resource in the path. */
+export type ZoneRoute = readonly [
+  method: 'GET' | 'POST' | 'DELETE',
+  path: string,
+  permission: string,
+  answer: (zone: string, name: string, request: Request) => JsonObject | Promise<JsonObject>,
+];
+
+export function zoneRoutes(
+  at: string,
+  routes: readonly ZoneRoute[],
+  checked: (request: Request) => string,
+): Route[] {
+  return routes.map(([method, path, permission, answer]) => [
+    ...([method, `${at}${path}`] as const),
+    async request => ({json: await answer(checked(request), request.params.name ?? '', request)}),
+    permission,
+  ]);
+}
+
+/** Zone of a request. Throws for a zone that is unknown or does not answer. */
+export function zoneOf({params: {zone = ''}}: Request, faults: Faults, unknown: ApiError): string {
+  if (!zones.includes(zone)) throw unknown;
+  if (faults.zone('unreachable', zone) === undefined) return zone;
+  throw new ApiError(503, `The service is currently unavailable in ${zone}`);
+}
