@@ -97,6 +97,12 @@ export function figures(values: readonly [name: string, value: Part, more?: Part
   )}</dl>`;
 }
 
+/** Names with their values, as a list. Empty values are left out. */
+export function facts(values: readonly [name: string, value: Part][]): Html {
+  const shown = values.filter(([, value]) => value !== null && value !== '');
+  return html`<dl class="facts">${shown.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
+}
+
 export type Column = {title: string; number?: boolean};
 
 /** A table. On a narrow screen each row is a list with the titles: roles keep the table for a screen reader. */

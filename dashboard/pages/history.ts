@@ -5,13 +5,9 @@ import {lineChart, type Point} from '../charts.ts';
 import {type Html, html} from '../html.ts';
 
 export function historyCharts(run: Run): Html {
-  const charts = runCharts(run);
-  return charts === null ? html`` : html`<h2>History</h2>${charts}`;
-}
-
-/** Null for a run without a past. */
-export function runCharts({history, created_at, total_tokens, preemptions}: Run): Html | null {
-  if (!history || history.at_s.length < 2) return null;
+  const {history, created_at, total_tokens, preemptions} = run;
+  if (!history || history.at_s.length < 2) return html``;
+  if (total_tokens === 0 && history.usd.every(usd => usd === 0)) return html``;
   const start_ms = Date.parse(created_at);
   const pointsOf = (values: readonly number[]): Point[] =>
     values.map((value, index) => ({at_ms: start_ms + (history.at_s[index] ?? 0) * 1000, value}));
@@ -32,9 +28,7 @@ export function runCharts({history, created_at, total_tokens, preemptions}: Run)
     preemptions === null
       ? html`<p class="quiet">Preemptions: unknown. The run has no count of them.</p>`
       : '';
-  return total_tokens === 0 && history.usd.every(usd => usd === 0)
-    ? null
-    : html`<div class="charts">${charts}</div>${note}`;
+  return html`<h2>History</h2><div class="charts">${charts}</div>${note}`;
 }
 
 /** Points over which a rate is taken: a shard brings its tokens at once. */

@@ -29,20 +29,29 @@ const MOST_EVENTS = 40;
 
 export function runPage(page: RunPage, now: number): Section[] {
   const {run} = page.state;
+  const {head, history, stats, spec} = runSections(page, now);
   return [
-    section('head', head(page, now)),
-    section('history', historyCharts(run)),
+    section('head', head),
+    section('history', history),
     section('streams', streams(page)),
     section('tpus', tpus(page, now)),
-    section('stats', page.stats ? statistics(page.stats) : html``),
+    section('stats', stats),
     section('rejects', rejects(page)),
     section(
       'events',
       html`<h2>Events</h2>${eventList(page.events.slice(0, MOST_EVENTS))}<p>${link(`/events?run=${encodeURIComponent(run.run)}`, 'All events of the run')}</p>`,
     ),
-    section('spec', spec(page)),
+    section('spec', spec),
     runCommands(run),
   ];
+}
+
+/** The sections that a report has too. */
+export function runSections(page: RunPage, now: number): Record<'head' | 'history' | 'stats' | 'spec', Html> {
+  return {
+    ...{head: head(page, now), history: historyCharts(page.state.run), spec: spec(page)},
+    stats: page.stats ? statistics(page.stats) : html``,
+  };
 }
 
 function head(
@@ -175,12 +184,8 @@ function tpus({state: {run, tpus: all, work}}: RunPage, now: number): Html {
 /** Activations whose largest value is so many times their mean norm are massive. */
 const MASSIVE = 10;
 
-function statistics(view: StatsView): Html {
-  return html`<h2>Statistics of ${view.of}</h2>${statisticMaps(view)}`;
-}
-
 /** Heat maps by layer and site. */
-export function statisticMaps({stats, rows}: Omit<StatsView, 'of'>): Html {
+function statistics({of, stats, rows}: StatsView): Html {
   const names = Object.keys(stats).map(name => name.split('.') as [string, string]);
   const sites = [...new Set(names.map(([site]) => site))];
   const layers = [...new Set(names.map(([, layer]) => Number(layer)))].sort((a, b) => a - b);
@@ -217,7 +222,7 @@ export function statisticMaps({stats, rows}: Omit<StatsView, 'of'>): Html {
     };
   });
   const ofRows = html`${heatMap('Norm at 99 % of the rows by the median norm, by layer', {columns, rows: spread})}${heatMap('Share of zeros, by layer', {columns, rows: zeros})}${byPosition(stats)}`;
-  return html`${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}${ofRows}${
+  return html`<h2>Statistics of ${of}</h2>${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}${ofRows}${
     most_broken > 0
       ? heatMap('Share of rows with a value that is not finite, by layer', {columns, rows: broken})
       : html`<p class="quiet">Every value is finite.</p>`
@@ -266,7 +271,9 @@ function rejects({rejects, rejected, state: {run, streams}}: RunPage): Html {
 
 function spec({state: {run}, bill}: RunPage): Html {
   const more = [
-    ['Network', dollarText(networkOf(run))],
+    ['TPUs', dollarText(run.cost_usd)],
+    ['Network between regions', dollarText(run.network_usd)],
+    ['Downloads', dollarText(networkOf(run) - run.network_usd)],
     ['Operations', dollarText(bill.operations_usd)],
     ['Functions and Firestore', dollarText(bill.control_usd)],
     ['Storage a month', dollarText(bill.storage_usd_per_month)],

@@ -10,7 +10,7 @@ import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import {symptomText} from '../../shared/domain/worker/provider-states.ts';
 import {waterfall} from '../charts.ts';
 import type {Section} from '../feed.ts';
-import {address, figures, type Html, html, link, type Part, state, table, time} from '../html.ts';
+import {address, facts, figures, type Html, html, link, type Part, state, table, time} from '../html.ts';
 import {tpuCommands} from './commands.ts';
 import {section} from './section.ts';
 import {capitalised, sentence} from './why.ts';
@@ -32,7 +32,7 @@ export function tpuPage(page: TpuPage, now: number): Section[] {
 }
 
 function livingHead({row, worker, why, incarnation}: TpuPage, now: number): Html {
-  const facts: [string, Part][] = [
+  const values: [string, Part][] = [
     ['Pool', `${row.pool}, ${row.zone}${row.accelerator ? `, ${row.accelerator}` : ''}`],
     ['Works on', workLink(row.work, row.activity)],
     ['Node', [worker.provider_state, worker.health, worker.queue_state].filter(Boolean).join(', ')],
@@ -57,7 +57,7 @@ function livingHead({row, worker, why, incarnation}: TpuPage, now: number): Html
     ],
     ['Tokens/s', tokens_per_s === null ? '–' : numberText(Math.round(tokens_per_s))],
     ['Cost', dollarText(row.cost_usd), hourText(row.usd_per_hour)],
-  ])}${factList(facts)}`;
+  ])}${facts(values)}`;
 }
 
 function endedHead({row}: TpuPage, attempt: Attempt, now: number): Html {
@@ -72,15 +72,11 @@ function endedHead({row}: TpuPage, attempt: Attempt, now: number): Html {
       ['READY for', lived],
       ['Cost', dollarText(cost_usd)],
     ],
-  )}${factList([
+  )}${facts([
     ['Last phase', last_phase ?? ''],
     ['Worked on', workLink(work, null)],
     ['This slot now', link(address('tpus', row.tpu), row.status.toLowerCase())],
   ])}`;
-}
-
-function factList(facts: readonly [string, Part][]): Html {
-  return html`<dl class="facts">${facts.filter(([, value]) => value !== '').map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 }
 
 function workLink(work: string | null, activity: string | null): Part {

@@ -26,12 +26,9 @@ function head({a, b, same, shards, notes}: Comparison): Html {
   const verdict = same
     ? 'Both hold the same samples, tokens and statistics, within 0.1 %.'
     : 'They differ in samples, tokens or statistics.';
-  return html`<header class="cover">
-<p class="eyebrow">Two runs beside each other</p>
-<h1>${a} and ${b} ${state(same ? 'the same' : 'different', same ? 'good' : 'bad')}</h1>
+  return html`<h1>${a} and ${b} ${state(same ? 'the same' : 'different', same ? 'good' : 'bad')}</h1>
 <p class="lead">${verdict}</p>
 ${notes.map(note => html`<p class="note">${note}</p>`)}
-</header>
 ${figures([
   ['Shards with equal bytes', numberText(shards.same_bytes)],
   ['With other bytes', numberText(shards.other_bytes)],

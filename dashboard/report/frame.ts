@@ -38,15 +38,19 @@ ${body}
   return String(page);
 }
 
+/** A part of a page for a file that stands alone: without links and options of this machine, with whole times and open details. */
+export function still(shown: Html): Html {
+  const alone = String(shown)
+    .replace(/<a\b[^>]*>|<\/a>/g, '')
+    .replace(/<time\b[^>]* title="([^"]*)">[^<]*<\/time>/g, '$1')
+    .replace(/(<code class="command">[^<]*?) --(?:dir|port) [\w./-]+/g, '$1')
+    .replaceAll('<details>', '<details open>');
+  return html`<section>${raw(alone)}</section>\n`;
+}
+
 /** A part of the report with its title. */
 export function part(title: string, body: Part): Html {
   return html`<section><h2>${title}</h2>${body}</section>\n`;
-}
-
-/** Names with their values, as a list. Empty values are left out. */
-export function facts(values: readonly [name: string, value: Part][]): Html {
-  const shown = values.filter(([, value]) => value !== null && value !== '');
-  return html`<dl class="facts">${shown.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 }
 
 /** A checksum or a name that a program compares: it breaks anywhere. */
