@@ -9,13 +9,19 @@ import {wholeStore} from './whole-store.ts';
 const LINES = 30;
 const JOB = {code: 'result = 1', status: 'pending', timeout: 86_400, max_retries: 3};
 
-export async function aBusyWorld(): Promise<World> {
+/** `before`: what happens first. */
+export async function aBusyWorld(
+  set: Record<string, string> = {},
+  before: (world: World) => Promise<void> = async () => {},
+): Promise<World> {
   const world = new World({
     ...{GLEANER_ZONES: `${ZONE},us-east5-b`, GLEANER_WORKERS_PER_ZONE: '2', GLEANER_MAX_BUDGET_USD: '1000'},
+    ...set,
   });
   world.onAgent = agent => {
     agent.jobEnd = null;
   };
+  await before(world);
   world.objects.put('datasets/my-run/run.json', JSON.stringify({budget_usd: 50}));
   for (const index of [0, 1]) world.drop('my-run', index, someLines(LINES, `s${index}`));
   world.control({action: 'scale', budget_usd: 500});
