@@ -265,5 +265,5 @@ def test_keys_that_neither_gleaner_nor_transformers_knows_are_listed():
 
 
 def test_commands_and_functions_have_the_same_rules():
-    with open(os.path.join(WORKER, "..", "shared", "contracts", "model-rules.json"), encoding="utf-8") as file:
+    with open(os.path.join(WORKER, "..", "shared", "contracts", "spec", "model-rules.json"), encoding="utf-8") as file:
         assert json.load(file) == json.loads(json.dumps(rules()))
