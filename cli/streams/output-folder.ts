@@ -1,6 +1,6 @@
 /** Folder of new streams. Files are written in a subfolder, and get their names when all of them are complete. */
 import {existsSync} from 'node:fs';
-import {mkdir, readdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
+import {link, mkdir, readdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
@@ -39,8 +39,12 @@ export class OutputFolder {
   /** True where this process has made the owner's file, which only one process can. */
   async #lock(): Promise<boolean> {
     await mkdir(this.work, {recursive: true});
+    // A link, because another process must never read the file before its content is there.
+    const written = join(this.work, `${OWNER_FILE}.${process.pid}`);
     try {
-      await writeFile(join(this.work, OWNER_FILE), String(process.pid), {flag: 'wx'});
+      await writeFile(written, String(process.pid));
+      await link(written, join(this.work, OWNER_FILE));
+      await rm(written, {force: true});
       return true;
     } catch (error) {
       const {code} = error as NodeJS.ErrnoException;
