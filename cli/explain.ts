@@ -47,7 +47,7 @@ export function explainStream(stream: Stream, run: Run, holder: Worker | undefin
 
 /** The last tick found the worker, or its zone, silent. */
 function ofSilence({waits}: Run, {name, zone}: Worker): Constraint | undefined {
-  const isSilent = waits?.kind === 'silent' || waits?.kind === 'brake';
+  const isSilent = waits?.kind === 'silent' || waits?.kind === 'silence-guard';
   return isSilent && (waits.about === name || waits.about === zone) ? waits : undefined;
 }
 

@@ -39,7 +39,8 @@ const STEPS: Record<ConstraintKind, ((about: string, work: string) => string) | 
   orphans: () => 'wait until the nodes are deleted, or: gleaner rebuild',
   'slot-blocked': () => 'remove what the error names',
   deleted: about => `gleaner tpus recreate ${about}`,
-  brake: () => 'look at worker-api and the network of the TPUs; `gleaner tpus delete TPU` ends the cost',
+  'silence-guard': () =>
+    'look at worker-api and the network of the TPUs; `gleaner tpus delete TPU` ends the cost',
   silent: null,
   model: () => 'mend the network, or start another run with a model that exists',
   maintenance: null,

@@ -7,7 +7,7 @@ locals {
     ping-failed         = { text = "worker-api does not answer the ping of on-tick. Read the log of both functions.", above = 2 }
     run-failed          = { text = "A run has failed. `gleaner status RUN` says why.", above = 0 }
     budget-spent        = { text = "A run or the deployment has spent its budget. `gleaner status` says which.", above = 0 }
-    silence-brake       = { text = "A zone holds silent workers, which cost money. Check worker-api and the network.", above = 0 }
+    silence-guard       = { text = "A zone holds silent workers, which cost money. Check worker-api and the network.", above = 0 }
     creates-late        = { text = "Ticks are slow, so requests for nodes are dropped. Read the log of on-tick.", above = 2 }
     creates-stopped     = { text = "Five boots in a row failed, or Cloud TPU refuses every node, so creates stop. The event of the stop has the reason.", above = 0 }
     run-paused          = { text = "A run is paused, because machines died at its work or its model did not arrive. `gleaner status RUN` says why.", above = 0 }

@@ -100,10 +100,10 @@ export function addPoolCommands(program: GleanerCommand): void {
 /** Registers `gleaner prices`. */
 export function addPriceCommands(program: GleanerCommand): void {
   program
-    .about('weather', 'what requests and TPUs of the last week met, by zone and accelerator')
+    .about('churn', 'what requests and TPUs of the last week met, by zone and accelerator')
     .onCloud(RUNNING_OR_STOPPED)
-    .examples('gleaner weather', 'gleaner weather --json')
-    .action(async options => (await import('../weather.ts')).weather(options));
+    .examples('gleaner churn', 'gleaner churn --json')
+    .action(async options => (await import('../churn.ts')).churn(options));
   program
     .about('prices', 'prices of TPUs')
     .about('update', 'read the prices of the Cloud Billing Catalog into prices/chips; prices of people stay')

@@ -43,7 +43,7 @@ const codeOfPool = z.strictObject({
 });
 
 /** Counts of the last week. A mean is null before the first TPU, and a price before the first stored token. */
-const weather = z.strictObject({
+const churn = z.strictObject({
   ...{
     zone: text,
     accelerator: text,
@@ -57,7 +57,7 @@ const weather = z.strictObject({
 });
 
 export const poolAnswers = {
-  weather: z.array(weather),
+  churn: z.array(churn),
   /** The deployment's own pool has no document before a message changes it. */
   pools: z.array(z.union([z.intersection(poolDocument, alive), alive])),
   exec: z.union([exec, z.strictObject({exec: text, command: text})]),

@@ -70,7 +70,7 @@ function workText({work, activity}: Worker, {run}: Run): string {
 export function summaryLine({tpus}: RunState): StyledLine {
   const words = tpus.map(tpuStatus);
   const count = (...wanted: TpuStatus[]) => words.filter(word => wanted.includes(word)).length;
-  const lost = count('PREEMPT', 'MISSING');
+  const lost = count('PREEMPTED', 'MISSING');
   const text = `Healthy: ${count('READY', 'WORKING', 'DRAINING')}  Working: ${count('WORKING', 'DRAINING')}  Needs Recovery: ${lost}`;
   return {text, style: lost > 0 ? 'red' : undefined};
 }

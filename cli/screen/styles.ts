@@ -5,7 +5,7 @@ import type {Style} from '../terminal/format.ts';
 import type {TpuStatus} from './tpu-status.ts';
 
 export const TPU_STYLES: Partial<Record<TpuStatus, Style>> = {
-  PREEMPT: 'red',
+  PREEMPTED: 'red',
   MISSING: 'red',
   WORKING: 'green',
   STARTING: 'yellow',

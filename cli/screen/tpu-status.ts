@@ -6,7 +6,7 @@ export const TPU_STATUSES = [
   'READY',
   'WORKING',
   'DRAINING',
-  'PREEMPT',
+  'PREEMPTED',
   'MISSING',
   'DELETING',
   'GONE',
@@ -37,7 +37,7 @@ export function tpuStatus(worker: Worker): TpuStatus {
 const SILENT = /^it (vanished|has said nothing|is READY but said nothing)/;
 
 /** How Google took the TPU away, where it did. */
-function lossOf({provider_state, missing_since_at, last_death}: Worker): 'PREEMPT' | 'MISSING' | undefined {
-  if (provider_state === 'PREEMPTED' || last_death === 'it was preempted') return 'PREEMPT';
+function lossOf({provider_state, missing_since_at, last_death}: Worker): 'PREEMPTED' | 'MISSING' | undefined {
+  if (provider_state === 'PREEMPTED' || last_death === 'it was preempted') return 'PREEMPTED';
   return missing_since_at !== null || SILENT.test(last_death ?? '') ? 'MISSING' : undefined;
 }

@@ -63,7 +63,7 @@ export function ageText(at: string, now: number): string {
 }
 
 function styleOf({status, phase, work}: TpuRow): Style | undefined {
-  if (status === 'PREEMPT' || status === 'MISSING') return 'red';
+  if (status === 'PREEMPTED' || status === 'MISSING') return 'red';
   if (phase === 'gone') return 'dim';
   return phase === 'working' && work !== null ? 'green' : undefined;
 }

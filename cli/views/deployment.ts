@@ -60,10 +60,13 @@ export async function viewDeployment(store: Store, jobs: string, now = Date.now(
   await skipIfInvalid(log, () => spendingRecords.get(store));
   await servedRecord.read(log, store);
   await createsRecords.read(log, store);
-  const held = zones.flatMap(({zone, pool, brake}) => {
-    if (!brake || brake.held === 0) return [];
-    const usd = brake.held_usd_per_hour === null ? 'an unknown price' : dollarText(brake.held_usd_per_hour);
-    return `${nameOf({zone, pool})} holds ${counted(brake.held, 'silent TPU')} for ${usd} an hour until a new TPU speaks`;
+  const held = zones.flatMap(({zone, pool, silence_guard}) => {
+    if (!silence_guard || silence_guard.held === 0) return [];
+    const usd =
+      silence_guard.held_usd_per_hour === null
+        ? 'an unknown price'
+        : dollarText(silence_guard.held_usd_per_hour);
+    return `${nameOf({zone, pool})} holds ${counted(silence_guard.held, 'silent TPU')} for ${usd} an hour until a new TPU speaks`;
   });
   const names = [...zones.map(nameOf), ...pools.map(({pool}) => `pool ${pool}`)];
   const limited = [...zones, ...pools].flatMap(

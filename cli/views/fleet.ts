@@ -1,8 +1,8 @@
 /** Pools, their zones and their TPUs, with why a zone gives none and what it met since yesterday. */
 import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
+import {addCounts, CLEAR, type Counts} from '../../shared/domain/records/churn.ts';
 import type {Waiting} from '../../shared/domain/records/constraint.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
-import {addCounts, CLEAR, type Counts} from '../../shared/domain/records/weather.ts';
 import type {Zone} from '../../shared/domain/records/zone.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Cloud} from '../cloud/cloud.ts';
@@ -63,7 +63,7 @@ function zonesOf(
     const own = rows.filter(row => row.zone === zone).sort(bySlot);
     const known = zones.find(each => each.zone === zone && (each.pool ?? name) === name);
     return {
-      ...{zone, waits: pool?.zones_wait[zone] ?? null, held: known?.brake?.held ?? 0},
+      ...{zone, waits: pool?.zones_wait[zone] ?? null, held: known?.silence_guard?.held ?? 0},
       day: lastDay(known, now),
       tpus: own.filter(isShown),
       gone: own.filter(row => !isShown(row)).map(({tpu}) => tpu),
@@ -77,5 +77,5 @@ function bySlot(one: TpuRow, other: TpuRow): number {
 
 function lastDay(zone: Zone | undefined, now: number): Counts {
   const since = iso(now - 86_400_000).slice(0, 10);
-  return (zone?.weather ?? []).filter(({day}) => day >= since).reduce<Counts>(addCounts, CLEAR);
+  return (zone?.churn ?? []).filter(({day}) => day >= since).reduce<Counts>(addCounts, CLEAR);
 }

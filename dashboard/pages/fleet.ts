@@ -2,8 +2,8 @@
 import {counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import type {FleetView, PoolView, ZoneView} from '../../cli/views/fleet.ts';
 import {type TpuRow, totalsOf} from '../../cli/views/tpus.ts';
+import type {Counts} from '../../shared/domain/records/churn.ts';
 import {shortText} from '../../shared/domain/records/constraint.ts';
-import type {Counts} from '../../shared/domain/records/weather.ts';
 import type {Section} from '../feed.ts';
 import {
   address,

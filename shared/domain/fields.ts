@@ -13,7 +13,7 @@ export const dollars = z.number();
 export const instant = z.iso.datetime();
 export const epoch = count.max(MAX_LEASE_EPOCH);
 export const incarnation = count.max(MAX_ORDINAL);
-export const said = z
+export const message_times = z
   .record(text, instant)
   .describe(
     'Publish time of the last message about each field: `status_at` for `status`. An older message that arrives late changes nothing.',

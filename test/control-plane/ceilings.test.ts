@@ -136,7 +136,7 @@ describe('a ceiling of the deployment', () => {
   it('of dollars a month goes on after a message has corrected the month, also after its ticks', async () => {
     const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
     dropStreams(world, 2, 40);
-    await edit(world, 'system/spending', {months: {'2026-01': 1000}, copied_at: null, budget_mark: null});
+    await edit(world, 'system/spending', {months: {'2026-01': 1000}, copied_at: null, budget_notice: null});
     await world.untilAsleep(60);
     assert.equal((await world.run('my-run'))?.status, 'paused');
     const {outcome, reason} = await send(world, {action: 'correct', month: '2026-01', usd: 0});

@@ -118,7 +118,7 @@ describe('boots that say hello and then fail', () => {
       ),
       [],
     );
-    assert.equal((await zoneOf(world))?.brake, null, 'no brake holds them');
+    assert.equal((await zoneOf(world))?.silence_guard, null, 'no silence guard holds them');
   });
 });
 

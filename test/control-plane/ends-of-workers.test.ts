@@ -4,12 +4,12 @@ import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {
   aFleet,
-  brakeOf,
   errors,
   faults,
   firstLives,
   RUN,
   silence,
+  silenceGuardOf,
   wait,
   workersOf,
 } from '../support/fleet.ts';
@@ -18,7 +18,7 @@ import {ZONE} from '../support/places.ts';
 
 const CASES: Case[] = [
   {
-    name: 'all nodes that are deleted by hand are found absent, made again, and no brake is set',
+    name: 'all nodes that are deleted by hand are found absent, made again, and no silence guard is set',
     when: async world => {
       world.tpus.nodes.clear();
       await wait(world, 6);
@@ -27,7 +27,7 @@ const CASES: Case[] = [
       assert.equal(await ended(world, 10), 10);
       const causes = (await workersOf(world)).map(({last_death}) => last_death);
       assert.deepEqual([...new Set(causes)], ['it vanished from Cloud TPU']);
-      assert.deepEqual([await brakeOf(world), await faults(world)], [null, 0]);
+      assert.deepEqual([await silenceGuardOf(world), await faults(world)], [null, 0]);
     },
   },
   {
@@ -66,7 +66,10 @@ const CASES: Case[] = [
       await world.minutes(20, 1);
     },
     then: async world => {
-      assert.deepEqual([await ended(world, 10), await faults(world), await brakeOf(world)], [2, 0, null]);
+      assert.deepEqual(
+        [await ended(world, 10), await faults(world), await silenceGuardOf(world)],
+        [2, 0, null],
+      );
       const incarnations = (await workersOf(world)).map(({incarnation}) => incarnation);
       assert.equal(Math.max(...incarnations), 2, 'and a node that booted is not made again');
     },

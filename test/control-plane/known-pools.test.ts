@@ -78,7 +78,7 @@ describe('the own pool of a deployment that has changed', () => {
     ...{spent_usd: 7, keep: {workers: 2, until_at: at(60)}, source_version: 4},
     ...{source: {bundle: 'b'.repeat(64)}, environment: {...deployed.environment, jax_version: '0.6.1'}},
     limiter: {...deployed.limiter, state: 'stopped', cause: 'person', since_at: at(0)},
-    budget_mark: {of: 'tpu', budget_usd: 9, spent_usd: 5, percent: 50},
+    budget_notice: {of: 'tpu', budget_usd: 9, spent_usd: 5, percent: 50},
     jobs_wait: WAITS,
     zones_wait: {
       'us-central1-a': WAITS,
@@ -98,7 +98,7 @@ describe('the own pool of a deployment that has changed', () => {
     const changed = {...found, version: 1};
     const isNew = {accelerator, runtime_version, disk_gb, spot};
     assert.deepEqual(withDeployed(changed, deployed), {...changed, ...isNew, poll_s, job_wait_s});
-    const said = {...changed, said: {poll_s_at: at(0), job_wait_s_at: at(0)}};
+    const said = {...changed, message_times: {poll_s_at: at(0), job_wait_s_at: at(0)}};
     assert.deepEqual(withDeployed(said, deployed), {...said, ...isNew});
   });
 });

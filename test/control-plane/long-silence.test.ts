@@ -1,4 +1,4 @@
-/** Workers that have been silent for longer than any brake holds them. */
+/** Workers that have been silent for longer than any silence guard holds them. */
 import assert from 'node:assert/strict';
 import {RELEASE} from '../../shared/contracts/settings/config.ts';
 import {Failures} from '../../shared/control-plane/calls/failures.ts';
@@ -6,7 +6,7 @@ import {servedRecord} from '../../shared/control-plane/documents/documents.ts';
 import {findLost, proveService, storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import {shardObject} from '../../shared/domain/names.ts';
 import {isServedFor} from '../../shared/domain/worker/served-time.ts';
-import {LONGEST_SILENCE_S} from '../../shared/domain/zone/silence-brake.ts';
+import {LONGEST_SILENCE_S} from '../../shared/domain/zone/silence-guard.ts';
 import {at, aWorker, moment, shardMetadataOf, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0} from '../support/places.ts';

@@ -92,7 +92,7 @@ describe('notifications', () => {
     assert.deepEqual(told().slice(2), ['month.budget 2026-02', 'run.paused tpu']);
   });
 
-  it('of workers that a brake holds is sent once for the silence', async () => {
+  it('of workers that a silence guard holds is sent once for the silence', async () => {
     const world = await aFleet(10, NOTIFY);
     silence(world);
     world.isStillborn = () => true;
@@ -113,7 +113,7 @@ describe('notifications', () => {
     assert.deepEqual(world.receiver.types, ['run.paused']);
     await world.minutes(10, 0);
     assert.deepEqual(world.receiver.types, ['run.paused', 'run.paused']);
-    assert.deepEqual((await outcomes(world)).sort(), ['folded', 'folded', 'folded', 'sent', 'sent']);
+    assert.deepEqual((await outcomes(world)).sort(), ['merged', 'merged', 'merged', 'sent', 'sent']);
   });
 
   it('wait for a receiver that is away, with an id that stays', async () => {
@@ -123,7 +123,7 @@ describe('notifications', () => {
     await world.untilAsleep();
     await world.minutes(1);
     const [notice] = await world.store.query('notices');
-    assert.deepEqual([notice?.data.outcome, notice?.data.error], ['waits', 'example.com answered 503']);
+    assert.deepEqual([notice?.data.outcome, notice?.data.error], ['pending', 'example.com answered 503']);
     await world.minutes(30);
     assert.deepEqual([world.receiver.tries, world.receiver.types], [4, ['run.completed']]);
     assert.equal(world.receiver.accepted[0]?.id, notice?.id);
@@ -144,7 +144,7 @@ describe('notifications', () => {
     world.now += 3_600_000;
     await world.minutes(3);
     assert.equal(world.receiver.tries, tries);
-    assert.deepEqual(await outcomes(world), ['sent', 'lost']);
+    assert.deepEqual(await outcomes(world), ['sent', 'failed']);
   });
 
   /** Stores notifications that are due, each of a key of its own. Their ids are in the order of `keys`. */
@@ -202,7 +202,7 @@ describe('notifications', () => {
     await send(world);
     const {store} = world.deps;
     const sent = await store.query('notices');
-    const stale = sent.map(each => ({...each, data: {...each.data, next_at: at(60), outcome: 'waits'}}));
+    const stale = sent.map(each => ({...each, data: {...each.data, next_at: at(60), outcome: 'pending'}}));
     await sendNotices({...world.deps, store: {...store, query: async () => stale}}, world.now + 1000);
     assert.deepEqual(await store.query('notices'), sent);
   });

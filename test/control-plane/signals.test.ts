@@ -104,7 +104,7 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
     await world.untilAsleep(60);
     return world;
   },
-  'silence-brake': async () => {
+  'silence-guard': async () => {
     const world = await aFleet(10);
     silence(world);
     world.isStillborn = () => true;

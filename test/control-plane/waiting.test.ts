@@ -272,7 +272,7 @@ const CASES: Wait[] = [
     ...{kind: 'silent', about: A0},
   },
   {
-    name: 'silent TPUs that a brake holds',
+    name: 'silent TPUs that a silence guard holds',
     given: async () => {
       const world = await aFleet(3);
       world.isStillborn = () => true;
@@ -280,7 +280,7 @@ const CASES: Wait[] = [
       await wait(world, 6);
       return world;
     },
-    ...{kind: 'brake', about: ZONE, evidence: /2 TPUs/},
+    ...{kind: 'silence-guard', about: ZONE, evidence: /2 TPUs/},
   },
   {
     name: 'a model that does not arrive',
@@ -476,7 +476,7 @@ describe('work that waits has the reason', () => {
       const run = await world.run('my-run');
       const {limiter} = (await world.store.get(`zones/${ZONE}`)) ?? assert.fail('no zone');
       const {refusals, next_at} = limiter as Limiter;
-      // A probe that is refused after the tick is in the document of the run from the next tick on.
+      // A canary that is refused after the tick is in the document of the run from the next tick on.
       assert.ok(refusals - Number(run?.waits?.refusals) <= 1, `${refusals} refusals, ${run?.reason}`);
       assert.ok(Date.parse(String(run?.waits?.next_try_at)) >= Date.parse(String(next_at)) - 120_000);
     }

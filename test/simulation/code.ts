@@ -110,9 +110,9 @@ export const EDITS: Record<Release, Edit[]> = {
     },
     {
       in: 'decideRunAction',
-      find: '{...$run, said: $said, status: $status, updated_at: $now}',
+      find: '{...$run, message_times: $said, status: $status, updated_at: $now}',
       replace:
-        '{...$run, fold_count: ($run.fold_count ?? 0) + 1, said: $said, status: $status, updated_at: $now}',
+        '{...$run, fold_count: ($run.fold_count ?? 0) + 1, message_times: $said, status: $status, updated_at: $now}',
     },
     {
       in: 'poolDocument',
@@ -122,9 +122,9 @@ export const EDITS: Record<Release, Edit[]> = {
     },
     {
       in: 'decideScale',
-      find: '{...$pool, ...$current, said: $said, version: $version}',
+      find: '{...$pool, ...$current, message_times: $said, version: $version}',
       replace:
-        '{...$pool, ...$current, scale_count: ($pool.scale_count ?? 0) + 1, said: $said, version: $version}',
+        '{...$pool, ...$current, scale_count: ($pool.scale_count ?? 0) + 1, message_times: $said, version: $version}',
     },
     {
       in: 'publishActions',

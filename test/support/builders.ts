@@ -196,5 +196,5 @@ export const LIMITS: Limits = {
 /** Nothing keeps a slot from a TPU. */
 export const FREE: WantedOptions = {
   ...{broken: new Map(), allowances: new Map(), fixed: new Set(), most: Infinity},
-  ...{probes: new Map(), limited: new Set(), silent: new Set()},
+  ...{canaries: new Map(), limited: new Set(), silent: new Set()},
 };

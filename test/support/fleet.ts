@@ -34,7 +34,7 @@ export async function workersOf(world: World): Promise<Worker[]> {
 }
 
 export const zoneOf = (world: World, zone = ZONE) => zoneRecords.get(world.store, zone);
-export const brakeOf = async (world: World) => (await zoneOf(world))?.brake ?? null;
+export const silenceGuardOf = async (world: World) => (await zoneOf(world))?.silence_guard ?? null;
 
 /** The workers of a zone whose first node is there. */
 export const firstLives = async (world: World, zone = ZONE) =>

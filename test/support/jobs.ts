@@ -14,7 +14,7 @@ export function aJob(changes: Partial<Job> = {}): Job {
     ...{
       slices: 1,
       ends: {},
-      gathers: {},
+      reservation_timeouts: {},
       priority: 0,
       max_retries: 0,
       source: null,
@@ -35,7 +35,7 @@ export function aJob(changes: Partial<Job> = {}): Job {
       artifacts_path: null,
       spent_usd: 0,
       long_epoch: null,
-      said: {},
+      message_times: {},
       created_at: at(0),
       scheduled_at: at(0),
     },

@@ -228,7 +228,7 @@ export const STATE_WAITS: Record<string, Wait> = {
     of: A0,
     ...{kind: 'leaving', about: A0},
   },
-  'tpu PREEMPT': {
+  'tpu PREEMPTED': {
     name: 'a TPU that was taken',
     given: () => aTakenWorker(1),
     of: A0,

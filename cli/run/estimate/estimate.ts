@@ -4,6 +4,7 @@ import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../../shared/domain/deployment.ts';
 import {runAcceleratorProblem} from '../../../shared/domain/fleet/accelerators.ts';
 import {uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
+import {churnText, readChurn} from '../../churn.ts';
 import {type Cloud, withCloudIfThere} from '../../cloud/cloud.ts';
 import type {Connection} from '../../cloud/connection.ts';
 import {readFleet} from '../../cloud/fleet.ts';
@@ -12,7 +13,6 @@ import {askWorker} from '../../python/ask-worker.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {print, say, warn} from '../../terminal/output.ts';
 import {withClock} from '../../terminal/progress-clock.ts';
-import {readWeather, weatherText} from '../../weather.ts';
 import {completeIn, specOf} from '../spec.ts';
 import type {Compiled, Sampled} from './assumptions.ts';
 import {earlierRun, newestRun, uploadOf} from './earlier-run.ts';
@@ -43,11 +43,11 @@ async function estimateIn(cloud: Cloud | undefined, target: string, options: Est
   const compiled = options.compile ? await compile(spec, sampled, accelerator, cloud?.connection) : undefined;
   const report = await reportOf(cloud, {what: found.what, input, sampled, compiled}, options);
   const now = Date.now();
-  const zones = cloud ? await readWeather(cloud.store, now) : [];
-  const weather = zones.find(each => each.zone === zone && each.accelerator === accelerator) ?? null;
+  const zones = cloud ? await readChurn(cloud.store, now) : [];
+  const churn = zones.find(each => each.zone === zone && each.accelerator === accelerator) ?? null;
   const lines = reportLines(report, now);
-  if (weather) lines.push(`  weather    ${weatherText(weather)}`);
-  print<'run estimate'>(options.json, {...report, weather}, lines);
+  if (churn) lines.push(`  churn    ${churnText(churn)}`);
+  print<'run estimate'>(options.json, {...report, churn}, lines);
 }
 
 type Asked = {what: string; input: RunSpecInput; sampled: Sampled; compiled?: Compiled | undefined};

@@ -51,7 +51,7 @@ export function screenLines(
   return [...lines.slice(0, height - 1), {text: update, style: 'dim'}];
 }
 
-/** `my-run active  1,240 samples, 12 shards, 41 MB, $0.02; 8 streams: 3 completed …; 2 TPUs: 1 WORKING, 1 PREEMPT`. */
+/** `my-run active  1,240 samples, 12 shards, 41 MB, $0.02; 8 streams: 3 completed …; 2 TPUs: 1 WORKING, 1 PREEMPTED`. */
 export function plainLine(state: RunState): string {
   const {run, tpus} = state;
   const {reason, total_samples_processed, total_shards, total_bytes} = run;

@@ -15,7 +15,7 @@ export const SIGNALS = [
   'run-failed',
   'run-paused',
   'samples-rejected',
-  'silence-brake',
+  'silence-guard',
   'tick-completed',
 ] as const;
 

@@ -85,14 +85,14 @@ async function findDeployed(from: Store | Transaction, deployed: Pool): Promise<
 /** The document of the deployment's own pool, with the settings of the deployment. */
 export function withDeployed(found: Pool, deployed: Pool): Pool {
   if (found.version === 0) {
-    const {spent_usd, said, limiter, keep, source, environment, source_version} = found;
-    const {budget_mark, jobs_wait, zones_wait} = found;
-    const own = {spent_usd, said, limiter, keep, source, environment, source_version};
-    return {...found, ...deployed, ...own, budget_mark, jobs_wait, zones_wait};
+    const {spent_usd, message_times, limiter, keep, source, environment, source_version} = found;
+    const {budget_notice, jobs_wait, zones_wait} = found;
+    const own = {spent_usd, message_times, limiter, keep, source, environment, source_version};
+    return {...found, ...deployed, ...own, budget_notice, jobs_wait, zones_wait};
   }
   const {pool, provider, accelerator, runtime_version, disk_gb, spot} = deployed;
-  const poll_s = found.said.poll_s_at === undefined ? deployed.poll_s : found.poll_s;
-  const job_wait_s = found.said.job_wait_s_at === undefined ? deployed.job_wait_s : found.job_wait_s;
+  const poll_s = found.message_times.poll_s_at === undefined ? deployed.poll_s : found.poll_s;
+  const job_wait_s = found.message_times.job_wait_s_at === undefined ? deployed.job_wait_s : found.job_wait_s;
   const terms = {provider, accelerator, runtime_version, disk_gb, spot};
   return {...found, pool, ...terms, poll_s, job_wait_s};
 }

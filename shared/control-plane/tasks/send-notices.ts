@@ -75,7 +75,7 @@ async function storeUnsent({store}: Deps, id: string, due: Exclude<Due, {kind: '
   await store.transaction(async tx => {
     const notice = await noticeRecords.get(tx, paths.notice(id));
     if (!notice || notice.next_at === null) return;
-    const next = due.kind === 'waits' ? {next_at: due.next_at} : {outcome: 'folded' as const, next_at: null};
+    const next = due.kind === 'waits' ? {next_at: due.next_at} : {outcome: 'merged' as const, next_at: null};
     noticeRecords.set(tx, paths.notice(id), {...notice, ...next});
   });
 }

@@ -23,12 +23,12 @@ async function markPool({store, config, now}: Deps, part: BudgetSnapshot): Promi
   const living_usd = costOfLiving(workers.values(), now()).total;
   const next = (mark: BudgetMark | null, budget_usd: number | null) =>
     withSpending(mark, {of: pool.pool, budget_usd, spent_usd: pool.spent_usd + living_usd});
-  if (next(pool.budget_mark, pool.budget_usd) === pool.budget_mark) return;
+  if (next(pool.budget_notice, pool.budget_usd) === pool.budget_notice) return;
   await store.transaction(async tx => {
     const current = await poolRecords.find(tx, pool.pool, config.pool);
-    const budget_mark = current && next(current.budget_mark, current.budget_usd);
-    if (current && budget_mark !== undefined && budget_mark !== current.budget_mark)
-      poolRecords.set(tx, {...current, budget_mark});
+    const budget_notice = current && next(current.budget_notice, current.budget_usd);
+    if (current && budget_notice !== undefined && budget_notice !== current.budget_notice)
+      poolRecords.set(tx, {...current, budget_notice});
   });
 }
 
@@ -38,11 +38,11 @@ async function markMonth({store, config, now}: Deps, {month, workers}: Deploymen
   const spent_usd = month.spent_usd + livingInMonth(month, workers.values(), now());
   const next = (mark: BudgetMark | null) =>
     withSpending(mark, {of: month.name, budget_usd: max_budget_usd, spent_usd});
-  const known = (await spendingRecords.get(store)).budget_mark;
+  const known = (await spendingRecords.get(store)).budget_notice;
   if (next(known) === known) return;
   await store.transaction(async tx => {
     const current = await spendingRecords.get(tx);
-    const budget_mark = next(current.budget_mark);
-    if (budget_mark !== current.budget_mark) spendingRecords.set(tx, {...current, budget_mark});
+    const budget_notice = next(current.budget_notice);
+    if (budget_notice !== current.budget_notice) spendingRecords.set(tx, {...current, budget_notice});
   });
 }

@@ -20,7 +20,7 @@ import {publishActions} from './tpu-operations.ts';
 
 const MOST_SLOTS = 50;
 
-/** `held`: silent workers that a brake holds. `freed`: streams that lost their worker. `late`: slots whose request an old plan dropped. */
+/** `held`: silent workers that a silence guard holds. `freed`: streams that lost their worker. `late`: slots whose request an old plan dropped. */
 export type Reconciled = {held: Worker[]; freed: Stream[]; late: string[]};
 
 export function merged(outcomes: readonly (Reconciled | undefined)[]): Reconciled {

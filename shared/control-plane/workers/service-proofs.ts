@@ -1,4 +1,4 @@
-/** Proofs that worker-api works, and the lost workers: see domain/worker/served-time.ts and domain/zone/silence-brake.ts. */
+/** Proofs that worker-api works, and the lost workers: see domain/worker/served-time.ts and domain/zone/silence-guard.ts. */
 
 import type {NotUnderstood} from '../../contracts/errors.ts';
 import {RELEASE} from '../../contracts/settings/config.ts';
@@ -14,7 +14,7 @@ import {
   withPing,
   withProof,
 } from '../../domain/worker/served-time.ts';
-import {LONGEST_SILENCE_S} from '../../domain/zone/silence-brake.ts';
+import {LONGEST_SILENCE_S} from '../../domain/zone/silence-guard.ts';
 import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Failures} from '../calls/failures.ts';
 import type {Deps} from '../deps.ts';
@@ -87,7 +87,7 @@ async function storeProofs(deps: Deps, proofs: readonly number[], failed: number
   });
 }
 
-/** Returns the workers that have been silent, and stored no shard, for longer than any brake holds. */
+/** Returns the workers that have been silent, and stored no shard, for longer than any silence guard holds. */
 export async function findLost(
   deps: Deps,
   workers: ReadonlyMap<string, Worker>,

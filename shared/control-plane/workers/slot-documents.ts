@@ -89,9 +89,9 @@ async function readShared(
   const {config, log} = deps;
   const isAnyAsked = decisions.some(({change}) => change === 'asked');
   const isBootDecided = decisions.some(
-    ({before, death}) => (death || before.is_probe) && before.agent_at === null,
+    ({before, death}) => (death || before.is_canary) && before.agent_at === null,
   );
-  const isChanged = ({before, change, death}: SlotDecision) => change || death || before.is_probe;
+  const isChanged = ({before, change, death}: SlotDecision) => change || death || before.is_canary;
   const zones = new Set([
     ...decisions.flatMap(decision => (isChanged(decision) ? decision.before.zone : [])),
     ...gone.map(({zone}) => zone),

@@ -9,8 +9,8 @@ import {priceOf} from '../../domain/billing/budget.ts';
 import {labelsOf} from '../../domain/deployment.ts';
 import {hostsOfType} from '../../domain/fleet/accelerators.ts';
 import {paths} from '../../domain/names.ts';
+import {withChurn} from '../../domain/records/churn.ts';
 import type {Pool} from '../../domain/records/pool.ts';
-import {withWeather} from '../../domain/records/weather.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 import type {Zone} from '../../domain/records/zone.ts';
 import {afterLostBoot} from '../../domain/tick/shared-documents.ts';
@@ -175,7 +175,7 @@ async function refuse(
   const pool = await skipIfInvalid(deps.log, () => poolRecords.find(tx, worker.pool, deps.config.pool));
   const isRefusal = after.limiter.refusals > before.limiter.refusals;
   const accelerator = pool?.accelerator;
-  const told = isRefusal && accelerator ? withWeather(after, accelerator, {refusals: 1}, now) : after;
+  const told = isRefusal && accelerator ? withChurn(after, accelerator, {refusals: 1}, now) : after;
   const given = afterLostBoot(told, pool, worker, deps.config.placement, now);
   if (given.zone !== before) zoneRecords.set(tx, given.zone);
   if (given.pool && given.pool !== pool) poolRecords.set(tx, given.pool);

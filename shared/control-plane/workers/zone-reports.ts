@@ -6,14 +6,14 @@ import type {PlanInputs} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
 import {afterAgent} from '../../domain/zone/limiter.ts';
-import {withHeld} from '../../domain/zone/silence-brake.ts';
+import {withHeld} from '../../domain/zone/silence-guard.ts';
 import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {poolRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {changeZone} from '../documents/zones.ts';
 
-/** Ends brakes and stops of creates, in zones and pool, after the first words of workers. */
+/** Ends silence guards and stops of creates, in zones and pool, after the first words of workers. */
 export async function applyHellos(deps: Deps, {zones, pool_at}: TickPlan['hellos'], snapshot: Snapshot) {
   const {workers, served} = snapshot;
   const {pool} = snapshot.pool;
@@ -52,18 +52,24 @@ export async function markOrphans(deps: Deps, counts: readonly OrphanCount[], {p
 /** Stores which silent workers each zone holds, and raises an alert with their cost. */
 export async function reportHeld(deps: Deps, {pool: {pool}, zones = []}: Snapshot, held: readonly Worker[]) {
   const byZone = Map.groupBy(held, ({zone}) => zone);
-  const names = new Set([...byZone.keys(), ...zones.flatMap(({zone, brake}) => (brake ? zone : []))]);
+  const names = new Set([
+    ...byZone.keys(),
+    ...zones.flatMap(({zone, silence_guard}) => (silence_guard ? zone : [])),
+  ]);
   await forEachConcurrently([...names], async name => {
     const workers = byZone.get(name) ?? [];
     const text = workers.length > 0 ? alertOf(name, workers) : `${name} holds no silent worker any more`;
-    if (workers.length > 0) deps.log('ERROR', text, {zone: name, signal: 'silence-brake'});
+    if (workers.length > 0) deps.log('ERROR', text, {zone: name, signal: 'silence-guard'});
     await changeZone(deps, {zone: name, pool}, (zone, tx, now) => {
-      if (!zone.brake) return zone;
-      const brake = withHeld(zone.brake, workers);
-      if (brake.held === zone.brake.held && brake.held_usd_per_hour === zone.brake.held_usd_per_hour)
+      if (!zone.silence_guard) return zone;
+      const silence_guard = withHeld(zone.silence_guard, workers);
+      if (
+        silence_guard.held === zone.silence_guard.held &&
+        silence_guard.held_usd_per_hour === zone.silence_guard.held_usd_per_hour
+      )
         return zone;
       recordEvent(tx, {kind: 'zone', text}, now);
-      return {...zone, brake};
+      return {...zone, silence_guard};
     });
   });
 }

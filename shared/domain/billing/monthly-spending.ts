@@ -16,13 +16,13 @@ export const spendingDocument = stored({
   copied_at: orNull(instant).describe(
     'Time of the copy with which the document began after a lost database, or after a backup: `months` has the cost of each life until then. Null: there was none.',
   ),
-  budget_mark: orNull(budgetMark).describe(
+  budget_notice: orNull(budgetMark).describe(
     'The notified mark of the ceiling of a month: `of`, `budget_usd`, `spent_usd`, `percent`. Null before half of it is spent, and without notifications.',
   ),
 });
 export type Spending = z.infer<typeof spendingDocument>;
 
-export const NO_SPENDING: Spending = {months: {}, copied_at: null, budget_mark: null};
+export const NO_SPENDING: Spending = {months: {}, copied_at: null, budget_notice: null};
 
 export const monthOf = (now: number) => iso(now).slice(0, 7);
 

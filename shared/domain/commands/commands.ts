@@ -46,12 +46,12 @@ export function decideRunAction(
   now: number,
 ): Decision<Run> {
   if (!run) return noRun(name);
-  const said = withPublishTime(run.said, ['status'], published_at);
+  const message_times = withPublishTime(run.message_times, ['status'], published_at);
   const become = (status: Run['status'], what: string): Decision<Run> => {
     if (action !== 'stop' && isOutdated(run, 'status', published_at)) return outdatedBy(run, ['status']);
     const isSame = run.status === status;
     return applied(
-      isSame ? {...run, said} : {...run, said, status, updated_at: iso(now)},
+      isSame ? {...run, message_times} : {...run, message_times, status, updated_at: iso(now)},
       isSame ? `${name} was ${status} already` : what,
     );
   };
@@ -86,14 +86,14 @@ export function decideRunAction(
     case 'stop': {
       if (run.status === 'completed')
         return applied(
-          {...run, said, stopped_at: run.stopped_at ?? iso(now)},
+          {...run, message_times, stopped_at: run.stopped_at ?? iso(now)},
           `${name} is completed, and takes no further stream`,
         );
       if (run.status === 'cancelled') return become('cancelled', '');
       // The reason of a pause ends with it.
       const reason = run.status === 'paused' ? null : run.reason;
       return applied(
-        {...endedAs('cancelled', run, reason, now), said, stopped_at: iso(now)},
+        {...endedAs('cancelled', run, reason, now), message_times, stopped_at: iso(now)},
         `${name} stopped for good`,
       );
     }
@@ -140,8 +140,8 @@ function decideHeld(
   if (!worker) return rejected(`there is no worker "${name}"`);
   if (isOutdated(worker, 'held', published_at)) return outdatedBy(worker, ['held']);
   const [next, what] = change(worker);
-  const said = withPublishTime(worker.said, ['held'], published_at);
-  return applied({...next, said}, `${name} ${what}`);
+  const message_times = withPublishTime(worker.message_times, ['held'], published_at);
+  return applied({...next, message_times}, `${name} ${what}`);
 }
 
 /** `retry`: revives a failed stream. Its failures are reset, and its checkpoint stays. */
@@ -157,7 +157,7 @@ export function decideRetry(stream: Stream, published_at: string, now: number): 
   if (isOutdated(stream, 'status', published_at)) return outdatedBy(stream, ['status']);
   const next = {
     ...stream,
-    said: withPublishTime(stream.said, ['status'], published_at),
+    message_times: withPublishTime(stream.message_times, ['status'], published_at),
     ...TRIED_AGAIN,
     updated_at: iso(now),
   };
@@ -172,7 +172,7 @@ export function decideCancel(stream: Stream, published_at: string, now: number):
   if (stream.status === 'completed') return rejected(`stream ${of} is completed`);
   const next = {
     ...revokeLease(stream, now),
-    said: withPublishTime(stream.said, ['status'], published_at),
+    message_times: withPublishTime(stream.message_times, ['status'], published_at),
     status: 'failed' as const,
     last_error: CANCELLED,
     refused_generation: null, // a person has decided: what is dropped from now on is a new beginning
@@ -181,19 +181,26 @@ export function decideCancel(stream: Stream, published_at: string, now: number):
   return applied(next, `stream ${of} is cancelled`);
 }
 
-export function isOutdated({said}: {said: PublishTimes}, field: string, published_at: string): boolean {
-  return splitByPublishTime(said, [field], published_at).outdated.length > 0;
+export function isOutdated(
+  {message_times}: {message_times: PublishTimes},
+  field: string,
+  published_at: string,
+): boolean {
+  return splitByPublishTime(message_times, [field], published_at).outdated.length > 0;
 }
 
-export function outdatedBy({said}: {said: PublishTimes}, fields: readonly string[]): Rejection {
-  return rejected(outdatedText(said, fields));
+export function outdatedBy(
+  {message_times}: {message_times: PublishTimes},
+  fields: readonly string[],
+): Rejection {
+  return rejected(outdatedText(message_times, fields));
 }
 
 /** `pause` of a pool: creates no node until `resume`. Living nodes go on. */
 export function decidePausePool(pool: Pool, published_at: string, now: number): Decision<Pool> {
   if (isOutdated(pool, 'creates', published_at)) return outdatedBy(pool, ['creates']);
-  const said = withPublishTime(pool.said, ['creates'], published_at);
-  const next = {...pool, said, limiter: afterPause(pool.limiter, now)};
+  const message_times = withPublishTime(pool.message_times, ['creates'], published_at);
+  const next = {...pool, message_times, limiter: afterPause(pool.limiter, now)};
   return applied(next, `pool ${pool.pool} creates no node until resume`);
 }
 
@@ -205,6 +212,6 @@ export function decideResumePool(pool: Pool, published_at: string): Decision<Poo
   if (stopped_at !== null && published_at < stopped_at)
     return rejected(`outdated: the creates of pool ${pool.pool} stopped later, at ${utcText(stopped_at)}`);
   const what = cause === null ? 'was not stopped' : 'creates nodes again';
-  const said = withPublishTime(pool.said, ['creates'], published_at);
-  return applied({...pool, said, limiter: OPEN}, `pool ${pool.pool} ${what}`);
+  const message_times = withPublishTime(pool.message_times, ['creates'], published_at);
+  return applied({...pool, message_times, limiter: OPEN}, `pool ${pool.pool} ${what}`);
 }

@@ -33,9 +33,9 @@ export function decideConfigure(
   if (run.status === 'cancelled') return rejected(`run "${name}" was stopped, and a stop is final`);
   const stale = staleFor(`run "${name}"`, run.version, if_version);
   if (stale) return stale;
-  const {current, said, outdated} = sortSettings(run, settings, published_at);
+  const {current, message_times, outdated} = sortSettings(run, settings, published_at);
   if (!current) return outdatedBy(run, outdated);
-  const next = {...run, ...current, said, version: run.version + 1, updated_at: iso(now)};
+  const next = {...run, ...current, message_times, version: run.version + 1, updated_at: iso(now)};
   const held = run.status === 'paused' ? '; it is paused, until it is resumed' : '';
   const what = `${name} has ${settingsText(current)}, version ${next.version}${alsoOutdated(run, outdated)}${held}`;
   return applied(next, what);
@@ -50,7 +50,7 @@ export function decideScale(
 ): Decision<Pool> {
   const stale = staleFor(`pool "${pool.pool}"`, pool.version, if_version);
   if (stale) return stale;
-  const {current, said, outdated} = sortSettings(pool, settings, published_at);
+  const {current, message_times, outdated} = sortSettings(pool, settings, published_at);
   if (!current) return outdatedBy(pool, outdated);
   // A pool may always shrink, whatever the other pools have.
   const isLarger = slotsIn({...pool, ...current}) > slotsIn(pool);
@@ -65,7 +65,7 @@ export function decideScale(
   if (refused) return rejected(refused);
   const slow = pollProblem(current.poll_s, longest_poll_s);
   if (slow) return rejected(slow);
-  const next = {...pool, ...current, said, version: pool.version + 1};
+  const next = {...pool, ...current, message_times, version: pool.version + 1};
   const what = `pool ${pool.pool} has ${settingsText(current)}, version ${next.version}${alsoOutdated(pool, outdated)}`;
   return applied(next, what);
 }
@@ -99,9 +99,9 @@ export function decideKeep(
   now: number,
 ): Decision<Pool> {
   if (isOutdated(pool, 'keep', published_at)) return outdatedBy(pool, ['keep']);
-  const said = withPublishTime(pool.said, ['keep'], published_at);
+  const message_times = withPublishTime(pool.message_times, ['keep'], published_at);
   if (minutes === 0)
-    return applied({...pool, said, keep: null}, `pool ${pool.pool} keeps no TPU without work`);
+    return applied({...pool, message_times, keep: null}, `pool ${pool.pool} keeps no TPU without work`);
   const until_ms = msOf(published_at) + minutes * 60_000;
   if (until_ms <= now) return rejected(`too late: its ${minutes} minutes ended at ${utcText(until_ms)}`);
   const slots = slotsIn(pool);
@@ -110,7 +110,7 @@ export function decideKeep(
       `pool "${pool.pool}" has ${slots} in all, and cannot keep ${workers} TPUs: scale it first`,
     );
   const what = `pool ${pool.pool} keeps ${workers} of its TPUs until ${utcText(until_ms)}`;
-  return applied({...pool, said, keep: {workers, until_at: iso(until_ms)}}, what);
+  return applied({...pool, message_times, keep: {workers, until_at: iso(until_ms)}}, what);
 }
 
 /** A pool that no document describes yet. Provider, accelerator, runtime version, disk and spot stay as they are then. */
@@ -128,28 +128,31 @@ export function decideNewPool(
     nodeNameProblem(pool) ??
     pollProblem(pool.poll_s, longest_poll_s);
   if (refused) return rejected(refused);
-  const next = {...pool, version: 1, said: withPublishTime({}, fields, published_at)};
+  const next = {...pool, version: 1, message_times: withPublishTime({}, fields, published_at)};
   const what = `pool ${pool.pool} has ${pool.workers_per_zone} ${pool.accelerator} in each of ${pool.zones.join(', ')}`;
   return applied(next, what);
 }
 
-export function alsoOutdated({said}: {said: PublishTimes}, fields: readonly string[]): string {
-  return fields.length > 0 ? `; ${outdatedText(said, fields)}` : '';
+export function alsoOutdated(
+  {message_times}: {message_times: PublishTimes},
+  fields: readonly string[],
+): string {
+  return fields.length > 0 ? `; ${outdatedText(message_times, fields)}` : '';
 }
 
 /** `current`: the settings that no later message has set; undefined if later messages have set all. */
 export function sortSettings<T extends object>(
-  {said}: {said: PublishTimes},
+  {message_times}: {message_times: PublishTimes},
   settings: T,
   published_at: string,
 ) {
   const all = given(settings);
-  const {current, outdated} = splitByPublishTime(said, Object.keys(all), published_at);
+  const {current, outdated} = splitByPublishTime(message_times, Object.keys(all), published_at);
   const currentSettings = Object.fromEntries(Object.entries(all).filter(([key]) => current.includes(key)));
   return {
     current: current.length > 0 ? (currentSettings as Partial<typeof all>) : undefined,
     outdated,
-    said: withPublishTime(said, current, published_at),
+    message_times: withPublishTime(message_times, current, published_at),
   };
 }
 

@@ -5,7 +5,7 @@ import type {Phase, Worker} from '../records/worker.ts';
 import {isOlderThan} from '../time.ts';
 import {slotConstraint} from '../worker/tpu-constraint.ts';
 import {ALLOWS_ALL, type Allowance} from '../zone/placement.ts';
-import {isHeard} from '../zone/silence-brake.ts';
+import {isHeard} from '../zone/silence-guard.ts';
 
 /** Slots of the pool, zone by zone, in the order in which they are filled. */
 export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; slot: number}[] {
@@ -19,7 +19,7 @@ export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; 
   );
 }
 
-/** Zones without a slot for a probe: each slot has a worker that has spoken, or stays empty after a `delete`. */
+/** Zones without a slot for a canary: each slot has a worker that has spoken, or stays empty after a `delete`. */
 export function crowdedZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
   const isTaken = ({name}: {name: string}) => {
     const worker = workers.get(name);
@@ -78,8 +78,8 @@ export type WantedOptions = {
   /** Creates that each zone allows now. A zone that is missing has no limit. */
   allowances: ReadonlyMap<string, Allowance>;
   most: number;
-  /** Probes that each zone is due: see silence-brake.ts. */
-  probes: ReadonlyMap<string, number>;
+  /** Canaries that each zone is due: see silence-guard.ts. */
+  canaries: ReadonlyMap<string, number>;
   /** Zones whose limiter is not open. Their slots come after the empty slots of other zones. */
   limited: ReadonlySet<string>;
   silent: ReadonlySet<string>;
@@ -94,14 +94,14 @@ export type ChosenSlots = {wanted: Set<string>; withheld: ReadonlyMap<string, Co
  * - A deleting slot counts, because its TPU is created again; not after `STUCK_DELETE_S`.
  * - An empty slot is left out while it is blocked, while its zone allows no create, and while it is in `broken`.
  * - Living nodes count against `most` before new nodes.
- * - A probe comes before the silent workers that wait for its first heartbeat.
+ * - A canary comes before the silent workers that wait for its first heartbeat.
  */
 export function wantedSlots(
   pool: Pool,
   workers: ReadonlyMap<string, Worker>,
   unfinished_streams: number,
   now: number,
-  {broken, allowances, fixed, most, probes, limited, silent}: WantedOptions,
+  {broken, allowances, fixed, most, canaries, limited, silent}: WantedOptions,
 ): ChosenSlots {
   const probing = new Set<string>();
   const rank = ({name, zone}: {name: string; zone: string}) => {
@@ -115,7 +115,7 @@ export function wantedSlots(
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
   };
   const createsLeft = new Map(allowances);
-  const probesLeft = new Map(probes);
+  const canariesLeft = new Map(canaries);
   const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
   // A zone's creates go first to slots with a bound stream: no other slot can take their place.
   const inOrder = slotsOf(pool).sort((a, b) => Number(fixed.has(b.name)) - Number(fixed.has(a.name)));
@@ -124,9 +124,9 @@ export function wantedSlots(
     if (own || !isEmpty(name)) return own;
     const allowed = createsLeft.get(zone) ?? ALLOWS_ALL;
     createsLeft.set(zone, {...allowed, most: allowed.most - 1});
-    const due = probesLeft.get(zone) ?? 0;
+    const due = canariesLeft.get(zone) ?? 0;
     if (allowed.most > 0 && due > 0) probing.add(name);
-    probesLeft.set(zone, due - 1);
+    canariesLeft.set(zone, due - 1);
     return allowed.most > 0 ? undefined : (allowed.why ?? constraint('unreadable', `zone ${zone}`));
   };
   const withheld = new Map<string, Constraint>();

@@ -14,11 +14,12 @@ export function decideCancelJob(
   published_at: string,
   now: number,
 ): Decision<Job> {
-  const said = withPublishTime(job.said, ['status'], published_at);
-  if (job.status === 'cancelled') return applied({...job, said}, `job ${job.job} was cancelled already`);
+  const message_times = withPublishTime(job.message_times, ['status'], published_at);
+  if (job.status === 'cancelled')
+    return applied({...job, message_times}, `job ${job.job} was cancelled already`);
   if (isFinal(job)) return rejected(`job ${job.job} is ${job.status}: cancel does nothing to it`);
   const end = {outcome: 'cancelled', cause: 'cancelled', error: 'cancelled by a message'} as const;
-  const next = {...endAttempt(job, end, usd_per_hour, now), said};
+  const next = {...endAttempt(job, end, usd_per_hour, now), message_times};
   return applied(next, `job ${job.job} is cancelled`);
 }
 
@@ -27,9 +28,11 @@ const CLOCKS_MS = 60_000;
 
 /** Runs a failed or cancelled job again, with all of its retries. */
 export function decideRetryJob(job: Job, published_at: string, now: number): Decision<Job> {
-  const {outdated} = splitByPublishTime(job.said, ['status'], published_at);
+  const {outdated} = splitByPublishTime(job.message_times, ['status'], published_at);
   if (outdated.length > 0)
-    return rejected(`outdated: a later message about job ${job.job} was published at ${job.said.status_at}`);
+    return rejected(
+      `outdated: a later message about job ${job.job} was published at ${job.message_times.status_at}`,
+    );
   if (job.cause === 'invalid')
     return rejected(`job ${job.job} is invalid, and a retry cannot mend that: submit a valid one`);
   if (job.status !== 'failed' && job.status !== 'cancelled')
@@ -37,7 +40,7 @@ export function decideRetryJob(job: Job, published_at: string, now: number): Dec
   const fresh = {
     ...{failures: 0, machine_failures: 0, error: null, cause: null, exit_code: null},
     ...{completed_at: null, expire_at: laterThanKept(job.expire_at, now + CLOCKS_MS), scheduled_at: iso(now)},
-    said: withPublishTime(job.said, ['status'], published_at),
+    message_times: withPublishTime(job.message_times, ['status'], published_at),
   };
   return applied(scheduleJob({...job, ...fresh}, now), `job ${job.job} runs again`);
 }

@@ -82,7 +82,7 @@ export function grantJob(
       started_at: iso(now),
       updated_at: iso(now),
     },
-    ...{due_at: dueAt(job, usd_per_hour, now), artifacts_path: null, ends: {}, gathers: {}},
+    ...{due_at: dueAt(job, usd_per_hour, now), artifacts_path: null, ends: {}, reservation_timeouts: {}},
   };
 }
 

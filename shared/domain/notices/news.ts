@@ -44,14 +44,14 @@ function factsOf(run: Run): News['facts'] {
   };
 }
 
-export function newsOfPool(before: Pool | undefined, {pool, budget_mark}: Pool): News[] {
-  return newsOfMark('pool.budget', `Pool ${pool}`, {pool}, before?.budget_mark ?? null, budget_mark);
+export function newsOfPool(before: Pool | undefined, {pool, budget_notice}: Pool): News[] {
+  return newsOfMark('pool.budget', `Pool ${pool}`, {pool}, before?.budget_notice ?? null, budget_notice);
 }
 
 /** A budget without a subject is that of the deployment. */
-export function newsOfMonth(before: Spending | undefined, {budget_mark}: Spending): News[] {
-  const month = budget_mark?.of ?? '';
-  return newsOfMark('month.budget', `Month ${month}`, {month}, before?.budget_mark ?? null, budget_mark);
+export function newsOfMonth(before: Spending | undefined, {budget_notice}: Spending): News[] {
+  const month = budget_notice?.of ?? '';
+  return newsOfMark('month.budget', `Month ${month}`, {month}, before?.budget_notice ?? null, budget_notice);
 }
 
 function newsOfMark(
@@ -75,9 +75,9 @@ function budgetText(subject: string, percent: number, spent_usd: number, budget_
   return `${subject} has spent ${dollars}, which is ${percent} % or more`;
 }
 
-export function newsOfZone(before: Zone | undefined, {zone, pool, brake}: Zone): News[] {
-  if (!brake || brake.held === 0 || (before?.brake?.held ?? 0) > 0) return [];
-  const {held, held_usd_per_hour} = brake;
+export function newsOfZone(before: Zone | undefined, {zone, pool, silence_guard}: Zone): News[] {
+  if (!silence_guard || silence_guard.held === 0 || (before?.silence_guard?.held ?? 0) > 0) return [];
+  const {held, held_usd_per_hour} = silence_guard;
   const cost =
     held_usd_per_hour === null ? 'at an unknown price' : `for $${held_usd_per_hour.toFixed(2)} an hour`;
   const text = `${zone} holds ${held} silent workers ${cost}`;

@@ -20,8 +20,8 @@ export const noticeDocument = stored({
   text: text.describe('The change as a sentence.'),
   reason: text.nullable().describe('Its reason; null without one.'),
   facts: z.record(text, fact).describe('Names, counts and dollars for the receiver.'),
-  outcome: describing(['waits', 'sent', 'folded', 'lost']).describe(
-    '`waits` for its delivery, then `sent`; `folded` into a later one of its key; `lost` after a day of failures.',
+  outcome: describing(['pending', 'sent', 'merged', 'failed']).describe(
+    '`pending` until its delivery, then `sent`; `merged` into a later one of its key; `failed` after a day of failures.',
   ),
   tries: count.describe('Tries to deliver it.'),
   next_at: instant.nullable().describe('Time of the next try; null after the last.'),
@@ -54,7 +54,7 @@ const MOST_S = 86_400;
 export const MANY_FAILURES = 3;
 
 export function newNotice(news: News, now: number, kept_ms: number): Notice {
-  const fresh = {outcome: 'waits', tries: 0, error: null} as const;
+  const fresh = {outcome: 'pending', tries: 0, error: null} as const;
   return {...news, ...fresh, next_at: iso(now), at: iso(now), expire_at: iso(now + kept_ms)};
 }
 
@@ -90,7 +90,7 @@ export function afterFailure(notice: Notice, receiver: Receiver, now: number, er
   const isLost = now - msOf(notice.at) > MOST_S * 1000;
   const next_at = isLost ? null : iso(now + wait_s * 1000);
   return {
-    notice: {...notice, outcome: isLost ? 'lost' : 'waits', next_at, tries, error},
+    notice: {...notice, outcome: isLost ? 'failed' : 'pending', next_at, tries, error},
     receiver: {
       ...receiver,
       failures: receiver.failures + 1,

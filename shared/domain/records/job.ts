@@ -79,10 +79,10 @@ export const ownFields = {
   cause: cause.describe(
     'Why the last attempt failed, as one word; [Jobs](jobs.md) explains each. Else null.',
   ),
-  gathers: z
-    .record(text, stored({vain: count, next_at: instant}))
+  reservation_timeouts: z
+    .record(text, stored({count, next_at: instant}))
     .describe(
-      'Zones in which slices of the job waited for others for too long: how often (`vain`), and the end of the pause. Empty since its last attempt began.',
+      'Zones in which slices of the job waited for others for too long: how often (`count`), and the end of the pause. Empty since its last attempt began.',
     ),
   reason: orNull(text).describe(
     'Why the job waits, where it is among the first ten of its pool, as of the last tick. Null while it runs.',
@@ -96,7 +96,7 @@ export const ownFields = {
   artifacts_path: text.nullable().describe('Address of the artifacts of the newest attempt; null before.'),
   spent_usd: dollars.describe('Dollars of the attempts that have ended.'),
   long_epoch: orNull(epoch).describe('Epoch of the attempt that was reported as long; else null.'),
-  said: z.record(text, instant).describe('Publish time of the last message about each field.'),
+  message_times: z.record(text, instant).describe('Publish time of the last message about each field.'),
   created_at: instant.describe('Time at which the job was submitted.'),
   scheduled_at: instant
     .nullable()

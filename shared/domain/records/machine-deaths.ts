@@ -13,7 +13,7 @@ export const machineDeaths = {
     'Streams that failed because their machines died, since the last `resume`. Three pause the run.',
   ),
   unjudged_death_at: orNull(instant).describe(
-    'Time of the last counted silent machine without the verdict of a probe; else null.',
+    'Time of the last counted silent machine without the verdict of a canary; else null.',
   ),
 };
 

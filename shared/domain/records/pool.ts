@@ -1,5 +1,5 @@
 import {z} from 'zod';
-import {amount, count, dollars, instant, kept, orNull, said, stored, text} from '../fields.ts';
+import {amount, count, dollars, instant, kept, message_times, orNull, stored, text} from '../fields.ts';
 import {msOf} from '../time.ts';
 import {budgetMark} from './budget-marks.ts';
 import {waiting} from './constraint.ts';
@@ -35,7 +35,7 @@ export const poolDocument = stored({
   version: count.describe(
     'Count of messages that changed the pool. At 0 the settings of the deployment count.',
   ),
-  said,
+  message_times,
   budget_usd: dollars
     .nullable()
     .describe('Dollars that TPUs and network of the pool may ever cost. Null: no limit.'),
@@ -56,7 +56,7 @@ export const poolDocument = stored({
   ),
   source_version: count.describe('Count of messages that changed the source or the environment.'),
   limiter: limiterField,
-  budget_mark: orNull(budgetMark).describe(
+  budget_notice: orNull(budgetMark).describe(
     'The notified mark of the budget: `of`, `budget_usd`, `spent_usd`, `percent`. Null before half of it is spent, and without notifications.',
   ),
   jobs_wait: orNull(waiting).describe('Why its jobs wait, as `waits` of a run. Null while no job waits.'),
@@ -69,9 +69,9 @@ export type Pool = z.infer<typeof poolDocument>;
 
 export const NEW_POOL = {
   ...{provider: 'tpu-api' as const, disk_gb: null},
-  ...{version: 0, said: {}, budget_usd: null, spent_usd: 0, limiter: OPEN},
+  ...{version: 0, message_times: {}, budget_usd: null, spent_usd: 0, limiter: OPEN},
   ...{source: null, environment: NO_ENVIRONMENT, source_version: 0},
-  ...{keep: null, budget_mark: null, jobs_wait: null, zones_wait: {}},
+  ...{keep: null, budget_notice: null, jobs_wait: null, zones_wait: {}},
 };
 
 /** TPUs that the pool keeps now, with work or without. */

@@ -1,5 +1,16 @@
 import {z} from 'zod';
-import {amount, count, dollars, emptyOf, instant, integer, orNull, said, stored, text} from '../fields.ts';
+import {
+  amount,
+  count,
+  dollars,
+  emptyOf,
+  instant,
+  integer,
+  message_times,
+  orNull,
+  stored,
+  text,
+} from '../fields.ts';
 import {nextRunName} from '../names.ts';
 import {iso, msOf} from '../time.ts';
 import {type Constraint, goesOn, isMoving, waiting, waitText} from './constraint.ts';
@@ -56,7 +67,7 @@ const history = {
   history: orNull(runHistory).describe(
     'The past of the run in at most 288 points over its life, for curves: `at_s`, `tokens`, `usd`, `leases` and `preemptions`, in steps of `step_s` seconds or more. Null before the first summary.',
   ),
-  said,
+  message_times,
   ...machineDeaths,
   ...modelFailures,
 };

@@ -1,5 +1,16 @@
 import {z} from 'zod';
-import {amount, count, emptyOf, epoch, incarnation, instant, orNull, said, stored, text} from '../fields.ts';
+import {
+  amount,
+  count,
+  emptyOf,
+  epoch,
+  incarnation,
+  instant,
+  message_times,
+  orNull,
+  stored,
+  text,
+} from '../fields.ts';
 import {streamId} from '../names.ts';
 import {iso} from '../time.ts';
 import {NOTHING_STORED, type Progress, progress} from './shard.ts';
@@ -74,7 +85,7 @@ export const streamDocument = stored({
   network_bytes: count.describe('Bytes of the stream and its shards between regions.'),
   network_usd: amount.describe('Dollars of these bytes.'),
   last_error: text.nullable().describe('Text of the last failure; null before the first.'),
-  said,
+  message_times,
   refused_generation: orNull(text).describe(
     'Generation of the object that was refused, because work on the stream had begun with other content. Else null.',
   ),

@@ -10,8 +10,8 @@ import {
   instant,
   integer,
   kept,
+  message_times,
   orNull,
-  said,
   stored,
   text,
 } from '../fields.ts';
@@ -124,7 +124,7 @@ const node = {
     'Last report about the source: `version`, `status`, `ran`, `error`, `at`. Null before a report.',
   ),
   bundle: orNull(text).describe('SHA-256 of the bundle of this incarnation; null if unknown.'),
-  is_probe: z
+  is_canary: z
     .boolean()
     .describe('True: the node was created to find out whether its zone boots TPUs that are heard.'),
   refused: z
@@ -247,7 +247,7 @@ export const workerDocument = stored({
   ...node,
   ...work,
   held: z.boolean().describe('True: a `delete` message empties the slot until a `recreate` message.'),
-  said,
+  message_times,
   last_death: text
     .nullable()
     .describe('Why the last incarnation ended before its work did; null without such an end.'),

@@ -1,27 +1,27 @@
 import {z} from 'zod';
 import {count, dollars, instant, orNull, stored, text} from '../fields.ts';
+import {churnField} from './churn.ts';
 import {limiterField} from './limiter.ts';
-import {weatherField} from './weather.ts';
 
 /**
- * The brake of a zone, because the silence of many of its workers may be our fault.
- * A share of the silent workers is replaced, and their replacements are probes.
+ * The silence guard of a zone, because the silence of many of its workers may be our fault.
+ * A share of the silent workers is replaced, and their replacements are canaries.
  * Silent workers beyond the share are held: they keep their nodes and charge no stream.
- * A probe that speaks shows that silent workers are dead: all of them end. A probe that stays unheard is a bad verdict.
- * A held worker gives its slot to a due probe that no other slot can take.
+ * A canary that speaks shows that silent workers are dead: all of them end. A canary that stays unheard is a bad verdict.
+ * A held worker gives its slot to a due canary that no other slot can take.
  */
-export const brakeDocument = stored({
+export const silenceGuard = stored({
   since_at: instant,
   active_at: instant,
   /** Silent workers that were replaced within the share. */
   replaced: count,
-  /** Time at which the last of them, or a worker whose slot a probe needed, was replaced. */
+  /** Time at which the last of them, or a worker whose slot a canary needed, was replaced. */
   replaced_at: instant.nullable(),
-  /** Probes still to create, also while other creates are stopped. */
-  probes_due: count,
+  /** Canaries still to create, also while other creates are stopped. */
+  canaries_due: count,
   bad_verdicts: count,
-  /** Time of the last further probe, after two bad verdicts. */
-  probed_at: instant.nullable(),
+  /** Time of the last further canary, after two bad verdicts. */
+  canary_at: instant.nullable(),
   /** Newest first word of a worker of the zone since the previous episode began. */
   spoke_at: instant.nullable(),
   /** Oldest first word that does not count yet. Its worker may be gone when the word counts. */
@@ -31,7 +31,7 @@ export const brakeDocument = stored({
   held_usd_per_hour: dollars.nullable(),
 });
 
-export type Brake = z.infer<typeof brakeDocument>;
+export type SilenceGuard = z.infer<typeof silenceGuard>;
 
 /** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
 const orphans = stored({since_at: instant, unseen_since_at: orNull(instant)});
@@ -51,13 +51,13 @@ export const zoneDocument = stored({
     .describe(
       'Lost nodes, the newest last: `ended_at`, and `lived_s` in seconds. Nodes that were not needed do not count.',
     ),
-  brake: orNull(brakeDocument).describe(
-    'Set while TPUs of the zone are silent: how many were replaced or `held`, and the probes of the zone. Else null.',
+  silence_guard: orNull(silenceGuard).describe(
+    'Set while TPUs of the zone are silent: how many were replaced or `held`, and the canaries of the zone. Else null.',
   ),
   orphans: orNull(orphans).describe(
     'Set while many nodes of the zone have no document: `since_at` and `unseen_since_at`. Else null.',
   ),
-  weather: weatherField.describe(
+  churn: churnField.describe(
     'The last week by `day` and `accelerator`: `tries` and `refusals` of requests; nodes `given` and their `wait_s`; `lives` that ended, their `life_s`, `preemptions`, `usd` and `tokens`.',
   ),
   updated_at: instant.describe('Time of the last change of the document.'),

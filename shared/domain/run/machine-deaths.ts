@@ -4,19 +4,19 @@ import {isOlderThan, iso} from '../time.ts';
 
 const MOST_MACHINE_DEATHS = 10;
 const MOST_MACHINE_FAILED_STREAMS = 3;
-/** Seconds in which silent machines without a verdict of a probe count as one: their silence may be our fault. */
+/** Seconds in which silent machines without a verdict of a canary count as one: their silence may be our fault. */
 const UNJUDGED_S = 600;
 
 type Breakable = MachineDeaths & {
   status: string;
   reason: string | null;
   paused_at: string | null;
-  said: PublishTimes;
+  message_times: PublishTimes;
   total_shards: number;
   updated_at: string;
 };
 
-/** `is_judged`: the cause is not silence, or a probe of the zone has spoken since. `total_shards`: shards of the run by now. */
+/** `is_judged`: the cause is not silence, or a canary of the zone has spoken since. `total_shards`: shards of the run by now. */
 export type MachineDeath = {worker: string; cause: string; is_judged: boolean; total_shards: number};
 
 export function afterMachineDeath<R extends Breakable>(
@@ -55,7 +55,7 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
 /** Pauses the run. Only a `resume` published later ends the pause. */
 function paused<R extends Breakable>(run: R, why: string, now: number): R {
   if (run.status !== 'active') return run;
-  const said = withPublishTime(run.said, ['status'], iso(now));
+  const message_times = withPublishTime(run.message_times, ['status'], iso(now));
   const reason = `${why}. Find the cause, then resume the run`;
-  return {...run, status: 'paused', reason, paused_at: iso(now), said};
+  return {...run, status: 'paused', reason, paused_at: iso(now), message_times};
 }

@@ -26,7 +26,7 @@ export function decideUpdate(
   if (isEmpty && !pool.source)
     return rejected(`pool ${pool.pool} has no source to update from: name a bundle or a repo`);
   const settings = {...(given === undefined && !isEmpty ? {} : {source}), ...environment};
-  const {current, said, outdated} = sortSettings(pool, settings, published_at);
+  const {current, message_times, outdated} = sortSettings(pool, settings, published_at);
   if (!current) return outdatedBy(pool, outdated);
   const {source: newSource = pool.source, ...fields} = current;
   const next: Pool = {
@@ -34,7 +34,7 @@ export function decideUpdate(
     source: newSource,
     environment: {...pool.environment, ...fields},
     source_version: pool.source_version + 1,
-    said,
+    message_times,
   };
   const needed = hasInternet ? undefined : internetNeed(next.source, next.environment);
   if (needed)

@@ -106,7 +106,7 @@ export function registerAgain(
   const name = `Stream ${stream.run}/${stream.stream}`;
   const newest = {...stream, ...content, refused_generation: null, updated_at: iso(now)};
   // The event of an upload may come after the message that cancelled the stream since.
-  const isStale = msOf(stream.said.status_at ?? iso(0)) > msOf(created_at);
+  const isStale = msOf(stream.message_times.status_at ?? iso(0)) > msOf(created_at);
   const again = isStale ? {} : TRIED_AGAIN;
   if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
     return stream.status === 'failed'

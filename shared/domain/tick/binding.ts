@@ -108,7 +108,7 @@ function stuckHolders(run: string, plan: Indexed): Constraint | undefined {
 function stillOf(worker: Worker, {silent, snapshot: {zones = []}}: Withheld): Constraint | undefined {
   const still = standstillOf(worker);
   if (!silent.has(worker.name) || still?.kind === 'maintenance') return still;
-  return silentConstraint(worker, zones.find(({zone}) => zone === worker.zone)?.brake);
+  return silentConstraint(worker, zones.find(({zone}) => zone === worker.zone)?.silence_guard);
 }
 
 /** Constraints of the TPUs that come for the work: of its payer, and without work yet. */
@@ -200,9 +200,9 @@ function ofFirstGang(coming: readonly Constraint[], {now, snapshot: {pool, worke
   const [best] = groups.sort((a, b) => b.idle - a.idle);
   const missing = dominant(coming.filter(({kind}) => kind !== 'idle'));
   const ready = `${best?.idle ?? 0} of ${job.slices} slices of pool ${pool.pool} are idle in ${best?.zone}`;
-  const {vain = 0, next_at = null} = job.gathers[best?.zone ?? ''] ?? {};
-  const before = `slices there waited for others in vain, ${vain === 1 ? 'once' : `${vain} times`}`;
-  const evidence = [ready, ...(vain > 0 ? [before] : []), ...(missing ? [shortText(missing)] : [])];
+  const {count = 0, next_at = null} = job.reservation_timeouts[best?.zone ?? ''] ?? {};
+  const before = `slices there waited for others in vain, ${count === 1 ? 'once' : `${count} times`}`;
+  const evidence = [ready, ...(count > 0 ? [before] : []), ...(missing ? [shortText(missing)] : [])];
   const next_try_at = next_at !== null && msOf(next_at) > now ? next_at : null;
   return constraint('slices', `job ${job.job}`, evidence.join('; '), {next_try_at});
 }

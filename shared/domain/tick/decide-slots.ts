@@ -5,10 +5,10 @@ import {totalOf} from '../billing/cost.ts';
 import {hostsOfType} from '../fleet/accelerators.ts';
 import {endAttempt, endByDeath} from '../job/lifecycle.ts';
 import {paths} from '../names.ts';
+import {type Counts, withChurn} from '../records/churn.ts';
 import type {Job} from '../records/job.ts';
 import type {Pool} from '../records/pool.ts';
 import type {Stream} from '../records/stream.ts';
-import {type Counts, withWeather} from '../records/weather.ts';
 import {type Worker, withoutWork} from '../records/worker.ts';
 import type {Zone} from '../records/zone.ts';
 import {chargeSuspect, freeFromDead} from '../stream/lease.ts';
@@ -124,7 +124,7 @@ function freeMembers(writes: SlotWrites, {works}: SlotDocuments, now: number): v
 }
 
 /**
- * The decision as brakes, zones and budgets allow it; undefined if they allow no change. Checked again since the plan: another tick may
+ * The decision as silence guards, zones and budgets allow it; undefined if they allow no change. Checked again since the plan: another tick may
  * have created nodes in the zone, or spent the budget.
  */
 function allowed(writes: SlotWrites, planned: SlotDecision, {inputs, settings, now}: Context) {
@@ -218,8 +218,8 @@ function changeZone(
   const zone = writes.shared.zones.get(zoneName);
   if (!zone) return;
   const after = zoneAfter(settings, zone, change, decision, now);
-  const counts = weatherOf(change, decision, now);
-  const next = counts ? withWeather(after, inputs.pool.accelerator, counts, now) : after;
+  const counts = churnOf(change, decision, now);
+  const next = counts ? withChurn(after, inputs.pool.accelerator, counts, now) : after;
   writes.shared.zones.set(zoneName, next);
   const record = (text: string, fold?: string) =>
     writes.events.push({kind: 'worker', worker: name, text, fold});
@@ -301,10 +301,10 @@ function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Cont
   };
   const {zones} = writes.shared;
   const found = zones.get(zone);
-  if (found) zones.set(zone, withWeather(found, inputs.pool.accelerator, life, now));
+  if (found) zones.set(zone, withChurn(found, inputs.pool.accelerator, life, now));
 }
 
-function weatherOf(change: Change, {before, worker}: SlotDecision, now: number): Partial<Counts> | undefined {
+function churnOf(change: Change, {before, worker}: SlotDecision, now: number): Partial<Counts> | undefined {
   switch (change) {
     case 'asked':
     case 'asked again':

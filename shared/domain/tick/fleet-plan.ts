@@ -1,4 +1,4 @@
-/** Plan of the fleet: slots that should have a node, and the run that pays for each. Zones, brakes, ceilings and budgets bound it. */
+/** Plan of the fleet: slots that should have a node, and the run that pays for each. Zones, silence guards, ceilings and budgets bound it. */
 import {priceOf} from '../billing/budget.ts';
 import {
   assignPayers,
@@ -137,7 +137,7 @@ function chooseSlots(
     allowances: limits,
     fixed: work.fixed,
     most,
-    probes: new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0])),
+    canaries: new Map(zones.map(({zone, silence_guard}) => [zone, silence_guard?.canaries_due ?? 0])),
     limited: new Set(limited.map(({zone}) => zone)),
     silent: decided.silent,
   });
@@ -246,7 +246,7 @@ export function silentWorkers({workers, served}: Pick<Snapshot, 'workers' | 'ser
   return new Set(namesOf(workers, isSilent));
 }
 
-/** Silent workers whose run has ended or is paused. No brake keeps them longer than a drain takes. A job has no such run. */
+/** Silent workers whose run has ended or is paused. No silence guard keeps them longer than a drain takes. A job has no such run. */
 function silentOfInactiveRuns({workers, runs, served}: Snapshot, {limits}: TickConfig): string[] {
   const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
   return namesOf(workers, worker => {
@@ -278,8 +278,9 @@ function createsPerZone(
     ? ready.sort((a, b) => asked(a).localeCompare(asked(b)))
     : [];
   for (const [zone, {most}] of allowed) {
-    const probes = pool.limiter.cause === 'person' ? 0 : (known.get(zone)?.brake?.probes_due ?? 0);
-    const least = Math.max(probes, zone === next ? 1 : 0);
+    const canaries =
+      pool.limiter.cause === 'person' ? 0 : (known.get(zone)?.silence_guard?.canaries_due ?? 0);
+    const least = Math.max(canaries, zone === next ? 1 : 0);
     allowed.set(zone, {most: Math.min(most, least), why});
   }
   return allowed;

@@ -80,7 +80,9 @@ type Group = {
 
 /** End of the pause of the zone: it had too few slices for the job, or for one before that needs as many or fewer. */
 function pauseIn(zone: string, {slices}: Job, before: readonly Job[]): string {
-  const ends = before.flatMap(job => (job.slices <= slices ? (job.gathers[zone]?.next_at ?? []) : []));
+  const ends = before.flatMap(job =>
+    job.slices <= slices ? (job.reservation_timeouts[zone]?.next_at ?? []) : [],
+  );
   return ends.sort().at(-1) ?? '';
 }
 
@@ -128,9 +130,12 @@ function rankOf(worker: Worker | undefined, now: number): number {
 
 /** The job after its slices have waited in the zone in vain: the zone has a pause, which doubles each time. Undefined during a pause. */
 export function afterVainWait(job: Job, zone: string, boot_s: number, now: number): Job | undefined {
-  const {vain, next_at} = job.gathers[zone] ?? {vain: 0, next_at: ''};
+  const {count, next_at} = job.reservation_timeouts[zone] ?? {count: 0, next_at: ''};
   if (next_at > iso(now)) return undefined;
-  const pause_s = boot_s * 2 ** Math.min(vain, MOST_DOUBLINGS);
-  const gathers = {...job.gathers, [zone]: {vain: vain + 1, next_at: iso(now + pause_s * 1000)}};
-  return {...job, gathers, updated_at: iso(now)};
+  const pause_s = boot_s * 2 ** Math.min(count, MOST_DOUBLINGS);
+  const reservation_timeouts = {
+    ...job.reservation_timeouts,
+    [zone]: {count: count + 1, next_at: iso(now + pause_s * 1000)},
+  };
+  return {...job, reservation_timeouts, updated_at: iso(now)};
 }

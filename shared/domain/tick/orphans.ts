@@ -10,7 +10,7 @@ import type {OrphansMark, Zone} from '../records/zone.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
 import {isLeftAlone} from '../zone/placement.ts';
-import {shareOf} from '../zone/silence-brake.ts';
+import {shareOf} from '../zone/silence-guard.ts';
 import type {Snapshot} from './snapshot.ts';
 
 const WAIT_S = 3600;

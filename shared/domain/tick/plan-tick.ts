@@ -11,7 +11,7 @@ import {msOf} from '../time.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {afterAgent} from '../zone/limiter.ts';
-import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
+import {afterHellos, heardByZone} from '../zone/silence-guard.ts';
 import type {Constraints} from './binding.ts';
 import {type Budgets, decideBudgets, type Pause} from './budgets.ts';
 import {planFleet, silentWorkers} from './fleet-plan.ts';
@@ -51,7 +51,7 @@ export type TickPlan = {
   others: SlotBatches;
   /** Slots whose node the list omits. Each node is read with `get` before its decision. */
   missing: readonly Slot[];
-  /** Zones, and a time for the pool, whose brake or stop of creates ends with the first heartbeats of workers. */
+  /** Zones, and a time for the pool, whose silence guard or stop of creates ends with the first heartbeats of workers. */
   hellos: {zones: readonly string[]; pool_at: string | undefined};
   orphans: readonly OrphanCount[];
   strays: readonly Tpu[];
@@ -173,9 +173,11 @@ function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
 
 export function zoneAfterHellos(zone: Zone, workers: readonly Worker[], moment: Moment): Zone {
   const agent_at = lastAgent(workers);
-  const brake = zone.brake && afterHellos(zone.brake, workers, moment);
+  const silence_guard = zone.silence_guard && afterHellos(zone.silence_guard, workers, moment);
   const limiter = agent_at === undefined ? zone.limiter : afterAgent(zone.limiter, agent_at);
-  return brake === zone.brake && limiter === zone.limiter ? zone : {...zone, brake, limiter};
+  return silence_guard === zone.silence_guard && limiter === zone.limiter
+    ? zone
+    : {...zone, silence_guard, limiter};
 }
 
 function lastAgent(workers: readonly Worker[]): string | undefined {

@@ -66,7 +66,9 @@ function budgetSnapshotOf(all: DeploymentBudgets, pool: Pool): BudgetSnapshot {
 export function snapshotsByPool(all: DeploymentSnapshot): Snapshot[] {
   const [{pool: own}] = all.pools;
   const {nodes, zones} = all;
-  const marked = (zones ?? []).flatMap(({pool, orphans, brake}) => (pool && (orphans || brake) ? pool : []));
+  const marked = (zones ?? []).flatMap(({pool, orphans, silence_guard}) =>
+    pool && (orphans || silence_guard) ? pool : [],
+  );
   const named = poolsOf(all, managedIn(nodes ?? NOT_LISTED));
   const missing = new Set(marked.filter(name => !named.some(({pool}) => pool === name)));
   return [...named, ...[...missing].map(withoutDocument)].map(pool => ({

@@ -13,11 +13,11 @@ import {afterAsk, afterFailedBoot, afterLostTry, isDue, type RetryLimits, stateO
 import {isLeftAlone, type PlacementLimits} from '../zone/placement.ts';
 import {
   afterCreate,
-  afterLostProbe,
+  afterLostCanary,
   afterUnheard,
   decideSilence,
   type Verdict,
-} from '../zone/silence-brake.ts';
+} from '../zone/silence-guard.ts';
 import type {ZoneSettings} from '../zone/zone-changes.ts';
 import type {PlanInputs} from './slots.ts';
 
@@ -31,7 +31,7 @@ export type SharedDocuments = Payers & {
 export type Creates = {creates: number; late_pools: string[]};
 
 /**
- * Verdict of the zone's brake on a silent worker; undefined for any other worker. A brake whose document is left alone does not remember
+ * Verdict of the zone's silence guard on a silent worker; undefined for any other worker. A silence guard whose document is left alone does not remember
  * its share, so it holds every worker that is not lost.
  */
 export function judgeSilence(
@@ -45,17 +45,17 @@ export function judgeSilence(
   if (death?.kind !== 'silent' || !zone) return undefined;
   const isLost = lost.has(before.name);
   if (isLeftAlone(zone)) return isLost ? 'ends' : 'held';
-  // A slot that was emptied since the snapshot has room for a probe.
-  const replaced_at = zone.brake?.replaced_at ?? null;
+  // A slot that was emptied since the snapshot has room for a canary.
+  const replaced_at = zone.silence_guard?.replaced_at ?? null;
   const isCrowded = crowded.has(zone.zone) && (replaced_at === null || msOf(replaced_at) < read_at_ms);
   const silent = {worker: before, heard: heard.get(zone.zone) ?? 0, isCrowded, isLost, silent_s};
-  const {verdict, brake} = decideSilence(zone.brake, silent, {now, served});
-  zones.set(zone.zone, {...zone, brake});
+  const {verdict, silence_guard} = decideSilence(zone.silence_guard, silent, {now, served});
+  zones.set(zone.zone, {...zone, silence_guard});
   return verdict;
 }
 
 /**
- * Lets a new node boot: a probe of the brake always, others unless the pool stops creates. Undefined: no node may boot. Probes and the tries
+ * Lets a new node boot: a canary of the silence guard always, others unless the pool stops creates. Undefined: no node may boot. Canaries and the tries
  * of a stop are born with their request, so a refused incarnation that is requested again counts for the present stop.
  */
 export function grantBoot(
@@ -63,18 +63,18 @@ export function grantBoot(
   name: string,
   {placement, bundle}: ZoneSettings,
   now: number,
-): (Pick<Worker, 'is_probe' | 'bundle'> & Partial<Worker>) | undefined {
+): (Pick<Worker, 'is_canary' | 'bundle'> & Partial<Worker>) | undefined {
   const {pool, zones} = shared;
   const zone = zones.get(name);
   if (!zone || !pool || pool.limiter.cause === 'person') return undefined;
-  const {brake} = zone;
+  const {silence_guard} = zone;
   const born_at = iso(now);
-  if (brake !== null && brake.probes_due > 0) {
-    zones.set(name, {...zone, brake: afterCreate(brake)});
-    return {is_probe: true, bundle, born_at};
+  if (silence_guard !== null && silence_guard.canaries_due > 0) {
+    zones.set(name, {...zone, silence_guard: afterCreate(silence_guard)});
+    return {is_canary: true, bundle, born_at};
   }
   if (!isDue(pool.limiter, bundle, now)) return undefined;
-  const boot = {is_probe: false, bundle};
+  const boot = {is_canary: false, bundle};
   const [ofPool, ofZone] = [pool, zone].map(({limiter}) => stateOf(limiter, bundle));
   if (ofPool !== 'stopped') return ofZone === 'stopped' ? {...boot, born_at} : boot;
   shared.pool = {...pool, limiter: afterAsk(pool.limiter, bundle, placement, now)};
@@ -89,8 +89,8 @@ export function afterLostBoot(
   placement: PlacementLimits,
   now: number,
 ): {zone: Zone; pool: Pool | undefined} {
-  const brake = zone.brake && afterLostProbe(zone.brake, worker);
-  const due = brake === zone.brake ? zone : {...zone, brake};
+  const silence_guard = zone.silence_guard && afterLostCanary(zone.silence_guard, worker);
+  const due = silence_guard === zone.silence_guard ? zone : {...zone, silence_guard};
   return {
     zone: withoutTry(due, worker, placement, now),
     pool: pool && withoutTry(pool, worker, placement, now),
@@ -147,8 +147,11 @@ export function countFailedBoot(
   const {pool, zones} = shared;
   const zone = zones.get(worker.zone);
   if (zone) {
-    const brake = zone.brake && kind === 'unheard' ? afterUnheard(zone.brake, worker) : zone.brake;
-    zones.set(worker.zone, count(`zone ${zone.zone}`, {...zone, brake}));
+    const silence_guard =
+      zone.silence_guard && kind === 'unheard'
+        ? afterUnheard(zone.silence_guard, worker)
+        : zone.silence_guard;
+    zones.set(worker.zone, count(`zone ${zone.zone}`, {...zone, silence_guard}));
   }
   shared.pool = pool && count(`pool ${pool.pool}`, pool);
   return stops;

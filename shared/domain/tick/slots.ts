@@ -12,7 +12,7 @@ import type {Limits} from '../worker/limits.ts';
 import {type Nodes, observe} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
 import type {WorkerAction, WorkerDecision} from '../worker/transitions.ts';
-import type {Verdict} from '../zone/silence-brake.ts';
+import type {Verdict} from '../zone/silence-guard.ts';
 import {type Change, changeOf} from '../zone/zone-changes.ts';
 
 export type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | undefined};
@@ -34,7 +34,7 @@ export type PlanInputs = {
   /** Workers of each zone that have sent a heartbeat. */
   heard: ReadonlyMap<string, number>;
   crowded: ReadonlySet<string>;
-  /** Workers that have been silent, and stored no shard, for longer than any brake holds. */
+  /** Workers that have been silent, and stored no shard, for longer than any silence guard holds. */
   lost: ReadonlySet<string>;
   stored: ReadonlyMap<string, number>;
 };
@@ -42,7 +42,7 @@ export type PlanInputs = {
 /** Batches of slots, by the document that their decisions share: a zone or the bills. The slots of a batch share transactions. */
 export type SlotBatches = ReadonlyMap<string, readonly Slot[]>;
 
-/** Decision about a slot whose document changes. `verdict`: of the zone's brake, on a silent worker. */
+/** Decision about a slot whose document changes. `verdict`: of the zone's silence guard, on a silent worker. */
 export type SlotDecision = WorkerDecision & {
   slot: Slot;
   before: Worker;
@@ -134,7 +134,7 @@ export function changedSlots(
 }
 
 /**
- * Decides again, without the end of a silent worker that a brake holds, or without a repeated create that its zone does not allow. The
+ * Decides again, without the end of a silent worker that a silence guard holds, or without a repeated create that its zone does not allow. The
  * worker may end for another cause, its node may have changed, or another run may pay for it. Undefined: no change.
  */
 export function decideWithout(

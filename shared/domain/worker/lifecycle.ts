@@ -33,7 +33,7 @@ import {
 /** Demand of the pool for the slot. `dismissed`: no budget pays for the worker, so it goes even in the middle of a shard. */
 export type Wanted = 'wanted' | 'unwanted' | 'dismissed';
 
-/** Fate of a silent worker: it ends now, or the brake of its zone holds it. See fleet/silence-brake.ts. */
+/** Fate of a silent worker: it ends now, or the silence guard of its zone holds it. See fleet/silence-guard.ts. */
 export type Silence = 'ends' | 'held';
 
 /** Seconds after which a delete without effect may never have been published, because the function died. */

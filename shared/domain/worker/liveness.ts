@@ -117,7 +117,7 @@ function saidBy({phase}: Worker, fault: string): Death {
   return {kind: 'crashed', cause: `its agent said: ${fault}`};
 }
 
-/** A host that spoke and never reached its agent has a failed boot, which no brake holds. A host that restarts is silent. */
+/** A host that spoke and never reached its agent has a failed boot, which no silence guard holds. A host that restarts is silent. */
 function unfinishedBoot(worker: Worker, limits: Limits, moment: Moment): Death | undefined {
   const [host] = bootingHosts(worker);
   const late = worker.boot_step ?? (host === undefined ? null : hostText(host, worker.host_count));

@@ -2,7 +2,7 @@
 
 import {type Constraint, constraint} from '../records/constraint.ts';
 import {hasEnded, isBlocked, type Worker} from '../records/worker.ts';
-import type {Brake} from '../records/zone.ts';
+import type {SilenceGuard} from '../records/zone.ts';
 import {utcText} from '../time.ts';
 import {hostText, quietestHost} from './hosts.ts';
 import {nodeStanding, queueStanding} from './provider-states.ts';
@@ -15,14 +15,18 @@ export function slotConstraint(worker: Worker | undefined, now: number): Constra
   return constraint('slot-blocked', name, last_error ?? last_death, {next_try_at: blocked_until_at});
 }
 
-/** The constraint of a worker that has sent nothing for too long: the brake of its zone, if it holds workers. */
-export function silentConstraint(worker: Worker, brake: Brake | null | undefined): Constraint {
+/** The constraint of a worker that has sent nothing for too long: the silence guard of its zone, if it holds workers. */
+export function silentConstraint(worker: Worker, silence_guard: SilenceGuard | null | undefined): Constraint {
   const {name, zone} = worker;
-  if (!brake || brake.held === 0)
+  if (!silence_guard || silence_guard.held === 0)
     return constraint('silent', name, null, {since_at: quietestHost(worker).at});
   const usd =
-    brake.held_usd_per_hour === null ? 'an unknown price' : `$${brake.held_usd_per_hour.toFixed(2)}`;
-  return constraint('brake', zone, `${brake.held} TPUs for ${usd} an hour`, {since_at: brake.since_at});
+    silence_guard.held_usd_per_hour === null
+      ? 'an unknown price'
+      : `$${silence_guard.held_usd_per_hour.toFixed(2)}`;
+  return constraint('silence-guard', zone, `${silence_guard.held} TPUs for ${usd} an hour`, {
+    since_at: silence_guard.since_at,
+  });
 }
 
 /** Why a worker stands still that may have work; undefined if it makes progress, as far as its document says. */

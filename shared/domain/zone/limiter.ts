@@ -198,12 +198,12 @@ function withoutFailedBoots(limiter: Limiter): Limiter {
  */
 export function afterLostTry(
   limiter: Limiter,
-  {is_probe, born_at}: Pick<Worker, 'is_probe' | 'born_at'>,
+  {is_canary, born_at}: Pick<Worker, 'is_canary' | 'born_at'>,
   {retry_s}: RetryLimits,
   now: number,
 ): Limiter {
   const {state, cause, since_at} = limiter;
-  const isTry = state === 'stopped' && cause === 'boots' && !is_probe;
+  const isTry = state === 'stopped' && cause === 'boots' && !is_canary;
   if (!isTry || born_at === null || since_at === null || born_at <= since_at) return limiter;
   return {...limiter, next_at: iso(now + retry_s * 1000)};
 }

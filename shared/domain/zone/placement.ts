@@ -41,7 +41,7 @@ const FEWEST_LOSSES = 3;
 
 export function newZone(zone: string, now: number, pool: string | null = null): Zone {
   return {
-    ...{zone, pool, limiter: OPEN, losses: [], brake: null, orphans: null, weather: []},
+    ...{zone, pool, limiter: OPEN, losses: [], silence_guard: null, orphans: null, churn: []},
     updated_at: iso(now),
   };
 }
@@ -65,7 +65,7 @@ export function paceOf({losses}: Zone, limits: PlacementLimits, now: number): nu
 export type Allowance = {most: number; why: Constraint | undefined};
 export const ALLOWS_ALL: Allowance = {most: Number.POSITIVE_INFINITY, why: undefined};
 
-/** Nodes that the zone may be asked for now. The brake's probes ignore losses and stops: silent workers wait for a word. */
+/** Nodes that the zone may be asked for now. The silence guard's canaries ignore losses and stops: silent workers wait for a word. */
 export function allowanceOf(zone: Zone, limits: PlacementLimits, bundle: string, now: number): Allowance {
   const {limiter} = zone;
   const state = stateOf(limiter, bundle);
@@ -75,12 +75,12 @@ export function allowanceOf(zone: Zone, limits: PlacementLimits, bundle: string,
   const isInPace = pace_s === 0 || (Number.isFinite(pace_s) && isLate);
   const most = state === 'open' && pace_s === 0 ? Number.POSITIVE_INFINITY : 1;
   const nodes = areDue && isInPace ? most : 0;
-  const probes = zone.brake?.probes_due ?? 0;
+  const canaries = zone.silence_guard?.canaries_due ?? 0;
   const why = isLeftAlone(zone)
     ? constraint('unreadable', `the document of zone ${zone.zone}`)
     : (limiterConstraint(zone.zone, limiter, bundle) ?? coolDown(zone, pace_s, limits, now));
-  if (state === 'probing') return {most: areDue ? Math.max(nodes, Math.min(1, probes)) : 0, why};
-  return {most: Math.max(nodes, probes), why};
+  if (state === 'probing') return {most: areDue ? Math.max(nodes, Math.min(1, canaries)) : 0, why};
+  return {most: Math.max(nodes, canaries), why};
 }
 
 /** The constraint of a zone that takes its nodes back young; undefined at full pace. */

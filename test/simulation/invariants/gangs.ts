@@ -56,7 +56,9 @@ export class Gangs extends Check {
       !held && blocked_until_at === null && phase !== 'draining';
     if (!first || !(queuePlace(first) < String(was.queue)) || !slots.every(isOpen)) return;
     const late_ms = (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * MINUTE_MS;
-    const pauses = this.#waiting(pool).flatMap(({gathers}) => Object.values(gathers));
+    const pauses = this.#waiting(pool).flatMap(({reservation_timeouts}) =>
+      Object.values(reservation_timeouts),
+    );
     const free_ms = Math.max(0, ...pauses.map(({next_at}) => Date.parse(next_at)));
     const waits_ms = Math.max(Date.parse(waitsSince(first)), this.#resized.get(pool) ?? 0) + JOB_WAIT_MS;
     const since = Math.max(free_ms, waits_ms) + late_ms;
@@ -92,7 +94,7 @@ export class Gangs extends Check {
   override onMinute(): void {
     const {clockwork, config, store} = this.context;
     const limit_ms = 4 * config.limits.boot_s * 1000 + 5 * MINUTE_MS;
-    const held = store.collection('zones').some(({data}) => data.brake !== null);
+    const held = store.collection('zones').some(({data}) => data.silence_guard !== null);
     if (held || !this.context.isSettled(limit_ms)) return;
     for (const {name, pool, host_count, phase, phase_since_at} of workersOf(store)) {
       const idle_ms = clockwork.now - Date.parse(phase_since_at);

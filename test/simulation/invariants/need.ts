@@ -65,7 +65,7 @@ export class Need extends Check {
     if (!isNewIncarnation(before, after)) return;
     const pool = String(after.pool);
     this.#checkOrder(name, pool);
-    if (after.is_probe || this.context.everAlone.size > 0) return;
+    if (after.is_canary || this.context.everAlone.size > 0) return;
     const used = workersOf(this.context.store).filter(worker => worker.pool === pool && this.#counts(worker));
     const most = this.#mostNeeded(pool);
     if (used.length > most)
@@ -128,10 +128,10 @@ export class Need extends Check {
   }
 
   /** True for a TPU that comes for work, or has some that is still to be done. */
-  #counts({phase, work, suspect, heartbeat_at, provider_state, asked_at, is_probe}: Worker): boolean {
+  #counts({phase, work, suspect, heartbeat_at, provider_state, asked_at, is_canary}: Worker): boolean {
     const {clockwork, config, store} = this.context;
     const since = clockwork.now - SILENT_MS;
-    if (suspect !== null || is_probe || (heartbeat_at !== null && Date.parse(heartbeat_at) < since))
+    if (suspect !== null || is_canary || (heartbeat_at !== null && Date.parse(heartbeat_at) < since))
       return false;
     const isUnseen = phase === 'creating' && provider_state === null && Date.parse(asked_at ?? '') < since;
     if (COMING.includes(phase)) return !isUnseen;

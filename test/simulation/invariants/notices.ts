@@ -27,7 +27,7 @@ export class Notices extends Check {
 
   /** A notification is given up after a day, and no world lasts so long. */
   onNotice(path: string, {outcome, error}: Document): void {
-    if (outcome === 'lost') this.breach(`${path} is lost: ${error}`);
+    if (outcome === 'failed') this.breach(`${path} is lost: ${error}`);
   }
 
   onAccepted(id: string, {type, timestamp, data}: Body): void {

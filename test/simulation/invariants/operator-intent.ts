@@ -25,7 +25,7 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
 /** Fields that messages set, of a pool and of a run. */
 const SETTINGS = [
   ...['workers_per_zone', 'zones', 'provisioning', 'budget_usd', 'poll_s', 'job_wait_s', 'keep', 'version'],
-  ...['source', 'environment', 'source_version', 'said'],
+  ...['source', 'environment', 'source_version', 'message_times'],
 ];
 const SETTINGS_OF_RUN = ['priority', 'budget_usd', 'allow_cross_region', 'version', 'pool', 'spec_hash'];
 

@@ -11,7 +11,7 @@ import {streamPathOf} from './leases.ts';
 import {Check} from './violations.ts';
 import {ALIVE, keyOf} from './zones.ts';
 
-/** The limits of the brake, repeated here. A zone in these worlds has at most seven nodes, so its share is one node. */
+/** The limits of the silence guard, repeated here. A zone in these worlds has at most seven nodes, so its share is one node. */
 const NEXT_END_MS = 600_000;
 const PROOF_MS = 150_000;
 const BAD_VERDICTS = 2;
@@ -66,7 +66,7 @@ export class Silence extends Check {
     // A symptom that no host can work with is a cause of its own.
     if (!/^(it|host \d+) has said nothing for/.test(cause) || /MESH_BUILD_FAIL/.test(cause)) return;
     this.#checkSilence(name, before, this.context.config.limits.silent_s);
-    // A boot that never reached its agent is held by no brake.
+    // A boot that never reached its agent is held by no silence guard.
     if (/in its boot/.test(cause)) {
       if (before.agent_at !== null)
         this.breach(`${name} ended in its boot, and its agent has spoken: ${cause}`);
@@ -111,7 +111,7 @@ export class Silence extends Check {
     this.#episodes.set(zone, {ended_at: now, bad_verdicts: last?.bad_verdicts ?? 0});
   }
 
-  /** True if no slot of the worker's zone can take a probe: each has a worker that has spoken, or stays empty. */
+  /** True if no slot of the worker's zone can take a canary: each has a worker that has spoken, or stays empty. */
   #isCrowded({name, pool, zone}: Document): boolean {
     const {config, store} = this.context;
     const slots = slotsOf((store.peek(paths.pool(String(pool))) as Pool | undefined) ?? config.pool);

@@ -91,7 +91,7 @@ export class Slices extends Check {
       this.breach(`${worker} has a job for ${hosts} hosts of ${hostsOfType(node.accelerator)}`);
   }
 
-  /** In the calm, an attempt waits shortly for the cause of a lost peer, and a slice with a silent host goes, unless the brake of its zone holds it. */
+  /** In the calm, an attempt waits shortly for the cause of a lost peer, and a slice with a silent host goes, unless the silence guard of its zone holds it. */
   override onMinute(): void {
     const {clockwork, config, everAlone, store} = this.context;
     if (this.context.isSettled(PEERS_MS))
@@ -100,7 +100,7 @@ export class Slices extends Check {
           this.breach(`${path} waits for the cause of a lost peer since ${clockwork.now - since} ms`);
     const limit_ms = config.limits.silent_s * 1000 + TICKS_MS;
     if (!this.context.isSettled(limit_ms)) return;
-    const held = store.collection('zones').some(({data}) => data.brake !== null);
+    const held = store.collection('zones').some(({data}) => data.silence_guard !== null);
     for (const worker of workersOf(store)) {
       const isUp = worker.phase === 'idle' || worker.phase === 'working';
       const silent_ms = clockwork.now - Date.parse(wordOf(worker as unknown as Document));

@@ -38,7 +38,7 @@ export const ALIVE = ['booting', 'idle', 'working', 'draining'];
 export class Zones extends Check {
   /** By pool and zone: the time of the last create. */
   readonly #created_at = new Map<string, number>();
-  /** Of one commit: the nodes that their zone listed or refused, and the zones that probed no longer. */
+  /** Of one commit: the nodes that their zone listed or refused, and the zones that covered no longer. */
   #given: {zone: string; asked_at: string; isReady: boolean}[] = [];
   #refused: string[] = [];
   #opened: {zone: string; since_at: string | null}[] = [];
@@ -68,7 +68,7 @@ export class Zones extends Check {
     const key = keyOf(after.pool, after.zone);
     const last = this.#created_at.get(key) ?? Number.NEGATIVE_INFINITY;
     this.#created_at.set(key, clockwork.now);
-    if (!zone || this.#isOpen(zone.limiter, after.bundle) || after.is_probe) return;
+    if (!zone || this.#isOpen(zone.limiter, after.bundle) || after.is_canary) return;
     // A commit that hangs is later than the time that it names.
     const hung_ms = this.context.storm.hang > 0 ? MAX_HANG_MINUTES * 60_000 : 0;
     const since = clockwork.now - last;
@@ -205,7 +205,7 @@ export class Zones extends Check {
       this.breach(`the pool has ${workers} workers, and ${max_workers} are allowed`);
   }
 
-  /** A limiter leaves its states in time, and a zone that lost three or more nodes, all of them young, gets only probes. */
+  /** A limiter leaves its states in time, and a zone that lost three or more nodes, all of them young, gets only canaries. */
   onZone(before: Zone, after: Zone): void {
     const {now} = this.context.clockwork;
     const [was, is] = [before.limiter, after.limiter];
@@ -225,8 +225,8 @@ export class Zones extends Check {
     const since = (minutes: number) =>
       before.losses.filter(({ended_at}) => Date.parse(ended_at) > now - minutes * 60_000);
     const isChurning = since(25).length >= 3 && since(35).every(({lived_s}) => lived_s < 300);
-    const isProbe = (before.brake?.probes_due ?? 0) > 0;
-    if (isChurning && !isProbe)
+    const isCanary = (before.silence_guard?.canaries_due ?? 0) > 0;
+    if (isChurning && !isCanary)
       this.breach(`${after.zone} got a create, and lost ${JSON.stringify(since(25))}`);
   }
 

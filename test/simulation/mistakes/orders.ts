@@ -169,13 +169,13 @@ export const ORDERS: Mistakes = {
   },
   'a pause of a pool that stops nothing': {
     in: 'decidePausePool',
-    find: '{...$pool, said: $said, limiter: $afterPause($pool.limiter, $now)}',
-    replace: '{...$pool, said: $said}',
+    find: '{...$pool, message_times: $said, limiter: $afterPause($pool.limiter, $now)}',
+    replace: '{...$pool, message_times: $said}',
   },
   'a late pause that ends a resume': {
     in: 'decidePausePool',
     within:
-      "{if ($isOutdated($pool, 'creates', $at)) return $outdated; const $said = $times; const $next = {...$pool, said: $said, limiter: $paused}; $$rest}",
+      "{if ($isOutdated($pool, 'creates', $at)) return $outdated; const $said = $times; const $next = {...$pool, message_times: $said, limiter: $paused}; $$rest}",
     find: "if ($isOutdated($pool, 'creates', $at)) return $outdated;",
   },
   'a resume that leaves the zones closed': {
@@ -254,8 +254,8 @@ export const ORDERS: Mistakes = {
   },
   'kept TPUs that the next bill forgets': {
     in: 'withDeployed',
-    find: 'const $own = {spent_usd: $spent, said: $said, limiter: $limiter, keep: $keep, source: $source, environment: $environment, source_version: $version};',
+    find: 'const $own = {spent_usd: $spent, message_times: $said, limiter: $limiter, keep: $keep, source: $source, environment: $environment, source_version: $version};',
     replace:
-      'const $own = {spent_usd: $spent, said: $said, limiter: $limiter, source: $source, environment: $environment, source_version: $version};',
+      'const $own = {spent_usd: $spent, message_times: $said, limiter: $limiter, source: $source, environment: $environment, source_version: $version};',
   },
 };

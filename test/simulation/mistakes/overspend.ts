@@ -56,7 +56,7 @@ export const OVERSPEND: Mistakes = {
     find: "case 'asked again': return $withLimiter($zone, $asked, $now);",
     replace: "return $withLimiter($zone, $asked, $now); case 'asked again': return $zone;",
   },
-  'a zone that refuses nodes and gets two probes at once': {
+  'a zone that refuses nodes and gets two canaries at once': {
     in: 'afterAsk',
     within: "case 'probing': $$steps",
     find: '{...$asked, next_at: $next}',

@@ -36,7 +36,7 @@ export const STICK: Mistakes = {
     find: 'return $worker.blocked_until_at !== null && !$isOlderThan;',
     replace: 'return $worker.blocked_until_at !== null;',
   },
-  'a zone that refused a node and is never probed': {
+  'a zone that refused a node and is never covered': {
     in: 'isDue',
     find: '$isOlderThan($limiter.next_at, 0, $now)',
     replace: '$limiter.next_at === null',
@@ -46,7 +46,7 @@ export const STICK: Mistakes = {
     find: '{...$limiter, ...$open, refuses_late: false}',
     replace: '$limiter',
   },
-  'a probe that a zone waits for an hour to repeat': {
+  'a canary that a zone waits for an hour to repeat': {
     in: 'retryAfter',
     within: 'Math.max($least, Math.min($longest, $refused * $share))',
     find: 'Math.min($longest, $refused * $share)',

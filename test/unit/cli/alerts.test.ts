@@ -6,7 +6,7 @@ import {startTask} from '../../../shared/control-plane/documents/tasks.ts';
 import {OPEN} from '../../../shared/domain/records/limiter.ts';
 import {afterFailedBoot, afterRefusal} from '../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../shared/domain/zone/placement.ts';
-import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-brake.ts';
+import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-guard.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../support/builders.ts';
@@ -17,7 +17,7 @@ describe('The alerts of gleaner status', () => {
     const store = openSqliteStore(':memory:', () => 0);
     const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
     const silent = {worker, heard: 1, isCrowded: false, isLost: false, silent_s: 300};
-    const brake = withHeld(decideSilence(null, silent, moment(T0)).brake, [worker, worker]);
+    const silence_guard = withHeld(decideSilence(null, silent, moment(T0)).silence_guard, [worker, worker]);
     const limiter = [1, 2, 3, 4, 5].reduce(
       found => afterFailedBoot(found, 'bundle', 'its boot failed: no disk', T0),
       OPEN,
@@ -30,7 +30,7 @@ describe('The alerts of gleaner status', () => {
     } as const;
     const soldOut = afterRefusal(OPEN, refusal, aConfig().placement, T0);
     await store.transaction(async tx => {
-      zoneRecords.set(tx, {...newZone('us-central1-a', T0), brake});
+      zoneRecords.set(tx, {...newZone('us-central1-a', T0), silence_guard});
       zoneRecords.set(tx, newZone('us-east5-b', T0));
       zoneRecords.set(tx, {...newZone('us-east5-c', T0), limiter: soldOut});
       poolRecords.set(tx, {...aConfig().pool, limiter});

@@ -71,7 +71,7 @@ describe('The screen of run watch', () => {
           'my-run  active',
           'TPU NAME',
           'WORKING',
-          'PREEMPT',
+          'PREEMPTED',
           'TOTALS',
           'Healthy: 1',
           'Last update',
@@ -186,7 +186,7 @@ describe('The screen of run watch', () => {
   it('is one line on a pipe', () =>
     assert.equal(
       plainLine(aState(3)),
-      'my-run active  0 samples, 0 shards, 0 bytes, $0.00; 3 streams: 1 in progress, 2 pending; 2 TPUs: 1 WORKING, 1 PREEMPT',
+      'my-run active  0 samples, 0 shards, 0 bytes, $0.00; 3 streams: 1 in progress, 2 pending; 2 TPUs: 1 WORKING, 1 PREEMPTED',
     ));
 });
 

@@ -123,7 +123,7 @@ describe('control actions', () => {
     const next = nextOf(decideRunAction('resume', 'my-run', run, at(1), T0 + 1000));
     const active = {status: 'active' as const, reason: null, changed_at: at(1), updated_at: at(1)};
     const reset = {...NO_MACHINE_DEATHS, ...NO_MODEL_FAILURES};
-    assert.deepEqual(next, {...run, ...reset, ...active, said: {status_at: at(1)}});
+    assert.deepEqual(next, {...run, ...reset, ...active, message_times: {status_at: at(1)}});
   });
 
   it('a pause of a run that waits for its model lasts until a person resumes the run', () => {
@@ -199,7 +199,12 @@ describe('retry of a stream', () => {
       last_error: null,
     };
     assert.ok(decision.kind === 'applied');
-    assert.deepEqual(decision.next, {...failed, ...reset, said: {status_at: at(1)}, updated_at: at(2)});
+    assert.deepEqual(decision.next, {
+      ...failed,
+      ...reset,
+      message_times: {status_at: at(1)},
+      updated_at: at(2),
+    });
   });
 
   it('is refused for an empty stream: a worker would fail it again', () => {
@@ -211,7 +216,7 @@ describe('retry of a stream', () => {
 describe('the creates of a pool', () => {
   const stoppedBy = (cause: Pool['limiter']['cause']): Pool => {
     const pool = nextOf(decidePausePool(aConfig().pool, at(0), T0));
-    return {...pool, said: {}, limiter: {...pool.limiter, cause, since_at: at(60)}};
+    return {...pool, message_times: {}, limiter: {...pool.limiter, cause, since_at: at(60)}};
   };
 
   it('go on after a resume that is published after a failure has stopped them', () => {
@@ -307,7 +312,7 @@ describe('messages that are delivered out of order', () => {
       {second: 1, decide: run('stop')},
     ]);
     assert.equal(document.status, 'cancelled');
-    assert.deepEqual(document.said, {status_at: at(2)}, 'the later message stays noted');
+    assert.deepEqual(document.message_times, {status_at: at(2)}, 'the later message stays noted');
   });
 
   it('a recreate that is published after a delete counts in both orders of delivery', () => {

@@ -21,7 +21,7 @@ describe('a cancel', () => {
     {name: 'of a failed job is rejected', given: anEnded('failed'), then: /^rejected: .*failed/},
     {
       name: 'applies however late',
-      given: aJob({said: {status_at: at(99)}}),
+      given: aJob({message_times: {status_at: at(99)}}),
       then: /^applied: job my-job is cancelled$/,
     },
   ];
@@ -90,7 +90,7 @@ describe('a retry', () => {
     assert.equal(attempts.length, 1);
     assert.deepEqual(nextOf(decideRetryJob(given, at(70), NOW + 10_000)), {
       ...aJob({epoch: 3, attempts, spent_usd, started_at, scheduled_at: at(70), updated_at: at(70)}),
-      said: {status_at: at(70)},
+      message_times: {status_at: at(70)},
     });
   });
 });

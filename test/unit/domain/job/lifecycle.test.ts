@@ -159,7 +159,11 @@ describe('a grant', () => {
     const ended = {outcome: 'failed', cause: 'peer', error: null, exit_code: null} as const;
     const end = {...ended, result: null, result_path: null, artifacts_path: null, ran: null};
     const before = {artifacts_path: 'gs://b/jobs/my-job/epoch_7/', ends: {0: end}, reason: 'no TPU is free'};
-    const waiting = aJob({epoch: 7, ...before, gathers: {'us-central1-a': {vain: 1, next_at: at(9)}}});
+    const waiting = aJob({
+      epoch: 7,
+      ...before,
+      reservation_timeouts: {'us-central1-a': {count: 1, next_at: at(9)}},
+    });
     assert.deepEqual(grantJob(waiting, HOLDER, 6, MINUTE), {
       ...aJob({status: 'running', queue: null, epoch: 8, started_at: at(60), updated_at: at(60)}),
       ...{lease: {...HOLDER, epoch: 8, host_count: 1, members: []}, due_at: at(540)},

@@ -14,8 +14,8 @@ describe('the news of a budget', () => {
   ];
   for (const {name, after, told} of cases)
     it(name, () => {
-      const before = {...NO_SPENDING, budget_mark: MARK};
-      const news = newsOfMonth(before, {...NO_SPENDING, budget_mark: {...MARK, ...after}});
+      const before = {...NO_SPENDING, budget_notice: MARK};
+      const news = newsOfMonth(before, {...NO_SPENDING, budget_notice: {...MARK, ...after}});
       assert.equal(news.length, told);
     });
 

@@ -19,7 +19,7 @@ const POOL: Pool = {
   zones: ['us-central1-a', 'europe-west4-b'],
   workers_per_zone: 2,
   version: 0,
-  said: {},
+  message_times: {},
   poll_s: 60,
   job_wait_s: 120,
   keep: null,
@@ -29,7 +29,7 @@ const POOL: Pool = {
   budget_usd: null,
   spent_usd: 0,
   limiter: OPEN,
-  budget_mark: null,
+  budget_notice: null,
   jobs_wait: null,
   zones_wait: {},
 };
@@ -267,11 +267,11 @@ describe('the wanted slots of a pool', () => {
     );
   });
 
-  it('a silent idle worker does not keep the only stream from a probe', () => {
+  it('a silent idle worker does not keep the only stream from a canary', () => {
     const workers = new Map([worker(A0, 'gone'), worker(A1, 'idle')].map(each => [each.name, each]));
-    const probes = new Map([['us-central1-a', 1]]);
+    const canaries = new Map([['us-central1-a', 1]]);
     assert.deepEqual(
-      [...wantedSlots(POOL, workers, 1, T0, {...FREE, probes, silent: new Set([A1])}).wanted],
+      [...wantedSlots(POOL, workers, 1, T0, {...FREE, canaries, silent: new Set([A1])}).wanted],
       [A0],
     );
   });

@@ -15,7 +15,7 @@ import {attemptOf, type WorkerAttempt} from '../../../../shared/domain/worker/at
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {afterFailedBoot, afterPause, afterRefusal} from '../../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
-import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
+import {decideSilence} from '../../../../shared/domain/zone/silence-guard.ts';
 import {aConfig, aLeasedStream, aRun, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
 import {aRunningJob} from '../../../support/jobs.ts';
 
@@ -129,8 +129,8 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
   return decideSlots(changes, documents, inputs, CONFIG, NOW);
 }
 
-/** A brake that has replaced a worker: one probe is due. */
-const {brake: BRAKE} = decideSilence(
+/** A silence guard that has replaced a worker: one canary is due. */
+const {silence_guard: GUARD} = decideSilence(
   null,
   {worker: silent(), heard: 9, isCrowded: false, isLost: false, silent_s: 1},
   moment(NOW),
@@ -180,8 +180,8 @@ describe('decideSlots', () => {
         creates: 0,
       },
       {
-        name: 'not in a pool that a person paused, and no probe either',
-        given: {pool: {limiter: afterPause(OPEN, NOW)}, zone: {brake: BRAKE}},
+        name: 'not in a pool that a person paused, and no canary either',
+        given: {pool: {limiter: afterPause(OPEN, NOW)}, zone: {silence_guard: GUARD}},
         creates: 0,
       },
       {name: 'not in a pool whose document is invalid', given: {pool: 'invalid'}, creates: 0},
@@ -198,15 +198,15 @@ describe('decideSlots', () => {
         assert.equal(asked_at === later(0), creates > 0);
       });
 
-    it('as a probe, also where creates are stopped or nodes live short lives', () => {
+    it('as a canary, also where creates are stopped or nodes live short lives', () => {
       const losses = Array.from({length: 9}, () => ({ended_at: later(-9), lived_s: 1}));
       for (const zone of [{limiter: stopped(60)}, {losses}]) {
-        const writes = decide({...empty, zone: {brake: BRAKE, ...zone}});
+        const writes = decide({...empty, zone: {silence_guard: GUARD, ...zone}});
         assert.deepEqual(
-          writes.workers.map(({is_probe}) => is_probe),
+          writes.workers.map(({is_canary}) => is_canary),
           [true],
         );
-        assert.equal(writes.shared.zones.get(ZONE)?.brake?.probes_due, 0);
+        assert.equal(writes.shared.zones.get(ZONE)?.silence_guard?.canaries_due, 0);
       }
     });
 
@@ -279,10 +279,10 @@ describe('decideSlots', () => {
         assert.equal(writes.attempts.size, 1);
       });
 
-    it('of a zone that is taken as a whole, without a brake', () => {
+    it('of a zone that is taken as a whole, without a silence guard', () => {
       const writes = decide({workers: NAMES.map(name => working({name})), node: 'PREEMPTED'});
-      const {brake, losses} = writes.shared.zones.get(ZONE) ?? assert.fail();
-      assert.deepEqual([kinds(writes).length, brake, losses.length], [3, null, 3]);
+      const {silence_guard, losses} = writes.shared.zones.get(ZONE) ?? assert.fail();
+      assert.deepEqual([kinds(writes).length, silence_guard, losses.length], [3, null, 3]);
     });
 
     for (const {name, worker} of [
@@ -297,24 +297,28 @@ describe('decideSlots', () => {
         const streams = new Map(NAMES.map((name, index) => [name, aLeasedStream({stream: `00${index}`})]));
         const writes = decide({workers, streams, inputs: {heard: new Map([[ZONE, 5]])}});
         assert.deepEqual([kinds(writes).length, writes.held.length, writes.streams.size], [1, 2, 1]);
-        assert.equal(writes.shared.zones.get(ZONE)?.brake?.replaced, 1);
+        assert.equal(writes.shared.zones.get(ZONE)?.silence_guard?.replaced, 1);
       });
 
     for (const {name, replaced_at, ends} of [
       {name: 'one of them gives it', replaced_at: later(-60), ends: 1},
       {name: 'none gives it while another tick empties one', replaced_at: later(0), ends: 0},
     ])
-      it(`that are held while no slot of their zone can take a probe: ${name}`, () => {
-        const {brake} = decideSilence(
+      it(`that are held while no slot of their zone can take a canary: ${name}`, () => {
+        const {silence_guard} = decideSilence(
           null,
           {worker: silent(), heard: 3, isCrowded: false, isLost: false, silent_s: 1},
           moment(NOW),
         );
         const workers = NAMES.map(name => silent({name}));
         const inputs = {heard: new Map([[ZONE, 3]]), crowded: new Set([ZONE])};
-        const writes = decide({workers, inputs, zone: {brake: brake && {...brake, replaced_at}}});
+        const writes = decide({
+          workers,
+          inputs,
+          zone: {silence_guard: silence_guard && {...silence_guard, replaced_at}},
+        });
         assert.deepEqual([kinds(writes).length, writes.held.length], [ends, 3 - ends]);
-        assert.equal(writes.shared.zones.get(ZONE)?.brake?.probes_due, 1);
+        assert.equal(writes.shared.zones.get(ZONE)?.silence_guard?.canaries_due, 1);
       });
 
     it('whose run has lost ten machines: the run is paused', () => {
@@ -333,7 +337,7 @@ describe('decideSlots', () => {
         assert.deepEqual([kinds(writes).length, writes.held.length], [1 - held, held]);
       });
 
-    it('that is silent like another one, before a probe has spoken: the two are one death of a machine', () => {
+    it('that is silent like another one, before a canary has spoken: the two are one death of a machine', () => {
       const workers = NAMES.slice(0, 2).map(name => silent({name}));
       const streams = new Map(NAMES.map((name, index) => [name, aLeasedStream({stream: `00${index}`})]));
       const {shared} = decide({workers, streams});
@@ -348,14 +352,14 @@ describe('decideSlots', () => {
         bad_verdicts: 0,
       },
     ])
-      it(`that is a probe and ${name}`, () => {
-        const brake = BRAKE && {...BRAKE, since_at: at(-60)};
-        const probe = aWorker({
+      it(`that is a canary and ${name}`, () => {
+        const silence_guard = GUARD && {...GUARD, since_at: at(-60)};
+        const canary = aWorker({
           ...{phase: 'booting', phase_since_at: later(-7200), ready_at: at(0), provider_state: 'READY'},
-          ...{born_at: at(0), health: 'HEALTHY', bundle: CONFIG.bundle, is_probe: true, ...changes},
+          ...{born_at: at(0), health: 'HEALTHY', bundle: CONFIG.bundle, is_canary: true, ...changes},
         });
-        const {shared} = decide({workers: [probe], zone: {brake}});
-        assert.equal(shared.zones.get(ZONE)?.brake?.bad_verdicts, bad_verdicts);
+        const {shared} = decide({workers: [canary], zone: {silence_guard}});
+        assert.equal(shared.zones.get(ZONE)?.silence_guard?.bad_verdicts, bad_verdicts);
       });
 
     it('with the third stream of its run that fails for its machines: the run is paused', () => {
@@ -535,11 +539,10 @@ describe('decideSlots', () => {
       );
     });
 
-    it('to the weather of its zone, without the tokens that it did not store', () => {
+    it('to the churn of its zone, without the tokens that it did not store', () => {
       const worker = {...deleting, computed_tokens: 900, unstored_tokens: 200};
       const {shared} = decide({workers: [worker], node: null, attempt: {cause_kind: 'taken'}});
-      const [{lives, life_s, preemptions, usd, tokens} = assert.fail()] =
-        shared.zones.get(ZONE)?.weather ?? [];
+      const [{lives, life_s, preemptions, usd, tokens} = assert.fail()] = shared.zones.get(ZONE)?.churn ?? [];
       assert.deepEqual([lives, life_s, preemptions, usd, tokens], [1, 3600, 1, 3, 700]);
     });
 

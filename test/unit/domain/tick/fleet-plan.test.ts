@@ -10,7 +10,7 @@ import {NO_OTHERS, type Snapshot} from '../../../../shared/domain/tick/snapshot.
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {afterFailedBoot, afterPause} from '../../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
-import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
+import {decideSilence} from '../../../../shared/domain/zone/silence-guard.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
 import {aJob} from '../../../support/jobs.ts';
 
@@ -89,7 +89,7 @@ const failed = (bundle: string = CONFIG.bundle) =>
     limiter => afterFailedBoot(limiter, bundle, 'no disk', NOW - 7_200_000),
     OPEN,
   );
-const {brake} = decideSilence(
+const {silence_guard} = decideSilence(
   null,
   {worker: heard(A0), heard: 1, isCrowded: false, isLost: false, silent_s: 1},
   moment(NOW),
@@ -146,15 +146,15 @@ describe('the fleet plan', () => {
       then: [A0, A1],
     },
     {
-      name: 'wants a probe of the brake before its silent TPU',
-      given: {workers: [heard(A1, {heartbeat_at: at(0)})], zones: [{brake}]},
+      name: 'wants a canary of the silence guard before its silent TPU',
+      given: {workers: [heard(A1, {heartbeat_at: at(0)})], zones: [{silence_guard}]},
       then: [A0],
     },
     {
-      name: 'wants no more probes before silent TPUs than the brake has due',
+      name: 'wants no more canaries before silent TPUs than the silence guard has due',
       given: {
         workers: [heard(A0, {heartbeat_at: at(0)}), heard(A1, {heartbeat_at: at(0)})],
-        ...{zones: [{}, {brake}], streams: {'my-run': 2}},
+        ...{zones: [{}, {silence_guard}], streams: {'my-run': 2}},
       },
       then: [A0, B0],
     },
@@ -190,8 +190,8 @@ describe('the fleet plan', () => {
       then: [B0, A0],
     },
     {
-      name: 'asks for no probe in a pool that a person paused',
-      given: {pool: {limiter: afterPause(OPEN, NOW)}, zones: [{brake}]},
+      name: 'asks for no canary in a pool that a person paused',
+      given: {pool: {limiter: afterPause(OPEN, NOW)}, zones: [{silence_guard}]},
       then: [],
     },
   ];

@@ -26,7 +26,7 @@ const waiting = (s: number, changes: Partial<Job> = {}) =>
   aJob({slices: 2, scheduled_at: at(NOW_S - s), ...changes});
 /** A job whose zone a had a pause that ends in `s` seconds. */
 const paused = (s: number, changes: Partial<Job> = {}) =>
-  waiting(9000, {gathers: {[ZONES.a]: {vain: 1, next_at: at(NOW_S + s)}}, ...changes});
+  waiting(9000, {reservation_timeouts: {[ZONES.a]: {count: 1, next_at: at(NOW_S + s)}}, ...changes});
 
 type Given = {jobs?: Job[]; slots?: Record<string, Partial<Worker>>; silent?: string[]; zones?: 'a'};
 type Then = {wanted?: string[]; kept?: string[]; yielding?: string[]; vain?: string[]};
@@ -153,7 +153,7 @@ describe('a job of two slices', () => {
     for (let time = 0; time < 9; time++) {
       if (time > 0) assert.equal(afterVainWait(job, ZONES.a, BOOT_S, now - 1), undefined, 'in a pause');
       job = afterVainWait(job, ZONES.a, BOOT_S, now) ?? assert.fail();
-      const end = Date.parse(job.gathers[ZONES.a]?.next_at ?? '');
+      const end = Date.parse(job.reservation_timeouts[ZONES.a]?.next_at ?? '');
       pauses_s.push((end - now) / 1000);
       now = end;
     }

@@ -10,7 +10,7 @@ import {budgetsByPool, planPools, snapshotsByPool} from '../../../../shared/doma
 import type {DeploymentSnapshot} from '../../../../shared/domain/tick/snapshot.ts';
 import {sortNodes, type Tpu} from '../../../../shared/domain/worker/nodes.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
-import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
+import {decideSilence} from '../../../../shared/domain/zone/silence-guard.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const ZONE = 'us-central1-a';
@@ -85,13 +85,13 @@ describe('the parts of a snapshot', () => {
   });
 
   it('have a part for a pool that only a worker, a run or the mark of a zone names', () => {
-    const {brake} = decideSilence(
+    const {silence_guard} = decideSilence(
       null,
       {worker: aWorker(), heard: 1, isCrowded: false, isLost: false, silent_s: 1},
       moment(T0),
     );
     const zones = [
-      {...newZone(ZONE, T0, 'braked'), brake},
+      {...newZone(ZONE, T0, 'guarded'), silence_guard},
       {...newZone(ZONE, T0, 'marked'), orphans: {since_at: at(0), unseen_since_at: null}},
     ];
     const workers = workersOf(aWorker({name: slot('left', 0)}));
@@ -104,7 +104,7 @@ describe('the parts of a snapshot', () => {
         ['fast', 0],
         ['gone', 0],
         ['left', 0],
-        ['braked', 0],
+        ['guarded', 0],
         ['marked', 0],
       ],
     );

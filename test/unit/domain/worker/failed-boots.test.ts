@@ -16,7 +16,7 @@ describe('a host that spoke and never reached its agent', () => {
   const cases: {name: string; given: Partial<Worker>; after_s: number; then: Death | undefined}[] = [
     {name: 'boots on', given: {}, after_s: LIMITS.silent_s, then: undefined},
     {
-      name: 'has a failed boot after silent_s, which no brake holds',
+      name: 'has a failed boot after silent_s, which no silence guard holds',
       given: {},
       after_s: LIMITS.silent_s + 1,
       then: {kind: 'boot', cause: 'it has said nothing for 240 s in its boot (environment)'},

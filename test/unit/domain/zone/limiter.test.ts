@@ -184,10 +184,10 @@ describe('the limiter of a zone or pool whose boots fail', () => {
   it('tries again after retry_s where the try was refused or taken', () => {
     const tried = ask(failBoots(5), 3601);
     assert.equal(refuse(tried, 3602), tried, 'a refusal is no verdict');
-    const lost = (born_s: number, is_probe = false) =>
-      afterLostTry(tried, {born_at: at(born_s), is_probe}, LIMITS, ms(3700));
+    const lost = (born_s: number, is_canary = false) =>
+      afterLostTry(tried, {born_at: at(born_s), is_canary}, LIMITS, ms(3700));
     assert.equal(lost(3601).next_at, at(3760));
     assert.equal(lost(-9), tried, 'a node from before the stop is no try');
-    assert.equal(lost(3601, true), tried, 'a probe of the brake is no try');
+    assert.equal(lost(3601, true), tried, 'a canary of the silence guard is no try');
   });
 });

@@ -54,7 +54,7 @@ describe('the requests to a zone', () => {
   const asked = {asked_at: at(0)};
   const probing = {state: 'probing', cause: 'quota', since_at: at(-60), next_at: at(60), ...asked} as const;
   const stopped = {...probing, state: 'stopped', cause: 'permission', next_at: at(3600)} as const;
-  const brake = (probes_due: number) => ({brake: {probes_due} as Zone['brake']});
+  const silence_guard = (canaries_due: number) => ({silence_guard: {canaries_due} as Zone['silence_guard']});
   const allowed: {name: string; given: Zone; after_s: number; then: number}[] = [
     {name: 'an open zone gets every node', given: aZone(), after_s: 0, then: ALL},
     {
@@ -70,30 +70,30 @@ describe('the requests to a zone', () => {
       then: 1,
     },
     {
-      name: 'a churning zone gets every probe of its brake',
-      given: {...limited(asked), losses: losses(9, 9, 9), ...brake(2)},
+      name: 'a churning zone gets every canary of its silence guard',
+      given: {...limited(asked), losses: losses(9, 9, 9), ...silence_guard(2)},
       after_s: 0,
       then: 2,
     },
     {name: 'a probing zone gets none before its time', given: limited(probing), after_s: 60, then: 0},
     {name: 'a probing zone gets one at its time', given: limited(probing), after_s: 61, then: 1},
     {
-      name: 'a probing zone gets no probe of its brake before its time',
-      given: {...limited(probing), ...brake(2)},
+      name: 'a probing zone gets no canary of its silence guard before its time',
+      given: {...limited(probing), ...silence_guard(2)},
       after_s: 60,
       then: 0,
     },
     {
-      name: 'a probing zone gets one probe of its brake at its time',
-      given: {...limited(probing), ...brake(2)},
+      name: 'a probing zone gets one canary of its silence guard at its time',
+      given: {...limited(probing), ...silence_guard(2)},
       after_s: 61,
       then: 1,
     },
     {name: 'a stopped zone gets none within the hour', given: limited(stopped), after_s: 3600, then: 0},
     {name: 'a stopped zone gets one after an hour', given: limited(stopped), after_s: 3601, then: 1},
     {
-      name: 'a stopped zone gets every probe of its brake',
-      given: {...limited(stopped), ...brake(2)},
+      name: 'a stopped zone gets every canary of its silence guard',
+      given: {...limited(stopped), ...silence_guard(2)},
       after_s: 0,
       then: 2,
     },

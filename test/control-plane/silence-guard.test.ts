@@ -1,16 +1,16 @@
-/** Silence of many workers at once, which the brake of their zone holds. */
+/** Silence of many workers at once, which the silence guard of their zone holds. */
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {isAlive} from '../../shared/domain/records/worker.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {
   aFleet,
-  brakeOf,
   errors,
   faults,
   firstLives,
   RUN,
   silence,
+  silenceGuardOf,
   wait,
   workersOf,
 } from '../support/fleet.ts';
@@ -23,18 +23,21 @@ const TWO_ZONES = {GLEANER_ZONES: `${ZONE},${OTHER_ZONE}`};
 
 const CASES: Case[] = [
   {
-    name: 'in a pool of three that are all silent, one is the probe, and its first word ends the others',
+    name: 'in a pool of three that are all silent, one is the canary, and its first word ends the others',
     given: () => aFleet(3),
     when: async world => {
       silence(world);
       await wait(world, 3);
-      assert.deepEqual([await ended(world, 3), (await brakeOf(world))?.held, await faults(world)], [1, 2, 1]);
+      assert.deepEqual(
+        [await ended(world, 3), (await silenceGuardOf(world))?.held, await faults(world)],
+        [1, 2, 1],
+      );
       await wait(world, 7);
     },
     then: async world => {
       assert.deepEqual([await ended(world, 3), await faults(world)], [3, 3]);
       await wait(world, 12);
-      assert.equal(await brakeOf(world), null, 'the evidence goes');
+      assert.equal(await silenceGuardOf(world), null, 'the evidence goes');
     },
   },
   {
@@ -49,7 +52,7 @@ const CASES: Case[] = [
     then: async world => assert.equal(await ended(world, 10), 2),
   },
   {
-    name: 'a brake holds silent workers, counts their dollars, and says so',
+    name: 'a silence guard holds silent workers, counts their dollars, and says so',
     when: async world => {
       silence(world);
       world.isStillborn = () => true;
@@ -64,10 +67,10 @@ const CASES: Case[] = [
       }
     },
     then: async world => {
-      const brake = await brakeOf(world);
+      const silence_guard = await silenceGuardOf(world);
       const [held] = await firstLives(world);
-      assert.equal(brake?.held, 8);
-      assert.equal(brake?.held_usd_per_hour?.toFixed(3), (8 * Number(held?.usd_per_hour)).toFixed(3));
+      assert.equal(silence_guard?.held, 8);
+      assert.equal(silence_guard?.held_usd_per_hour?.toFixed(3), (8 * Number(held?.usd_per_hour)).toFixed(3));
       assert.ok(errors(world, /holds 8 silent workers for \$\d+\.\d\d an hour/).length > 0);
       const run = await world.run(RUN);
       await wait(world, 10);
@@ -89,7 +92,10 @@ const CASES: Case[] = [
       await wait(world, 16);
     },
     then: async world => {
-      assert.deepEqual([await ended(world, 10), await faults(world), await brakeOf(world)], [2, 2, null]);
+      assert.deepEqual(
+        [await ended(world, 10), await faults(world), await silenceGuardOf(world)],
+        [2, 2, null],
+      );
     },
   },
   {
@@ -104,7 +110,7 @@ const CASES: Case[] = [
       assert.equal(
         (await world.run(RUN))?.status,
         'active',
-        'silence that no probe has judged pauses no run',
+        'silence that no canary has judged pauses no run',
       );
       world.isStillborn = () => false;
       world.control({action: 'resume', pool: 'tpu'});
@@ -114,7 +120,7 @@ const CASES: Case[] = [
   },
 ];
 
-describe('the silence brake', () => {
+describe('the silence guard', () => {
   runCases(CASES);
 });
 
@@ -129,17 +135,17 @@ describe('silence of many workers', () => {
     assert.equal((await firstLives(world, OTHER_ZONE)).length, 60);
   });
 
-  it('ends no healthy worker where the network heals and a probe speaks first', async () => {
+  it('ends no healthy worker where the network heals and a canary speaks first', async () => {
     const world = await aFleet(20);
     silence(world);
     world.isStillborn = () => true;
     await wait(world, 4);
-    const probes = () => [...world.agents.values()].filter(({incarnation}) => incarnation > 1);
-    await world.until('a probe that boots', () => probes().length > 0, 9, 0);
+    const canaries = () => [...world.agents.values()].filter(({incarnation}) => incarnation > 1);
+    await world.until('a canary that boots', () => canaries().length > 0, 9, 0);
     const held = (await firstLives(world)).length;
     for (const agent of world.agents.values()) agent.silent = false;
     world.isStillborn = () => false;
-    for (const probe of probes()) await probe.beat();
+    for (const canary of canaries()) await canary.beat();
     world.now += 1000;
     await world.tick();
     await world.minutes(3, 1);

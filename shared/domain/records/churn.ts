@@ -1,4 +1,4 @@
-/** The weather of a zone for a pool: what its requests and its TPUs met, by day and accelerator, for a week. */
+/** The churn of a zone for a pool: what its requests and its TPUs met, by day and accelerator, for a week. */
 import {z} from 'zod';
 import {count, dollars, emptyOf, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
@@ -17,10 +17,10 @@ const counts = {
   tokens: count,
 };
 
-const weatherDay = stored({day: text, accelerator: text, ...counts});
-export type WeatherDay = z.infer<typeof weatherDay>;
-export type Counts = Pick<WeatherDay, keyof typeof counts>;
-export const weatherField = z.array(weatherDay);
+const churnDay = stored({day: text, accelerator: text, ...counts});
+export type ChurnDay = z.infer<typeof churnDay>;
+export type Counts = Pick<ChurnDay, keyof typeof counts>;
+export const churnField = z.array(churnDay);
 
 const NAMES = Object.keys(counts) as (keyof Counts)[];
 export const CLEAR: Counts = emptyOf(counts);
@@ -30,19 +30,19 @@ export function addCounts(one: Counts, other: Partial<Counts>): Counts {
   return Object.fromEntries(NAMES.map(name => [name, one[name] + (other[name] ?? 0)])) as Counts;
 }
 
-export function lastWeek(days: readonly WeatherDay[], now: number): WeatherDay[] {
+export function lastWeek(days: readonly ChurnDay[], now: number): ChurnDay[] {
   return days.filter(({day}) => msOf(`${day}T00:00:00.000Z`) > now - KEPT_MS);
 }
 
-export function withWeather<Zone extends {weather: WeatherDay[]}>(
+export function withChurn<Zone extends {churn: ChurnDay[]}>(
   zone: Zone,
   accelerator: string,
   added: Partial<Counts>,
   now: number,
 ): Zone {
   const day = iso(now).slice(0, 10);
-  const isToday = (each: WeatherDay) => each.day === day && each.accelerator === accelerator;
-  const today = zone.weather.find(isToday) ?? {day, accelerator, ...CLEAR};
-  const others = lastWeek(zone.weather, now).filter(each => !isToday(each));
-  return {...zone, weather: [...others, {...today, ...addCounts(today, added)}]};
+  const isToday = (each: ChurnDay) => each.day === day && each.accelerator === accelerator;
+  const today = zone.churn.find(isToday) ?? {day, accelerator, ...CLEAR};
+  const others = lastWeek(zone.churn, now).filter(each => !isToday(each));
+  return {...zone, churn: [...others, {...today, ...addCounts(today, added)}]};
 }

@@ -1,6 +1,6 @@
-/** `gleaner weather`: what requests and TPUs of the last week met, by zone and accelerator. */
+/** `gleaner churn`: what requests and TPUs of the last week met, by zone and accelerator. */
 import {zoneRecords} from '../shared/control-plane/documents/documents.ts';
-import {addCounts, CLEAR, type Counts, lastWeek} from '../shared/domain/records/weather.ts';
+import {addCounts, CLEAR, type Counts, lastWeek} from '../shared/domain/records/churn.ts';
 import type {Store} from '../shared/ports/ports.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
@@ -9,20 +9,20 @@ import {usdPerMillionTokens} from './run/rates.ts';
 import {dollarText, durationText, numberText, table} from './terminal/format.ts';
 import {print, say} from './terminal/output.ts';
 
-type ZoneWeather = Answers['weather'][number];
+type ZoneChurn = Answers['churn'][number];
 
-/** Prints the weather of each zone that was asked for a node in the last week. */
-export async function weather(options: CloudOptions): Promise<void> {
+/** Prints the churn of each zone that was asked for a node in the last week. */
+export async function churn(options: CloudOptions): Promise<void> {
   await withCloud(options, async ({store}) => {
-    const found = await readWeather(store, Date.now());
-    const none = ['no weather yet: it comes from the requests and the TPUs of the last week'];
-    print<'weather'>(options.json, found, found.length > 0 ? linesOf(found) : none);
+    const found = await readChurn(store, Date.now());
+    const none = ['no churn yet: it comes from the requests and the TPUs of the last week'];
+    print<'churn'>(options.json, found, found.length > 0 ? linesOf(found) : none);
   });
 }
 
-export async function readWeather(store: Store, now: number): Promise<ZoneWeather[]> {
+export async function readChurn(store: Store, now: number): Promise<ZoneChurn[]> {
   const zones = zoneRecords.parseAll(await store.query('zones'), ({message}) => say(message));
-  const days = zones.flatMap(({zone, weather}) => lastWeek(weather, now).map(day => ({zone, ...day})));
+  const days = zones.flatMap(({zone, churn}) => lastWeek(churn, now).map(day => ({zone, ...day})));
   const groups = Map.groupBy(days, ({zone, accelerator}) => `${zone} ${accelerator}`);
   return [...groups].sort().map(([key, group]) => {
     const [zone = '', accelerator = ''] = key.split(' ');
@@ -41,7 +41,7 @@ function summaryOf({given, wait_s, lives, life_s, tokens, usd, ...counts}: Count
 
 const COUNTS = ['TRIES', 'REFUSED', 'WAIT', 'LIVES', 'MEAN LIFE', 'PREEMPTED', '$/M TOKENS'];
 
-function linesOf(found: readonly ZoneWeather[]): string[] {
+function linesOf(found: readonly ZoneChurn[]): string[] {
   const seconds = (value: number | null) => (value === null ? '-' : durationText(value));
   const cells = found.map(each => [
     ...[each.zone, each.accelerator, numberText(each.tries), numberText(each.refusals)],
@@ -55,7 +55,7 @@ function linesOf(found: readonly ZoneWeather[]): string[] {
 }
 
 /** `41 requests of the last week, 30 refused; 11 TPUs came after 2.1 min, 4 of 10 were preempted after 3.2 h`. */
-export function weatherText({
+export function churnText({
   tries,
   refusals,
   given,
@@ -63,7 +63,7 @@ export function weatherText({
   lives,
   preemptions,
   mean_life_s,
-}: ZoneWeather): string {
+}: ZoneChurn): string {
   const came =
     mean_wait_s === null
       ? 'no TPU came'

@@ -1,6 +1,15 @@
-/** Probes of the silence brake, and the workers that it holds. */
+/** Canaries of the silence guard, and the workers that it holds. */
 import assert from 'node:assert/strict';
-import {aFleet, brakeOf, firstLives, RUN, silence, stopCreates, wait, workersOf} from '../support/fleet.ts';
+import {
+  aFleet,
+  firstLives,
+  RUN,
+  silence,
+  silenceGuardOf,
+  stopCreates,
+  wait,
+  workersOf,
+} from '../support/fleet.ts';
 import {type Case, runCases} from '../support/fleet-cases.ts';
 import {ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -9,7 +18,7 @@ const NO_CHURN = {GLEANER_SHORT_LIFE_S: '1'};
 const isAmong = (names: readonly {name: string}[]) => (name: string) =>
   names.some(each => each.name === name);
 
-describe('a probe', () => {
+describe('a canary', () => {
   it('comes before the silent workers that wait for it, where streams are fewer than workers', async () => {
     const world = await aFleet(3);
     silence(world);
@@ -25,7 +34,7 @@ describe('a probe', () => {
     silence(world);
     world.tpus.zone(ZONE).soldOut = true;
     await wait(world, 8);
-    assert.equal((await brakeOf(world))?.bad_verdicts, 0, 'no capacity is no verdict');
+    assert.equal((await silenceGuardOf(world))?.bad_verdicts, 0, 'no capacity is no verdict');
     world.tpus.openZones();
     await wait(world, 8);
     assert.ok(world.tpus.made.length >= 12, world.tpus.made.slice(10).join());
@@ -36,7 +45,7 @@ describe('a probe', () => {
     await stopCreates(world);
     silence(world);
     world.isStillborn = () => true;
-    await world.until('two probes', () => world.tpus.made.length === 12, 12, 0);
+    await world.until('two canaries', () => world.tpus.made.length === 12, 12, 0);
     for (const node of world.tpus.nodes.values())
       if (node.metadata['gleaner-incarnation'] === '2') node.state = 'PREEMPTED';
     world.isStillborn = () => false;
@@ -104,12 +113,12 @@ describe('held workers', () => {
 
 const STOPS: Case[] = [
   {
-    name: 'stop during a brake lets the held workers go after the time to drain',
+    name: 'stop during a silence guard lets the held workers go after the time to drain',
     when: async world => {
       silence(world);
       world.isStillborn = () => true;
       await wait(world, 4);
-      assert.equal((await brakeOf(world))?.held, 8);
+      assert.equal((await silenceGuardOf(world))?.held, 8);
       world.control({action: 'stop', run: RUN});
       await wait(world, 8);
     },

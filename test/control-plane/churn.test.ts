@@ -1,11 +1,11 @@
-/** The weather of a zone, from the requests and the ends of its TPUs. */
+/** The churn of a zone, from the requests and the ends of its TPUs. */
 import assert from 'node:assert/strict';
-import {readWeather, weatherText} from '../../cli/weather.ts';
+import {churnText, readChurn} from '../../cli/churn.ts';
 import {zoneOf} from '../support/fleet.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ZONE} from '../support/places.ts';
 
-describe('The weather of a zone', () => {
+describe('The churn of a zone', () => {
   it('counts requests, refusals, nodes, lives, preemptions and dollars', async () => {
     const world = aWorldWithAStream(40);
     world.tpus.zone(ZONE).overQuota = true;
@@ -15,14 +15,14 @@ describe('The weather of a zone', () => {
     world.tpus.node(A0).state = 'PREEMPTED';
     await world.agent(A0).preempted();
     await world.untilAsleep();
-    const [found, ...others] = await readWeather(world.store, world.now);
+    const [found, ...others] = await readChurn(world.store, world.now);
     assert.ok(found && others.length === 0);
     const {zone, accelerator, tries, refusals, given, lives, preemptions, usd, mean_wait_s, mean_life_s} =
       found;
     assert.deepEqual([zone, accelerator, given, lives, preemptions], [ZONE, 'v5litepod-1', 2, 2, 1]);
     assert.ok(refusals >= 2 && tries === refusals + 2, `${tries} tries, ${refusals} refusals`);
     assert.ok(usd > 0 && Number(mean_wait_s) > 0 && Number(mean_life_s) > 60);
-    assert.match(weatherText(found), /refused; 2 TPUs came after .* 1 of 2 were preempted/);
+    assert.match(churnText(found), /refused; 2 TPUs came after .* 1 of 2 were preempted/);
     const run = await world.run('my-run');
     assert.ok(Math.abs(usd - Number(run?.spent_usd)) < 1e-9, 'the dollars of the lives are those of the run');
   });
@@ -30,7 +30,7 @@ describe('The weather of a zone', () => {
   it('is forgotten after a week', async () => {
     const world = aWorldWithAStream(2);
     await world.untilAsleep();
-    assert.equal((await zoneOf(world))?.weather.length, 1);
-    assert.deepEqual(await readWeather(world.store, world.now + 8 * 86_400_000), []);
+    assert.equal((await zoneOf(world))?.churn.length, 1);
+    assert.deepEqual(await readChurn(world.store, world.now + 8 * 86_400_000), []);
   });
 });
