@@ -7,7 +7,15 @@ import type {Operation} from '../vm/operations.ts';
 import type {Tpus} from '../vm/tpus.ts';
 import {type ZoneRoute, zoneOf, zoneRoutes} from '../vm/zone-routes.ts';
 import {zones} from '../zones.ts';
-import {healthNumbers, initiatorNumbers, queueNumbers, stateNumbers, wantsNumbers} from './catalog.ts';
+import {
+  acceleratorTypes,
+  healthNumbers,
+  initiatorNumbers,
+  queueNumbers,
+  runtimeVersions,
+  stateNumbers,
+  wantsNumbers,
+} from './catalog.ts';
 import {addressesOf, NODES, type TpuNode} from './node.ts';
 import type {Queue, QueuedResource} from './queue.ts';
 import {type NodeSpec, parseNode} from './spec.ts';
@@ -94,8 +102,31 @@ export class TpuRoutes {
     const at = '/v2/projects/{project}/locations/{zone}';
     return [
       ...zoneRoutes(at, this.#ofZones, request => this.#zoneOf(request, request.params.zone === '-')),
-      ...zoneRoutes(at, this.#ofZone, request => this.#zoneOf(request, false)),
+      ...zoneRoutes(at, [...this.#ofZone, ...this.#offers()], request => this.#zoneOf(request, false)),
     ];
+  }
+
+  /** The types and runtime versions that every zone offers. */
+  #offers(): ZoneRoute[] {
+    const kinds = [
+      ['acceleratorTypes', 'type', acceleratorTypes],
+      ['runtimeVersions', 'version', runtimeVersions],
+    ] as const;
+    return kinds.flatMap(([plural, field, names]): ZoneRoute[] => {
+      const offer = (zone: string, name: string) => ({
+        name: this.#inZone(zone, `/${plural}/${name}`),
+        [field]: name,
+      });
+      const list = (zone: string) => ({[plural]: names.map(name => offer(zone, name))});
+      const get = (zone: string, name: string) => {
+        if (!names.includes(name)) throw new ApiError(404, `There is no ${plural}/${name} in ${zone}`);
+        return offer(zone, name);
+      };
+      return [
+        ['GET', `/${plural}`, 'tpu.locations', list],
+        ['GET', `/${plural}/{name}`, 'tpu.locations', get],
+      ];
+    });
   }
 
   #zoneOf(request: Request, isEvery: boolean): string {

@@ -46,7 +46,7 @@ describe('a notification', () => {
     assert.deepEqual(waits_s.slice(0, 8), [60, 120, 240, 480, 960, 1920, 3600, 3600]);
     assert.ok(now - T0 > 86_400_000 && now - T0 < 26 * 3_600_000, `${now - T0}`);
     const {failures, failing_since_at} = found.receiver;
-    assert.deepEqual([found.notice.outcome, failures, failing_since_at], ['lost', waits_s.length, at(0)]);
+    assert.deepEqual([found.notice.outcome, failures, failing_since_at], ['failed', waits_s.length, at(0)]);
   });
 
   it('that arrives ends the failures of its receiver, which forgets what it got ten minutes ago', () => {
