@@ -7,7 +7,7 @@
  */
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
-import {TPU_LOCK, WORKER_FOLDER, workerPython} from '../cli/python/python.ts';
+import {TPU_LOCK, WORKER_FOLDER, workerPython} from '../client/python/python.ts';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 const REFERENCE_LOCK = fileURLToPath(new URL('../test/reference/requirements.lock', import.meta.url));

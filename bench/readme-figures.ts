@@ -8,7 +8,7 @@ import {mkdtempSync, rmSync} from 'node:fs';
 import {availableParallelism, tmpdir} from 'node:os';
 import {basename, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import type {Answers} from '../cli/json/index.ts';
+import type {Answers} from '../client/json/index.ts';
 
 const MAIN = fileURLToPath(new URL('../cli/gleaner.mjs', import.meta.url));
 const REAL_INPUT = ['--streams', '3', '--workers', '2', '--preempt', '2'];

@@ -1,17 +1,17 @@
 /** One command line of `gleaner`: its command, its errors and its exit code. */
 import {type Command, CommanderError} from 'commander';
+import {Interrupted, UsageError} from '../client/text/errors.ts';
+import {complain, printJson} from '../client/text/output.ts';
 import {hasProxy} from '../emulator/http/proxies.ts';
 import {gleanerProgram} from './program.ts';
 import {errorText} from './terminal/error-text.ts';
-import {Interrupted, UsageError} from './terminal/errors.ts';
-import {complain, printJson} from './terminal/output.ts';
 
 /** Runs the words behind `gleaner`. Exit code 2: the words are invalid. Exit code 1: the command failed, or its answer is negative. */
 export async function runCommandLine(words: readonly string[]): Promise<void> {
   const program = gleanerProgram();
   throwErrors(program);
   try {
-    if (hasProxy(process.env)) (await import('./proxies.ts')).useProxies(process.env);
+    if (hasProxy(process.env)) (await import('../client/google/proxies.ts')).useProxies(process.env);
     // A name of commands alone asks for their help.
     const [name, ...others] = words;
     const group = name === undefined ? program : program.commands.find(command => command.name() === name);

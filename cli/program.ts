@@ -1,5 +1,7 @@
 /** The commands of `gleaner` with their arguments and options. The code of a command is loaded when it runs. */
 import type {Command} from 'commander';
+import {setTyped, startOf} from '../client/text/hints.ts';
+import {setQuiet} from '../client/text/output.ts';
 import {printableLines} from '../shared/contracts/printable.ts';
 import {addCloudCommands, addCompletionCommands, addSettingsCommands} from './commands/clouds.ts';
 import {addJobCommands} from './commands/jobs.ts';
@@ -10,9 +12,7 @@ import {addRunCommands, addRunGroup, addShortForms} from './commands/runs.ts';
 import {addStreamCommands} from './commands/streams.ts';
 import {addTpuCommands} from './commands/tpus.ts';
 import {GleanerCommand} from './terminal/command.ts';
-import {setTyped, startOf} from './terminal/hints.ts';
-import {setQuiet} from './terminal/output.ts';
-import {versionText} from './version.ts';
+import {versionText} from './terminal/version.ts';
 
 /** Every command. */
 export function gleanerProgram(): GleanerCommand {

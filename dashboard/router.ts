@@ -1,15 +1,15 @@
 /** The router of the page. Every address is read with GET, and changes nothing. */
 import {type Context, Hono, type MiddlewareHandler} from 'hono';
 import {streamSSE} from 'hono/streaming';
-import type {Cloud} from '../cli/cloud/cloud.ts';
-import {CliError} from '../cli/terminal/errors.ts';
-import {readArtifact} from '../cli/views/attempt-files.ts';
-import {epochOf, MAX_ARTIFACT_BYTES} from '../cli/views/jobs.ts';
+import type {Cloud} from '../client/cloud/cloud.ts';
+import {CliError} from '../client/text/errors.ts';
+import {readArtifact} from '../client/views/attempt-files.ts';
+import {epochOf, MAX_ARTIFACT_BYTES} from '../client/views/jobs.ts';
 import {isRunId, JOB, paths, streamId} from '../shared/domain/names.ts';
-import {Feed, type FeedOptions, type LivePage, PageError, type Section, type Shown} from './feed.ts';
 import {strict} from './guard.ts';
-import {address, command, html} from './html.ts';
-import {document, freshness} from './layout.ts';
+import {Feed, type FeedOptions, type LivePage, PageError, type Section, type Shown} from './html/feed.ts';
+import {address, command, html} from './html/html.ts';
+import {document, freshness} from './html/layout.ts';
 import {PAGES, type Source} from './pages/index.ts';
 import {section} from './pages/section.ts';
 import {readStaticFiles} from './static-files.ts';

@@ -4,7 +4,7 @@
  */
 import {readFileSync, writeFileSync} from 'node:fs';
 import {dirname, relative} from 'node:path';
-import {LOCK, TPU_LOCK, uvCache, WORKER_FOLDER, workerPython} from '../cli/python/python.ts';
+import {LOCK, TPU_LOCK, uvCache, WORKER_FOLDER, workerPython} from '../client/python/python.ts';
 import {ROOT, type Run, runCommand} from './support/process.ts';
 
 const WORKER = 'worker-startup/requirements';

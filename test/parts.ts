@@ -2,7 +2,7 @@
 import {spawnSync} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {join} from 'node:path';
-import {cacheFolder, environmentFolder, NO_JAX_CACHE} from '../cli/python/python.ts';
+import {cacheFolder, environmentFolder, NO_JAX_CACHE} from '../client/python/python.ts';
 import {type Outcome, pythonOf, ROOT, type Run} from './support/process.ts';
 
 const TIERS = ['fast', 'full', 'long'] as const;
@@ -33,7 +33,7 @@ const atOnce = (files: number) => ['--parallel', '--jobs', String(files)];
 /** Marks in titles of tests that a tier leaves out, because they take seconds or minutes. */
 const LEFT_OUT: Record<Tier, string | undefined> = {fast: '@full|@long', full: '@long', long: undefined};
 /** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
-const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e', 'terraform', 'unit/cli', 'unit/dashboard'];
+const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e', 'terraform', 'unit/{cli,client}', 'unit/dashboard'];
 
 export const PARTS: Part[] = [
   {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...atOnce(2))},
@@ -43,7 +43,7 @@ export const PARTS: Part[] = [
   // Most contracts wait for repeated calls.
   {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...atOnce(3))},
   {name: 'unit', tiers: [...TIERS], run: unit},
-  {name: 'commands', tiers: [...TIERS], isAsked: true, run: mocha(testsOf('unit/cli'), ...atOnce(2))},
+  {name: 'commands', tiers: [...TIERS], isAsked: true, run: mocha(testsOf('unit/{cli,client}'), ...atOnce(2))},
   {name: 'pages', tiers: [...TIERS], isAsked: true, run: mocha(testsOf('unit/dashboard'), ...atOnce(2))},
   {name: 'terraform', tiers: SLOW, run: terraform},
   {name: 'tpu-program', tiers: SLOW, run: tpuProgram},

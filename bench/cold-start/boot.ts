@@ -5,7 +5,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {promisify} from 'node:util';
-import {workerPython} from '../../cli/python/python.ts';
+import {workerPython} from '../../client/python/python.ts';
 
 const TESTS = fileURLToPath(new URL('../../test/worker/', import.meta.url));
 

@@ -1,6 +1,6 @@
 import {join} from 'node:path';
-import {counted} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
+import {counted} from '../../client/text/format.ts';
+import {print, say} from '../../client/text/output.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from './artifacts.ts';
 import {buildEnvironment, builtEnvironment} from './environment/environment.ts';
 

@@ -4,9 +4,9 @@ import {existsSync} from 'node:fs';
 import {readFile, writeFile} from 'node:fs/promises';
 import {promisify} from 'node:util';
 import {z} from 'zod';
+import {lockText, TPU_LOCK} from '../../client/python/python.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
-import {lockText, TPU_LOCK} from '../python/python.ts';
-import {CliError} from '../terminal/errors.ts';
 import {ROOT} from './functions.ts';
 
 /** Licences of the locked packages by their own metadata. `npm run lock` writes them. */

@@ -1,6 +1,6 @@
 /** Findings of the checks before a command that costs money. */
-import {CliError} from '../terminal/errors.ts';
-import {say} from '../terminal/output.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {say} from '../../client/text/output.ts';
 
 /** `problem`: the command cannot succeed. `unchecked`: the reason why this machine cannot tell. `note`: what the user may not expect. */
 export type Finding = {problem: string} | {unchecked: string} | {note: string};

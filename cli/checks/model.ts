@@ -2,6 +2,8 @@
 import {readdir, readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/spec/model-config.ts';
 import {filesProblem, TEMPLATES} from '../../shared/contracts/spec/model-files.ts';
 import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
@@ -9,10 +11,8 @@ import {bucketModel, namesInFolder} from '../../shared/control-plane/runs/check-
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Cloud} from '../cloud/cloud.ts';
 import {isHubModel} from '../models/mirror.ts';
 import {Hub, hubSettings} from '../streams/sources/hub.ts';
-import {CliError} from '../terminal/errors.ts';
 import type {Finding} from './findings.ts';
 
 type Asked = Pick<RunSpec, 'model' | 'revision' | 'layers'>;

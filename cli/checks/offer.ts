@@ -1,7 +1,8 @@
 /** Checks that each zone offers the type of TPU and its runtime version, or the machine type and the image of an instance. */
+
+import type {GoogleApi} from '../../client/google/api.ts';
 import {imagePath, machineTypeOf, type Provider} from '../../shared/domain/records/providers.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
-import type {GoogleApi} from '../google/api.ts';
 import type {Finding} from './findings.ts';
 
 type Offer = {zones: readonly string[]; accelerator: string; runtime_version: string; provider: Provider};

@@ -1,4 +1,8 @@
 /** Checks before a pool is created: its type of TPU, the offer of its zones, and its budget. */
+
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {googleOf} from '../../client/google/api.ts';
+import {warn} from '../../client/text/output.ts';
 import {LOCAL_HOSTS} from '../../emulator/tpu/catalog.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {
@@ -9,9 +13,6 @@ import {
 } from '../../shared/domain/fleet/accelerators.ts';
 import type {Provider} from '../../shared/domain/records/providers.ts';
 import type {Provisioning} from '../../shared/domain/records/zone.ts';
-import type {Cloud} from '../cloud/cloud.ts';
-import {googleOf} from '../google/api.ts';
-import {warn} from '../terminal/output.ts';
 import {checkBudget} from './budget.ts';
 import {type Finding, refuseProblems} from './findings.ts';
 import {checkOffer} from './offer.ts';

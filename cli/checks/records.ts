@@ -1,14 +1,18 @@
 /** Checks that the first records of each stream have the field of the run, and that the worker's code makes samples of them. */
 import {existsSync} from 'node:fs';
 import {join, resolve} from 'node:path';
+import type {Connection} from '../../client/connection/connection.ts';
+import {environmentFolder, LOCK} from '../../client/python/python.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {counted, listText} from '../../client/text/format.ts';
+import {quoted} from '../../client/text/output.ts';
+import type {Sampled} from '../../client/views/assumptions.ts';
 import {nearText} from '../../shared/contracts/near-names.ts';
 import {spanField} from '../../shared/contracts/spec/selections.ts';
 import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
-import type {Connection} from '../cloud/connection.ts';
 import {askWorker, HubSilent} from '../python/ask-worker.ts';
-import {environmentFolder, LOCK} from '../python/python.ts';
-import type {Sampled} from '../run/estimate/assumptions.ts';
 import type {StreamFile} from '../streams/folder.ts';
+import {JsonError, jsonKind, jsonValue, membersOf} from '../streams/sources/json-text.ts';
 import {
   BESIDE_MESSAGES,
   CHATS,
@@ -16,12 +20,8 @@ import {
   knownFieldsOf,
   SYSTEM,
   TASK_FIELDS,
-} from '../streams/known-fields.ts';
-import {firstLines} from '../streams/lines.ts';
-import {JsonError, jsonKind, jsonValue, membersOf} from '../streams/sources/json-text.ts';
-import {CliError} from '../terminal/errors.ts';
-import {counted, listText} from '../terminal/format.ts';
-import {quoted} from '../terminal/output.ts';
+} from '../streams/sources/known-fields.ts';
+import {firstLines} from '../streams/sources/lines.ts';
 import type {Finding} from './findings.ts';
 
 /** Streams whose first records are read, from all over the list, and records of each. */

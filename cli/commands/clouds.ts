@@ -1,4 +1,4 @@
-import {DEFAULT_DIR, DEFAULT_PORT} from '../local/address.ts';
+import {DEFAULT_DIR, DEFAULT_PORT} from '../../client/connection/address.ts';
 import {
   digestStart,
   dollars,

@@ -1,5 +1,5 @@
+import {DASHBOARD_PORT} from '../../client/connection/address.ts';
 import {EVENT_KINDS} from '../../shared/domain/timeline.ts';
-import {DASHBOARD_PORT} from '../local/address.ts';
 import {portFrom, positive, runId, since, tail, text} from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 
@@ -44,5 +44,5 @@ export function addLogCommands(program: GleanerCommand): void {
     .option('--open', 'open the page in a browser')
     .onCloud(RUNNING_OR_STOPPED)
     .examples('gleaner dashboard', 'gleaner dashboard --listen 9000 --open')
-    .action(async options => (await import('../dashboard.ts')).dashboard(options));
+    .action(async options => (await import('../local/dashboard.ts')).dashboard(options));
 }

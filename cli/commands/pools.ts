@@ -1,6 +1,6 @@
 import type {Provider} from '../../shared/domain/records/providers.ts';
 import type {Provisioning} from '../../shared/domain/records/zone.ts';
-import {scaleMessage} from '../scale.ts';
+import {scaleMessage} from '../pools/scale.ts';
 import {
   dollars,
   natural,
@@ -15,7 +15,7 @@ import {
   zone,
 } from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
-import {VERSION} from '../version.ts';
+import {VERSION} from '../terminal/version.ts';
 import {addSourceOptions} from './source-options.ts';
 
 /** Registers the commands about pools. */
@@ -24,7 +24,7 @@ export function addPoolCommands(program: GleanerCommand): void {
     .about('pools', 'list the pools')
     .onCloud()
     .examples('gleaner pools')
-    .action(async options => (await import('../pools.ts')).pools(options));
+    .action(async options => (await import('../pools/pools.ts')).pools(options));
   const pool = program.about('pool', 'a set of identical TPUs');
   pool
     .about('create', 'create a pool: TPUs come when there is work')
@@ -55,7 +55,7 @@ export function addPoolCommands(program: GleanerCommand): void {
       'gleaner pool create big --accelerator v5litepod-8 --zones us-central1-a --workers-per-zone 2',
       'gleaner pool create new --provider compute-engine --accelerator v6e-8 --disk-gb 200 --zones us-east5-a --workers-per-zone 1',
     )
-    .action(async (name, options) => (await import('../pools.ts')).createPool(name, options));
+    .action(async (name, options) => (await import('../pools/pools.ts')).createPool(name, options));
   pool
     .about('keep', 'keep TPUs without work for the next job or command; 0 minutes ends it')
     .argument('<name>', 'name of the pool', poolName)
@@ -103,14 +103,14 @@ export function addPriceCommands(program: GleanerCommand): void {
     .about('churn', 'what requests and TPUs of the last week met, by zone and accelerator')
     .onCloud(RUNNING_OR_STOPPED)
     .examples('gleaner churn', 'gleaner churn --json')
-    .action(async options => (await import('../churn.ts')).churn(options));
+    .action(async options => (await import('../pools/churn.ts')).churn(options));
   program
     .about('prices', 'prices of TPUs')
     .about('update', 'read the prices of the Cloud Billing Catalog into prices/chips; prices of people stay')
     .onCloud()
     .dryRun('change nothing: print the prices that would change')
     .examples('gleaner prices update --dry-run', 'gleaner prices update --json')
-    .action(async options => (await import('../prices.ts')).updatePrices(options));
+    .action(async options => (await import('../pools/prices.ts')).updatePrices(options));
 }
 
 const JOB_WAIT: [flags: string, about: string, parse: (text: string) => number] = [
@@ -138,13 +138,13 @@ export function addHostCommands(program: GleanerCommand): void {
     .onCloud()
     .dryRun()
     .examples('gleaner exec tpu -- uname -a', "gleaner exec all --shell -- 'df -h | head -3'")
-    .action(async (target, words, options) => (await import('../exec.ts')).exec(target, words, options));
+    .action(async (target, words, options) => (await import('../tpus/exec.ts')).exec(target, words, options));
   program
     .about('discover', 'list hosts with their names and addresses')
     .argument('[target]', 'pool, worker or all', text, 'all')
     .onCloud()
     .examples('gleaner discover', 'gleaner discover tpu-us-central1-a-0')
-    .action(async (target, options) => (await import('../discover.ts')).discover(target, options));
+    .action(async (target, options) => (await import('../pools/discover.ts')).discover(target, options));
   addSourceOptions(program.about('update', 'bring code to every host of a pool'))
     .argument('<pool>', 'pool', poolName)
     .option('--no-wait', 'do not wait for the hosts')
@@ -156,7 +156,7 @@ export function addHostCommands(program: GleanerCommand): void {
       'gleaner update tpu --bundle .',
       'gleaner update tpu --repo none',
     )
-    .action(async (name, options) => (await import('../update.ts')).update(name, options));
+    .action(async (name, options) => (await import('../pools/update.ts')).update(name, options));
   program
     .about('versions', 'show which code pools and workers have')
     .argument('[pool]', 'pool (default: every pool)', poolName)
@@ -168,5 +168,5 @@ export function addHostCommands(program: GleanerCommand): void {
     .onCloud()
     .dryRun()
     .examples('gleaner versions', 'gleaner versions --available us-central1-a')
-    .action(async (name, options) => (await import('../versions.ts')).versions(name, options, VERSION));
+    .action(async (name, options) => (await import('../pools/versions.ts')).versions(name, options, VERSION));
 }

@@ -1,3 +1,4 @@
+import {UsageError} from '../../client/text/errors.ts';
 import {
   bytes,
   digest,
@@ -18,7 +19,6 @@ import {
   zone,
 } from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
-import {UsageError} from '../terminal/errors.ts';
 import {requireChange} from '../terminal/fields.ts';
 import {addSpecOptions} from './spec-options.ts';
 
@@ -247,7 +247,7 @@ export function addRunCommands(program: GleanerCommand): void {
     .alone('--job', 'the name is a job', ['run', 'tpu'])
     .onCloud(RUNNING_OR_STOPPED)
     .examples('gleaner why my-run', 'gleaner why my-run/007', 'gleaner why tpu-us-central1-a-0')
-    .action(async (name, options) => (await import('../why.ts')).why(name, options));
+    .action(async (name, options) => (await import('../run/why.ts')).why(name, options));
   const preflight = program
     .about(
       'preflight',
@@ -265,14 +265,14 @@ export function addRunCommands(program: GleanerCommand): void {
       'gleaner preflight --model meta-llama/Llama-3.3-70B-Instruct',
       'gleaner preflight --model google/gemma-2-27b --layers 20 --accelerator v5litepod-8,v6e-8 --json',
     )
-    .action(async options => (await import('../preflight.ts')).preflight(options));
+    .action(async options => (await import('../run/estimate/preflight.ts')).preflight(options));
   program
     .about('rebuild', 'rebuild the documents of runs, streams and shards from the bucket; TPUs continue')
     .argument('[run]', 'run id (default: every run in the bucket)', runId)
     .dryRun('change nothing: list the differences from the bucket, and exit 1 where any exists')
     .onCloud('folder of a local cloud; a stopped cloud permits only --dry-run')
     .examples('gleaner rebuild --dry-run', 'gleaner rebuild my-run')
-    .action(async (run, options) => (await import('../rebuild.ts')).rebuild(run, options));
+    .action(async (run, options) => (await import('../run/rebuild.ts')).rebuild(run, options));
   program
     .about('tick', 'ask for a tick now; or pause, resume or show the job that asks for one every minute')
     .oneOf('[action]', 'what to do', ['now', 'pause', 'resume', 'state'], 'now')
@@ -280,5 +280,5 @@ export function addRunCommands(program: GleanerCommand): void {
     .onCloud('folder of a running local cloud')
     .dryRun()
     .examples('gleaner tick', 'gleaner tick state --location europe-west4')
-    .action(async (action, options) => (await import('../tick.ts')).tick(action, options));
+    .action(async (action, options) => (await import('../pools/tick.ts')).tick(action, options));
 }

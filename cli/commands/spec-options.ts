@@ -16,7 +16,7 @@ import {
 } from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
 
-/** Adds the options. `cli/run/spec.ts` turns them into a spec, and its schema checks their values. */
+/** Adds the options. `cli/run/spec/spec.ts` turns them into a spec, and its schema checks their values. */
 export function addSpecOptions(command: GleanerCommand): GleanerCommand {
   return command
     .option('--spec <file>', 'run.json to start from; the options below come on top of it', text)

@@ -1,5 +1,5 @@
-import {LIMITS, MOST_ROW_MIB} from '../streams/limits.ts';
 import {FORMATS} from '../streams/sources/formats.ts';
+import {LIMITS, MOST_ROW_MIB} from '../streams/sources/limits.ts';
 import {count, delimiter, folder, index, positive, runId, text, whole, words} from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
 
@@ -84,5 +84,5 @@ export function addStreamCommands(program: GleanerCommand): void {
       'gleaner streams upload streams --run my-run --parallel 16',
       'gleaner streams upload streams --run my-run --dry-run',
     )
-    .action(async (from, options) => (await import('../streams/upload.ts')).upload(from, options));
+    .action(async (from, options) => (await import('../run/upload.ts')).upload(from, options));
 }

@@ -1,9 +1,9 @@
+import {type CloudOptions, findCloud, requireCredentials, storeOf} from '../../client/connection/connect.ts';
+import type {Connection} from '../../client/connection/connection.ts';
+import type {Answers} from '../../client/json/index.ts';
+import {table} from '../../client/text/format.ts';
+import {print, say} from '../../client/text/output.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
-import {type CloudOptions, findCloud, requireCredentials, storeOf} from '../cloud/connect.ts';
-import type {Connection} from '../cloud/connection.ts';
-import type {Answers} from '../json/index.ts';
-import {table} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
 
 type Setting = Answers['config show']['settings'][number] & {origin: string};
 

@@ -1,11 +1,11 @@
 import {randomUUID} from 'node:crypto';
+import {storyLine} from '../../client/events/story.ts';
+import {type Moment, Timeline} from '../../client/events/timeline.ts';
+import {numberText} from '../../client/text/format.ts';
+import type {StyledLine} from '../../client/text/styled-lines.ts';
+import type {RunState} from '../../client/views/run.ts';
 import {LiveScreen} from '../screen/live.ts';
 import {streamLines, tpuLines} from '../screen/run-screen.ts';
-import {storyLine} from '../screen/story.ts';
-import {type Moment, Timeline} from '../screen/timeline.ts';
-import {numberText} from '../terminal/format.ts';
-import type {StyledLine} from '../terminal/styled-lines.ts';
-import type {RunState} from '../views/run.ts';
 
 /** Intervals of the seconds of a step: on a terminal, and where the output only grows. */
 const STEP_MS = 1000;

@@ -1,10 +1,10 @@
 import {mkdir} from 'node:fs/promises';
 import {join} from 'node:path';
-import {lineBatches} from '../streams/lines.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {bytesOf} from '../streams/sources/file-source.ts';
+import {lineBatches} from '../streams/sources/lines.ts';
 import {spread} from '../streams/split.ts';
 import {StreamWriter} from '../streams/stream-writer.ts';
-import {CliError} from '../terminal/errors.ts';
 
 /** Stream of a demo as a local file. `tokens` is an estimate. */
 export type InputStream = {file: string; records: number; tokens: number};

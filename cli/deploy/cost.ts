@@ -1,12 +1,12 @@
 /** The most that a deployment can cost an hour. */
 
+import type {MostAnHour} from '../../client/json/clouds.ts';
+import {dollarText} from '../../client/text/format.ts';
 import {LIST_PRICES, LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {bytePrice} from '../../shared/domain/billing/network.ts';
 import {ageText, usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {UNIT_PRICES} from '../../shared/domain/billing/unit-prices.ts';
 import {regionOf} from '../../shared/domain/names.ts';
-import type {MostAnHour} from '../json/clouds.ts';
-import {dollarText} from '../terminal/format.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import type {Settings} from './settings.ts';
 

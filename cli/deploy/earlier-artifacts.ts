@@ -3,13 +3,13 @@
 import {existsSync} from 'node:fs';
 import {mkdir, rm, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
+import {Downloads} from '../../client/google/downloads.ts';
+import {sha256Of} from '../../client/google/hash-file.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {say} from '../../client/text/output.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {openObjects, type StorageBucketOptions} from '../../shared/google/objects.ts';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
-import {Downloads} from '../google/downloads.ts';
-import {sha256Of} from '../streams/hash-file.ts';
-import {CliError} from '../terminal/errors.ts';
-import {say} from '../terminal/output.ts';
 import type {Record} from './records.ts';
 
 /** Name of an artefact in the data bucket, as `terraform/` stores it. */

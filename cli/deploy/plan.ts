@@ -1,8 +1,8 @@
 /** A plan of Terraform, by real providers or with mocked answers of Google. */
 import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
+import {CliError} from '../../client/text/errors.ts';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
-import {CliError} from '../terminal/errors.ts';
 import {applyMocked, type Resource, type Variables} from '../terraform/mocked-apply.ts';
 import type {Ceilings} from './cost.ts';
 import type {Settings} from './settings.ts';

@@ -1,10 +1,10 @@
 /** Preparation of a project for Terraform: its APIs, the accounts of Google's services, and the bucket of the state. Each step is idempotent. */
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
+import {type GoogleApi, type Json, listAll} from '../../client/google/api.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {say} from '../../client/text/output.ts';
 import {isBadRequest, isNotFound} from '../../shared/google/errors.ts';
-import {type GoogleApi, type Json, listAll} from '../google/api.ts';
-import {CliError} from '../terminal/errors.ts';
-import {say} from '../terminal/output.ts';
 import type {Clock} from './until-ready.ts';
 
 const SERVICES = fileURLToPath(new URL('../../terraform/services.tf', import.meta.url));

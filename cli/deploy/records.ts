@@ -2,13 +2,13 @@
 import {execFileSync} from 'node:child_process';
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
 import {z} from 'zod';
+import type {GoogleApi} from '../../client/google/api.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
-import type {GoogleApi} from '../google/api.ts';
-import {CliError} from '../terminal/errors.ts';
 import type {Settings} from './settings.ts';
 
 const MOST_BYTES = 1 << 20;

@@ -3,11 +3,11 @@ import {readFileSync} from 'node:fs';
 import {readFile} from 'node:fs/promises';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
+import {CliError} from '../../client/text/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {isDeployment} from '../../shared/domain/deployment.ts';
 import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
 import {provider as providers} from '../../shared/domain/records/providers.ts';
-import {CliError} from '../terminal/errors.ts';
 
 export const EXAMPLE = fileURLToPath(new URL('../../terraform/example.tfvars.json', import.meta.url));
 

@@ -2,8 +2,8 @@
 
 import {randomBytes} from 'node:crypto';
 import {fileURLToPath} from 'node:url';
+import {CliError} from '../../client/text/errors.ts';
 import {printableLines} from '../../shared/contracts/printable.ts';
-import {CliError} from '../terminal/errors.ts';
 import {runTerraform} from '../terraform/run.ts';
 import {adviceFor} from './advice.ts';
 

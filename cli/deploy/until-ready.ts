@@ -1,7 +1,7 @@
 /** The repeat of steps that Google has not finished: it makes agents, spreads roles and learns metrics within some minutes. */
 import {setTimeout as sleep} from 'node:timers/promises';
-import {CliError} from '../terminal/errors.ts';
-import {say} from '../terminal/output.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {say} from '../../client/text/output.ts';
 import {isTooEarly} from './advice.ts';
 import {StepFailed} from './terraform.ts';
 

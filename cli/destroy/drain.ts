@@ -1,16 +1,17 @@
 /** The end of every TPU of a deployment: pools get no slots, their TPUs finish their shards and go. Each step is safe to repeat. */
+
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {type Outcome, publish, readOutcome} from '../../client/cloud/send-message.ts';
+import {type GoogleApi, type Json, listAll} from '../../client/google/api.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {counted} from '../../client/text/format.ts';
+import {say} from '../../client/text/output.ts';
 import {poolRecords, workerRecords, zoneRecords} from '../../shared/control-plane/documents/documents.ts';
 import {labelsOf, poolOf} from '../../shared/domain/deployment.ts';
 import {parseWorkerName} from '../../shared/domain/names.ts';
 import {isForbidden, isNotFound, reasonOf} from '../../shared/google/errors.ts';
 import type {Store, Tpus} from '../../shared/ports/ports.ts';
-import type {Cloud} from '../cloud/cloud.ts';
-import {type Outcome, publish, readOutcome} from '../cloud/send-message.ts';
 import type {Clock} from '../deploy/until-ready.ts';
-import {type GoogleApi, type Json, listAll} from '../google/api.ts';
-import {CliError} from '../terminal/errors.ts';
-import {counted} from '../terminal/format.ts';
-import {say} from '../terminal/output.ts';
 
 /** Control plane without an answer for this long is gone. */
 const ANSWER_S = 60;

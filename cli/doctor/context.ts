@@ -1,3 +1,4 @@
+import type {GoogleApi, Json} from '../../client/google/api.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {type Provider, provider as providers} from '../../shared/domain/records/providers.ts';
@@ -5,7 +6,6 @@ import {isNotFound} from '../../shared/google/errors.ts';
 import type {Objects, Store} from '../../shared/ports/ports.ts';
 import type {Record} from '../deploy/records.ts';
 import type {Settings} from '../deploy/settings.ts';
-import type {GoogleApi, Json} from '../google/api.ts';
 
 /** Input of the checks: the deployment as it should be, and the clients that read the deployment as it is. */
 export type Context = {

@@ -1,6 +1,9 @@
 /** Checks of the deployment: zones, Scheduler, bucket, functions, prices and a write. */
 
 import {readFileSync} from 'node:fs';
+import {CliError} from '../../client/text/errors.ts';
+import {bytesText, counted} from '../../client/text/format.ts';
+import {quoted, warn} from '../../client/text/output.ts';
 import {LIVING, runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {receiverRecords} from '../../shared/control-plane/documents/notices.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
@@ -12,9 +15,6 @@ import {iso, utcText} from '../../shared/domain/time.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports/ports.ts';
 import {lacksOf} from '../checks/offer.ts';
-import {CliError} from '../terminal/errors.ts';
-import {bytesText, counted} from '../terminal/format.ts';
-import {quoted, warn} from '../terminal/output.ts';
 import {absentAsNull, broken, type Check, ok, warning} from './context.ts';
 
 const TRIGGERS = new URL('../../functions/triggers.json', import.meta.url);

@@ -1,20 +1,20 @@
 /** `gleaner doctor`: compares the deployment with the project, and names the command that mends each difference. */
 import {existsSync} from 'node:fs';
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {requireRunning} from '../../client/connection/connection.ts';
+import {SETTINGS_FILE} from '../../client/connection/google-connection.ts';
+import {openGoogle} from '../../client/google/api.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {table} from '../../client/text/format.ts';
+import {print, say} from '../../client/text/output.ts';
 import {tickLocation} from '../../emulator/scheduler.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {requireRunning} from '../cloud/connection.ts';
-import {SETTINGS_FILE} from '../cloud/google-connection.ts';
 import {allRecords, latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
 import {readSettings} from '../deploy/settings.ts';
-import {openGoogle} from '../google/api.ts';
 import {ZONE} from '../local/local-deployment.ts';
-import {CliError} from '../terminal/errors.ts';
-import {table} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
 import {type Check, type Context, deployedOf, type Finding} from './context.ts';
 import {DEPLOYMENT_CHECKS} from './deployment-checks.ts';
 import {PROJECT_CHECKS} from './project-checks.ts';

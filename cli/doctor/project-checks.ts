@@ -1,5 +1,7 @@
 /** Checks of the project: its APIs, accounts, roles, policies and quotas. */
 
+import type {GoogleApi} from '../../client/google/api.ts';
+import {quoted} from '../../client/text/output.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {isRegional, QUOTA_SERVICE, quotaIdsOf, quotaSizeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {regionOf} from '../../shared/domain/names.ts';
@@ -7,8 +9,6 @@ import {machineTypeOf} from '../../shared/domain/records/providers.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';
-import type {GoogleApi} from '../google/api.ts';
-import {quoted} from '../terminal/output.ts';
 import {broken, type Check, type Context, grantsIn, ok, warning} from './context.ts';
 
 const RESOURCES = 'cloudresourcemanager.googleapis.com/v1/projects';

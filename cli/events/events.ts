@@ -1,13 +1,13 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {isRunOver} from '../logs/target.ts';
-import type {Line} from '../screen/timeline.ts';
-import {timeText} from '../terminal/format.ts';
-import {printJson, say} from '../terminal/output.ts';
-import {EventFilter} from './filter.ts';
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {EventFilter} from '../../client/events/filter.ts';
+import {EventReader} from '../../client/events/read.ts';
+import type {Line} from '../../client/events/timeline.ts';
+import {isRunOver} from '../../client/logs/target.ts';
+import {timeText} from '../../client/text/format.ts';
+import {printJson, say} from '../../client/text/output.ts';
 import {eventPrinter} from './print.ts';
-import {EventReader} from './read.ts';
 
 type Options = CloudOptions & {follow?: boolean; tail: number; kind?: string};
 

@@ -1,8 +1,8 @@
-import {styleOf} from '../screen/story.ts';
-import {type Line, Timeline} from '../screen/timeline.ts';
-import {printLines} from '../terminal/styled-lines.ts';
-import type {Entry} from './entry.ts';
-import {OrderedEvents} from './order.ts';
+import type {Entry} from '../../client/events/entry.ts';
+import {OrderedEvents} from '../../client/events/order.ts';
+import {styleOf} from '../../client/events/story.ts';
+import {type Line, Timeline} from '../../client/events/timeline.ts';
+import {printLines} from '../../client/text/styled-lines.ts';
 
 /**
  * Printer of events in the order of their times: as objects, or without `printObject` as lines for a person. With an infinite `now_ms` it

@@ -1,13 +1,13 @@
 import {resolve} from 'node:path';
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {bytesText, counted} from '../../client/text/format.ts';
+import {complain, print, say} from '../../client/text/output.ts';
+import {listArtifacts} from '../../client/views/attempt-files.ts';
+import {epochOf, readJob} from '../../client/views/jobs.ts';
 import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import type {ObjectInfo} from '../../shared/ports/ports.ts';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {CliError} from '../terminal/errors.ts';
-import {bytesText, counted} from '../terminal/format.ts';
-import {complain, print, say} from '../terminal/output.ts';
-import {listArtifacts} from '../views/attempt-files.ts';
-import {epochOf, readJob} from '../views/jobs.ts';
 import {downloadsOf} from './result.ts';
 
 const AT_ONCE = 4;

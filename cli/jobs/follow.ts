@@ -1,15 +1,15 @@
 import {setTimeout as sleep} from 'node:timers/promises';
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {printText, say} from '../../client/text/output.ts';
+import {Parts} from '../../client/text/output-parts.ts';
+import {findOutput} from '../../client/views/attempt-files.ts';
+import {endLines, isEnded, reasonOf, workersOf} from '../../client/views/job-view.ts';
+import {epochOf, readJob} from '../../client/views/jobs.ts';
+import {outputTail} from '../../client/views/output.ts';
 import {FIRST_HOST} from '../../shared/domain/worker/hosts.ts';
 import type {Document, Value} from '../../shared/ports/ports.ts';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {CliError} from '../terminal/errors.ts';
-import {printText, say} from '../terminal/output.ts';
-import {Parts} from '../terminal/output-parts.ts';
-import {findOutput} from '../views/attempt-files.ts';
-import {epochOf, readJob} from '../views/jobs.ts';
-import {outputTail} from '../views/output.ts';
-import {endLines, isEnded, reasonOf, workersOf} from './job-view.ts';
 
 const FOLLOW_MS = 500;
 /** Lines of a failed host that are shown beside the output of host 0. */

@@ -1,6 +1,7 @@
 /** Code and fields of a job, from a file, standard input or the words of the command line. */
+
+import {CliError, UsageError} from '../../client/text/errors.ts';
 import {MAX_CODE_BYTES} from '../../shared/contracts/messages/job-schemas.ts';
-import {CliError, UsageError} from '../terminal/errors.ts';
 import {decoded, readText} from './source.ts';
 
 export type JobFields = Record<string, unknown>;

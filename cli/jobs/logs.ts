@@ -1,10 +1,10 @@
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {CliError} from '../terminal/errors.ts';
-import {say} from '../terminal/output.ts';
-import {Parts} from '../terminal/output-parts.ts';
-import {findOutput, listHosts} from '../views/attempt-files.ts';
-import {epochOf, readJob} from '../views/jobs.ts';
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {say} from '../../client/text/output.ts';
+import {Parts} from '../../client/text/output-parts.ts';
+import {findOutput, listHosts} from '../../client/views/attempt-files.ts';
+import {epochOf, readJob} from '../../client/views/jobs.ts';
 import {toOutput} from './follow.ts';
 
 type Part = {attempt?: number | undefined; host?: number | undefined};

@@ -1,13 +1,14 @@
 /** `gleaner jobs list`, `show`, `retry` and `clear`. */
+
+import {withCloud} from '../../client/cloud/cloud.ts';
+import {apply, outcomeOf, publish, send, sendTo} from '../../client/cloud/send-message.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {UsageError} from '../../client/text/errors.ts';
+import {print} from '../../client/text/output.ts';
+import {jobLines, jobTable} from '../../client/views/job-view.ts';
+import {type JobFilter, readJobs, readJobView} from '../../client/views/jobs.ts';
 import {CAUSES} from '../../shared/domain/records/causes.ts';
-import {withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {apply, outcomeOf, publish, send, sendTo} from '../cloud/send-message.ts';
 import {requireConsent} from '../terminal/ask.ts';
-import {UsageError} from '../terminal/errors.ts';
-import {print} from '../terminal/output.ts';
-import {type JobFilter, readJobs, readJobView} from '../views/jobs.ts';
-import {jobLines, jobTable} from './job-view.ts';
 
 export async function list(options: CloudOptions & JobFilter): Promise<void> {
   await withCloud(options, async cloud => {

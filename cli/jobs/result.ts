@@ -3,14 +3,14 @@ import {mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {pipeline} from 'node:stream/promises';
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {Downloads} from '../../client/google/downloads.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {print, printText, say} from '../../client/text/output.ts';
+import {isEnded, reasonOf} from '../../client/views/job-view.ts';
+import {readJob} from '../../client/views/jobs.ts';
 import {printableLines} from '../../shared/contracts/printable.ts';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {Downloads} from '../google/downloads.ts';
-import {CliError} from '../terminal/errors.ts';
-import {print, printText, say} from '../terminal/output.ts';
-import {readJob} from '../views/jobs.ts';
-import {isEnded, reasonOf} from './job-view.ts';
 
 /** Prints the result of a completed job, and nothing else, on standard output. As JSON, a result in an object is its address. */
 export async function get(id: string, options: CloudOptions): Promise<void> {

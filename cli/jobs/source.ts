@@ -1,15 +1,15 @@
 /** Source and environment of the options that `cli/commands/source-options.ts` registers. */
 import {readFile, stat} from 'node:fs/promises';
 import {basename} from 'node:path';
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {createOnce} from '../../client/google/create-once.ts';
+import {CliError, UsageError} from '../../client/text/errors.ts';
+import {bytesText, counted} from '../../client/text/format.ts';
+import {quoted, say} from '../../client/text/output.ts';
 import {codeObject} from '../../shared/domain/names.ts';
 import type {Environment, SourceChange} from '../../shared/domain/records/source.ts';
-import type {Cloud} from '../cloud/cloud.ts';
-import {createOnce} from '../google/create-once.ts';
 import {packFolder} from '../python/bundle.ts';
-import {CliError, UsageError} from '../terminal/errors.ts';
 import {given} from '../terminal/fields.ts';
-import {bytesText, counted} from '../terminal/format.ts';
-import {quoted, say} from '../terminal/output.ts';
 
 /** Null removes a part of the environment. */
 export type SourceOptions = {

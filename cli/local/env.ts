@@ -1,6 +1,6 @@
+import {type CloudOptions, runningCloud} from '../../client/connection/connect.ts';
+import {printText, quoted} from '../../client/text/output.ts';
 import {tokenFile, urlWithToken} from '../../emulator/http/guard.ts';
-import {type CloudOptions, runningCloud} from '../cloud/connect.ts';
-import {printText, quoted} from '../terminal/output.ts';
 import {ZONE} from './local-deployment.ts';
 
 /** Prints export lines for a shell: variables of gcloud, of Google's clients and of gleaner. */

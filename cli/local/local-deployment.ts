@@ -2,6 +2,10 @@ import {randomBytes} from 'node:crypto';
 import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
 import {readFile, rm} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
+import {pointClientsAt} from '../../client/connection/address.ts';
+import {provideTinyModel, tinyModel} from '../../client/connection/tiny-model.ts';
+import {cacheFolder, jaxCache, LOCK, uvCache, workerPython} from '../../client/python/python.ts';
+import {CliError, Interrupted} from '../../client/text/errors.ts';
 import {
   type CloudAddress,
   type Deployment,
@@ -23,11 +27,7 @@ import type {Objects} from '../../shared/ports/ports.ts';
 import {buildArtifacts} from '../build/artifacts.ts';
 import {buildEnvironment} from '../build/environment/environment.ts';
 import {packWorker} from '../python/bundle.ts';
-import {cacheFolder, jaxCache, LOCK, uvCache, workerPython} from '../python/python.ts';
-import {CliError, Interrupted} from '../terminal/errors.ts';
-import {pointClientsAt} from './address.ts';
 import {requireOpenFiles, requireSpace, watchSpace} from './space.ts';
-import {provideTinyModel, tinyModel} from './tiny-model.ts';
 
 export const ZONE = 'us-central1-a';
 

@@ -1,8 +1,8 @@
 /** Free space in the folder of a local cloud, and the files that it may open at once. */
 import {existsSync, globSync, rmSync, statfsSync} from 'node:fs';
 import {dirname, join} from 'node:path';
+import {CliError} from '../../client/text/errors.ts';
 import {lockFolder} from '../../emulator/database.ts';
-import {CliError} from '../terminal/errors.ts';
 
 /** Size of a worker's Python environment, which is a copy where the cache is on another disk. */
 const START_MB = 700;

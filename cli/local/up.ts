@@ -1,17 +1,17 @@
 import {setTimeout as sleep} from 'node:timers/promises';
+import {openCloud} from '../../client/cloud/cloud.ts';
+import {DEFAULT_PORT} from '../../client/connection/address.ts';
+import {type CloudOptions, running} from '../../client/connection/connect.ts';
+import type {Entry} from '../../client/events/entry.ts';
+import {EventFilter} from '../../client/events/filter.ts';
+import {EventReader} from '../../client/events/read.ts';
+import {clockText} from '../../client/events/story.ts';
+import {setTypedPort} from '../../client/text/hints.ts';
+import {complain, print, printJson, say} from '../../client/text/output.ts';
 import type {Store} from '../../shared/ports/ports.ts';
-import {openCloud} from '../cloud/cloud.ts';
-import {type CloudOptions, running} from '../cloud/connect.ts';
-import {serveBeside} from '../dashboard.ts';
-import type {Entry} from '../events/entry.ts';
-import {EventFilter} from '../events/filter.ts';
 import {eventPrinter} from '../events/print.ts';
-import {EventReader} from '../events/read.ts';
-import {clockText} from '../screen/story.ts';
-import {setTypedPort} from '../terminal/hints.ts';
-import {complain, print, printJson, say} from '../terminal/output.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
-import {DEFAULT_PORT} from './address.ts';
+import {serveBeside} from './dashboard.ts';
 import {deployLocally, notifyKeyFile} from './local-deployment.ts';
 
 type Options = Pick<CloudOptions, 'json'> & {

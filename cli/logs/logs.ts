@@ -1,12 +1,12 @@
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {type LogOptions, runLogs, tpuLogs} from '../../client/logs/agent-logs.ts';
+import {Tail} from '../../client/logs/tail.ts';
+import {type Kinds, kindOf} from '../../client/logs/target.ts';
+import {UsageError} from '../../client/text/errors.ts';
+import {print} from '../../client/text/output.ts';
 import {followJob} from '../jobs/follow.ts';
 import {printStored} from '../jobs/logs.ts';
-import {UsageError} from '../terminal/errors.ts';
-import {print} from '../terminal/output.ts';
-import {type LogOptions, runLogs, tpuLogs} from './agent-logs.ts';
-import {Tail} from './tail.ts';
-import {type Kinds, kindOf} from './target.ts';
 
 /** Prints the log of a run, a TPU or a job. */
 export async function logs(name: string, options: CloudOptions & Kinds & LogOptions): Promise<void> {

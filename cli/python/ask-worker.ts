@@ -1,10 +1,10 @@
 import {mkdir} from 'node:fs/promises';
 import {join} from 'node:path';
+import {type Connection, storageVariables} from '../../client/connection/connection.ts';
+import {cacheFolder, runWorkerModule, workerPython} from '../../client/python/python.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {say} from '../../client/text/output.ts';
 import type {RunSpec} from '../../shared/contracts/spec/spec.ts';
-import {type Connection, storageVariables} from '../cloud/connection.ts';
-import {CliError} from '../terminal/errors.ts';
-import {say} from '../terminal/output.ts';
-import {cacheFolder, runWorkerModule, workerPython} from './python.ts';
 
 /** The worker's code could not reach the hub or the bucket, and says nothing about the spec. */
 export class HubSilent extends CliError {}

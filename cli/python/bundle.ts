@@ -3,8 +3,8 @@ import type {Stats} from 'node:fs';
 import {readdir} from 'node:fs/promises';
 import {join, relative} from 'node:path';
 import {Header, Pack, ReadEntry} from 'tar';
-import {CliError} from '../terminal/errors.ts';
-import {LOCK, lockKey, WORKER_FOLDER} from './python.ts';
+import {LOCK, lockKey, WORKER_FOLDER} from '../../client/python/python.ts';
+import {CliError} from '../../client/text/errors.ts';
 
 /** The modules and tables of both packages, and the lock files. */
 const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.(py|json)$|\.lock$/;

@@ -1,8 +1,8 @@
 /** `gleaner run compare`: two runs beside each other, as text, JSON or a file. */
-import {withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {cut, table} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
+import {withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {cut, table} from '../../client/text/format.ts';
+import {print, say} from '../../client/text/output.ts';
 import {
   type Comparison,
   compareSides,
@@ -10,7 +10,7 @@ import {
   type Side,
   shownWhole,
   TOLERANCE,
-} from '../views/comparison.ts';
+} from '../../client/views/comparison.ts';
 import {replaceFile} from './report.ts';
 
 /** Exit code 0: the runs hold the same. Exit code 1: something differs. */

@@ -1,14 +1,14 @@
 import {existsSync} from 'node:fs';
 import {resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {type CloudOptions, connect} from '../../client/connection/connect.ts';
+import {storageVariables} from '../../client/connection/connection.ts';
+import type {Answers} from '../../client/json/index.ts';
+import {runWorkerModule, workerPython} from '../../client/python/python.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {bytesText, counted} from '../../client/text/format.ts';
+import {print, say} from '../../client/text/output.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
-import {type CloudOptions, connect} from '../cloud/connect.ts';
-import {storageVariables} from '../cloud/connection.ts';
-import type {Answers} from '../json/index.ts';
-import {runWorkerModule, workerPython} from '../python/python.ts';
-import {CliError} from '../terminal/errors.ts';
-import {bytesText, counted} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
 
 type Options = CloudOptions & {
   to: string;

@@ -1,17 +1,22 @@
 /** `gleaner run verify --reference`: computes samples of a run with transformers, and keeps the drift in the manifest of the run. */
 import {fileURLToPath} from 'node:url';
+import {type Connection, storageVariables} from '../../client/connection/connection.ts';
+import {
+  type Comparison,
+  comparedManifest,
+  comparison,
+  type StoredComparison,
+} from '../../client/json/compared-manifest.ts';
+import {runWorkerModule} from '../../client/python/python.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {counted, table} from '../../client/text/format.ts';
+import type {StyledLine} from '../../client/text/styled-lines.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {MAX_MANIFEST_BYTES} from '../../shared/contracts/spec/manifest.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {manifestObject} from '../../shared/domain/names.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
-import {type Connection, storageVariables} from '../cloud/connection.ts';
-import {runWorkerModule} from '../python/python.ts';
-import {CliError} from '../terminal/errors.ts';
-import {counted, table} from '../terminal/format.ts';
-import type {StyledLine} from '../terminal/styled-lines.ts';
-import {type Comparison, comparedManifest, comparison, type StoredComparison} from './compared-manifest.ts';
 
 /** Packages of the worker, and transformers with torch. */
 const LOCK = fileURLToPath(new URL('reference-requirements.lock', import.meta.url));

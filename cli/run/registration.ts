@@ -1,12 +1,12 @@
 /** The answer of the control plane to uploaded streams: a document for each, or an event with the reason. */
 import {setTimeout as sleep} from 'node:timers/promises';
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {apply, POLL_MS} from '../../client/cloud/send-message.ts';
+import {CliError, Interrupted} from '../../client/text/errors.ts';
+import {counted} from '../../client/text/format.ts';
+import {say} from '../../client/text/output.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths, streamObject} from '../../shared/domain/names.ts';
-import type {Cloud} from '../cloud/cloud.ts';
-import {apply, POLL_MS} from '../cloud/send-message.ts';
-import {CliError, Interrupted} from '../terminal/errors.ts';
-import {counted} from '../terminal/format.ts';
-import {say} from '../terminal/output.ts';
 
 /** Time without news after which the message `start` registers streams whose events were lost, and after which the wait ends. */
 const REGISTER_MS = 20_000;

@@ -1,12 +1,12 @@
 /** `gleaner run report`: a run as one HTML file that loads nothing. */
 import {rename, writeFile} from 'node:fs/promises';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {unknownRun} from '../cloud/unknown-run.ts';
-import {CliError} from '../terminal/errors.ts';
-import {bytesText} from '../terminal/format.ts';
-import {complain, print, say} from '../terminal/output.ts';
-import {readReport} from '../views/report.ts';
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {unknownRun} from '../../client/cloud/unknown-run.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {bytesText} from '../../client/text/format.ts';
+import {complain, print, say} from '../../client/text/output.ts';
+import {readReport} from '../../client/views/report.ts';
 import {readComparison} from './reference.ts';
 import {verifyRun} from './verify.ts';
 

@@ -1,27 +1,27 @@
 /** `gleaner run start`: writes run.json, drops the streams of a folder, and waits until the control plane has taken them up. */
 
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {apply, publishLine} from '../../client/cloud/send-message.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {bytesText, counted, dollarText} from '../../client/text/format.ts';
+import {print, quoted, say} from '../../client/text/output.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
 import {DEFAULT_MODEL} from '../../shared/contracts/settings/environment.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
-import {checkRun} from '../checks/run.ts';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {apply, publishLine} from '../cloud/send-message.ts';
 import {readStreamFolder, type StreamFolder} from '../streams/folder.ts';
 import {uploadLines, uploadReportLines, uploadStreams} from '../streams/upload-streams.ts';
-import {CliError} from '../terminal/errors.ts';
-import {bytesText, counted, dollarText} from '../terminal/format.ts';
-import {print, quoted, say} from '../terminal/output.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
+import {checkRun} from './check-run.ts';
 import {estimateStart} from './estimate/before-start.ts';
 import type {Report} from './estimate/report.ts';
-import {copyLine, copyStreams, requireFrozen} from './from-run.ts';
 import {newestEvent, untilRegistered} from './registration.ts';
-import {type SpecOptions, specOf} from './spec.ts';
-import {writeSpec} from './write-spec.ts';
+import {copyLine, copyStreams, requireFrozen} from './spec/from-run.ts';
+import {type SpecOptions, specOf} from './spec/spec.ts';
+import {writeSpec} from './spec/write-spec.ts';
 
 export type StartOptions = CloudOptions &
   SpecOptions & {

@@ -1,15 +1,15 @@
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {send, sendTo} from '../../client/cloud/send-message.ts';
+import {unknownRun} from '../../client/cloud/unknown-run.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {counted, dollarText, listText} from '../../client/text/format.ts';
+import {say} from '../../client/text/output.ts';
 import {runRecords, UNFINISHED, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
 import {parseWork, paths} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import {isAlive, type Worker} from '../../shared/domain/records/worker.ts';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {send, sendTo} from '../cloud/send-message.ts';
-import {unknownRun} from '../cloud/unknown-run.ts';
 import {requireConsent} from '../terminal/ask.ts';
-import {counted, dollarText, listText} from '../terminal/format.ts';
-import {say} from '../terminal/output.ts';
 
 /** Ends a run after a question: deletes the TPUs of the run, and gives up the streams that are not completed. */
 export async function stop(run: string, options: CloudOptions): Promise<void> {

@@ -1,15 +1,15 @@
+import {type CloudOptions, connect, storeOf} from '../../client/connection/connect.ts';
+import {type Connection, storageVariables} from '../../client/connection/connection.ts';
+import type {StoredComparison} from '../../client/json/compared-manifest.ts';
+import type {Answers} from '../../client/json/index.ts';
+import {runWorkerModule} from '../../client/python/python.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {bytesText, counted, numberText, table} from '../../client/text/format.ts';
+import {complain, printJson, say} from '../../client/text/output.ts';
+import {printLines, type StyledLine} from '../../client/text/styled-lines.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {expiresFrom} from '../../shared/domain/records/run.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import {type CloudOptions, connect, storeOf} from '../cloud/connect.ts';
-import {type Connection, storageVariables} from '../cloud/connection.ts';
-import type {Answers} from '../json/index.ts';
-import {runWorkerModule} from '../python/python.ts';
-import {CliError} from '../terminal/errors.ts';
-import {bytesText, counted, numberText, table} from '../terminal/format.ts';
-import {complain, printJson, say} from '../terminal/output.ts';
-import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
-import type {StoredComparison} from './compared-manifest.ts';
 import {compareWithReference, comparisonLines, storeComparison} from './reference.ts';
 
 /** Report of `gleaner_worker.verify`. `truncated`: stored samples that were cut to the length limit, as the spec asked. */

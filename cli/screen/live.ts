@@ -1,7 +1,8 @@
 /** Lines that change in place at the end of a terminal, below lines that stay. Elsewhere the output only grows. */
+
+import {cut, styled, widthOf} from '../../client/text/format.ts';
+import type {StyledLine} from '../../client/text/styled-lines.ts';
 import {printable} from '../../shared/contracts/printable.ts';
-import {cut, styled, widthOf} from '../terminal/format.ts';
-import type {StyledLine} from '../terminal/styled-lines.ts';
 
 /** Terminals that know this show a frame as a whole. Others ignore it. */
 const [BEGIN, END] = ['\u001b[?2026h', '\u001b[?2026l'];

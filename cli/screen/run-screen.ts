@@ -1,17 +1,17 @@
 /** The screen of a run: its TPUs, its totals, its streams and its cost, as lines for a width and a height. */
 
+import {type TpuStatus, tpuStatus} from '../../client/explanations/tpu-status.ts';
+import {bytesText, counted, dollarText, durationText, numberText, table} from '../../client/text/format.ts';
+import type {StyledLine} from '../../client/text/styled-lines.ts';
+import {type Progress, paceOf, progressOf, type Records} from '../../client/views/pace.ts';
+import {usdPerMillionTokens} from '../../client/views/rates.ts';
+import {type RunState, streamCount} from '../../client/views/run.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import {usdPerMillionTokens} from '../run/rates.ts';
-import {bytesText, counted, dollarText, durationText, numberText, table} from '../terminal/format.ts';
-import type {StyledLine} from '../terminal/styled-lines.ts';
-import {type Progress, paceOf, progressOf, type Records} from '../views/pace.ts';
-import {type RunState, streamCount} from '../views/run.ts';
 import {RUN_STYLES, STREAM_STYLES, TPU_STYLES} from './styles.ts';
-import {type TpuStatus, tpuStatus} from './tpu-status.ts';
 
 export type Size = {width: number; height: number};
 

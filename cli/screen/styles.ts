@@ -1,8 +1,9 @@
 /** Colours of status words. */
+
+import type {TpuStatus} from '../../client/explanations/tpu-status.ts';
+import type {Style} from '../../client/text/format.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
-import type {Style} from '../terminal/format.ts';
-import type {TpuStatus} from './tpu-status.ts';
 
 export const TPU_STYLES: Partial<Record<TpuStatus, Style>> = {
   PREEMPTED: 'red',

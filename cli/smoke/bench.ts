@@ -1,5 +1,13 @@
 /** Tools of the steps: runs with a budget, messages, waits, and the dollars that the test has cost. */
 import {isDeepStrictEqual} from 'node:util';
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {apply, type Outcome, publishText, readOutcome} from '../../client/cloud/send-message.ts';
+import type {GoogleApi} from '../../client/google/api.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {dollarText} from '../../client/text/format.ts';
+import {complain} from '../../client/text/output.ts';
+import {isEnded} from '../../client/views/job-view.ts';
+import {type RunView, viewRun} from '../../client/views/run.ts';
 import {MAX_SPEC_BYTES} from '../../shared/contracts/spec/spec.ts';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
@@ -18,16 +26,8 @@ import {
 import {isOpen} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Tpu, Tpus} from '../../shared/ports/ports.ts';
-import type {Cloud} from '../cloud/cloud.ts';
-import {apply, type Outcome, publishText, readOutcome} from '../cloud/send-message.ts';
 import type {Clock} from '../deploy/until-ready.ts';
 import {contextOf} from '../doctor/doctor.ts';
-import type {GoogleApi} from '../google/api.ts';
-import {isEnded} from '../jobs/job-view.ts';
-import {CliError} from '../terminal/errors.ts';
-import {dollarText} from '../terminal/format.ts';
-import {complain} from '../terminal/output.ts';
-import {type RunView, viewRun} from '../views/run.ts';
 import type {SmokeState} from './state.ts';
 
 const LOOK_S = 2;

@@ -1,9 +1,10 @@
 /** Rights of TPUs, tried with a token of their account, and with tokens as worker-api gives them for a lease. */
+
+import {type GoogleApi, GoogleError, openGoogle} from '../../client/google/api.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {type ObjectRights, rightsOfHost, rightsOfStream} from '../../shared/domain/requests/object-rights.ts';
 import {isForbidden, isNotFound, isPreconditionFailed} from '../../shared/google/errors.ts';
 import {narrow} from '../../shared/google/object-tokens.ts';
-import {type GoogleApi, GoogleError, openGoogle} from '../google/api.ts';
-import {CliError} from '../terminal/errors.ts';
 
 /** Folders that the account of TPUs reads, as `folders` of terraform/buckets.tf has them. */
 export const FOLDERS = ['bundles/', 'environments/'];

@@ -1,18 +1,18 @@
 /** `gleaner smoke`: ten steps on a deployment, from its project to a verified run, with a ceiling of dollars. */
 import {resolve} from 'node:path';
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {type CloudOptions, requireCredentials} from '../../client/connection/connect.ts';
+import {type Connection, requireRunning} from '../../client/connection/connection.ts';
+import {googleConnection} from '../../client/connection/google-connection.ts';
+import {googleOf, openGoogle} from '../../client/google/api.ts';
+import {CliError, Interrupted} from '../../client/text/errors.ts';
+import {dollarText} from '../../client/text/format.ts';
+import {print, say} from '../../client/text/output.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {openProviders} from '../../shared/google/providers.ts';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import {type CloudOptions, requireCredentials} from '../cloud/connect.ts';
-import {type Connection, requireRunning} from '../cloud/connection.ts';
-import {googleConnection} from '../cloud/google-connection.ts';
 import {latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
 import {CLOCK, type Clock} from '../deploy/until-ready.ts';
-import {googleOf, openGoogle} from '../google/api.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
-import {CliError, Interrupted} from '../terminal/errors.ts';
-import {dollarText} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
 import {type Bench, openJobs, openRuns, spentBy} from './bench.ts';
 import {type Result, readState, writeState} from './state.ts';
 import {STEPS} from './steps.ts';

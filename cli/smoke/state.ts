@@ -1,9 +1,9 @@
 /** State of a smoke test in a file, so that a test that stopped goes on where it was. */
 import {existsSync, readFileSync, renameSync, writeFileSync} from 'node:fs';
 import {z} from 'zod';
+import {CliError} from '../../client/text/errors.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
-import {CliError} from '../terminal/errors.ts';
 
 const result = z.strictObject({
   status: z.enum(['passed', 'failed', 'only on Google Cloud']),

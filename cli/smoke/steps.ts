@@ -1,13 +1,14 @@
 /** The ten steps of the smoke test. Each says what it saw, and throws `CliError` with the first cure. */
+
+import {CliError} from '../../client/text/errors.ts';
+import {dollarText} from '../../client/text/format.ts';
+import {isEnded} from '../../client/views/job-view.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import {contextOf, diagnose} from '../doctor/doctor.ts';
-import {isEnded} from '../jobs/job-view.ts';
 import {verifyRun} from '../run/verify.ts';
-import {CliError} from '../terminal/errors.ts';
-import {dollarText} from '../terminal/format.ts';
 import {
   type Bench,
   completed,

@@ -2,8 +2,8 @@
 import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
+import {CliError} from '../../client/text/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
-import {CliError} from '../terminal/errors.ts';
 
 export const CHECKSUMS_FILE = 'checksums.json';
 /** Subfolder of incomplete streams. */

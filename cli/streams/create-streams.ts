@@ -1,11 +1,10 @@
 /** Streams from a dataset: a pass that counts the rows, and a pass that writes each row once, in order. */
 import {realpath} from 'node:fs/promises';
 import {join, resolve, sep} from 'node:path';
-import type {Answers} from '../json/index.ts';
-import {CliError, Interrupted} from '../terminal/errors.ts';
-import {listText} from '../terminal/format.ts';
+import type {Answers} from '../../client/json/index.ts';
+import {CliError, Interrupted} from '../../client/text/errors.ts';
+import {listText} from '../../client/text/format.ts';
 import type {Checksums, StreamChecksum} from './checksums.ts';
-import {knownFieldsOf} from './known-fields.ts';
 import {OutputFolder, type Wanted} from './output-folder.ts';
 import {positionsOf} from './permutation.ts';
 import {PassProgress} from './progress.ts';
@@ -18,6 +17,7 @@ import {
   requireReadable,
 } from './records.ts';
 import type {SourceOptions} from './sources/formats.ts';
+import {knownFieldsOf} from './sources/known-fields.ts';
 import {openSources} from './sources/resolve.ts';
 import {cellsOf, type Row, type RowSource, type Watch} from './sources/row.ts';
 import {planSplit, rowsToCount, type Split, type SplitOptions} from './split.ts';

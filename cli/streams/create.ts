@@ -1,5 +1,5 @@
-import {bytesText, counted, durationText, numberText} from '../terminal/format.ts';
-import {print, quoted, say} from '../terminal/output.ts';
+import {bytesText, counted, durationText, numberText} from '../../client/text/format.ts';
+import {print, quoted, say} from '../../client/text/output.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
 import {type CreateOptions, type CreateReport, createStreams} from './create-streams.ts';
 

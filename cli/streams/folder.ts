@@ -1,10 +1,10 @@
 /** Folder of streams: `stream_000.jsonl` and so on, perhaps `run.json` and `checksums.json`. */
 import {readdir, readFile, stat} from 'node:fs/promises';
 import {join} from 'node:path';
+import {CliError} from '../../client/text/errors.ts';
+import {counted, listText} from '../../client/text/format.ts';
 import {parseRunSpec} from '../../shared/contracts/spec/spec.ts';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
-import {CliError} from '../terminal/errors.ts';
-import {counted, listText} from '../terminal/format.ts';
 import {CHECKSUMS_FILE, readChecksums, type StreamChecksum, WORK_FOLDER} from './checksums.ts';
 
 const SPEC_FILE = 'run.json';

@@ -3,11 +3,11 @@ import {existsSync} from 'node:fs';
 import {link, mkdir, readdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
+import {crc32cOf} from '../../client/google/hash-file.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {listText} from '../../client/text/format.ts';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
-import {CliError} from '../terminal/errors.ts';
-import {listText} from '../terminal/format.ts';
 import {CHECKSUMS_FILE, type Checksums, readChecksums, WORK_FOLDER} from './checksums.ts';
-import {crc32cOf} from './hash-file.ts';
 import {isOfAnother} from './sessions.ts';
 
 const OWNER_FILE = 'pid';

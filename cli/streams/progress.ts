@@ -1,5 +1,5 @@
 /** Counts of a pass over sources and of an upload, with a line of progress every two seconds. */
-import {bytesText, counted, durationText} from '../terminal/format.ts';
+import {bytesText, counted, durationText} from '../../client/text/format.ts';
 
 const SHOWN_EVERY_MS = 2000;
 

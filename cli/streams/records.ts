@@ -1,7 +1,16 @@
 /** Rows as records of a stream: unchanged, one column, a template, or an ARC task. Values keep their source text. */
-import {CliError} from '../terminal/errors.ts';
-import {listText} from '../terminal/format.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {listText} from '../../client/text/format.ts';
 import {arcTask} from './arc-task.ts';
+import {
+  elementsOf,
+  JsonError,
+  jsonKind,
+  jsonValue,
+  loneSurrogate,
+  membersOf,
+  onOneLine,
+} from './sources/json-text.ts';
 import {
   ABSENT,
   BESIDE_MESSAGES,
@@ -14,16 +23,7 @@ import {
   SYSTEM,
   shareGptProblem,
   TASK_FIELDS,
-} from './known-fields.ts';
-import {
-  elementsOf,
-  JsonError,
-  jsonKind,
-  jsonValue,
-  loneSurrogate,
-  membersOf,
-  onOneLine,
-} from './sources/json-text.ts';
+} from './sources/known-fields.ts';
 import {
   type Cell,
   type Cells,

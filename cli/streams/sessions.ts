@@ -2,8 +2,8 @@
 import {lstat, mkdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
-import type {Content} from '../google/resumable.ts';
-import {CliError} from '../terminal/errors.ts';
+import type {Content} from '../../client/google/resumable.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {isRunning} from '../terminal/is-running.ts';
 
 const FOLDER = '.upload';

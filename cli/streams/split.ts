@@ -1,6 +1,6 @@
 /** Which rows go into which stream. */
-import {CliError} from '../terminal/errors.ts';
-import {counted, numberText} from '../terminal/format.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {counted, numberText} from '../../client/text/format.ts';
 
 export type SplitOptions = {
   num_streams: number;

@@ -1,13 +1,13 @@
 /** Upload of one stream: in one request, or in pieces where the file is large. */
 import {open, readFile} from 'node:fs/promises';
+import {crc32cOf} from '../../client/google/hash-file.ts';
+import type {Content, ResumableUploads} from '../../client/google/resumable.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {streamObject} from '../../shared/domain/names.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
-import type {Content, ResumableUploads} from '../google/resumable.ts';
-import {CliError} from '../terminal/errors.ts';
 import {changedError, type StreamFile} from './folder.ts';
-import {isGzip} from './gzip.ts';
-import {crc32cOf} from './hash-file.ts';
 import type {Sessions} from './sessions.ts';
+import {isGzip} from './sources/gzip.ts';
 
 /** A multiple of 256 KiB, as Cloud Storage wants. Each parallel upload holds one piece in memory. */
 const PIECE_BYTES = 8 << 20;

@@ -1,14 +1,15 @@
 /** Upload of a folder of streams to a run: parallel, create-only, and continued by the same command. */
+
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {requireRunning} from '../../client/connection/connection.ts';
+import {ResumableUploads} from '../../client/google/resumable.ts';
+import type {Answers} from '../../client/json/index.ts';
+import {CliError, Interrupted} from '../../client/text/errors.ts';
+import {bytesText, counted, durationText} from '../../client/text/format.ts';
+import {quoted} from '../../client/text/output.ts';
 import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {datasetPrefix, specObject, streamObject, streamPrefix} from '../../shared/domain/names.ts';
 import type {ObjectInfo} from '../../shared/ports/ports.ts';
-import type {Cloud} from '../cloud/cloud.ts';
-import {requireRunning} from '../cloud/connection.ts';
-import {ResumableUploads} from '../google/resumable.ts';
-import type {Answers} from '../json/index.ts';
-import {CliError, Interrupted} from '../terminal/errors.ts';
-import {bytesText, counted, durationText} from '../terminal/format.ts';
-import {quoted} from '../terminal/output.ts';
 import {readStreamFolder, type StreamFile, type StreamFolder} from './folder.ts';
 import {TransferProgress} from './progress.ts';
 import {Sessions} from './sessions.ts';

@@ -1,7 +1,7 @@
 /** The question before a command deletes or buys something. */
 import {createInterface} from 'node:readline/promises';
-import {CliError, Interrupted} from './errors.ts';
-import {complain} from './output.ts';
+import {CliError, Interrupted} from '../../client/text/errors.ts';
+import {complain} from '../../client/text/output.ts';
 
 const REFUSED = 'Nothing is changed: only the answer yes goes on';
 

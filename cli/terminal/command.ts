@@ -86,7 +86,7 @@ export class GleanerCommand extends Command {
   sends(messageOf: (...given: never[]) => object): this {
     return this.dryRun().action(async (...given) => {
       const message = messageOf(...(given as never[]));
-      await (await import('../cloud/send-message.ts')).send(message, given.at(-2));
+      await (await import('../../client/cloud/send-message.ts')).send(message, given.at(-2));
     });
   }
 }

@@ -1,4 +1,4 @@
-import {CliError} from './errors.ts';
+import {CliError} from '../../client/text/errors.ts';
 
 /** Text for a person, of an error that the person can mend; undefined for a defect. The classes load with the first error. */
 export async function errorText(error: NodeJS.ErrnoException): Promise<string | undefined> {

@@ -1,5 +1,5 @@
 /** Fields that the options of a command give. */
-import {UsageError} from './errors.ts';
+import {UsageError} from '../../client/text/errors.ts';
 
 /** The fields that have a value, also null. */
 export function given<T extends object>(fields: T): Partial<T> {

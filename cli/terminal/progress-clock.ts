@@ -1,6 +1,6 @@
 /** Work that takes long: one line that changes on a terminal, and a line a minute elsewhere. */
-import {cut, durationText} from './format.ts';
-import {say, sayForNow} from './output.ts';
+import {cut, durationText} from '../../client/text/format.ts';
+import {say, sayForNow} from '../../client/text/output.ts';
 
 const TERMINAL_MS = 1000;
 const OTHERWISE_MS = 60_000;

@@ -1,7 +1,7 @@
 /** The resources that `terraform/` makes, without an account: Terraform applies the configuration with mocked answers of Google. */
 import {mkdir, rm, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import {CliError} from '../terminal/errors.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {openWorkspace, type Providers} from './workspace.ts';
 
 /** Values of variables, as in a `.tfvars.json` file. */

@@ -1,5 +1,5 @@
 import {spawn} from 'node:child_process';
-import {CliError} from '../terminal/errors.ts';
+import {CliError} from '../../client/text/errors.ts';
 
 export type Ended = {code: number; stdout: string; stderr: string};
 

@@ -1,3 +1,11 @@
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {readFleet} from '../../client/cloud/fleet.ts';
+import {apply, publishLine} from '../../client/cloud/send-message.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import type {Ceiling} from '../../client/json/tpus.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {counted, dollarText} from '../../client/text/format.ts';
+import {print, warn} from '../../client/text/output.ts';
 import {nearText} from '../../shared/contracts/near-names.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
@@ -5,15 +13,7 @@ import {poolOf} from '../../shared/domain/deployment.ts';
 import {parseWorkerName} from '../../shared/domain/names.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import {hasEnded} from '../../shared/domain/records/worker.ts';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {readFleet} from '../cloud/fleet.ts';
-import {apply, publishLine} from '../cloud/send-message.ts';
-import type {Ceiling} from '../json/tpus.ts';
-import {type PoolChange, scaleMessage} from '../scale.ts';
-import {CliError} from '../terminal/errors.ts';
-import {counted, dollarText} from '../terminal/format.ts';
-import {print, warn} from '../terminal/output.ts';
+import {type PoolChange, scaleMessage} from '../pools/scale.ts';
 import {recreate} from './recreate.ts';
 
 type Options = CloudOptions & PoolChange;

@@ -1,12 +1,12 @@
+import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {readFleet} from '../../client/cloud/fleet.ts';
+import {outcomeOf, publish, publishLine} from '../../client/cloud/send-message.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {counted, dollarText} from '../../client/text/format.ts';
+import {print, printJson, printText, say} from '../../client/text/output.ts';
+import {rowOf, type TpuRow, totalsOf} from '../../client/views/tpus.ts';
 import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
-import {type Cloud, withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {readFleet} from '../cloud/fleet.ts';
-import {outcomeOf, publish, publishLine} from '../cloud/send-message.ts';
 import {requireConsent} from '../terminal/ask.ts';
-import {counted, dollarText} from '../terminal/format.ts';
-import {print, printJson, printText, say} from '../terminal/output.ts';
-import {rowOf, type TpuRow, totalsOf} from '../views/tpus.ts';
 import {namedTpus} from './named.ts';
 
 /** Deletes TPUs. Their slots stay empty until `recreate`. */

@@ -1,10 +1,10 @@
+import {withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {counted, durationText, type Style, table} from '../../client/text/format.ts';
+import {printJson} from '../../client/text/output.ts';
+import {printLines, type StyledLine} from '../../client/text/styled-lines.ts';
+import {priceOfHour, readTpus, type TpuRow, totalsOf, totalsText, whyNone} from '../../client/views/tpus.ts';
 import type {Store} from '../../shared/ports/ports.ts';
-import {withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {counted, durationText, type Style, table} from '../terminal/format.ts';
-import {printJson} from '../terminal/output.ts';
-import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
-import {priceOfHour, readTpus, type TpuRow, totalsOf, totalsText, whyNone} from '../views/tpus.ts';
 
 type Options = CloudOptions & {pool?: string; zone?: string; all?: boolean};
 

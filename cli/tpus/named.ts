@@ -1,9 +1,9 @@
 /** TPUs that the arguments of `recreate` and `delete` name. */
 
+import type {Fleet} from '../../client/cloud/fleet.ts';
+import {CliError, UsageError} from '../../client/text/errors.ts';
 import {nearText} from '../../shared/contracts/near-names.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import type {Fleet} from '../cloud/fleet.ts';
-import {CliError, UsageError} from '../terminal/errors.ts';
 
 export type Choice = {zone?: string | undefined; all?: boolean | undefined};
 

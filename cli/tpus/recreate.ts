@@ -1,10 +1,10 @@
+import {withCloud} from '../../client/cloud/cloud.ts';
+import {readFleet} from '../../client/cloud/fleet.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {counted} from '../../client/text/format.ts';
+import {print} from '../../client/text/output.ts';
+import {rowOf} from '../../client/views/tpus.ts';
 import {hasEnded, type Worker} from '../../shared/domain/records/worker.ts';
-import {withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {readFleet} from '../cloud/fleet.ts';
-import {counted} from '../terminal/format.ts';
-import {print} from '../terminal/output.ts';
-import {rowOf} from '../views/tpus.ts';
 import {announce, printCommands, rowLines, sendEach} from './delete.ts';
 import {namedTpus} from './named.ts';
 

@@ -1,14 +1,14 @@
+import {withCloud} from '../../client/cloud/cloud.ts';
+import {readFleet} from '../../client/cloud/fleet.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import type {Attempt} from '../../client/json/tpus.ts';
+import {dollarText, durationText} from '../../client/text/format.ts';
+import {print} from '../../client/text/output.ts';
+import {viewHosts} from '../../client/views/hosts.ts';
+import {hourText, readTpu, type TpuRow} from '../../client/views/tpus.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {symptomText} from '../../shared/domain/worker/provider-states.ts';
-import {withCloud} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {readFleet} from '../cloud/fleet.ts';
-import type {Attempt} from '../json/tpus.ts';
-import {dollarText, durationText} from '../terminal/format.ts';
-import {print} from '../terminal/output.ts';
-import {viewHosts} from '../views/hosts.ts';
-import {hourText, readTpu, type TpuRow} from '../views/tpus.ts';
 import {ageText} from './list.ts';
 import {unknownTpu} from './named.ts';
 

@@ -1,10 +1,10 @@
 /** Commands about the subject of a page, for a person to copy: a page changes nothing itself. */
-import {quoted} from '../../cli/terminal/output.ts';
+import {quoted} from '../../client/text/output.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import type {Section} from '../feed.ts';
-import {command, type Html, html} from '../html.ts';
+import type {Section} from '../html/feed.ts';
+import {command, type Html, html} from '../html/html.ts';
 import {section} from './section.ts';
 
 type Line = readonly [purpose: string, command: string];

@@ -1,8 +1,8 @@
 /** Documents as they are stored, each field with its meaning. */
-import type {CollectionView, DocumentView} from '../../cli/views/documents.ts';
+import type {CollectionView, DocumentView} from '../../client/views/documents.ts';
 import type {Value} from '../../shared/ports/ports.ts';
-import type {Section} from '../feed.ts';
-import {address, empty, type Html, html, link, type Part, table} from '../html.ts';
+import type {Section} from '../html/feed.ts';
+import {address, empty, type Html, html, link, type Part, table} from '../html/html.ts';
 import {section} from './section.ts';
 
 export function collectionsPage(names: readonly string[]): Section[] {

@@ -1,13 +1,13 @@
 /** The timeline: what happened, the newest first. */
 
-import {verbOf} from '../../cli/screen/story.ts';
-import type {Line} from '../../cli/screen/timeline.ts';
-import {timeText} from '../../cli/terminal/format.ts';
-import {foldedLines} from '../../cli/views/run-page.ts';
-import type {readTimeline, TimelineFilter} from '../../cli/views/timeline.ts';
+import {verbOf} from '../../client/events/story.ts';
+import type {Line} from '../../client/events/timeline.ts';
+import {timeText} from '../../client/text/format.ts';
+import {foldedLines} from '../../client/views/run-page.ts';
+import type {readTimeline, TimelineFilter} from '../../client/views/timeline.ts';
 import {EVENT_KINDS} from '../../shared/domain/timeline.ts';
-import type {Section} from '../feed.ts';
-import {empty, type Html, html, type Mark, withCommands} from '../html.ts';
+import type {Section} from '../html/feed.ts';
+import {empty, type Html, html, type Mark, withCommands} from '../html/html.ts';
 import {section} from './section.ts';
 
 export function eventsPage(

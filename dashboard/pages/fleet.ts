@@ -1,10 +1,10 @@
 /** Pools, zones and TPUs: what each TPU does, why a zone gives none, and what it met since yesterday. */
-import {counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
-import type {FleetView, PoolView, ZoneView} from '../../cli/views/fleet.ts';
-import {type TpuRow, totalsOf} from '../../cli/views/tpus.ts';
+import {counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import type {FleetView, PoolView, ZoneView} from '../../client/views/fleet.ts';
+import {type TpuRow, totalsOf} from '../../client/views/tpus.ts';
 import type {Counts} from '../../shared/domain/records/churn.ts';
 import {shortText} from '../../shared/domain/records/constraint.ts';
-import type {Section} from '../feed.ts';
+import type {Section} from '../html/feed.ts';
 import {
   address,
   empty,
@@ -17,7 +17,7 @@ import {
   state,
   time,
   withCommands,
-} from '../html.ts';
+} from '../html/html.ts';
 import {poolCommands} from './commands.ts';
 import {section} from './section.ts';
 import {capitalised} from './why.ts';

@@ -1,8 +1,8 @@
 /** The curves of a run: tokens a second, dollars, streams at work, and preemptions. */
-import {dollarText, numberText} from '../../cli/terminal/format.ts';
+import {dollarText, numberText} from '../../client/text/format.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
-import {lineChart, type Point} from '../charts.ts';
-import {type Html, html} from '../html.ts';
+import {lineChart, type Point} from '../html/charts.ts';
+import {type Html, html} from '../html/html.ts';
 
 export function historyCharts(run: Run): Html {
   const {history, created_at, total_tokens, preemptions} = run;

@@ -1,17 +1,17 @@
 /** The pages by their addresses: each reads a view of the cloud and draws it. */
-import type {Cloud} from '../../cli/cloud/cloud.ts';
-import {collectionsOf, isKnownPath, readCollection, readDocument} from '../../cli/views/documents.ts';
-import {readExec, readExecs} from '../../cli/views/execs.ts';
-import {readFleetView} from '../../cli/views/fleet.ts';
-import {readJobPage, readJobs} from '../../cli/views/jobs.ts';
-import {readOverview} from '../../cli/views/overview.ts';
-import {readRunPage} from '../../cli/views/run-page.ts';
-import {readStreamPage} from '../../cli/views/stream.ts';
-import {readTimeline} from '../../cli/views/timeline.ts';
-import {readTpuPage} from '../../cli/views/tpu-page.ts';
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {collectionsOf, isKnownPath, readCollection, readDocument} from '../../client/views/documents.ts';
+import {readExec, readExecs} from '../../client/views/execs.ts';
+import {readFleetView} from '../../client/views/fleet.ts';
+import {readJobPage, readJobs} from '../../client/views/jobs.ts';
+import {readOverview} from '../../client/views/overview.ts';
+import {readRunPage} from '../../client/views/run-page.ts';
+import {readStreamPage} from '../../client/views/stream.ts';
+import {readTimeline} from '../../client/views/timeline.ts';
+import {readTpuPage} from '../../client/views/tpu-page.ts';
 import {isRunId, JOB, parseWorkerName} from '../../shared/domain/names.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
-import {PageError, type Section} from '../feed.ts';
+import {PageError, type Section} from '../html/feed.ts';
 import {collectionPage, collectionsPage, documentPage} from './documents.ts';
 import {eventsPage} from './events.ts';
 import {fleetPage} from './fleet.ts';

@@ -1,12 +1,12 @@
 /** Jobs and commands on hosts: the queue, the output and the result of each. */
 
-import {holdersOf, jobRow, ranText, reasonOf, workersOf} from '../../cli/jobs/job-view.ts';
-import {bytesText, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
-import type {ExecView} from '../../cli/views/execs.ts';
-import type {JobPage, JobView} from '../../cli/views/jobs.ts';
+import {bytesText, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import type {ExecView} from '../../client/views/execs.ts';
+import {holdersOf, jobRow, ranText, reasonOf, workersOf} from '../../client/views/job-view.ts';
+import type {JobPage, JobView} from '../../client/views/jobs.ts';
 import type {Exec} from '../../shared/domain/records/exec.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import type {Section} from '../feed.ts';
+import type {Section} from '../html/feed.ts';
 import {
   address,
   command,
@@ -20,7 +20,7 @@ import {
   state,
   table,
   time,
-} from '../html.ts';
+} from '../html/html.ts';
 import {jobCommands} from './commands.ts';
 import {section} from './section.ts';
 

@@ -1,8 +1,8 @@
 /** Every run, what costs money now, and the alerts. */
-import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
-import type {Overview, RunLine} from '../../cli/views/overview.ts';
+import {bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import type {Overview, RunLine} from '../../client/views/overview.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
-import type {Section} from '../feed.ts';
+import type {Section} from '../html/feed.ts';
 import {
   address,
   bar,
@@ -16,7 +16,7 @@ import {
   table,
   time,
   withCommands,
-} from '../html.ts';
+} from '../html/html.ts';
 import {section} from './section.ts';
 
 const MOST_RUNS = 100;

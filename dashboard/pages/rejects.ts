@@ -1,7 +1,7 @@
 /** Rejected lines of a stream, with the reason of each. */
-import {counted, numberText} from '../../cli/terminal/format.ts';
-import type {Rejects} from '../../cli/views/run-page.ts';
-import {type Html, html, link, table} from '../html.ts';
+import {counted, numberText} from '../../client/text/format.ts';
+import type {Rejects} from '../../client/views/run-page.ts';
+import {type Html, html, link, table} from '../html/html.ts';
 
 /** `all`: address of a page with more of them; null on that page. */
 export function rejectedLines({stream, object, lines, more}: Rejects, all: string | null): Html {

@@ -1,19 +1,31 @@
 /** A run: how far it is and why it waits, its streams, its past, its statistics and its rejected lines. */
 
-import {resultLines} from '../../cli/run/result-lines.ts';
-import {tpuStatus} from '../../cli/screen/tpu-status.ts';
-import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
-import {progressOf} from '../../cli/views/pace.ts';
-import {endOf, streamCount, tookSeconds} from '../../cli/views/run.ts';
-import type {RunPage, StatsView} from '../../cli/views/run-page.ts';
+import {resultLines} from '../../client/explanations/result-lines.ts';
+import {tpuStatus} from '../../client/explanations/tpu-status.ts';
+import {bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import {progressOf} from '../../client/views/pace.ts';
+import {endOf, streamCount, tookSeconds} from '../../client/views/run.ts';
+import type {RunPage, StatsView} from '../../client/views/run-page.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
-import {type Cell, heatMap} from '../charts.ts';
-import type {Section} from '../feed.ts';
-import {legend, streamGrid} from '../grid.ts';
-import {address, bar, empty, figures, further, type Html, html, link, state, table, time} from '../html.ts';
+import {type Cell, heatMap} from '../html/charts.ts';
+import type {Section} from '../html/feed.ts';
+import {legend, streamGrid} from '../html/grid.ts';
+import {
+  address,
+  bar,
+  empty,
+  figures,
+  further,
+  type Html,
+  html,
+  link,
+  state,
+  table,
+  time,
+} from '../html/html.ts';
 import {runCommands} from './commands.ts';
 import {eventList} from './events.ts';
 import {historyCharts} from './history.ts';

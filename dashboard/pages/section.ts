@@ -1,5 +1,5 @@
-import type {Section} from '../feed.ts';
-import type {Html} from '../html.ts';
+import type {Section} from '../html/feed.ts';
+import type {Html} from '../html/html.ts';
 
 /** A part of a page, which changes as a whole. */
 export function section(id: string, body: Html): Section {

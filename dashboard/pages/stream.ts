@@ -1,8 +1,8 @@
 /** A stream: how far it is, why it waits or failed, and its shards. */
-import {bytesText, counted, numberText} from '../../cli/terminal/format.ts';
-import type {StreamPage} from '../../cli/views/stream.ts';
-import type {Section} from '../feed.ts';
-import {address, empty, figures, further, html, link, state, table, time} from '../html.ts';
+import {bytesText, counted, numberText} from '../../client/text/format.ts';
+import type {StreamPage} from '../../client/views/stream.ts';
+import type {Section} from '../html/feed.ts';
+import {address, empty, figures, further, html, link, state, table, time} from '../html/html.ts';
 import {rejectedLines} from './rejects.ts';
 import {section} from './section.ts';
 import {sentence} from './why.ts';

@@ -1,16 +1,16 @@
 /** A TPU: what it does now, where its time and its dollars went, how its lives ended, and the end of its log. */
 
-import type {Attempt} from '../../cli/json/tpus.ts';
-import {logText} from '../../cli/logs/log-line.ts';
-import {dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
-import {viewHosts} from '../../cli/views/hosts.ts';
-import type {LogTail, TpuPage} from '../../cli/views/tpu-page.ts';
-import {hourText} from '../../cli/views/tpus.ts';
+import type {Attempt} from '../../client/json/tpus.ts';
+import {logText} from '../../client/logs/log-line.ts';
+import {dollarText, durationText, numberText} from '../../client/text/format.ts';
+import {viewHosts} from '../../client/views/hosts.ts';
+import type {LogTail, TpuPage} from '../../client/views/tpu-page.ts';
+import {hourText} from '../../client/views/tpus.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import {symptomText} from '../../shared/domain/worker/provider-states.ts';
-import {waterfall} from '../charts.ts';
-import type {Section} from '../feed.ts';
-import {address, facts, figures, type Html, html, link, type Part, state, table, time} from '../html.ts';
+import {waterfall} from '../html/charts.ts';
+import type {Section} from '../html/feed.ts';
+import {address, facts, figures, type Html, html, link, type Part, state, table, time} from '../html/html.ts';
 import {tpuCommands} from './commands.ts';
 import {section} from './section.ts';
 import {capitalised, sentence} from './why.ts';

@@ -1,6 +1,6 @@
 /** Why work waits, in one sentence with the next step. */
-import type {Answers} from '../../cli/json/index.ts';
-import {command, type Html, html, withCommands} from '../html.ts';
+import type {Answers} from '../../client/json/index.ts';
+import {command, type Html, html, withCommands} from '../html/html.ts';
 
 export function sentence({reason, moves, next_step, behind}: Answers['why']): Html {
   if (reason === null) return html`<p class="lead">${capitalised(moves)}.</p>`;

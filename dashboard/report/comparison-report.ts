@@ -1,10 +1,10 @@
 /** Two runs beside each other, as a file to mail. */
 
-import {numberText} from '../../cli/terminal/format.ts';
-import {type Comparison, type Side, shownWhole} from '../../cli/views/comparison.ts';
+import {numberText} from '../../client/text/format.ts';
+import {type Comparison, type Side, shownWhole} from '../../client/views/comparison.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
-import {type Cell, heatMap} from '../charts.ts';
-import {figures, further, type Html, html, type Part, state, table} from '../html.ts';
+import {type Cell, heatMap} from '../html/charts.ts';
+import {figures, further, type Html, html, type Part, state, table} from '../html/html.ts';
 import {exact, file, part} from './frame.ts';
 
 const MOST_STATISTICS = 100;

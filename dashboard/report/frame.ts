@@ -3,7 +3,7 @@ import {hash} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import {raw} from 'hono/html';
 import {utcText} from '../../shared/domain/time.ts';
-import {type Html, html, type Part} from '../html.ts';
+import {type Html, html, type Part} from '../html/html.ts';
 
 const STYLES = ['style.css', 'report.css'];
 

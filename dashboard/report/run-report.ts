@@ -1,15 +1,15 @@
 /** A run as a file to mail or to attach to a paper: the page of the run, its origin and how to load it, its checks, and an appendix. */
 
-import type {StoredComparison} from '../../cli/run/compared-manifest.ts';
 import {comparedText, driftRows} from '../../cli/run/reference.ts';
 import type {Report as Verified} from '../../cli/run/verify.ts';
-import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
-import type {Life, Report} from '../../cli/views/report.ts';
-import {streamCount} from '../../cli/views/run.ts';
+import type {StoredComparison} from '../../client/json/compared-manifest.ts';
+import {bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import type {Life, Report} from '../../client/views/report.ts';
+import {streamCount} from '../../client/views/run.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import {utcText} from '../../shared/domain/time.ts';
-import {facts, figures, further, type Html, html, type Part, state, table} from '../html.ts';
+import {facts, figures, further, type Html, html, type Part, state, table} from '../html/html.ts';
 import {runSections} from '../pages/run.ts';
 import {exact, file, line, part, still} from './frame.ts';
 

@@ -3,7 +3,7 @@ import {mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync
 import {tmpdir} from 'node:os';
 import {dirname, join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {Downloads, partOf} from '../../cli/google/downloads.ts';
+import {Downloads, partOf} from '../../client/google/downloads.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES, waitAfter} from '../../shared/google/retry.ts';
 import type {Objects} from '../../shared/ports/ports.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {GoogleError, openGoogle} from '../../cli/google/api.ts';
-import {Schedule} from '../../cli/google/schedule.ts';
+import {GoogleError, openGoogle} from '../../client/google/api.ts';
+import {Schedule} from '../../client/google/schedule.ts';
 import {tickJob, tickLocation} from '../../emulator/scheduler.ts';
 import {cloudState} from '../emulator/a-cloud.ts';
 import {useLocalCloud} from './local-cloud.ts';

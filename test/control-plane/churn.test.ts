@@ -1,6 +1,6 @@
 /** The churn of a zone, from the requests and the ends of its TPUs. */
 import assert from 'node:assert/strict';
-import {churnText, readChurn} from '../../cli/churn.ts';
+import {churnText, readChurn} from '../../cli/pools/churn.ts';
 import {zoneOf} from '../support/fleet.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ZONE} from '../support/places.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {viewDeployment} from '../../cli/views/deployment.ts';
+import {viewDeployment} from '../../client/views/deployment.ts';
 import {completeSpec, specHash} from '../../shared/contracts/spec/spec.ts';
 import {aConfig} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -1,6 +1,6 @@
 /** Runs whose model or spec cannot be used, whose model does not arrive, or whose samples are all rejected. */
 import assert from 'node:assert/strict';
-import {explainRun} from '../../cli/explain.ts';
+import {explainRun} from '../../client/explanations/explain.ts';
 import {waitText} from '../../shared/domain/records/constraint.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, RUN, wait} from '../support/fleet.ts';

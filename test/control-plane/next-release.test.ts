@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import type {z} from 'zod';
-import {STORED_SCHEMAS, schemaAt} from '../../cli/build/reference/stored-schemas.ts';
+import {STORED_SCHEMAS, schemaAt} from '../../client/json/stored-schemas.ts';
 import {RELEASE} from '../../shared/contracts/settings/config.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {readPrices, storeCatalog} from '../../shared/control-plane/documents/prices.ts';

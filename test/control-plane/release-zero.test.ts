@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import {readFileSync, writeFileSync} from 'node:fs';
-import {schemaAt} from '../../cli/build/reference/stored-schemas.ts';
+import {schemaAt} from '../../client/json/stored-schemas.ts';
 import {manifest, streamMetadata} from '../../shared/contracts/spec/manifest.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {runResult} from '../../shared/domain/run/result.ts';

@@ -1,6 +1,6 @@
 /** Comparisons of documents with the bucket that change nothing: `gleaner rebuild --dry-run`. */
 import assert from 'node:assert/strict';
-import {goneStreams, runsAnywhere, surveyRun} from '../../cli/survey.ts';
+import {goneStreams, runsAnywhere, surveyRun} from '../../cli/run/survey.ts';
 import {
   addToTally,
   describeTally,

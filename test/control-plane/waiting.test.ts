@@ -1,8 +1,8 @@
 /** Every cause for which work waits: the tick stores the cause that the test injects, and `why` says it. */
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../cli/cloud/cloud.ts';
-import {TPU_STATUSES} from '../../cli/screen/tpu-status.ts';
-import {explain} from '../../cli/views/why.ts';
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {TPU_STATUSES} from '../../client/explanations/tpu-status.ts';
+import {explain} from '../../client/views/why.ts';
 import {FAULT_KINDS, faultHelp} from '../../emulator/faults.ts';
 import {labelsOf} from '../../shared/domain/deployment.ts';
 import {CONSTRAINT_KINDS} from '../../shared/domain/records/constraint.ts';

@@ -5,7 +5,7 @@ import {request} from 'node:http';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
 import {type Browser, type BrowserContext, chromium, type Page} from 'playwright-core';
-import type {Cloud} from '../../cli/cloud/cloud.ts';
+import type {Cloud} from '../../client/cloud/cloud.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import {streamId} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports/ports.ts';

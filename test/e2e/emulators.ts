@@ -4,7 +4,7 @@ import {execFile} from 'node:child_process';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
 import {type DocumentReference, FieldValue, Firestore, Timestamp} from '@google-cloud/firestore';
-import {quoted} from '../../cli/terminal/output.ts';
+import {quoted} from '../../client/text/output.ts';
 import {blocksOf} from '../support/doc-blocks.ts';
 import {gleaner, processes, type TestHome, texts} from './home.ts';
 

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import {mkdtemp, readdir, readFile, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {runWorkerModule} from '../../cli/python/python.ts';
 import {readComparison} from '../../cli/run/reference.ts';
 import type {Report} from '../../cli/run/verify.ts';
+import {runWorkerModule} from '../../client/python/python.ts';
 import {FAMILIES} from '../../shared/contracts/spec/model-config.ts';
 import {gleaner, TestHome, texts} from './home.ts';
 

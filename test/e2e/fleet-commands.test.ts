@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {answers} from '../../cli/json/index.ts';
-import type {TpuRow} from '../../cli/views/tpus.ts';
+import {answers} from '../../client/json/index.ts';
+import type {TpuRow} from '../../client/views/tpus.ts';
 import {gleaner} from '../support/command.ts';
 import {until} from '../support/until.ts';
 import {TestHome, texts} from './home.ts';

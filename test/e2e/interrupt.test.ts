@@ -6,7 +6,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {cacheFolder} from '../../cli/python/python.ts';
+import {cacheFolder} from '../../client/python/python.ts';
 import {until} from '../support/until.ts';
 import {processes} from './home.ts';
 

@@ -5,9 +5,9 @@ import {mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync} f
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {answers} from '../../cli/json/index.ts';
 import {notifyKeyFile} from '../../cli/local/local-deployment.ts';
-import type {Comparison} from '../../cli/views/comparison.ts';
+import {answers} from '../../client/json/index.ts';
+import type {Comparison} from '../../client/views/comparison.ts';
 import {signedHeaders} from '../../shared/contracts/settings/webhook.ts';
 import {gleaner} from '../support/command.ts';
 import {until} from '../support/until.ts';

@@ -4,7 +4,7 @@ import {existsSync} from 'node:fs';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {type Browser, chromium, type Page} from 'playwright-core';
-import type {Cloud} from '../../cli/cloud/cloud.ts';
+import type {Cloud} from '../../client/cloud/cloud.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {Scratch, tokenUrl} from '../emulator/a-cloud.ts';

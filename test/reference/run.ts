@@ -6,7 +6,7 @@
 import {spawn} from 'node:child_process';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {WORKER_FOLDER, workerPython} from '../../cli/python/python.ts';
+import {WORKER_FOLDER, workerPython} from '../../client/python/python.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LOCK = fileURLToPath(new URL('requirements.lock', import.meta.url));

@@ -3,7 +3,7 @@ import {mkdirSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {type Environment, keyOf} from '../../cli/build/environment/environment.ts';
 import {PINNED} from '../../cli/build/environment/portable-python.ts';
-import {TPU_LOCK} from '../../cli/python/python.ts';
+import {TPU_LOCK} from '../../client/python/python.ts';
 
 /** Gives XDG_CACHE_HOME `cache` a worker environment of a few bytes, so that a deployment builds none. */
 export async function putBuiltEnvironment(cache: string): Promise<Environment> {

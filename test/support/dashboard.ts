@@ -1,7 +1,7 @@
 /** The pages of a store, without a port. */
 
 import type {Hono} from 'hono';
-import type {Cloud} from '../../cli/cloud/cloud.ts';
+import type {Cloud} from '../../client/cloud/cloud.ts';
 import {MirrorStore} from '../../dashboard/mirror-store.ts';
 import {dashboardRouter} from '../../dashboard/router.ts';
 import type {ObjectInfo, Objects, Store} from '../../shared/ports/ports.ts';

@@ -1,7 +1,7 @@
 /** `gleaner deploy` with a clock that steps in place of a wait, and a lock file of its own. */
 import {type DeployOptions, deploy} from '../../cli/deploy/deploy.ts';
 import {GleanerCommand} from '../../cli/terminal/command.ts';
-import {complain} from '../../cli/terminal/output.ts';
+import {complain} from '../../client/text/output.ts';
 
 export async function deployAtOnce(lock_file: string, args: string[]): Promise<void> {
   let now_ms = Date.parse('2026-11-25T10:00:00Z');

@@ -6,7 +6,7 @@ import {symlinkSync} from 'node:fs';
 import {type AddressInfo, createServer} from 'node:net';
 import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {workerPython} from '../../cli/python/python.ts';
+import {workerPython} from '../../client/python/python.ts';
 import {type Block, blocksOf} from './doc-blocks.ts';
 import {ROOT} from './process.ts';
 

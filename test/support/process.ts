@@ -3,7 +3,7 @@ import {spawn} from 'node:child_process';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {cacheFolder, environmentFolder, uvCache, WORKER_FOLDER} from '../../cli/python/python.ts';
+import {cacheFolder, environmentFolder, uvCache, WORKER_FOLDER} from '../../client/python/python.ts';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
 import type {z} from 'zod';
-import {STORED_SCHEMAS} from '../../cli/build/reference/stored-schemas.ts';
+import {STORED_SCHEMAS} from '../../client/json/stored-schemas.ts';
 import {SUMMED} from '../../shared/domain/records/run.ts';
 import {heardFrom} from '../../shared/domain/requests/heartbeat.ts';
 import {at, aWorker, T0} from '../support/builders.ts';

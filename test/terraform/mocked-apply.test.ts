@@ -3,8 +3,8 @@ import {readdirSync} from 'node:fs';
 import {mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {CliError} from '../../cli/terminal/errors.ts';
 import {applyMocked, TerraformRefused} from '../../cli/terraform/mocked-apply.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {loadConfig} from '../../shared/contracts/settings/config.ts';
 import {resourcesOf, VARIABLES} from './a-deployment.ts';
 

@@ -1,6 +1,6 @@
 /** docs/control-messages.md has each action with its fields, each field with its type, and a valid example of each message. */
 import assert from 'node:assert/strict';
-import {schemaOf, typeOf} from '../../cli/build/reference/types.ts';
+import {schemaOf, typeOf} from '../../client/json/types.ts';
 import {COMMANDS, controlMessage} from '../../shared/control-plane/events/commands/table.ts';
 import {readPage} from '../support/doc-blocks.ts';
 

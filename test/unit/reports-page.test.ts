@@ -1,6 +1,6 @@
 /** docs/security.md names every value that a worker reports, with what bounds it. */
 import assert from 'node:assert/strict';
-import {schemaOf} from '../../cli/build/reference/types.ts';
+import {schemaOf} from '../../client/json/types.ts';
 import {shardMetadata, workerRequest} from '../../shared/contracts/messages/schemas.ts';
 import {readPage} from '../support/doc-blocks.ts';
 

@@ -7,7 +7,6 @@ import {join} from 'node:path';
 import {Transform} from 'node:stream';
 import {pipeline} from 'node:stream/promises';
 import {promisify} from 'node:util';
-import {packedFiles} from '../../python/bundle.ts';
 import {
   cacheFolder,
   callScript,
@@ -16,9 +15,10 @@ import {
   TPU_LOCK,
   UV_LOCK,
   uvCache,
-} from '../../python/python.ts';
-import {CliError} from '../../terminal/errors.ts';
-import {counted} from '../../terminal/format.ts';
+} from '../../../client/python/python.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {counted} from '../../../client/text/format.ts';
+import {packedFiles} from '../../python/bundle.ts';
 import {isRunning} from '../../terminal/is-running.ts';
 import {filesIn, requirePortable} from './portable.ts';
 import {

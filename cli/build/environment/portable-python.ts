@@ -4,8 +4,8 @@ import {existsSync, lstatSync} from 'node:fs';
 import {cp, mkdir, readFile, realpath, rm, writeFile} from 'node:fs/promises';
 import {basename, dirname, isAbsolute, join, relative} from 'node:path';
 import {promisify} from 'node:util';
-import {cacheFolder, callScript} from '../../python/python.ts';
-import {CliError} from '../../terminal/errors.ts';
+import {cacheFolder, callScript} from '../../../client/python/python.ts';
+import {CliError} from '../../../client/text/errors.ts';
 import {readElf, writeRunpath} from './elf.ts';
 import {filesIn, whyUnportable} from './portable.ts';
 

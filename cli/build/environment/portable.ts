@@ -1,7 +1,7 @@
 /** Which programs and libraries of an environment run on every TPU VM. */
 import {readdir} from 'node:fs/promises';
 import {basename, join, relative} from 'node:path';
-import {CliError} from '../../terminal/errors.ts';
+import {CliError} from '../../../client/text/errors.ts';
 import {type Elf, readElf} from './elf.ts';
 
 /** The oldest system of a TPU VM. */

@@ -2,11 +2,11 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
-import {answers, failure} from '../../json/index.ts';
+import {answers, failure} from '../../../client/json/index.ts';
+import {STORED_SCHEMAS} from '../../../client/json/stored-schemas.ts';
+import {row, schemaOf, typeOf} from '../../../client/json/types.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
 import {runSpecPage} from './run-spec.ts';
-import {STORED_SCHEMAS} from './stored-schemas.ts';
-import {row, schemaOf, typeOf} from './types.ts';
 
 const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
 

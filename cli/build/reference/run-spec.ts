@@ -1,6 +1,7 @@
 /** docs/run-spec.md: every key of `run.json`. */
+
+import {row, typeOf} from '../../../client/json/types.ts';
 import {runSpecJsonSchema} from './json-schemas.ts';
-import {row, typeOf} from './types.ts';
 
 type Property = Parameters<typeof typeOf>[0] & {
   minimum?: number;

@@ -1,10 +1,11 @@
 /** The estimate that `run start` prints before it spends, from the records that its checks have read. */
+
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {dollarText, numberText} from '../../../client/text/format.ts';
+import {say} from '../../../client/text/output.ts';
+import {type Sampled, times} from '../../../client/views/assumptions.ts';
 import type {RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
-import type {Cloud} from '../../cloud/cloud.ts';
 import type {StreamFolder} from '../../streams/folder.ts';
-import {dollarText, numberText} from '../../terminal/format.ts';
-import {say} from '../../terminal/output.ts';
-import {type Sampled, times} from './assumptions.ts';
 import {reportOf} from './estimate.ts';
 import type {Report} from './report.ts';
 import {reportLines} from './report-lines.ts';

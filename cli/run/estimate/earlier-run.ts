@@ -1,15 +1,16 @@
 /** What an earlier run measured, for an estimate of the next one. */
+
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import type {Earlier} from '../../../client/views/assumptions.ts';
+import {meanUsdPerHour, usdPerHourFor, usdPerMillionTokens} from '../../../client/views/rates.ts';
+import {readLives} from '../../../client/views/report.ts';
+import {readResult} from '../../../client/views/run.ts';
 import {poolRecords, runRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import type {Prices} from '../../../shared/domain/billing/prices.ts';
 import {uploadRateOf, withMeasured} from '../../../shared/domain/fleet/upload-rates.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
-import type {Cloud} from '../../cloud/cloud.ts';
-import {CliError} from '../../terminal/errors.ts';
-import {readLives} from '../../views/report.ts';
-import {readResult} from '../../views/run.ts';
-import {meanUsdPerHour, usdPerHourFor, usdPerMillionTokens} from '../rates.ts';
-import type {Earlier} from './assumptions.ts';
 
 /** Phases of a life in which the TPU works on tokens; a lost life computes them in vain. */
 const AT_WORK = ['extract', 'upload', 'lost'] as const;

@@ -1,7 +1,7 @@
+import {bytesText, counted, dollarText, durationText, numberText} from '../../../client/text/format.ts';
+import type {Span} from '../../../client/views/assumptions.ts';
 import {ageText} from '../../../shared/domain/billing/prices.ts';
 import {UNIT_PRICES_OF} from '../../../shared/domain/billing/unit-prices.ts';
-import {bytesText, counted, dollarText, durationText, numberText} from '../../terminal/format.ts';
-import type {Span} from './assumptions.ts';
 import {pricesText} from './price-origin.ts';
 import type {Report} from './report.ts';
 import {helpLines, limitText} from './stages.ts';

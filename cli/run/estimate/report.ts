@@ -1,11 +1,4 @@
-import type {RunSpec} from '../../../shared/contracts/spec/spec.ts';
-import {type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
-import type {UploadRate} from '../../../shared/domain/fleet/upload-rates.ts';
-import {regionOf} from '../../../shared/domain/names.ts';
-import type {CloudOptions} from '../../cloud/connect.ts';
-import {isHubModel} from '../../models/mirror.ts';
-import type {SpecOptions} from '../spec.ts';
-import {estimatedBill} from '../whole-bill.ts';
+import type {CloudOptions} from '../../../client/connection/connect.ts';
 import {
   ASSUMED,
   type Compiled,
@@ -18,7 +11,14 @@ import {
   type Sampled,
   storedBytes,
   times,
-} from './assumptions.ts';
+} from '../../../client/views/assumptions.ts';
+import {estimatedBill} from '../../../client/views/whole-bill.ts';
+import type {RunSpec} from '../../../shared/contracts/spec/spec.ts';
+import {type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
+import type {UploadRate} from '../../../shared/domain/fleet/upload-rates.ts';
+import {regionOf} from '../../../shared/domain/names.ts';
+import {isHubModel} from '../../models/mirror.ts';
+import type {SpecOptions} from '../spec/spec.ts';
 import {priceOrigin} from './price-origin.ts';
 import {helpsOf, rateOfStages, workOf} from './stages.ts';
 

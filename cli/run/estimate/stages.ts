@@ -1,7 +1,6 @@
 /** The speed and the price of tokens: those of the slowest stage of a TPU. Every command that prices tokens asks here. */
-import {chipsOf} from '../../../shared/domain/billing/prices.ts';
-import {type UploadRate, uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
-import {bytesText, counted, dollarText} from '../../terminal/format.ts';
+
+import {bytesText, counted, dollarText} from '../../../client/text/format.ts';
 import {
   ASSUMED,
   type Compiled,
@@ -10,7 +9,9 @@ import {
   type Rate,
   type Sampled,
   storedBytes,
-} from './assumptions.ts';
+} from '../../../client/views/assumptions.ts';
+import {chipsOf} from '../../../shared/domain/billing/prices.ts';
+import {type UploadRate, uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
 
 /** Work of one TPU. `computing`: tokens a second of all its chips. Bytes are of a token: as values, as objects, and of its stream. */
 export type Work = {

@@ -1,13 +1,13 @@
 import {existsSync, statSync} from 'node:fs';
 import {resolve} from 'node:path';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {counted} from '../../../client/text/format.ts';
 import {parseRunSpec, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {readRunSpec} from '../../../shared/control-plane/runs/run-manifest.ts';
 import {datasetPrefix, isRunId} from '../../../shared/domain/names.ts';
-import type {Cloud} from '../../cloud/cloud.ts';
 import {readStreamFolder} from '../../streams/folder.ts';
-import {CliError} from '../../terminal/errors.ts';
-import {counted} from '../../terminal/format.ts';
-import {frozenInput} from '../from-run.ts';
+import {frozenInput} from '../spec/from-run.ts';
 
 /** Streams of an estimate: their name, the arguments that lead the worker's module to them, and the spec that is there. */
 export type Target = {what: string; args: string[]; input: RunSpecInput};

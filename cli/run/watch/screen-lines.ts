@@ -1,4 +1,9 @@
 /** The state of a run for `gleaner run watch`: a screen of a width and a height, or one line. */
+
+import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
+import {bytesText, counted, dollarText, timeText} from '../../../client/text/format.ts';
+import type {StyledLine} from '../../../client/text/styled-lines.ts';
+import type {RunState} from '../../../client/views/run.ts';
 import {capped} from '../../../shared/domain/billing/network.ts';
 import {
   costLine,
@@ -8,10 +13,6 @@ import {
   summaryLine,
   tpuLines,
 } from '../../screen/run-screen.ts';
-import {tpuStatus} from '../../screen/tpu-status.ts';
-import {bytesText, counted, dollarText, timeText} from '../../terminal/format.ts';
-import type {StyledLine} from '../../terminal/styled-lines.ts';
-import type {RunState} from '../../views/run.ts';
 
 /** Events that the screen shows at most. */
 export const MOST_EVENTS = 6;

@@ -1,23 +1,23 @@
 /** `gleaner run watch`: TPUs, streams, cost and events of a run until it has ended. */
 import {setTimeout as sleep} from 'node:timers/promises';
+import {type Cloud, withCloud} from '../../../client/cloud/cloud.ts';
+import {unknownRun} from '../../../client/cloud/unknown-run.ts';
+import type {CloudOptions} from '../../../client/connection/connect.ts';
+import {EventFilter} from '../../../client/events/filter.ts';
+import {EventReader} from '../../../client/events/read.ts';
+import {clockText, styleOf} from '../../../client/events/story.ts';
+import {type Moment, Timeline} from '../../../client/events/timeline.ts';
+import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
+import type {Answers} from '../../../client/json/index.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {counted} from '../../../client/text/format.ts';
+import {printJson, say} from '../../../client/text/output.ts';
+import type {StyledLine} from '../../../client/text/styled-lines.ts';
+import {type RunState, readRun, streamCount} from '../../../client/views/run.ts';
 import {parseWork} from '../../../shared/domain/names.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import {type Cloud, withCloud} from '../../cloud/cloud.ts';
-import type {CloudOptions} from '../../cloud/connect.ts';
-import {unknownRun} from '../../cloud/unknown-run.ts';
-import {EventFilter} from '../../events/filter.ts';
-import {EventReader} from '../../events/read.ts';
-import type {Answers} from '../../json/index.ts';
 import {LiveScreen} from '../../screen/live.ts';
-import {clockText, styleOf} from '../../screen/story.ts';
-import {type Moment, Timeline} from '../../screen/timeline.ts';
-import {tpuStatus} from '../../screen/tpu-status.ts';
-import {CliError} from '../../terminal/errors.ts';
-import {counted} from '../../terminal/format.ts';
-import {printJson, say} from '../../terminal/output.ts';
 import {abortedAtStop} from '../../terminal/stop-signal.ts';
-import type {StyledLine} from '../../terminal/styled-lines.ts';
-import {type RunState, readRun, streamCount} from '../../views/run.ts';
 import {MOST_EVENTS, plainLine, screenLines} from './screen-lines.ts';
 
 export type WatchOptions = CloudOptions & {interval: number};

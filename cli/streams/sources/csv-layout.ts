@@ -1,5 +1,5 @@
 /** The character between the columns of a CSV file. */
-import {CliError} from '../../terminal/errors.ts';
+import {CliError} from '../../../client/text/errors.ts';
 import {headOf} from './file-source.ts';
 import {isTabbed} from './formats.ts';
 

@@ -1,7 +1,7 @@
 /** CSV files with a header line, and files of tabs. */
 import {Readable} from 'node:stream';
 import {parse} from 'csv-parse';
-import {CliError} from '../../terminal/errors.ts';
+import {CliError} from '../../../client/text/errors.ts';
 import {findDelimiter, LINE_ENDS, loneReturn, nameOf} from './csv-layout.ts';
 import {bytesOf, FileSource, tooLong} from './file-source.ts';
 import {type Row, requireUnique, type Watch} from './row.ts';

@@ -1,10 +1,10 @@
 import {createReadStream, type ReadStream} from 'node:fs';
 import {stat} from 'node:fs/promises';
 import {createGunzip} from 'node:zlib';
-import {CliError} from '../../terminal/errors.ts';
-import {isGzip} from '../gzip.ts';
-import {sha256Of} from '../hash-file.ts';
-import {LIMITS, MOST_ROW_MIB} from '../limits.ts';
+import {sha256Of} from '../../../client/google/hash-file.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {isGzip} from './gzip.ts';
+import {LIMITS, MOST_ROW_MIB} from './limits.ts';
 import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
 /** Local file of rows. */

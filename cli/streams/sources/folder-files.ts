@@ -1,8 +1,8 @@
 import {readdir, readFile, stat} from 'node:fs/promises';
 import {basename, dirname, join} from 'node:path';
-import {CliError} from '../../terminal/errors.ts';
-import {counted, listText} from '../../terminal/format.ts';
-import {quoted} from '../../terminal/output.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {counted, listText} from '../../../client/text/format.ts';
+import {quoted} from '../../../client/text/output.ts';
 import {formatOf, KNOWN_NAMES, type SourceOptions} from './formats.ts';
 
 /** Files beside rows that this program writes. */

@@ -1,8 +1,8 @@
 /** Data sets of Hugging Face: Parquet files of one commit, read in parts over HTTP. */
 import {matchesGlob} from 'node:path';
 import {z} from 'zod';
-import {CliError} from '../../terminal/errors.ts';
-import {counted, listText} from '../../terminal/format.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {counted, listText} from '../../../client/text/format.ts';
 import type {SourceOptions} from './formats.ts';
 import {Hub, hubSettings} from './hub.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';

@@ -1,11 +1,11 @@
 /** Requests to a hub such as huggingface.co, with retries. HF_ENDPOINT names another hub, and HF_TOKEN signs in. */
 import type {z} from 'zod';
+import {requireProxies} from '../../../client/google/proxies.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {bytesText} from '../../../client/text/format.ts';
 import {printable} from '../../../shared/contracts/printable.ts';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../../shared/google/retry.ts';
-import {requireProxies} from '../../proxies.ts';
-import {CliError} from '../../terminal/errors.ts';
-import {bytesText} from '../../terminal/format.ts';
-import {LIMITS} from '../limits.ts';
+import {LIMITS} from './limits.ts';
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 /** An answer slower than this has failed. */

@@ -1,8 +1,8 @@
 /** Rows of a JSON file that is one object: a record, or a key with the list of rows. */
-import {CliError} from '../../terminal/errors.ts';
-import {listText} from '../../terminal/format.ts';
-import {isListOf, isRecord} from '../known-fields.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {listText} from '../../../client/text/format.ts';
 import {elementsOf, JsonError, jsonKind, membersOf, onOneLine} from './json-text.ts';
+import {isListOf, isRecord} from './known-fields.ts';
 import {Json, type Row} from './row.ts';
 
 type Members = ReadonlyMap<string, string>;

@@ -1,11 +1,11 @@
 /** JSON files: an array of objects, one object, or JSON lines under the name `.json`. */
 
-import {CliError} from '../../terminal/errors.ts';
-import {MOST_ROW_MIB} from '../limits.ts';
+import {CliError} from '../../../client/text/errors.ts';
 import {bytesOf, FileSource, headOf, tooLong} from './file-source.ts';
 import {arrayElements, BrokenArray, LongElement} from './json-array.ts';
 import {rowsOfObject} from './json-object.ts';
 import {JsonError, jsonKind, jsonValue} from './json-text.ts';
+import {MOST_ROW_MIB} from './limits.ts';
 import {JsonLines} from './line-source.ts';
 import type {Row, Watch} from './row.ts';
 

@@ -3,7 +3,7 @@
  * which reads with Python's `json`: NaN and Infinity are values, and no object may have a key twice.
  */
 
-import {LIMITS} from '../limits.ts';
+import {LIMITS} from './limits.ts';
 
 /** Objects and lists inside of each other; Python's `json` fails somewhat above. */
 const MOST_DEPTH = LIMITS.json_depth;

@@ -1,7 +1,7 @@
 /** Files whose rows are lines: JSON Lines, and plain text with one sample a line. Blank lines are no rows. */
 import {isUtf8} from 'node:buffer';
-import {isBlank, LongLine, lineBatches} from '../lines.ts';
 import {bytesOf, FileSource, tooLong} from './file-source.ts';
+import {isBlank, LongLine, lineBatches} from './lines.ts';
 import {type Row, rowError, type Watch} from './row.ts';
 
 abstract class LineFile extends FileSource {

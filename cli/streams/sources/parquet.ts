@@ -11,8 +11,8 @@ import {
   type SchemaTree,
 } from 'hyparquet';
 import {compressors as decompressors} from 'hyparquet-compressors';
-import {CliError} from '../../terminal/errors.ts';
-import {listText} from '../../terminal/format.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {listText} from '../../../client/text/format.ts';
 import {columnsOfDurations} from './arrow-schema.ts';
 import {FileSource} from './file-source.ts';
 import {columnMaker, NoText, PHYSICAL, physicalSchema} from './parquet-values.ts';

@@ -1,7 +1,7 @@
 /** Sources of a command line: files, folders, globs, and data sets of Hugging Face. */
 import {glob, stat} from 'node:fs/promises';
-import {CliError} from '../../terminal/errors.ts';
-import {counted, listText} from '../../terminal/format.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {counted, listText} from '../../../client/text/format.ts';
 import {CsvFile} from './csv-source.ts';
 import {filesOf, refuseSaved} from './folder-files.ts';
 import {formatOf, KNOWN_NAMES, type SourceOptions} from './formats.ts';

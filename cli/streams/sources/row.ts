@@ -1,7 +1,7 @@
 /** Rows of a dataset, whatever their format. */
 import {isUtf8} from 'node:buffer';
-import {CliError} from '../../terminal/errors.ts';
-import {listText} from '../../terminal/format.ts';
+import {CliError} from '../../../client/text/errors.ts';
+import {listText} from '../../../client/text/format.ts';
 import {JsonError, jsonKind, jsonValue, membersOf} from './json-text.ts';
 
 /** A value with its source text in JSON, such as `1.0` or `[1, 2]`. */

@@ -23,7 +23,7 @@ export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
  * - `left-alone`: this release does not understand the document of the stream or of its run.
  * - `waits`: the run has no spec yet, so no comparison is possible.
  * - `faulty`: the shards do not belong together; a rebuild cannot mend them.
- * - `gone`: the stream object is not in the bucket any more: see cli/survey.ts.
+ * - `gone`: the stream object is not in the bucket any more: see cli/run/survey.ts.
  */
 export type Finding =
   | 'right'

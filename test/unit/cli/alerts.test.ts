@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {timeText} from '../../../cli/terminal/format.ts';
-import {viewDeployment} from '../../../cli/views/deployment.ts';
+import {timeText} from '../../../client/text/format.ts';
+import {viewDeployment} from '../../../client/views/deployment.ts';
 import {poolRecords, runRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {startTask} from '../../../shared/control-plane/documents/tasks.ts';
 import {OPEN} from '../../../shared/domain/records/limiter.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {Command} from 'commander';
-import {answers} from '../../../cli/json/index.ts';
 import {gleanerProgram, leavesOf} from '../../../cli/program.ts';
+import {answers} from '../../../client/json/index.ts';
 
 /** `run start`: the words of a command without the name of the program. */
 function pathOf(command: Command): string {

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type {Cloud} from '../../../cli/cloud/cloud.ts';
+import {scaled, startLines} from '../../../cli/run/estimate/before-start.ts';
+import {reportOf} from '../../../cli/run/estimate/estimate.ts';
+import {pricesText} from '../../../cli/run/estimate/price-origin.ts';
+import {reportOn} from '../../../cli/run/estimate/report.ts';
+import {reportLines} from '../../../cli/run/estimate/report-lines.ts';
+import {rateOfStages, workOf} from '../../../cli/run/estimate/stages.ts';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {
   ASSUMED,
   type Compiled,
@@ -9,13 +15,7 @@ import {
   type Numbers,
   type Sampled,
   storedBytes,
-} from '../../../cli/run/estimate/assumptions.ts';
-import {scaled, startLines} from '../../../cli/run/estimate/before-start.ts';
-import {reportOf} from '../../../cli/run/estimate/estimate.ts';
-import {pricesText} from '../../../cli/run/estimate/price-origin.ts';
-import {reportOn} from '../../../cli/run/estimate/report.ts';
-import {reportLines} from '../../../cli/run/estimate/report-lines.ts';
-import {rateOfStages, workOf} from '../../../cli/run/estimate/stages.ts';
+} from '../../../client/views/assumptions.ts';
 import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';

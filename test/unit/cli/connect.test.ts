@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
-import {googleConnection} from '../../../cli/cloud/google-connection.ts';
+import {googleConnection} from '../../../client/connection/google-connection.ts';
 import {Folder} from '../../support/folder.ts';
 
 describe('The deployment on Google Cloud that the environment names', () => {

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import {chmodSync} from 'node:fs';
 import {delimiter} from 'node:path';
-import {type Cloud, withCloud} from '../../../cli/cloud/cloud.ts';
 import {destroyResources, requireSame, staysOf} from '../../../cli/destroy/destroy.ts';
 import {type Draining, drain, fleetOf, leftIn} from '../../../cli/destroy/drain.ts';
-import {openGoogle} from '../../../cli/google/api.ts';
-import {setQuiet} from '../../../cli/terminal/output.ts';
+import {type Cloud, withCloud} from '../../../client/cloud/cloud.ts';
+import {openGoogle} from '../../../client/google/api.ts';
+import {setQuiet} from '../../../client/text/output.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
 import {runtimeOf} from '../../../shared/domain/fleet/accelerators.ts';

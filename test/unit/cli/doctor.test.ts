@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {type Context, deployedOf} from '../../../cli/doctor/context.ts';
 import {CHECKS, diagnose} from '../../../cli/doctor/doctor.ts';
-import {openGoogle} from '../../../cli/google/api.ts';
+import {openGoogle} from '../../../client/google/api.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {ApiError} from '../../../emulator/http/errors.ts';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {ResumableUploads} from '../../../cli/google/resumable.ts';
 import {errorText} from '../../../cli/terminal/error-text.ts';
+import {ResumableUploads} from '../../../client/google/resumable.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
 
 describe('An error of Cloud Storage', () => {

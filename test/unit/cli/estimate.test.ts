@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {dirname} from 'node:path';
-import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {earlierRun, newestRun} from '../../../cli/run/estimate/earlier-run.ts';
 import {findTarget} from '../../../cli/run/estimate/target.ts';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {ResultFold} from '../../../shared/domain/run/result.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {EventFilter} from '../../../cli/events/filter.ts';
-import {EventReader} from '../../../cli/events/read.ts';
-import {styleOf} from '../../../cli/screen/story.ts';
+import {EventFilter} from '../../../client/events/filter.ts';
+import {EventReader} from '../../../client/events/read.ts';
+import {styleOf} from '../../../client/events/story.ts';
 import type {Document, Store} from '../../../shared/ports/ports.ts';
 import {aLeasedStream, aRun, at, aWorker} from '../../support/builders.ts';
 import {aStore, putDocuments} from '../../support/put-documents.ts';

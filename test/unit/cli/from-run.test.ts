@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/cloud.ts';
-import {running} from '../../../cli/cloud/connect.ts';
-import {copyStreams, requireFrozen} from '../../../cli/run/from-run.ts';
-import {setQuiet} from '../../../cli/terminal/output.ts';
+import {copyStreams, requireFrozen} from '../../../cli/run/spec/from-run.ts';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {running} from '../../../client/connection/connect.ts';
+import {setQuiet} from '../../../client/text/output.ts';
 import {manifestText} from '../../../shared/contracts/spec/manifest.ts';
 import {completeSpec, specHash} from '../../../shared/contracts/spec/spec.ts';
 import {openObjects} from '../../../shared/google/objects.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {createServer, type Server, type ServerResponse} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {type GoogleError, openGoogle} from '../../../cli/google/api.ts';
+import {type GoogleError, openGoogle} from '../../../client/google/api.ts';
 
 describe('A call of a REST API of Google', () => {
   let server: Server;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {gleanerProgram} from '../../../cli/program.ts';
-import {setTyped, setTypedPort, startOf, withHints} from '../../../cli/terminal/hints.ts';
+import {setTyped, setTypedPort, startOf, withHints} from '../../../client/text/hints.ts';
 
 describe('A command that a text names', () => {
   const program = gleanerProgram();

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {poolAnswers} from '../../../cli/json/pools.ts';
+import {poolAnswers} from '../../../client/json/pools.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {NO_HOST} from '../../../shared/domain/records/worker.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';

@@ -3,7 +3,7 @@ import {spawn} from 'node:child_process';
 import {existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {text} from 'node:stream/consumers';
-import {jobAnswers} from '../../../cli/json/jobs.ts';
+import {jobAnswers} from '../../../client/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
 import {put, Scratch} from '../../emulator/a-cloud.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {answers} from '../../../cli/json/index.ts';
+import {answers} from '../../../client/json/index.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {put, Scratch} from '../../emulator/a-cloud.ts';
 import {aRun, at, aWorker} from '../../support/builders.ts';

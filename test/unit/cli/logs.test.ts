@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/cloud.ts';
-import {AgentLog, countKnown} from '../../../cli/logs/agent-log.ts';
-import {logsBucketOf} from '../../../cli/logs/agent-logs.ts';
-import {logText, parseLogLine} from '../../../cli/logs/log-line.ts';
-import {tpusOfRun} from '../../../cli/logs/run-tpus.ts';
-import {Tail} from '../../../cli/logs/tail.ts';
-import {kindOf} from '../../../cli/logs/target.ts';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {AgentLog, countKnown} from '../../../client/logs/agent-log.ts';
+import {logsBucketOf} from '../../../client/logs/agent-logs.ts';
+import {logText, parseLogLine} from '../../../client/logs/log-line.ts';
+import {tpusOfRun} from '../../../client/logs/run-tpus.ts';
+import {Tail} from '../../../client/logs/tail.ts';
+import {kindOf} from '../../../client/logs/target.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
 import {aLeasedStream, aRun, at, aWorker, T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {running} from '../../../cli/cloud/connect.ts';
 import {mirrorModel} from '../../../cli/models/mirror.ts';
-import {CliError} from '../../../cli/terminal/errors.ts';
+import {running} from '../../../client/connection/connect.ts';
+import {CliError} from '../../../client/text/errors.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {specObject} from '../../../shared/domain/names.ts';
 import {openObjects} from '../../../shared/google/objects.ts';

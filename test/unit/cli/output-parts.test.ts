@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {Lines} from '../../../cli/terminal/output-parts.ts';
+import {Lines} from '../../../client/text/output-parts.ts';
 
 describe('Lines of an output in parts', () => {
   it('are whole, however the parts cut lines and characters', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
-import {dollarText} from '../../../cli/terminal/format.ts';
-import {quoted} from '../../../cli/terminal/output.ts';
+import {dollarText} from '../../../client/text/format.ts';
+import {quoted} from '../../../client/text/output.ts';
 import {jsonText, printable} from '../../../shared/contracts/printable.ts';
 
 describe('The text of dollars', () => {

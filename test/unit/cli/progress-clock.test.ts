@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {mock} from 'node:test';
-import {say} from '../../../cli/terminal/output.ts';
 import {withClock} from '../../../cli/terminal/progress-clock.ts';
+import {say} from '../../../client/text/output.ts';
 
 describe('Work that takes minutes', () => {
   /** What standard error gets in so many seconds, with another line after 30 s. */

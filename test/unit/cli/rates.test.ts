@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {meanUsdPerHour, usdPerHourFor, usdPerMillionTokens} from '../../../cli/run/rates.ts';
+import {meanUsdPerHour, usdPerHourFor, usdPerMillionTokens} from '../../../client/views/rates.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {at, aWorker} from '../../support/builders.ts';
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {readRun} from '../../../cli/views/run.ts';
+import {readRun} from '../../../client/views/run.ts';
 import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {aRun, aStream, aWorker} from '../../support/builders.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {untilRegistered} from '../../../cli/run/registration.ts';
-import {writeSpec} from '../../../cli/run/write-spec.ts';
-import {setQuiet} from '../../../cli/terminal/output.ts';
+import {writeSpec} from '../../../cli/run/spec/write-spec.ts';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {setQuiet} from '../../../client/text/output.ts';
 import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {aConfig, aRun, aStream, at, T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {scaleMessage} from '../../../cli/scale.ts';
+import {scaleMessage} from '../../../cli/pools/scale.ts';
 import {dollars, orNone} from '../../../cli/terminal/arguments.ts';
 import {GleanerCommand} from '../../../cli/terminal/command.ts';
 

@@ -1,13 +1,13 @@
 /** The rights of TPUs, the state and the work of the smoke test. test/e2e/smoke.test.ts runs the steps. */
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import type {Cloud} from '../../../cli/cloud/cloud.ts';
-import {openGoogle} from '../../../cli/google/api.ts';
 import {type Bench, newRun, openRuns, spentBy, testTpus} from '../../../cli/smoke/bench.ts';
 import {FOLDERS, tokenOf, tryRights} from '../../../cli/smoke/rights.ts';
 import {leftText, runSteps} from '../../../cli/smoke/smoke.ts';
 import {readState, writeState} from '../../../cli/smoke/state.ts';
 import {STEPS} from '../../../cli/smoke/steps.ts';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {openGoogle} from '../../../client/google/api.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {accessTokenOf} from '../../../emulator/http/access-tokens.ts';
 import {ApiError} from '../../../emulator/http/errors.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {hash} from 'node:crypto';
-import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {environmentOf, sourceOf, upload} from '../../../cli/jobs/source.ts';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {callAtOnce} from '../../support/call.ts';
 import {FakeBucket} from '../../support/fake-bucket.ts';
 

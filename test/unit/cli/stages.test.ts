@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import type {Compiled, Rate} from '../../../cli/run/estimate/assumptions.ts';
 import {
   helpLines,
   helpsOf,
@@ -9,6 +8,7 @@ import {
   workOf,
   workOfProgram,
 } from '../../../cli/run/estimate/stages.ts';
+import type {Compiled, Rate} from '../../../client/views/assumptions.ts';
 import {COMPILED, ONE_HOST} from '../../../shared/domain/fleet/accelerators.ts';
 import {uploadRateOf, withMeasured} from '../../../shared/domain/fleet/upload-rates.ts';
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/cloud.ts';
-import {tpuStatus} from '../../../cli/screen/tpu-status.ts';
 import {ceilingOf, ceilingText} from '../../../cli/tpus/create.ts';
 import {deletionLines} from '../../../cli/tpus/delete.ts';
 import {tpuTable} from '../../../cli/tpus/list.ts';
 import {namedTpus} from '../../../cli/tpus/named.ts';
-import {attemptsOf, rowOf, totalsOf, totalsText, whyNone} from '../../../cli/views/tpus.ts';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
+import {attemptsOf, rowOf, totalsOf, totalsText, whyNone} from '../../../client/views/tpus.ts';
 import {nearNames} from '../../../shared/contracts/near-names.ts';
 import {constraint} from '../../../shared/domain/records/constraint.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import type {Sampled} from '../../../cli/run/estimate/assumptions.ts';
-import {countedBill, estimatedBill} from '../../../cli/run/whole-bill.ts';
+import type {Sampled} from '../../../client/views/assumptions.ts';
+import {countedBill, estimatedBill} from '../../../client/views/whole-bill.ts';
 import {aRun} from '../../support/builders.ts';
 
 const GIB = 1024 ** 3;

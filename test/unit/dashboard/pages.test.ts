@@ -1,6 +1,6 @@
 /** Pages of documents: what is escaped, what an empty place says, and what a page weighs. */
 import assert from 'node:assert/strict';
-import {streamGrid} from '../../../dashboard/grid.ts';
+import {streamGrid} from '../../../dashboard/html/grid.ts';
 import {metadataObject} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
 import {NO_UPLOADS} from '../../../shared/domain/run/result.ts';

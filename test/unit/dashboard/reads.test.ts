@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {mock} from 'node:test';
 import {Allowance} from '../../../dashboard/allowance.ts';
-import {Feed} from '../../../dashboard/feed.ts';
+import {Feed} from '../../../dashboard/html/feed.ts';
 import {MirrorStore} from '../../../dashboard/mirror-store.ts';
 import {UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';
 import type {Store} from '../../../shared/ports/ports.ts';

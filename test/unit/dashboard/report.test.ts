@@ -1,9 +1,9 @@
 /** Reports: files that load nothing, escape every text, and say what a run holds. */
 import assert from 'node:assert/strict';
 import {hash} from 'node:crypto';
-import type {Cloud} from '../../../cli/cloud/cloud.ts';
-import {compareSides} from '../../../cli/views/comparison.ts';
-import {type Report, readReport} from '../../../cli/views/report.ts';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {compareSides} from '../../../client/views/comparison.ts';
+import {type Report, readReport} from '../../../client/views/report.ts';
 import {comparisonReport} from '../../../dashboard/report/comparison-report.ts';
 import {type Made, runReport} from '../../../dashboard/report/run-report.ts';
 import {attemptDocument} from '../../../shared/domain/worker/attempt.ts';

@@ -12,7 +12,7 @@ import {readElf} from '../../../../cli/build/environment/elf.ts';
 import type {Environment} from '../../../../cli/build/environment/environment.ts';
 import {filesIn} from '../../../../cli/build/environment/portable.ts';
 import {PINNED} from '../../../../cli/build/environment/portable-python.ts';
-import {environmentFolder, LOCK, uvCache, WORKER_FOLDER} from '../../../../cli/python/python.ts';
+import {environmentFolder, LOCK, uvCache, WORKER_FOLDER} from '../../../../client/python/python.ts';
 import {Folder} from '../../../support/folder.ts';
 import {workerEnvironment} from '../../../support/worker-environment.ts';
 

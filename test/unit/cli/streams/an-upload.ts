@@ -1,6 +1,6 @@
-import {running} from '../../../../cli/cloud/connect.ts';
 import {createStreams} from '../../../../cli/streams/create-streams.ts';
 import {type UploadOptions, uploadStreams} from '../../../../cli/streams/upload-streams.ts';
+import {running} from '../../../../client/connection/connect.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {openObjects} from '../../../../shared/google/objects.ts';
 import {Folder} from '../../../support/folder.ts';

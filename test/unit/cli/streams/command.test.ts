@@ -4,7 +4,7 @@ import {once} from 'node:events';
 import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {fileURLToPath} from 'node:url';
-import {answers} from '../../../../cli/json/index.ts';
+import {answers} from '../../../../client/json/index.ts';
 import {gleaner} from '../../../support/command.ts';
 import {Folder} from '../../../support/folder.ts';
 

@@ -3,10 +3,10 @@ import {createHash} from 'node:crypto';
 import {rmSync} from 'node:fs';
 import fc from 'fast-check';
 import {parquetWriteBuffer} from 'hyparquet-writer';
-import {answers} from '../../../../cli/json/index.ts';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
 import {positionsOf} from '../../../../cli/streams/permutation.ts';
 import {Spool} from '../../../../cli/streams/spool.ts';
+import {answers} from '../../../../client/json/index.ts';
 import {Folder} from '../../../support/folder.ts';
 
 const USER = '{"role":"user","content":"hi"}';

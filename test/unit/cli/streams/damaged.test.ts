@@ -5,7 +5,7 @@ import {fileURLToPath} from 'node:url';
 import fc from 'fast-check';
 import {openSources} from '../../../../cli/streams/sources/resolve.ts';
 import {cellsOf, type Watch} from '../../../../cli/streams/sources/row.ts';
-import {CliError} from '../../../../cli/terminal/errors.ts';
+import {CliError} from '../../../../client/text/errors.ts';
 import {printable} from '../../../../shared/contracts/printable.ts';
 import {Folder} from '../../../support/folder.ts';
 import {damaged} from '../../../support/mutations.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {Hub} from '../../../../cli/streams/sources/hub.ts';
-import {CliError} from '../../../../cli/terminal/errors.ts';
+import {CliError} from '../../../../client/text/errors.ts';
 import {COMMIT, FakeHub} from './a-hub.ts';
 
 const PATH = `/datasets/org/data/resolve/${COMMIT}/README.md`;

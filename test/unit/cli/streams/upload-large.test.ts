@@ -3,7 +3,7 @@ import {type ChildProcess, spawn} from 'node:child_process';
 import {existsSync, readdirSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {crc32cOf} from '../../../../cli/streams/hash-file.ts';
+import {crc32cOf} from '../../../../client/google/hash-file.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {gleaner} from '../../../e2e/home.ts';
 import {Scratch} from '../../../emulator/a-cloud.ts';

@@ -1,0 +1,77 @@
+/** `gleaner churn`: what requests and TPUs of the last week met, by zone and accelerator. */
+
+import {withCloud} from '../../client/cloud/cloud.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import type {Answers} from '../../client/json/index.ts';
+import {dollarText, durationText, numberText, table} from '../../client/text/format.ts';
+import {print, say} from '../../client/text/output.ts';
+import {usdPerMillionTokens} from '../../client/views/rates.ts';
+import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
+import {addCounts, CLEAR, type Counts, lastWeek} from '../../shared/domain/records/churn.ts';
+import type {Store} from '../../shared/ports/ports.ts';
+
+type ZoneChurn = Answers['churn'][number];
+
+/** Prints the churn of each zone that was asked for a node in the last week. */
+export async function churn(options: CloudOptions): Promise<void> {
+  await withCloud(options, async ({store}) => {
+    const found = await readChurn(store, Date.now());
+    const none = ['no churn yet: it comes from the requests and the TPUs of the last week'];
+    print<'churn'>(options.json, found, found.length > 0 ? linesOf(found) : none);
+  });
+}
+
+export async function readChurn(store: Store, now: number): Promise<ZoneChurn[]> {
+  const zones = zoneRecords.parseAll(await store.query('zones'), ({message}) => say(message));
+  const days = zones.flatMap(({zone, churn}) => lastWeek(churn, now).map(day => ({zone, ...day})));
+  const groups = Map.groupBy(days, ({zone, accelerator}) => `${zone} ${accelerator}`);
+  return [...groups].sort().map(([key, group]) => {
+    const [zone = '', accelerator = ''] = key.split(' ');
+    return {zone, accelerator, ...summaryOf(group.reduce<Counts>(addCounts, CLEAR))};
+  });
+}
+
+function summaryOf({given, wait_s, lives, life_s, tokens, usd, ...counts}: Counts) {
+  return {
+    ...{given, lives, tokens, usd, ...counts},
+    mean_wait_s: given > 0 ? wait_s / given : null,
+    mean_life_s: lives > 0 ? life_s / lives : null,
+    usd_per_million_tokens: usdPerMillionTokens({cost_usd: usd, total_tokens: tokens}),
+  };
+}
+
+const COUNTS = ['TRIES', 'REFUSED', 'WAIT', 'LIVES', 'MEAN LIFE', 'PREEMPTED', '$/M TOKENS'];
+
+function linesOf(found: readonly ZoneChurn[]): string[] {
+  const seconds = (value: number | null) => (value === null ? '-' : durationText(value));
+  const cells = found.map(each => [
+    ...[each.zone, each.accelerator, numberText(each.tries), numberText(each.refusals)],
+    ...[seconds(each.mean_wait_s), numberText(each.lives), seconds(each.mean_life_s)],
+    ...[
+      numberText(each.preemptions),
+      each.usd_per_million_tokens === null ? '-' : dollarText(each.usd_per_million_tokens),
+    ],
+  ]);
+  return table(['ZONE', 'ACCELERATOR', ...COUNTS], cells, COUNTS);
+}
+
+/** `41 requests of the last week, 30 refused; 11 TPUs came after 2.1 min, 4 of 10 were preempted after 3.2 h`. */
+export function churnText({
+  tries,
+  refusals,
+  given,
+  mean_wait_s,
+  lives,
+  preemptions,
+  mean_life_s,
+}: ZoneChurn): string {
+  const came =
+    mean_wait_s === null
+      ? 'no TPU came'
+      : `${numberText(given)} TPUs came after ${durationText(mean_wait_s)}`;
+  const lived =
+    mean_life_s === null
+      ? ''
+      : `, ${preemptions} of ${numberText(lives)} were preempted, and lived for ${durationText(mean_life_s)}`;
+  return `${numberText(tries)} requests of the last week, ${numberText(refusals)} refused; ${came}${lived}`;
+}

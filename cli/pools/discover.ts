@@ -1,0 +1,29 @@
+import {withCloud} from '../../client/cloud/cloud.ts';
+import {aliveIn, readFleet} from '../../client/cloud/fleet.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {table} from '../../client/text/format.ts';
+import {print} from '../../client/text/output.ts';
+import {viewHosts} from '../../client/views/hosts.ts';
+
+/** Prints the hosts of the running workers. A host is known once it has said hello. */
+export async function discover(target: string, options: CloudOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const workers = aliveIn(await readFleet(cloud), target);
+    const all = workers.flatMap(worker => {
+      const {name, pool} = worker;
+      return viewHosts(worker).map(host => ({worker: name, pool, ...host}));
+    });
+    const lines = table(
+      ['HOST', 'NAME', 'ADDRESS', 'PHASE'],
+      all.map(({worker, host, hostname, address, isKnown, phase}) => [
+        `${worker}/${host}`,
+        isKnown ? hostname || '-' : 'no hello yet',
+        address || '-',
+        phase,
+      ]),
+    );
+    const none = 'no TPU is running: TPUs are created when there is work';
+    const known = all.filter(({isKnown}) => isKnown).map(({isKnown: _, ...host}) => host);
+    print<'discover'>(options.json, known, workers.length > 0 ? lines : [none]);
+  });
+}

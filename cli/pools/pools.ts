@@ -1,0 +1,55 @@
+import {withCloud} from '../../client/cloud/cloud.ts';
+import {aliveIn, type Fleet, readFleet} from '../../client/cloud/fleet.ts';
+import {sendTo} from '../../client/cloud/send-message.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {counted, dollarText} from '../../client/text/format.ts';
+import {print} from '../../client/text/output.ts';
+import {keptText} from '../../client/views/kept.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
+import {utcText} from '../../shared/domain/time.ts';
+import {checkPool, type NewPool} from '../checks/pool.ts';
+
+/** Creates a pool, after the checks of what it asks for. */
+export async function createPool(
+  pool: string,
+  options: CloudOptions & NewPool & {check?: boolean},
+): Promise<void> {
+  const {accelerator, runtime_version, zones, workers_per_zone, spot, ...settings} = options;
+  const {poll_s, job_wait_s, budget_usd, provider, disk_gb, provisioning} = settings;
+  const required = {action: 'pool', pool, accelerator, zones, workers_per_zone};
+  const terms = {provider, disk_gb, provisioning};
+  const message = {...required, runtime_version, spot, ...terms, poll_s, job_wait_s, budget_usd};
+  await withCloud(options, async cloud => {
+    if (!options.dry_run && (options.check ?? true)) await checkPool(cloud, pool, options);
+    await sendTo(cloud, message, options);
+  });
+}
+
+export async function pools(options: CloudOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const fleet = await readFleet(cloud);
+    const rows = fleet.names.map(name => ({
+      ...(fleet.pools.find(({pool}) => pool === name) ?? {pool: name}),
+      alive: aliveIn(fleet, name).map(worker => worker.name),
+    }));
+    const lines = rows.map(row => poolLine(row, fleet));
+    print<'pools'>(options.json, rows, lines);
+  });
+}
+
+type Row = {pool: string; alive: string[]} | (Pool & {alive: string[]});
+
+function poolLine(row: Row, {workers}: Fleet): string {
+  const running = `${counted(row.alive.length, 'TPU')} running`;
+  if (!('accelerator' in row)) return `${row.pool}  as the deployment sets it, ${running}`;
+  const {accelerator, runtime_version, workers_per_zone, zones, budget_usd, spent_usd, limiter} = row;
+  const spot = row.provisioning === 'flex-start' ? 'flex-start' : row.spot ? 'spot' : 'on demand';
+  const type = row.provider === 'compute-engine' ? `${accelerator} instances` : accelerator;
+  const budget = budget_usd === null ? '' : `, ${dollarText(spent_usd)} of ${dollarText(budget_usd)}`;
+  const kept = keptText(row, workers, Date.now());
+  const stopped =
+    limiter.state === 'open' || limiter.since_at === null
+      ? ''
+      : `, creates stopped since ${utcText(limiter.since_at)}: \`gleaner pool resume ${row.pool}\``;
+  return `${row.pool}  ${type}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${kept ? `, ${kept}` : ''}${stopped}`;
+}

@@ -1,0 +1,45 @@
+import {type CloudOptions, connect} from '../../client/connection/connect.ts';
+import {requireRunning} from '../../client/connection/connection.ts';
+import {googleOf} from '../../client/google/api.ts';
+import {Schedule} from '../../client/google/schedule.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {print, quoted} from '../../client/text/output.ts';
+import {tickJobOf} from '../../shared/domain/deployment.ts';
+
+/** Actions on the job of Cloud Scheduler, and the verbs of gcloud for them. */
+const TICK_ACTIONS = {now: 'run', pause: 'pause', resume: 'resume', state: 'describe'} as const;
+
+type TickAction = keyof typeof TICK_ACTIONS;
+
+type Options = CloudOptions & {location: string};
+
+const SAYS: Record<TickAction, string> = {
+  now: 'a tick was asked for',
+  pause: 'the minutely tick is paused: events still start ticks, and a lost event may stay without a tick',
+  resume: 'the minutely tick runs again',
+  state: 'the minutely tick',
+};
+
+/** Runs, pauses or resumes the job that asks for a tick every minute, or prints its state. */
+export async function tick(action: TickAction, options: Options): Promise<void> {
+  const connection = await connect(options);
+  try {
+    const {project, deployment} = connection;
+    const name = tickJobOf(deployment);
+    const command = `gcloud scheduler jobs ${TICK_ACTIONS[action]} ${name} --location=${quoted(options.location)} --project=${quoted(project)}`;
+    if (options.dry_run) return print<'tick'>(options.json, {command}, [command]);
+    requireRunning(connection, options.dir);
+    const job = `projects/${project}/locations/${options.location}/jobs/${name}`;
+    const schedule = new Schedule(googleOf(connection), job);
+    try {
+      if (action === 'now') await schedule.runNow();
+      else if (action !== 'state') await schedule[action]();
+      const state = await schedule.state();
+      print<'tick'>(options.json, {job, action, state}, [`${SAYS[action]} (${state})`]);
+    } catch (error) {
+      throw new CliError((error as Error).message, {cause: error});
+    }
+  } finally {
+    await connection.close();
+  }
+}

@@ -1,0 +1,48 @@
+/** Checks before a run gets its streams: model, layers, first records, type of TPU and budget. */
+
+import type {Cloud} from '../../client/cloud/cloud.ts';
+import {readFleet, requirePool} from '../../client/cloud/fleet.ts';
+import {warn} from '../../client/text/output.ts';
+import type {Sampled} from '../../client/views/assumptions.ts';
+import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
+import {readPrices} from '../../shared/control-plane/documents/prices.ts';
+import {poolOf} from '../../shared/domain/deployment.ts';
+import {runAcceleratorProblem} from '../../shared/domain/fleet/accelerators.ts';
+import {checkBudget} from '../checks/budget.ts';
+import {type Finding, refuseProblems} from '../checks/findings.ts';
+import {checkModel, readModelConfig} from '../checks/model.ts';
+import {checkRecords} from '../checks/records.ts';
+import type {StreamFile} from '../streams/folder.ts';
+import {completeIn} from './spec/spec.ts';
+
+/**
+ * Throws `CliError` where the run cannot succeed. `streams`: files of this machine, none for streams in the bucket. Returns the counts of
+ * their first records, if the worker's code has read them.
+ */
+export async function checkRun(
+  cloud: Cloud,
+  {run, input, streams}: {run: string; input: RunSpecInput; streams: readonly StreamFile[]},
+): Promise<Sampled | undefined> {
+  const what = `start run ${run}`;
+  const spec = completeIn(cloud, input);
+  const findings = await checkPoolOf(cloud, input);
+  const config = await readModelConfig(cloud, spec);
+  refuseProblems(what, [...findings, ...checkModel(config, spec)]);
+  const {findings: ofRecords, sampled} = await checkRecords(streams, spec, cloud.connection);
+  refuseProblems(what, ofRecords);
+  return sampled;
+}
+
+/** Checks the type of the pool, and that the budget pays for one of its TPUs. */
+async function checkPoolOf(cloud: Cloud, {budget_usd = null, pool}: RunSpecInput): Promise<Finding[]> {
+  const fleet = await readFleet(cloud);
+  const name = pool ?? poolOf(cloud.connection.deployment);
+  requirePool(fleet, name);
+  const found = fleet.pools.find(each => each.pool === name);
+  const accelerator = found?.accelerator ?? '';
+  const problem = runAcceleratorProblem(accelerator);
+  if (problem) return [{problem}];
+  if (budget_usd === null) return [];
+  const prices = await readPrices({store: cloud.store, log: warn}, found ? [{accelerator}] : []);
+  return checkBudget(budget_usd, found, prices);
+}

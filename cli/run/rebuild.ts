@@ -1,0 +1,118 @@
+import {setTimeout as sleep} from 'node:timers/promises';
+import {withCloud} from '../../client/cloud/cloud.ts';
+import {apply, POLL_MS} from '../../client/cloud/send-message.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {print, say, warn} from '../../client/text/output.ts';
+import {readTask, taskId} from '../../shared/control-plane/documents/tasks.ts';
+import {
+  addToTally,
+  describeTally,
+  MENDED,
+  NOTHING_FOUND,
+  type Sources,
+  type StreamSurvey,
+  type Tally,
+} from '../../shared/control-plane/streams/compare-streams.ts';
+import {nameIn} from '../../shared/domain/deployment.ts';
+import {paths} from '../../shared/domain/names.ts';
+import type {Store} from '../../shared/ports/ports.ts';
+import {goneStreams, runsAnywhere, runsInBucket, surveyRun} from './survey.ts';
+
+/** Limit of waiting without progress: a run of many streams takes minutes, and so does the deletion of nodes without a document. */
+const WAIT_FOR_TASK_S = 1800;
+
+type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
+
+/**
+ * Rebuilds the documents of one run, or of every run, from the bucket with a `rebuild` message. A rebuild of every run first deletes
+ * nodes without a document. `dry_run` sends no message and compares the documents with the bucket. Exit code 1: the message was refused,
+ * or a stream is not right.
+ */
+export async function rebuild(run: string | undefined, options: CloudOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const {store, objects, connection} = cloud;
+    const sources = {store, objects, log: warn};
+    if (options.dry_run) return compare(sources, run, options, nameIn(connection.deployment, 'control'));
+    await apply(cloud, {action: 'rebuild', ...(run === undefined ? {} : {run})});
+    if (run === undefined) await resultOf(store, null);
+    const runs = run === undefined ? await runsInBucket(sources) : [run];
+    const reports = [];
+    for (const each of runs) reports.push({run: each, ...(await resultOf(store, each))});
+    const checked = [];
+    for (const report of reports) checked.push({...report, faulty: await faultyOf(sources, report.run)});
+    const lines = checked.flatMap(({reason, faulty}) => [reason, ...faulty.map(lineOf)]);
+    print<'rebuild'>(options.json, {runs: checked}, lines.length > 0 ? lines : [NO_STREAM]);
+    if (checked.some(({outcome, faulty}) => outcome !== 'applied' || faulty.length > 0)) process.exitCode = 1;
+  });
+}
+
+const NO_STREAM = 'the bucket holds no stream';
+
+/** Waits for a rebuild to end, and prints its progress. Gives up when the task makes no progress. */
+async function resultOf(store: Store, run: string | null): Promise<{outcome: string; reason: string}> {
+  const path = paths.task(taskId({task: 'rebuild', run}));
+  let [moved_ms, moved_at, printed] = [Date.now(), '', ''];
+  while (Date.now() - moved_ms < WAIT_FOR_TASK_S * 1000) {
+    const task = await readTask(store, {task: 'rebuild', run});
+    const reason = task?.result ?? null;
+    if (task?.status === 'done' && reason !== null)
+      return {outcome: reason.startsWith('refused: ') ? 'rejected' : 'applied', reason};
+    if (task && task.updated_at !== moved_at) [moved_ms, moved_at] = [Date.now(), task.updated_at];
+    const progress = reason ?? progressOf(run, task?.cursor ?? '');
+    if (progress !== '' && progress !== printed) say(progress);
+    printed = progress;
+    await sleep(POLL_MS);
+  }
+  throw new CliError(
+    `There is no progress of ${path} for ${WAIT_FOR_TASK_S} s: read the log of the function on-task`,
+  );
+}
+
+function progressOf(run: string | null, cursor: string): string {
+  const {tally} = cursor === '' ? {} : (JSON.parse(cursor) as {tally?: Tally});
+  return tally === undefined ? '' : `${run}: ${tally.streams} streams compared`;
+}
+
+async function compare(
+  sources: Sources,
+  asked: string | undefined,
+  {json}: CloudOptions,
+  topic: string,
+): Promise<void> {
+  const reports: RunReport[] = [];
+  for (const run of asked === undefined ? await runsAnywhere(sources) : [asked]) {
+    const present = await surveyRun(sources, run);
+    const found = [...present, ...(await goneStreams(sources, run, present))];
+    if (found.length === 0 && asked !== undefined)
+      throw new CliError(`There is no stream of a run "${run}" in the bucket: check the name of the run`);
+    if (found.length === 0) continue;
+    const wrong = found.filter(({finding}) => finding !== 'right');
+    reports.push({
+      run,
+      right: wrong.length === 0,
+      summary: describeTally(run, addToTally(NOTHING_FOUND, found)),
+      wrong,
+    });
+  }
+  const lines = reports.flatMap(({run, summary, wrong}) => [
+    summary,
+    ...wrong.map(lineOf),
+    ...(wrong.some(({finding}) => MENDED.includes(finding))
+      ? [`  gcloud pubsub topics publish ${topic} --message='{"action":"rebuild","run":"${run}"}'`]
+      : []),
+  ]);
+  print<'rebuild'>(json, {runs: reports}, lines.length > 0 ? lines : [NO_STREAM]);
+  if (reports.some(({right}) => !right)) process.exitCode = 1;
+}
+
+/** Streams whose shards do not belong together: a rebuild cannot mend them. */
+async function faultyOf(sources: Sources, run: string): Promise<StreamSurvey[]> {
+  return (await surveyRun(sources, run)).filter(({finding}) => finding === 'faulty');
+}
+
+function lineOf({stream, finding, stored_shards, known_shards, why}: StreamSurvey): string {
+  if (finding === 'gone') return `  stream ${stream}  gone: ${why}`;
+  const counts = `${stored_shards} shards in the bucket, ${known_shards} in its document`;
+  return `  stream ${stream}  ${finding}  ${counts}${why ? `: ${why}` : ''}`;
+}

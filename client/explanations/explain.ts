@@ -1,0 +1,69 @@
+/** Explains why a run, a stream, a job or a TPU waits, from the constraints that the last tick stored. */
+
+import {isFinal} from '../../shared/domain/job/lifecycle.ts';
+import {type Constraint, constraint} from '../../shared/domain/records/constraint.ts';
+import type {Job} from '../../shared/domain/records/job.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import type {Stream} from '../../shared/domain/records/stream.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
+import {modelConstraint} from '../../shared/domain/run/model-failures.ts';
+import {standstillOf, tpuConstraint} from '../../shared/domain/worker/tpu-constraint.ts';
+
+/** Undefined: the run has ended well, or moves. */
+export function explainRun(run: Run): Constraint | undefined {
+  const {status, reason} = run;
+  switch (status) {
+    case 'active':
+      return run.waits ?? (run.spec === null ? constraint('no-spec', run.run) : undefined);
+    case 'paused':
+      return modelConstraint(run) ?? constraint('paused', run.run, reason, {since_at: run.paused_at});
+    case 'failed':
+      return constraint('failed', `run ${run.run}`, reason);
+    case 'completed':
+    case 'cancelled':
+      return undefined;
+    default:
+      return status satisfies never;
+  }
+}
+
+/** `holder`: the worker with its lease. */
+export function explainStream(stream: Stream, run: Run, holder: Worker | undefined): Constraint | undefined {
+  const {status, last_error} = stream;
+  switch (status) {
+    case 'pending':
+      return explainRun(run) ?? (run.status === 'cancelled' ? undefined : constraint('turn', run.pool));
+    case 'in_progress':
+      return holder && (standstillOf(holder) ?? ofSilence(run, holder));
+    case 'failed':
+      return constraint('failed', `stream ${stream.run}/${stream.stream}`, last_error);
+    case 'completed':
+      return undefined;
+    default:
+      return status satisfies never;
+  }
+}
+
+/** The last tick found the worker, or its zone, silent. */
+function ofSilence({waits}: Run, {name, zone}: Worker): Constraint | undefined {
+  const isSilent = waits?.kind === 'silent' || waits?.kind === 'silence-guard';
+  return isSilent && (waits.about === name || waits.about === zone) ? waits : undefined;
+}
+
+export function explainJob(
+  job: Job,
+  pool: Pool | undefined,
+  holder: Worker | undefined,
+): Constraint | undefined {
+  if (job.status === 'failed') return constraint('failed', `job ${job.job}`, job.error);
+  if (isFinal(job)) return undefined;
+  if (job.status === 'running') return holder && standstillOf(holder);
+  if (!pool) return constraint('unreadable', `the document of pool ${job.pool}`);
+  return pool.jobs_wait ?? undefined;
+}
+
+/** Undefined: the TPU works, or no work needs it. */
+export function explainTpu(worker: Worker, pool: Pool | undefined, now: number): Constraint | undefined {
+  return tpuConstraint(worker, pool?.zones_wait[worker.zone], now);
+}

@@ -1,0 +1,181 @@
+/** The TPUs of the deployment: each as a row, their sums, and one with its earlier attempts. */
+import {
+  attemptRecords,
+  poolRecords,
+  runRecords,
+  workerRecords,
+} from '../../shared/control-plane/documents/documents.ts';
+import {accrue, totalOf} from '../../shared/domain/billing/cost.ts';
+import {paths} from '../../shared/domain/names.ts';
+import {waitText} from '../../shared/domain/records/constraint.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
+import {hasEnded, type Worker} from '../../shared/domain/records/worker.ts';
+import type {Store} from '../../shared/ports/ports.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {type Fleet, readFleet, requirePool} from '../cloud/fleet.ts';
+import {explainTpu} from '../explanations/explain.ts';
+import {tpuStatus} from '../explanations/tpu-status.ts';
+import type {Answers} from '../json/index.ts';
+import {type Attempt, phases} from '../json/tpus.ts';
+import {counted, dollarText} from '../text/format.ts';
+import {say} from '../text/output.ts';
+
+/** Fields of a TPU. `is_billed`: its node exists, as far as ticks can tell. `cost_usd`: dollars of this incarnation until now. */
+export type TpuRow = Listed['tpus'][number];
+type Listed = Answers['tpus list'];
+export type Totals = Listed['totals'];
+
+export function rowOf(worker: Worker, pools: readonly Pool[], now: number): TpuRow {
+  const pool = pools.find(({pool}) => pool === worker.pool);
+  const {name, phase, zone, incarnation, work, phase_since_at, usd_per_hour, heartbeat_at, held} = worker;
+  const why = explainTpu(worker, pool, now);
+  return {
+    tpu: name,
+    status: tpuStatus(worker),
+    phase,
+    pool: worker.pool,
+    zone,
+    accelerator: pool?.accelerator ?? null,
+    incarnation,
+    work,
+    activity: worker.activity,
+    boot_step: worker.boot_step,
+    since_at: phase_since_at,
+    heartbeat_at,
+    usd_per_hour,
+    is_billed: isBilled(worker),
+    cost_usd: totalOf(accrue(worker, now).costs),
+    held,
+    reason: why ? waitText(why) : null,
+    last_error: errorOf(worker, pool),
+  };
+}
+
+/** The last error of a TPU, unless it is healed: the zone that refused the TPU gives TPUs again, or nothing waits for one. */
+function errorOf(worker: Worker, pool: Pool | undefined): string | null {
+  if (worker.refused && !pool?.zones_wait[worker.zone]) return null;
+  return worker.last_error ?? (hasEnded(worker) ? worker.last_death : null);
+}
+
+function isBilled({phase, ready_at}: Worker): boolean {
+  return ready_at !== null && phase !== 'gone';
+}
+
+/** Sums over TPUs that are not gone. A TPU of unknown price adds nothing to the dollars. */
+export function totalsOf(rows: readonly TpuRow[]): Totals {
+  const living = rows.filter(({phase}) => phase !== 'gone');
+  const billed = living.filter(({is_billed}) => is_billed);
+  return {
+    tpus: living.length,
+    working: living.filter(({work}) => work !== null).length,
+    billed: billed.length,
+    usd_per_hour: billed.reduce((sum, {usd_per_hour}) => sum + (usd_per_hour ?? 0), 0),
+    unknown_prices: billed.filter(({usd_per_hour}) => usd_per_hour === null).length,
+  };
+}
+
+/** `3 TPUs, 2 at work, $2.40 an hour`. */
+export function totalsText({tpus, working, usd_per_hour, unknown_prices}: Totals): string {
+  const unknown =
+    unknown_prices === 0 ? '' : `, and the price of ${counted(unknown_prices, 'TPU')} is unknown`;
+  return `${counted(tpus, 'TPU')}, ${working} at work, ${priceOfHour(usd_per_hour)} an hour${unknown}`;
+}
+
+/** Every digit of a price, so that the prices of a list add up to the sum below it. */
+export function priceOfHour(usd: number): string {
+  return `$${usd.toLocaleString('en-US', {minimumFractionDigits: 2, maximumFractionDigits: 5})}`;
+}
+
+/** `$1.20 an hour`, or that the price is unknown. */
+export function hourText(usd_per_hour: number | null): string {
+  return usd_per_hour === null ? 'unknown price' : `${dollarText(usd_per_hour)} an hour`;
+}
+
+/** The TPUs of a pool and a zone, gone ones included. Throws `CliError` for an unknown pool. */
+export async function readTpus(
+  cloud: Cloud,
+  {pool, zone}: {pool?: string | undefined; zone?: string | undefined},
+  now: number,
+): Promise<TpuRow[]> {
+  const fleet = await readFleet(cloud);
+  if (pool !== undefined) requirePool(fleet, pool);
+  const isMeant = (each: Worker) =>
+    (pool === undefined || each.pool === pool) && (zone === undefined || each.zone === zone);
+  return fleet.workers.filter(isMeant).map(worker => rowOf(worker, fleet.pools, now));
+}
+
+/** Why no TPU is there: the reason of each run and of the jobs that wait for one. */
+export async function whyNone(store: Store, pool?: string): Promise<{text: string; waits: boolean}[]> {
+  const isMeant = (each: {pool: string}) => pool === undefined || each.pool === pool;
+  // The document of a run that is over keeps its last reason.
+  const runs = runRecords
+    .parseAll(await store.query('runs'), () => {})
+    .filter(each => isMeant(each) && each.status === 'active');
+  const pools = poolRecords.parseAll(await store.query('pools'), () => {}).filter(isMeant);
+  const waits = [
+    ...runs.flatMap(({run, waits}) => (waits ? `run ${run} waits: ${waitText(waits)}` : [])),
+    ...pools.flatMap(({pool, jobs_wait}) =>
+      jobs_wait ? `jobs of pool ${pool} wait: ${waitText(jobs_wait)}` : [],
+    ),
+  ];
+  if (waits.length > 0) return waits.map(text => ({text: `no TPU: ${text}`, waits: true}));
+  const isNew = runs.some(({streams_pending}) => streams_pending > 0);
+  const text = isNew ? 'no TPU: the next tick creates some' : 'no TPU: TPUs are created when there is work';
+  return [{text, waits: false}];
+}
+
+/** A TPU as a whole. `attempts`: its newest ended incarnations. */
+export type TpuView = {row: TpuRow; worker: Worker; attempts: Attempt[]};
+
+/** `fleet`: the pools and workers of the deployment. Undefined for a TPU without a document. */
+export async function readTpu(
+  {store}: Pick<Cloud, 'store'>,
+  name: string,
+  fleet: Pick<Fleet, 'pools' | 'workers'>,
+  now: number,
+): Promise<TpuView | undefined> {
+  const worker = fleet.workers.find(each => each.name === name) ?? (await workerRecords.get(store, name));
+  if (!worker) return undefined;
+  return {row: rowOf(worker, fleet.pools, now), worker, attempts: await attemptsOf(store, name)};
+}
+
+const MOST_ATTEMPTS = 20;
+
+/** Evidence for the end of an incarnation, by the kind of its cause. */
+const EVIDENCE: Record<string, string> = {
+  taken: 'certain: Cloud TPU reported it',
+  setup: 'certain: the node never became usable',
+  unheard: 'likely: the host never spoke',
+  boot: 'certain: its agent never started',
+  broken: 'certain: the machine cannot work',
+  crashed: 'certain: its agent reported it',
+  silent: 'likely: the agent stopped speaking',
+  hung: 'likely: the agent made no progress',
+  asked: 'certain: a message asked for it',
+  'not-needed': 'certain: no work was left',
+};
+
+/** The newest ended incarnations, the newest first. An invalid document is named and left out. */
+export async function attemptsOf(store: Store, tpu: string): Promise<Attempt[]> {
+  const order_by = {field: 'incarnation', direction: 'desc'} as const;
+  const stored = await store.query(`${paths.worker(tpu)}/attempts`, {order_by, limit: MOST_ATTEMPTS});
+  const found = attemptRecords.parseAll(stored, ({message}) => say(message));
+  return found.map(({incarnation, cause, ready_at, ended_at, cost_usd, ...others}) => ({
+    ...{incarnation, cause, ready_at, ended_at, cost_usd},
+    evidence: EVIDENCE[text(others.cause_kind) ?? ''] ?? 'unknown',
+    last_phase: text(others.last_phase),
+    work: text(others.work),
+    phases: phasesOf(others.phases),
+    log: text(others.log),
+  }));
+}
+
+/** The phases of an attempt; empty where the document has others. */
+function phasesOf(value: unknown): Attempt['phases'] {
+  return phases.safeParse(value).data ?? {};
+}
+
+/** Fields that the schema of an attempt leaves open may have any value. */
+function text(value: unknown): string | null {
+  return typeof value === 'string' ? value : null;
+}

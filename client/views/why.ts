@@ -1,0 +1,136 @@
+/** Why a run, a stream, a job or a TPU waits. */
+import {
+  poolRecords,
+  runRecords,
+  streamRecords,
+  workerRecords,
+} from '../../shared/control-plane/documents/documents.ts';
+import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
+import {slotsOf} from '../../shared/domain/fleet/slots.ts';
+import {isRunId, parseWorkerName, paths} from '../../shared/domain/names.ts';
+import {type Constraint, waitText} from '../../shared/domain/records/constraint.ts';
+import type {Pool} from '../../shared/domain/records/pool.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
+import {newWorker, type Worker} from '../../shared/domain/records/worker.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {unknownRun} from '../cloud/unknown-run.ts';
+import {explainJob, explainRun, explainStream, explainTpu} from '../explanations/explain.ts';
+import {nextStep} from '../explanations/next-step.ts';
+import {tpuStatus} from '../explanations/tpu-status.ts';
+import type {Answers} from '../json/index.ts';
+import {type Kinds, kindOf} from '../logs/target.ts';
+import {CliError} from '../text/errors.ts';
+import {readJob} from './jobs.ts';
+import {streamsOf} from './run.ts';
+
+type Answer = Answers['why'];
+/** `state`: the status word. `moves`: the sentence for work without a constraint. */
+type Found = {name: string; state: string; moves: string; why: Constraint | undefined};
+
+export async function explain(cloud: Cloud, name: string, kinds: Kinds = {}): Promise<Answer> {
+  const {why, ...found} = await find(cloud, name, kinds);
+  const first = why && (await ofFirst(cloud, why));
+  const step = (first?.why && nextStep(first.why, first.name)) ?? (why && nextStep(why, name));
+  return {
+    ...found,
+    waits: why !== undefined,
+    ...{kind: why?.kind ?? null, about: why?.about ?? null, evidence: why?.evidence ?? null},
+    ...{since_at: why?.since_at ?? null, refusals: why?.refusals ?? 0, next_try_at: why?.next_try_at ?? null},
+    reason: why ? waitText(why) : null,
+    next_step: why ? (step ?? 'nothing: it ends by itself') : null,
+    behind: first?.why ? `${first.name}: ${waitText(first.why)}` : null,
+  };
+}
+
+/** Work behind other work waits for the reason of that work too. */
+async function ofFirst(
+  cloud: Cloud,
+  {kind, about}: Constraint,
+): Promise<Pick<Found, 'name' | 'why'> | undefined> {
+  if (kind === 'behind-jobs')
+    return {name: 'jobs', why: (await poolIn(cloud, about))?.jobs_wait ?? undefined};
+  const run = kind === 'behind-run' ? await runRecords.get(cloud.store, about) : undefined;
+  return run && {name: about, why: explainRun(run)};
+}
+
+async function find(cloud: Cloud, name: string, kinds: Kinds): Promise<Found> {
+  const [run = '', stream] = name.split('/');
+  if (stream !== undefined) return ofStream(cloud, run, stream);
+  const slot = await emptySlot(cloud, name);
+  if (slot) return ofTpu(cloud, slot);
+  const kind = await kindOf(cloud, name, kinds);
+  switch (kind) {
+    case 'run':
+      return ofRun(await readRun(cloud, name));
+    case 'tpu':
+      return ofTpu(cloud, (await workerRecords.get(cloud.store, name)) ?? missing(name));
+    case 'job':
+      return ofJob(cloud, name);
+    default:
+      return kind satisfies never;
+  }
+}
+
+function missing(name: string): never {
+  throw new CliError(`There is no ${name}: it was deleted a moment ago`);
+}
+
+/** The slot of a pool that never had a TPU. */
+async function emptySlot(cloud: Cloud, name: string): Promise<Worker | undefined> {
+  const place = parseWorkerName(name);
+  if (!place || (await cloud.store.get(paths.worker(name)))) return undefined;
+  const pool = await poolIn(cloud, place.pool);
+  return pool && slotsOf(pool).some(slot => slot.name === name) ? newWorker(name, place, 0) : undefined;
+}
+
+function poolIn({store}: Cloud, name: string): Promise<Pool | undefined> {
+  return poolRecords.read(() => {}, store, name);
+}
+
+async function readRun({store}: Cloud, name: string): Promise<Run> {
+  const run = isRunId(name) ? await runRecords.get(store, name) : undefined;
+  if (!run) throw await unknownRun(store, name);
+  return run;
+}
+
+function ofRun(run: Run): Found {
+  const {streams_in_progress, streams_completed} = run;
+  const moves =
+    run.status === 'active'
+      ? `${streams_in_progress} of ${streamsOf(run)} streams are in progress, and ${streams_completed} are complete`
+      : 'nothing waits';
+  return {name: run.run, state: run.status, moves, why: explainRun(run)};
+}
+
+async function ofStream(cloud: Cloud, name: string, id: string): Promise<Found> {
+  const run = await readRun(cloud, name);
+  const stream = await streamRecords.get(cloud.store, name, id);
+  if (!stream)
+    throw new CliError(`There is no stream "${id}" in run ${name}: \`gleaner status ${name}\` lists them`);
+  const {lease, status} = stream;
+  const holder = lease ? await workerRecords.get(cloud.store, lease.worker) : undefined;
+  const moves = lease
+    ? `${lease.worker} works on it (${holder?.activity ?? 'unknown activity'})`
+    : 'nothing waits';
+  return {name: `${name}/${id}`, state: status, moves, why: explainStream(stream, run, holder)};
+}
+
+async function ofJob(cloud: Cloud, name: string): Promise<Found> {
+  const document = await readJob(cloud, name);
+  const stored = [{path: paths.job(cloud.jobs, name), id: name, data: document}];
+  const [job] = jobRecords.parseAll(stored, () => {});
+  if (!job) return {name, state: 'pending', moves: 'a tick takes it up within a minute', why: undefined};
+  const holder = job.lease ? await workerRecords.get(cloud.store, job.lease.worker) : undefined;
+  const moves = job.lease
+    ? `attempt ${job.epoch} runs on ${job.lease.worker}`
+    : 'a tick takes it up within a minute';
+  const isOver = job.completed_at !== null;
+  const why = explainJob(job, await poolIn(cloud, job.pool), holder);
+  return {name, state: job.status, moves: isOver ? 'nothing waits' : moves, why};
+}
+
+async function ofTpu(cloud: Cloud, worker: Worker): Promise<Found> {
+  const pool = await poolIn(cloud, worker.pool);
+  const moves = worker.work === null ? 'no work needs it' : `it works on ${worker.work}`;
+  return {name: worker.name, state: tpuStatus(worker), moves, why: explainTpu(worker, pool, Date.now())};
+}

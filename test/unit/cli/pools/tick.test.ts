@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import type {LocalCloud} from '../../../../emulator/cloud.ts';
+import {Scratch} from '../../../emulator/a-cloud.ts';
+import {gleaner} from '../../../support/command.ts';
+
+describe('gleaner tick @full', () => {
+  const scratch = new Scratch();
+  let cloud: LocalCloud;
+  before(async () => {
+    cloud = await scratch.cloud();
+  });
+  after(() => scratch.end());
+
+  it('runs, pauses, resumes and shows the job, and a dry run changes nothing', async () => {
+    const at = ['--port', new URL(cloud.url).port, '--json'];
+    const stateAfter = async (...args: string[]) => {
+      const {code, stdout} = await gleaner(['tick', ...args, ...at]);
+      assert.equal(code, 0);
+      return JSON.parse(stdout);
+    };
+    assert.equal((await stateAfter('state')).state, 'ENABLED');
+    assert.equal((await stateAfter('pause')).state, 'PAUSED');
+    const {command} = await stateAfter('resume', '--dry-run');
+    assert.match(
+      command,
+      /^gcloud scheduler jobs resume gleaner-tick --location=us-central1 --project=[\w-]+$/,
+    );
+    assert.equal((await stateAfter()).state, 'PAUSED');
+    assert.equal((await stateAfter('resume')).state, 'ENABLED');
+  });
+
+  it('exits with 1 for a region without the job', async () => {
+    const {code, stderr} = await gleaner(['tick', '--location', 'x', '--port', new URL(cloud.url).port]);
+    assert.equal(code, 1);
+    assert.match(stderr, /^gleaner: Failed to run .*Job not found/);
+  });
+});
