@@ -33,7 +33,15 @@ const atOnce = (files: number) => ['--parallel', '--jobs', String(files)];
 /** Marks in titles of tests that a tier leaves out, because they take seconds or minutes. */
 const LEFT_OUT: Record<Tier, string | undefined> = {fast: '@full|@long', full: '@long', long: undefined};
 /** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
-const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e', 'terraform', 'unit/{cli,client}', 'unit/dashboard'];
+const OWN_PART = [
+  'contract',
+  'emulator',
+  'simulation',
+  'e2e',
+  'terraform',
+  'unit/{cli,client}',
+  'unit/dashboard',
+];
 
 export const PARTS: Part[] = [
   {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...atOnce(2))},
@@ -43,7 +51,12 @@ export const PARTS: Part[] = [
   // Most contracts wait for repeated calls.
   {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...atOnce(3))},
   {name: 'unit', tiers: [...TIERS], run: unit},
-  {name: 'commands', tiers: [...TIERS], isAsked: true, run: mocha(testsOf('unit/{cli,client}'), ...atOnce(2))},
+  {
+    name: 'commands',
+    tiers: [...TIERS],
+    isAsked: true,
+    run: mocha(testsOf('unit/{cli,client}'), ...atOnce(2)),
+  },
   {name: 'pages', tiers: [...TIERS], isAsked: true, run: mocha(testsOf('unit/dashboard'), ...atOnce(2))},
   {name: 'terraform', tiers: SLOW, run: terraform},
   {name: 'tpu-program', tiers: SLOW, run: tpuProgram},

@@ -17,11 +17,11 @@ import {DEFAULT_DEPLOYMENT, tickJobOf} from '../../shared/domain/deployment.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import {openProviders} from '../../shared/google/providers.ts';
 import {chooseSettings} from '../deploy/deploy.ts';
+import {deployedOf} from '../deploy/deployed.ts';
 import {latestRecord, openStateBucket, restoreLock, stateBucketOf} from '../deploy/records.ts';
 import {readSettings, type Settings} from '../deploy/settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from '../deploy/terraform.ts';
 import {CLOCK, type Clock} from '../deploy/until-ready.ts';
-import {deployedOf} from '../doctor/context.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {type Draining, drain, fleetOf, leftIn} from './drain.ts';
 

@@ -1,14 +1,12 @@
 import type {GoogleApi, Json} from '../../client/google/api.ts';
-import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
-import {runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
-import {type Provider, provider as providers} from '../../shared/domain/records/providers.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import type {Objects, Store} from '../../shared/ports/ports.ts';
+import type {Deployed} from '../deploy/deployed.ts';
 import type {Record} from '../deploy/records.ts';
 import type {Settings} from '../deploy/settings.ts';
 
 /** Input of the checks: the deployment as it should be, and the clients that read the deployment as it is. */
-export type Context = {
+export type Context = Deployed & {
   api: GoogleApi;
   store: Store;
   objects: Objects;
@@ -16,16 +14,7 @@ export type Context = {
   /** Folder of a local cloud. */
   folder?: string | undefined;
   project: string;
-  name: string;
   bucket: string;
-  region: string;
-  /** Zones of the pools, and those that a message may name. */
-  zones: string[];
-  accelerator: string;
-  runtime_version: string;
-  provider: Provider;
-  spot: boolean;
-  workers_per_zone: number;
   settings: Settings;
   /** The last deployment; undefined without a record. */
   applied: Record | undefined;
@@ -57,36 +46,6 @@ export type Check = {
 export const ok = (evidence: string): Found => ({severity: 'ok', evidence, cure: null});
 export const warning = (evidence: string, cure: string): Found => ({severity: 'warning', evidence, cure});
 export const broken = (evidence: string, cure: string): Found => ({severity: 'error', evidence, cure});
-
-type Deployed = Pick<
-  Context,
-  'region' | 'zones' | 'accelerator' | 'runtime_version' | 'provider' | 'spot' | 'workers_per_zone' | 'name'
->;
-
-/** Values of the settings, with the defaults of `terraform/variables.tf`. */
-export function deployedOf(settings: Settings): Deployed {
-  const {
-    name = DEFAULT_DEPLOYMENT,
-    region,
-    zones,
-    allowed_zones,
-    accelerator,
-    runtime_version,
-    spot,
-  } = settings;
-  const type = String(accelerator ?? 'v5litepod-1');
-  const provider = providers.catch('tpu-api').parse(settings.tpu_provider);
-  return {
-    name,
-    region: String(region),
-    zones: (allowed_zones ?? zones ?? []) as string[],
-    accelerator: type,
-    runtime_version: String(runtime_version ?? runtimeOf(type, provider)),
-    provider,
-    spot: spot !== false,
-    workers_per_zone: Number(settings.workers_per_zone ?? 1),
-  };
-}
 
 /** The answer of a call, or null for a resource that does not exist. */
 export async function absentAsNull(call: Promise<Json>): Promise<Json | null> {

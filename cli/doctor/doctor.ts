@@ -12,10 +12,11 @@ import {tickLocation} from '../../emulator/scheduler.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
+import {deployedOf} from '../deploy/deployed.ts';
 import {allRecords, latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
 import {readSettings} from '../deploy/settings.ts';
 import {ZONE} from '../local/local-deployment.ts';
-import {type Check, type Context, deployedOf, type Finding} from './context.ts';
+import type {Check, Context, Finding} from './context.ts';
 import {DEPLOYMENT_CHECKS} from './deployment-checks.ts';
 import {PROJECT_CHECKS} from './project-checks.ts';
 

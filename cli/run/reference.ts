@@ -1,6 +1,7 @@
 /** `gleaner run verify --reference`: computes samples of a run with transformers, and keeps the drift in the manifest of the run. */
 import {fileURLToPath} from 'node:url';
 import {type Connection, storageVariables} from '../../client/connection/connection.ts';
+import {comparedText, driftRows} from '../../client/explanations/compared-text.ts';
 import {
   type Comparison,
   comparedManifest,
@@ -9,7 +10,7 @@ import {
 } from '../../client/json/compared-manifest.ts';
 import {runWorkerModule} from '../../client/python/python.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {counted, table} from '../../client/text/format.ts';
+import {table} from '../../client/text/format.ts';
 import type {StyledLine} from '../../client/text/styled-lines.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
@@ -78,23 +79,6 @@ export async function readComparison(objects: Objects, run: string): Promise<Sto
     if (!(error instanceof Rejected)) throw error;
     return null;
   }
-}
-
-/** A row for each layer of each site: its drift, and the place of its worst row. */
-export function driftRows({drift}: Comparison): string[][] {
-  return Object.entries(drift).map(([name, {relative_error, cosine, worst}]) => [
-    name,
-    relative_error.toExponential(1),
-    cosine.toFixed(6),
-    worst.relative_error.toExponential(1),
-    `stream ${worst.stream}, sample ${worst.sample}${worst.position === null ? '' : `, token ${worst.position}`}`,
-  ]);
-}
-
-/** The counts of a comparison, and the versions that computed it. */
-export function comparedText({samples, rows, versions}: Comparison): string {
-  const names = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
-  return `${counted(samples, 'sample')} with ${counted(rows, 'row')}, computed again in fp32 by ${names.join(', ')}`;
 }
 
 export function comparisonLines(found: Comparison): StyledLine[] {

@@ -1,6 +1,3 @@
-/** Two runs beside each other: specs, totals, costs, statistics, and the bytes of their shards. */
-
-import {differencesOf} from '../../cli/run/spec/write-spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {outputsPrefix, parseOutputObject} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
@@ -12,6 +9,7 @@ import type {Answers} from '../json/index.ts';
 import {bytesText, dollarText, listText, numberText} from '../text/format.ts';
 import {usdPerMillionTokens} from './rates.ts';
 import {readResult, streamsOf} from './run.ts';
+import {differencesOf} from './spec-differences.ts';
 
 /** Relative difference of two statistics that another machine or order of sums may make. */
 export const TOLERANCE = 1e-3;

@@ -1,9 +1,11 @@
-/** Prices of the work of a run, for people who compare runs. */
-
-import {usdPerMillion} from '../../cli/run/estimate/stages.ts';
 import {type Prices, usdPerHour} from '../../shared/domain/billing/prices.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
+
+/** Dollars of a million tokens; null before the first token, or without a price. */
+export function usdPerMillion(usd: number | null, tokens: number): number | null {
+  return usd === null || tokens <= 0 ? null : (usd / tokens) * 1e6;
+}
 
 /** Mean dollars an hour of a run's TPUs without downloads, weighted by paid hours; null if no price is known. */
 export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | null {

@@ -1,8 +1,6 @@
-/** A run as a file to mail or to attach to a paper: the page of the run, its origin and how to load it, its checks, and an appendix. */
-
-import {comparedText, driftRows} from '../../cli/run/reference.ts';
-import type {Report as Verified} from '../../cli/run/verify.ts';
+import {comparedText, driftRows} from '../../client/explanations/compared-text.ts';
 import type {StoredComparison} from '../../client/json/compared-manifest.ts';
+import type {Answers} from '../../client/json/index.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
 import type {Life, Report} from '../../client/views/report.ts';
 import {streamCount} from '../../client/views/run.ts';
@@ -22,7 +20,7 @@ export type Made = {
   at: string;
   bucket: string;
   project: string;
-  verified: Verified | null;
+  verified: Answers['run verify'] | null;
   compared: StoredComparison | null;
 };
 

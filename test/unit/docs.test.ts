@@ -13,6 +13,7 @@ const FOREIGN = 'docs/from-the-seeds.md';
 /** Sources whose texts reach a person. */
 const SOURCES = [
   'cli/*.ts',
+  'client/*.ts',
   'emulator/*.ts',
   'functions/*.ts',
   'shared/*.ts',

@@ -1,42 +1,37 @@
-/** Imports between the files of the product: no circle, pure rules, and one direction between folders. */
+/** Imports between all tracked files of TypeScript and Python, type imports included: neither files nor folders form a circle. */
 import assert from 'node:assert/strict';
-import {readdirSync, readFileSync} from 'node:fs';
+import {execFileSync} from 'node:child_process';
+import {existsSync, readFileSync} from 'node:fs';
 import {posix} from 'node:path';
 import {fileURLToPath} from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-const FOLDERS = ['shared', 'functions', 'emulator', 'cli', 'dashboard'];
 
-/** The imports of each file, type imports included: files by their path in the repository, packages by their name. */
-type Imports = Map<string, string[]>;
+/** What each file, or each part of a folder, imports: files by their path in the repository, packages by their name. */
+type Imports = Map<string, Set<string>>;
 
-/**
- * The order of the parts of a folder: a part imports parts of earlier lines alone. Parts in an inner list import each other. Each order
- * is a line in `RULES`.
- */
-type Order = (string | string[])[][];
-
-const ORDER_OF_REPOSITORY: Order = [['shared'], ['functions', 'emulator'], [['cli', 'dashboard']]];
-const ORDER_OF_CONTROL_PLANE: Order = [
-  ['calls'],
-  ['documents'],
-  ['caches'],
-  ['deps.ts'],
-  ['streams', 'runs', 'workers', 'jobs', 'execs'],
-  ['tick', 'worker-api'],
-  ['events', 'tasks'],
-];
-
-const ORDER_OF_SHARED: Order = [
-  ['domain'],
-  ['contracts'],
-  ['ports'],
-  ['control-plane', 'google', 'embedded'],
-  ['compose.ts'],
-];
-
-const STATEMENT = /^(?:import|export)\b(?:[^'";]*\bfrom)?\s*['"]([^'"]+)['"]/gm;
+const STATEMENT = /^[ \t]*(?:import|export)\b(?:[^'";]*\bfrom)?\s*['"]([^'"]+)['"]/gm;
 const EXPRESSION = /\bimport\s*\(\s*['"]([^'"]+)['"]/g;
+const PYTHON =
+  /^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n]*))|import[ \t]+([\w., ]+))/gm;
+/** Folders in which Python finds absolute modules, beside the folder of the file. */
+const PYTHON_PATH = ['worker-startup', 'test/worker/support', 'test/reader', 'test/reference', 'bench'];
+
+function readRepository(): Record<string, string> {
+  const tracked = execFileSync('git', ['ls-files', '*.ts', '*.mjs', '*.py'], {cwd: ROOT, encoding: 'utf8'});
+  const files = tracked.split('\n').filter(file => file !== '' && existsSync(ROOT + file));
+  return Object.fromEntries(files.map(file => [file, readFileSync(ROOT + file, 'utf8')]));
+}
+
+function readImports(texts: Record<string, string>): Imports {
+  const reader = (file: string) => (file.endsWith('.py') ? pythonImportsOf : importsOf);
+  return new Map(
+    Object.entries(texts).map(([file, text]) => [
+      file,
+      new Set(reader(file)(file, text, name => name in texts)),
+    ]),
+  );
+}
 
 function importsOf(file: string, text: string): string[] {
   const names = [STATEMENT, EXPRESSION].flatMap(pattern =>
@@ -45,19 +40,56 @@ function importsOf(file: string, text: string): string[] {
   return names.map(name => (name.startsWith('.') ? posix.join(posix.dirname(file), name) : name));
 }
 
-function readImports(texts: Record<string, string>): Imports {
-  return new Map(Object.entries(texts).map(([file, text]) => [file, importsOf(file, text)]));
+function pythonImportsOf(file: string, text: string, isFile: (path: string) => boolean): string[] {
+  const moduleAt = (path: string) => [`${path}.py`, `${path}/__init__.py`].find(isFile);
+  const found = (bases: string[], dotted: string, name?: string) => {
+    for (const base of bases) {
+      const path = posix.join(base, dotted.replaceAll('.', '/'));
+      // A name is a module itself, or belongs to the module that it comes from.
+      const target = (name && moduleAt(`${path}/${name}`)) || moduleAt(path);
+      if (target) return [target];
+    }
+    return [];
+  };
+  const here = posix.dirname(file);
+  const bare = text.replace(/#.*$/gm, '');
+  return [...bare.matchAll(PYTHON)].flatMap(([, dots = '', module = '', inner, line = '', plain]) => {
+    if (plain !== undefined)
+      return plain.split(',').flatMap(name => found([here, ...PYTHON_PATH], name.trim().split(' ')[0] ?? ''));
+    const bases = dots
+      ? [
+          posix.join(
+            here,
+            ...dots
+              .slice(1)
+              .split('')
+              .map(() => '..'),
+          ),
+        ]
+      : [here, ...PYTHON_PATH];
+    const names = (inner ?? line).split(',').map(name => name.trim().split(/\s/)[0] ?? '');
+    return names.filter(name => name !== '').flatMap(name => found(bases, module, name));
+  });
 }
 
-function readRepository(): Record<string, string> {
-  const files = FOLDERS.flatMap(folder =>
-    readdirSync(ROOT + folder, {recursive: true, encoding: 'utf8'}).map(file => `${folder}/${file}`),
-  );
-  const sources = files.filter(file => file.endsWith('.ts'));
-  return Object.fromEntries(sources.map(file => [file, readFileSync(ROOT + file, 'utf8')]));
+/** Imports between the parts of each folder. A part is a subfolder with all that it has, or `.` for the files of the folder itself. */
+function importsOfFolders(imports: Imports): Map<string, Imports> {
+  const folders = new Map<string, Imports>();
+  for (const [file, names] of imports)
+    for (const name of names) {
+      if (name === file || !imports.has(name)) continue;
+      const [from, to] = [file.split('/'), name.split('/')];
+      const depth = from.findIndex((part, index) => part !== to[index]);
+      const [a, b] = [from, to].map(path => (path.length > depth + 1 ? (path[depth] ?? '') : '.'));
+      if (a === b) continue;
+      const folder = from.slice(0, depth).join('/') || 'the repository';
+      const parts = folders.get(folder) ?? new Map<string, Set<string>>();
+      folders.set(folder, parts.set(a ?? '', (parts.get(a ?? '') ?? new Set<string>()).add(b ?? '')));
+    }
+  return folders;
 }
 
-/** Groups of files that import each other, directly or through other files. */
+/** Groups that import each other, directly or through others. */
 function circles(imports: Imports): string[][] {
   const reached = new Map([...imports.keys()].map(file => [file, reachedFrom(file, imports)]));
   const reaches = (from: string, to: string) => reached.get(from)?.has(to) ?? false;
@@ -81,27 +113,10 @@ function reachedFrom(file: string, imports: Imports): Set<string> {
 function importsBeyond(folder: string, imports: Imports, packages: string[]): string[] {
   const inside = [...imports].filter(([file]) => file.startsWith(folder));
   return inside.flatMap(([file, names]) =>
-    names
+    [...names]
       .filter(name => !name.startsWith(folder) && !packages.includes(name))
       .map(name => `${file} imports ${name}`),
   );
-}
-
-/** Imports inside `folder` against the order of its parts, and files without a place in that order. */
-function importsAgainst(order: Order, folder: string, imports: Imports): string[] {
-  const nameOf = (file: string) => file.slice(folder.length).split('/', 1)[0] ?? '';
-  const lineOf = (file: string) => order.findIndex(parts => parts.flat().includes(nameOf(file)));
-  const partOf = (file: string) =>
-    order.flat().find(part => [part].flat().includes(nameOf(file))) ?? nameOf(file);
-  const inside = [...imports].filter(([file]) => file.startsWith(folder));
-  const unknown = inside.filter(([file]) => lineOf(file) < 0).map(([file]) => `${file} has no place`);
-  const wrong = inside.flatMap(([file, names]) =>
-    names
-      .filter(name => imports.has(name) && name.startsWith(folder) && partOf(name) !== partOf(file))
-      .filter(name => lineOf(name) >= lineOf(file))
-      .map(name => `${file} imports ${name}`),
-  );
-  return [...unknown, ...wrong];
 }
 
 /** The one import of the domain from Node: `purity.test.ts` permits `hash` and `createHmac` alone. */
@@ -110,65 +125,94 @@ const DIGEST = 'shared/domain/digest.ts imports node:crypto';
 type Rule = (imports: Imports) => string[];
 
 const RULES = {
-  'no files import each other in a circle': imports => circles(imports).map(circle => circle.join(', ')),
+  'files form no circle': imports => circles(imports).map(circle => circle.join(', ')),
+  'the parts of a folder form no circle': imports =>
+    [...importsOfFolders(imports)].flatMap(([folder, parts]) =>
+      circles(parts).map(circle => `in ${folder}: ${circle.join(', ')}`),
+    ),
   'shared/domain imports shared/domain and zod alone': imports =>
     importsBeyond('shared/domain/', imports, ['zod']).filter(found => found !== DIGEST),
-  'shared, functions, emulator, and cli with dashboard import in one direction': imports =>
-    importsAgainst(ORDER_OF_REPOSITORY, '', imports),
-  'the folders of the control plane import in one direction': imports =>
-    importsAgainst(ORDER_OF_CONTROL_PLANE, 'shared/control-plane/', imports),
-  'the parts of shared import in one direction': imports =>
-    importsAgainst(ORDER_OF_SHARED, 'shared/', imports),
+  'the functions import shared alone': imports =>
+    importsBeyond('functions/', imports, []).filter(found => /imports (?!shared\/)\w+\/.*\.ts$/.test(found)),
 } satisfies Record<string, Rule>;
 
 /** Files that break the rule, each by its text. */
-const PLANTED: Partial<Record<keyof typeof RULES, Record<string, Record<string, string>>>> = {
-  'no files import each other in a circle': {
+const PLANTED: Record<keyof typeof RULES, Record<string, Record<string, string>>> = {
+  'files form no circle': {
     'two files': {'shared/a.ts': "import {b} from './b.ts';", 'shared/b.ts': "import {a} from './a.ts';"},
     'three files and a type import over several lines': {
       'shared/a.ts': "import type {\n  B,\n} from './b/b.ts';",
       'shared/b/b.ts': "export {c} from '../c.ts';",
       'shared/c.ts': "const a = await import('./a.ts');",
     },
-    'a remaining circle with a further file': {
-      'emulator/errors.ts': "import {a} from './json.ts';",
-      'emulator/json.ts': "import {a} from './a.ts';",
-      'emulator/a.ts': "import './errors.ts';",
+    'a package of Python and a module of it': {
+      'worker-startup/a/__init__.py': 'from .b import x',
+      'worker-startup/a/b.py': 'def f():\n    from a import y',
+    },
+    'a module and itself': {'bench/a.py': 'from . import a'},
+  },
+  'the parts of a folder form no circle': {
+    'two folders by other files': {
+      'cli/run/a.ts': "import {b} from '../views/b.ts';",
+      'cli/views/b.ts': '',
+      'cli/views/c.ts': "import type {D} from '../run/d.ts';",
+      'cli/run/d.ts': '',
+    },
+    'a folder and the files above it': {
+      'cli/a.ts': "import {b} from './views/b.ts';",
+      'cli/views/b.ts': '',
+      'cli/views/c.ts': "import {D} from '../d.ts';",
+      'cli/d.ts': '',
+    },
+    'three folders of Python': {
+      'worker-startup/w/model/a.py': 'from ..shards.b import x',
+      'worker-startup/w/shards/b.py': '',
+      'worker-startup/w/shards/c.py': 'import w.records.d',
+      'worker-startup/w/records/d.py': '',
+      'worker-startup/w/records/e.py':
+        'if TYPE_CHECKING:\n    from ..model import (\n        f,  # a module\n    )',
+      'worker-startup/w/model/f.py': '',
     },
   },
   'shared/domain imports shared/domain and zod alone': {
-    'a port': {'shared/domain/records/run.ts': "import type {Store} from '../../ports/ports.ts';"},
+    'a port': {'shared/domain/run/run.ts': "import type {Store} from '../../ports/ports.ts';"},
     'a package': {'shared/domain/names.ts': "import {createHash} from 'node:crypto';"},
   },
-  'shared, functions, emulator, and cli with dashboard import in one direction': {
-    'a command in an adapter': {
-      'shared/google/bus.ts': "import {main} from '../../cli/main.ts';",
-      'cli/main.ts': '',
-    },
-    'the emulator in a function': {
+  'the functions import shared alone': {
+    'the emulator': {
       'functions/index.ts': "import {a} from '../emulator/cloud.ts';",
       'emulator/cloud.ts': '',
     },
-  },
-  'the parts of shared import in one direction': {
-    'an adapter in the control plane': {
-      'shared/control-plane/deps.ts': "import {openBus} from '../google/bus.ts';",
-      'shared/google/bus.ts': '',
-    },
-    'the control plane in a contract': {
-      'shared/contracts/spec/spec.ts': "import type {Deps} from '../../control-plane/deps.ts';",
-      'shared/control-plane/deps.ts': '',
-    },
-    'a folder without a place in the order': {'shared/utils/text.ts': ''},
   },
 };
 
 describe('imports', () => {
   const repository = readImports(readRepository());
 
-  it('the reader of imports finds files in every folder', () => {
-    for (const folder of FOLDERS)
+  it('the reader of imports finds files in every folder, and imports of both languages', () => {
+    for (const folder of [
+      'shared',
+      'functions',
+      'emulator',
+      'cli',
+      'client',
+      'dashboard',
+      'worker-startup',
+      'test',
+      'bench',
+    ])
       assert.ok([...repository.keys()].filter(file => file.startsWith(`${folder}/`)).length > 5, folder);
+    for (const [end, least] of [
+      ['.ts', 3000],
+      ['.py', 1000],
+    ] as const) {
+      const known = [...repository].filter(([file]) => file.endsWith(end));
+      const count = known.reduce(
+        (sum, [, names]) => sum + [...names].filter(name => repository.has(name)).length,
+        0,
+      );
+      assert.ok(count > least, `${count} imports between files of ${end}`);
+    }
   });
 
   it('the reader of imports finds every form of an import, and no text', () => {

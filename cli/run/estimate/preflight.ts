@@ -6,6 +6,7 @@ import {CliError} from '../../../client/text/errors.ts';
 import {bytesText, numberText, table} from '../../../client/text/format.ts';
 import {print, printText, say, warn} from '../../../client/text/output.ts';
 import type {Compiled, Numbers, Rate} from '../../../client/views/assumptions.ts';
+import {usdPerMillion} from '../../../client/views/rates.ts';
 import type {RunSpec} from '../../../shared/contracts/spec/spec.ts';
 import {readPrices} from '../../../shared/control-plane/documents/prices.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
@@ -15,15 +16,7 @@ import {askWorker} from '../../python/ask-worker.ts';
 import {withClock} from '../../terminal/progress-clock.ts';
 import {completeIn, type SpecOptions, specOf} from '../spec/spec.ts';
 import {priceOrigin, pricesText} from './price-origin.ts';
-import {
-  helpLines,
-  helpsOf,
-  limitText,
-  millionText,
-  rateOfStages,
-  usdPerMillion,
-  workOfProgram,
-} from './stages.ts';
+import {helpLines, helpsOf, limitText, millionText, rateOfStages, workOfProgram} from './stages.ts';
 
 export type PreflightOptions = CloudOptions & SpecOptions & {accelerator?: string[]; zone: string};
 /** A program with the dollars of a million tokens in full rows, at the speed of its slowest stage. */

@@ -10,6 +10,7 @@ import {
   type Sampled,
   storedBytes,
 } from '../../../client/views/assumptions.ts';
+import {usdPerMillion} from '../../../client/views/rates.ts';
 import {chipsOf} from '../../../shared/domain/billing/prices.ts';
 import {type UploadRate, uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
 
@@ -89,11 +90,6 @@ export function workOfProgram(compiled: Compiled & {fits: true}, {format, dtype}
   };
 }
 
-/** Dollars of a million tokens; null before the first token, or without a price. */
-export function usdPerMillion(usd: number | null, tokens: number): number | null {
-  return usd === null || tokens <= 0 ? null : (usd / tokens) * 1e6;
-}
-
 /** Dollars of a million tokens, where two digits tell types and changes apart. */
 export function millionText(usd: number): string {
   return usd >= 1
@@ -116,6 +112,7 @@ export type Help = {
   per: 'token' | 'sample';
   usd_per_million_tokens: number | null;
 };
+
 type Stored = {layers: number; dtype: string; tokens: unknown};
 
 /** Changes that make a run cheaper whose chips wait, the cheapest first. Of equal prices, the one that stores most is first. */

@@ -3,6 +3,8 @@
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {CliError} from '../../../client/text/errors.ts';
 import {say} from '../../../client/text/output.ts';
+import type {Difference} from '../../../client/views/spec-differences.ts';
+import {differencesOf} from '../../../client/views/spec-differences.ts';
 import {parseJson} from '../../../shared/contracts/messages/schemas.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/spec/manifest.ts';
 import {MAX_SPEC_BYTES, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
@@ -87,28 +89,6 @@ function unequalToFrozen(spec: RunSpecInput, text: string, run: string): Differe
     wanted,
     stored,
     Object.keys(spec).filter(key => !(key in SETTINGS)),
-  );
-}
-
-export type Difference = {key: string; wanted: unknown; stored: unknown};
-
-/** Keys with other values in the two specs: of both, or of the named keys alone. */
-export function differencesOf(wanted: object, stored: object, only?: readonly string[]): Difference[] {
-  const [of_wanted, of_stored] = [wanted, stored] as [Record<string, unknown>, Record<string, unknown>];
-  const keys = only ?? [...new Set([...Object.keys(of_wanted), ...Object.keys(of_stored)])];
-  return keys
-    .map(key => ({key, wanted: of_wanted[key], stored: of_stored[key]}))
-    .filter(({wanted, stored}) => canonical(wanted) !== canonical(stored));
-}
-
-/** JSON with sorted keys. */
-function canonical(value: unknown): string {
-  return (
-    JSON.stringify(value, (_, inner: unknown) =>
-      inner !== null && typeof inner === 'object' && !Array.isArray(inner)
-        ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1)))
-        : inner,
-    ) ?? ''
   );
 }
 

@@ -1,7 +1,8 @@
 /** `gleaner doctor`: each finding, with the fault that it finds. */
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import {type Context, deployedOf} from '../../../cli/doctor/context.ts';
+import {deployedOf} from '../../../cli/deploy/deployed.ts';
+import type {Context} from '../../../cli/doctor/context.ts';
 import {CHECKS, diagnose} from '../../../cli/doctor/doctor.ts';
 import {openGoogle} from '../../../client/google/api.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {type SpecOptions, specOf} from '../../../cli/run/spec/spec.ts';
-import {differencesOf} from '../../../cli/run/spec/write-spec.ts';
 import {planText} from '../../../cli/run/start.ts';
 import {resultLines} from '../../../client/explanations/result-lines.ts';
 import {answers} from '../../../client/json/index.ts';
 import {compareSides, type Side} from '../../../client/views/comparison.ts';
+import {differencesOf} from '../../../client/views/spec-differences.ts';
 import {NO_UPLOADS, ResultFold, type Stats} from '../../../shared/domain/run/result.ts';
 import {aRun, aStats} from '../../support/builders.ts';
 

@@ -4,11 +4,11 @@ import {
   helpsOf,
   limitText,
   rateOfStages,
-  usdPerMillion,
   workOf,
   workOfProgram,
 } from '../../../cli/run/estimate/stages.ts';
 import type {Compiled, Rate} from '../../../client/views/assumptions.ts';
+import {usdPerMillion} from '../../../client/views/rates.ts';
 import {COMPILED, ONE_HOST} from '../../../shared/domain/fleet/accelerators.ts';
 import {uploadRateOf, withMeasured} from '../../../shared/domain/fleet/upload-rates.ts';
 
