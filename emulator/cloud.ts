@@ -1,8 +1,6 @@
 import {resolve} from 'node:path';
 import {catalogRoutes} from './billing/catalog.ts';
 import {ComputeRoutes} from './compute/routes.ts';
-import {lockFolder} from './database.ts';
-import {badFault, isQueueFault, type NodeFault, nodeTargetOf} from './faults.ts';
 import {deploymentsIn} from './functions/subscriptions.ts';
 import {httpFunctions} from './functions/triggers.ts';
 import {LocalCloudError} from './http/errors.ts';
@@ -13,12 +11,14 @@ import type {JsonObject} from './http/json.ts';
 import {authorized} from './http/permissions.ts';
 import {localRoutes} from './local-api.ts';
 import type {LocalCloud, LocalCloudOptions} from './options.ts';
-import {forgetAddress, writeAddress} from './own-folder.ts';
 import {type CloudContext, Ends, openParts, type Parts, startParts} from './parts.ts';
 import {servePublisher} from './pubsub/grpc.ts';
 import {pubsubRoutes} from './pubsub/rest.ts';
-import {onRememberedPort} from './remembered-port.ts';
 import {secretRoutes} from './secrets.ts';
+import {lockFolder} from './state/database.ts';
+import {badFault, isQueueFault, type NodeFault, nodeTargetOf} from './state/faults.ts';
+import {forgetAddress, writeAddress} from './state/own-folder.ts';
+import {onRememberedPort} from './state/remembered-port.ts';
 import {tokenServiceRoutes} from './token-service.ts';
 import {TpuRoutes} from './tpu/routes.ts';
 

@@ -1,8 +1,8 @@
 import {DEFAULT_DEPLOYMENT, nameIn, tickJobOf} from '../shared/domain/deployment.ts';
-import type {CloudDatabase} from './database.ts';
 import {ApiError} from './http/errors.ts';
 import type {Handler, Request, Route} from './http/http.ts';
 import type {JsonObject} from './http/json.ts';
+import type {CloudDatabase} from './state/database.ts';
 import {wantsNumbers} from './tpu/catalog.ts';
 
 export const tickJob = tickJobOf(DEFAULT_DEPLOYMENT);

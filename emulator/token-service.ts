@@ -1,8 +1,8 @@
 /** Security Token Service: exchanges the access token of an account for one with a boundary. */
 import {EXCHANGE_PATH, narrowedTokenOf, tokenAccount} from './http/access-tokens.ts';
+import {type Boundary, boundaryOptions} from './http/boundary.ts';
 import type {Reply, Request, Route} from './http/http.ts';
 import {readBytes} from './http/request-body.ts';
-import {type Boundary, boundaryOptions} from './storage/boundary.ts';
 
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
 const FIXED = {

@@ -1,7 +1,7 @@
 import {type CloudOptions, runningCloud} from '../../client/connection/connect.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {printText} from '../../client/text/output.ts';
-import {faultHelp} from '../../emulator/faults.ts';
+import {faultHelp} from '../../emulator/state/faults.ts';
 
 export async function fault(kind: string, target: string, options: CloudOptions): Promise<void> {
   if (kind === 'help') return printText(faultHelp.split('\n'));

@@ -14,11 +14,11 @@ import {
   type LogLine,
   startLocalCloud,
 } from '../../emulator/cloud.ts';
-import {lockFolder} from '../../emulator/database.ts';
 import {requireEmulators} from '../../emulator/google/process.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {privateFile, readPrivate} from '../../emulator/http/private-file.ts';
 import {secretFile} from '../../emulator/secrets.ts';
+import {lockFolder} from '../../emulator/state/database.ts';
 import {LOCAL_HOSTS} from '../../emulator/tpu/catalog.ts';
 import {timingDefaults} from '../../shared/contracts/settings/environment.ts';
 import {receiverProblem} from '../../shared/contracts/settings/webhook.ts';

@@ -2,7 +2,7 @@
 import {existsSync, globSync, rmSync, statfsSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {CliError} from '../../client/text/errors.ts';
-import {lockFolder} from '../../emulator/database.ts';
+import {lockFolder} from '../../emulator/state/database.ts';
 
 /** Size of a worker's Python environment, which is a copy where the cache is on another disk. */
 const START_MB = 700;

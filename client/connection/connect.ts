@@ -3,7 +3,7 @@ import {existsSync} from 'node:fs';
 import {join, resolve} from 'node:path';
 import type {CloudAddress} from '../../emulator/cloud.ts';
 import {proofOf, readToken} from '../../emulator/http/guard.ts';
-import {addressIn, ownAddresses} from '../../emulator/own-folder.ts';
+import {addressIn, ownAddresses} from '../../emulator/state/own-folder.ts';
 import {openStore} from '../../shared/compose.ts';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';

@@ -1,14 +1,14 @@
 import {createHash} from 'node:crypto';
-import type {Faults} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {Request, Route} from '../http/http.ts';
 import type {JsonObject} from '../http/json.ts';
 import {readJson} from '../http/request-body.ts';
+import type {Faults} from '../state/faults.ts';
+import {zones} from '../state/zones.ts';
 import {batchRoute} from '../storage/batch.ts';
 import type {Operation} from '../vm/operations.ts';
 import type {Tpus} from '../vm/tpus.ts';
 import {type ZoneRoute, zoneOf, zoneRoutes} from '../vm/zone-routes.ts';
-import {zones} from '../zones.ts';
 import {INSTANCES, type Instance} from './instance.ts';
 import {type InstanceSpec, nameIn, parseInstance} from './spec.ts';
 

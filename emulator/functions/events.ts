@@ -1,10 +1,10 @@
 import {randomUUID} from 'node:crypto';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import type {CloudDatabase} from '../database.ts';
-import type {Faults} from '../faults.ts';
+import {type Delivery, EmbeddedBus, ReceiverAway} from '../delivery/embedded-bus.ts';
 import type {JsonObject} from '../http/json.ts';
-import {type Delivery, EmbeddedBus, ReceiverAway} from '../pubsub/embedded-bus.ts';
+import type {CloudDatabase} from '../state/database.ts';
+import type {Faults} from '../state/faults.ts';
 import {
   type DocumentEvent,
   type DocumentTrigger,

@@ -1,5 +1,5 @@
+import {ReceiverAway} from '../delivery/embedded-bus.ts';
 import {HOST_HEADER} from '../http/guard.ts';
-import {ReceiverAway} from '../pubsub/embedded-bus.ts';
 import type {Subscription} from './subscriptions.ts';
 
 export type PubsubMessage = {data: string; attributes: Record<string, string>; orderingKey?: string};

@@ -3,7 +3,7 @@
 import {createHmac} from 'node:crypto';
 import type {IncomingHttpHeaders} from 'node:http';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
-import type {Boundary} from '../storage/boundary.ts';
+import type {Boundary} from './boundary.ts';
 import {ApiError} from './errors.ts';
 
 /** Account of a token. With a boundary, the token has only the rights of the account that the boundary leaves. */

@@ -1,8 +1,8 @@
-import type {CloudDatabase} from '../database.ts';
 import type {Events, PubsubMessage} from '../functions/events.ts';
 import {ApiError} from '../http/errors.ts';
 import {isObject, type JsonObject} from '../http/json.ts';
 import {optionalString, stringMap} from '../http/request-body.ts';
+import type {CloudDatabase} from '../state/database.ts';
 
 const limit_bytes = 10_000_000;
 

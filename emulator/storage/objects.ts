@@ -1,5 +1,5 @@
-import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../http/errors.ts';
+import type {CloudDatabase} from '../state/database.ts';
 import type {Blobs} from './blobs.ts';
 import {type Conditions, requireConditions} from './conditions.ts';
 import {checkObjectName, type Fields, type StoredObject} from './resource.ts';

@@ -1,10 +1,10 @@
 import {randomBytes} from 'node:crypto';
 import {open} from 'node:fs/promises';
-import type {CloudDatabase} from '../database.ts';
 import {ApiError} from '../http/errors.ts';
 import type {Reply, Request} from '../http/http.ts';
 import type {JsonObject} from '../http/json.ts';
 import {chunksOf} from '../http/request-body.ts';
+import type {CloudDatabase} from '../state/database.ts';
 import {type Blobs, ChecksumStream, checksumsOfFile, sizeOf, writeAll} from './blobs.ts';
 import {type ExpectedChecksums, expectedInHeaders, requireChecksums} from './checksum-headers.ts';
 import type {Conditions} from './conditions.ts';

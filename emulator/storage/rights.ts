@@ -1,10 +1,10 @@
 /** Rights of the service accounts in the bucket of their deployment. `test/terraform/roles.test.ts` compares them with Terraform's. */
 import type {Deployment} from '../functions/subscriptions.ts';
 import type {Account, Role} from '../http/access-tokens.ts';
+import {leaves, type Right} from '../http/boundary.ts';
 import {ApiError} from '../http/errors.ts';
 import {unauthenticated} from '../http/guard.ts';
 import type {Request} from '../http/http.ts';
-import {leaves, type Right} from './boundary.ts';
 
 const READ: Right[] = ['get', 'list'];
 const CREATE: Right[] = ['create', ...READ];

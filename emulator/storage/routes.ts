@@ -1,10 +1,10 @@
-import type {CloudDatabase} from '../database.ts';
+import type {Right} from '../http/boundary.ts';
 import {ApiError} from '../http/errors.ts';
 import type {Handler, Reply, Request, Route} from '../http/http.ts';
 import {optionalString, readJson} from '../http/request-body.ts';
+import type {CloudDatabase} from '../state/database.ts';
 import {batchRoute} from './batch.ts';
 import {Blobs} from './blobs.ts';
-import type {Right} from './boundary.ts';
 import {conditionsFrom, wholeNumber} from './conditions.ts';
 import {compose, copy, rewrite} from './copy.ts';
 import {download, isObjectFound, readable} from './download.ts';

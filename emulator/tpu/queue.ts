@@ -1,10 +1,10 @@
 import {randomUUID} from 'node:crypto';
-import type {CloudDatabase} from '../database.ts';
-import {badFault, type Faults, type QueueFault} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {JsonObject} from '../http/json.ts';
-import {Resources} from '../resources.ts';
-import {Timers} from '../timers.ts';
+import type {CloudDatabase} from '../state/database.ts';
+import {badFault, type Faults, type QueueFault} from '../state/faults.ts';
+import {Resources} from '../state/resources.ts';
+import {Timers} from '../state/timers.ts';
 import type {Operation} from '../vm/operations.ts';
 import type {TpuChange, Tpus} from '../vm/tpus.ts';
 import type {QueueState} from './catalog.ts';

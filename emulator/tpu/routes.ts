@@ -1,12 +1,12 @@
-import type {Faults} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {Request, Route} from '../http/http.ts';
 import type {JsonObject} from '../http/json.ts';
 import {readJson} from '../http/request-body.ts';
+import type {Faults} from '../state/faults.ts';
+import {zones} from '../state/zones.ts';
 import type {Operation} from '../vm/operations.ts';
 import type {Tpus} from '../vm/tpus.ts';
 import {type ZoneRoute, zoneOf, zoneRoutes} from '../vm/zone-routes.ts';
-import {zones} from '../zones.ts';
 import {
   acceleratorTypes,
   healthNumbers,

@@ -1,6 +1,6 @@
 import {randomUUID} from 'node:crypto';
-import type {CloudDatabase} from '../database.ts';
 import type {JsonObject} from '../http/json.ts';
+import type {CloudDatabase} from '../state/database.ts';
 
 export type Operation = {
   /** Last part of its path. */

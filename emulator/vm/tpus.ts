@@ -1,10 +1,10 @@
 import {randomInt} from 'node:crypto';
-import type {CloudDatabase} from '../database.ts';
-import {badFault, type Faults, type NodeFault, nodeTargetOf} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {JsonObject} from '../http/json.ts';
-import {Resources} from '../resources.ts';
-import {Timers} from '../timers.ts';
+import type {CloudDatabase} from '../state/database.ts';
+import {badFault, type Faults, type NodeFault, nodeTargetOf} from '../state/faults.ts';
+import {Resources} from '../state/resources.ts';
+import {Timers} from '../state/timers.ts';
 import {type Operation, Operations} from './operations.ts';
 import type {VmSpec} from './vm-spec.ts';
 import type {Fleet} from './vms.ts';

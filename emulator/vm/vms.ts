@@ -1,8 +1,8 @@
 import {chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
 import {rm} from 'node:fs/promises';
 import {join} from 'node:path';
-import type {CloudDatabase} from '../database.ts';
 import type {Identities} from '../http/identity.ts';
+import type {CloudDatabase} from '../state/database.ts';
 import {Machine} from './machine.ts';
 import {MetadataServer} from './metadata.ts';
 import {vmEnvironment} from './vm-environment.ts';

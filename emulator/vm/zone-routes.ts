@@ -1,9 +1,10 @@
 /** Routes of an API that has TPUs, as a table. */
-import type {Faults} from '../faults.ts';
+
 import {ApiError} from '../http/errors.ts';
 import type {Request, Route} from '../http/http.ts';
 import type {JsonObject} from '../http/json.ts';
-import {zones} from '../zones.ts';
+import type {Faults} from '../state/faults.ts';
+import {zones} from '../state/zones.ts';
 
 /** `answer` gets a zone that the request may name, and the name of the resource in the path. */
 export type ZoneRoute = readonly [

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {DatabaseSync} from 'node:sqlite';
-import {EmbeddedBus} from '../../emulator/pubsub/embedded-bus.ts';
+import {EmbeddedBus} from '../../emulator/delivery/embedded-bus.ts';
 import {RELEASE} from '../../shared/contracts/settings/config.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import type {Bus, Document} from '../../shared/ports/ports.ts';
-import {Scratch} from '../emulator/a-cloud.ts';
+import {Scratch} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
 
 /** `release`: the attribute of the message. */

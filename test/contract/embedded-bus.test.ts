@@ -8,7 +8,7 @@ import {
   EmbeddedBus,
   type EmbeddedBusOptions,
   ReceiverAway,
-} from '../../emulator/pubsub/embedded-bus.ts';
+} from '../../emulator/delivery/embedded-bus.ts';
 import {until} from '../support/until.ts';
 
 describe('EmbeddedBus', () => {

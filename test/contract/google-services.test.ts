@@ -7,7 +7,7 @@ import {loadSync, type MessageTypeDefinition} from '@grpc/proto-loader';
 import {PassThroughClient} from 'google-auth-library';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {processes} from '../e2e/home.ts';
-import {put, Scratch, type Seen, tokenUrl} from '../emulator/a-cloud.ts';
+import {put, Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
 import {needEmulators} from './emulators.ts';
 

@@ -11,7 +11,7 @@ import {GooglePubsub} from '../../emulator/google/pubsub.ts';
 import {pushTokenOf} from '../../emulator/http/guard.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {openBus} from '../../shared/google/bus.ts';
-import {functionsModule, readLines, Scratch, type Seen, triggers} from '../emulator/a-cloud.ts';
+import {functionsModule, readLines, Scratch, type Seen, triggers} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
 import {describeOnEmulator} from './emulators.ts';
 

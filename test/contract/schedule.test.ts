@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {GoogleError, openGoogle} from '../../client/google/api.ts';
 import {Schedule} from '../../client/google/schedule.ts';
 import {tickJob, tickLocation} from '../../emulator/scheduler.ts';
-import {cloudState} from '../emulator/a-cloud.ts';
+import {cloudState} from '../support/machine/a-cloud.ts';
 import {useLocalCloud} from './local-cloud.ts';
 
 describe('Schedule: Cloud Scheduler', () => {

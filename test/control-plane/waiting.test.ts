@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type {Cloud} from '../../client/cloud/cloud.ts';
 import {TPU_STATUSES} from '../../client/explanations/tpu-status.ts';
 import {explain} from '../../client/views/why.ts';
-import {FAULT_KINDS, faultHelp} from '../../emulator/faults.ts';
+import {FAULT_KINDS, faultHelp} from '../../emulator/state/faults.ts';
 import {labelsOf} from '../../shared/domain/deployment.ts';
 import {CONSTRAINT_KINDS} from '../../shared/domain/records/constraint.ts';
 import {jobDocument} from '../../shared/domain/records/job.ts';

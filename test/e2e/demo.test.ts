@@ -6,7 +6,7 @@ import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {countRecords, writeStreams} from '../../cli/demo/input.ts';
-import {lockFolder} from '../../emulator/database.ts';
+import {lockFolder} from '../../emulator/state/database.ts';
 import * as command from '../support/command.ts';
 import {Folder} from '../support/folder.ts';
 import {gleaner, processes, texts} from './home.ts';

@@ -17,8 +17,8 @@ import {openStore} from '../../shared/compose.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Document, Objects, Store} from '../../shared/ports/ports.ts';
-import {cloudState} from '../emulator/a-cloud.ts';
 import * as command from '../support/command.ts';
+import {cloudState} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
 
 /** Variables of a cloud that ends a silent worker early. A killed VM and a vanished node are silent. */

@@ -14,7 +14,7 @@ import {nameIn} from '../../shared/domain/deployment.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Bus, Document, Objects} from '../../shared/ports/ports.ts';
-import {cloudState} from '../emulator/a-cloud.ts';
+import {cloudState} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
 import {FAST, hasEnded, type LocalState, processes} from './home.ts';
 import {type Change, startTpuRecorder, type TpuRecorder} from './tpu-recorder.ts';

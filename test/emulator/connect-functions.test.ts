@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {fileURLToPath} from 'node:url';
 import {FunctionHost} from '../../emulator/functions/functions.ts';
 import {readTriggers} from '../../emulator/functions/triggers.ts';
-import {functionsModule, triggers} from './a-cloud.ts';
+import {functionsModule, triggers} from '../support/machine/a-cloud.ts';
 
 describe('A function host whose functions must be connected to topics', () => {
   const log: string[] = [];

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import type {LocalCloud} from '../../emulator/cloud.ts';
+import {cloudState, publish, put, Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
-import {cloudState, publish, put, Scratch, tokenUrl} from './a-cloud.ts';
 
 type Info = {
   deliveries_pending: number;

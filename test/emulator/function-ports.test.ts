@@ -4,7 +4,7 @@ import {once} from 'node:events';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {HOST_HEADER} from '../../emulator/http/guard.ts';
-import {functionsModule, readLines, Scratch} from './a-cloud.ts';
+import {functionsModule, readLines, Scratch} from '../support/machine/a-cloud.ts';
 
 describe('The port of a function', () => {
   const scratch = new Scratch();

@@ -8,8 +8,8 @@ import type {LocalCloud} from '../../emulator/cloud.ts';
 import {openInstances} from '../../shared/google/instances.ts';
 import {aRequest, COMPUTE_ENGINE} from '../contract/tpus-contract.ts';
 import {gcloudEnvironment} from '../support/gcloud-environment.ts';
+import {cloudState, Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
-import {cloudState, Scratch, type Seen, tokenUrl} from './a-cloud.ts';
 
 describe('gcloud on the local cloud', () => {
   const scratch = new Scratch();

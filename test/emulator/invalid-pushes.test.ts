@@ -3,7 +3,7 @@ import {createHash} from 'node:crypto';
 import {join} from 'node:path';
 import triggers from '../../functions/triggers.json' with {type: 'json'};
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import {Scratch} from './a-cloud.ts';
+import {Scratch} from '../support/machine/a-cloud.ts';
 import {Host} from './a-host.ts';
 
 const NAMES = ['on-control', 'on-object', 'on-tpu', 'on-task'];

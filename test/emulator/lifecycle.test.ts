@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {join} from 'node:path';
 import {Storage} from '@google-cloud/storage';
-import {CloudDatabase} from '../../emulator/database.ts';
+import {CloudDatabase} from '../../emulator/state/database.ts';
 import {sweepExpired} from '../../emulator/storage/lifecycle.ts';
 import {openStorage} from '../../emulator/storage/routes.ts';
-import {Scratch, tokenUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 
 const DAY_MS = 86_400_000;
 

@@ -5,7 +5,7 @@ import {GooglePubsub} from '../../emulator/google/pubsub.ts';
 import {accessTokenOf} from '../../emulator/http/access-tokens.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {authorized, permissionOf} from '../../emulator/http/permissions.ts';
-import {cloudState, Scratch} from './a-cloud.ts';
+import {cloudState, Scratch} from '../support/machine/a-cloud.ts';
 import {answered, OPEN} from './each-route.ts';
 
 const ACCOUNTS = {

@@ -1,6 +1,6 @@
 import {type IncomingHttpHeaders, request} from 'node:http';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {tokenUrl} from './a-cloud.ts';
+import {tokenUrl} from '../support/machine/a-cloud.ts';
 
 type GoogleError = {code: number; message: string; errors: {reason: string}[]};
 export type Answer = {

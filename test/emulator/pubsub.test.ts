@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {PubSub} from '@google-cloud/pubsub';
 import type {LocalCloud} from '../../emulator/cloud.ts';
+import {Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
-import {Scratch, type Seen, tokenUrl} from './a-cloud.ts';
 
 describe('Pub/Sub of the local cloud', () => {
   const scratch = new Scratch();

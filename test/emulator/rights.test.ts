@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import {inspect} from 'node:util';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {accessTokenOf, narrowedTokenOf} from '../../emulator/http/access-tokens.ts';
+import type {Boundary} from '../../emulator/http/boundary.ts';
 import {type HttpServer, serve} from '../../emulator/http/http.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
-import type {Boundary} from '../../emulator/storage/boundary.ts';
 import {openObjectTokens, ruleOf} from '../../shared/google/object-tokens.ts';
-import {Scratch, tokenUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 
 const ACCOUNTS = accountsOf('gleaner-local', 'gleaner');
 const SHARD = 'activations/my-run/tpu_0/shard_0001.safetensors';

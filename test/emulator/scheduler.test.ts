@@ -3,8 +3,8 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {CloudSchedulerClient} from '@google-cloud/scheduler';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
+import {cloudState, Scratch, type Seen} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
-import {cloudState, Scratch, type Seen} from './a-cloud.ts';
 
 const JOB = {name: 'projects/gleaner-local/locations/us-central1/jobs/gleaner-tick'};
 

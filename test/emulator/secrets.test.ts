@@ -6,7 +6,7 @@ import type {LocalCloud} from '../../emulator/cloud.ts';
 import {accessTokenOf} from '../../emulator/http/access-tokens.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {secretFile} from '../../emulator/secrets.ts';
-import {Scratch} from './a-cloud.ts';
+import {Scratch} from '../support/machine/a-cloud.ts';
 
 const GIT = 'projects/gleaner-local/secrets/git';
 const {worker, control} = accountsOf('gleaner-local', 'gleaner');

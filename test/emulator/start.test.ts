@@ -6,8 +6,8 @@ import {DatabaseSync} from 'node:sqlite';
 import {type LocalCloud, LocalCloudError} from '../../emulator/cloud.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../shared/google/objects.ts';
+import {cloudState, Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
-import {cloudState, Scratch, tokenUrl} from './a-cloud.ts';
 
 describe('A local cloud', () => {
   const scratch = new Scratch();

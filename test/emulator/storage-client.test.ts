@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import {pipeline} from 'node:stream/promises';
 import {type Bucket, Storage} from '@google-cloud/storage';
 import type {LocalCloud, StoredInfo} from '../../emulator/cloud.ts';
-import {Scratch, tokenUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 
 describe('Cloud Storage through @google-cloud/storage', () => {
   const scratch = new Scratch();

@@ -4,7 +4,7 @@ import {join, resolve, sep} from 'node:path';
 import fc from 'fast-check';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {BucketView} from '../../emulator/storage/view.ts';
-import {Scratch, tokenUrl} from './a-cloud.ts';
+import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 
 /** Random path segments, among them segments with a meaning for paths, URLs and shells. */
 const segment = fc.oneof(

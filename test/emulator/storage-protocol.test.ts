@@ -4,7 +4,7 @@ import {connect} from 'node:net';
 import {join} from 'node:path';
 import {gunzipSync, gzipSync} from 'node:zlib';
 import {useLocalCloud} from '../contract/local-cloud.ts';
-import {tokenUrl} from './a-cloud.ts';
+import {tokenUrl} from '../support/machine/a-cloud.ts';
 import {objects, PlainHttp, uploads} from './plain-http.ts';
 
 describe('Cloud Storage over HTTP', () => {

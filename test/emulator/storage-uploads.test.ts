@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {readdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {useLocalCloud} from '../contract/local-cloud.ts';
-import {tokenUrl} from './a-cloud.ts';
+import {tokenUrl} from '../support/machine/a-cloud.ts';
 import {objects, PlainHttp, uploads} from './plain-http.ts';
 
 describe('Cloud Storage over HTTP', () => {

@@ -14,8 +14,8 @@ import {iso} from '../../shared/domain/time.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {aRun, aStream, aWorker, ENVIRONMENT} from '../support/builders.ts';
 import {secretOf} from '../support/function-calls.ts';
+import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
-import {Scratch, tokenUrl} from './a-cloud.ts';
 
 const TRIGGERS = fileURLToPath(new URL('../../functions/triggers.json', import.meta.url));
 

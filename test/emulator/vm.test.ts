@@ -3,8 +3,8 @@ import {existsSync, readdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {tokenAccount} from '../../emulator/http/access-tokens.ts';
+import {cloudState, Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/until.ts';
-import {cloudState, Scratch, tokenUrl} from './a-cloud.ts';
 
 const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';
 

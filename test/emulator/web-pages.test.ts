@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {type ChannelOptions, Client, credentials, Metadata, status} from '@grpc/grpc-js';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {Scratch} from './a-cloud.ts';
+import {Scratch} from '../support/machine/a-cloud.ts';
 import {headAs} from './plain-http.ts';
 
 describe('A request to a local cloud from a browser on the same machine', () => {

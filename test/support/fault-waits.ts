@@ -1,6 +1,6 @@
 /** Each fault of the local cloud in a test world, and what `why` says of it. */
 import assert from 'node:assert/strict';
-import type {FaultKind} from '../../emulator/faults.ts';
+import type {FaultKind} from '../../emulator/state/faults.ts';
 import type {World} from './control-plane-harness.ts';
 import {aRequestedNode, aSilentWorker, aTakenWorker, aWorkingWorld} from './one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from './places.ts';

@@ -6,11 +6,11 @@ import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {neededApis} from '../../cli/deploy/project.ts';
-import {CloudDatabase} from '../../emulator/database.ts';
 import {ApiError} from '../../emulator/http/errors.ts';
 import {type HttpServer, type Route, router, serve} from '../../emulator/http/http.ts';
 import type {JsonObject} from '../../emulator/http/json.ts';
 import {readJson} from '../../emulator/http/request-body.ts';
+import {CloudDatabase} from '../../emulator/state/database.ts';
 import {openStorage} from '../../emulator/storage/routes.ts';
 
 export const PROJECT = 'my-project-123';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import {existsSync, mkdirSync} from 'node:fs';
 import {join} from 'node:path';
-import {lockFolder} from '../../../emulator/database.ts';
+import {lockFolder} from '../../../emulator/state/database.ts';
 import {gleaner} from '../../e2e/home.ts';
 import * as command from '../../support/command.ts';
 import {Folder} from '../../support/folder.ts';

@@ -13,12 +13,12 @@ import {runtimeOf} from '../../../shared/domain/fleet/accelerators.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openProviders} from '../../../shared/google/providers.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import {Scratch} from '../../emulator/a-cloud.ts';
 import {brokenStore} from '../../support/broken-store.ts';
 import {aTpu} from '../../support/builders.ts';
 import {controlTopic} from '../../support/control-topic.ts';
 import {Folder} from '../../support/folder.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+import {Scratch} from '../../support/machine/a-cloud.ts';
 import {steppedClock} from '../../support/stepped-clock.ts';
 
 const REQUEST = {

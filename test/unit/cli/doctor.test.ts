@@ -13,7 +13,6 @@ import {paths} from '../../../shared/domain/names.ts';
 import {afterFailure, NOTHING_SENT, newNotice} from '../../../shared/domain/notices/notice.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
-import {Scratch} from '../../emulator/a-cloud.ts';
 import {brokenStore, withMethods} from '../../support/broken-store.ts';
 import {aRun} from '../../support/builders.ts';
 import {gleaner} from '../../support/command.ts';
@@ -29,6 +28,7 @@ import {
   ZIP,
 } from '../../support/healthy-project.ts';
 import {namedCommands, whyUnknown} from '../../support/known-commands.ts';
+import {Scratch} from '../../support/machine/a-cloud.ts';
 import {ROOT} from '../../support/process.ts';
 
 const SETTINGS = {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {Scratch} from '../../emulator/a-cloud.ts';
+import {Scratch} from '../../support/machine/a-cloud.ts';
 
 describe('A fault for an unknown TPU', () => {
   const scratch = new Scratch();

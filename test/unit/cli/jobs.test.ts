@@ -6,8 +6,8 @@ import {text} from 'node:stream/consumers';
 import {jobAnswers} from '../../../client/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {put, Scratch} from '../../emulator/a-cloud.ts';
 import {gleaner} from '../../support/command.ts';
+import {put, Scratch} from '../../support/machine/a-cloud.ts';
 import {putInCloud} from '../../support/put-documents.ts';
 
 const ended = (more: Document): Document => ({

@@ -6,10 +6,10 @@ import {DEFAULT_PORT} from '../../../client/connection/address.ts';
 import {runningCloud} from '../../../client/connection/connect.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {readToken} from '../../../emulator/http/guard.ts';
-import {writeAddress} from '../../../emulator/own-folder.ts';
-import {Scratch} from '../../emulator/a-cloud.ts';
+import {writeAddress} from '../../../emulator/state/own-folder.ts';
 import {gleaner} from '../../support/command.ts';
 import {Folder} from '../../support/folder.ts';
+import {Scratch} from '../../support/machine/a-cloud.ts';
 
 describe('A gleaner command', () => {
   const scratch = new Scratch();

@@ -1,6 +1,6 @@
 /** The boundary of each kind of token, as the token service and Cloud Storage of the local cloud read it. */
 import assert from 'node:assert/strict';
-import {boundaryOptions, leaves, type Right} from '../../../emulator/storage/boundary.ts';
+import {boundaryOptions, leaves, type Right} from '../../../emulator/http/boundary.ts';
 import {
   type ObjectRights,
   rightsOfExec,

@@ -8,9 +8,9 @@ import {crc32cOf} from '../../../../client/google/hash-file.ts';
 import {ResumableUploads} from '../../../../client/google/resumable.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import * as home from '../../../e2e/home.ts';
-import {Scratch} from '../../../emulator/a-cloud.ts';
 import {gleaner} from '../../../support/command.ts';
 import {Folder} from '../../../support/folder.ts';
+import {Scratch} from '../../../support/machine/a-cloud.ts';
 import {Upload} from './an-upload.ts';
 
 describe('gleaner streams create @full', () => {

@@ -6,7 +6,7 @@ import {fileURLToPath} from 'node:url';
 import {crc32cOf} from '../../../../client/google/hash-file.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {gleaner} from '../../../e2e/home.ts';
-import {Scratch} from '../../../emulator/a-cloud.ts';
+import {Scratch} from '../../../support/machine/a-cloud.ts';
 import {until} from '../../../support/until.ts';
 import {Upload} from './an-upload.ts';
 

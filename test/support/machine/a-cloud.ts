@@ -2,8 +2,8 @@ import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {type LocalCloud, type LocalCloudOptions, startLocalCloud} from '../../emulator/cloud.ts';
-import {urlWithToken} from '../../emulator/http/guard.ts';
+import {type LocalCloud, type LocalCloudOptions, startLocalCloud} from '../../../emulator/cloud.ts';
+import {urlWithToken} from '../../../emulator/http/guard.ts';
 
 const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url));
 export const triggers = fixture('triggers.json');

@@ -1,5 +1,5 @@
+import {LocalCloudError} from '../http/errors.ts';
 import type {CloudDatabase} from './database.ts';
-import {LocalCloudError} from './http/errors.ts';
 
 /** Serves on the port of the last start unless the options name a port: TPUs that survived a crash know that address. */
 export async function onRememberedPort<Server extends {port: number}>(

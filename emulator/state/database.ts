@@ -1,8 +1,8 @@
 import {existsSync, mkdirSync, readFileSync, statSync, writeFileSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
-import {isDamage} from '../shared/embedded/sqlite-store.ts';
-import {LocalCloudError} from './http/errors.ts';
+import {isDamage} from '../../shared/embedded/sqlite-store.ts';
+import {LocalCloudError} from '../http/errors.ts';
 import {isOwnFolder, markFolder, notOwn} from './own-folder.ts';
 
 /**

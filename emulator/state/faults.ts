@@ -1,5 +1,5 @@
+import {LocalCloudError} from '../http/errors.ts';
 import type {CloudDatabase} from './database.ts';
-import {LocalCloudError} from './http/errors.ts';
 import {zones} from './zones.ts';
 
 /** Faults of nodes and queued resources happen once. Faults of zones and events last until `clear`. */
