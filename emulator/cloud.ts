@@ -22,10 +22,9 @@ import {onRememberedPort} from './state/remembered-port.ts';
 import {tokenServiceRoutes} from './token-service.ts';
 import {TpuRoutes} from './tpu/routes.ts';
 
-export type {CloudAddress} from './functions/environment.ts';
 export type {Deployment} from './functions/subscriptions.ts';
 export {LocalCloudError} from './http/errors.ts';
-export type {LocalCloud, LocalCloudOptions, LogLine, StoredInfo} from './options.ts';
+export type {LocalCloud, LocalCloudOptions, LogLine} from './options.ts';
 
 /** Starts a cloud in a folder. A cloud that ran in the folder before continues. */
 export async function startLocalCloud(options: LocalCloudOptions): Promise<LocalCloud> {
@@ -179,3 +178,6 @@ function closedOf({ends}: CloudContext, {google}: Parts): Promise<void> {
   closed.catch(() => {});
   return closed;
 }
+
+export type {CloudAddress} from './state/cloud-address.ts';
+export type {StoredInfo} from './storage/stored-info.ts';

@@ -1,7 +1,8 @@
-import type {ObjectInfo} from '../shared/ports/ports.ts';
-import type {CloudAddress} from './functions/environment.ts';
+import type {FunctionProcess} from './functions/function-hosts.ts';
 import type {Deployment} from './functions/subscriptions.ts';
 import type {SecretReaders} from './secrets.ts';
+import type {CloudAddress} from './state/cloud-address.ts';
+import type {StoredInfo} from './storage/stored-info.ts';
 
 /** `source` is `cloud`, `functions`, or the name of a TPU. */
 export type LogLine = {at: string; source: string; text: string};
@@ -27,14 +28,7 @@ export type LocalCloudOptions = {
   /** Interval of the Scheduler job; by default 1000. */
   tick_interval_ms?: number;
   /** Process of the functions. Without it events wait on disk for a cloud with functions. */
-  function_host?: {
-    /** Script to fork; by default `function-host.ts`. */
-    entry?: string;
-    /** Module that registers the functions; by default `functions/index.ts`. */
-    module?: string;
-    /** Variables on top of `functionEnvironment`. */
-    env?: Record<string, string> | ((where: CloudAddress, deployment: Deployment) => Record<string, string>);
-  };
+  function_host?: Partial<FunctionProcess>;
   /** File with the trigger of each function; by default `functions/triggers.json`. */
   triggers?: string;
   /** Variables on top of the environment of every VM. */
@@ -51,8 +45,6 @@ export type LocalCloudOptions = {
   preemption_notice_ms?: number;
   log?: (line: LogLine) => void;
 };
-
-export type StoredInfo = ObjectInfo & {bucket: string};
 
 export type LocalCloud = CloudAddress & {
   /** Token for writes, which a client sends as `Authorization: Bearer`. */

@@ -1,16 +1,25 @@
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import type {Route} from '../http/http.ts';
 import {accountsOf, type Identities} from '../http/identity.ts';
-import type {LocalCloudOptions} from '../options.ts';
+import type {CloudAddress} from '../state/cloud-address.ts';
 import {MetadataServer} from '../vm/metadata.ts';
-import {type CloudAddress, functionEnvironment} from './environment.ts';
+import {functionEnvironment} from './environment.ts';
 import {FunctionHost} from './functions.ts';
 import type {Deployment, Subscription} from './subscriptions.ts';
 import type {FunctionTrigger} from './triggers.ts';
 
+/** The process that serves the functions. */
+export type FunctionProcess = {
+  /** Script to fork; by default `function-host.ts`. */
+  entry: string;
+  /** Module that registers the functions; by default `functions/index.ts`. */
+  module: string;
+  /** Variables on top of `functionEnvironment`. */
+  env?: Record<string, string> | ((where: CloudAddress, deployment: Deployment) => Record<string, string>);
+};
+
 export type FunctionHostsOptions = {
-  options: Required<Pick<NonNullable<LocalCloudOptions['function_host']>, 'entry' | 'module'>> &
-    Pick<NonNullable<LocalCloudOptions['function_host']>, 'env'>;
+  options: FunctionProcess;
   deployments: Deployment[];
   triggers: FunctionTrigger[];
   where: CloudAddress;

@@ -6,8 +6,8 @@ import {createHash, randomBytes} from 'node:crypto';
 import {mkdirSync, readdirSync, realpathSync, rmSync, statSync} from 'node:fs';
 import {homedir} from 'node:os';
 import {join, resolve} from 'node:path';
-import type {CloudAddress} from '../functions/environment.ts';
 import {readPrivate, writePrivate} from '../http/private-file.ts';
+import type {CloudAddress} from './cloud-address.ts';
 
 /** File in the folder of a running cloud. */
 const ADDRESS_FILE = 'address.json';

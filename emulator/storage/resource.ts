@@ -1,7 +1,7 @@
 import {ApiError} from '../http/errors.ts';
 import {isObject, type Json, type JsonObject} from '../http/json.ts';
 import {optionalString, stringMap} from '../http/request-body.ts';
-import type {StoredInfo} from '../options.ts';
+import type {StoredInfo} from './stored-info.ts';
 
 /** Writable fields of an object, under the names of the API. */
 export type Fields = {
