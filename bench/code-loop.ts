@@ -16,7 +16,7 @@ import {Command} from 'commander';
 import {deployLocally, type LocalDeployment} from '../cli/local/local-deployment.ts';
 import {running} from '../client/connection/connect.ts';
 import {openBus} from '../shared/google/bus.ts';
-import {GitServer} from '../test/support/git-server.ts';
+import {GitServer} from '../test/support/fakes/git-server.ts';
 import {spread} from './spread.ts';
 
 const MAIN = fileURLToPath(new URL('../cli/main.ts', import.meta.url));

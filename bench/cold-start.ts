@@ -19,9 +19,9 @@ import {functionEnvironment} from '../emulator/functions/environment.ts';
 import {startEmulator} from '../emulator/google/process.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import {openTpus} from '../shared/google/tpus.ts';
-import {messageData} from '../test/support/function-calls.ts';
-import {claimsOf, encoded, withoutSignature} from '../test/support/tokens.ts';
-import {workerEnvironment} from '../test/support/worker-environment.ts';
+import {claimsOf, encoded, withoutSignature} from '../test/support/fakes/tokens.ts';
+import {workerEnvironment} from '../test/support/machine/worker-environment.ts';
+import {messageData} from '../test/support/world/function-calls.ts';
 import {measureBoot} from './cold-start/boot.ts';
 import {type First, firstEvents, NODE} from './cold-start/events.ts';
 

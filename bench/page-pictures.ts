@@ -1,7 +1,7 @@
 /** Makes docs/pictures/page-*.png from a real run on a local cloud, with a preemption: `npm run picture:pages`. Needs Chromium. */
 import {fileURLToPath} from 'node:url';
 import {type Browser, chromium} from 'playwright-core';
-import {SPEC, TestHome, texts} from '../test/e2e/home.ts';
+import {SPEC, TestHome, texts} from '../test/support/machine/home.ts';
 
 const PICTURES = fileURLToPath(new URL('../docs/pictures/', import.meta.url));
 const STREAMS = 24;

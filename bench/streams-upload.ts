@@ -12,7 +12,7 @@ import {promisify} from 'node:util';
 import {Command} from 'commander';
 import {startLocalCloud} from '../emulator/cloud.ts';
 import {streamId} from '../shared/domain/names.ts';
-import {gcloudEnvironment} from '../test/support/gcloud-environment.ts';
+import {gcloudEnvironment} from '../test/support/machine/gcloud-environment.ts';
 import {spread} from './spread.ts';
 
 const MAIN = fileURLToPath(new URL('../cli/main.ts', import.meta.url));

@@ -1,6 +1,6 @@
 /** Formats all TypeScript and Python, and applies the fixes of the linters. */
 import {fileURLToPath} from 'node:url';
-import {pythonOf, type Run, runCommand} from './support/process.ts';
+import {pythonOf, type Run, runCommand} from './support/machine/process.ts';
 
 const file = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 const run: Run = (command, args, env = {}) => runCommand(command, args, env, console.log);

@@ -5,7 +5,7 @@
 import {readFileSync, writeFileSync} from 'node:fs';
 import {dirname, relative} from 'node:path';
 import {LOCK, TPU_LOCK, uvCache, WORKER_FOLDER, workerPython} from '../client/python/python.ts';
-import {ROOT, type Run, runCommand} from './support/process.ts';
+import {ROOT, type Run, runCommand} from './support/machine/process.ts';
 
 const WORKER = 'worker-startup/requirements';
 const LOCKS: {name: string; base?: string; overrides?: string}[] = [

@@ -3,7 +3,7 @@ import {spawnSync} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {join} from 'node:path';
 import {cacheFolder, environmentFolder, NO_JAX_CACHE} from '../client/python/python.ts';
-import {type Outcome, pythonOf, ROOT, type Run} from './support/process.ts';
+import {type Outcome, pythonOf, ROOT, type Run} from './support/machine/process.ts';
 
 const TIERS = ['fast', 'full', 'long'] as const;
 export type Tier = (typeof TIERS)[number];

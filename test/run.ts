@@ -9,7 +9,7 @@
 import {mkdirSync, writeFileSync} from 'node:fs';
 import {cpus} from 'node:os';
 import {type Counts, isTier, PARTS, type Part, type Tier} from './parts.ts';
-import {ROOT, type Run, runCommand} from './support/process.ts';
+import {ROOT, type Run, runCommand} from './support/machine/process.ts';
 
 const LOGS = `${ROOT}.gleaner/test`;
 /** Parts side by side. A third part computes while two wait for repeated calls. */

@@ -5,7 +5,7 @@ import {RELEASE} from '../../shared/contracts/settings/config.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import type {Bus, Document} from '../../shared/ports/ports.ts';
 import {Scratch} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 /** `release`: the attribute of the message. */
 type Arrived = {id: string; topic: string; message: Document; release?: string | undefined};

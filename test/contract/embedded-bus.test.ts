@@ -9,7 +9,7 @@ import {
   type EmbeddedBusOptions,
   ReceiverAway,
 } from '../../emulator/delivery/embedded-bus.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 describe('EmbeddedBus', () => {
   let time = 0;

@@ -1,8 +1,8 @@
 import type {Tpus} from '../../shared/ports/ports.ts';
-import {callAtOnce} from '../support/call.ts';
-import {FakeTpus} from '../support/fake-tpus.ts';
-import {Clockwork} from '../support/kernel.ts';
-import {calm} from '../support/tpu-faults.ts';
+import {callAtOnce} from '../support/fakes/call.ts';
+import {FakeTpus} from '../support/fakes/fake-tpus.ts';
+import {Clockwork} from '../support/fakes/kernel.ts';
+import {calm} from '../support/fakes/tpu-faults.ts';
 import {itKeepsTheContract, type TpuCloud} from './tpus-contract.ts';
 
 const FLAGS = {unreachable: 'unreachable', stockout: 'soldOut', quota: 'overQuota'} as const;

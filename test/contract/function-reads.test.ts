@@ -4,7 +4,7 @@ import {once} from 'node:events';
 import {fileURLToPath} from 'node:url';
 import {HOST_HEADER} from '../../emulator/http/guard.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import {type FaultProxy, startFaultProxy} from '../support/fault-proxy.ts';
+import {type FaultProxy, startFaultProxy} from '../support/fakes/fault-proxy.ts';
 import {useLocalCloud} from './local-cloud.ts';
 import {bytes} from './objects-contract.ts';
 

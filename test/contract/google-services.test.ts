@@ -6,9 +6,9 @@ import {Firestore} from '@google-cloud/firestore';
 import {loadSync, type MessageTypeDefinition} from '@grpc/proto-loader';
 import {PassThroughClient} from 'google-auth-library';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {processes} from '../e2e/home.ts';
 import {put, Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {processes} from '../support/machine/home.ts';
+import {until} from '../support/machine/until.ts';
 import {needEmulators} from './emulators.ts';
 
 type JobEvent = Seen &

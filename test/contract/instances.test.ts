@@ -5,7 +5,7 @@ import {joinProviders} from '../../shared/google/providers.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {TpuRequest, Tpus} from '../../shared/ports/ports.ts';
 import {cloudState} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 import {useTpus} from './tpu-cases.ts';
 import {aRequest, COMPUTE_ENGINE, itKeepsTheContract} from './tpus-contract.ts';
 

@@ -7,7 +7,7 @@ import {Downloads, partOf} from '../../client/google/downloads.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES, waitAfter} from '../../shared/google/retry.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
-import {type FaultProxy, startFaultProxy} from '../support/fault-proxy.ts';
+import {type FaultProxy, startFaultProxy} from '../support/fakes/fault-proxy.ts';
 import {useLocalCloud} from './local-cloud.ts';
 import {bytes, text} from './objects-contract.ts';
 

@@ -12,7 +12,7 @@ import {pushTokenOf} from '../../emulator/http/guard.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {functionsModule, readLines, Scratch, type Seen, triggers} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 import {describeOnEmulator} from './emulators.ts';
 
 /** The cloud of a command whose Pub/Sub answers at `host`. */

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES} from '../../shared/google/retry.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
-import {type FaultProxy, type Operation, startFaultProxy} from '../support/fault-proxy.ts';
+import {type FaultProxy, type Operation, startFaultProxy} from '../support/fakes/fault-proxy.ts';
 import {useLocalCloud} from './local-cloud.ts';
 
 const KIB = 1024;

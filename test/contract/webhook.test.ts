@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {Undelivered} from '../../shared/contracts/errors.ts';
 import {signedHeaders} from '../../shared/contracts/settings/webhook.ts';
 import {openWebhook} from '../../shared/google/webhook.ts';
-import {WebhookServer} from '../support/webhook-server.ts';
+import {WebhookServer} from '../support/fakes/webhook-server.ts';
 
 const NOW = Date.parse('2026-11-26T12:00:00.000Z');
 const KEY = 'a-key-of-24-or-more-letters';

@@ -9,12 +9,12 @@ import type {Cloud} from '../../client/cloud/cloud.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import {streamId} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports/ports.ts';
-import {aConfig, aRun, aStream, aWorker} from '../support/builders.ts';
-import {gleaner} from '../support/command.ts';
-import {someObjects} from '../support/dashboard.ts';
-import {aStore, putDocuments} from '../support/put-documents.ts';
-import {until, WAIT_S} from '../support/until.ts';
-import {FAST, SPEC, TestHome, texts} from './home.ts';
+import {gleaner} from '../support/machine/command.ts';
+import {someObjects} from '../support/machine/dashboard.ts';
+import {FAST, SPEC, TestHome, texts} from '../support/machine/home.ts';
+import {until, WAIT_S} from '../support/machine/until.ts';
+import {aConfig, aRun, aStream, aWorker} from '../support/world/builders.ts';
+import {aStore, putDocuments} from '../support/world/put-documents.ts';
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

@@ -7,9 +7,9 @@ import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {countRecords, writeStreams} from '../../cli/demo/input.ts';
 import {lockFolder} from '../../emulator/state/database.ts';
-import * as command from '../support/command.ts';
-import {Folder} from '../support/folder.ts';
-import {gleaner, processes, texts} from './home.ts';
+import * as command from '../support/machine/command.ts';
+import {Folder} from '../support/machine/folder.ts';
+import {gleaner, processes, texts} from '../support/machine/home.ts';
 
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
 

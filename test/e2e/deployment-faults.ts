@@ -1,6 +1,6 @@
 /** Faults for two deployments in one project. Each wait ends with the fact that it waits for. */
 import type {RunView} from '../../client/views/run.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 import type {Documents, SharedProject, TeamDeployment} from './shared-project.ts';
 
 export const ZONE = 'us-central1-a';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {until} from '../support/until.ts';
+import {texts} from '../support/machine/home.ts';
+import {until} from '../support/machine/until.ts';
 import {DeploymentFaults, hasShard, LABEL, type Side, whenSeen, ZONE} from './deployment-faults.ts';
-import {texts} from './home.ts';
 import {type Documents, SharedProject, type State, type TeamDeployment} from './shared-project.ts';
 import type {Change} from './tpu-recorder.ts';
 

@@ -4,7 +4,7 @@ import type {ChildProcess} from 'node:child_process';
 import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {end, isLike, type Place, preparePlace, runPage} from '../support/doc-runner.ts';
+import {end, isLike, type Place, preparePlace, runPage} from '../support/docs/doc-runner.ts';
 
 /** Pages whose blocks run. Further pages plug in here. The quickstart runs a job too, so the page of jobs is in the tier long. */
 const RUN_PAGES = ['docs/formats.md', 'docs/quickstart-local.md', 'docs/jobs.md @long'];

@@ -5,8 +5,8 @@ import {join} from 'node:path';
 import {promisify} from 'node:util';
 import {type DocumentReference, FieldValue, Firestore, Timestamp} from '@google-cloud/firestore';
 import {quoted} from '../../client/text/output.ts';
-import {blocksOf} from '../support/doc-blocks.ts';
-import {gleaner, processes, type TestHome, texts} from './home.ts';
+import {blocksOf} from '../support/docs/doc-blocks.ts';
+import {gleaner, processes, type TestHome, texts} from '../support/machine/home.ts';
 
 const execute = promisify(execFile);
 

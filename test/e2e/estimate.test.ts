@@ -5,8 +5,8 @@ import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {gleaner} from '../support/command.ts';
-import {TestHome, texts} from './home.ts';
+import {gleaner} from '../support/machine/command.ts';
+import {TestHome, texts} from '../support/machine/home.ts';
 
 type Span = {estimate: number; low: number; high: number | null};
 type Report = {

@@ -6,7 +6,7 @@ import {readComparison} from '../../cli/run/reference.ts';
 import type {Report} from '../../cli/run/verify.ts';
 import {runWorkerModule} from '../../client/python/python.ts';
 import {FAMILIES} from '../../shared/contracts/spec/model-config.ts';
-import {gleaner, TestHome, texts} from './home.ts';
+import {gleaner, TestHome, texts} from '../support/machine/home.ts';
 
 /** gemma3_text is the text part of gemma3. */
 const families = FAMILIES.filter(family => family !== 'gemma3');

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {answers} from '../../client/json/index.ts';
 import type {TpuRow} from '../../client/views/tpus.ts';
-import {gleaner} from '../support/command.ts';
-import {until} from '../support/until.ts';
-import {TestHome, texts} from './home.ts';
+import {gleaner} from '../support/machine/command.ts';
+import {TestHome, texts} from '../support/machine/home.ts';
+import {until} from '../support/machine/until.ts';
 
 const A = 'tpu-us-central1-a-0';
 /** For a stream that is at work during all tests, with few events of shards. */

@@ -4,7 +4,7 @@ import {mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
-import {gleaner, TestHome, texts} from './home.ts';
+import {gleaner, TestHome, texts} from '../support/machine/home.ts';
 
 const WORKER = 'tpu-us-central1-a-0';
 

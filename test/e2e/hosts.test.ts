@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {GitServer} from '../support/git-server.ts';
+import {GitServer} from '../support/fakes/git-server.ts';
 import {JobHome} from './job-home.ts';
 
 const JOBS = ['left', 'right'];

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {TestHome, texts} from './home.ts';
+import {TestHome, texts} from '../support/machine/home.ts';
 
 const ZONE = 'us-central1-a';
 

@@ -7,8 +7,8 @@ import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import {cacheFolder} from '../../client/python/python.ts';
-import {until} from '../support/until.ts';
-import {processes} from './home.ts';
+import {processes} from '../support/machine/home.ts';
+import {until} from '../support/machine/until.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../cli/gleaner.mjs', import.meta.url));
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));

@@ -6,9 +6,9 @@ import {paths} from '../../shared/domain/names.ts';
 import type {Job} from '../../shared/domain/records/job.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {gleaner} from '../support/command.ts';
-import {until} from '../support/until.ts';
-import {TestHome} from './home.ts';
+import {gleaner} from '../support/machine/command.ts';
+import {TestHome} from '../support/machine/home.ts';
+import {until} from '../support/machine/until.ts';
 
 /** Variables of a cloud whose workers run jobs: without root there is no other user. */
 const ISOLATION: Record<string, string> = process.getuid?.() === 0 ? {} : {GLEANER_JOB_ISOLATION: 'none'};

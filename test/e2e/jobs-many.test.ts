@@ -4,7 +4,7 @@ import {seeded} from '../../cli/demo/input.ts';
 import type {Job} from '../../shared/domain/records/job.ts';
 import {isAlive} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {FAST, signal} from './home.ts';
+import {FAST, signal} from '../support/machine/home.ts';
 import {JobHome} from './job-home.ts';
 
 /** Each job leaves a line in its artifacts and a result: both name the process that wrote them. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {seeded} from '../../cli/demo/input.ts';
 import type {RunView} from '../../client/views/run.ts';
-import {FAST, processes, SPEC, signal, TestHome, texts} from './home.ts';
+import {FAST, processes, SPEC, signal, TestHome, texts} from '../support/machine/home.ts';
 
 /**
  * Without a memory of losses: the third early loss of a zone, which a slow machine may show, would stop its creates for 10 minutes. A kill

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {existsSync, readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
-import {gleaner, SPEC, TestHome, texts} from './home.ts';
+import {gleaner, SPEC, TestHome, texts} from '../support/machine/home.ts';
 
 const SUFFIXES = ['', '-wal', '-shm'];
 

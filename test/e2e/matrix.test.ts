@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import type {RunResult} from '../../shared/domain/run/result.ts';
-import {gleaner} from '../support/command.ts';
-import {TestHome, texts} from './home.ts';
+import {gleaner} from '../support/machine/command.ts';
+import {TestHome, texts} from '../support/machine/home.ts';
 
 const lines = (count: number, line: (n: number) => object) =>
   Array.from({length: count}, (_, n) => `${JSON.stringify(line(n))}\n`).join('');

@@ -3,9 +3,9 @@ import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {gzipSync} from 'node:zlib';
 import {needEmulators} from '../contract/emulators.ts';
-import {gleaner} from '../support/command.ts';
+import {gleaner} from '../support/machine/command.ts';
+import {SPEC, TestHome, texts} from '../support/machine/home.ts';
 import {addJobOfSeeds, testEmulators} from './emulators.ts';
-import {SPEC, TestHome, texts} from './home.ts';
 
 /** For a stream that is still at work when a message arrives: few shards, so that their events do not delay the message. */
 const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
@@ -170,7 +170,7 @@ describe("The built functions of Gleaner on a local cloud with Google's emulator
     await home.runEnds('paused');
   });
 
-  // Before a merge, test/worker/test_existing_shards.py and test/control-plane/overwritten-streams.test.ts overwrite a stream.
+  // Before a merge, test/worker/test_existing_shards.py and test/control-plane/streams/overwritten-streams.test.ts overwrite a stream.
   it('fails a stream whose object is overwritten during the extraction @long', async () => {
     await dropLongStream('overwritten');
     const name = 'datasets/overwritten/stream_000.jsonl';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {gleaner} from '../support/command.ts';
-import {Folder} from '../support/folder.ts';
+import {gleaner} from '../support/machine/command.ts';
+import {Folder} from '../support/machine/folder.ts';
 
 /** Small model that the kernel of TPUs takes; it has no weights and no tokenizer. */
 const CONFIG = {

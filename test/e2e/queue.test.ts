@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {SPEC, TestHome, texts} from './home.ts';
+import {SPEC, TestHome, texts} from '../support/machine/home.ts';
 
 const ZONE = 'us-central1-a';
 const WORKER = `${ZONE}-0`;

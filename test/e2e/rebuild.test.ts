@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync, rmSync} from 'node:fs';
 import {join} from 'node:path';
-import {gleaner, SPEC, TestHome, texts} from './home.ts';
+import {gleaner, SPEC, TestHome, texts} from '../support/machine/home.ts';
 
 /** The uploads of shards that the consoles of the VMs show. A worker that is stopped after an upload may not log it. */
 function uploaded(home: TestHome, run: string): string[] {
@@ -15,7 +15,7 @@ function uploaded(home: TestHome, run: string): string[] {
     .sort();
 }
 
-// Before a merge, test/control-plane/lost-store.test.ts and the simulated worlds lose the database.
+// Before a merge, test/control-plane/whole/lost-store.test.ts and the simulated worlds lose the database.
 describe('a local cloud whose database is lost in mid-run @long', () => {
   let home: TestHome;
   before(async () => {

@@ -9,10 +9,10 @@ import {notifyKeyFile} from '../../cli/local/local-deployment.ts';
 import {answers} from '../../client/json/index.ts';
 import type {Comparison} from '../../client/views/comparison.ts';
 import {signedHeaders} from '../../shared/contracts/settings/webhook.ts';
-import {gleaner} from '../support/command.ts';
-import {until} from '../support/until.ts';
-import {WebhookServer} from '../support/webhook-server.ts';
-import {TestHome, texts} from './home.ts';
+import {WebhookServer} from '../support/fakes/webhook-server.ts';
+import {gleaner} from '../support/machine/command.ts';
+import {TestHome, texts} from '../support/machine/home.ts';
+import {until} from '../support/machine/until.ts';
 
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 const SPEC = ['--layers', '0-1', '--sites', 'resid_post'];

@@ -15,8 +15,8 @@ import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Bus, Document, Objects} from '../../shared/ports/ports.ts';
 import {cloudState} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
-import {FAST, hasEnded, type LocalState, processes} from './home.ts';
+import {FAST, hasEnded, type LocalState, processes} from '../support/machine/home.ts';
+import {until} from '../support/machine/until.ts';
 import {type Change, startTpuRecorder, type TpuRecorder} from './tpu-recorder.ts';
 
 /** Documents of a store by their path. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {FAST} from './home.ts';
+import {FAST} from '../support/machine/home.ts';
 import {JobHome} from './job-home.ts';
 
 const POOL = 'big';

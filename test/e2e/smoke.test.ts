@@ -5,8 +5,8 @@ import {mkdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {delimiter, join} from 'node:path';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {needEmulators} from '../contract/emulators.ts';
-import {ROOT} from '../support/process.ts';
-import {FAST, gleaner, TestHome, texts} from './home.ts';
+import {FAST, gleaner, TestHome, texts} from '../support/machine/home.ts';
+import {ROOT} from '../support/machine/process.ts';
 
 type Answer = {ok: boolean; spent_usd: number; steps: {step: string; status: string; saw: string}[]};
 

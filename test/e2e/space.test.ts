@@ -5,7 +5,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {watchSpace} from '../../cli/local/space.ts';
-import {gleaner} from '../support/command.ts';
+import {gleaner} from '../support/machine/command.ts';
 
 describe('The folder of a local cloud on a small disk', () => {
   let dir: string;

@@ -1,7 +1,7 @@
 /** A proxy before Cloud TPU that records each create and delete of one control plane. */
 import {createServer, type IncomingMessage, type ServerResponse} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {bytesOf, type Call, forward, send} from '../support/fault-proxy.ts';
+import {bytesOf, type Call, forward, send} from '../support/fakes/fault-proxy.ts';
 
 /** A create or a delete of a node or a queued resource. */
 export type Change = {

@@ -7,10 +7,10 @@ import {type Browser, chromium, type Page} from 'playwright-core';
 import type {Cloud} from '../../client/cloud/cloud.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {aRun} from '../support/builders.ts';
-import {someObjects} from '../support/dashboard.ts';
 import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
-import {aStore} from '../support/put-documents.ts';
+import {someObjects} from '../support/machine/dashboard.ts';
+import {aRun} from '../support/world/builders.ts';
+import {aStore} from '../support/world/put-documents.ts';
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 /** Names of the attacker. The browser resolves them to this machine, as after a rebinding. */

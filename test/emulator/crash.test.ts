@@ -8,7 +8,7 @@ import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {functionsModule, readLines, Scratch, tokenUrl, triggers} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 const program = fileURLToPath(new URL('./fixtures/cloud-process.ts', import.meta.url));
 const rounds = Number(process.env.GLEANER_CRASHES ?? 2);

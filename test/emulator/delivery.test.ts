@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {cloudState, publish, put, Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 type Info = {
   deliveries_pending: number;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {join} from 'node:path';
 import {accountsOf, Identities} from '../../emulator/http/identity.ts';
+import {claimsOf} from '../support/fakes/tokens.ts';
 import {functionsModule, put, Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
-import {claimsOf} from '../support/tokens.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 describe('Two deployments on one local cloud', () => {
   const scratch = new Scratch();

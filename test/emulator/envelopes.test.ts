@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {publish, put, Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 const MESSAGE_TYPE = 'google.cloud.pubsub.topic.v1.messagePublished';
 

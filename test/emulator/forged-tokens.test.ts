@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {accountsOf} from '../../emulator/http/identity.ts';
-import {claimsOf, WRONG_CLAIMS, WRONG_SIGNATURES} from '../support/tokens.ts';
+import {claimsOf, WRONG_CLAIMS, WRONG_SIGNATURES} from '../support/fakes/tokens.ts';
 import {from, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
 
 const secret = SECRETS.victim;

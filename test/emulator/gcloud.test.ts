@@ -7,9 +7,9 @@ import {promisify} from 'node:util';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {openInstances} from '../../shared/google/instances.ts';
 import {aRequest, COMPUTE_ENGINE} from '../contract/tpus-contract.ts';
-import {gcloudEnvironment} from '../support/gcloud-environment.ts';
 import {cloudState, Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {gcloudEnvironment} from '../support/machine/gcloud-environment.ts';
+import {until} from '../support/machine/until.ts';
 
 describe('gcloud on the local cloud', () => {
   const scratch = new Scratch();

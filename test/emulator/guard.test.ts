@@ -6,7 +6,7 @@ import type {LocalCloud} from '../../emulator/cloud.ts';
 import {proofOf, tokenFile, tokenIn} from '../../emulator/http/guard.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {cloudState, Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 import {answered, OPEN} from './each-route.ts';
 
 const zone = '/v2/projects/gleaner-local/locations/us-central1-a';

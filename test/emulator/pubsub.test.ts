@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {PubSub} from '@google-cloud/pubsub';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 describe('Pub/Sub of the local cloud', () => {
   const scratch = new Scratch();

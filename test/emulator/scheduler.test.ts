@@ -4,7 +4,7 @@ import {CloudSchedulerClient} from '@google-cloud/scheduler';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
 import {cloudState, Scratch, type Seen} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 const JOB = {name: 'projects/gleaner-local/locations/us-central1/jobs/gleaner-tick'};
 

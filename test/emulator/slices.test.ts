@@ -5,7 +5,7 @@ import type {v2} from '@google-cloud/tpu';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {Scratch} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 import {aNode, NODE, NODE_ID, PARENT, runningVms, stateOf, TpuClients, ZONE} from './tpu-nodes.ts';
 
 const [FIRST, SECOND] = [`${NODE_ID}-w-0`, `${NODE_ID}-w-1`];

@@ -7,7 +7,7 @@ import {type LocalCloud, LocalCloudError} from '../../emulator/cloud.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {cloudState, Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 describe('A local cloud', () => {
   const scratch = new Scratch();

@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import {sizeOf} from '../../emulator/storage/blobs.ts';
 import {useLocalCloud} from '../contract/local-cloud.ts';
 import {tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 import {PlainHttp, uploads} from './plain-http.ts';
 
 describe('A resumable upload to Cloud Storage over HTTP', () => {

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import {accessTokenOf} from '../../emulator/http/access-tokens.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {aRun, aStream} from '../support/builders.ts';
 import {tokenUrl} from '../support/machine/a-cloud.ts';
+import {aRun, aStream} from '../support/world/builders.ts';
 import {FORGER, from, LEASE, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
 
 const OWN_LEASE = {run: 'own-run', stream: '001', epoch: 1};

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {readdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {Scratch} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 import {aNode, consoleOf, isRunning, NODE, NODE_ID, PARENT, stateOf, TpuClients, ZONE} from './tpu-nodes.ts';
 
 describe('Cloud TPU under a fault', () => {

@@ -6,7 +6,7 @@ import {v2} from '@google-cloud/tpu';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
 import {cloudState} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 export const ZONE = 'us-central1-a';
 export const PARENT = `projects/gleaner-local/locations/${ZONE}`;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {Scratch} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 import {aNode, consoleOf, NODE, NODE_ID, PARENT, stateOf, TpuClients} from './tpu-nodes.ts';
 
 describe('Cloud TPU through @google-cloud/tpu', () => {

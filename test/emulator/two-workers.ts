@@ -12,10 +12,10 @@ import {ticketOf} from '../../shared/control-plane/workers/tickets.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import {aRun, aStream, aWorker, ENVIRONMENT} from '../support/builders.ts';
-import {secretOf} from '../support/function-calls.ts';
 import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
+import {aRun, aStream, aWorker, ENVIRONMENT} from '../support/world/builders.ts';
+import {secretOf} from '../support/world/function-calls.ts';
 
 const TRIGGERS = fileURLToPath(new URL('../../functions/triggers.json', import.meta.url));
 

@@ -4,7 +4,7 @@ import {join} from 'node:path';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {tokenAccount} from '../../emulator/http/access-tokens.ts';
 import {cloudState, Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
-import {until} from '../support/until.ts';
+import {until} from '../support/machine/until.ts';
 
 const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';
 

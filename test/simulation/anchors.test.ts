@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import {readTexts, Sources} from './anchors.ts';
-import {EDITS} from './code.ts';
-import {withChanges} from './edits.ts';
 import {MISTAKES} from './mistakes.ts';
-import {childrenOf, parseTypes, type Tree, withDescendants} from './pattern.ts';
+import {readTexts, Sources} from './planting/anchors.ts';
+import {EDITS} from './planting/code.ts';
+import {withChanges} from './planting/edits.ts';
+import {childrenOf, parseTypes, type Tree, withDescendants} from './planting/pattern.ts';
 
 const ALL = Object.entries({...MISTAKES, ...EDITS}).flatMap(([name, edits]) =>
   edits.map(edit => ({name, edit})),

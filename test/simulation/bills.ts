@@ -3,10 +3,10 @@ import {storeCatalog} from '../../shared/control-plane/documents/prices.ts';
 import {addSkus, NO_PRICES, type Sku} from '../../shared/domain/billing/catalog.ts';
 import {LISTED} from '../../shared/domain/billing/list-prices.ts';
 import {iso} from '../../shared/domain/time.ts';
-import {T0} from '../support/builders.ts';
-import {callAtOnce} from '../support/call.ts';
-import {chipSkus} from '../support/fake-catalog.ts';
-import {Chance} from '../support/kernel.ts';
+import {callAtOnce} from '../support/fakes/call.ts';
+import {chipSkus} from '../support/fakes/fake-catalog.ts';
+import {Chance} from '../support/fakes/kernel.ts';
+import {T0} from '../support/world/builders.ts';
 import type {Context} from './context.ts';
 
 export const RISE = 3;

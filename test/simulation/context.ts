@@ -3,24 +3,24 @@
 import {Contention} from '../../shared/contracts/errors.ts';
 import type {Config} from '../../shared/contracts/settings/config.ts';
 import type {Document, Transaction} from '../../shared/ports/ports.ts';
-import {aConfig, T0} from '../support/builders.ts';
-import type {Failure} from '../support/fake-agent.ts';
-import {FakeBucket} from '../support/fake-bucket.ts';
-import {aCatalog} from '../support/fake-catalog.ts';
-import {FakeTpus} from '../support/fake-tpus.ts';
-import {Chance, Clockwork} from '../support/kernel.ts';
-import type {SharedProject} from '../support/shared-project.ts';
-import type {Splice} from './anchors.ts';
+import {FakeBucket} from '../support/fakes/fake-bucket.ts';
+import {aCatalog} from '../support/fakes/fake-catalog.ts';
+import {FakeTpus} from '../support/fakes/fake-tpus.ts';
+import {Chance, Clockwork} from '../support/fakes/kernel.ts';
+import type {SharedProject} from '../support/fakes/shared-project.ts';
+import {SimStore} from '../support/fakes/store.ts';
+import {aConfig, T0} from '../support/world/builders.ts';
+import type {Failure} from '../support/world/fake-agent.ts';
 import {FAR_REGION, isFar, PriceRise} from './bills.ts';
-import type {Code, Release} from './code.ts';
-import {CALM, type Faults, MAX_HANG_MINUTES} from './faults.ts';
+import {CALM, type Faults, MAX_HANG_MINUTES} from './conditions/faults.ts';
+import {drawsOf, PART_NAMES, type PartName} from './conditions/parts.ts';
+import {SPOT_V5E_USD} from './conditions/prices.ts';
 import {Invariants} from './invariants.ts';
 import type {Submitted} from './jobs.ts';
-import {drawsOf, PART_NAMES, type PartName} from './parts.ts';
-import {SPOT_V5E_USD} from './prices.ts';
+import type {Splice} from './planting/anchors.ts';
+import type {Code, Release} from './planting/code.ts';
 import {Receiver} from './receiver.ts';
 import {hasSecondPool, secondSlotsOf} from './second-pool.ts';
-import {SimStore} from './store.ts';
 
 export const MINUTE_MS = 60_000;
 

@@ -2,10 +2,16 @@
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {eventOf, jobEvent, messageData, notificationData, type Topic} from '../support/function-calls.ts';
-import type {Codes} from './code.ts';
+import {
+  eventOf,
+  jobEvent,
+  messageData,
+  notificationData,
+  type Topic,
+} from '../support/world/function-calls.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import type {ExecOrder} from './invariants/execs.ts';
+import type {Codes} from './planting/code.ts';
 import {type Process, Processes} from './processes.ts';
 
 /** Messages whose senders wait for the confirmation. */

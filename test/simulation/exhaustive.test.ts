@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {completeSpec, specHash} from '../../shared/contracts/spec/spec.ts';
-import {World} from '../support/control-plane-harness.ts';
-import {planShards, shardBytes, shardMetadata, someLines} from '../support/shard-plan.ts';
-import {KINDS} from './faults.ts';
+import {World} from '../support/world/control-plane-harness.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../support/world/shard-plan.ts';
+import {KINDS} from './conditions/faults.ts';
 import {simulate} from './world.ts';
 
 /** Two streams with three shards in total, and two slots. The only faults are crashes of functions. */

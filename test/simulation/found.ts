@@ -1,7 +1,7 @@
 /** Stores a seed that shows each planted mistake. If a stored seed no longer shows its mistake, a search finds another. */
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
-import {spliceAll} from './anchors.ts';
 import {MISTAKES} from './mistakes.ts';
+import {spliceAll} from './planting/anchors.ts';
 import {runSeeds} from './run.ts';
 import {simulate} from './world.ts';
 

@@ -1,9 +1,9 @@
 /** `npm run simulate` runs many worlds, or prints the trace of one world. */
 import {readFileSync, writeFileSync} from 'node:fs';
 import {Command, InvalidArgumentError} from 'commander';
+import {KINDS} from './conditions/faults.ts';
 import {SIMPLER} from './context.ts';
 import {gaps, tableOf} from './coverage.ts';
-import {KINDS} from './faults.ts';
 import {refreshSeeds} from './found.ts';
 import {type Case, runSeeds, shrink} from './run.ts';
 import {simulate} from './world.ts';

@@ -1,5 +1,5 @@
 /** The planted mistakes: edits of the control plane that the worlds must find. */
-import type {Edit, Mistakes} from './anchors.ts';
+
 import {BLAME} from './mistakes/blame.ts';
 import {DOUBLE} from './mistakes/double.ts';
 import {FORGE} from './mistakes/forge.ts';
@@ -9,6 +9,7 @@ import {ORDERS} from './mistakes/orders.ts';
 import {OVERSPEND} from './mistakes/overspend.ts';
 import {SLICES} from './mistakes/slices.ts';
 import {STICK} from './mistakes/stick.ts';
+import type {Edit, Mistakes} from './planting/anchors.ts';
 
 export const CLASSES = {
   lose: LOSE,

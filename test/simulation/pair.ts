@@ -1,7 +1,8 @@
 /** Two deployments in one project: two worlds with one clock, whose control planes see the nodes of both. */
-import {T0} from '../support/builders.ts';
-import {Clockwork} from '../support/kernel.ts';
-import {SharedProject} from '../support/shared-project.ts';
+
+import {Clockwork} from '../support/fakes/kernel.ts';
+import {SharedProject} from '../support/fakes/shared-project.ts';
+import {T0} from '../support/world/builders.ts';
 import {secondPoolOf} from './second-pool.ts';
 import {startWorld, type World} from './world.ts';
 

@@ -4,14 +4,14 @@ import type {Log} from '../../shared/control-plane/calls/log.ts';
 import type {TickQueue} from '../../shared/control-plane/calls/tick-queue.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {T0} from '../support/builders.ts';
-import type {Call} from '../support/call.ts';
-import {accountOf, type Memory} from '../support/deps.ts';
-import {AS_CONTROL, askWorkerApi} from '../support/function-calls.ts';
-import type {Chance} from '../support/kernel.ts';
-import type {Code, Codes} from './code.ts';
+import type {Call} from '../support/fakes/call.ts';
+import {accountOf, type Memory} from '../support/fakes/deps.ts';
+import type {Chance} from '../support/fakes/kernel.ts';
+import {T0} from '../support/world/builders.ts';
+import {AS_CONTROL, askWorkerApi} from '../support/world/function-calls.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import type {Actor} from './invariants/violations.ts';
+import type {Code, Codes} from './planting/code.ts';
 
 const STORE_VERBS = ['get', 'query', 'count', 'sum', 'tx.get', 'commit'];
 /** Verbs whose permission an operator may remove. */

@@ -1,10 +1,10 @@
 /** Runs many seeds, with up to a thread for each core, and sums up the results. */
 import {availableParallelism} from 'node:os';
 import {Worker} from 'node:worker_threads';
-import {type Edit, type Splice, spliceAll} from './anchors.ts';
-import {findChanges} from './code.ts';
+import {KINDS} from './conditions/faults.ts';
 import {SIMPLER} from './context.ts';
-import {KINDS} from './faults.ts';
+import {type Edit, type Splice, spliceAll} from './planting/anchors.ts';
+import {findChanges} from './planting/code.ts';
 import {type Outcome, simulate} from './world.ts';
 
 export type Share = {

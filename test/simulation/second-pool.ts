@@ -6,10 +6,10 @@ import {slotsOf} from '../../shared/domain/fleet/slots.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {Chance} from '../support/kernel.ts';
+import {Chance} from '../support/fakes/kernel.ts';
+import {chipsOfHosts, SPOT_V5E_USD} from './conditions/prices.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
-import {chipsOfHosts, SPOT_V5E_USD} from './prices.ts';
 
 const EVERY = 5;
 const REMAINDER = 2;

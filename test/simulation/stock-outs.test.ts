@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import {timingDefaults} from '../../shared/contracts/settings/environment.ts';
 import {streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Limiter} from '../../shared/domain/records/limiter.ts';
-import {T0} from '../support/builders.ts';
-import {someLines} from '../support/shard-plan.ts';
+import {T0} from '../support/world/builders.ts';
+import {someLines} from '../support/world/shard-plan.ts';
+import {KINDS} from './conditions/faults.ts';
 import {MINUTE_MS} from './context.ts';
-import {KINDS} from './faults.ts';
 import {startWorld} from './world.ts';
 
 const BAD_ZONE = 'us-central1-a';

@@ -2,18 +2,18 @@
 import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import type {Call} from '../support/call.ts';
-import {type Answer, FakeAgent} from '../support/fake-agent.ts';
-import {type FakeNode, TAKEN} from '../support/fake-tpus.ts';
-import {asHost, askWorkerApi, secretOf} from '../support/function-calls.ts';
-import type {Chance} from '../support/kernel.ts';
+import type {Call} from '../support/fakes/call.ts';
+import {type FakeNode, TAKEN} from '../support/fakes/fake-tpus.ts';
+import type {Chance} from '../support/fakes/kernel.ts';
+import {type Answer, FakeAgent} from '../support/world/fake-agent.ts';
+import {asHost, askWorkerApi, secretOf} from '../support/world/function-calls.ts';
 import {AgentLoop, RETRY_MS} from './agent.ts';
-import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import {forgedBy} from './forger.ts';
 import {isUp, workersOf} from './invariants/nodes.ts';
 import type {WorkerRequest} from './invariants/violations.ts';
 import type {Speech} from './invariants.ts';
+import type {Codes} from './planting/code.ts';
 import type {Process, Processes} from './processes.ts';
 
 const REQUEST_TIMEOUT_MS = MINUTE_MS;

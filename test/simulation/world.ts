@@ -6,19 +6,19 @@
 import {openTask} from '../../shared/control-plane/documents/tasks.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {T0} from '../support/builders.ts';
-import {loadCode} from './code.ts';
+import type {SimStore} from '../support/fakes/store.ts';
+import {T0} from '../support/world/builders.ts';
+import {drawFaults} from './conditions/faults.ts';
 import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
-import {drawFaults} from './faults.ts';
 import {Jobs} from './jobs.ts';
 import {LeftAlone} from './left-alone.ts';
 import {OldRuns} from './old-runs.ts';
 import {Operators} from './operators.ts';
 import {Orders} from './orders.ts';
+import {loadCode} from './planting/code.ts';
 import {PERMISSIONS} from './processes.ts';
 import {SecondPool} from './second-pool.ts';
-import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 import {
   planCollisions,

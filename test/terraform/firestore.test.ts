@@ -4,8 +4,8 @@ import type {z} from 'zod';
 import {STORED_SCHEMAS} from '../../client/json/stored-schemas.ts';
 import {SUMMED} from '../../shared/domain/records/run.ts';
 import {heardFrom} from '../../shared/domain/requests/heartbeat.ts';
-import {at, aWorker, T0} from '../support/builders.ts';
-import {ROOT} from '../support/process.ts';
+import {ROOT} from '../support/machine/process.ts';
+import {at, aWorker, T0} from '../support/world/builders.ts';
 import {resourcesOf} from './a-deployment.ts';
 
 const WORK = {

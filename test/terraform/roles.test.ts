@@ -3,7 +3,7 @@ import {readFileSync} from 'node:fs';
 import {applyMocked, type Resource} from '../../cli/terraform/mocked-apply.ts';
 import {ACCOUNT_PERMISSIONS} from '../../emulator/http/permissions.ts';
 import {ACCOUNT_RIGHTS} from '../../emulator/storage/rights.ts';
-import {ROOT} from '../support/process.ts';
+import {ROOT} from '../support/machine/process.ts';
 import {PROJECT, resourcesOf, VARIABLES} from './a-deployment.ts';
 
 /** Rights of the configuration and of the table, as lines `principal | resource | role`. */

@@ -1,7 +1,7 @@
 /** Checks and tests `terraform/`: format, validation, and `terraform test`, whose summary is the last line. */
 import {spawnSync} from 'node:child_process';
 import {openWorkspace} from '../../cli/terraform/workspace.ts';
-import {ROOT} from '../support/process.ts';
+import {ROOT} from '../support/machine/process.ts';
 import {unknownElements} from './unknown-elements.ts';
 
 const format = spawnSync('terraform', [`-chdir=${ROOT}terraform`, 'fmt', '-check', '-diff', '-recursive'], {

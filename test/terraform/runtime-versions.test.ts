@@ -6,7 +6,7 @@ import {
   runtimeOf,
   runtimeProblem,
 } from '../../shared/domain/fleet/accelerators.ts';
-import {ROOT} from '../support/process.ts';
+import {ROOT} from '../support/machine/process.ts';
 
 /** Generations and versions of a table of `terraform/functions.tf`. */
 function versionsOfTerraform(name: string): [generation: string, versions: string[]][] {

@@ -3,7 +3,7 @@ import {readFileSync} from 'node:fs';
 import {writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {openWorkspace} from '../../cli/terraform/workspace.ts';
-import {ROOT} from '../support/process.ts';
+import {ROOT} from '../support/machine/process.ts';
 import {textOf, trimSchemas} from './trim-schemas.ts';
 
 describe('the schemas of the stand-in', () => {

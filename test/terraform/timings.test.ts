@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {timingDefaults} from '../../shared/contracts/settings/environment.ts';
-import {ROOT} from '../support/process.ts';
+import {ROOT} from '../support/machine/process.ts';
 
 const textOf = (file: string) => readFileSync(`${ROOT}${file}`, 'utf8');
 const DEFAULTS = timingDefaults();

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {schemaOf, typeOf} from '../../client/json/types.ts';
 import {COMMANDS, controlMessage} from '../../shared/control-plane/events/commands/table.ts';
-import {readPage} from '../support/doc-blocks.ts';
+import {readPage} from '../support/docs/doc-blocks.ts';
 
 const PAGE = readPage('docs/control-messages.md');
 const ACTIONS = Object.keys(COMMANDS) as (keyof typeof COMMANDS)[];

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import {existsSync} from 'node:fs';
 import {dirname, join, relative} from 'node:path';
-import {anchorsOf, blocksOf, commandsOf, linksOf, PAGES, readPage} from '../support/doc-blocks.ts';
-import {filesOf} from '../support/document-paths.ts';
-import {namedCommands, whyUnknown, whyWrong} from '../support/known-commands.ts';
-import {ROOT} from '../support/process.ts';
+import {anchorsOf, blocksOf, commandsOf, linksOf, PAGES, readPage} from '../support/docs/doc-blocks.ts';
+import {filesOf} from '../support/docs/document-paths.ts';
+import {namedCommands, whyUnknown, whyWrong} from '../support/docs/known-commands.ts';
+import {ROOT} from '../support/machine/process.ts';
 
 /** Page with the commands of other systems. */
 const FOREIGN = 'docs/from-the-seeds.md';

@@ -1,8 +1,8 @@
 /** The paths in README.md and docs name files of the repository. */
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import {filesOf, foldersOf, isIn, isPath} from '../support/document-paths.ts';
-import {ROOT} from '../support/process.ts';
+import {filesOf, foldersOf, isIn, isPath} from '../support/docs/document-paths.ts';
+import {ROOT} from '../support/machine/process.ts';
 
 /** First cells of the seeds' tables quote the seeds. */
 function linesAboutFiles(document: string, text: string): string[] {

@@ -5,10 +5,10 @@ import {controlJsonSchema} from '../../cli/build/reference/json-schemas.ts';
 import {gleanerProgram} from '../../cli/program.ts';
 import {environment} from '../../shared/contracts/settings/environment.ts';
 
-import {filesOf, foldersOf} from '../support/document-paths.ts';
-import {jobDocumentFields} from '../support/job-fields.ts';
-import {ROOT} from '../support/process.ts';
-import {commandsOf, type Names, problemsOf, rowsOf} from '../support/seed-tables.ts';
+import {filesOf, foldersOf} from '../support/docs/document-paths.ts';
+import {jobDocumentFields} from '../support/docs/job-fields.ts';
+import {commandsOf, type Names, problemsOf, rowsOf} from '../support/docs/seed-tables.ts';
+import {ROOT} from '../support/machine/process.ts';
 
 const read = (file: string) => readFileSync(ROOT + file, 'utf8');
 

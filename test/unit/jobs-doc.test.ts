@@ -4,8 +4,8 @@ import {readFileSync} from 'node:fs';
 import {jobFields} from '../../shared/contracts/messages/job-schemas.ts';
 
 import {CAUSES} from '../../shared/domain/records/causes.ts';
-import {jobDocumentFields} from '../support/job-fields.ts';
-import {ROOT} from '../support/process.ts';
+import {jobDocumentFields} from '../support/docs/job-fields.ts';
+import {ROOT} from '../support/machine/process.ts';
 
 const text = readFileSync(`${ROOT}docs/jobs.md`, 'utf8');
 

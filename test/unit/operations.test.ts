@@ -10,7 +10,7 @@ import {jobDocument} from '../../shared/domain/records/job.ts';
 import {runDocument} from '../../shared/domain/records/run.ts';
 import {streamDocument} from '../../shared/domain/records/stream.ts';
 import {workerDocument} from '../../shared/domain/records/worker.ts';
-import {ROOT} from '../support/process.ts';
+import {ROOT} from '../support/machine/process.ts';
 
 const read = (file: string) => readFileSync(ROOT + file, 'utf8');
 const page = read('docs/operations.md');

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {schemaOf} from '../../client/json/types.ts';
 import {shardMetadata, workerRequest} from '../../shared/contracts/messages/schemas.ts';
-import {readPage} from '../support/doc-blocks.ts';
+import {readPage} from '../support/docs/doc-blocks.ts';
 
 type Schema = ReturnType<typeof schemaOf>;
 

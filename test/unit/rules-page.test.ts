@@ -1,6 +1,6 @@
 /** docs/rules.md links a file of tests for each of its rules, and docs/security.md one for each threat. `docs.test.ts` checks the links. */
 import assert from 'node:assert/strict';
-import {readPage} from '../support/doc-blocks.ts';
+import {readPage} from '../support/docs/doc-blocks.ts';
 
 /** A list of exceptions is no rule. */
 const NO_RULES = ['Not counted'];

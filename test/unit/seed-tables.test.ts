@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {Command} from 'commander';
-import {commandsOf, type Names, problemsOf, type Row, rowsOf} from '../support/seed-tables.ts';
+import {commandsOf, type Names, problemsOf, type Row, rowsOf} from '../support/docs/seed-tables.ts';
 
 const program = new Command('gleaner');
 const jobs = program.command('jobs');

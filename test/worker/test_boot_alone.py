@@ -33,7 +33,7 @@ def boot_alone(home, *options):
 def test_a_vm_without_the_internet_boots_from_a_built_environment_to_its_first_shard(tiny_folder, tmp_path):
     node = [
         os.path.join(ROOT, "node_modules", ".bin", "node"),
-        os.path.join(ROOT, "test/support/worker-environment.ts"),
+        os.path.join(ROOT, "test/support/machine/worker-environment.ts"),
     ]
     built = json.loads(subprocess.run(node, stdout=subprocess.PIPE, check=True, timeout=600).stdout)
     found = boot_alone(tmp_path / "home", "--model", tiny_folder, "--archive", built["archive"])

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {chmodSync, chownSync, cpSync, existsSync, readdirSync, renameSync} from 'node:fs';
 import {join} from 'node:path';
-import {gleaner} from '../../support/command.ts';
-import {Folder} from '../../support/folder.ts';
 import {Scratch, tokenUrl} from '../../support/machine/a-cloud.ts';
-import {until} from '../../support/until.ts';
+import {gleaner} from '../../support/machine/command.ts';
+import {Folder} from '../../support/machine/folder.ts';
+import {until} from '../../support/machine/until.ts';
 
 const LOCAL = '.gleaner/local';
 const OTHER_USER = 65_534;

@@ -1,6 +1,6 @@
 /** Checks that short-lived documents expire, and that documents keep the fields of the next release. */
 import type {Document} from '../../../shared/ports/ports.ts';
-import {NEXT_RELEASE_COUNTERS} from '../code.ts';
+import {NEXT_RELEASE_COUNTERS} from '../planting/code.ts';
 import type {Lease} from './leases.ts';
 import {Check} from './violations.ts';
 

@@ -5,7 +5,7 @@ import {jobWork, paths} from '../../../shared/domain/names.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Zone} from '../../../shared/domain/records/zone.ts';
 import type {Document, Stored} from '../../../shared/ports/ports.ts';
-import {MAX_HANG_MINUTES} from '../faults.ts';
+import {MAX_HANG_MINUTES} from '../conditions/faults.ts';
 import {Check} from './violations.ts';
 
 type Change = {path: string; before: Document | undefined; after: Document | undefined};

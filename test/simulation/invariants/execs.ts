@@ -4,7 +4,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import {type Exec, type ExecHost, hasHostEnded} from '../../../shared/domain/records/exec.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
 import {workersOf} from './nodes.ts';
 import {Check, type WorkerRequest} from './violations.ts';
 

@@ -6,7 +6,7 @@ import {type Job, waitsSince} from '../../../shared/domain/records/job.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {MAX_HANG_MINUTES} from '../faults.ts';
+import {MAX_HANG_MINUTES} from '../conditions/faults.ts';
 import {workersOf} from './nodes.ts';
 import {Check} from './violations.ts';
 

@@ -4,7 +4,7 @@ import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/dom
 import type {Run} from '../../../shared/domain/records/run.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document, Stored} from '../../../shared/ports/ports.ts';
-import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
 import {poolOf} from './money.ts';
 import {workersOf} from './nodes.ts';
 import {Check, streamLeaseOf, type WorkerRequest} from './violations.ts';

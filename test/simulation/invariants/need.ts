@@ -4,7 +4,7 @@ import {jobWork, paths} from '../../../shared/domain/names.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {MAX_HANG_MINUTES} from '../faults.ts';
+import {MAX_HANG_MINUTES} from '../conditions/faults.ts';
 import {poolsOf} from './money.ts';
 import {isNewIncarnation, workersOf} from './nodes.ts';
 import {type Actor, Check} from './violations.ts';

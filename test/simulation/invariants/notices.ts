@@ -3,7 +3,7 @@
 import type {Run} from '../../../shared/domain/records/run.ts';
 import {isFurtherMiss} from '../../../shared/domain/run/model-failures.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {MAX_SKEW_MS} from '../faults.ts';
+import {MAX_SKEW_MS} from '../conditions/faults.ts';
 import {Check} from './violations.ts';
 
 type Body = {type: string; timestamp: string; data: Record<string, unknown>};

@@ -4,7 +4,7 @@ import {outputsPrefix, paths, stopObject, streamPrefix} from '../../../shared/do
 import type {Limiter} from '../../../shared/domain/records/limiter.ts';
 import {iso} from '../../../shared/domain/time.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
 import {isNewIncarnation} from './nodes.ts';
 import {Check} from './violations.ts';
 

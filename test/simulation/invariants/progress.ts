@@ -1,9 +1,9 @@
 /** Checks that a shard is stored once, that a counted shard is stored, and that a completed stream has all its shards. */
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports/ports.ts';
-import {good, linesIn, type Plan, planShards, storedText} from '../../support/shard-plan.ts';
+import {good, linesIn, type Plan, planShards, storedText} from '../../support/world/shard-plan.ts';
+import {MAX_HANG_MINUTES} from '../conditions/faults.ts';
 import type {Context} from '../context.ts';
-import {MAX_HANG_MINUTES} from '../faults.ts';
 import {Check} from './violations.ts';
 
 const TOTALS = ['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_shards', 'total_bytes'];

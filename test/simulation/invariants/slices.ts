@@ -3,7 +3,7 @@ import {hostsOfType} from '../../../shared/domain/fleet/accelerators.ts';
 import {parseJobWork} from '../../../shared/domain/names.ts';
 import type {Job} from '../../../shared/domain/records/job.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {MAX_SKEW_MS} from '../faults.ts';
+import {MAX_SKEW_MS} from '../conditions/faults.ts';
 import {workersOf} from './nodes.ts';
 import {wordOf} from './silence.ts';
 import {Check, type WorkerRequest} from './violations.ts';

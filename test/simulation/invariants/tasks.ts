@@ -1,7 +1,7 @@
 /** Checks that tasks end and record their result, and that they read the bucket only where a document is missing. */
 import {datasetPrefix, paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {MAX_SKEW_MS} from '../faults.ts';
+import {MAX_SKEW_MS} from '../conditions/faults.ts';
 import {type Actor, Check} from './violations.ts';
 
 /** The greatest age of a task that is open at the end of the world. */

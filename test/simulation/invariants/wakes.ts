@@ -1,5 +1,5 @@
 /** Checks that an event that can change the plan causes a tick soon, and that a burst of events causes few ticks. */
-import {keepsWakes} from '../faults.ts';
+import {keepsWakes} from '../conditions/faults.ts';
 import {Check} from './violations.ts';
 
 /** Longer than a wake waits after a tick, and shorter than the interval of the Scheduler. */

@@ -1,5 +1,5 @@
 /** Mistakes that charge a stream, a job, a worker or a zone for the fault of another, or for none. */
-import type {Mistakes} from '../anchors.ts';
+import type {Mistakes} from '../planting/anchors.ts';
 
 export const BLAME: Mistakes = {
   'a stream that is charged for the preemption of its worker': {

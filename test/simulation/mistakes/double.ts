@@ -1,5 +1,5 @@
 /** Mistakes that count a sample or a cost twice, or give two workers one right. */
-import type {Mistakes} from '../anchors.ts';
+import type {Mistakes} from '../planting/anchors.ts';
 
 export const DOUBLE: Mistakes = {
   'a shard that is seen twice and counts twice': [

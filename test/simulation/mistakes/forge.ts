@@ -1,5 +1,5 @@
 /** Mistakes by which a machine can speak for another. */
-import type {Edit, Mistakes} from '../anchors.ts';
+import type {Edit, Mistakes} from '../planting/anchors.ts';
 
 /** Accepts every secret in requests for this task. */
 function uncheckedFor(task: string): Edit {

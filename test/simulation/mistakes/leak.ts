@@ -1,5 +1,5 @@
 /** Mistakes that leave a TPU, a stray, a document or a task behind. */
-import type {Mistakes} from '../anchors.ts';
+import type {Mistakes} from '../planting/anchors.ts';
 
 export const LEAK: Mistakes = {
   'a stray that is deleted only while it is being deleted': {

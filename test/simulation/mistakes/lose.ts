@@ -1,5 +1,5 @@
 /** Mistakes that lose a sample, a stream, a job, a record or an operator's message. */
-import type {Mistakes} from '../anchors.ts';
+import type {Mistakes} from '../planting/anchors.ts';
 
 export const LOSE: Mistakes = {
   'a run without a sample that is completed': {

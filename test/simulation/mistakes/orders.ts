@@ -1,5 +1,5 @@
 /** Mistakes in jobs, in commands on hosts, and in pools that operators change. */
-import type {Mistakes} from '../anchors.ts';
+import type {Mistakes} from '../planting/anchors.ts';
 
 export const ORDERS: Mistakes = {
   'a set-up that fails and is tried again': {

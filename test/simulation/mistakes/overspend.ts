@@ -1,5 +1,5 @@
 /** Mistakes that pass a budget, a ceiling or a rate, or that charge the wrong payer. */
-import type {Mistakes} from '../anchors.ts';
+import type {Mistakes} from '../planting/anchors.ts';
 
 export const OVERSPEND: Mistakes = {
   'a grant in another region that pays for no read of its stream': {

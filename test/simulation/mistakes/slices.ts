@@ -1,4 +1,4 @@
-import type {Mistakes} from '../anchors.ts';
+import type {Mistakes} from '../planting/anchors.ts';
 
 /** Hosts of a slice that act for one another, or that no barrier waits for. */
 export const SLICES: Mistakes = {

@@ -1,5 +1,5 @@
 /** Mistakes after which a run, a stream, a job, a slot, a zone, a task or a tick never goes on. */
-import type {Mistakes} from '../anchors.ts';
+import type {Mistakes} from '../planting/anchors.ts';
 
 export const STICK: Mistakes = {
   'a stream that is dropped again and leaves its run ended by its model': {

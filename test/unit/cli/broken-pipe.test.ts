@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {ROOT} from '../../support/process.ts';
+import {ROOT} from '../../support/machine/process.ts';
 
 describe('A command whose reader ends first', () => {
   it('exits as after SIGPIPE, without a stack trace', async () => {

@@ -7,9 +7,9 @@ import {unzipSync} from 'fflate';
 import {extract} from 'tar';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../../../cli/build/artifacts.ts';
 import {lockOf, type Manifest} from '../../../cli/build/package-lock.ts';
-import {putBuiltEnvironment} from '../../support/built-environment.ts';
-import {gleaner} from '../../support/command.ts';
-import {Folder} from '../../support/folder.ts';
+import {putBuiltEnvironment} from '../../support/machine/built-environment.ts';
+import {gleaner} from '../../support/machine/command.ts';
+import {Folder} from '../../support/machine/folder.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 /** Prints the digest and the sources of a new zip. */

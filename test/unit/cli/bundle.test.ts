@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {chmodSync, writeFileSync} from 'node:fs';
 import {list} from 'tar';
 import {packFolder} from '../../../cli/python/bundle.ts';
-import {Folder} from '../../support/folder.ts';
+import {Folder} from '../../support/machine/folder.ts';
 
 describe('A packed folder', () => {
   const folder = new Folder();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
 import {googleConnection} from '../../../client/connection/google-connection.ts';
-import {Folder} from '../../support/folder.ts';
+import {Folder} from '../../support/machine/folder.ts';
 
 describe('The deployment on Google Cloud that the environment names', () => {
   const place = {GLEANER_PROJECT: 'p', GLEANER_BUCKET: 'b'};

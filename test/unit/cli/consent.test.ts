@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import {chmodSync} from 'node:fs';
 import {delimiter} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {putBuiltEnvironment} from '../../support/built-environment.ts';
-import {Folder} from '../../support/folder.ts';
-import {GoogleProject, PROJECT} from '../../support/google-project.ts';
-import {CTRL_C, CTRL_D, inTerminal} from '../../support/pty.ts';
+import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {putBuiltEnvironment} from '../../support/machine/built-environment.ts';
+import {Folder} from '../../support/machine/folder.ts';
+import {CTRL_C, CTRL_D, inTerminal} from '../../support/machine/pty.ts';
 
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
 const SETTINGS = {project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};

@@ -3,9 +3,9 @@ import {spawnSync} from 'node:child_process';
 import {existsSync, mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {lockFolder} from '../../../emulator/state/database.ts';
-import {gleaner} from '../../e2e/home.ts';
-import * as command from '../../support/command.ts';
-import {Folder} from '../../support/folder.ts';
+import * as command from '../../support/machine/command.ts';
+import {Folder} from '../../support/machine/folder.ts';
+import {gleaner} from '../../support/machine/home.ts';
 
 const KEPT = '.gleaner/demo/kept';
 

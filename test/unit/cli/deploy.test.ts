@@ -18,12 +18,12 @@ import {delimiter, join} from 'node:path';
 import {text} from 'node:stream/consumers';
 import {fileURLToPath} from 'node:url';
 import {ApiError} from '../../../emulator/http/errors.ts';
-import {putBuiltEnvironment} from '../../support/built-environment.ts';
-import {alone, gleaner} from '../../support/command.ts';
-import {deployAtOnce as runAtOnce} from '../../support/deploy-at-once.ts';
-import {Folder} from '../../support/folder.ts';
-import {GoogleProject, PROJECT} from '../../support/google-project.ts';
-import {until} from '../../support/until.ts';
+import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {putBuiltEnvironment} from '../../support/machine/built-environment.ts';
+import {alone, gleaner} from '../../support/machine/command.ts';
+import {deployAtOnce as runAtOnce} from '../../support/machine/deploy-at-once.ts';
+import {Folder} from '../../support/machine/folder.ts';
+import {until} from '../../support/machine/until.ts';
 
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));

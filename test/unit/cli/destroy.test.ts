@@ -13,13 +13,13 @@ import {runtimeOf} from '../../../shared/domain/fleet/accelerators.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openProviders} from '../../../shared/google/providers.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import {brokenStore} from '../../support/broken-store.ts';
-import {aTpu} from '../../support/builders.ts';
-import {controlTopic} from '../../support/control-topic.ts';
-import {Folder} from '../../support/folder.ts';
-import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+import {brokenStore} from '../../support/fakes/broken-store.ts';
+import {controlTopic} from '../../support/fakes/control-topic.ts';
+import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {steppedClock} from '../../support/fakes/stepped-clock.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
-import {steppedClock} from '../../support/stepped-clock.ts';
+import {Folder} from '../../support/machine/folder.ts';
+import {aTpu} from '../../support/world/builders.ts';
 
 const REQUEST = {
   ...{

@@ -13,10 +13,9 @@ import {paths} from '../../../shared/domain/names.ts';
 import {afterFailure, NOTHING_SENT, newNotice} from '../../../shared/domain/notices/notice.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
-import {brokenStore, withMethods} from '../../support/broken-store.ts';
-import {aRun} from '../../support/builders.ts';
-import {gleaner} from '../../support/command.ts';
-import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+import {namedCommands, whyUnknown} from '../../support/docs/known-commands.ts';
+import {brokenStore, withMethods} from '../../support/fakes/broken-store.ts';
+import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
 import {
   accountOf,
   at,
@@ -26,10 +25,11 @@ import {
   makeHealthy,
   quotaOf,
   ZIP,
-} from '../../support/healthy-project.ts';
-import {namedCommands, whyUnknown} from '../../support/known-commands.ts';
+} from '../../support/fakes/healthy-project.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
-import {ROOT} from '../../support/process.ts';
+import {gleaner} from '../../support/machine/command.ts';
+import {ROOT} from '../../support/machine/process.ts';
+import {aRun} from '../../support/world/builders.ts';
 
 const SETTINGS = {
   ...{project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], accelerator: 'v5litepod-4'},

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import {createHash} from 'node:crypto';
 import {linkSync} from 'node:fs';
 import {restoreFile} from '../../../cli/deploy/earlier-artifacts.ts';
-import {Folder} from '../../support/folder.ts';
-import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {Folder} from '../../support/machine/folder.ts';
 
 const NAME = 'environments/env.tar.gz';
 const sha256 = createHash('sha256').update('env').digest('hex');

@@ -3,8 +3,8 @@ import {EventFilter} from '../../../client/events/filter.ts';
 import {EventReader} from '../../../client/events/read.ts';
 import {styleOf} from '../../../client/events/story.ts';
 import type {Document, Store} from '../../../shared/ports/ports.ts';
-import {aLeasedStream, aRun, at, aWorker} from '../../support/builders.ts';
-import {aStore, putDocuments} from '../../support/put-documents.ts';
+import {aLeasedStream, aRun, at, aWorker} from '../../support/world/builders.ts';
+import {aStore, putDocuments} from '../../support/world/put-documents.ts';
 
 const TPU = 'tpu-us-central1-a-0';
 const event = (seconds: number, more: Document = {}) => ({

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import type {Command} from 'commander';
 import {gleanerProgram, leavesOf} from '../../../cli/program.ts';
-import {ROOT} from '../../support/process.ts';
+import {ROOT} from '../../support/machine/process.ts';
 
 const HOOK = `${ROOT}test/support/loaded-modules.mjs`;
 

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import type {Command} from 'commander';
 import {gleanerProgram, leavesOf} from '../../../cli/program.ts';
-import {gleaner} from '../../support/command.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
+import {gleaner} from '../../support/machine/command.ts';
 
 const IDS = ['__proto__', 'a/b'];
 const ARGUMENT = /^(run|name|names|id|pool|target|a|b)$/;

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import {poolAnswers} from '../../../client/json/pools.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {NO_HOST} from '../../../shared/domain/records/worker.ts';
-import {aConfig, at, aWorker} from '../../support/builders.ts';
-import {gleaner} from '../../support/command.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
-import {putInCloud} from '../../support/put-documents.ts';
+import {gleaner} from '../../support/machine/command.ts';
+import {aConfig, at, aWorker} from '../../support/world/builders.ts';
+import {putInCloud} from '../../support/world/put-documents.ts';
 
 describe('The commands about pools and hosts @full', () => {
   const scratch = new Scratch();

@@ -6,9 +6,9 @@ import {text} from 'node:stream/consumers';
 import {jobAnswers} from '../../../client/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {gleaner} from '../../support/command.ts';
 import {put, Scratch} from '../../support/machine/a-cloud.ts';
-import {putInCloud} from '../../support/put-documents.ts';
+import {gleaner} from '../../support/machine/command.ts';
+import {putInCloud} from '../../support/world/put-documents.ts';
 
 const ended = (more: Document): Document => ({
   ...{pool: 'tpu', epoch: 1, status: 'completed', result: 'ok', attempts: [], metadata: {name: 'n'}},

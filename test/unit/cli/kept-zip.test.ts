@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {createHash} from 'node:crypto';
 import {rmSync} from 'node:fs';
 import {keptZip, recordZip} from '../../../cli/build/kept-zip.ts';
-import {Folder} from '../../support/folder.ts';
+import {Folder} from '../../support/machine/folder.ts';
 
 const ZIP = Buffer.from('a zip');
 const NAME = `functions-${createHash('sha256').update(ZIP).digest('hex')}.zip`;

@@ -3,12 +3,12 @@ import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {answers} from '../../../client/json/index.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
-import {aRun, at, aWorker} from '../../support/builders.ts';
-import {gleaner} from '../../support/command.ts';
 import {put, Scratch} from '../../support/machine/a-cloud.ts';
-import {ROOT} from '../../support/process.ts';
-import {putInCloud} from '../../support/put-documents.ts';
-import {until} from '../../support/until.ts';
+import {gleaner} from '../../support/machine/command.ts';
+import {ROOT} from '../../support/machine/process.ts';
+import {until} from '../../support/machine/until.ts';
+import {aRun, at, aWorker} from '../../support/world/builders.ts';
+import {putInCloud} from '../../support/world/put-documents.ts';
 
 const A = 'tpu-us-central1-a-0';
 const B = 'tpu-us-central1-a-1';

@@ -5,8 +5,8 @@ import {CliError} from '../../../client/text/errors.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {specObject} from '../../../shared/domain/names.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
-import {gleaner} from '../../support/command.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
+import {gleaner} from '../../support/machine/command.ts';
 import {COMMIT, FakeHub} from './streams/a-hub.ts';
 
 const text = (content: string) => new TextEncoder().encode(content);

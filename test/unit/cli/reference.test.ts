@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {comparisonLines, readComparison, storeComparison} from '../../../cli/run/reference.ts';
 import type {Objects} from '../../../shared/ports/ports.ts';
-import {T0} from '../../support/builders.ts';
-import {callAtOnce} from '../../support/call.ts';
-import {FakeBucket} from '../../support/fake-bucket.ts';
+import {callAtOnce} from '../../support/fakes/call.ts';
+import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
+import {T0} from '../../support/world/builders.ts';
 
 const NAME = 'activations/my-run/manifest.json';
 const FOUND = {

@@ -4,10 +4,10 @@ import {writeSpec} from '../../../cli/run/spec/write-spec.ts';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {setQuiet} from '../../../client/text/output.ts';
 import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
-import {aConfig, aRun, aStream, at, T0} from '../../support/builders.ts';
-import {callAtOnce} from '../../support/call.ts';
-import {FakeBucket} from '../../support/fake-bucket.ts';
-import {aStore} from '../../support/put-documents.ts';
+import {callAtOnce} from '../../support/fakes/call.ts';
+import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
+import {aConfig, aRun, aStream, at, T0} from '../../support/world/builders.ts';
+import {aStore} from '../../support/world/put-documents.ts';
 
 const SPEC_OBJECT = 'datasets/my-run/run.json';
 const refusedRun = aRun({status: 'failed', spec: null, spec_hash: null, reason: 'run.json is not JSON'});

@@ -6,7 +6,7 @@ import {answers} from '../../../client/json/index.ts';
 import {compareSides, type Side} from '../../../client/views/comparison.ts';
 import {differencesOf} from '../../../client/views/spec-differences.ts';
 import {NO_UPLOADS, ResultFold, type Stats} from '../../../shared/domain/run/result.ts';
-import {aRun, aStats} from '../../support/builders.ts';
+import {aRun, aStats} from '../../support/world/builders.ts';
 
 describe('The spec of run start', () => {
   for (const {given, spec} of [

@@ -15,17 +15,17 @@ import {accountsOf} from '../../../emulator/http/identity.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
 import {specObject} from '../../../shared/domain/names.ts';
 import type {Store, Tpu} from '../../../shared/ports/ports.ts';
-import {aRun, aTpu, aWorker, T0} from '../../support/builders.ts';
-import {callAtOnce} from '../../support/call.ts';
-import {controlTopic} from '../../support/control-topic.ts';
-import {FakeBucket} from '../../support/fake-bucket.ts';
-import {Folder} from '../../support/folder.ts';
-import {GoogleProject, PROJECT} from '../../support/google-project.ts';
-import {namedCommands, whyUnknown} from '../../support/known-commands.ts';
+import {namedCommands, whyUnknown} from '../../support/docs/known-commands.ts';
+import {callAtOnce} from '../../support/fakes/call.ts';
+import {controlTopic} from '../../support/fakes/control-topic.ts';
+import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
+import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {steppedClock} from '../../support/fakes/stepped-clock.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
-import {ROOT} from '../../support/process.ts';
-import {aStore, putDocuments} from '../../support/put-documents.ts';
-import {steppedClock} from '../../support/stepped-clock.ts';
+import {Folder} from '../../support/machine/folder.ts';
+import {ROOT} from '../../support/machine/process.ts';
+import {aRun, aTpu, aWorker, T0} from '../../support/world/builders.ts';
+import {aStore, putDocuments} from '../../support/world/put-documents.ts';
 
 const ACCOUNT = `gleaner-worker@${PROJECT}.iam.gserviceaccount.com`;
 

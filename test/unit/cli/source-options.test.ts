@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import {hash} from 'node:crypto';
 import {environmentOf, sourceOf, upload} from '../../../cli/jobs/source.ts';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
-import {callAtOnce} from '../../support/call.ts';
-import {FakeBucket} from '../../support/fake-bucket.ts';
+import {callAtOnce} from '../../support/fakes/call.ts';
+import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
 
 describe('the options of a source', () => {
   it('remove the source with null, which goes with no version', async () => {

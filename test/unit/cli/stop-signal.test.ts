@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {readFileSync} from 'node:fs';
-import {ROOT} from '../../support/process.ts';
+import {ROOT} from '../../support/machine/process.ts';
 
 /** A command that hears the first signal, and then never yields. */
 const BUSY = `

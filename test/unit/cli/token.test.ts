@@ -7,9 +7,9 @@ import {runningCloud} from '../../../client/connection/connect.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {readToken} from '../../../emulator/http/guard.ts';
 import {writeAddress} from '../../../emulator/state/own-folder.ts';
-import {gleaner} from '../../support/command.ts';
-import {Folder} from '../../support/folder.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
+import {gleaner} from '../../support/machine/command.ts';
+import {Folder} from '../../support/machine/folder.ts';
 
 describe('A gleaner command', () => {
   const scratch = new Scratch();

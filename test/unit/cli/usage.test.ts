@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {jsonText} from '../../../shared/contracts/printable.ts';
-import {gleaner} from '../../support/command.ts';
+import {gleaner} from '../../support/machine/command.ts';
 
 describe('An invalid gleaner command @full', () => {
   it('run cancel without a stream names the stop of the run', async () => {

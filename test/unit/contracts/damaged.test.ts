@@ -9,8 +9,8 @@ import {parseRunSpec} from '../../../shared/contracts/spec/spec.ts';
 import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {aRun, aStream, aWorker} from '../../support/builders.ts';
-import {damaged} from '../../support/mutations.ts';
+import {damaged} from '../../support/machine/mutations.ts';
+import {aRun, aStream, aWorker} from '../../support/world/builders.ts';
 import {complete} from './spec-cases.ts';
 
 const TEXTS: {name: string; text: string; parse: (text: string) => unknown}[] = [

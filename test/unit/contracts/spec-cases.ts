@@ -2,7 +2,7 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {completeSpec, type RunSpec, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
-import {aConfig} from '../../support/builders.ts';
+import {aConfig} from '../../support/world/builders.ts';
 
 export const file = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
 

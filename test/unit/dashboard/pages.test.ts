@@ -5,10 +5,10 @@ import {metadataObject} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
 import {NO_UPLOADS} from '../../../shared/domain/run/result.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
-import {someObjects, somePages} from '../../support/dashboard.ts';
-import {whyWrong} from '../../support/known-commands.ts';
-import {aStore} from '../../support/put-documents.ts';
+import {whyWrong} from '../../support/docs/known-commands.ts';
+import {someObjects, somePages} from '../../support/machine/dashboard.ts';
+import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/world/builders.ts';
+import {aStore} from '../../support/world/put-documents.ts';
 
 const HOSTILE = `<img src=x onerror=alert(1)>"'\u202e&`;
 const TPU = 'tpu-us-central1-a-0';

@@ -6,9 +6,9 @@ import {Feed} from '../../../dashboard/html/feed.ts';
 import {MirrorStore} from '../../../dashboard/mirror-store.ts';
 import {UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import {aRun, at, aWorker, T0} from '../../support/builders.ts';
-import {somePages} from '../../support/dashboard.ts';
-import {aStore, putDocuments} from '../../support/put-documents.ts';
+import {somePages} from '../../support/machine/dashboard.ts';
+import {aRun, at, aWorker, T0} from '../../support/world/builders.ts';
+import {aStore, putDocuments} from '../../support/world/put-documents.ts';
 
 const names = Array.from({length: 100}, (_, slot) => `tpu-us-central1-a-${slot}`);
 

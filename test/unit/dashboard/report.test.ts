@@ -7,9 +7,9 @@ import {type Report, readReport} from '../../../client/views/report.ts';
 import {comparisonReport} from '../../../dashboard/report/comparison-report.ts';
 import {type Made, runReport} from '../../../dashboard/report/run-report.ts';
 import {attemptDocument} from '../../../shared/domain/worker/attempt.ts';
-import {aRun, aStream, at, aWorker} from '../../support/builders.ts';
-import {someObjects} from '../../support/dashboard.ts';
-import {aStore} from '../../support/put-documents.ts';
+import {someObjects} from '../../support/machine/dashboard.ts';
+import {aRun, aStream, at, aWorker} from '../../support/world/builders.ts';
+import {aStore} from '../../support/world/put-documents.ts';
 
 const HOSTILE = `</style><script src=x>alert(1)</script><img src=x>"'\u202e&{{`;
 const TPU = 'tpu-us-central1-a-0';

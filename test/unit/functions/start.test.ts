@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import {execFile} from 'node:child_process';
 import {loadConfig} from '../../../shared/contracts/settings/config.ts';
 import {requireVerifier} from '../../../shared/google/callers.ts';
-import {ENVIRONMENT} from '../../support/builders.ts';
-import {Folder} from '../../support/folder.ts';
-import {ROOT} from '../../support/process.ts';
+import {Folder} from '../../support/machine/folder.ts';
+import {ROOT} from '../../support/machine/process.ts';
+import {ENVIRONMENT} from '../../support/world/builders.ts';
 
 const INDEX = `${ROOT}functions/index.ts`;
 const FRAMEWORK = `${ROOT}node_modules/.bin/functions-framework`;

@@ -9,14 +9,14 @@ import {Identities} from '../../../emulator/http/identity.ts';
 import {CallerRefused} from '../../../shared/contracts/errors.ts';
 import {type Config, ConfigError} from '../../../shared/contracts/settings/config.ts';
 import {openCallers} from '../../../shared/google/callers.ts';
-import {aConfig, ENVIRONMENT} from '../../support/builders.ts';
 import {
   type Claims,
   claimsOf,
   WRONG_CLAIMS,
   WRONG_SIGNATURES,
   withoutSignature,
-} from '../../support/tokens.ts';
+} from '../../support/fakes/tokens.ts';
+import {aConfig, ENVIRONMENT} from '../../support/world/builders.ts';
 
 const AUDIENCE = ENVIRONMENT.GLEANER_WORKER_API;
 const WORKER = ENVIRONMENT.GLEANER_WORKER_SERVICE_ACCOUNT;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {readElf, writeRunpath} from '../../../../cli/build/environment/elf.ts';
 import {requirePortable} from '../../../../cli/build/environment/portable.ts';
-import {anElf, type ElfFacts} from '../../../support/elf.ts';
-import {Folder} from '../../../support/folder.ts';
+import {anElf, type ElfFacts} from '../../../support/machine/elf.ts';
+import {Folder} from '../../../support/machine/folder.ts';
 
 const LIBC = {'libc.so.6': ['GLIBC_2.2.5', 'GLIBC_2.35']};
 

@@ -13,11 +13,11 @@ import type {Environment} from '../../../../cli/build/environment/environment.ts
 import {filesIn} from '../../../../cli/build/environment/portable.ts';
 import {PINNED} from '../../../../cli/build/environment/portable-python.ts';
 import {environmentFolder, LOCK, uvCache, WORKER_FOLDER} from '../../../../client/python/python.ts';
-import {Folder} from '../../../support/folder.ts';
-import {workerEnvironment} from '../../../support/worker-environment.ts';
+import {Folder} from '../../../support/machine/folder.ts';
+import {workerEnvironment} from '../../../support/machine/worker-environment.ts';
 
 const run = promisify(execFile);
-const BUILDER = fileURLToPath(new URL('../../../support/worker-environment.ts', import.meta.url));
+const BUILDER = fileURLToPath(new URL('../../../support/machine/worker-environment.ts', import.meta.url));
 const IMPORTS = `
 import jax, json, sqlite3, ssl, sys, google.cloud.storage
 print(json.dumps([sys.prefix, sys.executable, str(jax.numpy.ones(3).sum()), ssl.create_default_context().cert_store_stats()["x509"]]))

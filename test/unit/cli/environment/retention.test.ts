@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {symlinkSync, utimesSync} from 'node:fs';
 import {markUsed, removeUnused} from '../../../../cli/build/environment/retention.ts';
-import {Folder} from '../../../support/folder.ts';
+import {Folder} from '../../../support/machine/folder.ts';
 
 describe('The cache of worker environments', () => {
   const folder = new Folder();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
-import {gleaner} from '../../../support/command.ts';
 import {Scratch} from '../../../support/machine/a-cloud.ts';
+import {gleaner} from '../../../support/machine/command.ts';
 
 describe('gleaner tick @full', () => {
   const scratch = new Scratch();

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import {rmSync} from 'node:fs';
 import {answers} from '../../../../client/json/index.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
-import {gleaner} from '../../../support/command.ts';
 import {put, Scratch} from '../../../support/machine/a-cloud.ts';
+import {gleaner} from '../../../support/machine/command.ts';
 import {Upload} from '../streams/an-upload.ts';
 
 describe('The upload of streams', () => {

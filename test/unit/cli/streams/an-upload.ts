@@ -3,7 +3,7 @@ import {type UploadOptions, uploadStreams} from '../../../../cli/streams/upload-
 import {running} from '../../../../client/connection/connect.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {openObjects} from '../../../../shared/google/objects.ts';
-import {Folder} from '../../../support/folder.ts';
+import {Folder} from '../../../support/machine/folder.ts';
 
 let runs = 0;
 

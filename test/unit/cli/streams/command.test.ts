@@ -5,8 +5,8 @@ import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {fileURLToPath} from 'node:url';
 import {answers} from '../../../../client/json/index.ts';
-import {gleaner} from '../../../support/command.ts';
-import {Folder} from '../../../support/folder.ts';
+import {gleaner} from '../../../support/machine/command.ts';
+import {Folder} from '../../../support/machine/folder.ts';
 
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
 

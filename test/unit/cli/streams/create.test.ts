@@ -7,7 +7,7 @@ import {type CreateOptions, createStreams} from '../../../../cli/streams/create-
 import {positionsOf} from '../../../../cli/streams/permutation.ts';
 import {Spool} from '../../../../cli/streams/spool.ts';
 import {answers} from '../../../../client/json/index.ts';
-import {Folder} from '../../../support/folder.ts';
+import {Folder} from '../../../support/machine/folder.ts';
 
 const USER = '{"role":"user","content":"hi"}';
 

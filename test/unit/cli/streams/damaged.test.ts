@@ -7,8 +7,8 @@ import {openSources} from '../../../../cli/streams/sources/resolve.ts';
 import {cellsOf, type Watch} from '../../../../cli/streams/sources/row.ts';
 import {CliError} from '../../../../client/text/errors.ts';
 import {printable} from '../../../../shared/contracts/printable.ts';
-import {Folder} from '../../../support/folder.ts';
-import {damaged} from '../../../support/mutations.ts';
+import {Folder} from '../../../support/machine/folder.ts';
+import {damaged} from '../../../support/machine/mutations.ts';
 
 const CORPUS = fileURLToPath(new URL('../../../fixtures/corpus/', import.meta.url));
 const watch: Watch = {stop: new AbortController().signal, moved: () => {}};

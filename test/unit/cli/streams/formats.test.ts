@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
 import {parquetWriteBuffer} from 'hyparquet-writer';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
-import {Folder} from '../../../support/folder.ts';
+import {Folder} from '../../../support/machine/folder.ts';
 
 const parquet = (columns: object[], rowGroupSize = 1000) =>
   new Uint8Array(parquetWriteBuffer({columnData: columns, rowGroupSize} as never));

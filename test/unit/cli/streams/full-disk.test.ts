@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import {mkdirSync} from 'node:fs';
-import {gleaner} from '../../../support/command.ts';
-import {Folder} from '../../../support/folder.ts';
+import {gleaner} from '../../../support/machine/command.ts';
+import {Folder} from '../../../support/machine/folder.ts';
 
 describe('The creation of streams on a full disk @full', () => {
   let folder: Folder;

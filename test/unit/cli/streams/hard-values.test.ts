@@ -6,8 +6,8 @@ import {gzipSync} from 'node:zlib';
 import {parquetWriteBuffer} from 'hyparquet-writer';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
 import {JsonError, jsonKind, jsonValue} from '../../../../cli/streams/sources/json-text.ts';
-import {Folder} from '../../../support/folder.ts';
-import {ROOT} from '../../../support/process.ts';
+import {Folder} from '../../../support/machine/folder.ts';
+import {ROOT} from '../../../support/machine/process.ts';
 
 const ONE_LINE = [
   ' spaces ',

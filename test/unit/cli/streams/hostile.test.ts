@@ -7,10 +7,10 @@ import type {AddressInfo} from 'node:net';
 import {crc32cOf} from '../../../../client/google/hash-file.ts';
 import {ResumableUploads} from '../../../../client/google/resumable.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
-import * as home from '../../../e2e/home.ts';
-import {gleaner} from '../../../support/command.ts';
-import {Folder} from '../../../support/folder.ts';
 import {Scratch} from '../../../support/machine/a-cloud.ts';
+import {gleaner} from '../../../support/machine/command.ts';
+import {Folder} from '../../../support/machine/folder.ts';
+import * as home from '../../../support/machine/home.ts';
 import {Upload} from './an-upload.ts';
 
 describe('gleaner streams create @full', () => {

@@ -4,7 +4,7 @@ import {createStreams} from '../../../../cli/streams/create-streams.ts';
 import type {SourceOptions} from '../../../../cli/streams/sources/formats.ts';
 import {hubSettings} from '../../../../cli/streams/sources/hub.ts';
 import {openDataset} from '../../../../cli/streams/sources/hub-source.ts';
-import {Folder} from '../../../support/folder.ts';
+import {Folder} from '../../../support/machine/folder.ts';
 import {COMMIT, CONVERTED_COMMIT, FakeHub} from './a-hub.ts';
 
 const parquet = (...text: string[]) =>

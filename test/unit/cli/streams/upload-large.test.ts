@@ -5,9 +5,9 @@ import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {crc32cOf} from '../../../../client/google/hash-file.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
-import {gleaner} from '../../../e2e/home.ts';
 import {Scratch} from '../../../support/machine/a-cloud.ts';
-import {until} from '../../../support/until.ts';
+import {gleaner} from '../../../support/machine/home.ts';
+import {until} from '../../../support/machine/until.ts';
 import {Upload} from './an-upload.ts';
 
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));

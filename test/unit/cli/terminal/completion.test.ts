@@ -4,8 +4,8 @@ import {spawnSync} from 'node:child_process';
 import {existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {gleaner} from '../../../support/command.ts';
-import {ROOT} from '../../../support/process.ts';
+import {gleaner} from '../../../support/machine/command.ts';
+import {ROOT} from '../../../support/machine/process.ts';
 
 /** Of Debian's package bash-completion. */
 const BASH_COMPLETION = '/usr/share/bash-completion/bash_completion';

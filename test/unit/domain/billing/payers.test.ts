@@ -6,7 +6,7 @@ import {
   runAtWork,
   withPayer,
 } from '../../../../shared/domain/billing/cost.ts';
-import {at, aWorker, T0} from '../../../support/builders.ts';
+import {at, aWorker, T0} from '../../../support/world/builders.ts';
 
 const HOUR = 3_600_000;
 const slot = (number: number) => `tpu-us-central1-a-${number}`;

@@ -6,7 +6,7 @@ import {OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Pool} from '../../../../shared/domain/records/pool.ts';
 import {NO_ENVIRONMENT} from '../../../../shared/domain/records/source.ts';
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
-import {at, aWorker, FREE, T0} from '../../../support/builders.ts';
+import {at, aWorker, FREE, T0} from '../../../support/world/builders.ts';
 
 const POOL: Pool = {
   pool: 'tpu',

@@ -11,7 +11,7 @@ import {
   totalsOf,
 } from '../../../../shared/domain/records/run.ts';
 import type {Stream, StreamStatus} from '../../../../shared/domain/records/stream.ts';
-import {aRun, aStream, at, T0} from '../../../support/builders.ts';
+import {aRun, aStream, at, T0} from '../../../support/world/builders.ts';
 
 const streamsOf = (...statuses: StreamStatus[]): Stream[] =>
   statuses.map((status, index) =>

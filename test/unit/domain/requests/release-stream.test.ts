@@ -6,8 +6,8 @@ import {
   type Release,
   type ReleaseState,
 } from '../../../../shared/domain/requests/release-stream.ts';
-import {aConfig, aLeasedStream, aRun, aStream, aWorker, T0} from '../../../support/builders.ts';
-import {HOLDER} from '../../../support/jobs.ts';
+import {aConfig, aLeasedStream, aRun, aStream, aWorker, T0} from '../../../support/world/builders.ts';
+import {HOLDER} from '../../../support/world/jobs.ts';
 
 const RETRY = aConfig().model_retry;
 const DRAINED: Release = {

@@ -7,7 +7,7 @@ import {
   type Stats,
   type StreamSummary,
 } from '../../../../shared/domain/run/result.ts';
-import {aStats} from '../../../support/builders.ts';
+import {aStats} from '../../../support/world/builders.ts';
 
 const SHA = 'b'.repeat(64);
 const MODEL = {

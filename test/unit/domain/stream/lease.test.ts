@@ -13,7 +13,15 @@ import {
   releaseLease,
   revokeLease,
 } from '../../../../shared/domain/stream/lease.ts';
-import {aLeasedStream, aStream, at, aWorker, moment, NOTHING_STORED, T0} from '../../../support/builders.ts';
+import {
+  aLeasedStream,
+  aStream,
+  at,
+  aWorker,
+  moment,
+  NOTHING_STORED,
+  T0,
+} from '../../../support/world/builders.ts';
 
 const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
 const FINISHED = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9, finished: true};

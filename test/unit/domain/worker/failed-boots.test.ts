@@ -4,8 +4,8 @@ import {parseValue, workerRequest} from '../../../../shared/contracts/messages/s
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideFailedBoot, decideHeartbeat} from '../../../../shared/domain/requests/heartbeat.ts';
 import {causeOfDeath, type Death} from '../../../../shared/domain/worker/liveness.ts';
-import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
-import {HOLDER} from '../../../support/jobs.ts';
+import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/world/builders.ts';
+import {HOLDER} from '../../../support/world/jobs.ts';
 
 const BOOTING: Partial<Worker> = {
   ...{phase: 'booting', activity: 'setup', boot_step: 'environment'},

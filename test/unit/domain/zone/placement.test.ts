@@ -9,7 +9,7 @@ import {
   type PlacementLimits,
   paceOf,
 } from '../../../../shared/domain/zone/placement.ts';
-import {aConfig, at, T0} from '../../../support/builders.ts';
+import {aConfig, at, T0} from '../../../support/world/builders.ts';
 
 const {bundle, placement} = aConfig();
 const LIMITS: PlacementLimits = placement;

@@ -4,7 +4,7 @@ import {gzipSync} from 'node:zlib';
 import {openSources} from '../../../../../cli/streams/sources/resolve.ts';
 import type {Watch} from '../../../../../cli/streams/sources/row.ts';
 import {CliError} from '../../../../../client/text/errors.ts';
-import {Folder} from '../../../../support/folder.ts';
+import {Folder} from '../../../../support/machine/folder.ts';
 
 const watch: Watch = {stop: new AbortController().signal, moved: () => {}};
 

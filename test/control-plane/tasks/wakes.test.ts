@@ -1,0 +1,34 @@
+/** Events that ask for a tick at once: the Scheduler asks every minute only. */
+import assert from 'node:assert/strict';
+import type {World} from '../../support/world/control-plane-harness.ts';
+import {aWorkingWorld} from '../../support/world/one-worker.ts';
+import {A0} from '../../support/world/places.ts';
+import {someLines} from '../../support/world/shard-plan.ts';
+
+const EVENTS: Record<string, (world: World) => Promise<unknown>> = {
+  'a new job': async world => {
+    await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
+    return world.deliverNext('job');
+  },
+  'a new stream': async world => {
+    world.drop('my-run', 1, someLines(2));
+    return world.deliverNext('object');
+  },
+  'the last shard of a stream': async world => {
+    while ((await world.stream('my-run', '000'))?.status !== 'completed') {
+      await world.agent(A0).step();
+      world.queue.splice(0, world.queue.length, ...world.queue.filter(({topic}) => topic === 'object'));
+      while (await world.deliverNext('object')) {}
+    }
+  },
+};
+
+describe('the control plane', () => {
+  for (const [name, happen] of Object.entries(EVENTS))
+    it(`asks for a tick at the event of ${name}`, async () => {
+      const world = await aWorkingWorld();
+      world.queue.length = 0;
+      await happen(world);
+      assert.ok(world.queue.some(({topic}) => topic === 'tick'));
+    });
+});

@@ -1,0 +1,484 @@
+/** Every cause for which work waits: the tick stores the cause that the test injects, and `why` says it. */
+import assert from 'node:assert/strict';
+import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {TPU_STATUSES} from '../../../client/explanations/tpu-status.ts';
+import {explain} from '../../../client/views/why.ts';
+import {FAULT_KINDS, faultHelp} from '../../../emulator/state/faults.ts';
+import {labelsOf} from '../../../shared/domain/deployment.ts';
+import {CONSTRAINT_KINDS} from '../../../shared/domain/records/constraint.ts';
+import {jobDocument} from '../../../shared/domain/records/job.ts';
+import type {Limiter} from '../../../shared/domain/records/limiter.ts';
+import {runDocument} from '../../../shared/domain/records/run.ts';
+import {streamDocument} from '../../../shared/domain/records/stream.ts';
+import {aConfig} from '../../support/world/builders.ts';
+import {World} from '../../support/world/control-plane-harness.ts';
+import {FAULT_WAITS} from '../../support/world/fault-waits.ts';
+import {aFleet, silence, stopCreates, wait} from '../../support/world/fleet.ts';
+import {aWorldAtWork} from '../../support/world/jobs.ts';
+import {aWorkingWorld, aWorldWithAShard} from '../../support/world/one-worker.ts';
+import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../../support/world/places.ts';
+import {edit, queueJobs} from '../../support/world/second-pool.ts';
+import {someLines} from '../../support/world/shard-plan.ts';
+import {CEILING_WAITS, STATE_WAITS} from '../../support/world/state-waits.ts';
+import {aWorldWith, LINES, refuse, soldOut, type Wait} from '../../support/world/waits.ts';
+
+const anOrphan = (world: World, slot: number) => ({
+  ...{name: `tpu-${ZONE}-${slot}`, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null},
+  labels: {...labelsOf('gleaner'), 'gleaner-pool': 'tpu', 'gleaner-incarnation': '1'},
+  created_at: new Date(world.now).toISOString(),
+});
+
+function addForeign(world: World, name: string): void {
+  world.tpus.add({
+    ...{name, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null},
+    labels: {},
+    created_at: new Date(world.now).toISOString(),
+  });
+}
+
+function hidePrices({deps: {store}}: World): void {
+  const {get} = store;
+  store.get = async path => {
+    if (path === 'prices/chips') throw new Error('for a test');
+    return get(path);
+  };
+}
+
+async function aRunThatHasTheOnlyTpu(): Promise<World> {
+  const world = await aWorkingWorld();
+  world.drop('other', 0, LINES);
+  await wait(world, 1);
+  return world;
+}
+
+const CASES: Wait[] = [
+  {
+    name: 'the same of its TPU',
+    given: () => aWorldWith(soldOut, 12),
+    of: A0,
+    kind: 'no-capacity',
+    about: ZONE,
+  },
+  {
+    name: 'the same of its stream',
+    given: () => aWorldWith(soldOut, 12),
+    of: 'my-run/000',
+    kind: 'no-capacity',
+    about: ZONE,
+  },
+  {
+    name: 'a missing permission',
+    given: () => aWorldWith(refuse('permission')),
+    kind: 'permission',
+    about: ZONE,
+  },
+  {
+    name: 'a type that the zone lacks',
+    given: () => aWorldWith(refuse('bad-request')),
+    kind: 'no-such-type',
+    about: ZONE,
+  },
+  {
+    name: 'a zone that takes its TPUs back young',
+    given: async () => {
+      const world = new World(TWO_SLOTS);
+      for (let index = 0; index < 4; index++) world.drop('my-run', index, LINES);
+      world.settle = () => {
+        world.settleTpus();
+        for (const node of world.tpus.nodes.values()) if (node.state === 'READY') node.state = 'PREEMPTED';
+      };
+      await world.minutes(25);
+      return world;
+    },
+    ...{kind: 'cool-down', about: ZONE, evidence: /lived \d+ s/},
+  },
+  {
+    name: 'boots that fail',
+    given: async () => {
+      const world = await aWorkingWorld();
+      await stopCreates(world);
+      world.tpus.node(A0).state = 'PREEMPTED';
+      world.agent(A0).silent = true;
+      await wait(world, 6);
+      return world;
+    },
+    ...{kind: 'failed-boots', about: ZONE, evidence: /5 boots in a row.*no disk/},
+  },
+  {
+    name: 'a pool that a person paused',
+    given: () => aWorldWith(world => void world.control({action: 'pause', pool: 'tpu'})),
+    ...{kind: 'pool-paused', about: 'pool tpu'},
+  },
+  {
+    name: 'a node that is not ours',
+    given: () => aWorldWith(world => addForeign(world, A0)),
+    ...{kind: 'slot-blocked', about: A0, evidence: /not ours/},
+  },
+  {
+    name: 'a node that is not ours, on a slot that a job asks for',
+    given: async () => {
+      const world = await aWorkingWorld();
+      addForeign(world, A1);
+      world.drop('my-run', 1, LINES);
+      await queueJobs(world, 'tpu', 'my-job');
+      world.control({action: 'scale', workers_per_zone: 2});
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'slot-blocked', about: A1, evidence: /not ours/},
+  },
+  {
+    name: 'a pool without a slot',
+    given: () => aWorldWith(world => void world.control({action: 'scale', workers_per_zone: 0})),
+    ...{kind: 'no-slot', about: 'tpu'},
+  },
+  {
+    name: 'a budget of the run',
+    given: async () => {
+      const world = await aWorldWithAShard();
+      world.control({action: 'configure', run: 'my-run', budget_usd: 0.0001});
+      await world.minutes(2);
+      return world;
+    },
+    ...{kind: 'paused', about: 'my-run', evidence: /its budget allows no more/},
+  },
+  {
+    name: 'a budget that pays for no second TPU',
+    given: async () => {
+      const world = new World(TWO_SLOTS);
+      world.drop('my-run', 0, someLines(400));
+      await world.minutes(2, 1);
+      world.control({action: 'configure', run: 'my-run', budget_usd: 0.03});
+      await world.deliverAll();
+      world.drop('my-run', 1, someLines(400));
+      await world.minutes(1, 1);
+      return world;
+    },
+    ...{kind: 'budget', about: 'run my-run', evidence: /are left, and a TPU needs/},
+  },
+  {
+    name: 'a pause by a person',
+    given: async () => {
+      const world = await aWorldWithAShard();
+      world.control({action: 'pause', run: 'my-run'});
+      await world.minutes(2);
+      return world;
+    },
+    ...{kind: 'paused', about: 'my-run', evidence: /a person paused it/},
+  },
+  {
+    name: 'a run that goes first',
+    given: aRunThatHasTheOnlyTpu,
+    of: 'other',
+    ...{kind: 'behind-run', about: 'my-run', next_step: /run configure other --priority/},
+  },
+  {
+    name: 'a run that goes first and waits for a zone',
+    given: async () => {
+      const world = await aWorldWith(soldOut);
+      world.drop('other', 0, LINES);
+      await wait(world, 4);
+      return world;
+    },
+    of: 'other',
+    ...{kind: 'behind-run', about: 'my-run'},
+  },
+  {
+    name: 'TPUs that are all at streams, while a job waits',
+    given: async () => {
+      const world = await aWorkingWorld();
+      await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
+      await wait(world, 2);
+      return world;
+    },
+    of: 'my-job',
+    ...{kind: 'turn', about: 'tpu', evidence: /1 at streams, and one gives its stream back .* for 120 s/},
+  },
+  {
+    name: 'a job without capacity for it',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      soldOut(world);
+      await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
+      await wait(world, 8);
+      return world;
+    },
+    of: 'my-job',
+    ...{kind: 'no-capacity', about: ZONE},
+  },
+  {
+    name: 'jobs that go first',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      soldOut(world);
+      await queueJobs(world, 'tpu', 'one', 'two');
+      world.drop('my-run', 0, LINES);
+      await wait(world, 4);
+      return world;
+    },
+    ...{
+      kind: 'behind-jobs',
+      about: 'tpu',
+      next_step: /gleaner scale --zones/,
+      behind: /jobs: .* no capacity/,
+    },
+  },
+  {
+    name: 'TPUs that are all at work on the run',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.drop('my-run', 1, LINES);
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'turn', about: 'tpu', evidence: /1 of 1/},
+  },
+  {
+    name: 'a node that is made',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      await world.tick();
+      return world;
+    },
+    ...{kind: 'create', about: A0},
+  },
+  {
+    name: 'the queue of a zone',
+    given: () => aWorldWith(soldOut, 4, {GLEANER_PROVISIONING: 'queued-resource'}),
+    ...{kind: 'queue', about: A0, evidence: /valid until/},
+  },
+  {
+    name: 'a repair of the host',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.tpus.node(A0).state = 'REPAIRING';
+      world.agent(A0).silent = true;
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'maintenance', about: A0},
+  },
+  {
+    name: 'a TPU whose lease ended by its silence',
+    given: async () => {
+      const world = await aWorkingWorld({...ONE_SLOT, GLEANER_LEASE_S: '100', GLEANER_SILENT_S: '600'});
+      world.agent(A0).silent = true;
+      await world.until('the end of the lease', async () => (await world.worker(A0))?.work === null, 20, 0);
+      return world;
+    },
+    of: A0,
+    ...{kind: 'silent', about: A0},
+  },
+  {
+    name: 'silent TPUs that a silence guard holds',
+    given: async () => {
+      const world = await aFleet(3);
+      world.isStillborn = () => true;
+      silence(world);
+      await wait(world, 6);
+      return world;
+    },
+    ...{kind: 'silence-guard', about: ZONE, evidence: /2 TPUs/},
+  },
+  {
+    name: 'a model that does not arrive',
+    given: async () => {
+      const world = await aWorkingWorld();
+      const {heartbeat} = world.agent(A0);
+      const agent = world.agent(A0);
+      agent.heartbeat = () => heartbeat.call(agent, {...NO_PROGRESS, waits_for: 'the hub: 503, try 7'});
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'model', about: A0, evidence: /the hub: 503/},
+  },
+  {
+    name: 'a stream that failed',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.drop('my-run', 1, LINES);
+      world.control({action: 'cancel', run: 'my-run', stream: '001'});
+      await wait(world, 2);
+      return world;
+    },
+    of: 'my-run/001',
+    ...{kind: 'failed', about: 'stream my-run/001', evidence: /cancel/},
+  },
+  {
+    name: 'prices that cannot be read',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      hidePrices(world);
+      await world.tick().catch(() => {});
+      return world;
+    },
+    ...{kind: 'not-read', about: 'prices/chips'},
+  },
+  {
+    name: 'prices that cannot be read, while a kept TPU comes for the work',
+    given: async () => {
+      const world = new World(TWO_SLOTS);
+      world.control({action: 'keep', pool: 'tpu', workers: 1, minutes: 60});
+      await world.deliverNext('control');
+      await world.tick();
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      hidePrices(world);
+      await world.tick().catch(() => {});
+      return world;
+    },
+    ...{kind: 'create', about: A0},
+  },
+  {
+    name: 'a run without a spec',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      await edit(world, 'runs/my-run', {spec: null, spec_hash: null});
+      await world.tick();
+      return world;
+    },
+    ...{kind: 'no-spec', about: 'my-run'},
+  },
+  {
+    name: 'TPUs of several hosts since a deploy',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      Object.assign(world.deps.config.pool, {accelerator: 'v5litepod-16'});
+      await wait(world, 2);
+      assert.equal(world.tpus.nodes.size, 0, 'no slice waits for a stream that it never gets');
+      return world;
+    },
+    ...{kind: 'several-hosts', about: 'tpu', evidence: /v5litepod-16 has 4 hosts .* use 2 × v5litepod-8/},
+  },
+  {
+    name: 'slices of one zone that a job needs at once',
+    given: async () => {
+      const world = new World(TWO_SLOTS);
+      world.isStillborn = name => name.endsWith('-1');
+      await world.writeJob('my-job', {code: 'result = 1', status: 'pending', slices: 2});
+      await world.until('one slice', async () => (await world.worker(A0))?.phase === 'idle', 20, 2);
+      await world.tick();
+      return world;
+    },
+    of: 'my-job',
+    ...{kind: 'slices', about: 'job my-job'},
+    evidence: new RegExp(`^1 of 2 slices of pool tpu are idle in ${ZONE}; tpu-${ZONE}-1 boots`),
+  },
+  {
+    name: 'slices that other jobs have',
+    given: async () => {
+      const world = await aWorldAtWork(undefined, TWO_SLOTS);
+      await world.writeJob('job-of-two', {code: 'result = 1', status: 'pending', slices: 2});
+      await wait(world, 3);
+      return world;
+    },
+    of: 'job-of-two',
+    ...{kind: 'slices', about: 'job job-of-two', evidence: /^0 of 2 slices of pool tpu are idle in [^;]*$/},
+  },
+  {
+    name: 'nodes without documents',
+    given: () =>
+      aWorldWith(
+        async world => {
+          for (const slot of [1, 2, 3]) world.tpus.add(anOrphan(world, slot));
+          await world.tick();
+        },
+        3,
+        {GLEANER_WORKERS_PER_ZONE: '4'},
+      ),
+    ...{kind: 'orphans', about: ZONE},
+  },
+  {
+    name: 'a document of its zone that is left alone',
+    given: async () => {
+      const world = await aWorldWith(soldOut);
+      await edit(world, `zones/${ZONE}`, {losses: 'many'});
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'unreadable', about: `the document of zone ${ZONE}`},
+  },
+  {
+    name: 'a document of its pool that is left alone',
+    given: async () => {
+      const world = await aWorldWith(soldOut);
+      await edit(world, 'pools/tpu', {pool: 'tpu', zones: 7});
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'unreadable', about: 'the document of pool tpu'},
+  },
+];
+
+const NO_PROGRESS = {
+  ...{samples_done: 0, samples_total: null, tokens_done: 0, shards_done: 0, tokens_per_s: null},
+};
+
+const WAITS: readonly (readonly [state: string | undefined, wait: Wait])[] = [
+  ...Object.entries(STATE_WAITS),
+  ...[...Object.values(FAULT_WAITS), ...Object.values(CEILING_WAITS), ...CASES].map(
+    wait => [undefined, wait] as const,
+  ),
+];
+
+/** As a person says it: a run, a stream, a job or a TPU by its name. */
+function kindOfName(name: string): string {
+  if (name.includes('/')) return 'stream';
+  return name.startsWith('tpu-') ? 'tpu' : name === 'my-job' ? 'job' : 'run';
+}
+
+describe('work that waits has the reason', () => {
+  it('has a case for each kind of constraint, fault of the local cloud, ceiling and state', () => {
+    const states = {
+      run: runDocument.shape.status.options,
+      stream: streamDocument.shape.status.options,
+      job: jobDocument.shape.status.options,
+      tpu: TPU_STATUSES,
+    };
+    const allStates = Object.entries(states).flatMap(([of, all]) => all.map(state => `${of} ${state}`));
+    const kinds = new Set(WAITS.flatMap(([, {kind}]) => kind ?? []));
+    assert.deepEqual(
+      [kinds, Object.keys(FAULT_WAITS), Object.keys(CEILING_WAITS), Object.keys(STATE_WAITS)].map(had =>
+        [...had].sort(),
+      ),
+      [CONSTRAINT_KINDS, FAULT_KINDS, Object.keys(aConfig().ceilings), allStates].map(all => [...all].sort()),
+    );
+    const helped = faultHelp.split('\n').map(line => line.trim().split(' ')[0]);
+    assert.deepEqual(
+      helped.slice(0, FAULT_KINDS.length),
+      FAULT_KINDS,
+      '`local fault help` has a line for each',
+    );
+  });
+
+  for (const [status, {name, given, of = 'my-run', kind, about, ...texts}] of WAITS)
+    it(status === undefined ? name : `${name}: ${status}`, async () => {
+      const world = await given();
+      const found = await explain({store: world.store, jobs: 'jobs'} as Cloud, of);
+      assert.deepEqual([found.kind, found.about], [kind, about], found.reason ?? (await world.describe()));
+      if (status !== undefined) assert.equal(`${kindOfName(of)} ${found.state}`, status);
+      for (const [key, text] of Object.entries(texts))
+        assert.match(found[key as keyof typeof texts] ?? '', text);
+    });
+
+  it('and the time of the next try and the count of refusals are those of the zone', async () => {
+    const world = await FAULT_WAITS.quota.given();
+    for (let minute = 0; minute < 10; minute++) {
+      await wait(world, 1);
+      const run = await world.run('my-run');
+      const {limiter} = (await world.store.get(`zones/${ZONE}`)) ?? assert.fail('no zone');
+      const {refusals, next_at} = limiter as Limiter;
+      // A canary that is refused after the tick is in the document of the run from the next tick on.
+      assert.ok(refusals - Number(run?.waits?.refusals) <= 1, `${refusals} refusals, ${run?.reason}`);
+      assert.ok(Date.parse(String(run?.waits?.next_try_at)) >= Date.parse(String(next_at)) - 120_000);
+    }
+  });
+});
