@@ -7,9 +7,9 @@ import {callAtOnce} from '../support/fakes/call.ts';
 import {chipSkus} from '../support/fakes/fake-catalog.ts';
 import {Chance} from '../support/fakes/kernel.ts';
 import {T0} from '../support/world/builders.ts';
+import {RISE} from './conditions/prices.ts';
 import type {Context} from './context.ts';
 
-export const RISE = 3;
 const MINUTE_MS = 60_000;
 /** No zone of a world is near it. */
 export const FAR_REGION = 'southamerica-west1';

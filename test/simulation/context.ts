@@ -15,14 +15,13 @@ import {FAR_REGION, isFar, PriceRise} from './bills.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './conditions/faults.ts';
 import {drawsOf, PART_NAMES, type PartName} from './conditions/parts.ts';
 import {SPOT_V5E_USD} from './conditions/prices.ts';
+import {MINUTE_MS} from './conditions/times.ts';
+import type {Submitted} from './invariants/facts.ts';
 import {Invariants} from './invariants.ts';
-import type {Submitted} from './jobs.ts';
 import type {Splice} from './planting/anchors.ts';
 import type {Code, Release} from './planting/code.ts';
 import {Receiver} from './receiver.ts';
 import {hasSecondPool, secondSlotsOf} from './second-pool.ts';
-
-export const MINUTE_MS = 60_000;
 
 /** Time from the moment when a resync is due until it has registered the streams that it finds. */
 const RESYNC_MS = 4 * MINUTE_MS;
@@ -63,6 +62,7 @@ const BROKEN_MODELS: Record<number, Failure> = {
   4: {kind: 'model', reason: 'the model has no such layer'},
   7: {kind: 'hub', reason: 'the hub does not answer'},
 };
+
 const MODELS_EVERY = 11;
 const BROKEN_RUN = 'run-0';
 

@@ -9,7 +9,8 @@ import {
   notificationData,
   type Topic,
 } from '../support/world/function-calls.ts';
-import {type Context, MINUTE_MS} from './context.ts';
+import {MINUTE_MS} from './conditions/times.ts';
+import type {Context} from './context.ts';
 import type {ExecOrder} from './invariants/execs.ts';
 import type {Codes} from './planting/code.ts';
 import {type Process, Processes} from './processes.ts';

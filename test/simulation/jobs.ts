@@ -5,6 +5,7 @@ import type {Document} from '../../shared/ports/ports.ts';
 import {Chance} from '../support/fakes/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
+import type {Course} from './invariants/facts.ts';
 import {hasLeftAlone} from './left-alone.ts';
 import {hasOrders} from './orders.ts';
 import {GANG_SLICES, type SecondPool} from './second-pool.ts';
@@ -25,14 +26,6 @@ const SMALL_JOBS = 10;
 const LONG_S = 7200;
 /** Time between two looks of a person at a job. */
 const LOOK_MS = 15_000;
-
-/**
- * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `stuck` is never
- * reported. `deadly` kills its machine. `restarts` ends its agent, which starts again. `broken` cannot start.
- * `invalid` is no valid document.
- */
-export type Course = 'works' | 'fails' | 'endless' | 'stuck' | 'deadly' | 'restarts' | 'broken' | 'invalid';
-
 type Fields = {
   code: string;
   timeout: number;
@@ -42,9 +35,6 @@ type Fields = {
   pool?: string;
   slices?: number;
 };
-
-/** `isBounded`: the job has a deadline or a budget. */
-export type Submitted = {course: Course; max_retries: number; isDeleted: boolean; isBounded?: boolean};
 
 export class Jobs {
   readonly #context: Context;

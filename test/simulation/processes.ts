@@ -9,7 +9,8 @@ import {accountOf, type Memory} from '../support/fakes/deps.ts';
 import type {Chance} from '../support/fakes/kernel.ts';
 import {T0} from '../support/world/builders.ts';
 import {AS_CONTROL, askWorkerApi} from '../support/world/function-calls.ts';
-import {type Context, MINUTE_MS} from './context.ts';
+import {MINUTE_MS} from './conditions/times.ts';
+import type {Context} from './context.ts';
 import type {Actor} from './invariants/violations.ts';
 import type {Code, Codes} from './planting/code.ts';
 

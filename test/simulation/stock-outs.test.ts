@@ -6,7 +6,7 @@ import type {Limiter} from '../../shared/domain/records/limiter.ts';
 import {T0} from '../support/world/builders.ts';
 import {someLines} from '../support/world/shard-plan.ts';
 import {KINDS} from './conditions/faults.ts';
-import {MINUTE_MS} from './context.ts';
+import {MINUTE_MS} from './conditions/times.ts';
 import {startWorld} from './world.ts';
 
 const BAD_ZONE = 'us-central1-a';

@@ -125,7 +125,10 @@ const DIGEST = 'shared/domain/digest.ts imports node:crypto';
 type Rule = (imports: Imports) => string[];
 
 const RULES = {
-  'files form no circle': imports => circles(imports).map(circle => circle.join(', ')),
+  'files of the product form no circle': imports =>
+    circles(new Map([...imports].filter(([file]) => !/^(test|bench)\//.test(file)))).map(circle =>
+      circle.join(', '),
+    ),
   'the parts of a folder form no circle': imports =>
     [...importsOfFolders(imports)].flatMap(([folder, parts]) =>
       circles(parts).map(circle => `in ${folder}: ${circle.join(', ')}`),
@@ -138,7 +141,7 @@ const RULES = {
 
 /** Files that break the rule, each by its text. */
 const PLANTED: Record<keyof typeof RULES, Record<string, Record<string, string>>> = {
-  'files form no circle': {
+  'files of the product form no circle': {
     'two files': {'shared/a.ts': "import {b} from './b.ts';", 'shared/b.ts': "import {a} from './a.ts';"},
     'three files and a type import over several lines': {
       'shared/a.ts': "import type {\n  B,\n} from './b/b.ts';",
@@ -149,7 +152,7 @@ const PLANTED: Record<keyof typeof RULES, Record<string, Record<string, string>>
       'worker-startup/a/__init__.py': 'from .b import x',
       'worker-startup/a/b.py': 'def f():\n    from a import y',
     },
-    'a module and itself': {'bench/a.py': 'from . import a'},
+    'a module and itself': {'worker-startup/a.py': 'from . import a'},
   },
   'the parts of a folder form no circle': {
     'two folders by other files': {

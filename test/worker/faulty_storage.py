@@ -11,7 +11,7 @@ _ROOT = os.path.abspath(f"{__file__}/../../..")
 class FaultyStorage:
     def __init__(self):
         node = shutil.which("node", path=os.pathsep.join([f"{_ROOT}/node_modules/.bin", os.environ["PATH"]]))
-        command = [node, f"{_ROOT}/test/support/storage-with-faults.ts"]
+        command = [node, f"{_ROOT}/test/support/fakes/storage-with-faults.ts"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started = json.loads(self._process.stdout.readline())
         self.url, self.direct_url, self.bucket = started["url"], started["direct_url"], started["bucket"]

@@ -7,3 +7,5 @@ export const SPOT_V5E_USD = LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Nu
 export function chipsOfHosts(host_count: number): number {
   return host_count === 1 ? 1 : 4 * host_count;
 }
+
+export const RISE = 3;

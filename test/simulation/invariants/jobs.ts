@@ -5,8 +5,8 @@ import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/dom
 import type {Job, JobStatus} from '../../../shared/domain/records/job.ts';
 import {type Costs, isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {RISE} from '../bills.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
+import {RISE} from '../conditions/prices.ts';
 import type {Lease} from './leases.ts';
 import {usdPerHourIn} from './money.ts';
 import {workersOf} from './nodes.ts';

@@ -21,7 +21,7 @@ import type {Costs, Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
 import {MAX_SKEW_MS} from '../conditions/faults.ts';
 import {chipsOfHosts} from '../conditions/prices.ts';
-import type {Context} from '../context.ts';
+import type {Facts} from './facts.ts';
 import {timeUsd} from './ledger.ts';
 import {isNewIncarnation, isUp, workersOf} from './nodes.ts';
 import {Check} from './violations.ts';
@@ -43,13 +43,13 @@ const TOLERANCE_USD = 1e-10;
 const MAX_ERROR_S = 5;
 
 /** The pool of a worker; undefined if it has no document. */
-export function poolOf(context: Context, worker: string): Pool | undefined {
+export function poolOf(context: Facts, worker: string): Pool | undefined {
   const name = parseWorkerName(worker)?.pool;
   return poolsOf(context).find(({pool}) => pool === name);
 }
 
 /** The pool of the deployment and the others. */
-export function poolsOf({config, store}: Context): Pool[] {
+export function poolsOf({config, store}: Facts): Pool[] {
   const others = store.collection('pools').filter(({id}) => id !== config.pool.pool);
   const own = store.peek(paths.pool(config.pool.pool)) ?? config.pool;
   return [own, ...others.map(({data}) => data)] as Pool[];

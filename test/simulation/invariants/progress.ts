@@ -3,13 +3,13 @@ import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports/ports.ts';
 import {good, linesIn, type Plan, planShards, storedText} from '../../support/world/shard-plan.ts';
 import {MAX_HANG_MINUTES} from '../conditions/faults.ts';
-import type {Context} from '../context.ts';
+import type {Facts} from './facts.ts';
 import {Check} from './violations.ts';
 
 const TOTALS = ['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_shards', 'total_bytes'];
 
 /** The shards of a stream object, for the content with this checksum. */
-function planOf({contents}: Context, object: string, crc32c: unknown): Plan[] {
+function planOf({contents}: Facts, object: string, crc32c: unknown): Plan[] {
   return planShards(contents.get(`${object}#${crc32c}`) ?? '');
 }
 
@@ -18,7 +18,7 @@ function shardPrefix({run, worker_id}: Document): string {
 }
 
 /** True if the bucket has every shard of the present content of the stream. */
-export function isWhole(context: Context, stream: Document): boolean {
+export function isWhole(context: Facts, stream: Document): boolean {
   const {crc32c, object} = stream;
   const shards = context.objects.list(shardPrefix(stream));
   const stored = shards.filter(({metadata}) => metadata.stream_crc32c === crc32c);

@@ -8,7 +8,7 @@ import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document, Stored} from '../../../shared/ports/ports.ts';
 import {STALE_MS, TAKEN} from '../../support/fakes/fake-tpus.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
-import type {Context} from '../context.ts';
+import type {Facts} from './facts.ts';
 import type {Money} from './money.ts';
 import {isUp, workersOf} from './nodes.ts';
 import {Check, type Violations} from './violations.ts';
@@ -42,7 +42,7 @@ export class Ticks extends Check {
   /** Minutes in a row in which the pool of the deployment keeps TPUs without work. */
   #keptMinutes = 0;
 
-  constructor(context: Context, violations: Violations, money: Money) {
+  constructor(context: Facts, violations: Violations, money: Money) {
     super(context, violations);
     this.#money = money;
   }

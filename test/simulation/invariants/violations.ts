@@ -1,7 +1,7 @@
 /** Keeps the first violation of a world. Some changes are allowed only on behalf of a certain actor. */
 import type {Received} from '../../../shared/domain/records/worker.ts';
 import type {Topic} from '../../support/world/function-calls.ts';
-import type {Context} from '../context.ts';
+import type {Facts} from './facts.ts';
 
 /** A request of a worker to worker-api. */
 export type WorkerRequest = {
@@ -80,10 +80,10 @@ export class Violations {
 
 /** Checks some promises of a world. */
 export abstract class Check {
-  protected readonly context: Context;
+  protected readonly context: Facts;
   protected readonly violations: Violations;
 
-  constructor(context: Context, violations: Violations) {
+  constructor(context: Facts, violations: Violations) {
     this.context = context;
     this.violations = violations;
   }

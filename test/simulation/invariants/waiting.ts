@@ -9,7 +9,7 @@ import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Zone} from '../../../shared/domain/records/zone.ts';
 import type {Document, TpuRequest} from '../../../shared/ports/ports.ts';
 import {keepsWakes, MAX_HANG_MINUTES} from '../conditions/faults.ts';
-import {MINUTE_MS} from '../context.ts';
+import {MINUTE_MS} from '../conditions/times.ts';
 import {streamPathOf} from './leases.ts';
 import {workersOf} from './nodes.ts';
 import {Check} from './violations.ts';
