@@ -5,7 +5,7 @@ import {fileURLToPath} from 'node:url';
 import {type LocalCloud, type LocalCloudOptions, startLocalCloud} from '../../../emulator/cloud.ts';
 import {urlWithToken} from '../../../emulator/http/guard.ts';
 
-const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url));
+const fixture = (name: string) => fileURLToPath(new URL(`../../emulator/fixtures/${name}`, import.meta.url));
 export const triggers = fixture('triggers.json');
 export const functionsModule = fixture('functions.ts');
 
