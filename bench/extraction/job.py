@@ -10,13 +10,13 @@ import numpy as np
 from gleaner_worker.extract.extract import extract
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.model.model import Model, find_files, load_model
-from gleaner_worker.model.rows import pack
-from gleaner_worker.records.sample import Sample
-from gleaner_worker.records.tokenize_lines import make_sample_settings
-from gleaner_worker.spec import Spec
+from gleaner_worker.model.program.rows import pack
+from gleaner_worker.records.samples.sample import Sample
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
+from gleaner_worker.spec.spec import Spec
+from gleaner_worker.spec.work import Work
 from gleaner_worker.storage.objects import Bucket
 from gleaner_worker.storage.upload_content import BytesContent
-from gleaner_worker.work import Work
 
 from .workplace import Workplace
 

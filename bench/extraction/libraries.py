@@ -27,7 +27,7 @@ from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM
 
 from gleaner_worker.model.model import Model
-from gleaner_worker.model.rows import pack
+from gleaner_worker.model.program.rows import pack
 
 from .job import load, put_stream, store
 from .prompts import every_nth, real_prompts

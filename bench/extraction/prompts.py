@@ -8,8 +8,8 @@ import os
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from gleaner_worker.records.arc import make_arc_prompts, parse_task
-from gleaner_worker.records.chat import Chat
+from gleaner_worker.records.chat.arc import make_arc_prompts, parse_task
+from gleaner_worker.records.chat.chat import Chat
 
 _DATA = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "data")
 

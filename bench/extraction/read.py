@@ -8,10 +8,10 @@ import itertools
 import json
 import time
 
-from gleaner_worker.records.sample_settings import SampleSettings
-from gleaner_worker.records.samples import make_samples, read_documents
-from gleaner_worker.records.tokenize_lines import make_sample_settings
-from gleaner_worker.records.tokenize_process import limited_settings
+from gleaner_worker.records.samples.sample_settings import SampleSettings
+from gleaner_worker.records.samples.samples import make_samples, read_documents
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
+from gleaner_worker.records.samples.tokenize_process import limited_settings
 
 from .prompts import real_texts
 from .timing import Report, speed_up

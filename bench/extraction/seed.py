@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.mesh import Layout
-from gleaner_worker.model.model_source import find_model
-from gleaner_worker.model.place import place as place_weights
-from gleaner_worker.model.weights import open_weights
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.model.files.model_source import find_model
+from gleaner_worker.model.weights.mesh import Layout
+from gleaner_worker.model.weights.place import place as place_weights
+from gleaner_worker.model.weights.weights import open_weights
 from gleaner_worker.storage.objects import Bucket
 from gleaner_worker.storage.upload_content import FileContent
 

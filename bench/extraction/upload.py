@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import ml_dtypes
 import numpy as np
 
-from gleaner_reader.checksums import crc32c
+from gleaner_reader.format.checksums import crc32c
 from gleaner_worker.extract.pipeline import Pipeline
 from gleaner_worker.shards.encode import CONTENT_TYPES, encode_shard
 from gleaner_worker.shards.plan import ShardPlan

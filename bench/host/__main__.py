@@ -23,12 +23,12 @@ from gleaner_worker.extract.extract import extract
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.limited import process as limited
 from gleaner_worker.model.model import Model
-from gleaner_worker.records.sample_settings import SampleSettings
-from gleaner_worker.records.tokenize_process import PROCESSES, limited_settings
-from gleaner_worker.spec import parse_spec
+from gleaner_worker.records.samples.sample_settings import SampleSettings
+from gleaner_worker.records.samples.tokenize_process import PROCESSES, limited_settings
+from gleaner_worker.spec.spec import parse_spec
+from gleaner_worker.spec.work import Work
 from gleaner_worker.storage.objects import Bucket
 from gleaner_worker.storage.upload_content import FileContent
-from gleaner_worker.work import Work
 from tpu.models import CONFIGS
 
 _LENGTHS = Path(__file__).parents[2] / "test" / "worker" / "prompt_lengths.jsonl"

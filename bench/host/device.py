@@ -7,14 +7,14 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.identity import CONFIG, ONE_FILE, TOKENIZER, ModelFiles
-from gleaner_worker.model.mesh import Layout
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.sites import STORED, Capture
+from gleaner_worker.model.files.identity import CONFIG, ONE_FILE, TOKENIZER, ModelFiles
 from gleaner_worker.model.model import Model
-from gleaner_worker.model.program import Program, StepShape
-from gleaner_worker.model.row_selection import row_limits
-from gleaner_worker.model.sites import STORED, Capture
-from gleaner_worker.spec import Spec, capture_of, resolve_layers
+from gleaner_worker.model.program.program import Program, StepShape
+from gleaner_worker.model.program.row_selection import row_limits
+from gleaner_worker.model.weights.mesh import Layout
+from gleaner_worker.spec.spec import Spec, capture_of, resolve_layers
 
 STEPS_IN_FLIGHT = 3  # as many as program.py allows
 _TOKENS = 30_000  # more than the merges of the words of a stream

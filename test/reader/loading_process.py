@@ -11,8 +11,8 @@ import threading
 
 import a_torch
 import gleaner_reader
-from gleaner_reader import files
-from gleaner_reader.files import LocalFile
+from gleaner_reader.format import files
+from gleaner_reader.format.files import LocalFile
 
 FOLDER = sys.argv[1]
 

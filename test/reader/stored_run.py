@@ -9,10 +9,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from gleaner_reader.checksums import as_text, crc32c
-from gleaner_reader.files import open_folder
-from gleaner_reader.verify import verify
-from gleaner_worker.records.sample import Sample
+from gleaner_reader.format.checksums import as_text, crc32c
+from gleaner_reader.format.files import open_folder
+from gleaner_reader.run.verify import verify
+from gleaner_worker.records.samples.sample import Sample
 from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
 from gleaner_worker.shards.shard_bytes import ShardBytes

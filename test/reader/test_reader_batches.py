@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import gleaner_reader
-from gleaner_reader import ShardError, shuffle
-from gleaner_reader.files import LocalFile
-from gleaner_reader.pickle_shard import PickleShard
-from gleaner_reader.tensor_shard import SafetensorsShard
+from gleaner_reader import ShardError
+from gleaner_reader.format.files import LocalFile
+from gleaner_reader.run.pickle_shard import PickleShard
+from gleaner_reader.run.tensor_shard import SafetensorsShard
+from gleaner_reader.shuffle import shuffle
 from shuffled_runs import ALL, as_rows, as_set
 from stored_run import store_run
 from waiting import until

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gleaner_reader.checksums import as_text, combine, crc32c
+from gleaner_reader.format.checksums import as_text, combine, crc32c
 
 
 def test_checksums_equal_those_of_cloud_storage():

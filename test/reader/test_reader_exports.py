@@ -11,12 +11,12 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 import gleaner_reader
-from gleaner_reader.convert import as_stored
 from gleaner_reader.export import npy, open_tokenizer, parts, to_npy, to_pairs, to_safetensors, to_shuffled_safetensors
 from gleaner_reader.export.dictionary_learning import FolderBuffer, _activations
 from gleaner_reader.export.parts import part_name
-from gleaner_reader.files import LocalFile
-from gleaner_reader.safetensors_header import read_safetensors_header
+from gleaner_reader.format.convert import as_stored
+from gleaner_reader.format.files import LocalFile
+from gleaner_reader.format.safetensors_header import read_safetensors_header
 from stored_run import store_run
 
 
@@ -37,13 +37,13 @@ def interrupt(done, total):
 @pytest.fixture
 def reads(monkeypatch):
     """The rows that each read of a shard has asked for."""
-    found, rows = [], gleaner_reader.tensor_shard.SafetensorsShard.rows
+    found, rows = [], gleaner_reader.run.tensor_shard.SafetensorsShard.rows
 
     def noted(shard, site, layer, begin, end, verify=False):
         found.append((shard.url, begin, end))
         return rows(shard, site, layer, begin, end, verify)
 
-    monkeypatch.setattr(gleaner_reader.tensor_shard.SafetensorsShard, "rows", noted)
+    monkeypatch.setattr(gleaner_reader.run.tensor_shard.SafetensorsShard, "rows", noted)
     return found
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import gleaner_reader
 from encoded_shards import parse_tensors
 from gleaner_reader import ShardError
-from gleaner_reader.header import read_metadata
+from gleaner_reader.format.header import read_metadata
 from gleaner_worker.shards.zstd_seekable import compress
 from hostile_files import a_file, a_header, a_shard, a_tensor, read_everything
 from memory import MIB, at_most

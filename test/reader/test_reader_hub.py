@@ -12,8 +12,8 @@ import pytest
 
 import gleaner_reader
 from gleaner_reader.export import to_hub
-from gleaner_reader.files import open_folder
-from gleaner_reader.verify import verify
+from gleaner_reader.format.files import open_folder
+from gleaner_reader.run.verify import verify
 from local_server import Handler, LocalServer
 from stored_run import store_run, summarise
 

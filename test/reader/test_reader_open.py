@@ -9,7 +9,7 @@ import pytest
 
 import gleaner_reader
 from gleaner_reader import ShardError
-from gleaner_reader.files import CloudFile, LocalFile
+from gleaner_reader.format.files import CloudFile, LocalFile
 from memory import MIB, at_most
 from stored_run import put_in_bucket, store_run
 

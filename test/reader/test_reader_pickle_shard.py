@@ -13,8 +13,9 @@ import numpy.ma  # noqa: F401  # numpy imports it late, and a test counts memory
 import pytest
 
 import gleaner_reader
-from gleaner_reader import ShardError, pickle_shard
-from gleaner_reader.gzip_header import gzip_header
+from gleaner_reader import ShardError
+from gleaner_reader.format.gzip_header import gzip_header
+from gleaner_reader.run import pickle_shard
 from gleaner_worker.shards.plan import ShardPlan
 from hostile_files import a_file, read_everything
 from memory import MIB, at_most

@@ -9,9 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gleaner_reader import ShardError, pickle_shard
-from gleaner_reader.safe_pickle import Unsafe, load_shard
-from gleaner_worker.records.sample import Sample
+from gleaner_reader import ShardError
+from gleaner_reader.format.safe_pickle import Unsafe, load_shard
+from gleaner_reader.run import pickle_shard
+from gleaner_worker.records.samples.sample import Sample
 from hostile_files import a_file, read_everything
 from memory import MIB, at_most
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import gleaner_reader
-from gleaner_reader import status
+from gleaner_reader.run import status
 from stored_run import put_in_bucket, store_run
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from forged import forged
 from gleaner_reader.__main__ import main
-from gleaner_reader.digest import digest_of, run_digest
-from gleaner_reader.files import open_folder
-from gleaner_reader.spec_hash import hash_of_manifest, hash_of_spec
-from gleaner_reader.verify import verify
+from gleaner_reader.format.digest import digest_of, run_digest
+from gleaner_reader.format.files import open_folder
+from gleaner_reader.format.spec_hash import hash_of_manifest, hash_of_spec
+from gleaner_reader.run.verify import verify
 from stored_run import MANIFEST, a_plan, encode, put_in_bucket, some_rows, store_run, summarise
 
 # The digest of the run, by the tools of a shell. The manifest has whole numbers and sorted keys alone.

@@ -18,7 +18,7 @@ import transformers
 from compare import all_sites, ours, relative_error
 
 import golden_models as golden
-from gleaner_worker.model.sites import TABLE
+from gleaner_worker.architecture.sites import TABLE
 from gleaner_worker.reference import transformers_model as reference
 
 _TOKENS = 400

@@ -28,17 +28,17 @@ import transformers
 from jax.sharding import Mesh
 from transformers_model import make_folder
 
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.sites import SITES, TABLE, Capture
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.decoder import Rows, run_blocks
-from gleaner_worker.model.generation import Decoding
-from gleaner_worker.model.generation_rules import read_generation_rules
-from gleaner_worker.model.mesh import Layout
-from gleaner_worker.model.place import place
-from gleaner_worker.model.sites import SITES, TABLE, Capture
-from gleaner_worker.model.tuning import CPU
-from gleaner_worker.model.weight_files import DiskFile
-from gleaner_worker.model.weights import open_weights
+from gleaner_worker.model.files.generation_rules import read_generation_rules
+from gleaner_worker.model.files.weight_files import DiskFile
+from gleaner_worker.model.program.decoder import Rows, run_blocks
+from gleaner_worker.model.program.generation import Decoding
+from gleaner_worker.model.program.tuning import CPU
+from gleaner_worker.model.weights.mesh import Layout
+from gleaner_worker.model.weights.place import place
+from gleaner_worker.model.weights.weights import open_weights
 from gleaner_worker.reference import transformers_model as reference
 
 LIMIT = 1e-5

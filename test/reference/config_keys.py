@@ -1,6 +1,6 @@
 """Makes config_keys.json of the worker: the keys of config.json that transformers knows, by family.
 
-    python test/reference/config_keys.py > worker-startup/gleaner_worker/model/config_keys.json
+    python test/reference/config_keys.py > worker-startup/gleaner_worker/architecture/config_keys.json
 
 A family's keys are the fields of its config class and of the base class, with their defaults; what the base class takes
 out of a file by name; and what the family's modeling code or the shared modeling code reads from a config. The last two
@@ -60,6 +60,6 @@ def text(families: Iterable[str]) -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2] / "worker-startup"))
-    from gleaner_worker.model.families import FAMILIES
+    from gleaner_worker.architecture.families import FAMILIES
 
     sys.stdout.write(text(FAMILIES))

@@ -24,9 +24,9 @@ from compare import ACTIVATIONS, LIMIT, VARIANTS, all_sites, distances, ours, sh
 from transformers import AutoConfig
 from transformers_model import fill, make_folder
 
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.families import NEUTRAL
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.families import NEUTRAL
 from gleaner_worker.reference import transformers_model as reference
 
 _OF_LOGITS = ("top_tokens", "top_logprobs", "loss")

@@ -3,8 +3,8 @@
 import pytest
 from transformers import AutoConfig
 
-from gleaner_worker.model.config import ACTIVATIONS, parse_config
-from gleaner_worker.model.families import FAMILIES
+from gleaner_worker.architecture.config import ACTIVATIONS, parse_config
+from gleaner_worker.architecture.families import FAMILIES
 
 
 def first(config, *names):

@@ -14,9 +14,9 @@ import config_keys  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig  # noqa: E402
 
 from added_token_cases import write_case  # noqa: E402
-from gleaner_worker.model.config import parse_config  # noqa: E402
-from gleaner_worker.model.config_keys import HARMLESS, unknown_keys  # noqa: E402
-from gleaner_worker.model.families import FAMILIES, NEUTRAL  # noqa: E402
+from gleaner_worker.architecture.config import parse_config  # noqa: E402
+from gleaner_worker.architecture.config_keys import HARMLESS, unknown_keys  # noqa: E402
+from gleaner_worker.architecture.families import FAMILIES, NEUTRAL  # noqa: E402
 from gleaner_worker.model_files import FILE_RULES, rule_of  # noqa: E402
 
 FOLDERS = {"additional_chat_templates", "."}

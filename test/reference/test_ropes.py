@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import AutoConfig
 
+from gleaner_worker.architecture.config import UNLIMITED, parse_config
+from gleaner_worker.architecture.rope import inverse_frequencies
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.config import UNLIMITED, parse_config
-from gleaner_worker.model.rope import inverse_frequencies
 
 CONFIGS, TOKENS = 100, 150
 UNIFORM = ("mistral", "mixtral", "phi3", "qwen3_moe")  # a window of the file is that of every layer

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers_model import make_folder
 
 from gleaner_reader.export.saelens import HOOKS
-from gleaner_worker.model.config import parse_config
+from gleaner_worker.architecture.config import parse_config
 from gleaner_worker.reference import transformers_model as reference
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -15,14 +15,14 @@ from gleaner_worker.preflight.accelerators import device_of, devices_of  # isort
 import numpy as np
 from jax.sharding import Mesh
 
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.decoder import LOGIT_TOKENS
-from gleaner_worker.model.mesh import Layout
-from gleaner_worker.model.program import StepShape, compile_rows
-from gleaner_worker.model.sites import SITES, TABLE, Capture
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.sites import SITES, TABLE, Capture
+from gleaner_worker.model.program.decoder import LOGIT_TOKENS
+from gleaner_worker.model.program.program import StepShape, compile_rows
+from gleaner_worker.model.program.tuning import tuning_of
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config
-from gleaner_worker.model.tuning import tuning_of
-from gleaner_worker.model.weights import parameter_shapes
+from gleaner_worker.model.weights.mesh import Layout
+from gleaner_worker.model.weights.weights import parameter_shapes
 from gleaner_worker.preflight.cost_model import cost_of, square_buffers
 
 # Before a merge: two kinds of layers, a soft cap, and key/value heads that two chips divide between them.

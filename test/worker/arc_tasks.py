@@ -3,12 +3,12 @@
 import json
 
 from build import a_spec
-from gleaner_worker.records.arc import make_arc_prompts, parse_task
-from gleaner_worker.records.chat import Chat
-from gleaner_worker.records.read_prompts import read_prompts
-from gleaner_worker.records.sample import Reject
-from gleaner_worker.records.stream import read_lines
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.chat.arc import make_arc_prompts, parse_task
+from gleaner_worker.records.chat.chat import Chat
+from gleaner_worker.records.lines.stream import read_lines
+from gleaner_worker.records.samples.read_prompts import read_prompts
+from gleaner_worker.records.samples.sample import Reject
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
 TASK = {
     "task_id": "t",

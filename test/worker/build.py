@@ -9,9 +9,9 @@ import pytest
 
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
-from gleaner_worker.spec import parse_spec
+from gleaner_worker.spec.spec import parse_spec
+from gleaner_worker.spec.work import parse_work
 from gleaner_worker.storage import objects
-from gleaner_worker.work import parse_work
 
 BUCKET = "a-bucket"
 SPEC_HASH = "5" * 64
@@ -123,7 +123,7 @@ def a_model(spec, home="/nowhere", bucket=None, run=None, **how):
 
 def settings_of(model):
     """The settings of the samples that the model computes."""
-    from gleaner_worker.records.tokenize_lines import make_sample_settings
+    from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
     return make_sample_settings(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
 

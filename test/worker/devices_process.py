@@ -15,9 +15,9 @@ def memory_of_split(spec, ways):
     import jax
 
     from build import a_model
-    from gleaner_worker.model.mesh import layouts
-    from gleaner_worker.model.program import RESERVE, compile_rows
-    from gleaner_worker.model.tuning import CPU
+    from gleaner_worker.model.program.program import RESERVE, compile_rows
+    from gleaner_worker.model.program.tuning import CPU
+    from gleaner_worker.model.weights.mesh import layouts
 
     model = a_model(spec)
     (layout,) = [each for each in layouts(model.params, model.config, None, jax.devices()) if each.model == ways]
@@ -30,7 +30,7 @@ def memory_of_split(spec, ways):
 def run(out, raw_spec, ways):
     from build import a_model, a_spec
     from device_rows import stored_of
-    from gleaner_worker.model.rows import pack
+    from gleaner_worker.model.program.rows import pack
 
     spec = a_spec(**raw_spec)
     model = a_model(spec, device_bytes=ways and memory_of_split(spec, ways))
@@ -62,11 +62,11 @@ def check_golden(names, ways):
     from jax.sharding import Mesh, PartitionSpec
 
     import golden_models as golden
-    from gleaner_worker.model.decoder import Split, run_blocks
-    from gleaner_worker.model.mesh import Layout, parameter_specs
-    from gleaner_worker.model.place import place
-    from gleaner_worker.model.tuning import CPU
-    from gleaner_worker.model.weights import open_weights
+    from gleaner_worker.model.program.decoder import Split, run_blocks
+    from gleaner_worker.model.program.tuning import CPU
+    from gleaner_worker.model.weights.mesh import Layout, parameter_specs
+    from gleaner_worker.model.weights.place import place
+    from gleaner_worker.model.weights.weights import open_weights
     from host_params import weight_files
 
     layout = Layout(Mesh(np.array(jax.devices()).reshape(1, ways), ("data", "model")))
@@ -99,7 +99,7 @@ def check_generated(names, ways):
     from jax.sharding import Mesh, NamedSharding
 
     import golden_models as golden
-    from gleaner_worker.model.mesh import Layout, parameter_specs
+    from gleaner_worker.model.weights.mesh import Layout, parameter_specs
 
     layout = Layout(Mesh(np.array(jax.devices()).reshape(-1, ways), ("data", "model")))
     for name in names:

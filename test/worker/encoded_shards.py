@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import zstandard
 
-from gleaner_reader.convert import as_stored
-from gleaner_reader.safetensors_header import read_safetensors_header
-from gleaner_worker.records.sample import Sample
+from gleaner_reader.format.convert import as_stored
+from gleaner_reader.format.safetensors_header import read_safetensors_header
+from gleaner_worker.records.samples.sample import Sample
 from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
 

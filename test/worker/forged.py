@@ -1,6 +1,6 @@
 """Other bytes of the same size and CRC-32C."""
 
-from gleaner_reader.checksums import crc32c
+from gleaner_reader.format.checksums import crc32c
 
 _POLYNOMIAL = 0x82F63B78
 _ALL = 0xFFFFFFFF

@@ -8,7 +8,7 @@ import jax
 from gleaner_worker.agent import agent
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.jobs import output
-from gleaner_worker.model import download
+from gleaner_worker.model.files import download
 
 
 def run(hold_at):

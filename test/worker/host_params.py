@@ -9,11 +9,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.mesh import Layout
-from gleaner_worker.model.place import place
-from gleaner_worker.model.weight_files import DiskFile
-from gleaner_worker.model.weights import open_weights
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.model.files.weight_files import DiskFile
+from gleaner_worker.model.weights.mesh import Layout
+from gleaner_worker.model.weights.place import place
+from gleaner_worker.model.weights.weights import open_weights
 
 
 def one_device():

@@ -6,9 +6,9 @@ import pytest
 
 from build import bucket
 from fake_hub import FakeHub
-from gleaner_worker.model import download
-from gleaner_worker.model.hub import Hub
-from gleaner_worker.model.model_source import find_model
+from gleaner_worker.model.files import download
+from gleaner_worker.model.files.hub import Hub
+from gleaner_worker.model.files.model_source import find_model
 
 REPO = "an-org/a-model"
 TOKEN = "hf_TokenOfTheTestThatNobodyMaySee"

@@ -25,8 +25,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "..", "worker-startup"), os.path.join(HERE, "..", "reference"), HERE]
 from transformers_model import make_folder
 
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.sites import SITES, Capture
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.sites import SITES, Capture
 from gleaner_worker.reference import transformers_model as reference
 from golden_models import OTHER_FORMS, STEP
 

@@ -1,8 +1,8 @@
 """Records written with record.template."""
 
 from build import a_spec
-from gleaner_worker.records.prompts import make_prompt_writer, write_prompts
-from gleaner_worker.records.rejected import Rejected
+from gleaner_worker.records.lines.rejected import Rejected
+from gleaner_worker.records.samples.prompts import make_prompt_writer, write_prompts
 
 
 def write(template, record, **changes):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from build import a_spec
-from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.samples.samples import read_samples
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
 
 @pytest.fixture

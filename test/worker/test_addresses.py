@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from gleaner_worker.model.hub import is_endpoint
+from gleaner_worker.model.files.hub import is_endpoint
 from startup_script import SOURCE, bash
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

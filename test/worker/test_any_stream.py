@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from build import a_spec
-from gleaner_worker.records.sample import Reject
-from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.samples.sample import Reject
+from gleaner_worker.records.samples.samples import read_samples
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
 pytestmark = pytest.mark.slow
 

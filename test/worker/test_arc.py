@@ -7,10 +7,10 @@ import pytest
 
 from arc_tasks import TASK, encode_task, prompts, read
 from build import a_spec, fails
-from gleaner_worker.records.arc import MAX_CELLS, VERSIONS
-from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.chat.arc import MAX_CELLS, VERSIONS
+from gleaner_worker.records.samples.sample import Reject, Sample
+from gleaner_worker.records.samples.samples import read_samples
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
 DATA = os.path.join(os.path.dirname(__file__), "../../../shared/data/arc-agi-training.jsonl")
 SYSTEM = VERSIONS["output-from-examples-v0"].system

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from build import a_spec
-from gleaner_worker.records.assistant import render_spans
-from gleaner_worker.records.chat import Chat
-from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.template import Template, TemplateProblem
-from gleaner_worker.records.tokenize_process import limited_settings
+from gleaner_worker.records.chat.assistant import render_spans
+from gleaner_worker.records.chat.chat import Chat
+from gleaner_worker.records.chat.template import Template, TemplateProblem
+from gleaner_worker.records.samples.sample import Reject, Sample
+from gleaner_worker.records.samples.tokenize_process import limited_settings
 from test_chat import fixture, read, write_folder
 
 TALK = [
@@ -52,7 +52,7 @@ def written(folder, tmp_path, messages, **spec):
     (item,) = read(folder, tmp_path, [{"messages": messages}], tokens="assistant", **spec)
     if isinstance(item, Reject):
         return item.reason
-    from gleaner_worker.records.tokenizer import load_tokenizer
+    from gleaner_worker.records.tokens.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(folder, "a model")
     runs, last = [], None
@@ -201,7 +201,7 @@ def test_bos_moves_the_chosen_positions_with_the_tokens(tmp_path, bos, begins, o
     folder = write_folder(tmp_path, name)
     items = read(folder, tmp_path, [{"messages": TALK}], tokens="assistant", over_long=over_long, bos=bos)
     (item,) = [item for item in items if isinstance(item, Sample)]
-    from gleaner_worker.records.tokenizer import load_tokenizer
+    from gleaner_worker.records.tokens.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(folder, "a model")
     assert (item.token_ids[0] == tokenizer.token_to_id(fixture()[name]["bos"])) == begins

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arc_tasks import TASK, encode_task, prompts
-from gleaner_worker.records.arc import parse_task
-from gleaner_worker.records.augment import Task, augment
+from gleaner_worker.records.chat.arc import parse_task
+from gleaner_worker.records.chat.augment import Task, augment
 
 
 def test_a_task_always_has_the_same_variants(tiny_folder, tmp_path):

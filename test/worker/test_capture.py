@@ -12,9 +12,9 @@ from hypothesis import given, settings
 
 from build import TINY_CONFIG
 from device_rows import MAX_LENGTH, SITES, a_sample, relative, rows_of, run, some_samples
-from gleaner_worker.model import capture
-from gleaner_worker.model.capture import _pooled
-from gleaner_worker.model.sites import STORED
+from gleaner_worker.architecture.sites import STORED
+from gleaner_worker.model.program import capture
+from gleaner_worker.model.program.capture import _pooled
 
 pytestmark = pytest.mark.slow
 

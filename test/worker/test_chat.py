@@ -7,9 +7,9 @@ from functools import cache
 import pytest
 
 from build import a_spec, fails
-from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.samples.sample import Reject, Sample
+from gleaner_worker.records.samples.samples import read_samples
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
 CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 

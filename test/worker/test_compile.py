@@ -14,9 +14,9 @@ import pytest
 
 from build import a_model, a_spec, fails
 from device_rows import stored_of
-from gleaner_worker.model import decoder
-from gleaner_worker.model.program import RESERVE
-from gleaner_worker.model.rows import pack
+from gleaner_worker.model.program import decoder
+from gleaner_worker.model.program.program import RESERVE
+from gleaner_worker.model.program.rows import pack
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from build import TINY_CONFIG, a_model, a_spec, fails
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.mesh import can_split, layouts, parameter_axes
+from gleaner_worker.architecture.config import parse_config
 from gleaner_worker.model.tiny import make_tiny_model
+from gleaner_worker.model.weights.mesh import can_split, layouts, parameter_axes
 
 pytestmark = pytest.mark.slow
 

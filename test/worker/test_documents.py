@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gleaner_worker.records.documents import Cut, Document, SampleTokens, cut_documents
-from gleaner_worker.records.sample import Reject
-from gleaner_worker.records.select import Marks
+from gleaner_worker.records.lines.select import Marks
+from gleaner_worker.records.samples.documents import Cut, Document, SampleTokens, cut_documents
+from gleaner_worker.records.samples.sample import Reject
 
 BOS, EOS = 1, 2
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=8)

@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import golden_models as golden
-from gleaner_worker.model.config import ACTIVATIONS, parse_config
-from gleaner_worker.model.config_parser import Fields
-from gleaner_worker.model.families import DEFAULTS, FAMILIES, FULL, ROPES, SLIDING, sizes
-from gleaner_worker.model.tensor_names import OTHER_TOWERS
+from gleaner_worker.architecture.config import ACTIVATIONS, parse_config
+from gleaner_worker.architecture.config_parser import Fields
+from gleaner_worker.architecture.families import DEFAULTS, FAMILIES, FULL, ROPES, SLIDING, sizes
+from gleaner_worker.architecture.tensor_names import OTHER_TOWERS
 from host_params import load_params, one_device
 
 pytestmark = pytest.mark.slow

@@ -8,10 +8,10 @@ import pytest
 
 import golden_models as golden
 from build import BUCKET, a_model, a_spec, a_stream, fails, outputs, text_lines
-from gleaner_reader.files import open_folder
-from gleaner_reader.run import Run
-from gleaner_worker.model.generation import Decoding
-from gleaner_worker.model.generation_rules import read_generation_rules
+from gleaner_reader.format.files import open_folder
+from gleaner_reader.run.run import Run
+from gleaner_worker.model.files.generation_rules import read_generation_rules
+from gleaner_worker.model.program.generation import Decoding
 from read_shards import read_stream
 
 pytestmark = pytest.mark.slow

@@ -3,8 +3,8 @@
 import pytest
 
 from build import a_spec, fails
-from gleaner_worker.records.grids import DEFAULT_ENCODER, parse_encoder
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.chat.grids import DEFAULT_ENCODER, parse_encoder
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
 GRID = ("07", "70", "11")
 

@@ -15,11 +15,11 @@ import pytest
 from build import TINY_CONFIG, a_spec
 from gleaner_worker.failures import Failure
 from gleaner_worker.limited import process
-from gleaner_worker.model.model_source import find_model, read_config
-from gleaner_worker.model.weights import open_weights
-from gleaner_worker.records.sample import Reject
-from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.tokenize_process import limited_settings
+from gleaner_worker.model.files.model_source import find_model, read_config
+from gleaner_worker.model.weights.weights import open_weights
+from gleaner_worker.records.samples.sample import Reject
+from gleaner_worker.records.samples.samples import read_samples
+from gleaner_worker.records.samples.tokenize_process import limited_settings
 
 pytestmark = pytest.mark.slow
 

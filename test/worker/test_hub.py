@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from build import fails
-from gleaner_worker.model import model_cache
-from gleaner_worker.model.hub import Hub, is_hub_id
-from gleaner_worker.model.model_source import find_model
+from gleaner_worker.model.files import model_cache
+from gleaner_worker.model.files.hub import Hub, is_hub_id
+from gleaner_worker.model.files.model_source import find_model
 from hub_models import REPO, USED, files_of, find
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from build import fails
 from gleaner_worker.failures import Failure, LeaseLost
-from gleaner_worker.model import download
-from gleaner_worker.model.hub import Hub
-from gleaner_worker.model.model_source import find_model
+from gleaner_worker.model.files import download
+from gleaner_worker.model.files.hub import Hub
+from gleaner_worker.model.files.model_source import find_model
 from hub_models import REPO, USED, files_of, find, kept, once
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from build import fails
 from fake_hub import FakeHub
 from gleaner_worker.failures import Failure
-from gleaner_worker.model import download
+from gleaner_worker.model.files import download
 from hub_models import REPO, TOKEN, files_of, find
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ import pytest
 
 from build import bucket
 from gleaner_worker.failures import Failure
-from gleaner_worker.model import download
-from gleaner_worker.model.hub import Hub, own_hub
-from gleaner_worker.model.model_source import find_model
+from gleaner_worker.model.files import download
+from gleaner_worker.model.files.hub import Hub, own_hub
+from gleaner_worker.model.files.model_source import find_model
 from hub_models import REPO, TOKEN, files_with, find, once
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.identity import choose_files
-from gleaner_worker.model.model_source import find_model
+from gleaner_worker.model.files.identity import choose_files
+from gleaner_worker.model.files.model_source import find_model
 from gleaner_worker.model_files import INDEX
 from model_folders import GS, SPLIT, split_weights, upload
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from build import BUCKET, a_model, a_spec, bucket, fails
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.model.model import find_files, load_model
-from gleaner_worker.model.weights import Weights
+from gleaner_worker.model.weights.weights import Weights
 from model_folders import GS, downloads, upload
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,8 @@ from build import a_spec, outputs, put_manifest, shard_gb
 from device_rows import rows_of
 from device_rows import run as run_rows
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.samples.sample import Reject, Sample
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 from verified_run import rewrite
 
 pytestmark = pytest.mark.slow

@@ -10,13 +10,13 @@ import pytest
 
 import golden_models as golden
 from build import a_spec
+from gleaner_worker.architecture.rope import Rope, inverse_frequencies
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.attention import attend, first_key_blocks
-from gleaner_worker.model.decoder import Rows, _rms_norm, run_blocks
-from gleaner_worker.model.rope import Rope, inverse_frequencies
-from gleaner_worker.model.rotate import rope_tables
-from gleaner_worker.model.tuning import CPU, TPU
-from gleaner_worker.spec import SITES, resolve_layers
+from gleaner_worker.model.program.attention import attend, first_key_blocks
+from gleaner_worker.model.program.decoder import Rows, _rms_norm, run_blocks
+from gleaner_worker.model.program.rotate import rope_tables
+from gleaner_worker.model.program.tuning import CPU, TPU
+from gleaner_worker.spec.spec import SITES, resolve_layers
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 import golden_models as golden
 from build import fails
 from environment import WORKER
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.config_keys import unknown_keys
+from gleaner_worker.architecture.config_rules import rules
+from gleaner_worker.architecture.families import FAMILIES
+from gleaner_worker.architecture.rope import Rope, inverse_frequencies
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.config_keys import unknown_keys
-from gleaner_worker.model.config_rules import rules
-from gleaner_worker.model.families import FAMILIES
-from gleaner_worker.model.rope import Rope, inverse_frequencies
 
 QWEN2, LLAMA, MISTRAL = golden.raw_config("qwen2"), golden.raw_config("llama3.1"), golden.raw_config("mistral")
 GEMMA2, GEMMA3 = golden.raw_config("gemma2"), golden.raw_config("gemma3-text")

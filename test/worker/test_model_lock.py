@@ -8,7 +8,7 @@ import pytest
 
 from build import BUCKET, a_spec, bucket, fails
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.model_lock import find_run_model, read_model_lock
+from gleaner_worker.model.files.model_lock import find_run_model, read_model_lock
 from gleaner_worker.names import model_name
 from model_folders import GS, MODEL_JSON, downloads, upload
 

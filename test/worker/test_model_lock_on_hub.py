@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from build import BUCKET, a_spec, bucket, fails
-from gleaner_worker.model.hub import Hub
-from gleaner_worker.model.model_lock import find_run_model
+from gleaner_worker.model.files.hub import Hub
+from gleaner_worker.model.files.model_lock import find_run_model
 from hub_models import REPO, files_of
 
 pytestmark = pytest.mark.slow

@@ -11,11 +11,11 @@ import pytest
 
 from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure, LeaseLost
-from gleaner_worker.model import model_cache, model_source
-from gleaner_worker.model.hub import Hub
-from gleaner_worker.model.model_cache import kept_copy, make_room
-from gleaner_worker.model.model_source import find_model
-from gleaner_worker.model.weight_files import hash_files
+from gleaner_worker.model.files import model_cache, model_source
+from gleaner_worker.model.files.hub import Hub
+from gleaner_worker.model.files.model_cache import kept_copy, make_room
+from gleaner_worker.model.files.model_source import find_model
+from gleaner_worker.model.files.weight_files import hash_files
 from gleaner_worker.model_files import CONFIG, INDEX, TOKENIZER
 from gleaner_worker.storage import objects
 from gleaner_worker.storage.downloads import Downloads

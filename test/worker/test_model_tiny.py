@@ -9,13 +9,13 @@ import pytest
 import golden_models as golden
 from build import a_model, a_spec
 from device_rows import a_sample, rows_of, run
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.families import FAMILIES
-from gleaner_worker.model.model_source import read_config
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.families import FAMILIES
+from gleaner_worker.model.files.model_source import read_config
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
-from gleaner_worker.records.chat import load_chat
-from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.chat.chat import load_chat
+from gleaner_worker.records.samples.samples import read_samples
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 from host_params import load_params
 
 pytestmark = pytest.mark.slow

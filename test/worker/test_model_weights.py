@@ -13,12 +13,12 @@ from safetensors.numpy import load_file, save_file
 
 import golden_models as golden
 from build import fails
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.tensor_names import HEADS
 from gleaner_worker.failures import Failure
-from gleaner_worker.model import weights
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.tensor_names import HEADS
-from gleaner_worker.model.tensors import block_table, names_of
-from gleaner_worker.model.weights import with_stored_head
+from gleaner_worker.model.weights import weights
+from gleaner_worker.model.weights.tensors import block_table, names_of
+from gleaner_worker.model.weights.weights import with_stored_head
 from host_params import load_params, weight_files
 
 pytestmark = pytest.mark.slow

@@ -6,12 +6,12 @@ import pytest
 
 from build import a_spec, fails
 from gleaner_worker.failures import raise_exits
-from gleaner_worker.records.bos import Bos
-from gleaner_worker.records.rejected import Rejected
-from gleaner_worker.records.sample import Sample
-from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.tokenize_lines import make_sample_settings
-from gleaner_worker.records.tokenizer import Encoded, encode_texts, load_tokenizer
+from gleaner_worker.records.lines.rejected import Rejected
+from gleaner_worker.records.samples.sample import Sample
+from gleaner_worker.records.samples.samples import read_samples
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
+from gleaner_worker.records.tokens.bos import Bos
+from gleaner_worker.records.tokens.tokenizer import Encoded, encode_texts, load_tokenizer
 
 NO_BOS = Bos(None, False, "auto")
 VOCABULARY = {chr(code): code - 97 for code in range(97, 123)}

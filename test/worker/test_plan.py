@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gleaner_worker.records.sample import Reject, Sample
+from gleaner_worker.records.samples.sample import Reject, Sample
 from gleaner_worker.shards import plan as plan_module
 from gleaner_worker.shards.plan import Capacity, plan_shards, row_count, tokens_sha256
 

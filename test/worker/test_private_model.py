@@ -11,8 +11,8 @@ from fake_cloud import boot
 from fake_hub import FakeHub
 from gleaner_worker.agent import metadata
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.hub import DEFAULT_ENDPOINT, worker_hub
-from gleaner_worker.model.model_source import find_model
+from gleaner_worker.model.files.hub import DEFAULT_ENDPOINT, worker_hub
+from gleaner_worker.model.files.model_source import find_model
 from hub_models import files_with
 from hub_secret import NAME, TOKEN
 

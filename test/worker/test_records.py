@@ -6,10 +6,10 @@ import re
 import pytest
 
 from build import a_spec
-from gleaner_worker.records.parse import parse_line
-from gleaner_worker.records.prompts import make_prompt_writer, write_prompts
-from gleaner_worker.records.rejected import Rejected
-from gleaner_worker.records.stream import Line
+from gleaner_worker.records.lines.parse import parse_line
+from gleaner_worker.records.lines.rejected import Rejected
+from gleaner_worker.records.lines.stream import Line
+from gleaner_worker.records.samples.prompts import make_prompt_writer, write_prompts
 
 TASK = {"train": [{"input": [[1]], "output": [[2]]}], "test": [{"input": [[3]]}]}
 CHAT = [{"role": "user", "content": "hi"}]

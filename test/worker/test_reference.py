@@ -6,7 +6,7 @@ import pytest
 import golden_models as golden
 from build import TINY_CONFIG, a_stream, a_work, bucket, put_manifest, run_extract, text_lines
 from gleaner_reader import Run
-from gleaner_worker.model.config import parse_config
+from gleaner_worker.architecture.config import parse_config
 from gleaner_worker.reference.compare import choose_samples, compare_run
 from gleaner_worker.reference.drift import Drift
 from host_params import load_params

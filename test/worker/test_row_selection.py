@@ -5,7 +5,7 @@ import pytest
 
 from build import a_model, a_spec, fails
 from device_rows import run, some_samples
-from gleaner_worker.model.row_selection import check_token_selection, most_rows, stored_width
+from gleaner_worker.model.program.row_selection import check_token_selection, most_rows, stored_width
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gleaner_worker.model.rows import RowLimits, pack, row_length
-from gleaner_worker.records.sample import Sample
+from gleaner_worker.model.program.rows import RowLimits, pack, row_length
+from gleaner_worker.records.samples.sample import Sample
 from gleaner_worker.shards.plan import Capacity, ShardPlan, plan_shards
 from gleaner_worker.shards.windows import MAX_WINDOW_BYTES, Window, WindowLimits, plan_windows
 

@@ -8,11 +8,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from build import a_spec, fails
 from gleaner_worker.failures import Failure, LeaseLost
-from gleaner_worker.records.read_prompts import read_prompts
-from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.samples import make_samples, read_documents, read_samples
-from gleaner_worker.records.stream import count_lines, read_lines
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.lines.stream import count_lines, read_lines
+from gleaner_worker.records.samples.read_prompts import read_prompts
+from gleaner_worker.records.samples.sample import Reject, Sample
+from gleaner_worker.records.samples.samples import make_samples, read_documents, read_samples
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
 
 def test_every_line_becomes_one_sample_or_one_reject_in_order(read_items):

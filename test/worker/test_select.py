@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 
 from build import a_spec
-from gleaner_worker.records.rejected import Rejected
-from gleaner_worker.records.samples import read_samples
-from gleaner_worker.records.select import Selection, select
-from gleaner_worker.records.tokenize_lines import make_sample_settings
+from gleaner_worker.records.lines.rejected import Rejected
+from gleaner_worker.records.lines.select import Selection, select
+from gleaner_worker.records.samples.samples import read_samples
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
 BOS, EOS = 7, 9
 PLAIN, SPECIAL = None, np.array([BOS, EOS], np.int32)

@@ -7,11 +7,11 @@ import pytest
 
 from build import BUCKET, TINY_CONFIG, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
 from fake_storage import serving
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.architecture.sites import Capture
 from gleaner_worker.extract.state import ExtractionState
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.device_output import HostRow, OutputPart
 from gleaner_worker.model.model import Model
-from gleaner_worker.model.sites import Capture
+from gleaner_worker.model.program.device_output import HostRow, OutputPart
 
 pytestmark = pytest.mark.slow
 

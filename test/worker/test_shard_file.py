@@ -12,7 +12,7 @@ import safetensors.numpy
 
 from encoded_shards import DTYPES, FORMATS, STATS, a_plan, crc_of, encode, parse_tensors, plain, some_rows
 from environment import HERE, WORKER
-from gleaner_reader.header import read_metadata
+from gleaner_reader.format.header import read_metadata
 from gleaner_worker.shards.encode import encode_tensors
 from gleaner_worker.shards.shard_bytes import bytes_of
 

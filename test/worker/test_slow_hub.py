@@ -7,7 +7,7 @@ import pytest
 
 from build import fails
 from gleaner_worker.failures import LeaseLost
-from gleaner_worker.model import download
+from gleaner_worker.model.files import download
 from hub_models import REPO, files_of, find, once
 
 pytestmark = pytest.mark.slow

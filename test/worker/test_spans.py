@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from build import fails
-from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.tokenizer import load_tokenizer
+from gleaner_worker.records.samples.sample import Reject, Sample
+from gleaner_worker.records.tokens.tokenizer import load_tokenizer
 from test_chat import read, write_folder
 
 TEXT = "The red fox, the old fox."  # T|he| |re|d| f|o|x|,| the| o|ld| f|o|x|.
@@ -111,7 +111,7 @@ def test_a_hostile_expression_takes_bounded_time(read_items, monkeypatch):
     lines = [{"text": "a" * 30_000}]
     (item,) = read_items(lines, tokens="regex:(a|a)+(a*)*b", **spec)  # a backtracking engine never ends
     assert "no match of the expression" in item.reason
-    monkeypatch.setattr("gleaner_worker.records.spans._MOST_READ", 100_000)
+    monkeypatch.setattr("gleaner_worker.records.tokens.spans._MOST_READ", 100_000)
     (item,) = read_items(lines, tokens="regex:a(.*b)?", **spec)
     assert "has more than 3 matches in them, which is too many" in item.reason
 

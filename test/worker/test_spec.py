@@ -8,10 +8,10 @@ import pytest
 
 from build import fails
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.arc import VERSIONS
-from gleaner_worker.records.grids import _ENCODERS
-from gleaner_worker.records.spans import make_span_finder
-from gleaner_worker.spec import DTYPES, FORMATS, SITES, RecordSpec, parse_spec, resolve_layers
+from gleaner_worker.records.chat.arc import VERSIONS
+from gleaner_worker.records.chat.grids import _ENCODERS
+from gleaner_worker.records.tokens.spans import make_span_finder
+from gleaner_worker.spec.spec import DTYPES, FORMATS, SITES, RecordSpec, parse_spec, resolve_layers
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 CASES = json.loads((ROOT / "test" / "fixtures" / "spec-cases.json").read_text(encoding="utf-8"))

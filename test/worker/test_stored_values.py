@@ -9,10 +9,10 @@ import safetensors.numpy
 
 from build import BUCKET, a_model, a_stream, a_work, bucket, fails, outputs, run_extract, settings_of, text_lines
 from device_rows import rows_of, run
+from gleaner_worker.architecture.sites import SITES, TABLE
 from gleaner_worker.extract.state import ExtractionState
-from gleaner_worker.model.sites import SITES, TABLE
-from gleaner_worker.records.sample import Sample
-from gleaner_worker.records.samples import read_samples
+from gleaner_worker.records.samples.sample import Sample
+from gleaner_worker.records.samples.samples import read_samples
 from gleaner_worker.shards.row_statistics import QUANTILES, ZEROS_EVERY
 from read_shards import read_shard, read_stream
 

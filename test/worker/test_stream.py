@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from build import fails
-from gleaner_worker.records.stream import MAX_LINE_BYTES, count_lines, read_lines
+from gleaner_worker.records.lines.stream import MAX_LINE_BYTES, count_lines, read_lines
 
 BOM = b"\xef\xbb\xbf"
 

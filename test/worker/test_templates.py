@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from build import fails
-from gleaner_worker.records.rejected import Rejected
-from gleaner_worker.records.template import Template, TemplateProblem
+from gleaner_worker.records.chat.template import Template, TemplateProblem
+from gleaner_worker.records.lines.rejected import Rejected
 from rendered_template import write
 
 

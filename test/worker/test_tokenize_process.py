@@ -16,9 +16,9 @@ from environment import WORKER
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import LeaseLost
 from gleaner_worker.limited import process
-from gleaner_worker.records.samples import make_samples, read_documents
-from gleaner_worker.records.tokenize_lines import make_sample_settings
-from gleaner_worker.records.tokenize_process import limited_settings
+from gleaner_worker.records.samples.samples import make_samples, read_documents
+from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
+from gleaner_worker.records.samples.tokenize_process import limited_settings
 from waiting import until
 
 pytestmark = pytest.mark.slow
@@ -137,7 +137,7 @@ def kill_all():
 
 def test_processes_end_with_the_worker_and_see_none_of_its_environment(chat_folder):
     code = (
-        "import sys, time; from build import a_spec; from gleaner_worker.records.tokenize_process import *\n"
+        "import sys, time; from build import a_spec; from gleaner_worker.records.samples.tokenize_process import *\n"
         f"settings = limited_settings({chat_folder!r}, a_spec(), 600, 64); print(1, flush=True); time.sleep(1000)"
     )
     env = os.environ | {"PYTHONPATH": f"{WORKER}:{Path(__file__).parent}", "HF_TOKEN": "secret"}

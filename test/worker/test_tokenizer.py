@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from added_token_cases import CASES, IDS, TEXT, write_case
 from build import fails
-from gleaner_worker.records.bos import find_bos
-from gleaner_worker.records.tokenizer import Encoded, encode_complete, encode_texts, load_tokenizer
+from gleaner_worker.records.tokens.bos import find_bos
+from gleaner_worker.records.tokens.tokenizer import Encoded, encode_complete, encode_texts, load_tokenizer
 from test_native_panics import NO_BOS, VOCABULARY, a_folder
 
 BLANKS = VOCABULARY | {"Ġ": 26, "Ċ": 27}

@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
-from gleaner_worker.model.tuning import tuning_of
+from gleaner_worker.model.program.tuning import tuning_of
 
 ROOT = Path(__file__).parents[2]
 KINDS = {"v6e": "TPU v6 lite", "v5p": "TPU v5p", "v5litepod": "TPU v5 lite"}

@@ -10,8 +10,8 @@ import pytest
 
 from arc_tasks import TASK
 from build import BUCKET, SPEC_HASH, a_stream, bucket, outputs, put_manifest, run_extract
-from gleaner_reader.files import open_folder
-from gleaner_reader.verify import verify as verify_files
+from gleaner_reader.format.files import open_folder
+from gleaner_reader.run.verify import verify as verify_files
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run
 from verified_run import LINES, PREFIX, SPEC

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from build import BUCKET, outputs, text_lines
-from gleaner_reader.checksums import as_text, crc32c
-from gleaner_reader.convert import Rows
+from gleaner_reader.format.checksums import as_text, crc32c
+from gleaner_reader.format.convert import Rows
 from gleaner_worker.shards.row_statistics import ZEROS_EVERY, quantiles
 from gleaner_worker.shards.shard_stats import share_of_zeros
 from gleaner_worker.verify.statistics import LayerStatistics

@@ -10,10 +10,10 @@ import pytest
 from build import BUCKET, SPEC_HASH, bucket, outputs
 from encoded_shards import parse_tensors
 from forged import forged
-from gleaner_reader.checksums import as_text, crc32c
-from gleaner_reader.files import open_folder
-from gleaner_reader.verify import verify as verify_files
-from gleaner_worker.model.model_lock import write_model_lock
+from gleaner_reader.format.checksums import as_text, crc32c
+from gleaner_reader.format.files import open_folder
+from gleaner_reader.run.verify import verify as verify_files
+from gleaner_worker.model.files.model_lock import write_model_lock
 from gleaner_worker.verify.run import verify_run
 from verified_run import PREFIX, rewrite
 

@@ -3,8 +3,8 @@
 import pytest
 
 from build import BUCKET, a_stream, bucket
-from gleaner_reader.limits import MAX_SMALL_OBJECT_BYTES
-from gleaner_worker.model.model_lock import write_model_lock
+from gleaner_reader.format.limits import MAX_SMALL_OBJECT_BYTES
+from gleaner_worker.model.files.model_lock import write_model_lock
 from gleaner_worker.storage.objects import ObjectInfo
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run

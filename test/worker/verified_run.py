@@ -11,7 +11,7 @@ import zstandard
 from build import BUCKET, a_stream, a_work, bucket, put_manifest, run_extract, shard_gb, text_lines
 from encoded_shards import parse_tensors
 from fake_storage import serving
-from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.format.checksums import as_text, crc32c
 from gleaner_worker.shards.encode import encode_tensors
 from gleaner_worker.shards.shard_bytes import bytes_of
 from gleaner_worker.shards.zstd_seekable import compress

@@ -5,16 +5,16 @@ for array in run.layer(12): ...
 """
 
 from . import export
-from .batches import Batches
-from .errors import MissingPackage, ShardError
-from .files import open_file, open_folder
-from .formats import FORMATS, open_shard
-from .index import Index
-from .layer import Layer
-from .run import Run, Sample, open_run
-from .shard import Shard
-from .shards import Shards
-from .status import Status
+from .format.errors import MissingPackage, ShardError
+from .format.files import open_file, open_folder
+from .format.index import Index
+from .run.formats import FORMATS, open_shard
+from .run.layer import Layer
+from .run.run import Run, Sample, open_run
+from .run.shard import Shard
+from .run.shards import Shards
+from .run.status import Status
+from .shuffle.batches import Batches
 
 __version__ = "0.1.0"
 __all__ = [

@@ -7,9 +7,9 @@ of --digest, 1 for another one. Without --digest the files are compared with eac
 import argparse
 import sys
 
-from gleaner_reader.errors import printable
-from gleaner_reader.files import open_folder
-from gleaner_reader.verify import Verification, verify
+from gleaner_reader.format.errors import printable
+from gleaner_reader.format.files import open_folder
+from gleaner_reader.run.verify import Verification, verify
 
 _UNANCHORED = (
     "Its files agree with each other, and whoever made them may have forged all of them. Compare the digest with that "

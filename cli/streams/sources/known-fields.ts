@@ -1,5 +1,5 @@
 /** Fields of a record that a run reads without `record` in its spec. */
-import roles from '../../../worker-startup/gleaner_worker/records/chat_roles.json' with {type: 'json'};
+import roles from '../../../worker-startup/gleaner_worker/records/chat/chat_roles.json' with {type: 'json'};
 import {elementsOf, jsonKind, membersOf} from './json-text.ts';
 
 /** In the order in which a run takes them. */

@@ -1,4 +1,4 @@
-/** The forms of `tokens` and `mask` of `run.json`. worker-startup/gleaner_worker/selections.py has the same forms. */
+/** The forms of `tokens` and `mask` of `run.json`. worker-startup/gleaner_worker/spec/selections.py has the same forms. */
 
 /** `[[start]:[stop][:step]]` of Python. */
 export const SLICE = /^(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?$/;

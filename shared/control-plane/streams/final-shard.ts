@@ -68,7 +68,7 @@ async function metadataOf(format: string, file: Content): Promise<Record<string,
   return safetensorsMetadata(format === 'safetensors.zst' ? await plainOf(file) : file);
 }
 
-/** See gleaner_reader/safetensors_header.py. */
+/** See gleaner_reader/format/safetensors_header.py. */
 async function safetensorsMetadata({size, read}: Content): Promise<Record<string, unknown>> {
   const head = await read(0, FIRST_READ);
   const length = head.length < 8 ? Number.MAX_SAFE_INTEGER : Number(head.readBigUInt64LE());
@@ -98,7 +98,7 @@ function placeOf(tensor: unknown): [number, number] {
   return [begin, end];
 }
 
-/** The content of a seekable zstd file by its table: see gleaner_reader/seekable.py. The first frame has the header. */
+/** The content of a seekable zstd file by its table: see gleaner_reader/format/seekable.py. The first frame has the header. */
 async function plainOf({size, read}: Content): Promise<Content> {
   const foot = await read(Math.max(0, size - FIRST_READ), size);
   const frames = foot.length < 9 ? 0 : foot.readUInt32LE(foot.length - 9);
@@ -125,7 +125,7 @@ async function plainOf({size, read}: Content): Promise<Content> {
   }
 }
 
-/** See gleaner_reader/gzip_header.py. */
+/** See gleaner_reader/format/gzip_header.py. */
 function gzipMetadata(head: Buffer): Record<string, unknown> {
   const isGzip = head.length >= 16 && head.readUInt32BE() >>> 8 === 0x1f8b08 && (head[3] ?? 0) & 4;
   if (!isGzip || head.toString('latin1', 12, 14) !== 'GL') throw new Invalid('has no header of pkl.gz');

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 import gleaner_reader
-from gleaner_reader.errors import printable
+from gleaner_reader.format.errors import printable
 
 from . import hub, npy, pairs, parts, saelens, speculators
 

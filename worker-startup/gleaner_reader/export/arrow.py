@@ -5,7 +5,7 @@ import json
 import os
 from typing import Any
 
-from ..errors import MissingPackage
+from ..format.errors import MissingPackage
 from .unfinished import Unfinished
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..convert import Rows, as_stored, check_kind, finish
-from ..errors import ShardError
-from ..files import LocalFile
-from ..safetensors_header import read_safetensors_header
-from ..shuffle import order_of
+from ..format.convert import Rows, as_stored, check_kind, finish
+from ..format.errors import ShardError
+from ..format.files import LocalFile
+from ..format.safetensors_header import read_safetensors_header
+from ..shuffle.shuffle import order_of
 from .parts import part_name
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..errors import MissingPackage
-from ..files import File
-from ..run import Run
+from ..format.errors import MissingPackage
+from ..format.files import File
+from ..run.run import Run
 
 _PIECE_BYTES = 8 << 20
 # A commit holds this much. An interrupted export goes on after its last commit.

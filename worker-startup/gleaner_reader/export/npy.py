@@ -11,7 +11,7 @@ from .pieces import as_float, columns_of, pieces, site_of
 from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
-    from ..run import Run
+    from ..run.run import Run
 
 DTYPES = ("float32", "float16")  # numpy has no bf16
 _KEEP_EVERY_S = 5.0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import MissingPackage
-from ..files import open_folder
+from ..format.errors import MissingPackage
+from ..format.files import open_folder
 from .parts import PartsExport, as_dtype, check_parts, export_parts, part_name
 from .pieces import Piece, pieces
 from .unfinished import Unfinished, settings_of
@@ -18,7 +18,7 @@ from .unfinished import Unfinished, settings_of
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from ..run import Run
+    from ..run.run import Run
 
 _MAX_TOKENIZER_BYTES = 1 << 28
 _TOKENIZER = "tokenizer.json"

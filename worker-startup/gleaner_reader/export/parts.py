@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import Rows
+from ..format.convert import Rows
 from .pieces import as_float, pieces, site_of
 from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
-    from ..batches import Batches
-    from ..run import Run
+    from ..run.run import Run
+    from ..shuffle.batches import Batches
 
 DTYPES = ("float32", "float16", "bfloat16")
 _NAMES = {"<f4": "F32", "<f2": "F16", "<u2": "BF16", "<i8": "I64"}

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import Rows, to_float16
-from ..errors import ShardError
-from ..index import Index
+from ..format.convert import Rows, to_float16
+from ..format.errors import ShardError
+from ..format.index import Index
 
 if TYPE_CHECKING:
-    from ..run import Run
+    from ..run.run import Run
 
 _ROWS_AT_ONCE = 1 << 14
 

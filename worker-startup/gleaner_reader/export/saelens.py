@@ -14,7 +14,7 @@ from .pieces import as_float, columns_of, pieces, site_of
 from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
-    from ..run import Run
+    from ..run.run import Run
 
 _DTYPES = ("float32", "float16")  # Arrow has no bf16
 # The hooks of TransformerLens whose names are not those of the sites.

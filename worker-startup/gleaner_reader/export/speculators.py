@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import Rows
-from ..index import Index
+from ..format.convert import Rows
+from ..format.index import Index
 from .arrow import ArrowFolder, import_datasets
 from .parts import write_safetensors
 from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
-    from ..run import Run
+    from ..run.run import Run
 
 _KEPT_BYTES = 1 << 28  # of hidden states, after which an interrupted export goes on
 _ROWS_AT_ONCE = 1 << 14

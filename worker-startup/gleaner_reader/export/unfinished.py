@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..run import Run
+    from ..run.run import Run
 
 _PROGRESS, _EXPORT = "progress.json", "export.json"
 

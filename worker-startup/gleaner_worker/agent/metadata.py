@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 import google.auth.credentials
 import google.auth.exceptions
 
-from ..model.hub import is_endpoint
+from ..model.files.hub import is_endpoint
 from ..secret import is_secret_name
 from ..source.private import PrivateHost, private_host
 

@@ -10,15 +10,15 @@ from ..extract.extract import extract
 from ..extract.state import ExtractionState
 from ..extract.upload_streams import UploadStreams
 from ..failures import Interrupted, OutOfMemory
-from ..model.hub import worker_hub
+from ..model.files.hub import worker_hub
+from ..model.files.model_source import read_config
 from ..model.model import Model, find_files, load_model
-from ..model.model_source import read_config
-from ..records.sample_settings import SampleSettings
-from ..records.tokenize_process import limited_settings
-from ..spec import Spec
+from ..records.samples.sample_settings import SampleSettings
+from ..records.samples.tokenize_process import limited_settings
+from ..spec.spec import Spec
+from ..spec.work import Work, parse_work
 from ..storage.downloads import Downloads
 from ..storage.objects import Bucket
-from ..work import Work, parse_work
 from .metadata import Credentials, Identity
 
 log = logging.getLogger(__name__)

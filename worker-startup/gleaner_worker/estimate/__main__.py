@@ -17,18 +17,18 @@ import sys
 import tempfile
 from collections import Counter
 
-from gleaner_reader.errors import printable
+from gleaner_reader.format.errors import printable
 
 from ..failures import Failure
-from ..model.hub import Hub, own_hub, print_wait
-from ..model.model_source import find_model, read_config
-from ..model.row_selection import check_token_selection, row_limits
-from ..records.sample import Reject
-from ..records.stream import no_lines
-from ..records.tokenize_process import limited_settings
+from ..model.files.hub import Hub, own_hub, print_wait
+from ..model.files.model_source import find_model, read_config
+from ..model.program.row_selection import check_token_selection, row_limits
+from ..records.lines.stream import no_lines
+from ..records.samples.sample import Reject
+from ..records.samples.tokenize_process import limited_settings
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
-from ..spec import Spec, capture_of, read_spec
+from ..spec.spec import Spec, capture_of, read_spec
 from ..storage.objects import Bucket, make_client
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
 from .count import Counts, Range, common_reasons, count_lines_of, extrapolate, plan_of, repeat_samples

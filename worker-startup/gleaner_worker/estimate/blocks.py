@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 
-from ..records.stream import MAX_LINE_BYTES, damaged
+from ..records.lines.stream import MAX_LINE_BYTES, damaged
 from ..storage.objects import Bucket, ObjectInfo
 
 BLOCKS = 24

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain, islice, repeat
 
-from ..model.config import DecoderConfig
-from ..model.rows import RowLimits
+from ..architecture.config import DecoderConfig
+from ..model.program.rows import RowLimits
 from ..preflight.operations import operations_of
-from ..records.generated import longest_answers
-from ..records.sample import Reject, Sample
-from ..records.sample_settings import SampleSettings
-from ..records.samples import read_samples
+from ..records.samples.generated import longest_answers
+from ..records.samples.sample import Reject, Sample
+from ..records.samples.sample_settings import SampleSettings
+from ..records.samples.samples import read_samples
 from ..shards.plan import Capacity, plan_shards, row_count
 from ..shards.windows import Window, WindowLimits, plan_windows
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..failures import Failure
-from ..model.device_output import HostRow, InFlightStep
 from ..model.model import Model
-from ..records.generated import continue_documents
-from ..records.sample import Reject, Sample
-from ..records.sample_settings import SampleSettings
-from ..records.samples import Documents, make_samples, read_documents
-from ..records.stream import count_lines, no_lines
+from ..model.program.device_output import HostRow, InFlightStep
+from ..records.lines.stream import count_lines, no_lines
+from ..records.samples.generated import continue_documents
+from ..records.samples.sample import Reject, Sample
+from ..records.samples.sample_settings import SampleSettings
+from ..records.samples.samples import Documents, make_samples, read_documents
 from ..shards.answers import StoredAnswers
 from ..shards.encode import encode_shard
 from ..shards.existing_shards import ExistingShards
@@ -29,9 +29,9 @@ from ..shards.shard_buffer import ShardBuffer, check_finite, put_samples, start_
 from ..shards.shard_identity import shard_identity
 from ..shards.shard_stats import shard_stats
 from ..shards.windows import MAX_WINDOW_BYTES, Place, Row, Window, plan_windows, window_limits
+from ..spec.work import Work
 from ..storage.disk import empty_folder
 from ..storage.objects import Bucket
-from ..work import Work
 from .pipeline import Handover, Pipeline
 from .shard_memory import ShardMemory
 from .state import ExtractionState

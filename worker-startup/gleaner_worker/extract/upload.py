@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO
 
-from gleaner_reader.limits import MAX_SMALL_OBJECT_BYTES
+from gleaner_reader.format.limits import MAX_SMALL_OBJECT_BYTES
 
 from ..failures import Failure
 from ..model.model import Model
@@ -25,9 +25,9 @@ from ..shards.rejects import RejectsFile, same_rejects
 from ..shards.shard_bytes import ShardBytes
 from ..shards.shard_identity import OTHER_SUMMARY, is_of_lease, shard_identity, shard_metadata
 from ..shards.summary import has_final_entry, same_summary, shard_entry, stream_summary
+from ..spec.work import Work
 from ..storage.objects import Bucket, Contradicts, ObjectInfo
 from ..storage.upload_content import BytesContent, Content, FileContent, sha256_of
-from ..work import Work
 from .pipeline import Pipeline
 from .state import ExtractionState
 from .upload_streams import UploadStreams

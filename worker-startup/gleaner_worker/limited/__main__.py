@@ -23,7 +23,7 @@ from ..failures import Failure, raise_exits
 from . import step
 from .frames import Frame, read_frame, write_frame
 
-_IMPORTED = ("gleaner_worker.records.tokenize_main", "gleaner_worker.model.read_files")
+_IMPORTED = ("gleaner_worker.records.samples.tokenize_main", "gleaner_worker.model.read_files")
 _ABORTS = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)  # native code ends so where memory or a stack is exhausted
 Answer = Callable[[Frame], Frame]
 

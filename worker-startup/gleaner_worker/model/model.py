@@ -12,27 +12,27 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from ..architecture.config import DecoderConfig
+from ..architecture.sites import ENDS, STORED, Capture
 from ..code_identity import locked_digest, worker_bundle
 from ..failures import Failure
-from ..spec import Spec, capture_of
+from ..spec.spec import Spec, capture_of
 from ..storage.objects import Bucket
 from .array_pool import ArrayPool
-from .config import DecoderConfig
 from .device import set_up_jax
-from .device_output import InFlightStep, device_failure
-from .generation import Decoding
-from .hub import Hub
-from .identity import ModelFiles
-from .mesh import Layout, layouts, memory_of
-from .model_lock import find_run_model
-from .model_source import find_model, read_config, read_rules
-from .place import place
-from .program import Program, StepShape, compile_rows
-from .row_selection import SelectedTokens, make_inputs, row_counts, row_limits
-from .rows import RowLimits
-from .sites import ENDS, STORED, Capture
-from .step_plan import StepPlan, plan_step
-from .weights import Weights, open_weights, with_stored_head
+from .files.hub import Hub
+from .files.identity import ModelFiles
+from .files.model_lock import find_run_model
+from .files.model_source import find_model, read_config, read_rules
+from .program.device_output import InFlightStep, device_failure
+from .program.generation import Decoding
+from .program.program import Program, StepShape, compile_rows
+from .program.row_selection import SelectedTokens, make_inputs, row_counts, row_limits
+from .program.rows import RowLimits
+from .program.step_plan import StepPlan, plan_step
+from .weights.mesh import Layout, layouts, memory_of
+from .weights.place import place
+from .weights.weights import Weights, open_weights, with_stored_head
 
 log = logging.getLogger(__name__)
 

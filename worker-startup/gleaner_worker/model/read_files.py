@@ -6,19 +6,19 @@ Each function gets the facts of a request, and returns the function that answers
 from collections.abc import Callable
 from dataclasses import asdict
 
-from gleaner_reader.limits import MAX_TENSORS
-from gleaner_reader.safetensors_header import parse_safetensors_header
+from gleaner_reader.format.limits import MAX_TENSORS
+from gleaner_reader.format.safetensors_header import parse_safetensors_header
 
+from ..architecture.config import DecoderConfig, parse_config
+from ..architecture.config_keys import unknown_keys
+from ..architecture.sites import check_sites
 from ..limited import step
 from ..limited.frames import Frame
 from ..limited.values import from_json
 from ..model_files import CONFIG, INDEX, is_weight_file
 from ..model_json import read_model_json, unreadable
-from ..spec import Spec, resolve_layers
-from .config import DecoderConfig, parse_config
-from .config_keys import unknown_keys
-from .generation_rules import read_generation_rules
-from .sites import check_sites
+from ..spec.spec import Spec, resolve_layers
+from .files.generation_rules import read_generation_rules
 
 _MAX_INDEX_BYTES = 64 << 20
 _MAX_CONFIG_BYTES = 16 * 1024 * 1024

@@ -12,10 +12,10 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from .config import parse_config
-from .families import FAMILIES
-from .tensor_names import HEADS
-from .tensors import block_table, names_of, outer_table
+from ..architecture.config import parse_config
+from ..architecture.families import FAMILIES
+from ..architecture.tensor_names import HEADS
+from .weights.tensors import block_table, names_of, outer_table
 
 CONFIG = {
     "architectures": ["Qwen2ForCausalLM"],

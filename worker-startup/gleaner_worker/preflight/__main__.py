@@ -13,12 +13,12 @@ import logging
 import os
 import sys
 
-from gleaner_reader.errors import printable
+from gleaner_reader.format.errors import printable
 
 from ..failures import Failure
-from ..model.hub import own_hub, print_wait
-from ..model.model_source import find_model, read_config, read_rules
-from ..spec import read_spec
+from ..model.files.hub import own_hub, print_wait
+from ..model.files.model_source import find_model, read_config, read_rules
+from ..spec.spec import read_spec
 from ..storage.objects import Bucket, make_client
 from .accelerators import ACCELERATORS
 

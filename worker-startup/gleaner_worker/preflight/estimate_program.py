@@ -6,13 +6,13 @@ The worker's own code chooses the mesh and the shape of a step, and the TPU comp
 import time
 from collections.abc import Callable
 
+from ..architecture.config import DecoderConfig
 from ..failures import Failure
-from ..model.config import DecoderConfig
-from ..model.generation_rules import GenerationRules
+from ..model.files.generation_rules import GenerationRules
 from ..model.model import choose_program
-from ..model.step_plan import plan_step
-from ..model.tuning import Tuning
-from ..spec import Spec
+from ..model.program.step_plan import plan_step
+from ..model.program.tuning import Tuning
+from ..spec.spec import Spec
 from .accelerators import device_of, devices_of
 from .cost_model import cost_of
 from .operations import speed_of

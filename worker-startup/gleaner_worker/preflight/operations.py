@@ -1,6 +1,6 @@
 """The operations of a decoder's blocks, and the speed that follows from the time of a step."""
 
-from ..model.config import DecoderConfig
+from ..architecture.config import DecoderConfig
 from .accelerators import Device
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 from gleaner_reader import ShardError
-from gleaner_reader.errors import printable
+from gleaner_reader.format.errors import printable
 
 from ..failures import Failure
 from ..storage.objects import Bucket, make_client

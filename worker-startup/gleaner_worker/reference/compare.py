@@ -10,19 +10,19 @@ import numpy as np
 from gleaner_reader import Run, open_folder
 from gleaner_reader import Sample as StoredSample
 
+from ..architecture.sites import TABLE
 from ..failures import Failure
-from ..model.model_lock import find_run_model, read_model_lock
-from ..model.model_source import find_model, read_config
-from ..model.sites import TABLE
-from ..model.weight_files import BucketFile
+from ..model.files.model_lock import find_run_model, read_model_lock
+from ..model.files.model_source import find_model, read_config
+from ..model.files.weight_files import BucketFile
 from ..names import output_prefix, run_folder
-from ..records.generated import Answers
-from ..records.sample import Sample
-from ..records.sample_settings import SampleSettings
-from ..records.samples import read_samples
-from ..records.tokenize_process import limited_settings
+from ..records.samples.generated import Answers
+from ..records.samples.sample import Sample
+from ..records.samples.sample_settings import SampleSettings
+from ..records.samples.samples import read_samples
+from ..records.samples.tokenize_process import limited_settings
 from ..shards.answers import stored_answers
-from ..spec import Spec, capture_of
+from ..spec.spec import Spec, capture_of
 from ..storage.objects import Bucket, ObjectInfo
 from ..verify.run import list_streams, read_manifest
 from .drift import Drift

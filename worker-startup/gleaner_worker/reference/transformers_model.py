@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, Mxfp4Config
 
-from ..model.tensor_names import HEADS, SCORES
+from ..architecture.tensor_names import HEADS, SCORES
 
 
 def class_of(folder: str):

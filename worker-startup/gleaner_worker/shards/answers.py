@@ -12,13 +12,13 @@ import numpy as np
 
 from ..failures import Failure
 from ..names import generated_name, output_prefix
-from ..records.documents import Document
-from ..records.generated import Answer
-from ..records.sample_settings import SampleSettings
-from ..spec import Spec
+from ..records.samples.documents import Document
+from ..records.samples.generated import Answer
+from ..records.samples.sample_settings import SampleSettings
+from ..spec.spec import Spec
+from ..spec.work import Work
 from ..storage.objects import Bucket, Contradicts, ObjectInfo
 from ..storage.upload_content import BytesContent
-from ..work import Work
 from .plan import tokens_sha256
 from .shard_identity import disagreement
 

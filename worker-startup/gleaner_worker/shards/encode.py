@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gleaner_reader.checksums import as_text, crc32c
-from gleaner_reader.convert import TYPES
+from gleaner_reader.format.checksums import as_text, crc32c
+from gleaner_reader.format.convert import TYPES
 
 from .index import index_tensors
 from .pickle_shard import encode_pickle

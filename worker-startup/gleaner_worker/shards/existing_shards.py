@@ -3,13 +3,13 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 
-from gleaner_reader.header import read_metadata
+from gleaner_reader.format.header import read_metadata
 
 from ..failures import Failure
 from ..model.model import Model
 from ..names import parse_shard
+from ..spec.work import Work
 from ..storage.objects import Bucket, ObjectInfo
-from ..work import Work
 from .plan import ShardPlan
 from .shard_identity import disagreement, is_of_lease, shard_identity
 

@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from ..failures import Failure
 from ..model.model import Model
 from ..names import partial_name, partial_prefix, partials_folder
+from ..spec.work import Work
 from ..storage.objects import Bucket, ObjectInfo
-from ..work import Work
 from .encode import encode_tensors
 from .shard_buffer import ShardBuffer
 from .shard_identity import disagreement, shard_identity

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from gleaner_reader.gzip_header import gzip_header
+from gleaner_reader.format.gzip_header import gzip_header
 
 from .index import row_positions
 from .plan import ShardPlan

@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..records.documents import Document
-from ..records.sample import Reject, Sample
+from ..records.samples.documents import Document
+from ..records.samples.sample import Reject, Sample
 
 # The index and the samples of a shard must fit into memory for rows of any size.
 MAX_SHARD_TOKENS = 1 << 20

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
-from ..records.sample import Reject, Sample
+from ..records.samples.sample import Reject, Sample
 from ..storage.disk import writing
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..failures import Failure
-from ..model.device_output import HostRow
 from ..model.model import Model
+from ..model.program.device_output import HostRow
 from .plan import ShardPlan
 
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from gleaner_reader.checksums import as_text, combine, crc32c
+from gleaner_reader.format.checksums import as_text, combine, crc32c
 
 
 class ShardBytes:

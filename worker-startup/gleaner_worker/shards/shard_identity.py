@@ -3,7 +3,7 @@
 import hmac
 
 from ..code_identity import code_metadata
-from ..work import Work
+from ..spec.work import Work
 from .plan import ShardPlan
 
 # Marks a final shard whose metadata.json is from another attempt, which did not store its own final shard. The entry of

@@ -5,10 +5,10 @@ import json
 import platform
 
 from ..code_identity import locked_digest, worker_bundle
+from ..model.files.model_lock import MODEL_FACTS
 from ..model.model import Model
-from ..model.model_lock import MODEL_FACTS
 from ..names import shard_name
-from ..work import Work
+from ..spec.work import Work
 from .plan import ShardPlan
 from .shard_stats import fold_stats
 

@@ -7,9 +7,9 @@ So a row has the same samples at the same places in every attempt, whatever inte
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ..model.rows import RowLimits, pack
-from ..records.sample import Sample
-from ..spec import Spec
+from ..model.program.rows import RowLimits, pack
+from ..records.samples.sample import Sample
+from ..spec.spec import Spec
 from .plan import ShardPlan, row_count
 
 MAX_WINDOW_BYTES = 4_000_000_000  # of the vectors that a window stores

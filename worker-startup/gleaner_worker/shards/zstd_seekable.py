@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import zstandard
 
-from gleaner_reader.seekable import FRAME_BYTES, SKIPPABLE_MAGIC, TABLE_MAGIC
+from gleaner_reader.format.seekable import FRAME_BYTES, SKIPPABLE_MAGIC, TABLE_MAGIC
 
 _LEVEL = 1
 

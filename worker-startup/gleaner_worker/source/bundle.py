@@ -7,7 +7,7 @@ import shutil
 import tarfile
 import zlib
 
-from gleaner_reader.limits import MAX_TAR_BYTES, MAX_TAR_FACTS, MAX_TAR_FILES, MAX_TAR_HEADER_BYTES
+from gleaner_reader.format.limits import MAX_TAR_BYTES, MAX_TAR_FACTS, MAX_TAR_FILES, MAX_TAR_HEADER_BYTES
 
 from ..failures import Failure
 from ..jobs.prepared import SourceFailed

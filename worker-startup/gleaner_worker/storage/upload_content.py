@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
-from gleaner_reader.checksums import as_text, crc32c, extend
+from gleaner_reader.format.checksums import as_text, crc32c, extend
 
 _MULTIPART_BYTES = 8 << 20  # the client joins a content of at most this size with its metadata, so it needs bytes
 _READ_BYTES = 4 << 20

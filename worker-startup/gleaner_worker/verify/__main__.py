@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from gleaner_reader.errors import printable
+from gleaner_reader.format.errors import printable
 
 from ..failures import Failure
 from ..storage.objects import Bucket, make_client

@@ -8,10 +8,10 @@ from typing import cast
 
 import numpy as np
 
-from gleaner_reader.errors import ShardError
+from gleaner_reader.format.errors import ShardError
 
 from ..failures import Failure, Unreachable
-from ..records.sample import Reject, Sample
+from ..records.samples.sample import Reject, Sample
 from ..shards.plan import row_count, tokens_sha256
 from ..storage.objects import Bucket, ObjectInfo
 from .marks import DIFFERENT, STORED, STORED_AGAIN

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from gleaner_reader.convert import Rows
-from gleaner_reader.files import open_file
-from gleaner_reader.pickle_shard import PickleShard
+from gleaner_reader.format.convert import Rows
+from gleaner_reader.format.files import open_file
+from gleaner_reader.run.pickle_shard import PickleShard
 
 from .shard_content import Expectation, ShardContent, contradictions, wrong_values
 from .statistics import LayerStatistics

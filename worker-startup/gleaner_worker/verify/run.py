@@ -5,15 +5,15 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 
-from gleaner_reader.digest import run_digest
-from gleaner_reader.spec_hash import hash_of_manifest
+from gleaner_reader.format.digest import run_digest
+from gleaner_reader.format.spec_hash import hash_of_manifest
 
 from ..failures import Failure
-from ..model.model_lock import find_run_model, read_model_lock
-from ..model.model_source import find_model, read_config
+from ..model.files.model_lock import find_run_model, read_model_lock
+from ..model.files.model_source import find_model, read_config
 from ..names import manifest_name, model_name, output_prefix, parse_shard, parse_stream, run_folder
-from ..records.tokenize_process import limited_settings
-from ..spec import Spec, capture_of, parse_spec
+from ..records.samples.tokenize_process import limited_settings
+from ..spec.spec import Spec, capture_of, parse_spec
 from ..storage.objects import Bucket, ObjectInfo
 from .shard_content import Expectation
 from .small_objects import read_object

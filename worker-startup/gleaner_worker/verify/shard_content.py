@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..model.sites import Capture
-from ..records.sample_settings import SampleSettings
-from ..spec import Spec
+from ..architecture.sites import Capture
+from ..records.samples.sample_settings import SampleSettings
+from ..spec.spec import Spec
 from .statistics import LayerStatistics
 
 # Metadata keys that a file has and its object lacks. The last three are in a pkl.gz alone; other formats have tensors

@@ -1,6 +1,6 @@
 """Reads the small objects beside the shards; an object that cannot be read becomes a problem of the report."""
 
-from gleaner_reader.limits import MAX_SMALL_OBJECT_BYTES
+from gleaner_reader.format.limits import MAX_SMALL_OBJECT_BYTES
 
 from ..failures import Damaged, Failure, Unreachable
 from ..storage.objects import Bucket, ObjectInfo

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gleaner_reader.convert import Rows
+from gleaner_reader.format.convert import Rows
 
 from ..shards.row_statistics import ZEROS_EVERY, largest_by_range, position_ranges, quantiles
 

@@ -3,11 +3,11 @@
 from array import array
 from collections.abc import Iterator
 
-from ..records.generated import Answers
-from ..records.sample import Reject, Sample
-from ..records.sample_settings import SampleSettings
-from ..records.samples import read_samples
-from ..records.stream import count_lines
+from ..records.lines.stream import count_lines
+from ..records.samples.generated import Answers
+from ..records.samples.sample import Reject, Sample
+from ..records.samples.sample_settings import SampleSettings
+from ..records.samples.samples import read_samples
 from .marks import REJECTED, TRUNCATED
 
 

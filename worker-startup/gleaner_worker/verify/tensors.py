@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 import numpy as np
 
-from gleaner_reader.errors import ShardError
-from gleaner_reader.files import open_file
-from gleaner_reader.index import INDEX, read_index
-from gleaner_reader.tensor_shard import SafetensorsShard
+from gleaner_reader.format.errors import ShardError
+from gleaner_reader.format.files import open_file
+from gleaner_reader.format.index import INDEX, read_index
+from gleaner_reader.run.tensor_shard import SafetensorsShard
 
 from .shard_content import Expectation, ShardContent, contradictions, wrong_values
 from .statistics import LayerStatistics

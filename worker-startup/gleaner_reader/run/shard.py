@@ -1,0 +1,211 @@
+"""One shard: its metadata, its index, and rows of any layer, each read by a separate range."""
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ..format.convert import Rows, check_kind, finish
+from ..format.errors import ShardError
+from ..format.files import PARALLEL
+from ..format.forks import ProcessLock, cached_property
+from ..format.header import is_number
+from ..format.index import Index, check_order
+from ..format.seekable import File
+from ..shuffle.batches import Batches
+from .shards import Shards
+
+
+class Shard:
+    """The methods of every format. Properties read the header; methods read the requested parts of the body.
+
+    Raises ShardError for a damaged file.
+    """
+
+    format: str
+
+    def __init__(self, file: File):
+        self.url = file.url
+        self._file = file
+        self._lock = ProcessLock()
+        self._index: Index | None = None
+
+    def __repr__(self) -> str:
+        """Reads nothing, so it shows no value of the header."""
+        return f"<Shard {self.url}, {self.size_bytes:,} bytes, {self.format}>"
+
+    def __getstate__(self) -> dict:
+        """Leaves out of a pickle the parts of the body that are read again."""
+        return {**self.__dict__, "_index": None}
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the file."""
+        return self._file.size
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The text values of the header, such as the identity of the shard and its statistics."""
+        raise NotImplementedError
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The stored sites, such as resid_post, in the order of the file."""
+        return tuple(dict.fromkeys(site for site, _ in self.names))
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The stored layers, ascending."""
+        return tuple(sorted({layer for _, layer in self.names}))
+
+    @property
+    def names(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """(site, layer) -> (rows, width)."""
+        raise NotImplementedError
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """The type of each site: bf16, fp16, fp32, int8 or int32."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> str:
+        """The type of the first site."""
+        return next(iter(self.dtypes.values()))
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The values of one row of each site."""
+        return {site: width for (site, _), (_, width) in self.names.items()}
+
+    @property
+    def d_model(self) -> int:
+        """The values of one row of the first site."""
+        return next(iter(self.names.values()))[1]
+
+    @property
+    def num_rows(self) -> int:
+        """The stored rows of each layer and site."""
+        return next(iter(self.names.values()))[0]
+
+    @property
+    def num_tokens(self) -> int:
+        """The tokens of all stored samples, also those without a row."""
+        raise NotImplementedError
+
+    @property
+    def num_samples(self) -> int:
+        """The stored samples, without the rejected ones."""
+        raise NotImplementedError
+
+    @property
+    def first_sample(self) -> int:
+        """The number of the first sample in the stream, stored or rejected."""
+        return self._number("first_sample")
+
+    @property
+    def last_sample(self) -> int:
+        """The number of the last sample in the stream, stored or rejected."""
+        return self._number("last_sample")
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the stream ends with this shard."""
+        return self.metadata.get("final") == "true"
+
+    @cached_property
+    def stats(self) -> dict[str, dict[str, float]]:
+        """Statistics of each `{site}.{layer}`: mean, norm (the mean L2 norm of a row), max_abs, non_finite."""
+        return self._json("stats")
+
+    def block_rows(self, site: str) -> int:
+        """Rows of one compressed block: to read one row costs as much as to read the whole block."""
+        return 1
+
+    def index(self) -> Index:
+        """The index of the samples. Keeps it until release()."""
+        index = self._index
+        if index is None:
+            with self._lock:
+                index = self._index = self._index or check_order(self._load_index(), self.url)
+        return index
+
+    def release(self) -> None:
+        """Frees the parts of the body in memory; a later request reads them again."""
+        self._index = None
+
+    def release_rows(self) -> None:
+        """Frees the rows in memory and keeps the index."""
+
+    def read(
+        self,
+        layer: int,
+        site: str | None = None,
+        begin: int = 0,
+        end: int | None = None,
+        *,
+        as_: str = "numpy",
+        dtype: str | None = None,
+        verify: bool = False,
+    ):
+        """Rows begin to end (exclusive; all by default) of one layer, as an array [n, width].
+
+        site: needed where the shard has several. as_: "numpy", "torch" or "jax". dtype: "float32", "float16" or
+        "bfloat16"; None for the stored type, with int8 as float32. verify: compare the layer with its checksum first,
+        which reads all of it. Raises ValueError for an unknown layer, site, kind or dtype, and IndexError for rows that
+        the shard lacks.
+        """
+        check_kind(as_, dtype)
+        rows = self.rows(self.site(site), layer, begin, self.num_rows if end is None else end, verify)
+        return finish(rows, as_, dtype)
+
+    def batches(self, layer: int | Sequence[int], site: str | None = None, **options) -> Batches:
+        """Shuffled rows of one layer, for training: arrays [batch_rows, width]. See Batches for the options."""
+        return Shards(self.url, (self,)).batches(layer, site, **options)
+
+    def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
+        """Rows begin..end of one layer, as stored. Raises the errors of read()."""
+        raise NotImplementedError
+
+    def read_rows(self, site: str, layer: int, begin: int, end: int, into: Rows) -> None:
+        """Reads rows begin..end of one layer into rows of the same shape and type."""
+        into.put(slice(None), self.rows(site, layer, begin, end))
+
+    def rows_of_each(self, names: Sequence[tuple[str, int]], begin: int, end: int) -> list[Rows]:
+        """The same rows of several (site, layer)."""
+        with ThreadPoolExecutor(PARALLEL, "rows") as pool:
+            return list(pool.map(lambda name: self.rows(name[0], name[1], begin, end), names))
+
+    def site(self, site: str | None) -> str:
+        """The site of a request; None selects the only site. Raises ValueError that names the shard's sites."""
+        if site is None and len(self.sites) == 1:
+            return self.sites[0]
+        if site not in self.sites:
+            raise ValueError(f"site is {site!r}; {self.url} has {', '.join(self.sites)}: pass one of them as site")
+        return site
+
+    def _load_index(self) -> Index:
+        raise NotImplementedError
+
+    def _check(self, site: str, layer: int, begin: int, end: int) -> None:
+        if (site, layer) not in self.names:
+            raise ValueError(
+                f"there is no {site}.{layer} in {self.url}; it has layers {list(self.layers)} of {self.sites}"
+            )
+        rows = self.names[site, layer][0]
+        if not 0 <= begin <= end <= rows:
+            raise IndexError(f"there are no rows {begin} to {end} in {self.url}; it has {rows}")
+
+    def _number(self, key: str) -> int:
+        text = self.metadata.get(key, "")
+        if not is_number(text, 18):
+            raise ShardError(f"{self.url} cannot be read: its header says {key} {text!r:.50}, not a number")
+        return int(text)
+
+    def _json(self, key: str) -> dict:
+        try:
+            value = json.loads(self.metadata.get(key, "{}"))
+        except (ValueError, RecursionError) as error:
+            raise ShardError(f"{self.url} cannot be read: the {key} in its header are damaged: {error}") from error
+        if not isinstance(value, dict):
+            raise ShardError(f"{self.url} cannot be read: the {key} in its header are damaged")
+        return value

@@ -1,0 +1,130 @@
+"""One model for a whole run: the first worker records the digests of the model's files, and all workers use these."""
+
+import json
+import logging
+import shutil
+
+from ...failures import Failure
+from ...model_files import is_small_file
+from ...names import model_name
+from ...spec.spec import Spec
+from ...storage.objects import Bucket, Contradicts
+from ...storage.upload_content import BytesContent
+from .download import COMMIT
+from .hub import Hub
+from .identity import Identity, ModelFiles
+from .model_source import find_model
+
+log = logging.getLogger(__name__)
+
+SCHEMA = "gleaner/1"
+MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files", "unknown_keys")
+_MAX_BYTES = 1 << 20
+
+
+def find_run_model(
+    spec: Spec, run: str, home: str, bucket: Bucket, hub: Hub | None = None, weights: bool = True
+) -> ModelFiles:
+    """`find_model` for a run of `bucket`: exactly the files that the other workers of the run use.
+
+    With `weights`, the first worker writes the lock. Raises Failure("model") naming each file that differs.
+    """
+    lock = read_model_lock(bucket, run)
+    while True:
+        is_first = lock is None
+        local = find_model(
+            spec.model,
+            home,
+            bucket,
+            revision=lock.revision if lock else spec.revision,
+            hub=hub,
+            weights=weights,
+            generates=spec.generates,
+        )
+        if is_first and weights and not (lock := write_model_lock(bucket, run, local)):
+            continue  # it was deleted just now
+        if lock is None or not (differing := differences(lock, local, spec)):
+            return local
+        if is_first:
+            log.warning("Another worker of run %s recorded another state of %s first; using it", run, spec.model)
+        elif local.is_kept:
+            log.warning("The kept copy of %s differs from the model of run %s; copying it again", spec.model, run)
+            shutil.rmtree(local.folder, ignore_errors=True)
+        else:
+            raise Failure(
+                "model",
+                f"Failed to resume {run}, which began with another model "
+                f"(gs://{bucket.name}/{model_name(run)}): {'; '.join(differing)}; "
+                "restore that model, or start a new run",
+            )
+
+
+def read_model_lock(bucket: Bucket, run: str) -> Identity | None:
+    """The lock of the run; None before the first worker has loaded its model."""
+    name = model_name(run)
+    info = bucket.head(name)
+    if info is None:
+        return None
+    try:
+        if info.size_bytes > _MAX_BYTES:
+            raise ValueError(f"it has {info.size_bytes} bytes")
+        return _parse(bucket.read(name) or b"")
+    except (ValueError, RecursionError) as error:
+        raise Failure(
+            "model",
+            f"Failed to read gs://{bucket.name}/{name}: {str(error)[:300]}; "
+            "delete it, and the next worker writes it again",
+        ) from error
+
+
+def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> Identity | None:
+    """Writes the lock of the run unless it exists; returns the lock that exists then."""
+    record = {"schema": SCHEMA} | {key: getattr(local, key) for key in MODEL_FACTS}
+    data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
+    try:
+        bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
+    except Contradicts:  # the first lock counts
+        return read_model_lock(bucket, run)
+    return local
+
+
+def differences(lock: Identity, local: ModelFiles, spec: Spec) -> list[str]:
+    """The differences between the run's model and this machine's, as phrases; without weights, of the small files."""
+    if lock.name != local.name:
+        return [f"it was {lock.name}, now it is {local.name}"]
+    asked = spec.revision
+    if asked and COMMIT.fullmatch(asked) and asked != lock.revision:
+        return [f"it was commit {lock.revision}, `revision` asks for {asked}"]
+    names = {name for name in lock.files if local.weights_sha256 or is_small_file(name)} | set(local.files)
+    was_and_now = [(name, lock.files.get(name), local.files.get(name)) for name in sorted(names)]
+    problems = [f"{name} {_describe(was, now)}" for name, was, now in was_and_now if was != now]
+    if local.revision != lock.revision and not problems:
+        return [f"it was commit {lock.revision}, now it is {local.revision}"]
+    return problems
+
+
+def _describe(was: str | None, now: str | None) -> str:
+    if was and now:
+        return f"has {_shown(now)}, and had {_shown(was)}"
+    return "is gone" if was else "is new"
+
+
+def _shown(digest: str) -> str:
+    return digest if ":" in digest else f"sha256 {digest[:12]}…"
+
+
+def _parse(data: bytes) -> Identity:
+    raw = json.loads(data)
+    if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+        raise ValueError(f"it is not of schema {SCHEMA}")
+    name, revision, files = raw.get("name"), raw.get("revision"), raw.get("files")
+    if not isinstance(name, str):
+        raise ValueError(f"name is {name!r:.100}")
+    if revision is not None and not (isinstance(revision, str) and COMMIT.fullmatch(revision)):
+        raise ValueError(f"revision is {revision!r:.100}, which is no commit")
+    if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
+        raise ValueError(f"files is {files!r:.100}")
+    lock = Identity(name, revision, files)
+    if lock.fingerprint is None or raw.get("fingerprint") != lock.fingerprint:
+        raise ValueError(f"fingerprint is {raw.get('fingerprint')!r:.100}, and its files have {lock.fingerprint}")
+    return lock
