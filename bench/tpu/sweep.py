@@ -1,7 +1,7 @@
 """Compiles what a worker would run with other step lengths and barriers: `npm run bench:tpu -- --sweep`.
 
-Each program is one line of sweep.jsonl, beside this file, from which model/tuning.py has its settings. A program that
-has its line is not compiled again: remove the line first.
+Each program is one line of sweep.jsonl, beside this file, from which model/program/tuning.py has its settings. A
+program that has its line is not compiled again: remove the line first.
 """
 
 import itertools

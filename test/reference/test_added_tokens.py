@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 from tokenizers import Tokenizer  # noqa: E402
 
 from added_token_cases import CASES, IDS, TEXT, write_case  # noqa: E402
-from gleaner_reader.added_tokens import ADDED, CONFIG, SPECIAL, add_tokens  # noqa: E402
+from gleaner_reader.format.added_tokens import ADDED, CONFIG, SPECIAL, add_tokens  # noqa: E402
 
 TEXTS = (TEXT, "<v>a  <w> <u><s>", "b<t> <w>c<v>", "<u>")
 NAMES = ("<t>", "<u>", "<v>", "<w>", "<s>")

@@ -52,7 +52,7 @@ function pythonImportsOf(file: string, text: string, isFile: (path: string) => b
     return [];
   };
   const here = posix.dirname(file);
-  const bare = text.replace(/#.*$/gm, '');
+  const bare = text.replace(/"""[\s\S]*?"""/g, '').replace(/#.*$/gm, '');
   return [...bare.matchAll(PYTHON)].flatMap(([, dots = '', module = '', inner, line = '', plain]) => {
     if (plain !== undefined)
       return plain.split(',').flatMap(name => found([here, ...PYTHON_PATH], name.trim().split(' ')[0] ?? ''));

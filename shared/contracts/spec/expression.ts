@@ -1,7 +1,7 @@
 /** Expressions in the syntax of RE2, by which the worker chooses tokens. */
 import {RE2JS} from 're2js';
 
-/** Instructions of a compiled expression, at most. The worker's RE2 has memory for more: _PATTERN_BYTES of records/spans.py. */
+/** Instructions of a compiled expression, at most. The worker's RE2 has memory for more: _PATTERN_BYTES of records/tokens/spans.py. */
 const MOST_INSTRUCTIONS = 40_000;
 
 export function expressionProblem(pattern: string): string | undefined {

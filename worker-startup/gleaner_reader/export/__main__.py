@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-import gleaner_reader
-from gleaner_reader.format.errors import printable
-
+from ..format.errors import printable
+from ..run.opening import open as open_run_or_shard
+from ..run.run import Run
 from . import hub, npy, pairs, parts, saelens, speculators
 
 _PROGRESS_EVERY_S = 3.0
@@ -54,8 +54,8 @@ def main() -> int:
             print(f"{done:,} of {total:,} {what}", file=sys.stderr, flush=True)
 
     try:
-        run = gleaner_reader.open(args.run)
-        if not isinstance(run, gleaner_reader.Run):
+        run = open_run_or_shard(args.run)
+        if not isinstance(run, Run):
             raise ValueError(f"{args.run} is one shard: name the folder of its run")
         export = _export(run, args, progress)
     except (OSError, ValueError, LookupError, ImportError) as error:
@@ -70,7 +70,7 @@ def main() -> int:
     return 0
 
 
-def _export(run: gleaner_reader.Run, args: argparse.Namespace, progress: Callable[[int, int], None]):
+def _export(run: Run, args: argparse.Namespace, progress: Callable[[int, int], None]):
     if args.to == "hub":
         if args.repo is None:
             raise ValueError("--to hub needs --repo, such as me/my-run")
@@ -86,7 +86,7 @@ def _export(run: gleaner_reader.Run, args: argparse.Namespace, progress: Callabl
     return write(run, args.output, args.layer, args.site, dtype=args.dtype, progress=progress, **more)
 
 
-def _writer(run: gleaner_reader.Run, args: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, Any]]:
+def _writer(run: Run, args: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, Any]]:
     match args.to:
         case "safetensors":
             return parts.to_safetensors, {}

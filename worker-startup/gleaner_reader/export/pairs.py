@@ -86,7 +86,7 @@ def open_tokenizer(
     try:
         from tokenizers import Tokenizer
 
-        from ..added_tokens import add_tokens
+        from ..format.added_tokens import add_tokens
     except ImportError:
         raise MissingPackage("export pairs", "tokenizers") from None
     asked = {_TOKENIZER: sha256} if digests is None else {name: digests.get(name) for name in _FILES}

@@ -7,8 +7,9 @@ from itertools import accumulate
 
 import numpy as np
 
-from gleaner_reader import Run, open_folder
+from gleaner_reader import Run
 from gleaner_reader import Sample as StoredSample
+from gleaner_reader.format.files import open_folder
 
 from ..architecture.sites import TABLE
 from ..failures import Failure

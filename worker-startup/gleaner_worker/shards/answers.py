@@ -24,7 +24,7 @@ from .shard_identity import disagreement
 
 
 class StoredAnswers:
-    """Reads the answers of a group, or makes and stores them; an Answers of records/generated.py.
+    """Reads the answers of a group, or makes and stores them; an Answers of records/samples/generated.py.
 
     make: the new tokens of prompts; None for a reader. fingerprint: of the model, None where it is unknown.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from gleaner_reader.added_tokens import CONFIG, SPECIAL, named_tokens
+from gleaner_reader.format.added_tokens import CONFIG, SPECIAL, named_tokens
 
 from ...model_files import TEMPLATES, names_in
 from ...model_json import read_model_json, read_model_text

@@ -7,7 +7,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, processors
 
-from gleaner_reader.added_tokens import ADDED, CONFIG, SPECIAL, add_tokens
+from gleaner_reader.format.added_tokens import ADDED, CONFIG, SPECIAL, add_tokens
 
 from ...failures import Failure, raise_exits
 from ...model_json import read_model_json
