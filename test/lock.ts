@@ -64,7 +64,7 @@ for (const {name, base, overrides} of LOCKS) {
 }
 
 const licences = await run(await workerPython(console.log, TPU_LOCK), [
-  `${ROOT}test/worker/licences.py`,
+  `${ROOT}test/worker/support/licences.py`,
   LOCK,
   TPU_LOCK,
 ]);

@@ -170,7 +170,7 @@ describe("The built functions of Gleaner on a local cloud with Google's emulator
     await home.runEnds('paused');
   });
 
-  // Before a merge, test/worker/test_existing_shards.py and test/control-plane/streams/overwritten-streams.test.ts overwrite a stream.
+  // Before a merge, test/worker/shards/test_existing_shards.py and test/control-plane/streams/overwritten-streams.test.ts overwrite a stream.
   it('fails a stream whose object is overwritten during the extraction @long', async () => {
     await dropLongStream('overwritten');
     const name = 'datasets/overwritten/stream_000.jsonl';

@@ -6,7 +6,7 @@ ENV/bin/python -m pytest test/reader
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "worker"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "worker", "support"))
 import pytest
 
 import environment  # noqa: F401  (where the packages are, and where bytecode goes)

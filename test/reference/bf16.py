@@ -10,7 +10,7 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "worker")]
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "worker", "support")]
 
 import numpy as np
 import torch

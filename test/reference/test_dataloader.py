@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-for name in ("worker", "reader"):
+for name in ("worker/support", "reader"):
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), name))
 import environment  # noqa: F401  where the packages are
 import gleaner_reader

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "worker")]
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "worker", "support")]
 pytest.importorskip("transformers")
 import config_keys  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig  # noqa: E402

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 
-sys.path.insert(0, __file__.rpartition("/")[0])
+sys.path.insert(0, __file__.rpartition("/")[0] + "/support")
 import pytest
 
 import environment

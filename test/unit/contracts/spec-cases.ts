@@ -1,4 +1,4 @@
-/** Specs that `test/worker/test_spec.py` and the tests of `run.json` share. */
+/** Specs that `test/worker/records/test_spec.py` and the tests of `run.json` share. */
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {completeSpec, type RunSpec, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';

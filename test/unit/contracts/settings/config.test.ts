@@ -73,7 +73,7 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_ZONES', set: {GLEANER_ZONES: 'us-central1-a,us-central1-a'}},
 ];
 
-/** The startup script and the agent read the same cases (test/worker/test_addresses.py). */
+/** The startup script and the agent read the same cases (test/worker/agent/test_addresses.py). */
 const addresses: {address: string; is_safe: boolean}[] = JSON.parse(
   readFileSync(new URL('../../../fixtures/addresses.json', import.meta.url), 'utf8'),
 );

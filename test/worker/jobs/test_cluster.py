@@ -304,7 +304,12 @@ def test_a_host_without_its_peer_ends_the_attempt(storage, tmp_path, present):
 @needs_iptables
 @pytest.mark.slow
 def test_a_job_without_a_way_out_reaches_the_hosts_of_its_cluster_alone():
-    command = ["unshare", "--net", sys.executable, os.path.join(os.path.dirname(__file__), "egress_process.py")]
+    command = [
+        "unshare",
+        "--net",
+        sys.executable,
+        os.path.join(os.path.dirname(__file__), "..", "support", "egress_process.py"),
+    ]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout) == {

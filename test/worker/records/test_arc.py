@@ -12,7 +12,7 @@ from gleaner_worker.records.samples.sample import Reject, Sample
 from gleaner_worker.records.samples.samples import read_samples
 from gleaner_worker.records.samples.tokenize_lines import make_sample_settings
 
-DATA = os.path.join(os.path.dirname(__file__), "../../../shared/data/arc-agi-training.jsonl")
+DATA = os.path.join(os.path.dirname(__file__), "../../../../shared/data/arc-agi-training.jsonl")
 SYSTEM = VERSIONS["output-from-examples-v0"].system
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

@@ -9,7 +9,7 @@ import pytest
 
 from licences import licence_of, licences, locked
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LISTED = json.loads((ROOT / "cli/build/python-licences.json").read_text())
 TEXTS = [(ROOT / f"worker-startup/{name}.lock").read_text() for name in ("requirements", "requirements-tpu")]
 # Packages of another system than a TPU VM has.

@@ -18,7 +18,7 @@ CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_e
 def fixture():
     """The models by name: bos, files, and the cases with the results of transformers."""
     models = {}
-    with open(os.path.join(os.path.dirname(__file__), "golden_chat.jsonl"), encoding="utf-8") as file:
+    with open(os.path.join(os.path.dirname(__file__), "..", "golden_chat.jsonl"), encoding="utf-8") as file:
         for name, entry in ((entry.pop("name"), entry) for entry in map(json.loads, file)):
             if "files" in entry:
                 models[name] = entry | {"cases": []}

@@ -5,12 +5,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from model.test_native_panics import NO_BOS, VOCABULARY, a_folder
 
 from added_token_cases import CASES, IDS, TEXT, write_case
 from build import fails
 from gleaner_worker.records.tokens.bos import find_bos
 from gleaner_worker.records.tokens.tokenizer import Encoded, encode_complete, encode_texts, load_tokenizer
-from test_native_panics import NO_BOS, VOCABULARY, a_folder
 
 BLANKS = VOCABULARY | {"Ġ": 26, "Ċ": 27}
 

@@ -215,7 +215,7 @@ def test_a_machine_without_a_new_python_and_without_a_download_is_told_what_to_i
 def test_lock_files_pin_every_package_with_hashes_and_name_no_host():
     for folder, name in [
         (WORKER, n) for n in ("requirements.lock", "requirements-tpu.lock", "uv-requirements.lock")
-    ] + [(os.path.dirname(os.path.abspath(__file__)), "requirements.lock")]:
+    ] + [(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "requirements.lock")]:
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             lines = [line for line in file.read().splitlines() if line and not line.lstrip().startswith("#")]
         lines = [line for line in lines if not line.startswith("-r ")]

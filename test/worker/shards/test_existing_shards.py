@@ -8,16 +8,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from build import (
-    BUCKET,
-    SMALL,
-    a_stream,
-    a_work,
-    fails,
-    outputs,
-    run_extract,
-    text_lines,
-)
+from build import BUCKET, SMALL, a_stream, a_work, fails, outputs, run_extract, text_lines
 from gleaner_worker.extract import extract as extract_module
 from gleaner_worker.extract import upload
 from gleaner_worker.extract.state import ExtractionState

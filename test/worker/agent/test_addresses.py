@@ -6,7 +6,7 @@ import pathlib
 from gleaner_worker.model.files.hub import is_endpoint
 from startup_script import SOURCE, bash
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
+ROOT = pathlib.Path(__file__).parents[3]
 CASES = json.loads((ROOT / "test" / "fixtures" / "addresses.json").read_text(encoding="utf-8"))
 EXPECTED = {case["address"]: case["is_safe"] for case in CASES}
 

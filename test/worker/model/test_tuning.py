@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from gleaner_worker.model.program.tuning import tuning_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KINDS = {"v6e": "TPU v6 lite", "v5p": "TPU v5p", "v5litepod": "TPU v5 lite"}
 
 

@@ -81,7 +81,7 @@ def settings(default_folder):
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "fitting"), [("arc-agi-training.jsonl", 390), ("gsm8k-test.jsonl", 1319)])
 def test_most_real_records_become_samples_and_the_others_are_too_long(settings, name, fitting):
-    path = os.path.join(os.path.dirname(__file__), "../../../shared/data", name)
+    path = os.path.join(os.path.dirname(__file__), "../../../../shared/data", name)
     if not os.path.exists(path):
         pytest.skip(f"{name} is not beside the project, in ../shared/data")
     items = list(read_samples(path, name, settings))

@@ -140,7 +140,7 @@ def test_processes_end_with_the_worker_and_see_none_of_its_environment(chat_fold
         "import sys, time; from build import a_spec; from gleaner_worker.records.samples.tokenize_process import *\n"
         f"settings = limited_settings({chat_folder!r}, a_spec(), 600, 64); print(1, flush=True); time.sleep(1000)"
     )
-    env = os.environ | {"PYTHONPATH": f"{WORKER}:{Path(__file__).parent}", "HF_TOKEN": "secret"}
+    env = os.environ | {"PYTHONPATH": f"{WORKER}:{Path(__file__).parents[1]}/support", "HF_TOKEN": "secret"}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=env) as worker:
         assert worker.stdout.readline() == b"1\n"
         starter, pids = processes_below(worker.pid), processes_below(*processes_below(worker.pid))

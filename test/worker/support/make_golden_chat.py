@@ -2,7 +2,7 @@
 for tokenizers with and without a BOS before every text. A person runs this script.
 
     uv venv /tmp/golden && uv pip install --python /tmp/golden/bin/python -r test/worker/golden-requirements.txt
-    /tmp/golden/bin/python test/worker/make_golden_chat.py
+    /tmp/golden/bin/python test/worker/support/make_golden_chat.py
 
 The fixture holds the files of each model's folder and, for each list of messages, the text and the token ids, or the
 template's error.
@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from golden_chat_templates import CHATML, CHATS, GEMMA, LLAMA, MANY, MISTRAL
 
-FIXTURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden_chat.jsonl")
+FIXTURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden_chat.jsonl")
 CORPUS = [
     "system user assistant model tool You are a helpful assistant. What is two and two? It is four.",
     "Cutting Knowledge Date: December 2023 Today Date: 26 Jul 2024",

@@ -101,7 +101,7 @@ print(json.dumps([programs(), events.count(FROM_CACHE)]))
 
 @pytest.mark.long
 def test_a_second_process_reuses_the_compiled_programs(tiny_folder, tmp_path):
-    here = os.path.dirname(os.path.abspath(__file__))
+    here = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
 
     def start():
         argv = [sys.executable, "-c", _PROCESS, here, tiny_folder, str(tmp_path / "home")]

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from records.test_chat import fixture, read, write_folder
 
 from build import a_spec
 from gleaner_worker.records.chat.assistant import render_spans
@@ -10,7 +11,6 @@ from gleaner_worker.records.chat.chat import Chat
 from gleaner_worker.records.chat.template import Template, TemplateProblem
 from gleaner_worker.records.samples.sample import Reject, Sample
 from gleaner_worker.records.samples.tokenize_process import limited_settings
-from test_chat import fixture, read, write_folder
 
 TALK = [
     {"role": "user", "content": "two and two"},

@@ -18,7 +18,7 @@ from gleaner_worker.model.program.tuning import CPU
 from gleaner_worker.model.weights.weights import with_stored_head
 from host_params import load_params, weight_files
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "golden")
 NAMES = sorted(os.listdir(FOLDER))
 STEP = 10  # between two tokens whose sites are kept
 LIMITS = {"fp32": 1e-5, "bf16": 4e-2}

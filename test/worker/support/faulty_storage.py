@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 
-_ROOT = os.path.abspath(f"{__file__}/../../..")
+_ROOT = os.path.abspath(f"{__file__}/../../../..")
 
 
 class FaultyStorage:

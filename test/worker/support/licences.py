@@ -1,6 +1,6 @@
 """The licences of locked packages, as the metadata of the installed packages state them.
 
-    python test/worker/licences.py LOCK...
+    python test/worker/support/licences.py LOCK...
 
 Prints JSON: {package: {"version", "licence"}}. Packages of other systems are not installed, and left out.
 """

@@ -63,7 +63,7 @@ def test_windows_hold_every_sample_in_order_and_follow_the_plan_of_its_shard(len
 
 
 # Tokens of each question of GSM8K's test and each training task of ARC-AGI; bench/extraction/prompts.py prints them.
-PROMPT_LENGTHS = Path(__file__).with_name("prompt_lengths.jsonl")
+PROMPT_LENGTHS = Path(__file__).parents[1] / "prompt_lengths.jsonl"
 
 
 @cache

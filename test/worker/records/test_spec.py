@@ -13,7 +13,7 @@ from gleaner_worker.records.chat.grids import _ENCODERS
 from gleaner_worker.records.tokens.spans import make_span_finder
 from gleaner_worker.spec.spec import DTYPES, FORMATS, SITES, RecordSpec, parse_spec, resolve_layers
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
+ROOT = pathlib.Path(__file__).parents[3]
 CASES = json.loads((ROOT / "test" / "fixtures" / "spec-cases.json").read_text(encoding="utf-8"))
 SCHEMA = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))["properties"]
 DEFAULTS = CASES["defaults"]

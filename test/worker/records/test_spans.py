@@ -4,11 +4,11 @@ import re
 
 import numpy as np
 import pytest
+from records.test_chat import read, write_folder
 
 from build import fails
 from gleaner_worker.records.samples.sample import Reject, Sample
 from gleaner_worker.records.tokens.tokenizer import load_tokenizer
-from test_chat import read, write_folder
 
 TEXT = "The red fox, the old fox."  # T|he| |re|d| f|o|x|,| the| o|ld| f|o|x|.
 TALK = [

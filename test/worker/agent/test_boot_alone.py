@@ -14,14 +14,14 @@ from startup_script import SCRIPT, a_bundle, an_environment, start
 pytestmark = pytest.mark.slow
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 needs_iptables = pytest.mark.skipif(
     not shutil.which("iptables") and "CI" not in os.environ, reason="iptables is not installed, and CI needs it"
 )
 
 
 def boot_alone(home, *options):
-    command = [sys.executable, os.path.join(HERE, "vm_process.py"), str(home), *options]
+    command = [sys.executable, os.path.join(HERE, "..", "support", "vm_process.py"), str(home), *options]
     done = subprocess.run(["unshare", "--net", "--mount", *command], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
