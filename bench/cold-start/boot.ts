@@ -22,7 +22,13 @@ export async function measureBoot(archive: string): Promise<Boot> {
   const python = await workerPython(line => console.error(line), join(TESTS, 'requirements.lock'));
   const folder = mkdtempSync(join(tmpdir(), 'gleaner-boot-'));
   try {
-    const program = [python, join(TESTS, 'support/vm_process.py'), join(folder, 'home'), '--archive', archive];
+    const program = [
+      python,
+      join(TESTS, 'support/vm_process.py'),
+      join(folder, 'home'),
+      '--archive',
+      archive,
+    ];
     const {stdout} = await promisify(execFile)('unshare', ['--net', '--mount', ...program], {maxBuffer: 1e8});
     const boot: Boot = JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
     if (boot.status !== 0) throw new Error(`The boot failed: ${boot.console}`);
