@@ -38,9 +38,7 @@ const python = await workerPython(line => console.error(line), LOCK, 'with-build
 // The comparison creates its models and downloads none.
 const offline = {HF_HUB_OFFLINE: '1', PYTHONPATH: WORKER_FOLDER, PYTHONDONTWRITEBYTECODE: '1'};
 const [first = '', ...others] = process.argv.slice(2);
-const alone = {'--bf16': 'test/reference/bf16.py', '--make-golden': 'test/worker/support/make_golden.py'}[
-  first
-];
+const alone = {'--bf16': 'test/reference/bf16.py', '--make-golden': 'test/reference/make_golden.py'}[first];
 process.exitCode = alone ? (await run(python, [alone, ...others], offline)).code : await compareAll();
 
 async function compareAll(): Promise<number> {

@@ -22,11 +22,8 @@ import transformers
 from transformers import AutoConfig
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [
-    os.path.join(HERE, "..", "..", "..", "worker-startup"),
-    os.path.join(HERE, "..", "..", "reference"),
-    HERE,
-]
+WORKER_TESTS = os.path.join(os.path.dirname(HERE), "worker")
+sys.path[:0] = [os.path.join(HERE, "..", "..", "worker-startup"), os.path.join(WORKER_TESTS, "support"), HERE]
 from transformers_model import make_folder
 
 from gleaner_worker.architecture.config import parse_config
@@ -34,7 +31,7 @@ from gleaner_worker.architecture.sites import SITES, Capture
 from gleaner_worker.reference import transformers_model as reference
 from golden_models import OTHER_FORMS, STEP
 
-FOLDER = os.path.join(HERE, "..", "golden")
+FOLDER = os.path.join(WORKER_TESTS, "golden")
 LENGTH, WINDOW = 100, 24  # more than four windows: a short prompt cannot show a wrong window
 COMMON = {
     "hidden_size": 16,
