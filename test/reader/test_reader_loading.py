@@ -7,12 +7,11 @@ import sys
 
 import pytest
 
-from environment import HERE
 from stored_run import store_run
 
 pytestmark = pytest.mark.slow
 
-PROCESS = os.path.join(os.path.dirname(HERE), "reader", "loading_process.py")
+PROCESS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "loading_process.py")
 
 
 @pytest.fixture(scope="module")

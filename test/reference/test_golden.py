@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "worker", "support"))
-import golden_models as golden
 import make_golden
+
+import golden_models as golden
 
 
 def test_each_golden_model_is_in_the_table():

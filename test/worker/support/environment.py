@@ -5,7 +5,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-WORKER = os.path.join(HERE, "..", "..", "..", "worker-startup")
+WORKER = os.path.abspath(os.path.join(HERE, "..", "..", "..", "worker-startup"))
 # The folder of compiled programs and bytecode, shared with subprocesses: temporary, or the folder that test/run.ts
 # keeps. Bytecode stays out of the sources, because the bundle is made from these.
 CACHE = os.environ.setdefault("GLEANER_TEST_CACHE", os.path.join(tempfile.gettempdir(), f"gleaner-test-{os.getpid()}"))

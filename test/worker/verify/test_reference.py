@@ -63,7 +63,7 @@ def test_rows_of_zeros_have_a_cosine_and_a_finite_error():
 
 @pytest.mark.parametrize("count", [1, 3, 7])
 def test_samples_are_chosen_from_all_over_a_run(stored, count):
-    from gleaner_reader import open_folder
+    from gleaner_reader.format.files import open_folder
 
     chosen = choose_samples(Run(open_folder("gs://a-bucket/activations/my-run/")), count)
     numbers = chosen[7]
