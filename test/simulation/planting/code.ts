@@ -232,11 +232,13 @@ function changesOf(release: Release): Splice[] {
 
 async function load(mark: string): Promise<Code> {
   const names = ['object', 'control', 'tpu', 'tick', 'task', 'job', 'exec'].map(topic => `on-${topic}`);
-  const functions = [...names, 'worker-api'].map(name => `../../functions/${name}.ts`);
+  const functions = [...names, 'worker-api'].map(name => `../../../functions/${name}.ts`);
   const caches = ['active-runs', 'open-runs', 'pool-cache'].map(name => `caches/${name}`);
   const documents = ['run-marks', 'notices'].map(name => `documents/${name}`);
-  const parts = ['tick-queue', ...documents, ...caches].map(name => `../../shared/control-plane/${name}.ts`);
-  const views = ['../../shared/domain/waiting/tpu-constraint.ts'];
+  const parts = ['calls/tick-queue', ...documents, ...caches].map(
+    name => `../../../shared/control-plane/${name}.ts`,
+  );
+  const views = ['../../../shared/domain/worker/tpu-constraint.ts'];
   const files = [...functions, ...parts, ...views].map(file => file + mark);
   const {workerApi, TickQueue, ActiveRuns, newOpenRuns, KnownPools, ...on} = Object.assign(
     {},
