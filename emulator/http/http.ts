@@ -102,8 +102,11 @@ async function send(reply: Reply, request: IncomingMessage, response: ServerResp
     response.end(request.method === 'HEAD' ? undefined : body);
     return;
   }
-  // A client that disconnects during a download is no error of the cloud.
-  await pipeline(body, response).catch(() => response.destroy());
+  // A client that disconnects during a download is no error of the cloud. One that did so before leaves the body unread and open.
+  await pipeline(body, response).catch(() => {
+    body.destroy();
+    response.destroy();
+  });
 }
 
 export type HttpServer = {port: number; url: string; close(): Promise<void>};

@@ -1,3 +1,4 @@
+import {pipeline} from 'node:stream';
 import {createGunzip} from 'node:zlib';
 import {ApiError} from '../http/errors.ts';
 import type {Reply, Request} from '../http/http.ts';
@@ -47,10 +48,9 @@ export async function download(objects: ObjectTable, blobs: Blobs, request: Requ
       const {'content-encoding': _gone, ...plain} = headers;
       const zipped = readFrom(handle, 0, Math.max(0, size - 1));
       const gunzip = createGunzip();
-      zipped.once('error', error => gunzip.destroy(error));
       return {
         headers: {...plain, 'x-guploader-response-body-transformations': 'gunzipped'},
-        body: zipped.pipe(gunzip),
+        body: pipeline(zipped, gunzip, () => {}),
       };
     }
     const range = rangeOf(request.headers.range, size);
