@@ -41,6 +41,7 @@ ${body}
 /** A part of a page for a file that stands alone: without links and options of this machine, with whole times and open details. */
 export function still(shown: Html): Html {
   const alone = String(shown)
+    .replace(/<p><a\b[^>]*>[^<]*<\/a><\/p>/g, '')
     .replace(/<a\b[^>]*>|<\/a>/g, '')
     .replace(/<time\b[^>]* title="([^"]*)">[^<]*<\/time>/g, '$1')
     .replace(/(<code class="command">[^<]*?) --(?:dir|port) [\w./-]+/g, '$1')

@@ -108,6 +108,7 @@ describe('The report of a run', () => {
     const report = await aReport();
     const text = runReport(report, MADE);
     assert.match(text, /gleaner run report my-run --verify/);
+    assert.doesNotMatch(text, /<a\b|The document of the run/, 'no link leads out of the file');
     const counts = {samples: 8, stored_once: 4, missing: 1, doubled: 0, different: 0, rejected: 3, shards: 1};
     const verified = {
       ...{
