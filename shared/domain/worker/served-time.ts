@@ -54,7 +54,7 @@ const LATE_S = 10;
  */
 export function withPing(served: Served, received_ms: number): Served {
   const isSetBack = served.proven_at !== null && msOf(served.proven_at) - received_ms > LATE_S * 1000;
-  return withProof(isSetBack ? NEVER_SERVED : served, received_ms);
+  return withProof(isSetBack ? {...served, ...NEVER_SERVED} : served, received_ms);
 }
 
 /** Joins the two oldest of more than `MOST_GAPS` gaps. The time between them then counts as not served. */

@@ -2,7 +2,7 @@
  * Checks the promise about caps in dollars: the true cost of a pool, a month or a run exceeds its budget by at most one tick and the time of
  * a delete of its nodes. The true cost is what the nodes cost from READY until they are gone, and what they report to have downloaded.
  */
-import {costOfDeleting, downloadsOf, payerOf} from '../../../shared/domain/billing/cost.ts';
+import {costOfDeleting, downloadsOf, payerOf, payerOfWork} from '../../../shared/domain/billing/cost.ts';
 import {networkBytePrice, UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';
 import {parseWorkerName, paths, regionOf} from '../../../shared/domain/names.ts';
 import type {Received, Worker} from '../../../shared/domain/records/worker.ts';
@@ -55,13 +55,13 @@ export class Caps extends Check {
     this.#tick_ms = Math.max(this.#tick_ms, at);
   }
 
-  /** A report of downloads was taken: its new bytes belong to the payer of the worker. */
+  /** A report of downloads was taken: its new bytes belong to the work of the worker. Those of a worker without work wait for its next one. */
   onWorker(name: string, before: Document, after: Document): void {
     this.#forgetUnseen(name, before, after);
     this.#forgetUnpriced(name, before, after);
     const {received} = this.violations.request ?? {};
     const worker = after as unknown as Worker;
-    if (!received || payerOf(worker) === null) return;
+    if (!received || payerOfWork(worker.work) === undefined) return;
     const path = paths.attempt(name, worker.incarnation);
     const {bytes, usd} = this.#reported.get(path) ?? {bytes: NOTHING, usd: 0};
     const prices = this.#bytePrices(worker.zone);

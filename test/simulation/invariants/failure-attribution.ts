@@ -68,6 +68,11 @@ function breachOf(
   {isCharge, death, isForAll, wasWhole}: Known,
 ): string | undefined {
   const [failures, faults] = [after.failures - before.failures, after.faults - before.faults];
+  // An incarnation counts once.
+  const holder = before.lease && `${before.lease.worker}/${before.lease.incarnation}`;
+  const [hasFailed, hasFaulted] = [before.failed_workers, before.faulted_workers].map(names =>
+    names.includes(holder ?? ''),
+  );
   const outcome = request?.action === 'release' ? request.outcome : undefined;
   const isInfrastructure = outcome === 'failed' && request?.failure?.kind === 'infrastructure';
   const isOfHub = outcome === 'failed' && request?.failure?.kind === 'hub';
@@ -80,8 +85,8 @@ function breachOf(
   if (faults > 0 && !((isInfrastructure && !isBadHost) || isSuspect || isCharge || hasRestarted))
     return 'is charged with a fault that it did not cause';
   const isReleased = before.lease !== null && after.status === 'pending';
-  if (isReleased && isOwn && failures === 0) return 'failed, and no failure is counted';
-  if (isReleased && isInfrastructure && !isBadHost && faults === 0)
+  if (isReleased && isOwn && failures === 0 && !hasFailed) return 'failed, and no failure is counted';
+  if (isReleased && isInfrastructure && !isBadHost && faults === 0 && !hasFaulted)
     return 'was released for a machine fault, and no fault is counted';
   if (after.total_shards > before.total_shards && after.faults > 0)
     return 'stored a shard, and keeps its faults';

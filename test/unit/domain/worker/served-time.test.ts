@@ -42,6 +42,11 @@ describe('served time', () => {
     assert.deepEqual(withPing(proofs(0, 60), T0 + 50_000), proofs(0, 60));
   });
 
+  it('a clock that was set back keeps the fields of a later release', () => {
+    const later = {...proofs(0, 60), of_a_later_release: 1};
+    assert.equal((withPing(later, T0 - 7_260_000) as typeof later).of_a_later_release, 1);
+  });
+
   it('no served time has passed since null', () => {
     assert.equal(isServedFor(proofs(0, 60), null, 0), false);
   });
