@@ -79,7 +79,9 @@ export function afterRefusal(
     reason,
     next_at,
   };
-  return {...limiter, ...next, since_at: iso(now), refusals: 1, refuses_late};
+  // By the clock of another function the last request may be later.
+  const since_ms = Math.max(now, limiter.asked_at === null ? 0 : msOf(limiter.asked_at));
+  return {...limiter, ...next, since_at: iso(since_ms), refusals: 1, refuses_late};
 }
 
 /** The refusal that a node requested at `asked_at` would get too, because the zone has refused another node since. */

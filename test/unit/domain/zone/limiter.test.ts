@@ -80,6 +80,12 @@ describe('the limiter of a zone that refuses nodes', () => {
     assert.equal(afterGiven(second, {asked_at: at(62), isReady: false}).refusals, 0);
   });
 
+  it('counts a burst once where the clock of its first refusal was behind its requests', () => {
+    const first = refuse(ask(OPEN, 10), 8);
+    assert.equal(refuse(first, 900, 'no-capacity', false, 10).refusals, 1);
+    assert.equal(refuse(first, 900, 'no-capacity', false, 11).refusals, 2);
+  });
+
   it('counts many refusals of one burst once', () => {
     const first = refuse(ask(OPEN, 0), 1);
     assert.equal(refuse(first, 2), first);
