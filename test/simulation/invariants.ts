@@ -227,6 +227,7 @@ export class Invariants extends Check {
 
   onTickEnded(begun: StartedTick): void {
     this.#ticks.onTickEnded(begun);
+    this.#wakes.onTickEnded(begun);
     this.#caps.onTickEnded(begun);
   }
 
