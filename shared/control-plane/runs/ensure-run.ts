@@ -27,20 +27,19 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
   let frozen: Awaited<ReturnType<typeof freezeSpec>> | undefined;
   let reason: string | null = null;
   let isLost = false;
-  let isStopped = false;
   let contradiction: Contradiction | null = null;
   try {
     frozen = await freezeSpec(deps, run);
     isLost = await hadDocument(deps, run, frozen.frozen_at);
     if (isLost) reason = lostReason(run);
     else contradiction = frozen.contradiction;
-    isStopped = await wasStopped(deps, run);
-    if (isStopped) reason = stoppedText(run);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     reason = error.message;
     if (error instanceof Contradicted) contradiction = error.contradiction;
   }
+  const isStopped = await wasStopped(deps, run);
+  if (isStopped) reason = stoppedText(run);
   return deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
     if (current?.spec || current?.status === 'cancelled') return current;

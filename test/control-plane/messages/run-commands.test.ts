@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {stopObject} from '../../../shared/domain/names.ts';
+import {paths, stopObject} from '../../../shared/domain/names.ts';
 import {aRun, aStream, at, T0} from '../../support/world/builders.ts';
 import {send, sendAlone} from '../../support/world/control-messages.ts';
 import {World} from '../../support/world/control-plane-harness.ts';
@@ -176,6 +176,18 @@ describe('stop', () => {
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'cancelled');
     assert.deepEqual(world.tpus.made, []);
+  });
+
+  it('is final also for a run with a bad run.json whose document was lost', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', '{');
+    world.drop('my-run', 0, someLines(2));
+    await world.deliverAll();
+    await send(world, {action: 'stop', run: 'my-run'});
+    await world.store.transaction(async tx => tx.delete(paths.run('my-run')));
+    world.drop('my-run', 1, someLines(2));
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'cancelled');
   });
 
   it('leaves a completed run completed, and refuses every later stream with the reason', async () => {
