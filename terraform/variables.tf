@@ -150,23 +150,26 @@ variable "provisioning" {
   }
 }
 
+locals {
+  # For each timing the least seconds, or those that it exceeds, and the most: `npm run docs` writes them.
+  timings = jsondecode(file("${path.module}/timings.json"))
+}
+
 variable "timings" {
   description = "Timings in seconds that differ from their defaults, such as { create_s = 900 }. docs/rules.md lists all of them with their defaults."
   type        = map(number)
   default     = {}
 
   validation {
-    condition = length(setsubtract(keys(var.timings), [
-      "poll_s", "job_wait_s", "queue_s", "heartbeat_s", "lease_s", "silent_s", "stall_s",
-      "compile_s", "load_s", "create_s", "boot_s", "setup_s", "drain_s",
-      "repair_s", "ask_again_s", "retry_s", "longest_retry_s", "churn_window_s", "short_life_s",
-      "long_job_s", "audit_s", "model_retry_s", "longest_model_retry_s",
-    ])) == 0
-    error_message = "timings must name timings of docs/rules.md, such as retry_s for GLEANER_RETRY_S."
+    condition     = length(setsubtract(keys(var.timings), keys(local.timings))) == 0
+    error_message = "timings must name timings of terraform/timings.json, such as retry_s for GLEANER_RETRY_S."
   }
   validation {
-    condition     = alltrue([for name, seconds in var.timings : seconds > 0 && seconds <= (name == "long_job_s" ? 604800 : 86400)])
-    error_message = "timings must be more than 0 and at most 86400 seconds, long_job_s at most 604800."
+    condition = alltrue([
+      for name, seconds in var.timings :
+      seconds >= try(local.timings[name].least, 0) && seconds > try(local.timings[name].above, -1) && seconds <= try(local.timings[name].most, seconds)
+    ])
+    error_message = "timings must be within the limits of terraform/timings.json."
   }
 }
 

@@ -11,24 +11,15 @@ import {
   runtimeOf,
   runtimeProblem,
 } from '../../shared/domain/fleet/accelerators.ts';
-import type {Provider} from '../../shared/domain/records/providers.ts';
-import type {Provisioning} from '../../shared/domain/records/zone.ts';
+import type {ValuesOf} from '../../shared/domain/records/field.ts';
+import type {poolSettings, poolTerms} from '../../shared/domain/records/pool-settings.ts';
 import {checkBudget} from './budget.ts';
 import {type Finding, refuseProblems} from './findings.ts';
 import {checkOffer} from './offer.ts';
 
-export type NewPool = {
+export type NewPool = Partial<ValuesOf<typeof poolTerms & typeof poolSettings>> & {
   accelerator: string;
-  provider?: Provider;
-  runtime_version?: string;
-  disk_gb?: number;
-  provisioning?: Provisioning;
   zones: string[];
-  workers_per_zone: number;
-  spot?: boolean;
-  poll_s?: number;
-  job_wait_s?: number;
-  budget_usd?: number;
 };
 
 /** Throws `CliError` where no TPU of the pool could exist. */
@@ -42,7 +33,7 @@ export async function checkPool({connection, store}: Cloud, name: string, pool: 
   if (wrong !== undefined) refuseProblems(what, [{problem: wrong}]);
   const offer = {zones, accelerator, runtime_version, provider};
   const findings: Finding[] = await checkOffer(googleOf(connection), connection.project, offer);
-  if (budget_usd !== undefined) {
+  if (budget_usd) {
     const prices = await readPrices({store, log: warn}, [{accelerator}]);
     findings.push(...checkBudget(budget_usd, {accelerator, spot, zones}, prices));
   }

@@ -1,19 +1,6 @@
-import type {Provider} from '../../shared/domain/records/providers.ts';
-import type {Provisioning} from '../../shared/domain/records/zone.ts';
+import {poolSettings, poolTerms} from '../../shared/domain/records/pool-settings.ts';
 import {scaleMessage} from '../pools/scale.ts';
-import {
-  dollars,
-  natural,
-  orNone,
-  poolName,
-  positive,
-  seconds,
-  text,
-  trueOrFalse,
-  whole,
-  words,
-  zone,
-} from '../terminal/arguments.ts';
+import {natural, poolName, positive, seconds, text, whole, words, zone} from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 import {VERSION} from '../terminal/version.ts';
 import {addSourceOptions} from './source-options.ts';
@@ -29,25 +16,9 @@ export function addPoolCommands(program: GleanerCommand): void {
   pool
     .about('create', 'create a pool: TPUs come when there is work')
     .argument('<name>', 'name of the pool', poolName)
-    .choice('--provider <name>', 'the Cloud TPU API, or instances of Compute Engine', PROVIDERS)
-    .requiredOption('--accelerator <type>', 'type of each TPU, such as v5litepod-1', text)
-    .option(
-      '--runtime-version <version>',
-      "software or image of each TPU VM (default: the accelerator's own)",
-      text,
-    )
-    .option('--disk-gb <n>', 'boot disk of each instance of Compute Engine (default: 100)', positive)
+    .fields(poolTerms, {needed: ['accelerator'], hasTruth: true})
     .requiredOption('--zones <zones>', 'zones, with commas between them', words)
-    .requiredOption('--workers-per-zone <n>', 'most TPUs in each zone', natural)
-    .option(
-      '--spot <true|false>',
-      'spare capacity, cheaper and preemptible (default: as deployed)',
-      trueOrFalse,
-    )
-    .choice(...PROVISIONING)
-    .option('--poll-s <s>', 'seconds until a worker without work asks again', seconds)
-    .option(...JOB_WAIT)
-    .option('--budget-usd <usd>', 'most dollars that the pool may ever cost', dollars)
+    .fields(poolSettings, {needed: ['workers_per_zone']})
     .noCheck()
     .onCloud()
     .dryRun()
@@ -82,12 +53,8 @@ export function addPoolCommands(program: GleanerCommand): void {
   program
     .about('scale', 'change the size, the zones or the budget of a pool')
     .argument('[pool]', "pool (default: the deployment's own)", poolName)
-    .option('--workers-per-zone <n>', 'most TPUs in each zone', natural)
     .option('--zones <zones>', 'zones, with commas between them', words)
-    .choice(...PROVISIONING)
-    .option('--budget-usd <usd>', 'most dollars that the pool may ever cost, or none', orNone(dollars))
-    .option('--poll-s <s>', 'seconds until a worker without work asks again', seconds)
-    .option(...JOB_WAIT)
+    .fields(poolSettings)
     .option('--if-version <n>', 'change nothing unless the pool is at this version', natural)
     .onCloud()
     .examples(
@@ -112,20 +79,6 @@ export function addPriceCommands(program: GleanerCommand): void {
     .examples('gleaner prices update --dry-run', 'gleaner prices update --json')
     .action(async options => (await import('../pools/prices.ts')).updatePrices(options));
 }
-
-const JOB_WAIT: [flags: string, about: string, parse: (text: string) => number] = [
-  '--job-wait-s <s>',
-  'seconds that a job waits until a TPU gives its stream back',
-  whole(0, 604_800),
-];
-
-const PROVIDERS = ['tpu-api', 'compute-engine'] satisfies Provider[];
-
-export const PROVISIONING: [flags: string, about: string, kinds: string[]] = [
-  '--provisioning <kind>',
-  'nodes at once, through the queue of the zone, as the zone answers, or waiting instances',
-  ['node', 'queued-resource', 'auto', 'flex-start'] satisfies Provisioning[],
-];
 
 /** Registers the commands about the hosts of pools and their code. */
 export function addHostCommands(program: GleanerCommand): void {

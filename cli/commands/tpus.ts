@@ -1,6 +1,6 @@
-import {dollars, natural, orNone, poolName, text, tpuName, words, zone} from '../terminal/arguments.ts';
+import {poolSizes} from '../../shared/domain/records/pool-settings.ts';
+import {poolName, text, tpuName, words, zone} from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
-import {PROVISIONING} from './pools.ts';
 
 /** Registers `gleaner tpus …`. */
 export function addTpuCommands(program: GleanerCommand): void {
@@ -23,9 +23,7 @@ export function addTpuCommands(program: GleanerCommand): void {
     .about('create', 'set the most TPUs of a pool; TPUs come when there is work')
     .argument('[target]', "pool, or TPU that was deleted (default: the deployment's own pool)", text)
     .option('--zones <zones>', 'zones, with commas between them', words)
-    .option('--workers-per-zone <n>', 'most TPUs in each zone', natural)
-    .choice(...PROVISIONING)
-    .option('--budget-usd <usd>', 'most dollars that the pool may ever cost, or none', orNone(dollars))
+    .fields(poolSizes)
     .onCloud()
     .dryRun()
     .examples(

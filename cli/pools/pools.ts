@@ -5,7 +5,9 @@ import type {CloudOptions} from '../../client/connection/connect.ts';
 import {counted, dollarText} from '../../client/text/format.ts';
 import {print} from '../../client/text/output.ts';
 import {keptText} from '../../client/views/kept.ts';
+import {pick} from '../../shared/domain/records/field.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
+import {poolSettings, poolTerms} from '../../shared/domain/records/pool-settings.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {checkPool, type NewPool} from '../checks/pool.ts';
 
@@ -14,11 +16,8 @@ export async function createPool(
   pool: string,
   options: CloudOptions & NewPool & {check?: boolean},
 ): Promise<void> {
-  const {accelerator, runtime_version, zones, workers_per_zone, spot, ...settings} = options;
-  const {poll_s, job_wait_s, budget_usd, provider, disk_gb, provisioning} = settings;
-  const required = {action: 'pool', pool, accelerator, zones, workers_per_zone};
-  const terms = {provider, disk_gb, provisioning};
-  const message = {...required, runtime_version, spot, ...terms, poll_s, job_wait_s, budget_usd};
+  const terms = {...pick(poolTerms, options), zones: options.zones};
+  const message = {action: 'pool', pool, ...terms, ...pick(poolSettings, options)};
   await withCloud(options, async cloud => {
     if (!options.dry_run && (options.check ?? true)) await checkPool(cloud, pool, options);
     await sendTo(cloud, message, options);

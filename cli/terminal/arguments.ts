@@ -3,6 +3,7 @@ import {InvalidArgumentError} from 'commander';
 import {MAX_TIMEOUT_S} from '../../shared/domain/bounds.ts';
 import {POOL} from '../../shared/domain/deployment.ts';
 import {isRunId, isZone, JOB, parseWorkerName, streamId} from '../../shared/domain/names.ts';
+import {type NumberForm, whole as wholeForm} from '../../shared/domain/records/field.ts';
 
 /** The word `none`. Commander would replace a null of a parser, so `GleanerCommand` puts the null in its place. */
 export const NONE = Symbol('none');
@@ -51,8 +52,17 @@ export const digestStart = valid(
 );
 export const zone = valid(isZone, 'a zone such as us-central1-a.');
 
-export const whole = (least: number, most = 9999) =>
-  numeric(/^\d{1,10}$/, value => value >= least && value <= most, `a whole number from ${least} to ${most}.`);
+/** Parser of the numbers of a declared field. */
+export function numberOf({whole, least = 0, above, most}: NumberForm) {
+  const range = above === undefined ? `from ${least} to ${most}` : `above ${above} and up to ${most}`;
+  return numeric(
+    whole ? /^-?\d{1,10}$/ : /^\d+(\.\d+)?$/,
+    value => (above === undefined ? value >= least : value > above) && value <= most,
+    `a ${whole ? 'whole ' : ''}number ${range}.`,
+  );
+}
+
+export const whole = (least: number, most = 9999) => numberOf(wholeForm(least, most));
 export const natural = whole(0);
 /** Whole numbers of an option that is given several. */
 export const naturals = (text: string, before: number[] = []): number[] => [...before, natural(text)];
@@ -67,11 +77,7 @@ export const bytes = numeric(/^\d{3,12}$/, () => true, 'a whole number of bytes 
 export const rate = numeric(/./, value => value > 0 && Number.isFinite(value), 'a number above 0.');
 export const integer = numeric(/^-?\d{1,9}$/, () => true, 'a whole number.');
 /** Priority of a run or a job. */
-export const priority = numeric(
-  /^-?\d{1,9}$/,
-  value => Math.abs(value) <= 1000,
-  'a whole number from -1000 to 1000.',
-);
+export const priority = whole(-1000, 1000);
 export const seconds = numeric(
   /^\d+(\.\d+)?$/,
   value => value > 0 && value <= MAX_TIMEOUT_S,

@@ -1,6 +1,8 @@
 /** A command of gleaner: the options that commands share, and options with the names of fields. */
 import {Argument, Command, Option} from 'commander';
+import type {Fields} from '../../shared/domain/records/field.ts';
 import {folder, NONE, portFrom} from './arguments.ts';
+import {optionsOf} from './field-options.ts';
 
 /** `--budget-usd` gives the field `budget_usd`. */
 class FieldOption extends Option {
@@ -64,6 +66,15 @@ export class GleanerCommand extends Command {
 
   choice(flags: string, about: string, choices: readonly string[], given?: string): this {
     return this.addOption(this.createOption(flags, about).choices(choices).default(given));
+  }
+
+  /** An option for each field of a table. `needed`: those that must be given. `hasTruth`: flags have a value. */
+  fields(all: Fields, {needed = [], hasTruth = false}: {needed?: string[]; hasTruth?: boolean} = {}): this {
+    for (const {name, flags, about, choices, parse} of optionsOf(all, hasTruth)) {
+      const option = this.createOption(flags, about).makeOptionMandatory(needed.includes(name));
+      this.addOption(choices ? option.choices(choices) : parse ? option.argParser(parse) : option);
+    }
+    return this;
   }
 
   /** An option that goes with none of the others. */

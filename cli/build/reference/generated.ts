@@ -5,6 +5,7 @@ import {z} from 'zod';
 import {answers, failure} from '../../../client/json/index.ts';
 import {STORED_SCHEMAS} from '../../../client/json/stored-schemas.ts';
 import {row, schemaOf, typeOf} from '../../../client/json/types.ts';
+import {timings} from '../../../shared/contracts/settings/environment.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
 import {runSpecPage} from './run-spec.ts';
 
@@ -32,7 +33,17 @@ export function generated(): Map<string, string> {
     [`${DOCS}firestore.md`, firestorePage(page('firestore.md'))],
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
+    [`${DOCS}../terraform/timings.json`, json(timingLimits())],
   ]);
+}
+
+/** terraform/timings.json: the limits of each timing, by its name in `timings` of Terraform. */
+function timingLimits(): object {
+  const limits = timings.map(([name, schema]) => {
+    const {exclusiveMinimum: above, minimum: least, maximum: most} = z.toJSONSchema(schema);
+    return [name.slice('GLEANER_'.length).toLowerCase(), {above, least, most}];
+  });
+  return Object.fromEntries(limits);
 }
 
 /** docs/firestore.md: each section of the template begins with its documents, and gets a table of their fields. */

@@ -1,6 +1,7 @@
 import {poolOf} from '../../domain/deployment.ts';
 import {runtimeOf} from '../../domain/fleet/accelerators.ts';
 import {NEW_POOL, type Pool} from '../../domain/records/pool.ts';
+import {poolSettings} from '../../domain/records/pool-settings.ts';
 import {LIMITS} from '../../domain/worker/limits.ts';
 import {PLACEMENT} from '../../domain/zone/placement.ts';
 import {ConfigError} from '../errors.ts';
@@ -29,13 +30,13 @@ export const RELEASE = process.env.GLEANER_RELEASE ?? 'unreleased';
 
 export const KEPT_DAYS = keptDays(process.env);
 
-/** The timings that the environment sets: GLEANER_BOOT_S for `boot_s`. */
-function secondsIn<Name extends string>(
-  v: Readonly<Record<`GLEANER_${Uppercase<Name>}`, number>>,
+/** The values that the environment sets: GLEANER_BOOT_S for `boot_s`. */
+function valuesIn<Name extends string, Variables extends Record<`GLEANER_${Uppercase<Name>}`, unknown>>(
+  v: Variables,
   names: readonly Name[],
 ) {
   const values = names.map(name => [name, v[`GLEANER_${name.toUpperCase() as Uppercase<Name>}`]]);
-  return Object.fromEntries(values) as Record<Name, number>;
+  return Object.fromEntries(values) as {[Each in Name]: Variables[`GLEANER_${Uppercase<Each>}`]};
 }
 
 /** Reads the environment once. Throws `ConfigError`, which names every missing or wrong variable. */
@@ -83,10 +84,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       runtime_version: v.GLEANER_RUNTIME_VERSION ?? runtimeOf(v.GLEANER_ACCELERATOR, v.GLEANER_PROVIDER),
       ...ownTerms(v),
       zones: v.GLEANER_ZONES,
-      workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
-      budget_usd: v.GLEANER_BUDGET_USD ?? null,
-      poll_s: v.GLEANER_POLL_S,
-      job_wait_s: v.GLEANER_JOB_WAIT_S,
+      ...valuesIn(v, Object.keys(poolSettings) as (keyof typeof poolSettings)[]),
     } as Pool,
     /** The format of notifications; null: the deployment sends none. Only on-task has the address and the key. */
     notify: v.GLEANER_NOTIFY
@@ -104,7 +102,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     audit_s: v.GLEANER_AUDIT_S,
     long_job_s: v.GLEANER_LONG_JOB_S,
     model_retry: {first_s: v.GLEANER_MODEL_RETRY_S, longest_s: v.GLEANER_LONGEST_MODEL_RETRY_S},
-    limits: secondsIn(v, LIMITS),
-    placement: secondsIn(v, PLACEMENT),
+    limits: valuesIn(v, LIMITS),
+    placement: valuesIn(v, PLACEMENT),
   };
 }

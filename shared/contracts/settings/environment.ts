@@ -3,9 +3,9 @@ import {type Ceilings, modelProblem, poolProblem} from '../../domain/billing/cei
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../../domain/deployment.ts';
 import {hostsOfType, MAX_HOSTS} from '../../domain/fleet/accelerators.ts';
 import {isZone} from '../../domain/names.ts';
-import {JOB_WAIT_S, POLL_S} from '../../domain/records/pool.ts';
-import {DISK_GB, diskGb, provider, providerProblem} from '../../domain/records/providers.ts';
-import {provisioning} from '../../domain/records/zone.ts';
+import {environmentShape} from '../../domain/records/field-schema.ts';
+import {poolSettings, poolTerms} from '../../domain/records/pool-settings.ts';
+import {DISK_GB, provider, providerProblem} from '../../domain/records/providers.ts';
 import {identityEnvironment} from './identity-settings.ts';
 import {LEAST_KEY_CHARS, receiverProblem} from './webhook.ts';
 
@@ -132,7 +132,8 @@ const variables = z.object({
       zones => zones.every(isZone) && new Set(zones).size === zones.length,
       'zones such as us-central1-a, each once, with commas between them',
     ),
-  GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
+  /** Settings of the deployment's own pool, until a message changes them. */
+  ...environmentShape(poolSettings),
   /** Ceilings that no message lifts: see domain/billing/ceilings.ts. First, the TPUs that may exist at once. */
   GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
   /** Hosts that a TPU may have: one document takes the heartbeats of all hosts of a TPU. */
@@ -155,21 +156,16 @@ const variables = z.object({
     .optional(),
   /** Providers that pools may have. Each is listed at every tick, so each needs its API and its role. */
   GLEANER_PROVIDERS: z.string().default('tpu-api').transform(listOf).pipe(z.array(provider).min(1)),
-  GLEANER_PROVIDER: provider.default('tpu-api'),
-  GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
-  /** By default the usual version, or image, of the accelerator's generation. */
-  GLEANER_RUNTIME_VERSION: z.string().min(1).optional(),
-  GLEANER_DISK_GB: z.coerce.number().pipe(diskGb).default(DISK_GB),
-  /** Delay of an idle worker before its next request, plus up to a quarter. Short in a pool that people wait for. */
-  GLEANER_POLL_S: seconds(POLL_S),
-  /** Time that a job waits until a worker gives its stream back: see domain/fleet/yields.ts. */
-  GLEANER_JOB_WAIT_S: seconds(JOB_WAIT_S),
-  GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
-  /** Requests for nodes: at once, or through the queue of the zone. Messages change it. See domain/zone/placement.ts. */
-  GLEANER_PROVISIONING: provisioning.default('node'),
+  ...environmentShape({
+    provider: {...poolTerms.provider, default: 'tpu-api'},
+    accelerator: {...poolTerms.accelerator, default: 'v5litepod-1'},
+    /** By default the usual version, or image, of the accelerator's generation. */
+    runtime_version: poolTerms.runtime_version,
+    disk_gb: {...poolTerms.disk_gb, default: DISK_GB},
+    spot: {...poolTerms.spot, default: true},
+  }),
   /** Longest wait of a request in a queue. The slot waits with it, and a new request starts at the end of the queue. */
   GLEANER_QUEUE_S: seconds(14_400),
-  GLEANER_SPOT: z.enum(['true', 'false']).default('true'),
   /**
    * Interval of heartbeats. A lease outlives several lost heartbeats, and silence outlives a lease.
    * Heartbeats are most of the cost of the control plane: docs/benchmarks.md.
@@ -222,9 +218,11 @@ export function keptDays(env: Readonly<Record<string, string | undefined>>) {
   };
 }
 
+/** The variables in seconds. */
+export const timings = Object.entries(variables.shape).filter(([name]) => name.endsWith('_S'));
+
 export function timingDefaults(): Record<string, string> {
-  const all = Object.entries(variables.shape).filter(([name]) => name.endsWith('_S'));
-  return Object.fromEntries(all.map(([name, schema]) => [name, String(schema.parse(undefined))]));
+  return Object.fromEntries(timings.map(([name, schema]) => [name, String(schema.parse(undefined))]));
 }
 
 type Environment = z.infer<typeof variables>;
@@ -243,9 +241,9 @@ export function ceilingsOf(given: Environment): Ceilings {
 }
 
 export function ownTerms(given: Environment) {
-  const {GLEANER_PROVIDER: provider, GLEANER_PROVISIONING: provisioning, GLEANER_SPOT} = given;
+  const {GLEANER_PROVIDER: provider, GLEANER_PROVISIONING: provisioning, GLEANER_SPOT: spot} = given;
   const disk_gb = provider === 'compute-engine' ? given.GLEANER_DISK_GB : null;
-  return {provider, provisioning, spot: GLEANER_SPOT === 'true', disk_gb};
+  return {provider, provisioning, spot, disk_gb};
 }
 
 /** The variables of the functions, with their defaults, parsed and checked against each other. */

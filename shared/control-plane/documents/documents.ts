@@ -4,7 +4,9 @@ import {count, describing, instant, stored, text} from '../../domain/fields.ts';
 import {paths} from '../../domain/names.ts';
 import {newsOfMonth, newsOfPool, newsOfRun, newsOfZone} from '../../domain/notices/news.ts';
 import {type ExecHost, execDocument, execHostDocument} from '../../domain/records/exec.ts';
+import {pick} from '../../domain/records/field.ts';
 import {type Pool, poolDocument} from '../../domain/records/pool.ts';
+import {poolPaces, poolTerms} from '../../domain/records/pool-settings.ts';
 import {runDocument} from '../../domain/records/run.ts';
 import {shardDocument} from '../../domain/records/shard.ts';
 import {streamDocument} from '../../domain/records/stream.ts';
@@ -90,11 +92,9 @@ export function withDeployed(found: Pool, deployed: Pool): Pool {
     const own = {spent_usd, message_times, limiter, keep, source, environment, source_version};
     return {...found, ...deployed, ...own, budget_notice, jobs_wait, zones_wait};
   }
-  const {pool, provider, accelerator, runtime_version, disk_gb, spot} = deployed;
-  const poll_s = found.message_times.poll_s_at === undefined ? deployed.poll_s : found.poll_s;
-  const job_wait_s = found.message_times.job_wait_s_at === undefined ? deployed.job_wait_s : found.job_wait_s;
-  const terms = {provider, accelerator, runtime_version, disk_gb, spot};
-  return {...found, pool, ...terms, poll_s, job_wait_s};
+  const paces = Object.entries(pick(poolPaces, deployed));
+  const unsaid = paces.filter(([name]) => found.message_times[`${name}_at`] === undefined);
+  return {...found, pool: deployed.pool, ...pick(poolTerms, deployed), ...Object.fromEntries(unsaid)};
 }
 
 export const poolRecords = {

@@ -2,6 +2,7 @@
 import {type Ceilings, nodeNameProblem, poolProblem} from '../billing/ceilings.ts';
 import {acceleratorProblem, runtimeProblem} from '../fleet/accelerators.ts';
 import type {Pool} from '../records/pool.ts';
+import type {poolSettings} from '../records/pool-settings.ts';
 import {type Provider, providerProblem} from '../records/providers.ts';
 import {
   outdatedText,
@@ -16,10 +17,7 @@ import {applied, type Decision, isOutdated, noRun, outdatedBy, rejected} from '.
 /** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
 type Settings<T, Field extends keyof T> = {[Key in Field]?: T[Key] | undefined};
 type RunSettings = Settings<Run, 'priority' | 'budget_usd' | 'allow_cross_region'>;
-export type PoolSettings = Settings<
-  Pool,
-  'workers_per_zone' | 'zones' | 'provisioning' | 'budget_usd' | 'poll_s' | 'job_wait_s'
->;
+export type PoolSettings = Settings<Pool, 'zones' | keyof typeof poolSettings>;
 
 export function decideConfigure(
   name: string,

@@ -1,17 +1,13 @@
 import {z} from 'zod';
-import {amount, count, dollars, instant, kept, message_times, orNull, stored, text} from '../fields.ts';
+import {count, dollars, instant, kept, message_times, orNull, stored, text} from '../fields.ts';
 import {msOf} from '../time.ts';
 import {budgetMark} from './budget-marks.ts';
 import {waiting} from './constraint.ts';
+import {defaultsOf} from './field.ts';
+import {storedShape} from './field-schema.ts';
 import {limiterField, OPEN} from './limiter.ts';
-import {provider} from './providers.ts';
+import {poolSettings, poolTerms} from './pool-settings.ts';
 import {type Environment, NO_ENVIRONMENT, type Source} from './source.ts';
-import {provisioning} from './zone.ts';
-
-/** Seconds until a worker without work asks again, where neither the deployment nor a message says otherwise. */
-export const POLL_S = 60;
-/** Seconds that a job waits until a worker gives its stream back, where neither says otherwise: see yields.ts. */
-export const JOB_WAIT_S = 120;
 
 /** TPUs that stay without work, for the next job or command, until a time. */
 const keep = stored({workers: count, until_at: instant});
@@ -22,31 +18,15 @@ const keep = stored({workers: count, until_at: instant});
  */
 export const poolDocument = stored({
   pool: text.describe('Name of the pool.'),
-  accelerator: text.describe('Type of each TPU, such as `v5litepod-8`.'),
-  provider: provider.describe('Where the TPUs come from: `tpu-api`, or `compute-engine` for instances.'),
-  runtime_version: text.describe('Software version of the TPU VMs, or image of the instances.'),
-  disk_gb: orNull(count).describe('Size of the boot disk of each instance, in GB. Null with `tpu-api`.'),
-  spot: z.boolean().describe('True: the TPUs are Spot VMs, which Google may preempt.'),
-  provisioning: provisioning.describe(
-    '`node`: asks for nodes at once. `queued-resource`: in the queue. `auto`: in the queue while a zone is sold out. `flex-start`: instances that wait for up to two hours.',
-  ),
+  ...storedShape(poolTerms),
+  disk_gb: orNull(count).describe(poolTerms.disk_gb.means),
   zones: z.array(text).min(1).describe('Zones of the pool, in order.'),
-  workers_per_zone: count.describe('Slots in each zone.'),
+  ...storedShape(poolSettings),
   version: count.describe(
     'Count of messages that changed the pool. At 0 the settings of the deployment count.',
   ),
   message_times,
-  budget_usd: dollars
-    .nullable()
-    .describe('Dollars that TPUs and network of the pool may ever cost. Null: no limit.'),
   spent_usd: dollars.describe('Dollars of network, and of the incarnations that have ended.'),
-  poll_s: z
-    .number()
-    .positive()
-    .describe('Seconds until a TPU without work asks again, plus up to a quarter.'),
-  job_wait_s: amount.describe(
-    'Seconds that a job waits until a TPU gives its stream back after the shard in hand.',
-  ),
   keep: orNull(keep).describe('TPUs that stay without work: `workers`, until `until_at`.'),
   source: orNull(kept<Source>()).describe(
     'Code of the jobs of the pool: a `bundle`, or a `repo` with a `branch`, `pr` or `commit`. Null: none.',
@@ -68,8 +48,8 @@ export const poolDocument = stored({
 export type Pool = z.infer<typeof poolDocument>;
 
 export const NEW_POOL = {
-  ...{provider: 'tpu-api' as const, disk_gb: null},
-  ...{version: 0, message_times: {}, budget_usd: null, spent_usd: 0, limiter: OPEN},
+  ...{provider: 'tpu-api' as const, disk_gb: null, ...defaultsOf(poolSettings)},
+  ...{version: 0, message_times: {}, spent_usd: 0, limiter: OPEN},
   ...{source: null, environment: NO_ENVIRONMENT, source_version: 0},
   ...{keep: null, budget_notice: null, jobs_wait: null, zones_wait: {}},
 };

@@ -1,7 +1,8 @@
 /** Providers of TPUs: the Cloud TPU API, and Compute Engine, which alone has TPU7x. Each pool has one, and the plan is the same for both. */
 import {z} from 'zod';
+import {poolTerms} from './pool-settings.ts';
 
-export const provider = z.enum(['tpu-api', 'compute-engine']);
+export const provider = z.enum(poolTerms.provider.words);
 export type Provider = z.infer<typeof provider>;
 
 /** Machine types of Compute Engine by accelerator. Each is one host with all chips of the accelerator. */
@@ -28,9 +29,6 @@ export function diskTypeOf(accelerator: string): string {
 
 /** Usual size of a boot disk. The images need 10 GB, and nodes of the Cloud TPU API have 100. */
 export const DISK_GB = 100;
-
-/** Sizes of a boot disk: the environment of a worker and a model need more than the image. */
-export const diskGb = z.number().int().min(50).max(10_000);
 
 export const IMAGE_PROJECT = 'ubuntu-os-accelerator-images';
 

@@ -71,6 +71,3 @@ export type Zone = z.infer<typeof zoneDocument>;
  * `auto`: at once, or through the queue while the zone is sold out.
  * `flex-start`: an instance of Compute Engine that waits for its machine, and may then live for a week.
  */
-export const provisioning = z.enum(['node', 'queued-resource', 'auto', 'flex-start']);
-
-export type Provisioning = z.infer<typeof provisioning>;

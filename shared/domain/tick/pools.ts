@@ -4,7 +4,7 @@
  */
 
 import {parseWorkerName} from '../names.ts';
-import {JOB_WAIT_S, NEW_POOL, POLL_S, type Pool} from '../records/pool.ts';
+import {NEW_POOL, type Pool} from '../records/pool.ts';
 import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
 import {orphansOf} from './orphans.ts';
 import {type BudgetPlan, planBudgets, planTick} from './plan-tick.ts';
@@ -19,7 +19,7 @@ import type {
 /** A pool without a valid document. It has no zone, so its plan wants no node, and deletes no worker for lack of a slot. */
 function withoutDocument(pool: string): Pool {
   const nothing = {accelerator: '', runtime_version: '', spot: false, zones: [], workers_per_zone: 0};
-  return {...NEW_POOL, ...nothing, pool, provisioning: 'node', poll_s: POLL_S, job_wait_s: JOB_WAIT_S};
+  return {...NEW_POOL, ...nothing, pool};
 }
 
 /** The pool of a slot, by its name alone: node and document of a slot are always in one part. */

@@ -1,6 +1,7 @@
 import {type Constraint, constraint} from '../records/constraint.ts';
 import {type Limiter, OPEN} from '../records/limiter.ts';
-import type {Provisioning, Zone} from '../records/zone.ts';
+import type {Pool} from '../records/pool.ts';
+import type {Zone} from '../records/zone.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {isDue, limiterConstraint, stateOf} from './limiter.ts';
 
@@ -20,7 +21,7 @@ export type Ask = {provisioning: 'node' | 'queued-resource' | 'flex-start'; vali
 const FLEX_START_S = 7200;
 
 export function askOf(
-  provisioning: Provisioning,
+  provisioning: Pool['provisioning'],
   {limiter}: Zone,
   limits: PlacementLimits,
   now: number,

@@ -5,7 +5,9 @@ import {withDeployed} from '../../../shared/control-plane/documents/documents.ts
 import {heartbeatOf} from '../../../shared/control-plane/worker-api/answers.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import {constraint} from '../../../shared/domain/records/constraint.ts';
+import {mapFields, pick} from '../../../shared/domain/records/field.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
+import {poolPaces} from '../../../shared/domain/records/pool-settings.ts';
 import {aConfig, at} from '../../support/world/builders.ts';
 import {World} from '../../support/world/control-plane-harness.ts';
 
@@ -86,7 +88,8 @@ describe('the own pool of a deployment that has changed', () => {
   };
   const terms = {accelerator: 'v4-8', runtime_version: 'old', disk_gb: 11, spot: !deployed.spot};
   const settings = {zones: ['us-east1-d'], workers_per_zone: 9, budget_usd: 3};
-  const pace = {poll_s: deployed.poll_s + 7, job_wait_s: deployed.job_wait_s + 7};
+  const paces = pick(poolPaces, deployed);
+  const pace = mapFields(poolPaces, (_, name) => deployed[name] + 7);
   const found = {...deployed, ...terms, ...settings, ...pace, ...facts, later: 'of tomorrow'} as Pool;
 
   it('has the new settings while no message has changed it, and keeps its state', () => {
@@ -94,11 +97,14 @@ describe('the own pool of a deployment that has changed', () => {
   });
 
   it('keeps the settings of messages, and has the new kind of its TPUs', () => {
-    const {accelerator, runtime_version, disk_gb, spot, poll_s, job_wait_s} = deployed;
+    const {accelerator, runtime_version, disk_gb, spot} = deployed;
     const changed = {...found, version: 1};
     const isNew = {accelerator, runtime_version, disk_gb, spot};
-    assert.deepEqual(withDeployed(changed, deployed), {...changed, ...isNew, poll_s, job_wait_s});
-    const said = {...changed, message_times: {poll_s_at: at(0), job_wait_s_at: at(0)}};
+    assert.deepEqual(withDeployed(changed, deployed), {...changed, ...isNew, ...paces});
+    const said = {
+      ...changed,
+      message_times: Object.fromEntries(Object.keys(paces).map(name => [`${name}_at`, at(0)])),
+    };
     assert.deepEqual(withDeployed(said, deployed), {...said, ...isNew});
   });
 });

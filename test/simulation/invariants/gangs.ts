@@ -4,14 +4,14 @@ import {isWaiting, queuePlace} from '../../../shared/domain/job/queue.ts';
 import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import {type Job, waitsSince} from '../../../shared/domain/records/job.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
+import {poolSettings} from '../../../shared/domain/records/pool-settings.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
 import {MAX_HANG_MINUTES} from '../conditions/faults.ts';
 import {workersOf} from './nodes.ts';
 import {Check} from './violations.ts';
 
-/** `job_wait_s` of every pool, repeated here. */
-const JOB_WAIT_MS = 120_000;
+const JOB_WAIT_MS = poolSettings.job_wait_s.default * 1000;
 const MINUTE_MS = 60_000;
 
 export class Gangs extends Check {

@@ -2,6 +2,7 @@
 import {isDeepStrictEqual} from 'node:util';
 import {outputsPrefix, paths, stopObject, streamPrefix} from '../../../shared/domain/names.ts';
 import type {Limiter} from '../../../shared/domain/records/limiter.ts';
+import {poolSettings} from '../../../shared/domain/records/pool-settings.ts';
 import {iso} from '../../../shared/domain/time.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
@@ -24,7 +25,7 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
 
 /** Fields that messages set, of a pool and of a run. */
 const SETTINGS = [
-  ...['workers_per_zone', 'zones', 'provisioning', 'budget_usd', 'poll_s', 'job_wait_s', 'keep', 'version'],
+  ...['zones', ...Object.keys(poolSettings), 'keep', 'version'],
   ...['source', 'environment', 'source_version', 'message_times'],
 ];
 const SETTINGS_OF_RUN = ['priority', 'budget_usd', 'allow_cross_region', 'version', 'pool', 'spec_hash'];

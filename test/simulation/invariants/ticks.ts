@@ -4,6 +4,7 @@ import {slotsOf} from '../../../shared/domain/fleet/slots.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Job} from '../../../shared/domain/records/job.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
+import {poolSettings} from '../../../shared/domain/records/pool-settings.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document, Stored} from '../../../shared/ports/ports.ts';
 import {STALE_MS, TAKEN} from '../../support/fakes/fake-tpus.ts';
@@ -22,8 +23,7 @@ export type StartedTick = {at: number; duties: Set<string>};
  */
 const ORPHAN_MINUTES = 3;
 
-/** `job_wait_s` of every pool, repeated here, and the time after which the word of a worker may be too old. */
-const JOB_WAIT_S = 120;
+/** Time after which the word of a worker may be too old. */
 const HEARTBEAT_LATE_S = 60;
 
 const ENDED = ['SUSPENDED', 'FAILED'];
@@ -119,7 +119,8 @@ export class Ticks extends Check {
   /** Jobs that have waited for `job_wait_s` in a pool whose TPUs all have streams, and none gives its stream back. */
   #jobsBehindStreams(): string[] {
     const {clockwork, config, store, everAlone} = this.context;
-    const since_ms = clockwork.now - (JOB_WAIT_S + 2 * HEARTBEAT_LATE_S) * 1000 - 2 * MAX_SKEW_MS;
+    const since_ms =
+      clockwork.now - (poolSettings.job_wait_s.default + 2 * HEARTBEAT_LATE_S) * 1000 - 2 * MAX_SKEW_MS;
     const heard = this.#up().filter(
       ({heartbeat_at, fault, phase}) =>
         fault === null && (phase === 'creating' || Date.parse(heartbeat_at ?? '') > since_ms),

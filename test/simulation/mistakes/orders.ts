@@ -195,8 +195,7 @@ export const ORDERS: Mistakes = {
   'a new pool with the size of another': {
     in: 'newPool',
     find: 'workers_per_zone: $count',
-    within:
-      '{accelerator: $accelerator, runtime_version: $version, spot: $spot, provisioning: $kind, zones: $zones, workers_per_zone: $count}',
+    within: '{...$new, pool: $name, ...$terms, workers_per_zone: $count, ...$settings, ...$code}',
     replace: 'workers_per_zone: 1',
   },
   'a node of a deployment whose name begins with ours': {

@@ -116,9 +116,9 @@ export const EDITS: Record<Release, Edit[]> = {
     },
     {
       in: 'poolDocument',
-      within: '$stored({pool: $pool, accelerator: $accelerator, $$fields})',
-      find: 'workers_per_zone: $count',
-      replace: 'workers_per_zone: $count, scale_count: $count.default(0)',
+      within: '$stored({pool: $pool, ...$terms, $$fields})',
+      find: 'source_version: $count.describe($text)',
+      replace: 'source_version: $count.describe($text), scale_count: $count.default(0)',
     },
     {
       in: 'decideScale',

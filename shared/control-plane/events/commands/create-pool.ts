@@ -6,8 +6,11 @@ import {version} from '../../../contracts/messages/schemas.ts';
 import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
 import {poolNameProblem} from '../../../domain/deployment.ts';
 import {runtimeOf} from '../../../domain/fleet/accelerators.ts';
+import {pick} from '../../../domain/records/field.ts';
+import {messageShape} from '../../../domain/records/field-schema.ts';
 import {NEW_POOL, type Pool} from '../../../domain/records/pool.ts';
-import {DISK_GB, diskGb, provider} from '../../../domain/records/providers.ts';
+import {poolPaces, poolSettings, poolTerms} from '../../../domain/records/pool-settings.ts';
+import {DISK_GB} from '../../../domain/records/providers.ts';
 import {
   type Environment,
   environment,
@@ -20,19 +23,13 @@ import type {Deps} from '../../deps.ts';
 import {leftAlone, poolRecords, runRecords} from '../../documents/documents.ts';
 import {isOpenTask, startTask} from '../../documents/tasks.ts';
 import {command, conclude} from './command.ts';
-import {limitsOf, poolSettings, recordStranded} from './pool-commands.ts';
-
-const name = z.string().min(1).max(100);
+import {changes, limitsOf, recordStranded} from './pool-commands.ts';
 
 const schema = z.strictObject({
   action: z.literal('pool'),
   pool: poolName,
-  provider: provider.optional(),
-  accelerator: name.optional(),
-  runtime_version: z.string().min(1).max(250).optional(),
-  disk_gb: diskGb.optional(),
-  spot: z.boolean().optional(),
-  ...poolSettings,
+  ...messageShape(poolTerms),
+  ...changes,
   source: source.nullable().optional(),
   environment: environment.partial().optional(),
   if_version: version.optional(),
@@ -43,7 +40,7 @@ export const pool = command({
   decide: async ({deps, tx, published_at}, {action: _, pool: name, if_version, ...given}) => {
     const existing = await poolRecords.find(tx, name, deps.config.pool);
     const limits = await limitsOf(deps, name);
-    const fields = Object.keys(given).filter(field => field in poolSettings);
+    const fields = Object.keys(given).filter(field => field in changes);
     const decision = existing
       ? decideScale(existing, settingsOf(deps, existing, given), if_version, limits, published_at)
       : decideNewPool(newPool(deps, name, given), limits, fields, published_at);
@@ -75,7 +72,7 @@ type Given = Omit<z.infer<typeof schema>, 'action' | 'pool' | 'if_version'>;
 function newPool({config}: Deps, name: string, given: Given): Pool {
   const why = poolNameProblem(name, config.deployment);
   if (why) throw new Rejected(why);
-  const {accelerator, zones, workers_per_zone} = given;
+  const {accelerator, zones, workers_per_zone, ...others} = given;
   if (!accelerator || !zones || workers_per_zone === undefined)
     throw new Rejected(
       `there is no pool "${name}": a new pool needs accelerator, zones and workers_per_zone`,
@@ -83,8 +80,7 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
   const {provider = 'tpu-api'} = given;
   const {runtime_version = runtimeOf(accelerator, provider)} = given;
   const {disk_gb = provider === 'compute-engine' ? DISK_GB : null} = given;
-  const {source = null, budget_usd = null, job_wait_s = config.pool.job_wait_s} = given;
-  const {spot = config.pool.spot, provisioning = 'node', poll_s = config.pool.poll_s} = given;
+  const {source = null, spot = config.pool.spot} = given;
   const environment = {...NO_ENVIRONMENT, ...given.environment} as Environment;
   const needs = internetNeed(source, environment);
   if (needs && !config.has_internet)
@@ -92,14 +88,14 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
       `${needs} needs the internet, which workers of this deployment do not reach (GLEANER_INTERNET): use a code bundle`,
     );
   const code = {source, environment, source_version: given.source || given.environment ? 1 : 0};
-  const terms = {accelerator, runtime_version, spot, provisioning, zones, workers_per_zone};
-  const machine = {provider, disk_gb};
-  return {...NEW_POOL, pool: name, ...machine, ...terms, budget_usd, poll_s, job_wait_s, ...code};
+  const terms = {provider, accelerator, runtime_version, disk_gb, spot, zones};
+  const settings = {...pick(poolPaces, config.pool), ...pick(poolSettings, others)};
+  return {...NEW_POOL, pool: name, ...terms, workers_per_zone, ...settings, ...code} as Pool;
 }
 
 /** The settings of the message for an existing pool. Throws `Rejected` for a value that cannot change, or that "update" changes. */
 function settingsOf({config}: Deps, found: Pool, given: Given): PoolSettings {
-  for (const key of ['provider', 'accelerator', 'runtime_version', 'disk_gb', 'spot'] as const) {
+  for (const key of Object.keys(poolTerms) as (keyof typeof poolTerms)[]) {
     if (given[key] === undefined || given[key] === found[key]) continue;
     const advice =
       found.pool === config.pool.pool ? 'the deployment sets it for its own pool' : 'create another pool';
@@ -111,10 +107,8 @@ function settingsOf({config}: Deps, found: Pool, given: Given): PoolSettings {
     throw new Rejected(
       `pool "${found.pool}" exists: change its source and environment with the action "update"`,
     );
-  const settings = Object.fromEntries(Object.entries(given).filter(([key]) => key in poolSettings));
+  const settings = Object.fromEntries(Object.entries(given).filter(([key]) => key in changes));
   if (Object.keys(settings).length === 0)
-    throw new Rejected(
-      `pool "${found.pool}" exists: say what to change: ${Object.keys(poolSettings).join(', ')}`,
-    );
+    throw new Rejected(`pool "${found.pool}" exists: say what to change: ${Object.keys(changes).join(', ')}`);
   return settings;
 }

@@ -1,16 +1,18 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
 import {poolName} from '../../../contracts/messages/job-schemas.ts';
-import {dollars, version, withSomeOf, zones} from '../../../contracts/messages/schemas.ts';
+import {version, withSomeOf, zones} from '../../../contracts/messages/schemas.ts';
 import {priceOf} from '../../../domain/billing/budget.ts';
 import {type Decision, decidePausePool, decideResumePool} from '../../../domain/commands/commands.ts';
 import {decideKeep, decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
 import {paths} from '../../../domain/names.ts';
+import {messageShape} from '../../../domain/records/field-schema.ts';
 import {OPEN} from '../../../domain/records/limiter.ts';
 import type {Pool} from '../../../domain/records/pool.ts';
+import {poolSettings} from '../../../domain/records/pool-settings.ts';
 import {environment, sourceChange, withSourceVersion} from '../../../domain/records/source.ts';
 import type {Worker} from '../../../domain/records/worker.ts';
-import {provisioning, type Zone} from '../../../domain/records/zone.ts';
+import type {Zone} from '../../../domain/records/zone.ts';
 import {decideUpdate} from '../../../domain/source/source-change.ts';
 import {iso} from '../../../domain/time.ts';
 import {newOpenRuns, readOpenRuns} from '../../caches/open-runs.ts';
@@ -49,13 +51,9 @@ async function onPool(
 }
 
 /** Settings of a pool that messages may change at any time. */
-export const poolSettings = {
-  workers_per_zone: z.number().int().min(0).max(1000).optional(),
+export const changes = {
   zones: zones.optional(),
-  provisioning: provisioning.optional(),
-  budget_usd: dollars.optional(),
-  poll_s: z.number().min(1).max(86_400).optional(),
-  job_wait_s: z.number().min(0).max(604_800).optional(),
+  ...messageShape(poolSettings),
 };
 
 /** Ceilings of the deployment, and the slots of its other pools, as of now. Each tick enforces them. */
@@ -89,10 +87,10 @@ export const scale = command({
     z.strictObject({
       action: z.literal('scale'),
       pool: poolName.optional(),
-      ...poolSettings,
+      ...changes,
       if_version: version.optional(),
     }),
-    ...Object.keys(poolSettings),
+    ...Object.keys(changes),
   ),
   decide: (turn, {action: _, pool: name, if_version, ...settings}) =>
     onPool(turn, name, async pool => {

@@ -2,36 +2,16 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/domain/fleet/slots.ts';
 import {constraint} from '../../../../shared/domain/records/constraint.ts';
-import {OPEN} from '../../../../shared/domain/records/limiter.ts';
-import type {Pool} from '../../../../shared/domain/records/pool.ts';
-import {NO_ENVIRONMENT} from '../../../../shared/domain/records/source.ts';
+import {NEW_POOL, type Pool} from '../../../../shared/domain/records/pool.ts';
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
 import {at, aWorker, FREE, T0} from '../../../support/world/builders.ts';
 
 const POOL: Pool = {
+  ...NEW_POOL,
   pool: 'tpu',
-  accelerator: 'v5litepod-1',
-  provider: 'tpu-api',
-  disk_gb: null,
-  runtime_version: 'v2',
-  spot: true,
-  provisioning: 'node',
+  ...{accelerator: 'v5litepod-1', runtime_version: 'v2', spot: true},
   zones: ['us-central1-a', 'europe-west4-b'],
   workers_per_zone: 2,
-  version: 0,
-  message_times: {},
-  poll_s: 60,
-  job_wait_s: 120,
-  keep: null,
-  source: null,
-  environment: NO_ENVIRONMENT,
-  source_version: 0,
-  budget_usd: null,
-  spent_usd: 0,
-  limiter: OPEN,
-  budget_notice: null,
-  jobs_wait: null,
-  zones_wait: {},
 };
 const [A0, A1, B0, B1] = [
   'tpu-us-central1-a-0',

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {type Limiter, OPEN} from '../../../../shared/domain/records/limiter.ts';
-import type {Provisioning, Zone} from '../../../../shared/domain/records/zone.ts';
+import type {Pool} from '../../../../shared/domain/records/pool.ts';
+import type {Zone} from '../../../../shared/domain/records/zone.ts';
 import {
   allowanceOf,
   askOf,
@@ -124,7 +125,8 @@ describe('the requests to a zone', () => {
     });
 
   it('expire in the queue alone', () => {
-    const until = (provisioning: Provisioning) => askOf(provisioning, aZone(), LIMITS, T0).valid_until_at;
+    const until = (provisioning: Pool['provisioning']) =>
+      askOf(provisioning, aZone(), LIMITS, T0).valid_until_at;
     assert.deepEqual([until('queued-resource'), until('node')], [at(LIMITS.queue_s), null]);
   });
 
