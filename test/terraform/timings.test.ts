@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {timingDefaults} from '../../shared/contracts/settings/environment.ts';
 import {ROOT} from '../support/machine/process.ts';
+import {poolPaces} from '../../shared/domain/records/pool-settings.ts';
 
 describe('each timing of the functions', () => {
   it('stands in docs/rules.md with its default', () => {
@@ -12,6 +13,8 @@ describe('each timing of the functions', () => {
       const seconds = values.split(', ');
       return [...names.matchAll(/`(\w+)`/g)].map(([, name = ''], index) => [name, seconds[index]] as const);
     });
-    assert.deepEqual(Object.fromEntries(listed), timingDefaults());
+    const paces = Object.keys(poolPaces).map(name => `GLEANER_${name.toUpperCase()}`);
+    const others = Object.entries(timingDefaults()).filter(([name]) => !paces.includes(name));
+    assert.deepEqual(Object.fromEntries(listed), Object.fromEntries(others));
   });
 });

@@ -6,6 +6,7 @@ import {answers, failure} from '../../../client/json/index.ts';
 import {STORED_SCHEMAS} from '../../../client/json/stored-schemas.ts';
 import {row, schemaOf, typeOf} from '../../../client/json/types.ts';
 import {timings} from '../../../shared/contracts/settings/environment.ts';
+import {controlPage} from './control-messages.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
 import {runSpecPage} from './run-spec.ts';
 
@@ -31,6 +32,7 @@ export function generated(): Map<string, string> {
   return new Map([
     [`${DOCS}run-spec.md`, runSpecPage(page('run-spec.md'))],
     [`${DOCS}firestore.md`, firestorePage(page('firestore.md'))],
+    [`${DOCS}control-messages.md`, controlPage(page('control-messages.md'))],
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
     [`${DOCS}../terraform/timings.json`, json(timingLimits())],

@@ -3,7 +3,7 @@
 import {row, typeOf} from '../../../client/json/types.ts';
 import {runSpecJsonSchema} from './json-schemas.ts';
 
-type Property = Parameters<typeof typeOf>[0] & {
+export type Property = Parameters<typeof typeOf>[0] & {
   minimum?: number;
   maximum?: number;
   exclusiveMinimum?: number;
@@ -20,7 +20,7 @@ function limits({minimum, maximum, exclusiveMinimum, maxItems}: Property): strin
 }
 
 /** The limits of a value, also where the value may be null. */
-function limitsOf(property: Property): string {
+export function limitsOf(property: Property): string {
   return [property, ...((property.anyOf ?? []) as Property[])].map(limits).filter(Boolean).join(', ');
 }
 

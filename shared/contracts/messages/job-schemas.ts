@@ -5,7 +5,10 @@ import {POOL} from '../../domain/deployment.ts';
 import {JOB} from '../../domain/names.ts';
 import {environment, reported, source, wellFormed} from '../../domain/records/source.ts';
 
-export const poolName = z.string().regex(POOL, 'a pool name such as tpu');
+export const poolName = z
+  .string()
+  .regex(POOL, 'a pool name such as tpu')
+  .describe("Name of the pool. Where the field is optional: the deployment's own.");
 export const jobId = z
   .string()
   .regex(JOB, 'a job id: 1 to 100 letters, digits, dashes and underscores, not of the form __x__');

@@ -22,8 +22,12 @@ export const runId = z
 export const workerNameText = z
   .string()
   .max(MOST_NAME_CHARS)
-  .regex(WORKER, 'a worker name such as tpu-us-central1-a-0');
-export const streamText = z.string().regex(/^\d{3,9}$/, 'expected 3 to 9 digits such as 007');
+  .regex(WORKER, 'a worker name such as tpu-us-central1-a-0')
+  .describe('Name of the TPU.');
+export const streamText = z
+  .string()
+  .regex(/^\d{3,9}$/, 'expected 3 to 9 digits such as 007')
+  .describe('Id of a stream, such as `007`.');
 const upTo = (most: number) => z.number().int().min(0).max(most);
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits');
 const digits = z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits');
@@ -49,8 +53,8 @@ function printableText(most: number) {
   return z.string().regex(new RegExp(`^[\\x21-\\x7e]{1,${most}}$`), `1 to ${most} visible characters`);
 }
 
-export const version = z.number().int().min(0);
-export const dollars = z.number().positive().max(10_000_000).nullable();
+export const version = z.number().int().min(0).describe('Applies only while the document has this version.');
+export const dollars = z.number().positive().max(10_000_000).nullable().describe('Dollars. Null: no limit.');
 export const zones = z
   .array(z.string().max(MOST_NAME_CHARS).regex(ZONE, 'a zone such as us-central1-a'))
   .min(1)

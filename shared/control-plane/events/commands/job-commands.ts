@@ -34,7 +34,10 @@ export const submit = command({
 
 export const whichJobs = {
   job: jobId.optional(),
-  where: z.strictObject({cause: z.enum(CAUSES)}).optional(),
+  where: z
+    .strictObject({cause: z.enum(CAUSES)})
+    .describe('`{"cause": …}`: jobs that failed for this cause.')
+    .optional(),
 };
 
 /** Schedules a job whose event is still under way, so that no command comes too early. */
@@ -124,7 +127,10 @@ const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed',
 
 /** Deletes the documents of ended jobs. Their folders in the bucket stay. */
 export const clear = command({
-  schema: z.strictObject({action: z.literal('clear'), before_at: instant.optional()}),
+  schema: z.strictObject({
+    action: z.literal('clear'),
+    before_at: instant.describe('Only jobs that ended before this time.').optional(),
+  }),
   decide: async ({deps, tx}, {before_at}) => {
     const {config, store} = deps;
     const isOld = ({status, completed_at}: Document) =>

@@ -4,10 +4,15 @@ import {spendingRecords} from '../../documents/documents.ts';
 import {correctCopy} from '../../tick/month.ts';
 import {command} from './command.ts';
 
-const month = z.string().regex(/^\d{4}-(0[1-9]|1[0-2])$/, 'expected a month such as 2026-11');
+const month = z
+  .string()
+  .regex(/^\d{4}-(0[1-9]|1[0-2])$/, 'expected a month such as 2026-11')
+  .describe('A UTC month, such as `2026-11`.');
+
+const usd = z.number().min(0).max(1e9).describe('Dollars of that month.');
 
 export const correct = command({
-  schema: z.strictObject({action: z.literal('correct'), month, usd: z.number().min(0).max(1e9)}),
+  schema: z.strictObject({action: z.literal('correct'), month, usd}),
   // The copy first: a document with fewer dollars than its copy counts as one from a backup.
   prepare: (deps, {month, usd}) => correctCopy(deps, month, usd),
   decide: async ({tx}, {month, usd}) => {

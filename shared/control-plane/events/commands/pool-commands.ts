@@ -105,8 +105,8 @@ export const keep = command({
   schema: z.strictObject({
     action: z.literal('keep'),
     pool: poolName.optional(),
-    minutes: z.number().int().min(0).max(1440),
-    workers: z.number().int().min(1).max(1000).optional(),
+    minutes: z.number().int().min(0).max(1440).describe('Minutes for which a pool keeps TPUs without work.'),
+    workers: z.number().int().min(1).max(1000).describe('TPUs that stay.').optional(),
   }),
   decide: ({deps, ...turn}, {pool: name, minutes, workers = 1}) =>
     onPool({deps, ...turn}, name, async pool => {

@@ -80,7 +80,7 @@ export const configure = command({
     z.strictObject({
       action: z.literal('configure'),
       run: runId,
-      priority: z.number().int().min(-1000).max(1000).optional(),
+      priority: z.number().int().min(-1000).max(1000).describe('The higher number goes first.').optional(),
       budget_usd: dollars.optional(),
       allow_cross_region: z.boolean().optional(),
       if_version: version.optional(),
