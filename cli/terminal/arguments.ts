@@ -4,6 +4,7 @@ import {MAX_TIMEOUT_S} from '../../shared/domain/bounds.ts';
 import {POOL} from '../../shared/domain/deployment.ts';
 import {isRunId, isZone, JOB, parseWorkerName, streamId} from '../../shared/domain/names.ts';
 import {type NumberForm, whole as wholeForm} from '../../shared/domain/records/field.ts';
+import {ROW_TOKENS} from '../../shared/domain/records/spec-keys.ts';
 
 /** The word `none`. Commander would replace a null of a parser, so `GleanerCommand` puts the null in its place. */
 export const NONE = Symbol('none');
@@ -63,6 +64,11 @@ export function numberOf({whole, least = 0, above, most}: NumberForm) {
 }
 
 export const whole = (least: number, most = 9999) => numberOf(wholeForm(least, most));
+export const rowTokens = numeric(
+  /^\d{3,6}$/,
+  value => ROW_TOKENS.some(each => each === value),
+  `a power of two from ${ROW_TOKENS[0]} to ${ROW_TOKENS.at(-1)}.`,
+);
 export const natural = whole(0);
 /** Whole numbers of an option that is given several. */
 export const naturals = (text: string, before: number[] = []): number[] => [...before, natural(text)];

@@ -1,6 +1,17 @@
 /** Options of declared fields, as plain data: `GleanerCommand.fields` adds them. */
-import type {Field, Fields} from '../../shared/domain/records/field.ts';
-import {numberOf, orNone, text, trueOrFalse} from './arguments.ts';
+import type {Field, Fields, OwnValues} from '../../shared/domain/records/field.ts';
+import {specKeys} from '../../shared/domain/records/spec-keys.ts';
+import {
+  jsonObject,
+  numberOf,
+  orNone,
+  poolName,
+  rowTokens,
+  text,
+  trueOrFalse,
+  whole,
+  words,
+} from './arguments.ts';
 
 export type FieldOption = {
   name: string;
@@ -10,25 +21,39 @@ export type FieldOption = {
   parse?: (given: string) => unknown;
 };
 
+/** Numbers with commas between as a list; one number is a list of one; other text as it is. */
+const numbers = (given: string) =>
+  /^-?\d+(,-?\d+)*$/.test(given) ? given.split(',').map(Number) : text(given);
+const newTokens = whole(1, specKeys.max_seq_length.most - 1);
+
+const OWN: {[Name in keyof OwnValues]?: (given: string) => unknown} = {
+  ...{layers: numbers, tokens: numbers, sites: words, names: words, pool: poolName},
+  ...{power: rowTokens, variables: jsonObject},
+  new_tokens: given => ({max_new_tokens: newTokens(given), temperature: 0}),
+  when: given => (given === 'auto' ? given : trueOrFalse(given)),
+};
+
 /** `--job-wait-s <s>` for `job_wait_s`. A flag of `hasTruth` says true or false. */
 export function optionsOf(all: Fields, hasTruth: boolean): FieldOption[] {
   return Object.entries(all).map(([name, field]) => {
     const long = `--${name.replaceAll('_', '-')}`;
-    const about = `${field.option}${field.default === null && field.kind === 'number' ? ', or none' : ''}`;
+    const mayBeNone = field.default === null && field.kind !== 'text';
+    const about = `${field.option ?? field.means}${mayBeNone ? ', or none' : ''}`;
     if (field.kind === 'flag' && !hasTruth) return {name, flags: long, about};
     const flags = `${long} <${valueName(name, field)}>`;
     if (field.kind === 'word') return {name, flags, about, choices: field.words};
     const parse = parserOf(field);
-    return {name, flags, about, parse: field.default === null ? orNone(parse) : parse};
+    return {name, flags, about, parse: mayBeNone ? orNone(parse) : parse};
   });
 }
 
 function valueName(name: string, field: Field): string {
   if (field.kind === 'number') return /_(s|usd|gb)$/.exec(name)?.[1] ?? 'n';
-  return field.kind === 'flag' ? 'true|false' : field.kind;
+  return field.kind === 'flag' ? 'true|false' : field.kind === 'own' ? field.form : field.kind;
 }
 
 function parserOf(field: Field): (given: string) => unknown {
   if (field.kind === 'number') return numberOf(field);
+  if (field.kind === 'own') return OWN[field.form] ?? text;
   return field.kind === 'flag' ? trueOrFalse : text;
 }

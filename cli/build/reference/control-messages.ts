@@ -5,7 +5,7 @@ import {poolDocument} from '../../../shared/domain/records/pool.ts';
 import {poolPaces} from '../../../shared/domain/records/pool-settings.ts';
 import {runDocument} from '../../../shared/domain/records/run.ts';
 import {limitsOf, type Property} from './run-spec.ts';
-import {row, schemaOf, typeOf} from './types.ts';
+import {row, schemaOf, typeOf} from '../../../client/json/types.ts';
 
 type Properties = Record<string, Property>;
 

@@ -6,6 +6,9 @@ import {answers, failure} from '../../../client/json/index.ts';
 import {STORED_SCHEMAS} from '../../../client/json/stored-schemas.ts';
 import {row, schemaOf, typeOf} from '../../../client/json/types.ts';
 import {timings} from '../../../shared/contracts/settings/environment.ts';
+import {FORMS} from '../../../shared/contracts/spec/selections.ts';
+import {type Fields, mapFields} from '../../../shared/domain/records/field.ts';
+import {recordKeys, runSettings, specKeys} from '../../../shared/domain/records/spec-keys.ts';
 import {controlPage} from './control-messages.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
 import {runSpecPage} from './run-spec.ts';
@@ -36,7 +39,16 @@ export function generated(): Map<string, string> {
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
     [`${DOCS}../terraform/timings.json`, json(timingLimits())],
+    [`${DOCS}../worker-startup/gleaner_worker/spec/spec-keys.json`, json(workerKeys())],
   ]);
+}
+
+/** spec-keys.json of the worker: the form and the default of each key that it reads, and the keys of the control plane alone. */
+function workerKeys(): object {
+  const [spec, record] = [specKeys, recordKeys].map(all =>
+    mapFields<Fields, object>(all, ({means: _, option: _option, ...form}) => form),
+  );
+  return {spec, record, run: Object.keys(runSettings), forms: FORMS};
 }
 
 /** terraform/timings.json: the limits of each timing, by its name in `timings` of Terraform. */

@@ -7,27 +7,20 @@ import {DEFAULT_MODEL} from '../../../shared/contracts/settings/environment.ts';
 import {withOwnNames} from '../../../shared/contracts/spec/site-names.ts';
 import {
   completeSpec,
-  frozenSpec,
   parseRunSpec,
   type RunSpec,
   type RunSpecInput,
   runSpecInput,
 } from '../../../shared/contracts/spec/spec.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../../shared/domain/deployment.ts';
+import {pick} from '../../../shared/domain/records/field.ts';
+import {recordKeys, runSettings, specKeys} from '../../../shared/domain/records/spec-keys.ts';
 import {given} from '../../terminal/fields.ts';
 
-/** `spec`: a file. Most keys of run.json are options with their values; these have the texts and numbers of the command line. */
-export type SpecOptions = {
-  spec?: string;
-  layers?: string;
-  tokens?: string;
-  bos?: string;
-  shard_size?: number;
-  generate?: number;
-} & {[key: string]: unknown};
+/** `spec`: a file. Every key of run.json but `shard_size_gb` is an option with its value. */
+export type SpecOptions = {spec?: string; shard_size?: number; [key: string]: unknown};
 
-const KEYS = Object.keys(frozenSpec.shape);
-const RECORD_KEYS = Object.keys(frozenSpec.shape.record.unwrap().shape);
+const {shard_size_gb: _, ...KEYS} = {...specKeys, ...runSettings};
 
 /**
  * Reads and checks the spec: the options on top of `--spec`, or of another run, or of the run.json of a folder of streams. Throws
@@ -36,17 +29,12 @@ const RECORD_KEYS = Object.keys(frozenSpec.shape.record.unwrap().shape);
 export async function specOf(options: SpecOptions, other?: Buffer | RunSpecInput): Promise<RunSpecInput> {
   const of_file = Buffer.isBuffer(other) ? parseRunSpec(other.toString('utf8'), 'run.json') : (other ?? {});
   const base = options.spec === undefined ? of_file : await readSpecFile(options.spec);
-  const record = {...base.record, ...chosen(RECORD_KEYS, options)};
-  const {layers, tokens, bos, shard_size, generate} = options;
-  const typed = given({
-    layers: listOf(layers),
-    tokens: listOf(tokens),
-    bos: bos === 'true' ? true : bos === 'false' ? false : bos,
-    shard_size_gb: shard_size,
-    generate: generate === undefined ? undefined : {max_new_tokens: generate, temperature: 0},
+  const record = {...base.record, ...pick(recordKeys, options)};
+  const others = given({
+    shard_size_gb: options.shard_size,
+    record: Object.keys(record).length > 0 ? record : undefined,
   });
-  const others = Object.keys(record).length > 0 ? {record} : {};
-  const spec = {...base, ...chosen(KEYS, options), ...typed, ...others};
+  const spec = {...base, ...pick(KEYS, options), ...others};
   return withOwnNames(parseValue(runSpecInput, spec, 'The spec of the run'));
 }
 
@@ -56,16 +44,6 @@ async function readSpecFile(file: string): Promise<RunSpecInput> {
     throw new CliError(`Failed to read --spec ${file}: ${error.message}`, {cause: error});
   });
   return parseRunSpec(text, file);
-}
-
-function chosen(keys: readonly string[], options: SpecOptions): object {
-  return given(Object.fromEntries(keys.map(key => [key, options[key]])));
-}
-
-/** Numbers with commas between as a list; one number is a list of one; other text as it is. */
-function listOf(text: string | undefined): string | number[] | undefined {
-  if (text === undefined || !/^-?\d+(,-?\d+)*$/.test(text)) return text;
-  return text.split(',').map(Number);
 }
 
 /** The complete spec, with the defaults of the cloud or of a worker without one. */

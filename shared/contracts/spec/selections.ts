@@ -1,21 +1,26 @@
-/** The forms of `tokens` and `mask` of `run.json`. worker-startup/gleaner_worker/spec/selections.py has the same forms. */
+/** The forms of `tokens` and `mask` of `run.json`. worker-startup/gleaner_worker/spec/selections.py reads `FORMS` from spec-keys.json. */
 
-/** `[[start]:[stop][:step]]` of Python. */
-export const SLICE = /^(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?$/;
-/** `random:1` to `random:1024`. */
-const RANDOM = 'random:(?:[1-9]\\d{0,2}|10[01]\\d|102[0-4])';
-/** Spans of a sample: of messages, of generated tokens, of a field of the record, or of matches of an expression. Without control characters, because terminals show them. */
-const SPANS = '(?:assistant|turns|generated|field:\\P{Cc}{1,256}|regex:\\P{Cc}{1,1000})';
+/** Sources of regular expressions of both languages. */
+export const FORMS = {
+  /** `[[start]:[stop][:step]]` of Python. */
+  slice: '(-?\\d{1,6})?:(-?\\d{1,6})?(?::([1-9]\\d{0,5}))?',
+  /** `random:1` to `random:1024`. */
+  random: 'random:([1-9]\\d{0,2}|10[01]\\d|102[0-4])',
+  /** Spans of a sample: of messages, of generated tokens, of a field of the record, or of matches of an expression. Without control characters, because terminals show them. */
+  spans:
+    '(?:(assistant|turns|generated)|(field):([^\\x00-\\x1f\\x7f-\\x9f]{1,256})|(regex):([^\\x00-\\x1f\\x7f-\\x9f]{1,1000}))',
+};
 
-export const MASK = new RegExp(`^${SPANS}$`, 'u');
+export const SLICE = new RegExp(`^${FORMS.slice}$`);
+export const MASK = new RegExp(`^${FORMS.spans}$`, 'u');
 export const TOKENS = new RegExp(
-  `^(?:all|last|mean|max|${RANDOM}|${SLICE.source.slice(1, -1)}|(?:(?:last|mean|max):)?${SPANS})$`,
+  `^(?:all|last|mean|max|${FORMS.random}|${FORMS.slice}|(?:(?:last|mean|max):)?${FORMS.spans})$`,
   'u',
 );
 export const MASK_FORMS = '"assistant", "turns", "generated", "field:NAME" or "regex:PATTERN"';
 export const TOKENS_FORMS = `"all", "last", "mean", "max", ${MASK_FORMS}, one of these five after "last:", "mean:" or "max:", "random:N" (1 to 1024), a slice such as "0:16" or "-8:", or a list of positions`;
 
-const PARTS = new RegExp(`^(?:(last|mean|max)(?::|$))?(${SPANS})?$`, 'u');
+const PARTS = new RegExp(`^(?:(last|mean|max)(?::|$))?(${FORMS.spans})?$`, 'u');
 
 /** Parts of a text of `tokens` or `mask`. reduction: one row for each sample or span. */
 export type Selection = {reduction?: string; spans?: string};

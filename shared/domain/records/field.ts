@@ -17,11 +17,11 @@ export type OwnValues = {
   layers: string | number[];
   sites: string[];
   tokens: string | number[];
-  generate: {max_new_tokens: number; temperature: 0};
+  new_tokens: {max_new_tokens: number; temperature: 0};
   mask: string;
   size: number;
-  bos: 'auto' | boolean;
-  row: number;
+  when: 'auto' | boolean;
+  power: number;
   names: string[];
   encoder: string;
   variables: Record<string, unknown>;
@@ -50,6 +50,9 @@ export type ValuesOf<All extends Fields> = {-readonly [Name in keyof All]: Value
 
 export const whole = (least: number, most: number) => ({kind: 'number', whole: true, least, most}) as const;
 export const flag = {kind: 'flag'} as const;
+export const text = (most: number) => ({kind: 'text', most}) as const;
+export const name = (most: number) => ({kind: 'text', most, isName: true}) as const;
+export const own = <const Name extends keyof OwnValues>(form: Name) => ({kind: 'own', form}) as const;
 export const word = <const Words extends readonly string[]>(...words: Words) =>
   ({kind: 'word', words}) as const;
 

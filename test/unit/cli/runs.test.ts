@@ -1,25 +1,38 @@
 import assert from 'node:assert/strict';
 import {type SpecOptions, specOf} from '../../../cli/run/spec/spec.ts';
+import {addSpecOptions} from '../../../cli/commands/spec-options.ts';
 import {planText} from '../../../cli/run/start.ts';
 import {resultLines} from '../../../client/explanations/result-lines.ts';
 import {answers} from '../../../client/json/index.ts';
 import {compareSides, type Side} from '../../../client/views/comparison.ts';
 import {differencesOf} from '../../../client/views/spec-differences.ts';
+import {GleanerCommand} from '../../../cli/terminal/command.ts';
 import {NO_UPLOADS, ResultFold, type Stats} from '../../../shared/domain/run/result.ts';
 import {aRun, aStats} from '../../support/world/builders.ts';
 
 describe('The spec of run start', () => {
   for (const {given, spec} of [
-    {given: {}, spec: {}},
-    {given: {layers: '0-23', tokens: 'last'}, spec: {layers: '0-23', tokens: 'last'}},
-    {given: {layers: '3', tokens: '0,-1'}, spec: {layers: [3], tokens: [0, -1]}},
-    {given: {shard_size: 0.5, budget_usd: 50}, spec: {shard_size_gb: 0.5, budget_usd: 50}},
-    {given: {budget_usd: null}, spec: {budget_usd: null}},
-    {given: {template_kwargs: {thinking: false}}, spec: {record: {template_kwargs: {thinking: false}}}},
-    {given: {field: 'body', keep: ['id']}, spec: {record: {field: 'body'}, keep: ['id']}},
-  ] as {given: SpecOptions; spec: object}[])
-    it(`is ${JSON.stringify(spec)} for ${JSON.stringify(given)}`, async () =>
-      assert.deepEqual(await specOf(given), spec));
+    {given: '--layers 0-23 --tokens last', spec: {layers: '0-23', tokens: 'last'}},
+    {given: '--layers 3 --tokens=0,-1 --bos true', spec: {layers: [3], tokens: [0, -1], bos: true}},
+    {given: '--shard-size 500MB --budget-usd 50', spec: {shard_size_gb: 0.5, budget_usd: 50}},
+    {given: '--budget-usd none --context-size none', spec: {budget_usd: null, context_size: null}},
+    {given: '--seed 2147483647 --priority=-1000', spec: {seed: 2 ** 31 - 1, priority: -1000}},
+    {given: '--generate 8', spec: {generate: {max_new_tokens: 8, temperature: 0}}},
+    {given: '--template-kwargs {"a":false}', spec: {record: {template_kwargs: {a: false}}}},
+    {given: '--field body --keep id', spec: {record: {field: 'body'}, keep: ['id']}},
+  ])
+    it(`is ${JSON.stringify(spec)} for ${given}`, async () => {
+      const command = addSpecOptions(new GleanerCommand()).parse(given.split(' '), {from: 'user'});
+      assert.deepEqual(await specOf(command.opts()), spec);
+    });
+
+  for (const given of ['--row-tokens 300', '--seed 2147483648', '--expire-days 0', '--bos no'])
+    it(`refuses ${given}`, () => {
+      const command = addSpecOptions(new GleanerCommand())
+        .exitOverride()
+        .configureOutput({writeErr: () => {}});
+      assert.throws(() => command.parse(given.split(' '), {from: 'user'}), /is invalid/);
+    });
 
   it('has the options on top of the run.json of the folder', async () =>
     assert.deepEqual(await specOf({dtype: 'fp32', field: 'body'}, Buffer.from('{"dtype":"bf16","seed":3}')), {

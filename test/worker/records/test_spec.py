@@ -11,12 +11,14 @@ from gleaner_worker.failures import Failure
 from gleaner_worker.records.chat.arc import VERSIONS
 from gleaner_worker.records.chat.grids import _ENCODERS
 from gleaner_worker.records.tokens.spans import make_span_finder
-from gleaner_worker.spec.spec import DTYPES, FORMATS, SITES, RecordSpec, parse_spec, resolve_layers
+from gleaner_worker.spec.selections import SPEC_KEYS
+from gleaner_worker.spec.spec import SITES, RecordSpec, Spec, parse_spec, resolve_layers
 
 ROOT = pathlib.Path(__file__).parents[3]
 CASES = json.loads((ROOT / "test" / "fixtures" / "spec-cases.json").read_text(encoding="utf-8"))
 SCHEMA = json.loads((ROOT / "docs" / "run.schema.json").read_text(encoding="utf-8"))["properties"]
-DEFAULTS = CASES["defaults"]
+DEFAULTS, RECORD = ({key: form.get("default") for key, form in SPEC_KEYS[part].items()} for part in ("spec", "record"))
+DEFAULTS |= CASES["defaults"] | {"record": RECORD}
 
 
 def complete(changes):
@@ -80,10 +82,9 @@ def test_a_spec_must_be_an_object(raw):
 
 def test_run_json_offers_the_values_that_the_worker_supports():
     record = SCHEMA["record"]["properties"]
-    sites = SCHEMA["sites"]["items"]["anyOf"][0]["enum"]
-    assert (sites, SCHEMA["dtype"]["enum"]) == (list(SITES), list(DTYPES))
-    assert SCHEMA["format"]["enum"] == list(FORMATS)
-    assert record.keys() == RecordSpec.__dataclass_fields__.keys()
+    assert SCHEMA["sites"]["items"]["anyOf"][0]["enum"] == list(SITES)
+    assert RECORD.keys() == RecordSpec.__dataclass_fields__.keys()
+    assert DEFAULTS.keys() - {"shard_size_gb"} == Spec.__dataclass_fields__.keys() - {"shard_size_bytes"}
     assert record["prompt_version"]["enum"] == list(VERSIONS)
     (pattern,) = (kind["pattern"] for kind in record["encoder"]["anyOf"] if "pattern" in kind)
     assert re.search(r"\(([A-Za-z|]+)\)", pattern)[1].split("|") == list(_ENCODERS)

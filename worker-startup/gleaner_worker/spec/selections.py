@@ -1,4 +1,4 @@
-"""The forms of `tokens` and `mask` in run.json. shared/contracts/spec/selections.ts has the same forms.
+"""The forms of `tokens` and `mask` in run.json, as shared/contracts/spec/selections.ts declares them.
 
 all, last, mean, max      every token of a sample; the row of its last token; one row, its mean or its largest values
 random:N, a slice, a list N tokens; those of a Python slice; those at these positions
@@ -11,6 +11,8 @@ SPANS                     the tokens of all spans of a sample, which one of thes
 last:SPANS, mean:SPANS, max:SPANS  one row for each span
 """
 
+import json
+import pathlib
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,11 +20,8 @@ from functools import lru_cache
 POOLS = ("mean", "max")  # one row over several tokens
 REDUCTIONS = ("last", *POOLS)  # one row for each sample, or for each span
 _OF_MESSAGES = ("assistant", "turns")
-_SPANS = re.compile(
-    r"(assistant|turns|generated)|(field):([^\x00-\x1f\x7f-\x9f]{1,256})|(regex):([^\x00-\x1f\x7f-\x9f]{1,1000})"
-)
-_SLICE = re.compile(r"(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?")
-_RANDOM = re.compile(r"random:([1-9]\d{0,2}|10[01]\d|102[0-4])")
+SPEC_KEYS = json.loads(pathlib.Path(__file__).with_name("spec-keys.json").read_text(encoding="utf-8"))
+_SPANS, _SLICE, _RANDOM = (re.compile(SPEC_KEYS["forms"][name]) for name in ("spans", "slice", "random"))
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from typing import Any
 from ..architecture.config import DecoderConfig
 from ..architecture.sites import SITES, TABLE, Capture
 from ..failures import Failure
-from .selections import Spans, TokenSelection, parse_spans, parse_tokens, span_sources
+from .selections import SPEC_KEYS, Spans, TokenSelection, parse_spans, parse_tokens, span_sources
 
-DTYPES = ("bf16", "fp16", "fp32", "int8")
+DTYPES, FORMATS = (tuple(SPEC_KEYS["spec"][key]["words"]) for key in ("dtype", "format"))
 KEPT_ANSWER = "generated"  # the name of the text of generated tokens among the kept fields
-FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
 
 
 @dataclass(frozen=True)
@@ -200,10 +199,6 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", value) is not None
 
 
-def _or_none(is_known: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or is_known(value)
-
-
 def _is_list(value: Any, is_item: Callable[[object], bool], least: int = 1) -> bool:
     return isinstance(value, list | tuple) and len(value) >= least and all(map(is_item, value))
 
@@ -260,65 +255,59 @@ def _is_size(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value <= 64
 
 
-# For each key: its value where it is missing, the test of its values, and the supported values in words.
-_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
-    "model": (None, _is_name, "the name of a model, without control characters"),
-    "revision": (None, _or_none(_is_name), "a name without control characters, or null"),
-    "layers": (None, _is_layers, '"all", a range such as "0-23", and a list of numbers'),
-    "sites": (["resid_post"], lambda value: _is_each_once(value, SITES.__contains__), f"{', '.join(SITES)}, each once"),
+# The forms that code checks, with the supported values in words.
+_OWN: dict[str, tuple[Callable[[object], bool], str]] = {
+    "layers": (_is_layers, '"all", a range such as "0-23", and a list of numbers'),
+    "sites": (lambda value: _is_each_once(value, SITES.__contains__), f"{', '.join(SITES)}, each once"),
     "tokens": (
-        "all",
         _is_tokens,
         "all, last, mean, max, assistant, turns, generated, field:NAME, regex:PATTERN, each of these five also after "
         "last:, mean: or max:, random:N, a slice such as 0:16, and positions, each once",
     ),
     "mask": (
-        None,
-        _or_none(lambda value: isinstance(value, str) and parse_spans(value) is not None),
-        "null, assistant, turns, generated, field:NAME and regex:PATTERN",
+        lambda value: isinstance(value, str) and parse_spans(value) is not None,
+        "assistant, turns, generated, field:NAME and regex:PATTERN",
     ),
-    "exclude_special": (False, _is_flag, "true and false"),
-    "dtype": (None, *_one_of(DTYPES)),
-    "compute_dtype": ("bf16", *_one_of(("bf16", "fp32"))),
-    "format": (None, *_one_of(FORMATS)),
-    "shard_size_gb": (None, _is_size, "a number above 0, and at most 64"),
-    "max_seq_length": (None, _whole(1, 131_072), "1 to 131072"),
-    "over_long": (None, *_one_of(("reject", "truncate", "chunk", "pack"))),
-    "record": ({}, lambda value: isinstance(value, dict), "an object"),
-    "keep": (
-        [],
+    "new_tokens": (
+        _is_generate,
+        "max_new_tokens from 1 to 131071 with temperature 0, which gives the same tokens in every attempt",
+    ),
+    "size": (_is_size, "a number above 0, and at most 64"),
+    "when": (lambda value: value == "auto" or _is_flag(value), "auto, true and false"),
+    "power": (_is_row_length, "a power of two, 64 to 131072"),
+    "names": (
         lambda value: _is_each_once(value, _is_name, 0),
         "a list of names, each once, without control characters",
     ),
-    "seed": (42, _whole(0, (1 << 31) - 1), "0 to 2147483647"),
-    "row_tokens": (2048, _is_row_length, "a power of two, 64 to 131072"),
-    "context_size": (None, _or_none(_whole(2, 131_072)), "null, and 2 to 131072"),
-    "overlap": (0, _whole(0, 131_070), "0 to 131070"),
-    "bos": ("auto", lambda value: value == "auto" or _is_flag(value), "auto, true and false"),
-    "window_tokens": (65_536, _whole(1024, 1 << 20), "1024 to 1048576"),
-    "top_k": (20, _whole(1, 1024), "1 to 1024"),
-    "generate": (
-        None,
-        _or_none(_is_generate),
-        "null, and max_new_tokens from 1 to 131071 with temperature 0, which gives the same tokens in every attempt",
-    ),
-    # The keys of the control plane alone.
-    **dict.fromkeys(("pool", "affinity", "stream_offset", "priority", "budget_usd"), (None, lambda _: True, "")),
-}
-_RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
-    "field": (None, _or_none(_is_name), "a name without control characters, or null"),
-    "template": (None, _or_none(_is_text), "a template or null"),
-    "encoder": (None, _or_none(_is_text), "a name or null"),
-    "prompt_version": (RecordSpec.prompt_version, _is_text, "a name"),
-    "predictions_per_task": (1, _whole(1, 1024), "1 to 1024"),
-    "add_generation_prompt": (False, _is_flag, "true and false"),
-    "continue_final_message": (False, _is_flag, "true and false"),
-    "template_kwargs": (
-        {},
+    "encoder": (_is_text, "a name"),
+    "variables": (
         _is_variables,
         "an object of variables other than those that the worker sets, such as messages, with texts, numbers and lists",
     ),
 }
+
+
+def _check_of(form: dict) -> tuple[object, Callable[[object], bool], str]:
+    """For a declared key: its value where it is missing, the test of its values, and the supported values in words."""
+    is_known, known = {
+        "own": lambda: _OWN[form["form"]],
+        "flag": lambda: (_is_flag, "true and false"),
+        "number": lambda: (_whole(form["least"], form["most"]), f"{form['least']} to {form['most']}"),
+        "word": lambda: _one_of(tuple(form["words"])),
+        "text": lambda: (_is_name, "a name without control characters") if "isName" in form else (_is_text, "a text"),
+    }[form["kind"]]()
+    if form.get("default", known) is None:
+        return None, lambda value: value is None or is_known(value), f"null, and {known}"
+    return form.get("default"), is_known, known
+
+
+_KEYS = {key: _check_of(form) for key, form in SPEC_KEYS["spec"].items()}
+# Every frozen spec has these. One without is damaged.
+_REQUIRED = ("layers", "format", "shard_size_gb", "max_seq_length", "over_long")
+_KEYS |= {key: (None, *_KEYS[key][1:]) for key in _REQUIRED}
+_KEYS["record"] = ({}, lambda value: isinstance(value, dict), "an object")
+_KEYS |= dict.fromkeys(SPEC_KEYS["run"], (None, lambda _: True, ""))
+_RECORD_KEYS = {key: _check_of(form) for key, form in SPEC_KEYS["record"].items()}
 
 
 def mode_of(spec: Spec) -> str:

@@ -4,7 +4,7 @@ import {runSpecJsonSchema} from '../../../../cli/build/reference/json-schemas.ts
 import {Rejected} from '../../../../shared/contracts/errors.ts';
 import {parseValue} from '../../../../shared/contracts/messages/schemas.ts';
 import {frozenSpec, parseRunSpec, type RunSpec, specHash} from '../../../../shared/contracts/spec/spec.ts';
-import {cases, complete, expected} from '../spec-cases.ts';
+import {cases, complete, DEFAULTS, expected} from '../spec-cases.ts';
 
 function refuses(text: string, says: string[]): void {
   assert.throws(
@@ -156,6 +156,6 @@ describe('a frozen spec of another release', () => {
     });
 
   it('a frozen spec of a later release with an unknown key is refused', () => {
-    assert.throws(() => parseValue(frozenSpec, {...cases.defaults, heads: [0]}, 'The spec'), /heads/);
+    assert.throws(() => parseValue(frozenSpec, {...DEFAULTS, heads: [0]}, 'The spec'), /heads/);
   });
 });

@@ -18,13 +18,13 @@ const TABLE = {
   fast: {...flag, default: true, means},
   color: {...word('red', 'blue'), default: 'red', means},
   title: {...{kind: 'text', most: 5, isName: true}, default: 'a', means},
-  rows: {...{kind: 'own', form: 'row'}, default: 4, means},
+  rows: {...{kind: 'own', form: 'power'}, default: 4, means},
 } as const satisfies Fields;
 
 const shapes = {
   stored: z.looseObject(storedShape(TABLE)),
   message: z.strictObject(messageShape(TABLE)),
-  input: z.strictObject(inputShape(TABLE, {row: z.literal([4, 8])})).partial(),
+  input: z.strictObject(inputShape(TABLE, {power: z.literal([4, 8])})).partial(),
   environment: z.object(environmentShape(TABLE)),
 };
 const cases: [keyof typeof shapes, takes: Record<string, unknown[]>, refuses: Record<string, unknown[]>][] = [
