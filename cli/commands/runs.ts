@@ -1,20 +1,18 @@
 import {UsageError} from '../../client/text/errors.ts';
+import {mapFields, type ValuesOf} from '../../shared/domain/records/field.ts';
+import {runChanges} from '../../shared/domain/records/spec-keys.ts';
 import {
   bytes,
   digest,
-  dollars,
   folder,
   natural,
   naturals,
-  orNone,
   positive,
-  priority,
   rate,
   runId,
   seconds,
   streamNumber,
   text,
-  trueOrFalse,
   words,
   zone,
 } from '../terminal/arguments.ts';
@@ -103,12 +101,7 @@ const COMPARED = `
 Exit code 0: both have the same samples, rejected samples, tokens and rows, and statistics within 0.1 %.
 Exit code 1: one of these differs, or a run is not completed. Specs, costs and bytes of shards may differ.`;
 
-type RunChange = {
-  priority?: number;
-  budget_usd?: number | null;
-  allow_cross_region?: boolean;
-  if_version?: number;
-};
+type RunChange = Partial<ValuesOf<typeof runChanges>> & {if_version?: number};
 
 /** Changes of a run by one message. */
 function addChanges(about: (name: string, description: string) => GleanerCommand): void {
@@ -137,22 +130,11 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
       );
     });
   about('configure', 'change the priority or the budget of a run')
-    .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
-    .option(
-      '--budget-usd <usd>',
-      'dollars that TPUs and network of the run may cost, or none',
-      orNone(dollars),
-    )
-    .option(
-      '--allow-cross-region <true|false>',
-      'let TPUs in another region than the bucket work on the run',
-      trueOrFalse,
-    )
+    .fields(runChanges, {hasTruth: true})
     .option('--if-version <n>', 'change only while the document has this version', natural)
     .examples('gleaner run configure my-run --budget-usd 20 --priority 5')
     .sends((run: string, {if_version, ...change}: RunChange) => {
-      const {priority, budget_usd, allow_cross_region} = change;
-      const settings = requireChange({priority, budget_usd, allow_cross_region});
+      const settings = requireChange(mapFields(runChanges, (_, name) => change[name]));
       return {action: 'configure', run, ...settings, if_version};
     });
 }

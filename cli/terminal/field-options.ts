@@ -38,7 +38,7 @@ export function optionsOf(all: Fields, hasTruth: boolean): FieldOption[] {
   return Object.entries(all).map(([name, field]) => {
     const long = `--${name.replaceAll('_', '-')}`;
     const mayBeNone = field.default === null && field.kind !== 'text';
-    const about = `${field.option ?? field.means}${mayBeNone ? ', or none' : ''}`;
+    const about = `${field.option ?? field.means}${mayBeNone ? ' (or none)' : ''}`;
     if (field.kind === 'flag' && !hasTruth) return {name, flags: long, about};
     const flags = `${long} <${valueName(name, field)}>`;
     if (field.kind === 'word') return {name, flags, about, choices: field.words};

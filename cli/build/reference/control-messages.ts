@@ -4,46 +4,41 @@ import {jobDocument} from '../../../shared/domain/records/job.ts';
 import {poolDocument} from '../../../shared/domain/records/pool.ts';
 import {poolPaces} from '../../../shared/domain/records/pool-settings.ts';
 import {runDocument} from '../../../shared/domain/records/run.ts';
-import {limitsOf, type Property} from './run-spec.ts';
-import {row, schemaOf, typeOf} from '../../../client/json/types.ts';
+import {fieldTable, type Property} from './run-spec.ts';
+import {schemaOf, typeOf} from '../../../client/json/types.ts';
 
-type Properties = Record<string, Property>;
-
-/** A field without words of its own has those of the document that it changes. */
+/** A field without words of its own has those of the documents that it changes. */
 const STORED = [poolDocument, runDocument, jobDocument].map(schema => schemaOf(schema).properties ?? {});
 
 const ACTIONS = Object.entries(COMMANDS).map(([action, {schema}]) => {
   const {properties: {action: _, ...fields} = {}, required = []} = schemaOf(schema, 'input');
-  return {action, fields: fields as Properties, required};
+  return {action, fields: fields as Record<string, Property>, required};
 });
 
-function rowOf(name: string): string {
+function fieldOf(name: string): Property {
   const uses = ACTIONS.flatMap(({fields}) => fields[name] ?? []);
   const [widest] = uses.toSorted((a, b) => typeOf(b).length - typeOf(a).length);
-  const description = [...uses, ...STORED.flatMap(fields => fields[name] ?? [])].find(
-    each => each.description,
+  const described = uses.filter(each => each.description).slice(0, 1);
+  const words = (described.length > 0 ? described : STORED.flatMap(fields => fields[name] ?? [])).map(
+    ({description}) => description,
   );
-  if (!widest || !description?.description) throw new Error(`Failed to describe ${name} of messages`);
-  const {default: own} = uses.find(each => each.default !== undefined) ?? {};
+  if (words.length === 0) throw new Error(`Failed to describe ${name} of messages`);
   const deployed = poolPaces[name as keyof typeof poolPaces];
-  const given = deployed
-    ? `\`GLEANER_${name.toUpperCase()}\`, ${deployed.default}`
-    : own === undefined
-      ? ''
-      : `\`${JSON.stringify(own)}\``;
-  return row(`\`${name}\``, typeOf(widest), limitsOf(widest), given, description.description);
+  const own = deployed ?? uses.find(each => each.default !== undefined);
+  const variable = deployed ? ` By default \`GLEANER_${name.toUpperCase()}\`.` : '';
+  return {...widest, properties: {}, default: own?.default, description: words.join(' ') + variable};
 }
 
 export function controlPage(template: string): string {
-  const names = new Set(ACTIONS.flatMap(({fields}) => Object.keys(fields)));
-  const rows = ['| field | type | limits | default | meaning |', '|---|---|---|---|---|'];
-  return ACTIONS.reduce(
-    (page, {action, fields, required}) =>
-      page.replace(`{{${action}}}`, () =>
-        Object.keys(fields)
-          .map(name => `\`${name}\`${required.includes(name) ? ' (required)' : ''}`)
-          .join(', '),
-      ),
-    template.replace('{{fields}}', () => [...rows, ...[...names].map(rowOf)].join('\n')),
+  const names = [...new Set(ACTIONS.flatMap(({fields}) => Object.keys(fields)))];
+  const page = template.replace('{{fields}}', () =>
+    fieldTable('field', Object.fromEntries(names.map(name => [name, fieldOf(name)]))),
   );
+  return page.replace(/\{\{(\w+)\}\}/g, (_, action) => {
+    const {fields = {}, required = []} = ACTIONS.find(each => each.action === action) ?? {};
+    const texts = Object.keys(fields).map(
+      name => `\`${name}\`${required.includes(name) ? ' (required)' : ''}`,
+    );
+    return texts.join(', ');
+  });
 }

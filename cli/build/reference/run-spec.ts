@@ -20,7 +20,7 @@ function limits({minimum, maximum, exclusiveMinimum, maxItems}: Property): strin
 }
 
 /** The limits of a value, also where the value may be null. */
-export function limitsOf(property: Property): string {
+function limitsOf(property: Property): string {
   return [property, ...((property.anyOf ?? []) as Property[])].map(limits).filter(Boolean).join(', ');
 }
 
@@ -40,10 +40,10 @@ function rows(properties: Record<string, Property>, prefix = ''): string[] {
 
 export function runSpecPage(template: string): string {
   const {properties} = runSpecJsonSchema() as {properties: Record<string, Property>};
-  const table = [
-    '| key | values | default | limits | meaning |',
-    '|---|---|---|---|---|',
-    ...rows(properties),
-  ];
-  return template.replace('{{keys}}', () => table.join('\n'));
+  return template.replace('{{keys}}', () => fieldTable('key', properties));
+}
+
+export function fieldTable(kind: string, properties: Record<string, Property>): string {
+  const head = [`| ${kind} | values | default | limits | meaning |`, '|---|---|---|---|---|'];
+  return [...head, ...rows(properties)].join('\n');
 }

@@ -3,13 +3,13 @@
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {CliError} from '../../../client/text/errors.ts';
 import {say} from '../../../client/text/output.ts';
-import type {Difference} from '../../../client/views/spec-differences.ts';
 import {differencesOf} from '../../../client/views/spec-differences.ts';
 import {parseJson} from '../../../shared/contracts/messages/schemas.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/spec/manifest.ts';
 import {MAX_SPEC_BYTES, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {manifestObject, specObject} from '../../../shared/domain/names.ts';
+import {runChanges} from '../../shared/domain/records/spec-keys.ts';
 
 /** Writes run.json. Throws `CliError` where the run has another spec already, and names each key that differs. */
 export async function writeSpec(cloud: Cloud, run: string, spec: RunSpecInput): Promise<void> {
@@ -58,23 +58,14 @@ async function readText({objects}: Cloud, name: string, max_bytes: number): Prom
   }
 }
 
-/** Settings that a message changes after the start, and their options. */
-const SETTINGS = {
-  priority: '--priority',
-  budget_usd: '--budget-usd',
-  allow_cross_region: '--allow-cross-region',
-} as const;
-
 /** A run that has begun has the settings of its document. */
 async function refuseOtherSettings({store}: Cloud, run: string, spec: RunSpecInput): Promise<void> {
   const found = await runRecords.get(store, run);
-  const keys = Object.keys(SETTINGS).filter(key => key in spec) as (keyof typeof SETTINGS)[];
+  const keys = Object.keys(runChanges).filter(key => key in spec);
   const other = found ? differencesOf(spec, found, keys) : [];
   if (other.length === 0) return;
   const texts = other.map(({key, wanted, stored}) => `${key} is ${shown(stored)}, not ${shown(wanted)}`);
-  const options = other.map(
-    ({key, wanted}) => `${SETTINGS[key as keyof typeof SETTINGS]} ${wanted ?? 'none'}`,
-  );
+  const options = other.map(({key, wanted}) => `--${key.replaceAll('_', '-')} ${wanted ?? 'none'}`);
   throw new CliError(
     `Failed to start run ${run}, which has begun: ${texts.join(', ')}; change it with \`gleaner run configure ${run} ${options.join(' ')}\``,
   );
@@ -88,7 +79,7 @@ function unequalToFrozen(spec: RunSpecInput, text: string, run: string): Differe
   return differencesOf(
     wanted,
     stored,
-    Object.keys(spec).filter(key => !(key in SETTINGS)),
+    Object.keys(spec).filter(key => !(key in runChanges)),
   );
 }
 

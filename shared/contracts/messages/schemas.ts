@@ -54,7 +54,6 @@ function printableText(most: number) {
 }
 
 export const version = z.number().int().min(0).describe('Applies only while the document has this version.');
-export const dollars = z.number().positive().max(10_000_000).nullable().describe('Dollars. Null: no limit.');
 export const zones = z
   .array(z.string().max(MOST_NAME_CHARS).regex(ZONE, 'a zone such as us-central1-a'))
   .min(1)

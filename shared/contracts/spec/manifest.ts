@@ -2,7 +2,9 @@
 import {z} from 'zod';
 import {withEntry} from '../../domain/digest.ts';
 import {isRunId} from '../../domain/names.ts';
-import {type RunResult, sha256, short, streamSummary, total} from '../../domain/run/result.ts';
+import {storedShape} from '../../domain/records/field-schema.ts';
+import {runSettings} from '../../domain/records/spec-keys.ts';
+import {type RunResult, sha256, streamSummary, total} from '../../domain/run/result.ts';
 import {specHash} from './spec.ts';
 
 /** Limit of a manifest. With its result it names every layer, every file of the model and every unread stream. */
@@ -17,15 +19,7 @@ export const manifest = z.object({
   run: z.string().refine(isRunId),
   spec: z.record(z.string(), z.unknown()),
   spec_hash: sha256,
-  placement: z.object({
-    pool: short,
-    priority: z.number().int(),
-    budget_usd: z.number().nullable(),
-    affinity: z.enum(['any', 'fixed']),
-    stream_offset: total,
-    allow_cross_region: z.boolean(),
-    expire_days: total.nullable(),
-  }),
+  placement: z.object(storedShape(runSettings)),
 });
 
 /** The part of `activations/[RUN/]tpu_N/metadata.json` that a manifest needs. */

@@ -124,18 +124,14 @@ const OWN = {
   pool: z.string().regex(POOL, 'a pool: lower-case letters, digits and dashes'),
 } satisfies Required<OwnForms>;
 
-export const recordFields = inputShape(recordKeys, OWN);
 const {keep, seed, ...others} = inputShape(specKeys, OWN);
 
-/** The keys of `run.json` that the spec of an extraction has. Rules across keys or entries are in `contradictions`. */
-export const specFields = {
+/** Every key of `run.json`. Rules across keys or entries are in `contradictions`. */
+export const fields = {
   ...others,
-  record: closed(recordFields).meta({description: 'how a line becomes a sample'}),
-  ...{keep, seed},
+  record: closed(inputShape(recordKeys, OWN)).meta({description: 'how a line becomes a sample'}),
+  ...{keep, seed, ...inputShape(runSettings, OWN)},
 };
-
-/** Every key of `run.json`. */
-export const fields = {...specFields, ...inputShape(runSettings, OWN)};
 
 /** Values of `run.json` or of a frozen spec, each key optional. */
 export type SpecValues = z.infer<ReturnType<typeof closed<typeof fields>>>;

@@ -1,14 +1,15 @@
 /** `run.json`: parsing, the complete spec that follows from it, and the hash that shards carry. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
-import type {Assignment} from '../../domain/fleet/slots.ts';
-import type {Run} from '../../domain/records/run.ts';
+import {defaultsOf, pick} from '../../domain/records/field.ts';
+import type {Placement, Run} from '../../domain/records/run.ts';
+import {recordKeys, runChanges, runSettings, specKeys} from '../../domain/records/spec-keys.ts';
 import {rejectRepeatedKey} from '../messages/repeated-key.ts';
 import {parseJson} from '../messages/schemas.ts';
 import type {Config} from '../settings/config.ts';
-import {SITES, type Site, withOwnNames} from './site-names.ts';
+import {SITES, withOwnNames} from './site-names.ts';
 import {contradictions} from './spec-contradictions.ts';
-import {closed, fields, recordFields, specFields} from './spec-keys.ts';
+import {closed, fields} from './spec-keys.ts';
 
 export const MAX_SPEC_BYTES = 64 * 1024;
 
@@ -29,17 +30,8 @@ export function parseRunSpec(text: string, what: string): RunSpecInput {
   return spec;
 }
 
-/** Placement of a run on TPUs: changes its cost, and never the content of its shards. */
-export type RunPlacement = {
-  pool: string;
-  priority: number;
-  budget_usd: number | null;
-  allow_cross_region: boolean;
-  expire_days: number | null;
-} & Assignment;
-
 /** The complete spec of an extraction: `run.json` over the defaults. Frozen when the first stream is accepted. */
-export type RunSpec = Complete<Omit<RunSpecInput, keyof RunPlacement | 'record'>> & {
+export type RunSpec = Complete<Omit<RunSpecInput, keyof Placement | 'record'>> & {
   record: Complete<NonNullable<RunSpecInput['record']>>;
 };
 
@@ -50,29 +42,22 @@ type Defaults = Pick<Config, 'default_model'> & {pool: Pick<Config['pool'], 'poo
 
 export function completeSpec(
   input: RunSpecInput,
-  {default_model, pool: {pool: default_pool}}: Defaults,
-): {spec: RunSpec; placement: RunPlacement} {
-  const {pool = default_pool, priority = 0, budget_usd = null, ...others} = withOwnNames(input);
-  const {affinity = 'any', stream_offset = 0, ...rest} = others;
-  const {allow_cross_region = false, expire_days = null, ...given} = rest;
-  const {record = {}, sites = ['resid_post']} = given;
+  {default_model, pool: {pool}}: Defaults,
+): {spec: RunSpec; placement: Placement} {
+  const given = withOwnNames(input);
+  const {sites = specKeys.sites.default} = given;
   const chosen = {
     model: given.model ?? default_model,
-    sites: SITES.filter(site => (sites as Site[]).includes(site)),
+    sites: SITES.filter(site => (sites as readonly string[]).includes(site)),
     dtype: given.dtype ?? (given.format === 'pkl.gz' ? 'fp32' : 'bf16'),
     mask: given.mask ?? (given.generate && given.format !== 'pkl.gz' ? 'generated' : null),
-    max_seq_length: given.max_seq_length ?? Math.max(2048, given.context_size ?? 0),
-    record: withDefaults(recordFields, record),
+    max_seq_length:
+      given.max_seq_length ?? Math.max(specKeys.max_seq_length.default, given.context_size ?? 0),
+    record: {...defaultsOf(recordKeys), ...given.record},
   };
-  const spec = withDefaults(specFields, {...given, ...chosen}) as RunSpec;
-  const assignment = {affinity, stream_offset, expire_days};
-  return {spec, placement: {pool, priority, budget_usd, ...assignment, allow_cross_region}};
-}
-
-/** The value of each key: the given one, or the default of its schema. */
-function withDefaults(keys: Record<string, z.ZodType>, given: Record<string, unknown>) {
-  const values = Object.entries(keys).map(([key, schema]) => [key, given[key] ?? schema.meta()?.default]);
-  return Object.fromEntries(values);
+  const spec = {...defaultsOf(specKeys), ...pick(specKeys, given), ...chosen} as RunSpec;
+  const placement = {...defaultsOf(runSettings), pool, ...pick(runSettings, given)} as Placement;
+  return {spec, placement};
 }
 
 /**
@@ -100,9 +85,7 @@ export function laterSpecProblem(run: Run, input: RunSpecInput, defaults: Defaul
   const {placement} = completeSpec(input, defaults);
   if (run.spec && !isSameSpec(run.spec, input, defaults))
     return `the spec of run "${run.run}" was frozen when its first stream was accepted`;
-  const changed = (Object.keys(placement) as (keyof RunPlacement)[]).filter(
-    key => placement[key] !== run[key],
-  );
+  const changed = (Object.keys(placement) as (keyof Placement)[]).filter(key => placement[key] !== run[key]);
   if (changed.length === 0) return undefined;
-  return `run "${run.run}" keeps its ${changed.join(', ')}; the message "configure" changes priority, budget_usd and allow_cross_region`;
+  return `run "${run.run}" keeps its ${changed.join(', ')}; the message "configure" changes ${Object.keys(runChanges).join(', ')}`;
 }

@@ -1,15 +1,9 @@
 import {Contradicted, Rejected} from '../../contracts/errors.ts';
 import {completeSpec} from '../../contracts/spec/spec.ts';
 import {outputsPrefix, parseOutputObject, stopObject} from '../../domain/names.ts';
-import {
-  endedAs,
-  isOpen,
-  LOST_AFTER_S,
-  lostReason,
-  NO_MESSAGES,
-  NO_STREAMS,
-  type Run,
-} from '../../domain/records/run.ts';
+import {pick} from '../../domain/records/field.ts';
+import {endedAs, isOpen, LOST_AFTER_S, lostReason, newRun, type Run} from '../../domain/records/run.ts';
+import {runChanges} from '../../domain/records/spec-keys.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
 import {type Contradiction, contradictionEvent} from '../../domain/timeline.ts';
 import type {Deps} from '../deps.ts';
@@ -46,26 +40,16 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
     if (current && current.reason === reason && !frozen) return current;
     const now = deps.now();
     const next: Run = {
-      ...NO_STREAMS,
-      ...NO_MESSAGES,
-      ...current,
-      run,
+      ...newRun(run, (frozen ?? completeSpec({}, deps.config)).placement, now, current),
       created_at: frozen?.frozen_at ?? iso(now),
-      updated_at: iso(now),
-      changed_at: iso(now),
-      expired_at: null,
       status: isStopped ? 'cancelled' : isLost ? 'paused' : frozen ? 'active' : 'failed',
       paused_at: isLost ? iso(now) : null,
       stopped_at: isStopped ? iso(now) : null,
       reason,
       spec: frozen?.spec ?? null,
       spec_hash: frozen?.spec_hash ?? null,
-      ...(frozen ?? completeSpec({}, deps.config)).placement,
-      bundle: null,
-      spent_usd: 0,
-      cost_usd: 0,
       preemptions: isLost ? null : 0,
-      ...(current && current.version > 0 ? settingsOf(current) : {}),
+      ...(current && current.version > 0 ? pick(runChanges, current) : {}),
     };
     runRecords.set(tx, next);
     const text =
@@ -95,10 +79,6 @@ async function stopAgain(deps: Deps, run: string): Promise<Run | undefined> {
     recordEvent(tx, {kind: 'run', run, text: `Run ${run} is cancelled: ${reason}`}, now);
     return stopped;
   });
-}
-
-function settingsOf({priority, budget_usd, allow_cross_region}: Run) {
-  return {priority, budget_usd, allow_cross_region};
 }
 
 /**

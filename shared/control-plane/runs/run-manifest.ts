@@ -8,13 +8,13 @@ import {
   isSameSpec,
   MAX_SPEC_BYTES,
   parseRunSpec,
-  type RunPlacement,
   type RunSpecInput,
   specHash,
 } from '../../contracts/spec/spec.ts';
 import {modelProblem} from '../../domain/billing/ceilings.ts';
 import {runAcceleratorProblem} from '../../domain/fleet/accelerators.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
+import type {Placement} from '../../domain/records/run.ts';
 import type {Contradiction} from '../../domain/timeline.ts';
 import type {Objects} from '../../ports/ports.ts';
 import {missingPoolText, readPool} from '../caches/pool-cache.ts';
@@ -23,7 +23,7 @@ import {skipIfInvalid} from '../documents/documents.ts';
 import {bucketModelProblem} from './check-model.ts';
 
 /** A spec with exactly the keys of its manifest, maybe fewer than this release knows, and its hash. */
-export type Frozen = {spec: RunSpecInput; spec_hash: string; placement: RunPlacement};
+export type Frozen = {spec: RunSpecInput; spec_hash: string; placement: Placement};
 
 /** `found`, `made`: hashes of the spec in the manifest, and of the spec to freeze. */
 function contradictionOf(object: string, found: string, made: string): Contradiction {

@@ -6,6 +6,7 @@ import {hash} from 'node:crypto';
 import {ObjectTooLarge} from '../../contracts/errors.ts';
 import {MAX_MANIFEST_BYTES, manifestText} from '../../contracts/spec/manifest.ts';
 import {manifestObject, modelLockObject, paths} from '../../domain/names.ts';
+import {pick} from '../../domain/records/field.ts';
 import {
   addGone,
   addStream,
@@ -15,6 +16,7 @@ import {
   SUMMED,
   totalsOf,
 } from '../../domain/records/run.ts';
+import {runSettings} from '../../domain/records/spec-keys.ts';
 import {isUnfinished, type Stream} from '../../domain/records/stream.ts';
 import {type FoldState, ResultFold} from '../../domain/run/result.ts';
 import {contradictionEvent} from '../../domain/timeline.ts';
@@ -146,8 +148,7 @@ export async function foldPage(deps: Deps, run: Run, fold: Fold, until_ms: numbe
  * of another spec: the streams were made by the document.
  */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
-  const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
-  const {allow_cross_region, expire_days} = run;
+  const {spec, spec_hash} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
   const frozen = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
   if (frozen && frozen.spec_hash !== spec_hash) {
@@ -155,9 +156,7 @@ async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
     const contradiction = {object: manifestObject(run.run), found, made: `spec ${spec_hash}`};
     await recordEventNow(deps, contradictionEvent(contradiction, 'the control plane', {run: run.run}));
   }
-  const assignment = {affinity, stream_offset, expire_days};
-  const placement = {pool, priority, budget_usd, ...assignment, allow_cross_region};
-  return frozen?.spec_hash === spec_hash ? frozen : {spec, spec_hash, placement};
+  return frozen?.spec_hash === spec_hash ? frozen : {spec, spec_hash, placement: pick(runSettings, run)};
 }
 
 /** Writes the result. Returns false if the streams or the manifest changed since they were read. */

@@ -11,12 +11,13 @@ import {
   withPublishTime,
 } from '../records/publish-order.ts';
 import type {Run} from '../records/run.ts';
+import type {runChanges} from '../records/spec-keys.ts';
 import {iso, msOf, utcText} from '../time.ts';
 import {applied, type Decision, isOutdated, noRun, outdatedBy, rejected} from './commands.ts';
 
 /** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
 type Settings<T, Field extends keyof T> = {[Key in Field]?: T[Key] | undefined};
-type RunSettings = Settings<Run, 'priority' | 'budget_usd' | 'allow_cross_region'>;
+type RunSettings = Settings<Run, keyof typeof runChanges>;
 export type PoolSettings = Settings<Pool, 'zones' | keyof typeof poolSettings>;
 
 export function decideConfigure(

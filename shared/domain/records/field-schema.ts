@@ -27,16 +27,13 @@ function schemaOf(form: Form, number: z.ZodNumber = z.number(), own: OwnForms = 
 
 const orNull = (field: Field, schema: z.ZodType) => (field.default === null ? schema.nullable() : schema);
 
-/** The lower bounds of the message and of the deployment, and no upper one: a later release may have raised it. Words decide, so another is refused. */
+/** From the lower bound of the message or of the deployment on, and without an upper one: a later release may have raised it. Words decide. */
 function storedForm(field: Field): z.ZodType {
   if (field.kind === 'text' || field.kind === 'own') return z.string();
   if (field.kind !== 'number') return schemaOf(field);
   const forms = [field, field.deployed ?? field].filter(form => form.kind === 'number');
-  const bounds = forms.map(({least, above}) => least ?? above ?? 0);
-  const isAbove = forms.every(({least, above}) => above !== undefined || (least ?? 0) > Math.min(...bounds));
-  const {whole} = field;
-  const open = {kind: 'number', ...(whole && {whole}), most: Number.MAX_SAFE_INTEGER} as const;
-  return schemaOf({...open, ...(isAbove ? {above: Math.min(...bounds)} : {least: Math.min(...bounds)})});
+  const least = Math.min(...forms.map(({least, above = 0}) => least ?? above));
+  return (field.whole ? z.number().int() : z.number()).min(least);
 }
 
 /** Fields of documents. A document of an earlier release has the default of a field that it lacks. */

@@ -69,4 +69,6 @@ export const defaultsOf = <All extends Fields>(all: All) =>
 
 /** The values of the fields that `values` has. */
 export const pick = <All extends Fields, T extends object>(all: All, values: T) =>
-  Object.fromEntries(Object.entries(values).filter(([name]) => name in all)) as Pick<T, keyof T & keyof All>;
+  Object.fromEntries(
+    Object.entries(values).filter(([name, value]) => name in all && value !== undefined),
+  ) as Pick<T, keyof T & keyof All>;

@@ -1,5 +1,5 @@
 /** The fields of a pool that deployments and messages set. */
-import {type Fields, flag, whole, word} from './field.ts';
+import {type Fields, flag, text, whole, word} from './field.ts';
 
 const deployed = {kind: 'number', above: 0, most: 86_400} as const;
 
@@ -8,12 +8,10 @@ export const poolPaces = {
   poll_s: {
     ...{kind: 'number', least: 1, most: 86_400, deployed, default: 60},
     means: 'Seconds until a TPU without work asks again, plus up to a quarter.',
-    option: 'seconds until a worker without work asks again',
   },
   job_wait_s: {
     ...{kind: 'number', least: 0, most: 604_800, deployed, default: 120},
     means: 'Seconds that a job waits until a TPU gives its stream back after the shard in hand.',
-    option: 'seconds that a job waits until a TPU gives its stream back',
   },
 } as const satisfies Fields;
 
@@ -21,18 +19,15 @@ export const poolSizes = {
   workers_per_zone: {
     ...{...whole(0, 1000), deployed: whole(1, 1000), default: 1},
     means: 'Slots in each zone.',
-    option: 'most TPUs in each zone',
   },
   provisioning: {
     ...{...word('node', 'queued-resource', 'auto', 'flex-start'), default: 'node'},
     means:
       '`node`: asks for nodes at once. `queued-resource`: in the queue. `auto`: in the queue while a zone is sold out. `flex-start`: instances that wait for up to two hours.',
-    option: 'nodes at once, through the queue of the zone, as the zone answers, or waiting instances',
   },
   budget_usd: {
     ...{kind: 'number', above: 0, most: 10_000_000, default: null},
     means: 'Dollars that TPUs and network of the pool may ever cost. Null: no limit.',
-    option: 'most dollars that the pool may ever cost',
   },
 } as const satisfies Fields;
 
@@ -44,26 +39,12 @@ export const poolTerms = {
   provider: {
     ...word('tpu-api', 'compute-engine'),
     means: 'Where the TPUs come from: `tpu-api`, or `compute-engine` for instances.',
-    option: 'the Cloud TPU API, or instances of Compute Engine',
   },
-  accelerator: {
-    ...{kind: 'text', most: 100},
-    means: 'Type of each TPU, such as `v5litepod-8`.',
-    option: 'type of each TPU, such as v5litepod-1',
-  },
-  runtime_version: {
-    ...{kind: 'text', most: 250},
-    means: 'Software version of the TPU VMs, or image of the instances.',
-    option: "software or image of each TPU VM (default: the accelerator's own)",
-  },
+  accelerator: {...text(100), means: 'Type of each TPU, such as `v5litepod-8`.'},
+  runtime_version: {...text(250), means: 'Software version of the TPU VMs, or image of the instances.'},
   disk_gb: {
     ...whole(50, 10_000),
     means: 'Size of the boot disk of each instance, in GB. Null with `tpu-api`.',
-    option: 'boot disk of each instance of Compute Engine (default: 100)',
   },
-  spot: {
-    ...flag,
-    means: 'True: the TPUs are Spot VMs, which Google may preempt.',
-    option: 'spare capacity, cheaper and preemptible (default: as deployed)',
-  },
+  spot: {...flag, means: 'True: the TPUs are Spot VMs, which Google may preempt.'},
 } as const satisfies Fields;

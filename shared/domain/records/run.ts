@@ -1,21 +1,13 @@
 import {z} from 'zod';
-import {
-  amount,
-  count,
-  dollars,
-  emptyOf,
-  instant,
-  integer,
-  message_times,
-  orNull,
-  stored,
-  text,
-} from '../fields.ts';
+import {amount, count, dollars, emptyOf, instant, message_times, orNull, stored, text} from '../fields.ts';
 import {nextRunName} from '../names.ts';
 import {iso, msOf} from '../time.ts';
 import {type Constraint, goesOn, isMoving, waiting, waitText} from './constraint.ts';
+import type {ValuesOf} from './field.ts';
+import {storedShape} from './field-schema.ts';
 import {runHistory, withPoint} from './history.ts';
 import {machineDeaths} from './machine-deaths.ts';
+import {runSettings} from './spec-keys.ts';
 import type {Stream} from './stream.ts';
 
 const modelFailures = {
@@ -89,22 +81,8 @@ export const runDocument = stored({
   spec_hash: text
     .nullable()
     .describe('SHA-256 of `spec` with sorted keys. Every shard carries it. Null as long as `spec` is null.'),
-  pool: text.describe('Pool whose TPUs work on the run.'),
-  priority: integer.describe('Order between runs that share TPUs: the higher number goes first.'),
-  affinity: z
-    .enum(['any', 'fixed'])
-    .describe('`any`: every TPU takes every stream. `fixed`: each stream belongs to one TPU.'),
-  stream_offset: count.describe('Number of the stream of the first TPU. Counts only with `affinity: fixed`.'),
+  ...storedShape(runSettings),
   bundle: orNull(text).describe('SHA-256 of the newest bundle of its leases. Null before the first lease.'),
-  allow_cross_region: z
-    .boolean()
-    .describe('True: TPUs in another region than the bucket may work on the run.'),
-  expire_days: orNull(count).describe(
-    'Days after which the bucket deletes each shard of the run, from its upload on. Null: it keeps them.',
-  ),
-  budget_usd: dollars
-    .nullable()
-    .describe('Dollars that TPUs and network of the run may cost. Null: no limit of its own.'),
   spent_usd: dollars.describe(
     'Dollars of the TPU incarnations that have ended. Equals `cost_usd` when no TPU works for the run.',
   ),
@@ -130,7 +108,19 @@ export const runDocument = stored({
   ),
 });
 export type Run = z.infer<typeof runDocument>;
+/** Where a run works and what it may cost. */
+export type Placement = ValuesOf<typeof runSettings>;
 export type RunStatus = Run['status'];
+
+/** A run without a spec. `earlier`: its document, whose counts and history it keeps. */
+export function newRun(run: string, placement: Placement, now: number, earlier?: Run): Run {
+  return {
+    ...{...NO_STREAMS, ...NO_MESSAGES, ...earlier, ...placement},
+    ...{run, status: 'active', reason: null, spec: null, spec_hash: null, bundle: null},
+    ...{spent_usd: 0, cost_usd: 0, preemptions: 0, expired_at: null},
+    ...{created_at: iso(now), updated_at: iso(now), changed_at: iso(now)},
+  };
+}
 
 export function pausedFor(reason: string, now: number) {
   return {status: 'paused' as const, reason, waits: null, paused_at: iso(now), updated_at: iso(now)};

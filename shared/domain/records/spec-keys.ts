@@ -104,7 +104,6 @@ export const specKeys = {
   context_size: {
     ...{...whole(2, MAX_LENGTH), default: null},
     means: 'tokens of a chunk or of a packed window, at most; null is max_seq_length',
-    option: 'tokens of a chunk or of a packed window, at most',
   },
   overlap: {
     ...{...whole(0, MAX_LENGTH - 2), default: 0},
@@ -122,41 +121,46 @@ export const specKeys = {
     ...{...whole(1024, 1_048_576), default: 65_536},
     means: 'tokens of consecutive samples that are packed into rows together, at most',
   },
-  keep: {
-    ...{...own('names'), default: [], means: "fields of the record to copy into the shard's index"},
-    option: 'fields of a record to copy into the shards, with commas between',
-  },
+  keep: {...own('names'), default: [], means: "fields of the record to copy into the shard's index"},
   seed: {...whole(0, 2 ** 31 - 1), default: 42, means: 'of every random choice'},
 } as const satisfies Fields;
 
 /** Where a run works and what it may cost: never the content of its shards. */
 export const runSettings = {
-  pool: {...own('pool'), means: "the TPUs to use. Default the deployment's pool, such as tpu"},
+  pool: {
+    ...own('pool'),
+    means: 'Pool whose TPUs work on the run. Default: that of the deployment, such as `tpu`.',
+  },
   priority: {
     ...{...whole(-1000, 1000), default: 0},
-    means: 'between runs that share the TPUs; higher goes first',
+    means: 'Order between runs that share TPUs: the higher number goes first.',
   },
   affinity: {
     ...{...word('any', 'fixed'), default: 'any'},
-    means: 'fixed: stream N is for the TPU with number N - stream_offset alone, counted over the zones',
+    means:
+      '`any`: every TPU takes every stream. `fixed`: stream N is for the TPU with number N - `stream_offset` alone, counted over the zones.',
   },
   stream_offset: {
     ...{...whole(0, 999_999_999), default: 0},
-    means: 'the stream of the first TPU, where affinity is fixed',
+    means: 'Number of the stream of the first TPU, with `affinity: fixed`.',
   },
   expire_days: {
     ...{...whole(1, 3650), default: null},
-    means: 'days after which the bucket deletes each shard, from its upload on; null keeps all',
-    option: 'days after which the bucket deletes each shard',
+    means:
+      'Days after which the bucket deletes each shard of the run, from its upload on. Null: it keeps them.',
   },
   allow_cross_region: {
     ...{...flag, default: false},
     means:
-      'let TPUs in another region than the bucket work on the run: each GB between them costs money, and counts in budget_usd',
+      'True: TPUs in another region than the bucket may work on the run. Each GB between them costs money, and counts in `budget_usd`.',
   },
   budget_usd: {
     ...{kind: 'number', above: 0, most: 10_000_000, default: null},
-    means: 'dollars that TPUs and network may cost; then the run pauses. null is no limit',
-    option: 'dollars that TPUs and network of the run may cost',
+    means: 'Dollars that TPUs and network of the run may cost; then it pauses. Null: no limit of its own.',
   },
 } as const satisfies Fields;
+
+const {priority, budget_usd, allow_cross_region} = runSettings;
+
+/** The settings that the message `configure` changes. */
+export const runChanges = {priority, budget_usd, allow_cross_region};

@@ -144,7 +144,7 @@ describe('run.json', () => {
     world.objects.put('datasets/my-run/run.json', '{"priority": -3}');
     await world.deliverAll();
     const advice =
-      /run.json is ignored: run "my-run" keeps its priority, budget_usd, affinity; the message "configure"/;
+      /run.json is ignored: run "my-run" keeps its priority, affinity, budget_usd; the message "configure"/;
     assert.match(await rejections(world), advice);
     await world.wipe();
     await world.minutes(2, 1);

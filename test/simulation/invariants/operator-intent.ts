@@ -3,6 +3,7 @@ import {isDeepStrictEqual} from 'node:util';
 import {outputsPrefix, paths, stopObject, streamPrefix} from '../../../shared/domain/names.ts';
 import type {Limiter} from '../../../shared/domain/records/limiter.ts';
 import {poolSettings} from '../../../shared/domain/records/pool-settings.ts';
+import {runChanges} from '../../../shared/domain/records/spec-keys.ts';
 import {iso} from '../../../shared/domain/time.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
@@ -28,7 +29,7 @@ const SETTINGS = [
   ...['zones', ...Object.keys(poolSettings), 'keep', 'version'],
   ...['source', 'environment', 'source_version', 'message_times'],
 ];
-const SETTINGS_OF_RUN = ['priority', 'budget_usd', 'allow_cross_region', 'version', 'pool', 'spec_hash'];
+const SETTINGS_OF_RUN = [...Object.keys(runChanges), 'version', 'pool', 'spec_hash'];
 
 /** A pool keeps TPUs until some minutes after the publish time of the message, however late it arrives. */
 function keepOf({minutes, workers = 1}: Record<string, number>, published_at: string): object | null {

@@ -105,8 +105,8 @@ export const EDITS: Record<Release, Edit[]> = {
     {
       in: 'runDocument',
       within: '$stored({run: $run, status: $status, reason: $reason, $$fields})',
-      find: 'stream_offset: $count.describe($text)',
-      replace: 'stream_offset: $count.describe($text), fold_count: $count.default(0)',
+      find: 'preemptions: $orNull($count).describe($text)',
+      replace: 'preemptions: $orNull($count).describe($text), fold_count: $count.default(0)',
     },
     {
       in: 'decideRunAction',

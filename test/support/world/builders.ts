@@ -7,7 +7,7 @@ import {type Config, loadConfig} from '../../../shared/contracts/settings/config
 import {secretHash} from '../../../shared/control-plane/worker-api/authenticate.ts';
 import type {WantedOptions} from '../../../shared/domain/fleet/slots.ts';
 import {parseWorkerName, shardObject} from '../../../shared/domain/names.ts';
-import {NO_MESSAGES, NO_STREAMS, type Run} from '../../../shared/domain/records/run.ts';
+import {newRun, type Run} from '../../../shared/domain/records/run.ts';
 import {NOTHING_STORED, type Shard} from '../../../shared/domain/records/shard.ts';
 import {newStream, type Stream} from '../../../shared/domain/records/stream.ts';
 import {newWorker, type Worker} from '../../../shared/domain/records/worker.ts';
@@ -17,6 +17,8 @@ import type {Limits} from '../../../shared/domain/worker/limits.ts';
 import type {FoundNode} from '../../../shared/domain/worker/observation.ts';
 import type {Moment} from '../../../shared/domain/worker/served-time.ts';
 import type {Tpu} from '../../../shared/ports/ports.ts';
+import {defaultsOf} from '../../../shared/domain/records/field.ts';
+import {runSettings} from '../../shared/domain/records/spec-keys.ts';
 import {secretOf} from './function-calls.ts';
 
 /** The beginning of every test. */
@@ -49,31 +51,8 @@ export function aLeasedStream(changes: Partial<Stream> = {}): Stream {
 }
 
 export function aRun(changes: Partial<Run> = {}): Run {
-  return {
-    run: 'my-run',
-    status: 'active',
-    reason: null,
-    spec: {model: 'tiny'},
-    spec_hash: SPEC_HASH,
-    pool: 'tpu',
-    priority: 0,
-    affinity: 'any',
-    stream_offset: 0,
-    bundle: null,
-    allow_cross_region: false,
-    expire_days: null,
-    budget_usd: null,
-    ...NO_MESSAGES,
-    spent_usd: 0,
-    cost_usd: 0,
-    preemptions: 0,
-    ...NO_STREAMS,
-    changed_at: at(0),
-    expired_at: null,
-    created_at: at(0),
-    updated_at: at(0),
-    ...changes,
-  };
+  const placement = {...defaultsOf(runSettings), pool: 'tpu'};
+  return {...newRun('my-run', placement, T0), spec: {model: 'tiny'}, spec_hash: SPEC_HASH, ...changes};
 }
 
 /** A worker of the slot of its name, in its second incarnation, whose first host has said hello. */

@@ -1,11 +1,13 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
 import {poolName} from '../../../contracts/messages/job-schemas.ts';
-import {dollars, runId, version, withSomeOf} from '../../../contracts/messages/schemas.ts';
+import {runId, version, withSomeOf} from '../../../contracts/messages/schemas.ts';
 import {type Decision, decideRunAction} from '../../../domain/commands/commands.ts';
 import {decideConfigure} from '../../../domain/commands/settings.ts';
 import {paths, stopObject, streamPrefix} from '../../../domain/names.ts';
+import {messageShape} from '../../../domain/records/field-schema.ts';
 import type {Run} from '../../../domain/records/run.ts';
+import {runChanges} from '../../../domain/records/spec-keys.ts';
 import type {Deps} from '../../deps.ts';
 import {runRecords} from '../../documents/documents.ts';
 import {openTask, publishTask, taskId} from '../../documents/tasks.ts';
@@ -80,14 +82,10 @@ export const configure = command({
     z.strictObject({
       action: z.literal('configure'),
       run: runId,
-      priority: z.number().int().min(-1000).max(1000).describe('The higher number goes first.').optional(),
-      budget_usd: dollars.optional(),
-      allow_cross_region: z.boolean().optional(),
+      ...messageShape(runChanges),
       if_version: version.optional(),
     }),
-    'priority',
-    'budget_usd',
-    'allow_cross_region',
+    ...Object.keys(runChanges),
   ),
   prepare: ensureKnownRun,
   decide: (turn, {action: _, run, if_version, ...settings}) =>
