@@ -13,14 +13,6 @@ import {
   words,
 } from './arguments.ts';
 
-export type FieldOption = {
-  name: string;
-  flags: string;
-  about: string;
-  choices?: readonly string[];
-  parse?: (given: string) => unknown;
-};
-
 /** Numbers with commas between as a list; one number is a list of one; other text as it is. */
 const numbers = (given: string) =>
   /^-?\d+(,-?\d+)*$/.test(given) ? given.split(',').map(Number) : text(given);
@@ -34,16 +26,17 @@ const OWN: {[Name in keyof OwnValues]?: (given: string) => unknown} = {
 };
 
 /** `--job-wait-s <s>` for `job_wait_s`. A flag of `hasTruth` says true or false. */
-export function optionsOf(all: Fields, hasTruth: boolean): FieldOption[] {
+export function optionsOf(all: Fields, hasTruth: boolean) {
   return Object.entries(all).map(([name, field]) => {
-    const long = `--${name.replaceAll('_', '-')}`;
     const mayBeNone = field.default === null && field.kind !== 'text';
-    const about = `${field.option ?? field.means}${mayBeNone ? ' (or none)' : ''}`;
-    if (field.kind === 'flag' && !hasTruth) return {name, flags: long, about};
-    const flags = `${long} <${valueName(name, field)}>`;
-    if (field.kind === 'word') return {name, flags, about, choices: field.words};
     const parse = parserOf(field);
-    return {name, flags, about, parse: mayBeNone ? orNone(parse) : parse};
+    const isBare = field.kind === 'flag' && !hasTruth;
+    return {
+      ...{name, flags: `--${name.replaceAll('_', '-')}${isBare ? '' : ` <${valueName(name, field)}>`}`},
+      about: `${field.option ?? field.means}${mayBeNone ? ' (or none)' : ''}`,
+      choices: field.kind === 'word' ? field.words : undefined,
+      parse: isBare ? undefined : mayBeNone ? orNone(parse) : parse,
+    };
   });
 }
 

@@ -7,7 +7,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import {constraint} from '../../../shared/domain/records/constraint.ts';
 import {mapFields, pick} from '../../../shared/domain/records/field.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
-import {poolPaces} from '../../../shared/domain/records/pool-settings.ts';
+import {poolPaces, poolTerms} from '../../../shared/domain/records/pool-settings.ts';
 import {aConfig, at} from '../../support/world/builders.ts';
 import {World} from '../../support/world/control-plane-harness.ts';
 
@@ -88,7 +88,6 @@ describe('the own pool of a deployment that has changed', () => {
   };
   const terms = {accelerator: 'v4-8', runtime_version: 'old', disk_gb: 11, spot: !deployed.spot};
   const settings = {zones: ['us-east1-d'], workers_per_zone: 9, budget_usd: 3};
-  const paces = pick(poolPaces, deployed);
   const pace = mapFields(poolPaces, (_, name) => deployed[name] + 7);
   const found = {...deployed, ...terms, ...settings, ...pace, ...facts, later: 'of tomorrow'} as Pool;
 
@@ -97,9 +96,9 @@ describe('the own pool of a deployment that has changed', () => {
   });
 
   it('keeps the settings of messages, and has the new kind of its TPUs', () => {
-    const {accelerator, runtime_version, disk_gb, spot} = deployed;
+    const paces = pick(poolPaces, deployed);
     const changed = {...found, version: 1};
-    const isNew = {accelerator, runtime_version, disk_gb, spot};
+    const isNew = pick(poolTerms, deployed);
     assert.deepEqual(withDeployed(changed, deployed), {...changed, ...isNew, ...paces});
     const said = {
       ...changed,
