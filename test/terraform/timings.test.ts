@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {timingDefaults} from '../../shared/contracts/settings/environment.ts';
-import {ROOT} from '../support/machine/process.ts';
 import {poolPaces} from '../../shared/domain/records/pool-settings.ts';
+import {ROOT} from '../support/machine/process.ts';
 
 describe('each timing of the functions', () => {
   it('stands in docs/rules.md with its default', () => {

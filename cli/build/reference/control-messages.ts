@@ -1,11 +1,12 @@
 /** docs/control-messages.md: the fields of each action, and each field with its type, limits, default and meaning. */
+
+import {schemaOf, typeOf} from '../../../client/json/types.ts';
 import {COMMANDS} from '../../../shared/control-plane/events/commands/table.ts';
 import {jobDocument} from '../../../shared/domain/records/job.ts';
 import {poolDocument} from '../../../shared/domain/records/pool.ts';
 import {poolPaces} from '../../../shared/domain/records/pool-settings.ts';
 import {runDocument} from '../../../shared/domain/records/run.ts';
 import {fieldTable, type Property} from './run-spec.ts';
-import {schemaOf, typeOf} from '../../../client/json/types.ts';
 
 /** A field without words of its own has those of the documents that it changes. */
 const STORED = [poolDocument, runDocument, jobDocument].map(schema => schemaOf(schema).properties ?? {});

@@ -3,13 +3,14 @@
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {CliError} from '../../../client/text/errors.ts';
 import {say} from '../../../client/text/output.ts';
+import type {Difference} from '../../../client/views/spec-differences.ts';
 import {differencesOf} from '../../../client/views/spec-differences.ts';
 import {parseJson} from '../../../shared/contracts/messages/schemas.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/spec/manifest.ts';
 import {MAX_SPEC_BYTES, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {manifestObject, specObject} from '../../../shared/domain/names.ts';
-import {runChanges} from '../../shared/domain/records/spec-keys.ts';
+import {runChanges} from '../../../shared/domain/records/spec-keys.ts';
 
 /** Writes run.json. Throws `CliError` where the run has another spec already, and names each key that differs. */
 export async function writeSpec(cloud: Cloud, run: string, spec: RunSpecInput): Promise<void> {

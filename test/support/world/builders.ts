@@ -1,14 +1,15 @@
-import {labelsOf} from '../../../shared/domain/deployment.ts';
-
 /** Valid documents of each kind, with the changes of a test. */
 
 import {hash} from 'node:crypto';
 import {type Config, loadConfig} from '../../../shared/contracts/settings/config.ts';
 import {secretHash} from '../../../shared/control-plane/worker-api/authenticate.ts';
+import {labelsOf} from '../../../shared/domain/deployment.ts';
 import type {WantedOptions} from '../../../shared/domain/fleet/slots.ts';
 import {parseWorkerName, shardObject} from '../../../shared/domain/names.ts';
+import {defaultsOf} from '../../../shared/domain/records/field.ts';
 import {newRun, type Run} from '../../../shared/domain/records/run.ts';
 import {NOTHING_STORED, type Shard} from '../../../shared/domain/records/shard.ts';
+import {runSettings} from '../../../shared/domain/records/spec-keys.ts';
 import {newStream, type Stream} from '../../../shared/domain/records/stream.ts';
 import {newWorker, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Stats} from '../../../shared/domain/run/result.ts';
@@ -17,8 +18,6 @@ import type {Limits} from '../../../shared/domain/worker/limits.ts';
 import type {FoundNode} from '../../../shared/domain/worker/observation.ts';
 import type {Moment} from '../../../shared/domain/worker/served-time.ts';
 import type {Tpu} from '../../../shared/ports/ports.ts';
-import {defaultsOf} from '../../../shared/domain/records/field.ts';
-import {runSettings} from '../../shared/domain/records/spec-keys.ts';
 import {secretOf} from './function-calls.ts';
 
 /** The beginning of every test. */

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import {type SpecOptions, specOf} from '../../../cli/run/spec/spec.ts';
 import {addSpecOptions} from '../../../cli/commands/spec-options.ts';
+import {type SpecOptions, specOf} from '../../../cli/run/spec/spec.ts';
 import {planText} from '../../../cli/run/start.ts';
+import {GleanerCommand} from '../../../cli/terminal/command.ts';
 import {resultLines} from '../../../client/explanations/result-lines.ts';
 import {answers} from '../../../client/json/index.ts';
 import {compareSides, type Side} from '../../../client/views/comparison.ts';
 import {differencesOf} from '../../../client/views/spec-differences.ts';
-import {GleanerCommand} from '../../../cli/terminal/command.ts';
 import {NO_UPLOADS, ResultFold, type Stats} from '../../../shared/domain/run/result.ts';
 import {aRun, aStats} from '../../support/world/builders.ts';
 
