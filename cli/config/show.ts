@@ -1,7 +1,7 @@
 import {type CloudOptions, findCloud, requireCredentials, storeOf} from '../../client/connection/connect.ts';
 import type {Connection} from '../../client/connection/connection.ts';
 import type {Answers} from '../../client/json/index.ts';
-import {table} from '../../client/text/format.ts';
+import {aligned} from '../../client/text/format.ts';
 import {print, say} from '../../client/text/output.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 
@@ -17,7 +17,7 @@ export async function showConfig(options: CloudOptions & {show_origin?: boolean}
       [name, value === null ? 'not set' : String(value), origin].slice(0, titles.length),
     );
     const shown = options.show_origin ? settings : settings.map(({name, value}) => ({name, value}));
-    print<'config show'>(options.json, {settings: shown}, table(titles, rows));
+    print<'config show'>(options.json, {settings: shown}, aligned([titles, ...rows]));
   } finally {
     await connection.close();
   }

@@ -6,7 +6,7 @@ import {requireRunning} from '../../client/connection/connection.ts';
 import {SETTINGS_FILE} from '../../client/connection/google-connection.ts';
 import {openGoogle} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {table} from '../../client/text/format.ts';
+import {aligned} from '../../client/text/format.ts';
 import {print, say} from '../../client/text/output.ts';
 import {tickLocation} from '../../emulator/scheduler.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
@@ -96,7 +96,7 @@ function linesOf(findings: readonly Finding[]): string[] {
   const rows = findings.map(({check, severity, evidence}) => [MARKS[severity], check, evidence]);
   const cures = findings.filter(({cure}) => cure !== null);
   return [
-    ...table(['SEVERITY', 'CHECK', 'EVIDENCE'], rows),
+    ...aligned([['SEVERITY', 'CHECK', 'EVIDENCE'], ...rows]),
     ...(cures.length > 0 ? ['', ...cures.map(({check, cure}) => `${check}: ${cure}`)] : []),
   ];
 }

@@ -3,7 +3,7 @@
 import {withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import type {Answers} from '../../client/json/index.ts';
-import {dollarText, durationText, numberText, table} from '../../client/text/format.ts';
+import {type Column, dollarText, durationText, numberText, table} from '../../client/text/format.ts';
 import {print, say} from '../../client/text/output.ts';
 import {usdPerMillionTokens} from '../../client/views/rates.ts';
 import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
@@ -17,7 +17,7 @@ export async function churn(options: CloudOptions): Promise<void> {
   await withCloud(options, async ({store}) => {
     const found = await readChurn(store, Date.now());
     const none = ['no churn yet: it comes from the requests and the TPUs of the last week'];
-    print<'churn'>(options.json, found, found.length > 0 ? linesOf(found) : none);
+    print<'churn'>(options.json, found, found.length > 0 ? table(COLUMNS, found) : none);
   });
 }
 
@@ -40,20 +40,20 @@ function summaryOf({given, wait_s, lives, life_s, tokens, usd, ...counts}: Count
   };
 }
 
-const COUNTS = ['TRIES', 'REFUSED', 'WAIT', 'LIVES', 'MEAN LIFE', 'PREEMPTED', '$/M TOKENS'];
+const seconds = (value: number | null) => (value === null ? '-' : durationText(value));
+const dollars = (value: number | null) => (value === null ? '-' : dollarText(value));
 
-function linesOf(found: readonly ZoneChurn[]): string[] {
-  const seconds = (value: number | null) => (value === null ? '-' : durationText(value));
-  const cells = found.map(each => [
-    ...[each.zone, each.accelerator, numberText(each.tries), numberText(each.refusals)],
-    ...[seconds(each.mean_wait_s), numberText(each.lives), seconds(each.mean_life_s)],
-    ...[
-      numberText(each.preemptions),
-      each.usd_per_million_tokens === null ? '-' : dollarText(each.usd_per_million_tokens),
-    ],
-  ]);
-  return table(['ZONE', 'ACCELERATOR', ...COUNTS], cells, COUNTS);
-}
+const COLUMNS: Column<ZoneChurn>[] = [
+  {title: 'ZONE', cell: ({zone}) => zone},
+  {title: 'ACCELERATOR', cell: ({accelerator}) => accelerator},
+  {title: 'TRIES', cell: ({tries}) => numberText(tries), right: true},
+  {title: 'REFUSED', cell: ({refusals}) => numberText(refusals), right: true},
+  {title: 'WAIT', cell: ({mean_wait_s}) => seconds(mean_wait_s), right: true},
+  {title: 'LIVES', cell: ({lives}) => numberText(lives), right: true},
+  {title: 'MEAN LIFE', cell: ({mean_life_s}) => seconds(mean_life_s), right: true},
+  {title: 'PREEMPTED', cell: ({preemptions}) => numberText(preemptions), right: true},
+  {title: '$/M TOKENS', cell: each => dollars(each.usd_per_million_tokens), right: true},
+];
 
 /** `41 requests of the last week, 30 refused; 11 TPUs came after 2.1 min, 4 of 10 were preempted after 3.2 h`. */
 export function churnText({

@@ -1,9 +1,16 @@
 import {withCloud} from '../../client/cloud/cloud.ts';
 import {aliveIn, readFleet} from '../../client/cloud/fleet.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
-import {table} from '../../client/text/format.ts';
+import {type Column, table} from '../../client/text/format.ts';
 import {print} from '../../client/text/output.ts';
-import {viewHosts} from '../../client/views/hosts.ts';
+import {type HostView, viewHosts} from '../../client/views/hosts.ts';
+
+const COLUMNS: Column<HostView & {worker: string}>[] = [
+  {title: 'HOST', cell: ({worker, host}) => `${worker}/${host}`},
+  {title: 'NAME', cell: ({isKnown, hostname}) => (isKnown ? hostname || '-' : 'no hello yet')},
+  {title: 'ADDRESS', cell: ({address}) => address || '-'},
+  {title: 'PHASE', cell: ({phase}) => phase},
+];
 
 /** Prints the hosts of the running workers. A host is known once it has said hello. */
 export async function discover(target: string, options: CloudOptions): Promise<void> {
@@ -13,17 +20,8 @@ export async function discover(target: string, options: CloudOptions): Promise<v
       const {name, pool} = worker;
       return viewHosts(worker).map(host => ({worker: name, pool, ...host}));
     });
-    const lines = table(
-      ['HOST', 'NAME', 'ADDRESS', 'PHASE'],
-      all.map(({worker, host, hostname, address, isKnown, phase}) => [
-        `${worker}/${host}`,
-        isKnown ? hostname || '-' : 'no hello yet',
-        address || '-',
-        phase,
-      ]),
-    );
     const none = 'no TPU is running: TPUs are created when there is work';
     const known = all.filter(({isKnown}) => isKnown).map(({isKnown: _, ...host}) => host);
-    print<'discover'>(options.json, known, workers.length > 0 ? lines : [none]);
+    print<'discover'>(options.json, known, workers.length > 0 ? table(COLUMNS, all) : [none]);
   });
 }

@@ -1,7 +1,7 @@
 /** `gleaner run compare`: two runs beside each other, as text, JSON or a file. */
 import {withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
-import {cut, table} from '../../client/text/format.ts';
+import {aligned, cut} from '../../client/text/format.ts';
 import {print, say} from '../../client/text/output.ts';
 import {
   type Comparison,
@@ -38,10 +38,9 @@ function linesOf({a, b, same, spec, totals, statistics, shards, notes}: Comparis
   const rows = [...totals, ...spec.map(pair => ({...pair, name: `spec: ${pair.name}`}))];
   const {same_bytes, other_bytes, only_a, only_b} = shards;
   return [
-    ...table(
-      ['', a, b],
-      rows.map(({name, a, b}) => [name, shown(name, a), shown(name, b)]),
-      [a, b],
+    ...aligned(
+      [['', a, b], ...rows.map(({name, a, b}) => [name, shown(name, a), shown(name, b)])],
+      [false, true, true],
     ),
     ...(spec.length === 0 ? ['the specs are equal'] : []),
     `shards: ${same_bytes} with equal bytes, ${other_bytes} with other bytes, ${only_a} only in ${a}, ${only_b} only in ${b}`,

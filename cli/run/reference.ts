@@ -1,7 +1,7 @@
 /** `gleaner run verify --reference`: computes samples of a run with transformers, and keeps the drift in the manifest of the run. */
 import {fileURLToPath} from 'node:url';
 import {type Connection, storageVariables} from '../../client/connection/connection.ts';
-import {comparedText, driftRows} from '../../client/explanations/compared-text.ts';
+import {comparedText, driftColumns} from '../../client/explanations/compared-text.ts';
 import {
   type Comparison,
   comparedManifest,
@@ -10,8 +10,8 @@ import {
 } from '../../client/json/compared-manifest.ts';
 import {runWorkerModule} from '../../client/python/python.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {table} from '../../client/text/format.ts';
-import type {StyledLine} from '../../client/text/styled-lines.ts';
+import {inCapitals} from '../../client/text/format.ts';
+import {type StyledLine, styledTable} from '../../client/text/styled-lines.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {MAX_MANIFEST_BYTES} from '../../shared/contracts/spec/manifest.ts';
@@ -82,11 +82,8 @@ export async function readComparison(objects: Objects, run: string): Promise<Sto
 }
 
 export function comparisonLines(found: Comparison): StyledLine[] {
-  const titles = ['LAYER', 'RELATIVE ERROR', 'COSINE', 'WORST ROW', 'PLACE'];
-  const [head = '', ...lines] = table(titles, driftRows(found), titles.slice(1, 4));
   return [
-    {text: head, style: 'dim'},
-    ...lines.map(text => ({text})),
+    ...styledTable(inCapitals(driftColumns), Object.entries(found.drift)),
     {text: `compared: ${comparedText(found)}`, style: ['bold', 'green']},
   ];
 }

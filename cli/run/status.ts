@@ -7,15 +7,21 @@ import {EventReader, listRejected} from '../../client/events/read.ts';
 import {styleOf} from '../../client/events/story.ts';
 import {resultLines} from '../../client/explanations/result-lines.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {bytesText, counted, dollarText, numberText, table, timeText} from '../../client/text/format.ts';
+import {bytesText, counted, dollarText, inCapitals, numberText, timeText} from '../../client/text/format.ts';
 import {printJson} from '../../client/text/output.ts';
-import {printLines, type StyledLine} from '../../client/text/styled-lines.ts';
+import {printLines, type StyledLine, styledTable} from '../../client/text/styled-lines.ts';
 import {viewDeployment} from '../../client/views/deployment.ts';
-import {type JobCounts, listRuns, type Overview, readOverview} from '../../client/views/overview.ts';
+import {
+  type JobCounts,
+  listRuns,
+  type Overview,
+  type RunLine,
+  readOverview,
+  runColumns,
+} from '../../client/views/overview.ts';
 import {usdPerHourFor, usdPerMillionTokens} from '../../client/views/rates.ts';
-import {readResult, streamsOf, viewRun} from '../../client/views/run.ts';
+import {readResult, viewRun} from '../../client/views/run.ts';
 import {countedBill} from '../../client/views/whole-bill.ts';
-import {capped} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
 import {expiresFrom, type Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
@@ -38,9 +44,8 @@ export async function status(run: string | undefined, options: CloudOptions): Pr
 async function allRuns(cloud: Cloud, {json}: CloudOptions): Promise<void> {
   if (json) return printJson<'status'>((await listRuns(cloud.store)).map(run => withRates(run)));
   const view = await readOverview(cloud, Date.now());
-  const runs = view.runs.map(({run}) => run);
   printLines([
-    ...(runs.length > 0 ? runTable(runs) : [{text: noRunText(view)}]),
+    ...(view.runs.length > 0 ? runTable(view.runs) : [{text: noRunText(view)}]),
     ...jobsLines(view.jobs),
     ...view.kept.map(({pool, text}) => ({text: `pool ${pool} ${text}`})),
     ...view.alerts.map(alertLine),
@@ -54,35 +59,8 @@ function noRunText({unreadable}: Overview): string {
   return 'no runs yet: `gleaner run start` starts one';
 }
 
-function runTable(runs: readonly Run[]): StyledLine[] {
-  const titles = ['RUN', 'STATUS', 'STREAMS', 'SAMPLES', 'REJECTED', 'SHARDS', 'SIZE', 'COST', 'REASON'];
-  const [head = '', ...rows] = table(titles, runs.map(runCells), titles.slice(2, -1));
-  return [
-    {text: head, style: 'dim', is_row: true},
-    ...rows.map((text, index) => ({text, style: styleOfRun(runs[index]), is_row: true})),
-  ];
-}
-
-function styleOfRun(run: Run | undefined): StyledLine['style'] {
-  return run ? RUN_STYLES[run.status] : undefined;
-}
-
-function runCells(run: Run): string[] {
-  const {streams_completed, total_samples_processed, rejected_samples, total_shards, total_bytes} = run;
-  const streams = streamsOf(run);
-  const budget = run.budget_usd === null ? '' : ` of ${dollarText(run.budget_usd)}`;
-  return [
-    ...[run.run, run.status],
-    streams === 0
-      ? 'not counted'
-      : `${numberText(streams_completed)} of ${numberText(streams)}${failedText(run)}`,
-    ...[total_samples_processed, rejected_samples, total_shards].map(numberText),
-    ...[bytesText(total_bytes), `${dollarText(capped(run))}${budget}`, run.reason ?? ''],
-  ];
-}
-
-function failedText({streams_failed}: Run): string {
-  return streams_failed === 0 ? '' : `, ${numberText(streams_failed)} failed`;
+function runTable(runs: readonly RunLine[]): StyledLine[] {
+  return styledTable(inCapitals(runColumns), runs, ({run}) => RUN_STYLES[run.status]);
 }
 
 async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise<void> {

@@ -4,9 +4,9 @@ import type {StoredComparison} from '../../client/json/compared-manifest.ts';
 import type {Answers} from '../../client/json/index.ts';
 import {runWorkerModule} from '../../client/python/python.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {bytesText, counted, numberText, table} from '../../client/text/format.ts';
+import {bytesText, type Column, counted, numberText} from '../../client/text/format.ts';
 import {complain, printJson, say} from '../../client/text/output.ts';
-import {printLines, type StyledLine} from '../../client/text/styled-lines.ts';
+import {printLines, type StyledLine, styledTable} from '../../client/text/styled-lines.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {expiresFrom} from '../../shared/domain/records/run.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -73,19 +73,24 @@ export async function verifyRun(
   return JSON.parse(last) as Report;
 }
 
+const COUNTS = [
+  ...(['samples', 'stored_once', 'rejected', 'missing', 'doubled', 'different', 'shards'] as const),
+];
+const COLUMNS: Column<Report['streams'][number]>[] = [
+  {title: 'STREAM', cell: ({stream}) => stream},
+  ...COUNTS.map(name => ({
+    title: name.replace('_', ' ').toUpperCase(),
+    cell: (stream: Report['streams'][number]) => numberText(stream[name]),
+    right: true,
+  })),
+];
+
 /** Report as lines for a person. */
 export function verdictLines(report: Report): StyledLine[] {
-  const counts = ['SAMPLES', 'STORED ONCE', 'REJECTED', 'MISSING', 'DOUBLED', 'DIFFERENT', 'SHARDS'];
-  const rows = report.streams.map(stream => [
-    stream.stream,
-    ...[stream.samples, stream.stored_once, stream.rejected, stream.missing].map(numberText),
-    ...[stream.doubled, stream.different, stream.shards].map(numberText),
-  ]);
-  const [head = '', ...lines] = table(['STREAM', ...counts], rows, counts);
   const problems = [...report.problems, ...report.streams.flatMap(stream => stream.problems)];
   const truncated = report.truncated > 0 ? `, ${numberText(report.truncated)} truncated as asked` : '';
   return [
-    ...(rows.length > 0 ? [{text: head, style: 'dim' as const}, ...lines.map(text => ({text}))] : []),
+    ...(report.streams.length > 0 ? styledTable(COLUMNS, report.streams) : []),
     ...problems.map(problem => ({text: `problem: ${problem}`, style: 'red' as const})),
     {
       text:

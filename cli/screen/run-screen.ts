@@ -1,7 +1,7 @@
 /** The screen of a run: its TPUs, its totals, its streams and its cost, as lines for a width and a height. */
 
 import {type TpuStatus, tpuStatus} from '../../client/explanations/tpu-status.ts';
-import {bytesText, counted, dollarText, durationText, numberText, table} from '../../client/text/format.ts';
+import {aligned, bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
 import type {StyledLine} from '../../client/text/styled-lines.ts';
 import {type Progress, paceOf, progressOf, type Records} from '../../client/views/pace.ts';
 import {usdPerMillionTokens} from '../../client/views/rates.ts';
@@ -37,7 +37,7 @@ export function tpuLines({run, tpus, work}: RunState, {width, height}: Size): St
   const totals = ['TOTALS', '', numberText(run.total_samples_processed)];
   const stored = [numberText(run.total_shards), numberText(run.total_shards), bytesText(run.total_bytes)];
   const all = [...rows, isWide ? [...totals, ...stored] : totals];
-  const [head = '', ...others] = table(titles, all, ['SAMPLES', 'SHARDS', 'GCS']);
+  const [head = '', ...others] = aligned([titles, ...all], [false, false, true, true, true]);
   const body = others.slice(0, -1).map((text, index) => {
     const worker = shown[index];
     return {text, style: worker ? TPU_STYLES[tpuStatus(worker)] : undefined};

@@ -1,8 +1,8 @@
 import {withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
-import {counted, durationText, type Style, table} from '../../client/text/format.ts';
+import {type Column, counted, durationText, type Style} from '../../client/text/format.ts';
 import {printJson} from '../../client/text/output.ts';
-import {printLines, type StyledLine} from '../../client/text/styled-lines.ts';
+import {printLines, type StyledLine, styledTable} from '../../client/text/styled-lines.ts';
 import {priceOfHour, readTpus, type TpuRow, totalsOf, totalsText, whyNone} from '../../client/views/tpus.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 
@@ -29,25 +29,19 @@ async function noneLines(store: Store, pool: string | undefined): Promise<Styled
 }
 
 /** The name and the status come first, because a narrow terminal cuts the right side. */
-const TITLES = ['TPU', 'STATUS', 'WORKS ON', 'SINCE', '$/H', 'PHASE', 'ZONE', 'ACCELERATOR', 'REASON'];
-
 export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
-  const cells = rows.map(row => [
-    row.tpu,
-    row.status,
-    row.work ?? '-',
-    ageText(row.since_at, now),
-    priceText(row),
-    row.phase,
-    row.zone,
-    row.accelerator ?? '-',
-    row.reason ?? row.last_error ?? '',
-  ]);
-  const [head = '', ...lines] = table(TITLES, cells, ['SINCE', '$/H']);
-  return [
-    {text: head, style: 'bold', is_row: true},
-    ...lines.map((text, index) => ({text, style: rows[index] && styleOf(rows[index]), is_row: true})),
+  const columns: Column<TpuRow>[] = [
+    {title: 'TPU', cell: ({tpu}) => tpu},
+    {title: 'STATUS', cell: ({status}) => status},
+    {title: 'WORKS ON', cell: ({work}) => work ?? '-'},
+    {title: 'SINCE', cell: ({since_at}) => ageText(since_at, now), right: true},
+    {title: '$/H', cell: priceText, right: true},
+    {title: 'PHASE', cell: ({phase}) => phase},
+    {title: 'ZONE', cell: ({zone}) => zone},
+    {title: 'ACCELERATOR', cell: ({accelerator}) => accelerator ?? '-'},
+    {title: 'REASON', cell: ({reason, last_error}) => reason ?? last_error ?? ''},
   ];
+  return styledTable(columns, rows, styleOf);
 }
 
 /** A TPU without a node costs nothing, and the sum below leaves it out. */

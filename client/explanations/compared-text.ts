@@ -1,15 +1,23 @@
 import type {Comparison} from '../json/compared-manifest.ts';
-import {counted} from '../text/format.ts';
+import {type Column, counted} from '../text/format.ts';
+
+type Drift = [name: string, Comparison['drift'][string]];
 
 /** A row for each layer of each site: its drift, and the place of its worst row. */
-export function driftRows({drift}: Comparison): string[][] {
-  return Object.entries(drift).map(([name, {relative_error, cosine, worst}]) => [
-    name,
-    relative_error.toExponential(1),
-    cosine.toFixed(6),
-    worst.relative_error.toExponential(1),
-    `stream ${worst.stream}, sample ${worst.sample}${worst.position === null ? '' : `, token ${worst.position}`}`,
-  ]);
+export const driftColumns: Record<string, Column<Drift>> = {
+  layer: {title: 'Layer', cell: ([name]) => name},
+  error: {
+    title: 'Relative error',
+    cell: ([, {relative_error}]) => relative_error.toExponential(1),
+    right: true,
+  },
+  cosine: {title: 'Cosine', cell: ([, {cosine}]) => cosine.toFixed(6), right: true},
+  worst: {title: 'Worst row', cell: ([, {worst}]) => worst.relative_error.toExponential(1), right: true},
+  place: {title: 'Place', cell: ([, {worst}]) => placeText(worst)},
+};
+
+function placeText({stream, sample, position}: Drift[1]['worst']): string {
+  return `stream ${stream}, sample ${sample}${position === null ? '' : `, token ${position}`}`;
 }
 
 /** The counts of a comparison, and the versions that computed it. */

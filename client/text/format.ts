@@ -82,29 +82,33 @@ export function cut(line: string, width: number): string {
 
 const SEGMENTS = new Intl.Segmenter();
 
-/** Fills a cell of a table with spaces. */
-function padded(cell: string, width: number, right: boolean): string {
-  const space = ' '.repeat(Math.max(0, width - widthOf(cell)));
-  return right ? space + cell : cell + space;
+/** A column of a listed thing. The cells of a `right` one end at one edge, as numbers do. */
+export type Column<Row, Cell = string> = {title: string; cell: (row: Row) => Cell; right?: boolean};
+
+/** Aligned lines, the titles first. */
+export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string[] {
+  const cells = rows.map(row => columns.map(({cell}) => cell(row)));
+  const right = columns.map(column => column.right);
+  return aligned([columns.map(({title}) => title), ...cells], right);
 }
 
-/**
- * Aligned lines, the titles first; `right`: titles of the columns that end at one edge. Control characters of cells are replaced, because
- * they would move the columns.
- */
-export function table(
-  titles: readonly string[],
+/** Columns with their titles as a terminal has them. */
+export function inCapitals<Row>(columns: Record<string, Column<Row>>): Column<Row>[] {
+  return Object.values(columns).map(column => ({...column, title: column.title.toUpperCase()}));
+}
+
+/** Aligned cells. Their control characters are replaced, because they would move the columns. */
+export function aligned(
   rows: readonly (readonly string[])[],
-  right: readonly string[] = [],
+  right: readonly (boolean | undefined)[] = [],
 ): string[] {
-  const cells = [titles, ...rows.map(row => row.map(printable))];
-  const widths = titles.map((_, index) => Math.max(...cells.map(row => widthOf(row[index] ?? ''))));
-  return cells.map(row =>
-    titles
-      .map((title, index) => padded(row[index] ?? '', widths[index] ?? 0, right.includes(title)))
-      .join('  ')
-      .trimEnd(),
-  );
+  const cells = rows.map(row => row.map(printable));
+  const widths = (rows[0] ?? []).map((_, at) => Math.max(...cells.map(row => widthOf(row[at] ?? ''))));
+  const padded = (cell: string, index: number) => {
+    const space = ' '.repeat(Math.max(0, (widths[index] ?? 0) - widthOf(cell)));
+    return right[index] ? space + cell : cell + space;
+  };
+  return cells.map(row => row.map(padded).join('  ').trimEnd());
 }
 
 export type Style = 'red' | 'green' | 'yellow' | 'dim' | 'bold';

@@ -1,6 +1,6 @@
 /** Lines for a terminal with a style of their own. */
 import {printable} from '../../shared/contracts/printable.ts';
-import {cut, type Style, styled} from './format.ts';
+import {type Column, cut, type Style, styled, table} from './format.ts';
 import {withHints} from './hints.ts';
 
 /** `is_row`: a row of a table, which a terminal cuts to its width. Other lines are whole. */
@@ -18,4 +18,18 @@ export function printLines(lines: readonly StyledLine[]): void {
 /** A file and a pipe get whole lines. */
 function fitting(line: string): string {
   return process.stdout.isTTY && process.stdout.columns > 0 ? cut(line, process.stdout.columns) : line;
+}
+
+/** A table whose rows have styles of their own. */
+export function styledTable<Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  styleOf: (row: Row) => StyledLine['style'] = () => undefined,
+): StyledLine[] {
+  const [text = '', ...lines] = table(columns, rows);
+  const styles = rows.map(styleOf);
+  return [
+    {text, style: 'dim', is_row: true},
+    ...lines.map((text, index) => ({text, style: styles[index], is_row: true})),
+  ];
 }

@@ -1,6 +1,6 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
 import type {Document, Value} from '../../shared/ports/ports.ts';
-import {dollarText, durationText, table} from '../text/format.ts';
+import {type Column, dollarText, durationText, inCapitals, table} from '../text/format.ts';
 import type {JobView} from './jobs.ts';
 
 const RESULT_CHARS = 2000;
@@ -18,22 +18,32 @@ export function reasonOf({cause, error}: Document): string {
   return `${cause ? ` (${cause})` : ''}${first ? `: ${first}` : ''}`;
 }
 
-const TITLES = ['JOB', 'STATE', 'POOL', 'WORKER', 'CREATED', 'DURATION', 'COST', 'NAME', 'REASON'];
+/** Columns of the jobs. */
+export const jobColumns = {
+  job: {title: 'Job', cell: ({id}) => id},
+  state: {title: 'State', cell: ({job}) => text(job.status ?? 'pending')},
+  pool: {title: 'Pool', cell: ({job}) => text(job.pool)},
+  worker: {title: 'Worker', cell: ({job}) => workerOf(job)},
+  created: {title: 'Created', cell: ({job}) => timeOf(job.created_at)},
+  duration: {title: 'Duration', cell: ({job}) => durationOf(job), right: true},
+  cost: {title: 'Cost', cell: ({job}) => costOf(job), right: true},
+  name: {title: 'Name', cell: nameOf},
+  reason: {title: 'Reason', cell: whyOf},
+} satisfies Record<string, Column<JobView>>;
 
 export function jobTable(jobs: readonly JobView[]): string[] {
-  return table(TITLES, jobs.map(jobRow), ['DURATION', 'COST']);
+  return table(inCapitals(jobColumns), jobs);
 }
 
-/** Cells of `TITLES`. */
-export function jobRow({id, job, waits}: JobView): string[] {
-  const {metadata, challenge_number} = job;
+function nameOf({job: {metadata, challenge_number}}: JobView): string {
   const challenge =
     challenge_number === null || challenge_number === undefined ? '' : `challenge ${challenge_number}`;
-  const name = (metadata as Document | null | undefined)?.name ?? challenge;
-  const ended = isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '';
-  const reason = waits ?? ended;
-  const cells = [id, job.status ?? 'pending', job.pool, workerOf(job), timeOf(job.created_at)];
-  return [...cells, durationOf(job), costOf(job), name, reason].map(text);
+  return text((metadata as Document | null | undefined)?.name ?? challenge);
+}
+
+/** Why it waits, or why it has ended in another way than as completed. */
+function whyOf({job, waits}: JobView): string {
+  return waits ?? (isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '');
 }
 
 /** The first worker of the running attempt, or of the last one, and the number of the others. */
@@ -157,7 +167,8 @@ function timeOf(value: Value | undefined): string {
   return typeof value === 'string' ? value.slice(0, 19).replace('T', ' ') : '';
 }
 
-function text(value: Value | undefined): string {
+/** A person may write any value into the document of a job. */
+export function text(value: Value | undefined): string {
   if (value === null || value === undefined) return '';
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }

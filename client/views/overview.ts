@@ -6,6 +6,7 @@ import {
   spendingRecords,
 } from '../../shared/control-plane/documents/documents.ts';
 import {livingInMonth, monthOf} from '../../shared/domain/billing/monthly-spending.ts';
+import {capped} from '../../shared/domain/billing/network.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
@@ -14,6 +15,7 @@ import type {Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Entry} from '../events/entry.ts';
 import {listRejected} from '../events/read.ts';
+import {bytesText, type Column, dollarText, numberText} from '../text/format.ts';
 import {complain} from '../text/output.ts';
 import {viewDeployment} from './deployment.ts';
 import {keptText} from './kept.ts';
@@ -29,6 +31,34 @@ export type RunLine = {
   tokens_per_s: number;
   seconds_left: number | null;
 };
+
+/** Columns of the runs. `state` and `reason` of a page have their own looks. */
+export const runColumns = {
+  run: {title: 'Run', cell: ({run}) => run.run},
+  status: {title: 'Status', cell: ({run}) => run.status},
+  streams: {title: 'Streams', cell: doneText},
+  samples: {
+    title: 'Samples',
+    cell: ({run}) => numberText(run.total_samples_processed),
+    right: true,
+  },
+  rejected: {title: 'Rejected', cell: ({run}) => numberText(run.rejected_samples), right: true},
+  shards: {title: 'Shards', cell: ({run}) => numberText(run.total_shards), right: true},
+  size: {title: 'Size', cell: ({run}) => bytesText(run.total_bytes), right: true},
+  cost: {title: 'Cost', cell: ({run}) => `${dollarText(capped(run))}${budgetText(run)}`, right: true},
+  reason: {title: 'Reason', cell: ({run}) => run.reason ?? ''},
+} satisfies Record<string, Column<RunLine>>;
+
+/** `3 of 8, 1 failed`. */
+export function doneText({run, streams}: RunLine): string {
+  if (streams === 0) return 'not counted';
+  const failed = run.streams_failed === 0 ? '' : `, ${numberText(run.streams_failed)} failed`;
+  return `${numberText(run.streams_completed)} of ${numberText(streams)}${failed}`;
+}
+
+function budgetText({budget_usd}: Run): string {
+  return budget_usd === null ? '' : ` of ${dollarText(budget_usd)}`;
+}
 
 /** `on`: the TPUs that run jobs. */
 export type JobCounts = {waiting: number; running: number; on: string[]};

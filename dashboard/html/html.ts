@@ -1,7 +1,7 @@
 /** Pieces of pages. Every value is escaped, and characters that hide or turn text are replaced. */
 import {html as escaped} from 'hono/html';
 import type {HtmlEscapedString} from 'hono/utils/html';
-import {durationText, numberText} from '../../client/text/format.ts';
+import {type Column, durationText, numberText} from '../../client/text/format.ts';
 import {withHints} from '../../client/text/hints.ts';
 import {utcText} from '../../shared/domain/time.ts';
 
@@ -103,18 +103,20 @@ export function facts(values: readonly [name: string, value: Part][]): Html {
   return html`<dl class="facts">${shown.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 }
 
-export type Column = {title: string; number?: boolean};
-
 /** A table. On a narrow screen each row is a list with the titles: roles keep the table for a screen reader. */
-export function table(caption: string, columns: readonly Column[], rows: readonly Part[][]): Html {
-  const kind = (column: Column | undefined) => (column?.number ? 'number' : '');
+export function table<Row>(
+  caption: string,
+  columns: readonly Column<Row, Part>[],
+  rows: readonly Row[],
+): Html {
+  const kind = ({right}: Column<Row, Part>) => (right ? 'number' : '');
   return html`<table role="table"><caption>${caption}</caption><thead><tr>${columns.map(
     column => html`<th scope="col" class="${kind(column)}">${column.title}</th>`,
   )}</tr></thead><tbody role="rowgroup">${rows.map(
     row =>
-      html`<tr role="row">${row.map(
-        (cell, index) =>
-          html`<td role="cell" class="${kind(columns[index])}" data-title="${columns[index]?.title ?? ''}"><div>${cell}</div></td>`,
+      html`<tr role="row">${columns.map(
+        column =>
+          html`<td role="cell" class="${kind(column)}" data-title="${column.title}"><div>${column.cell(row)}</div></td>`,
       )}</tr>`,
   )}</tbody></table>`;
 }

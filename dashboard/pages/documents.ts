@@ -1,5 +1,6 @@
 /** Documents as they are stored, each field with its meaning. */
-import type {CollectionView, DocumentView} from '../../client/views/documents.ts';
+import type {Column} from '../../client/text/format.ts';
+import type {CollectionView, DocumentView, FieldView} from '../../client/views/documents.ts';
 import type {Value} from '../../shared/ports/ports.ts';
 import type {Section} from '../html/feed.ts';
 import {address, empty, type Html, html, link, type Part, table} from '../html/html.ts';
@@ -37,21 +38,23 @@ export function collectionPage({path, ids, next}: CollectionView): Section[] {
 }
 
 export function documentPage({path, fields, below}: DocumentView): Section[] {
-  const rows: Part[][] = (fields ?? []).map(({name, value, type, meaning}) => [
-    html`<code>${name}</code>`,
-    valueText(value),
-    html`${meaning === null ? html`<span class="quiet">no meaning is known</span>` : sentenceOf(meaning)} ${type === null ? '' : html`<small>${type.replaceAll('`', '')}</small>`}`,
-  ]);
-  const body =
-    fields === null
-      ? empty('There is no such document.')
-      : table('Fields', [{title: 'Field'}, {title: 'Value'}, {title: 'Meaning'}], rows);
+  const columns: Column<FieldView, Part>[] = [
+    {title: 'Field', cell: ({name}) => html`<code>${name}</code>`},
+    {title: 'Value', cell: ({value}) => valueText(value)},
+    {title: 'Meaning', cell: meaningOf},
+  ];
+  const body = fields === null ? empty('There is no such document.') : table('Fields', columns, fields);
   const more = below.map(each => html`<li>${link(address('documents', ...each.split('/')), each)}</li>`);
   return [
     section('head', trail(path)),
     section('fields', body),
     section('below', more.length > 0 ? html`<h2>Below it</h2><ul class="plain">${more}</ul>` : html``),
   ];
+}
+
+function meaningOf({meaning, type}: FieldView): Html {
+  const known = meaning === null ? html`<span class="quiet">no meaning is known</span>` : sentenceOf(meaning);
+  return html`${known} ${type === null ? '' : html`<small>${type.replaceAll('`', '')}</small>`}`;
 }
 
 const MOST_CHARS = 4000;

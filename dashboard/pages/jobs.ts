@@ -1,8 +1,15 @@
 /** Jobs and commands on hosts: the queue, the output and the result of each. */
 
-import {bytesText, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import {bytesText, type Column, dollarText, durationText, numberText} from '../../client/text/format.ts';
 import type {ExecView} from '../../client/views/execs.ts';
-import {holdersOf, jobRow, ranText, reasonOf, workersOf} from '../../client/views/job-view.ts';
+import {
+  holdersOf,
+  jobColumns,
+  ranText,
+  reasonOf,
+  text as textOf,
+  workersOf,
+} from '../../client/views/job-view.ts';
 import type {JobPage, JobView} from '../../client/views/jobs.ts';
 import type {Exec} from '../../shared/domain/records/exec.ts';
 import type {Document} from '../../shared/ports/ports.ts';
@@ -39,56 +46,56 @@ export function jobsPage({jobs, execs}: {jobs: JobView[]; execs: Exec[]}, now: n
 }
 
 function jobTable(jobs: readonly JobView[]): Html {
-  const columns = [
-    ...[{title: 'Job'}, {title: 'State'}, {title: 'Pool'}, {title: 'TPU'}, {title: 'Created (UTC)'}],
-    ...[
-      {title: 'Duration', number: true},
-      {title: 'Cost', number: true},
-    ],
+  const {duration, cost, pool, created, name, reason} = jobColumns;
+  const nameOf = (view: JobView) => {
+    const why = reason.cell(view);
+    const more = why ? html`<small class="reason">${why}</small>` : '';
+    return html`<strong>${link(address('jobs', view.id), name.cell(view) || view.id)}</strong>${more}`;
+  };
+  const columns: Column<JobView, Part>[] = [
+    {title: 'Job', cell: nameOf},
+    {title: 'State', cell: view => state(jobColumns.state.cell(view))},
+    pool,
+    {title: 'TPU', cell: ({job}) => holders(job)},
+    {...created, title: 'Created (UTC)'},
+    ...[duration, cost],
   ];
-  const rows = jobs.map(view => {
-    const [id = '', status = '', pool, , created, duration, cost, name, reason] = jobRow(view);
-    const more = reason ? html`<small class="reason">${reason}</small>` : '';
-    return [
-      html`<strong>${link(address('jobs', id), name || id)}</strong>${more}`,
-      ...[state(status), pool, holders(view.job), created, duration, cost],
-    ];
-  });
-  return table('The newest jobs', columns, rows);
+  return table('The newest jobs', columns, jobs);
 }
 
 function execTable(execs: readonly Exec[], now: number): Html {
-  const columns = [
-    ...[{title: 'Command'}, {title: 'State'}, {title: 'Target'}, {title: 'Hosts', number: true}],
-    ...[
-      {title: 'Failed', number: true},
-      {title: 'Started', number: true},
-    ],
+  const columns: Column<Exec, Part>[] = [
+    {title: 'Command', cell: commandOf},
+    {title: 'State', cell: ({status}) => state(status)},
+    {title: 'Target', cell: ({target}) => target},
+    {title: 'Hosts', cell: ({hosts}) => numberText(hosts), right: true},
+    {title: 'Failed', cell: failedOf, right: true},
+    {title: 'Started', cell: ({created_at}) => time(created_at, now), right: true},
   ];
-  const rows = execs.map(exec => [
-    html`${link(address('execs', exec.exec), exec.argv.join(' ').slice(0, 80))}${exec.reason ? html`<small class="reason">${exec.reason}</small>` : ''}`,
-    ...[state(exec.status), exec.target, numberText(exec.hosts)],
-    exec.status === 'running' ? '' : numberText(exec.hosts_failed),
-    time(exec.created_at, now),
-  ]);
-  return table('The newest commands', columns, rows);
+  return table('The newest commands', columns, execs);
+}
+
+function commandOf({exec, argv, reason}: Exec): Html {
+  const why = reason ? html`<small class="reason">${reason}</small>` : '';
+  return html`${link(address('execs', exec), argv.join(' ').slice(0, 80))}${why}`;
+}
+
+function failedOf({status, hosts_failed}: Exec): string {
+  return status === 'running' ? '' : numberText(hosts_failed);
 }
 
 export function jobPage({id, job, waits, output, artifacts}: JobPage, now: number): Section[] {
   const attempts = Array.isArray(job.attempts) ? (job.attempts as Document[]) : [];
-  const [, status = 'pending', pool = '', , , duration = '', cost = '', name = ''] = jobRow({
-    id,
-    job,
-    waits,
-  });
+  const view = {id, job, waits};
+  const [status, name] = [jobColumns.state.cell(view), jobColumns.name.cell(view)];
   const reason = waits ?? reasonOf(job).trim();
   const head = html`<h1>${name || id} ${state(status)}</h1>${name ? html`<p class="quiet">${id}</p>` : ''}${reason ? html`<p class="lead">${reason}</p>` : ''}${figures(
     [
-      ['Pool', pool],
+      ['Pool', jobColumns.pool.cell(view)],
       ['TPU', holdersOf(job).length > 0 ? holders(job) : '–'],
       ['Created', time(textOf(job.created_at), now)],
-      ['Duration', duration || '–'],
-      ['Cost', cost || '–'],
+      ['Duration', jobColumns.duration.cell(view) || '–'],
+      ['Cost', jobColumns.cost.cell(view) || '–'],
       ['Ran', ranText(job.ran as Document | null | undefined) || '–'],
     ],
   )}`;
@@ -119,31 +126,27 @@ const MOST_FILES = 100;
 
 function files(id: string, artifacts: JobPage['artifacts']): Html {
   if (artifacts.length === 0) return html``;
-  const rows = artifacts
-    .slice(0, MOST_FILES)
-    .map(({name, size_bytes, isLarge}) => [
-      isLarge ? name : link(address('jobs', id, 'artifacts', name), name),
-      bytesText(size_bytes),
-    ]);
-  return html`<h2>Artifacts</h2>${table('Files of the newest attempt', [{title: 'File'}, {title: 'Size', number: true}], rows)}${further(artifacts.length - MOST_FILES, 'files')}<p>${command(`gleaner jobs cp ${id} FOLDER`)}</p>`;
+  const linkOf = (name: string) => link(address('jobs', id, 'artifacts', name), name);
+  const columns: Column<JobPage['artifacts'][number], Part>[] = [
+    {title: 'File', cell: ({name, isLarge}) => (isLarge ? name : linkOf(name))},
+    {title: 'Size', cell: ({size_bytes}) => bytesText(size_bytes), right: true},
+  ];
+  return html`<h2>Artifacts</h2>${table('Files of the newest attempt', columns, artifacts.slice(0, MOST_FILES))}${further(artifacts.length - MOST_FILES, 'files')}<p>${command(`gleaner jobs cp ${id} FOLDER`)}</p>`;
 }
 
 function attemptTable(attempts: readonly Document[], now: number): Html {
-  const columns = [
-    {title: 'Attempt', number: true},
-    {title: 'TPU'},
-    {title: 'Outcome'},
-    {title: 'Ended', number: true},
-    {title: 'Cost', number: true},
+  const columns: Column<Document, Part>[] = [
+    {title: 'Attempt', cell: ({epoch}) => textOf(epoch), right: true},
+    {title: 'TPU', cell: attempt => workersOf(attempt).join(', ')},
+    {title: 'Outcome', cell: outcomeOf},
+    {title: 'Ended', cell: ({ended_at}) => time(textOf(ended_at) || null, now), right: true},
+    {
+      title: 'Cost',
+      cell: ({cost_usd}) => (typeof cost_usd === 'number' ? dollarText(cost_usd) : ''),
+      right: true,
+    },
   ];
-  const rows: Part[][] = attempts.map(attempt => [
-    textOf(attempt.epoch),
-    workersOf(attempt).join(', '),
-    outcomeOf(attempt),
-    time(textOf(attempt.ended_at) || null, now),
-    typeof attempt.cost_usd === 'number' ? dollarText(attempt.cost_usd) : '',
-  ]);
-  return table('Ended attempts', columns, rows);
+  return table('Ended attempts', columns, attempts);
 }
 
 function outcomeOf({outcome, cause, error}: Document): Html {
@@ -181,10 +184,4 @@ export function execPage({exec, hosts}: ExecView, now: number): Section[] {
       html`<h2>Hosts</h2>${body.length > 0 ? body : empty('No host has its document yet.')}${further(exec.hosts - hosts.length, 'hosts')}`,
     ),
   ];
-}
-
-/** A person may write any value into the document of a job. */
-function textOf(value: unknown): string {
-  if (value === null || value === undefined) return '';
-  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }

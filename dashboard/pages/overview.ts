@@ -1,7 +1,6 @@
 /** Every run, what costs money now, and the alerts. */
-import {bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
-import type {Overview, RunLine} from '../../client/views/overview.ts';
-import {capped} from '../../shared/domain/billing/network.ts';
+import {type Column, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import {doneText, type Overview, type RunLine, runColumns} from '../../client/views/overview.ts';
 import type {Section} from '../html/feed.ts';
 import {
   address,
@@ -12,6 +11,7 @@ import {
   type Html,
   html,
   link,
+  type Part,
   state,
   table,
   time,
@@ -68,37 +68,24 @@ function runs({runs, unreadable}: Overview, now: number): Html {
             'gleaner run start my-run --streams streams',
           )
     }`;
-  const columns = [
-    ...[{title: 'Run'}, {title: 'State'}, {title: 'Streams'}, {title: 'Left', number: true}],
-    ...[
-      {title: 'Samples', number: true},
-      {title: 'Size', number: true},
-      {title: 'Cost', number: true},
-    ],
-    {title: 'Changed', number: true},
+  const columns: Column<RunLine, Part>[] = [
+    {...runColumns.run, cell: nameOf},
+    {title: 'State', cell: ({run}) => state(run.status)},
+    {...runColumns.streams, cell: each => bar(each.share, doneText(each))},
+    {title: 'Left', cell: leftOf, right: true},
+    ...[runColumns.samples, runColumns.size, runColumns.cost],
+    {title: 'Changed', cell: ({run}) => time(run.updated_at, now), right: true},
   ];
-  return html`<h2>Runs</h2>${table(
-    'Runs',
-    columns,
-    sorted.slice(0, MOST_RUNS).map(each => row(each, now)),
-  )}${further(sorted.length - MOST_RUNS, 'runs')}`;
+  return html`<h2>Runs</h2>${table('Runs', columns, sorted.slice(0, MOST_RUNS))}${further(sorted.length - MOST_RUNS, 'runs')}`;
 }
 
-function row({run, streams, share, seconds_left}: RunLine, now: number) {
-  const budget = run.budget_usd === null ? '' : html` <small>of ${dollarText(run.budget_usd)}</small>`;
-  const reason = run.reason === null ? '' : html`<small class="reason">${withCommands(run.reason)}</small>`;
-  const done = `${numberText(run.streams_completed)} of ${numberText(streams)}`;
-  const failed = run.streams_failed > 0 ? `, ${numberText(run.streams_failed)} failed` : '';
-  return [
-    html`<strong>${link(address('runs', run.run), run.run)}</strong>${reason}`,
-    state(run.status),
-    bar(share, streams === 0 ? 'not counted' : `${done}${failed}`),
-    seconds_left === null || run.status !== 'active' ? '' : durationText(seconds_left),
-    numberText(run.total_samples_processed),
-    bytesText(run.total_bytes),
-    html`${dollarText(capped(run))}${budget}`,
-    time(run.updated_at, now),
-  ];
+function nameOf({run: {run, reason}}: RunLine): Html {
+  const why = reason === null ? '' : html`<small class="reason">${withCommands(reason)}</small>`;
+  return html`<strong>${link(address('runs', run), run)}</strong>${why}`;
+}
+
+function leftOf({run, seconds_left}: RunLine): string {
+  return seconds_left === null || run.status !== 'active' ? '' : durationText(seconds_left);
 }
 
 function beside({jobs, kept, rejected}: Overview): Html {

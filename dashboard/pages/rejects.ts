@@ -1,5 +1,5 @@
 /** Rejected lines of a stream, with the reason of each. */
-import {counted, numberText} from '../../client/text/format.ts';
+import {type Column, counted, numberText} from '../../client/text/format.ts';
 import type {Rejects} from '../../client/views/run-page.ts';
 import {type Html, html, link, table} from '../html/html.ts';
 
@@ -8,17 +8,13 @@ export function rejectedLines({stream, object, lines, more}: Rejects, all: strin
   if (lines.length === 0)
     return html`<p class="quiet">${counted(more ?? 0, 'rejected sample')}; <code>${object}</code> says why.</p>`;
   const hasMany = lines.some(({samples}) => samples > 1);
-  const columns = [
-    {title: 'Line', number: true},
-    ...(hasMany ? [{title: 'Samples', number: true}] : []),
-    {title: 'Reason'},
+  const columns: Column<Rejects['lines'][number]>[] = [
+    {title: 'Line', cell: ({line}) => numberText(line), right: true},
+    {title: 'Samples', cell: ({samples}) => numberText(samples), right: true},
+    {title: 'Reason', cell: ({reason}) => reason},
   ];
-  const rows = lines.map(({line, reason, samples}) => [
-    numberText(line),
-    ...(hasMany ? [numberText(samples)] : []),
-    reason,
-  ]);
+  const shown = columns.filter(({title}) => hasMany || title !== 'Samples');
   const rest = `… ${counted(more ?? 0, 'further line')}`;
   const where = all === null ? html`${rest} in <code>${object}</code>` : link(all, rest);
-  return html`${table(`Rejected lines of stream ${stream}`, columns, rows)}${more ? html`<p class="quiet">${where}</p>` : ''}`;
+  return html`${table(`Rejected lines of stream ${stream}`, shown, lines)}${more ? html`<p class="quiet">${where}</p>` : ''}`;
 }

@@ -2,13 +2,21 @@
 
 import {resultLines} from '../../client/explanations/result-lines.ts';
 import {tpuStatus} from '../../client/explanations/tpu-status.ts';
-import {bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import {
+  bytesText,
+  type Column,
+  counted,
+  dollarText,
+  durationText,
+  numberText,
+} from '../../client/text/format.ts';
 import {progressOf} from '../../client/views/pace.ts';
 import {endOf, streamCount, tookSeconds} from '../../client/views/run.ts';
 import type {RunPage, StatsView} from '../../client/views/run-page.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
 import {type Cell, heatMap} from '../html/charts.ts';
 import type {Section} from '../html/feed.ts';
@@ -22,6 +30,7 @@ import {
   type Html,
   html,
   link,
+  type Part,
   state,
   table,
   time,
@@ -132,34 +141,33 @@ function streamTable(state: RunPage['state']): Html {
     .filter(({status}) => isSmall || status === 'failed' || status === 'in_progress')
     .toSorted((a, b) => (isSmall ? 0 : rank[a.status] - rank[b.status]) || a.worker_id - b.worker_id);
   if (rows.length === 0) return html``;
-  const columns = [
-    ...[{title: 'Stream'}, {title: 'State'}, {title: 'Samples'}, {title: 'Shards', number: true}],
-    ...[{title: 'Tokens', number: true}, {title: 'On'}],
-  ];
   const caption = isSmall ? 'Streams' : 'Streams that failed, and streams at work';
-  return html`${table(
-    caption,
-    columns,
-    rows.slice(0, MOST_ROWS).map(stream => streamRow(stream, state)),
-  )}${further(rows.length - MOST_ROWS, 'such streams')}`;
+  return html`${table(caption, streamColumns(state), rows.slice(0, MOST_ROWS))}${further(rows.length - MOST_ROWS, 'such streams')}`;
 }
 
-function streamRow(stream: Stream, {run, tpus}: RunPage['state']) {
-  const worker = tpus.find(({name}) => name === stream.lease?.worker);
-  const {seen, total} = progressOf(stream, worker);
-  const share = total === null || stream.status === 'completed' ? null : total === 0 ? 1 : seen / total;
-  const error = stream.last_error ? html`<small class="reason">${stream.last_error}</small>` : '';
-  const on = stream.lease
-    ? html`${link(address('tpus', stream.lease.worker), stream.lease.worker)}${worker?.activity ? ` ${worker.activity}` : ''}`
-    : '';
-  const rejected = stream.rejected_samples > 0 ? `, ${numberText(stream.rejected_samples)} rejected` : '';
+function streamColumns({run: {run}, tpus}: RunPage['state']): Column<Stream, Part>[] {
+  const workerOf = ({lease}: Stream) => tpus.find(({name}) => name === lease?.worker);
+  const nameOf = ({stream, last_error}: Stream) => {
+    const error = last_error ? html`<small class="reason">${last_error}</small>` : '';
+    return html`${link(address('runs', run, 'streams', stream), stream)}${error}`;
+  };
+  const samplesOf = (stream: Stream) => {
+    const {seen, total} = progressOf(stream, workerOf(stream));
+    const share = total === null || stream.status === 'completed' ? null : total === 0 ? 1 : seen / total;
+    const rejected = stream.rejected_samples > 0 ? `, ${numberText(stream.rejected_samples)} rejected` : '';
+    return bar(share, `${numberText(seen)}${total === null ? '' : ` of ${numberText(total)}`}${rejected}`);
+  };
+  const holderOf = (stream: Stream) => {
+    const [name, activity] = [stream.lease?.worker, workerOf(stream)?.activity];
+    return name && html`${link(address('tpus', name), name)}${activity ? ` ${activity}` : ''}`;
+  };
   return [
-    html`${link(address('runs', run.run, 'streams', stream.stream), stream.stream)}${error}`,
-    state(stream.status),
-    bar(share, `${numberText(seen)}${total === null ? '' : ` of ${numberText(total)}`}${rejected}`),
-    numberText(stream.total_shards),
-    numberText(stream.total_tokens),
-    on,
+    {title: 'Stream', cell: nameOf},
+    {title: 'State', cell: ({status}) => state(status)},
+    {title: 'Samples', cell: samplesOf},
+    {title: 'Shards', cell: ({total_shards}) => numberText(total_shards), right: true},
+    {title: 'Tokens', cell: ({total_tokens}) => numberText(total_tokens), right: true},
+    {title: 'On', cell: holderOf},
   ];
 }
 
@@ -173,24 +181,20 @@ function tpus({state: {run, tpus: all, work}}: RunPage, now: number): Html {
     };
     return html`<h2>TPUs</h2><p class="quiet">${text[run.status]}</p>`;
   }
-  const columns = [
-    ...[{title: 'TPU'}, {title: 'State'}, {title: 'Works on'}, {title: 'Since', number: true}],
-    ...[
-      {title: 'Tokens/s', number: true},
-      {title: '$/h', number: true},
-    ],
+  const workOf = ({name, work: own, activity}: Worker) =>
+    `${work.get(name)?.stream ?? own ?? ''} ${activity ?? ''}`;
+  const rateOf = ({tokens_per_s}: Worker) =>
+    tokens_per_s === null ? '' : numberText(Math.round(tokens_per_s));
+  const priceOf = ({usd_per_hour}: Worker) => (usd_per_hour === null ? '?' : dollarText(usd_per_hour));
+  const columns: Column<Worker, Part>[] = [
+    {title: 'TPU', cell: ({name}) => link(address('tpus', name), name)},
+    {title: 'State', cell: worker => state(tpuStatus(worker))},
+    {title: 'Works on', cell: workOf},
+    {title: 'Since', cell: ({phase_since_at}) => time(phase_since_at, now), right: true},
+    {title: 'Tokens/s', cell: rateOf, right: true},
+    {title: '$/h', cell: priceOf, right: true},
   ];
-  const rows = tpus
-    .slice(0, MOST_TPUS)
-    .map(worker => [
-      link(address('tpus', worker.name), worker.name),
-      state(tpuStatus(worker)),
-      `${work.get(worker.name)?.stream ?? worker.work ?? ''} ${worker.activity ?? ''}`,
-      time(worker.phase_since_at, now),
-      worker.tokens_per_s === null ? '' : numberText(Math.round(worker.tokens_per_s)),
-      worker.usd_per_hour === null ? '?' : dollarText(worker.usd_per_hour),
-    ]);
-  return html`<h2>${counted(tpus.length, 'TPU')}</h2>${table('TPUs of the run', columns, rows)}${further(tpus.length - MOST_TPUS, 'TPUs')}`;
+  return html`<h2>${counted(tpus.length, 'TPU')}</h2>${table('TPUs of the run', columns, tpus.slice(0, MOST_TPUS))}${further(tpus.length - MOST_TPUS, 'TPUs')}`;
 }
 
 /** Activations whose largest value is so many times their mean norm are massive. */

@@ -1,8 +1,9 @@
 /** A stream: how far it is, why it waits or failed, and its shards. */
-import {bytesText, counted, numberText} from '../../client/text/format.ts';
+import {bytesText, type Column, counted, numberText} from '../../client/text/format.ts';
 import type {StreamPage} from '../../client/views/stream.ts';
+import type {Shard} from '../../shared/domain/records/shard.ts';
 import type {Section} from '../html/feed.ts';
-import {address, empty, figures, further, html, link, state, table, time} from '../html/html.ts';
+import {address, empty, figures, further, html, link, type Part, state, table, time} from '../html/html.ts';
 import {rejectedLines} from './rejects.ts';
 import {section} from './section.ts';
 import {sentence} from './why.ts';
@@ -22,27 +23,18 @@ export function streamPage({stream, shards, rejects, why}: StreamPage, now: numb
       ['Leases', numberText(stream.epoch)],
     ],
   )}<p class="quiet">${stream.dataset_path}</p>`;
-  const columns = [
-    ...[
-      {title: 'Shard', number: true},
-      {title: 'Samples', number: true},
-      {title: 'Rejected', number: true},
-    ],
-    ...[
-      {title: 'Tokens', number: true},
-      {title: 'Size', number: true},
-      {title: 'Lease', number: true},
-    ],
-    {title: 'Stored', number: true},
+  const columns: Column<Shard, Part>[] = [
+    {title: 'Shard', cell: ({shard}) => numberText(shard), right: true},
+    {title: 'Samples', cell: samplesOf, right: true},
+    {title: 'Rejected', cell: ({rejected}) => numberText(rejected), right: true},
+    {title: 'Tokens', cell: ({tokens}) => numberText(tokens), right: true},
+    {title: 'Size', cell: ({size_bytes}) => bytesText(size_bytes), right: true},
+    {title: 'Lease', cell: ({epoch}) => numberText(epoch), right: true},
+    {title: 'Stored', cell: ({stored_at}) => time(stored_at, now), right: true},
   ];
-  const rows = shards.map(shard => [
-    ...[numberText(shard.shard), `${numberText(shard.first_sample)}–${numberText(shard.last_sample)}`],
-    ...[shard.rejected, shard.tokens].map(numberText),
-    ...[bytesText(shard.size_bytes), numberText(shard.epoch), time(shard.stored_at, now)],
-  ]);
   const body =
     shards.length > 0
-      ? html`${table('Shards', columns, rows)}${further(stream.total_shards - shards.length, 'shards')}`
+      ? html`${table('Shards', columns, shards)}${further(stream.total_shards - shards.length, 'shards')}`
       : empty('No shard yet: a TPU stores the first one when it is full.');
   return [
     section('head', head),
@@ -56,4 +48,8 @@ export function streamPage({stream, shards, rejects, why}: StreamPage, now: numb
       html`<p>${link(address('documents', 'runs', run, 'streams', stream.stream), 'The document of the stream')}</p>`,
     ),
   ];
+}
+
+function samplesOf({first_sample, last_sample}: Shard): string {
+  return `${numberText(first_sample)}–${numberText(last_sample)}`;
 }

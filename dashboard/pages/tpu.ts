@@ -2,7 +2,7 @@
 
 import type {Attempt} from '../../client/json/tpus.ts';
 import {logText} from '../../client/logs/log-line.ts';
-import {dollarText, durationText, numberText} from '../../client/text/format.ts';
+import {type Column, dollarText, durationText, numberText} from '../../client/text/format.ts';
 import {viewHosts} from '../../client/views/hosts.ts';
 import type {LogTail, TpuPage} from '../../client/views/tpu-page.ts';
 import {hourText} from '../../client/views/tpus.ts';
@@ -109,21 +109,14 @@ function logTail({object, lines}: LogTail): Html {
 }
 
 function lives(tpu: string, attempts: readonly Attempt[], now: number): Html {
-  const columns = [
-    ...[
-      {title: 'Life', number: true},
-      {title: 'Cause of its end'},
-      {title: 'Worked on'},
-      {title: 'Ended', number: true},
-    ],
-    {title: 'Cost', number: true},
+  const pageOf = ({incarnation}: Attempt) =>
+    link(address('tpus', tpu, String(incarnation)), numberText(incarnation));
+  const columns: Column<Attempt, Part>[] = [
+    {title: 'Life', cell: pageOf, right: true},
+    {title: 'Cause of its end', cell: ({cause, evidence}) => html`${cause} <small>${evidence}</small>`},
+    {title: 'Worked on', cell: ({work}) => work ?? ''},
+    {title: 'Ended', cell: ({ended_at}) => time(ended_at, now), right: true},
+    {title: 'Cost', cell: ({cost_usd}) => dollarText(cost_usd), right: true},
   ];
-  const rows = attempts.map(({incarnation, cause, evidence, work, ended_at, cost_usd}) => [
-    link(address('tpus', tpu, String(incarnation)), numberText(incarnation)),
-    html`${cause} <small>${evidence}</small>`,
-    work ?? '',
-    time(ended_at, now),
-    dollarText(cost_usd),
-  ]);
-  return table('Ended lives', columns, rows);
+  return table('Ended lives', columns, attempts);
 }

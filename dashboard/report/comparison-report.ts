@@ -1,6 +1,6 @@
 /** Two runs beside each other, as a file to mail. */
 
-import {numberText} from '../../client/text/format.ts';
+import {type Column, numberText} from '../../client/text/format.ts';
 import {type Comparison, type Side, shownWhole} from '../../client/views/comparison.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
 import {type Cell, heatMap} from '../html/charts.ts';
@@ -37,15 +37,21 @@ ${figures([
 ])}`;
 }
 
-function pairs({a, b}: Comparison, of: Comparison['totals']): Html {
-  const number = (title: string) => ({title, number: true});
-  const rows = of.map(pair => {
-    const [of_a, of_b] = [shownWhole(pair.name, pair.a), shownWhole(pair.name, pair.b)];
-    const mark: Part = of_a === of_b ? '' : html`<span class="differs">differs</span>`;
-    const shown = (value: unknown, text: string) => (typeof value === 'number' ? text : exact(text));
-    return [pair.name.replaceAll('_', ' '), shown(pair.a, of_a), shown(pair.b, of_b), mark];
-  });
-  return table('Values of both runs', [{title: 'Value'}, number(a), number(b), {title: 'Note'}], rows);
+type Pair = Comparison['totals'][number];
+
+function pairs({a, b}: Comparison, of: readonly Pair[]): Html {
+  const shown = (name: string, value: unknown) => {
+    const text = shownWhole(name, value);
+    return typeof value === 'number' ? text : exact(text);
+  };
+  const differs = (pair: Pair) => shownWhole(pair.name, pair.a) !== shownWhole(pair.name, pair.b);
+  const columns: Column<Pair, Part>[] = [
+    {title: 'Value', cell: ({name}) => name.replaceAll('_', ' ')},
+    {title: a, cell: pair => shown(pair.name, pair.a), right: true},
+    {title: b, cell: pair => shown(pair.name, pair.b), right: true},
+    {title: 'Note', cell: pair => differs(pair) && html`<span class="differs">differs</span>`},
+  ];
+  return table('Values of both runs', columns, of);
 }
 
 /** The relative difference of the mean norm, by layer and site. */
@@ -75,14 +81,16 @@ function cell({norm: one}: Stats, {norm: other}: Stats): Cell {
 }
 
 function largest({a, b, statistics}: Comparison): Html {
-  const number = (title: string) => ({title, number: true});
-  const rows = statistics
-    .slice(0, MOST_STATISTICS)
-    .map(({name, a: one, b: other, relative}) => [
-      name,
-      shownWhole('', one),
-      shownWhole('', other),
-      relative === null || !Number.isFinite(relative) ? '–' : `${(100 * relative).toPrecision(2)} %`,
-    ]);
-  return html`${table('Statistics that differ', [{title: 'Statistic'}, number(a), number(b), number('Difference')], rows)}${further(statistics.length - MOST_STATISTICS, 'statistics')}`;
+  const columns: Column<Comparison['statistics'][number]>[] = [
+    {title: 'Statistic', cell: ({name}) => name},
+    {title: a, cell: pair => shownWhole('', pair.a), right: true},
+    {title: b, cell: pair => shownWhole('', pair.b), right: true},
+    {title: 'Difference', cell: differenceText, right: true},
+  ];
+  return html`${table('Statistics that differ', columns, statistics.slice(0, MOST_STATISTICS))}${further(statistics.length - MOST_STATISTICS, 'statistics')}`;
+}
+
+function differenceText({relative}: Comparison['statistics'][number]): string {
+  if (relative === null || !Number.isFinite(relative)) return '–';
+  return `${(100 * relative).toPrecision(2)} %`;
 }

@@ -1,11 +1,19 @@
-import {comparedText, driftRows} from '../../client/explanations/compared-text.ts';
+import {comparedText, driftColumns} from '../../client/explanations/compared-text.ts';
 import type {StoredComparison} from '../../client/json/compared-manifest.ts';
 import type {Answers} from '../../client/json/index.ts';
-import {bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import {
+  bytesText,
+  type Column,
+  counted,
+  dollarText,
+  durationText,
+  numberText,
+} from '../../client/text/format.ts';
 import type {Life, Report} from '../../client/views/report.ts';
 import {streamCount} from '../../client/views/run.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
+import type {Stream} from '../../shared/domain/records/stream.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {facts, figures, further, type Html, html, type Part, state, table} from '../html/html.ts';
 import {runSections} from '../pages/run.ts';
@@ -35,7 +43,6 @@ export function runReport(report: Report, made: Made): string {
   ]);
 }
 
-const number = (title: string) => ({title, number: true});
 const text = (value: unknown) => (typeof value === 'string' ? value : null);
 
 /** What was extracted, by its checksums, and how to load it. */
@@ -125,46 +132,45 @@ function verification({page}: Report, {verified, compared}: Made): Html {
 /** How far the stored rows are from transformers. */
 function drifts(compared: StoredComparison | null): Html {
   if (!compared) return html``;
-  const columns = [
-    {title: 'Layer'},
-    ...['Relative error', 'Cosine', 'Worst row'].map(number),
-    {title: 'Place'},
-  ];
-  const rows = table('Drift of each layer', columns, driftRows(compared));
+  const rows = table('Drift of each layer', Object.values(driftColumns), Object.entries(compared.drift));
   return html`<h3>Compared with transformers</h3><p>${comparedText(compared)}, at ${utcText(compared.at)}.</p>${rows}`;
 }
 
+const FILE_COLUMNS: Column<[name: string, digest: string], Part>[] = [
+  {title: 'File', cell: ([name]) => exact(name)},
+  {title: 'Digest', cell: ([, digest]) => exact(digest)},
+];
+
 function appendix({page, dataset, lives, reasons}: Report): Html {
   const files = Object.entries(page.result?.model?.files ?? {}).slice(0, MOST_FILES);
-  const streams = dataset.streams.slice(0, MOST_STREAMS).map(stream => {
-    const {total_samples_processed, rejected_samples, total_tokens, total_shards} = stream;
-    const counts = [total_samples_processed, rejected_samples, total_tokens, total_shards].map(numberText);
-    return [stream.stream, bytesText(stream.size_bytes), exact(stream.crc32c), ...counts];
-  });
-  const columns = [
-    ...[{title: 'Stream'}, number('Size'), {title: 'CRC-32C'}],
-    ...['Samples', 'Rejected', 'Tokens', 'Shards'].map(number),
+  const columns: Column<Stream, Part>[] = [
+    {title: 'Stream', cell: ({stream}) => stream},
+    {title: 'Size', cell: ({size_bytes}) => bytesText(size_bytes), right: true},
+    {title: 'CRC-32C', cell: ({crc32c}) => exact(crc32c)},
+    {title: 'Samples', cell: each => numberText(each.total_samples_processed), right: true},
+    {title: 'Rejected', cell: ({rejected_samples}) => numberText(rejected_samples), right: true},
+    {title: 'Tokens', cell: ({total_tokens}) => numberText(total_tokens), right: true},
+    {title: 'Shards', cell: ({total_shards}) => numberText(total_shards), right: true},
   ];
-  return html`${rejected(page.state.run, reasons)}${livesOf(page.state.run, lives)}<h3>Streams</h3>${table('Streams with their checksums', columns, streams)}${further(dataset.streams.length - MOST_STREAMS, 'streams')}${
+  return html`${rejected(page.state.run, reasons)}${livesOf(page.state.run, lives)}<h3>Streams</h3>${table('Streams with their checksums', columns, dataset.streams.slice(0, MOST_STREAMS))}${further(dataset.streams.length - MOST_STREAMS, 'streams')}${
     files.length === 0
       ? ''
-      : html`<h3>Files of the model</h3>${table(
-          'Files of the model',
-          [{title: 'File'}, {title: 'Digest'}],
-          files.map(([name, digest]) => [exact(name), exact(digest)]),
-        )}`
+      : html`<h3>Files of the model</h3>${table('Files of the model', FILE_COLUMNS, files)}`
   }`;
 }
 
 function rejected(run: Run, {most, others, unread}: Report['reasons']): Html {
   if (run.rejected_samples === 0) return html`<h3>Rejected</h3><p>No sample was rejected.</p>`;
-  const rows = most.map(({reason, samples, first}) => [
-    reason,
-    numberText(samples),
-    `stream ${first.stream}, line ${numberText(first.line)}`,
-  ]);
-  const columns = [{title: 'Reason'}, number('Samples'), number('First')];
-  return html`<h3>Rejected</h3>${table('Rejected samples by reason', columns, rows)}${further(others, 'samples with other reasons')}${further(unread, 'streams whose rejected lines are not read here')}`;
+  const columns: Column<Report['reasons']['most'][number]>[] = [
+    {title: 'Reason', cell: ({reason}) => reason},
+    {title: 'Samples', cell: ({samples}) => numberText(samples), right: true},
+    {
+      title: 'First',
+      cell: ({first}) => `stream ${first.stream}, line ${numberText(first.line)}`,
+      right: true,
+    },
+  ];
+  return html`<h3>Rejected</h3>${table('Rejected samples by reason', columns, most)}${further(others, 'samples with other reasons')}${further(unread, 'streams whose rejected lines are not read here')}`;
 }
 
 /** Ends of lives in words. */
@@ -181,27 +187,25 @@ const ENDS: Record<string, string> = {
   'not-needed': 'no work was left',
 };
 
+type Phase = NonNullable<Life['phases'][keyof Life['phases']]>;
+
 function livesOf({preemptions}: Run, lives: readonly Life[]): Html {
   const ends = Map.groupBy(lives, ({kind}) => ENDS[kind] ?? kind);
   const phases = Map.groupBy(
     lives.flatMap(life => Object.entries(life.phases)),
     ([name]) => `of this: ${name.replaceAll('_', ' ')}`,
   );
-  const summed = (name: string, count: string, of: readonly {seconds: number; usd?: number | null}[]) => [
-    ...[name, count, durationText(of.reduce((sum, {seconds}) => sum + seconds, 0))],
-    dollarText(of.reduce((sum, {usd}) => sum + (usd ?? 0), 0)),
+  const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+  const rows: [name: string, count: string, spans: readonly {seconds: number; usd?: number | null}[]][] = [
+    ...[...ends].map(([name, of]): [string, string, Life[]] => [name, numberText(of.length), of]),
+    ...[...phases].map(([name, of]): [string, string, Phase[]] => [name, '', of.map(([, phase]) => phase)]),
   ];
-  const rows = [
-    ...[...ends].map(([name, of]) => summed(name, numberText(of.length), of)),
-    ...[...phases].map(([name, of]) =>
-      summed(
-        name,
-        '',
-        of.map(([, phase]) => phase),
-      ),
-    ),
+  const columns: Column<(typeof rows)[number]>[] = [
+    {title: 'Ended because', cell: ([name]) => name},
+    {title: 'Lives', cell: ([, count]) => count, right: true},
+    {title: 'READY for', cell: ([, , of]) => durationText(sum(of.map(({seconds}) => seconds))), right: true},
+    {title: 'Cost to the run', cell: ([, , of]) => dollarText(sum(of.map(({usd}) => usd ?? 0))), right: true},
   ];
-  const columns = [{title: 'Ended because'}, ...['Lives', 'READY for', 'Cost to the run'].map(number)];
   const tpus = new Set(lives.map(({tpu}) => tpu)).size;
   return html`<h3>${counted(lives.length, 'ended life', 'ended lives')} of ${counted(tpus, 'TPU')}${preemptions === null ? '' : `, ${counted(preemptions, 'preemption')}`}</h3>${
     lives.length === 0

@@ -3,7 +3,7 @@ import type {CloudOptions} from '../../../client/connection/connect.ts';
 import type {Connection} from '../../../client/connection/connection.ts';
 import {TPU_LOCK, workerPython} from '../../../client/python/python.ts';
 import {CliError} from '../../../client/text/errors.ts';
-import {bytesText, numberText, table} from '../../../client/text/format.ts';
+import {aligned, bytesText, numberText} from '../../../client/text/format.ts';
 import {print, printText, say, warn} from '../../../client/text/output.ts';
 import type {Compiled, Numbers, Rate} from '../../../client/views/assumptions.ts';
 import {usdPerMillion} from '../../../client/views/rates.ts';
@@ -91,12 +91,9 @@ const LEFT = ['TPU', 'fits', 'mesh', 'limited by'];
 export function rowLines(programs: readonly Answer[], types: readonly string[]): string[] {
   const [longest = ''] = types.toSorted((a, b) => b.length - a.length);
   const widest = [longest, '', '16x16', '99.9 GB of 99.9 GB', '9999.9 ms', '', '', '', '$0.0000', '$0.0000'];
-  const lines = table(
-    COLUMNS,
-    [widest, ...programs.map(cellsOf)],
-    COLUMNS.filter(title => !LEFT.includes(title)),
-  );
-  return lines.filter((_, index) => index !== 1);
+  const cells = [COLUMNS, widest, ...programs.map(cellsOf)];
+  const right = COLUMNS.map(title => !LEFT.includes(title));
+  return aligned(cells, right).filter((_, index) => index !== 1);
 }
 
 function cellsOf(program: Answer): string[] {
