@@ -13,6 +13,7 @@ import type {Objects} from '../../shared/ports/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
+import {abortedAtStop} from '../terminal/stop-signal.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import {type Ceilings, costLines, mostAnHour} from './cost.ts';
 import {deployedOf} from './deployed.ts';
@@ -24,7 +25,6 @@ import {EXAMPLE, readSettings, type Settings} from './settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from './terraform.ts';
 import {CLOCK, type Clock, untilReady} from './until-ready.ts';
 
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** Resources that a line of the repeat names. */
 const MOST_NAMED = 8;
 
@@ -48,10 +48,8 @@ export async function deploy(
 ): Promise<void> {
   // A plan contains the key of the tickets.
   const folder = await mkdtemp(join(tmpdir(), 'gleaner-plan-'));
-  const stop = new AbortController();
-  const interrupt = () => stop.abort();
-  // A second signal ends the process at once. Terraform ends in order by itself.
-  for (const signal of SIGNALS) process.once(signal, interrupt);
+  // Terraform ends in order by itself.
+  const stop = abortedAtStop();
   try {
     const api = openGoogle();
     const {path, settings} = await chooseSettings(file, options, {api, folder});
@@ -60,13 +58,12 @@ export async function deploy(
     const place = {project, region: String(region), state_bucket: stateBucketOf(project, options)};
     const state = openStateBucket(api, project, place.state_bucket);
     await makeArtifacts({api, state, project, name}, options);
-    const terraform = new Terraform(stop.signal);
+    const terraform = new Terraform(stop);
     const given = {api, state, terraform, settings, name, path, place, machine};
-    await deployWith({...given, saved: join(folder, 'plan'), stop: stop.signal}, options);
+    await deployWith({...given, saved: join(folder, 'plan'), stop}, options);
   } catch (error) {
-    throw stop.signal.aborted ? new Interrupted('Interrupted: run the command again', {cause: error}) : error;
+    throw stop.aborted ? new Interrupted('Interrupted: run the command again', {cause: error}) : error;
   } finally {
-    for (const signal of SIGNALS) process.off(signal, interrupt);
     await rm(folder, {recursive: true, force: true});
   }
 }

@@ -1,7 +1,7 @@
 /** The end of every TPU of a deployment: pools get no slots, their TPUs finish their shards and go. Each step is safe to repeat. */
 
 import type {Cloud} from '../../client/cloud/cloud.ts';
-import {type Outcome, publish, readOutcome} from '../../client/cloud/send-message.ts';
+import {outcomeOf, publish} from '../../client/cloud/send-message.ts';
 import {type GoogleApi, type Json, listAll} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {counted} from '../../client/text/format.ts';
@@ -137,7 +137,9 @@ async function scaleToZero({cloud, clock}: Draining, pools: string[]): Promise<R
   const drained = new Set<string>();
   for (const pool of pools) {
     const message = {action: 'scale', pool, workers_per_zone: 0};
-    const answer = await answerOf(cloud, message, clock).catch((error: Error) => error);
+    const answer = await publish(cloud, 'control', message)
+      .then(id => outcomeOf(cloud.store, id, ANSWER_S, clock))
+      .catch((error: Error) => error);
     if (answer instanceof Error) {
       say(`The control plane does not answer, so all TPUs are deleted directly: ${answer.message}`);
       return new Set();
@@ -151,13 +153,4 @@ async function scaleToZero({cloud, clock}: Draining, pools: string[]): Promise<R
       );
   }
   return drained;
-}
-
-async function answerOf(cloud: Cloud, message: object, clock: Clock): Promise<Outcome> {
-  const id = await publish(cloud, 'control', message);
-  for (const end_ms = clock.now() + ANSWER_S * 1000; clock.now() < end_ms; await clock.sleep(1)) {
-    const found = await readOutcome(cloud.store, id);
-    if (found) return found;
-  }
-  throw new CliError(`no record of message ${id} within ${ANSWER_S} s`);
 }

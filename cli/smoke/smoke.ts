@@ -13,11 +13,10 @@ import {openProviders} from '../../shared/google/providers.ts';
 import {latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
 import {CLOCK, type Clock} from '../deploy/until-ready.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
+import {abortedAtStop} from '../terminal/stop-signal.ts';
 import {type Bench, openJobs, openRuns, spentBy} from './bench.ts';
 import {type Result, readState, writeState} from './state.ts';
 import {STEPS} from './steps.ts';
-
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 export type SmokeOptions = CloudOptions & {
   project?: string;
@@ -66,15 +65,12 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
   const tpus = openProviders(['tpu-api', 'compute-engine'], {project, endpoints, token: api.token});
   const keep = () => writeState(file, state);
   keep();
-  const stop = new AbortController();
-  const clock: Clock = {...CLOCK, sleep: seconds => CLOCK.sleep(seconds, stop.signal)};
+  const stop = abortedAtStop();
+  const clock: Clock = {...CLOCK, sleep: seconds => CLOCK.sleep(seconds, stop)};
   const bench: Bench = {cloud, api, tpus, clock, state, keep, budget_usd, model, record: {state_bucket}};
   say(`The smoke test of ${deployment} in ${project} keeps its state in ${file}`);
-  const interrupt = () => stop.abort();
-  // A second signal ends the process at once.
-  for (const signal of SIGNALS) process.once(signal, interrupt);
   try {
-    const steps = await runSteps(bench, is_google, stop.signal);
+    const steps = await runSteps(bench, is_google, stop);
     const ok = steps.every(({status}) => status !== 'failed');
     const spent_usd = await spentBy(bench);
     const next = ok
@@ -85,11 +81,9 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
     ]);
     if (!ok) process.exitCode = 1;
   } catch (error) {
-    if (!stop.signal.aborted) throw error;
+    if (!stop.aborted) throw error;
     const text = `Interrupted: the same command goes on at the interrupted step${await leftText(bench)}`;
     throw new Interrupted(text, {cause: error});
-  } finally {
-    for (const signal of SIGNALS) process.off(signal, interrupt);
   }
 }
 

@@ -1,8 +1,11 @@
-/** Resolves at the first SIGINT (Ctrl-C), SIGTERM or SIGHUP. */
+let first: Promise<void> | undefined;
+
+/** Resolves at the first SIGINT (Ctrl-C), SIGTERM or SIGHUP. A second one ends the process at once. */
 export function stopSignal(): Promise<void> {
-  return new Promise(resolve => {
+  first ??= new Promise(resolve => {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
   });
+  return first;
 }
 
 /** Is aborted at the first of these signals. */

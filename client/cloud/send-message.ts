@@ -94,8 +94,13 @@ export async function sendTo(
 }
 
 /** Waits for the recorded outcome of a message. */
-export async function outcomeOf(store: Store, id: string, wait_s = WAIT_S): Promise<Outcome> {
-  for (const end = Date.now() + wait_s * 1000; Date.now() < end; await sleep(POLL_MS)) {
+export async function outcomeOf(
+  store: Store,
+  id: string,
+  wait_s = WAIT_S,
+  clock = {now: Date.now, sleep: (seconds: number): Promise<void> => sleep(seconds * 1000)},
+): Promise<Outcome> {
+  for (const end = clock.now() + wait_s * 1000; clock.now() < end; await clock.sleep(POLL_MS / 1000)) {
     const outcome = await readOutcome(store, id);
     if (outcome) return outcome;
   }

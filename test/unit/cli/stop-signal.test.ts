@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {readFileSync} from 'node:fs';
 import {ROOT} from '../../support/machine/process.ts';
 
 /** A command that hears the first signal, and then never yields. */
@@ -23,9 +22,4 @@ describe('a second Ctrl-C', () => {
     const [code, signal] = await once(child, 'close');
     assert.deepEqual([code, signal], [null, 'SIGINT']);
   });
-
-  for (const file of ['cli/deploy/deploy.ts', 'cli/smoke/smoke.ts'])
-    it(`is of the system in ${file}: its handlers hear one signal`, () => {
-      assert.doesNotMatch(readFileSync(`${ROOT}${file}`, 'utf8'), /process\.on\(/);
-    });
 });
