@@ -1,7 +1,7 @@
 /** Tools of the steps: runs with a budget, messages, waits, and the dollars that the test has cost. */
 import {isDeepStrictEqual} from 'node:util';
 import type {Cloud} from '../../client/cloud/cloud.ts';
-import {apply, type Outcome, publishText, readOutcome} from '../../client/cloud/send-message.ts';
+import {apply} from '../../client/cloud/send-message.ts';
 import type {GoogleApi} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {dollarText} from '../../client/text/format.ts';
@@ -9,6 +9,7 @@ import {complain} from '../../client/text/output.ts';
 import {isEnded} from '../../client/views/job-view.ts';
 import {type RunView, viewRun} from '../../client/views/run.ts';
 import {MAX_SPEC_BYTES} from '../../shared/contracts/spec/spec.ts';
+import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
@@ -17,7 +18,6 @@ import {
   jobWork,
   parseWork,
   parseWorkerName,
-  paths,
   regionOf,
   specObject,
   streamId,
@@ -51,21 +51,40 @@ export type Bench = {
   record: {state_bucket?: string | undefined};
 };
 
+type Limit = {limit_s: number; readonly cure: string};
+
 /** Waits for an answer of `look`. `cure` ends the error after the limit. */
 export async function waitFor<T>(
-  {clock}: Bench,
+  {clock}: Pick<Bench, 'clock'>,
   what: string,
-  {limit_s, cure}: {limit_s: number; cure: string | (() => string)},
+  limit: Limit,
   look: () => Promise<T | undefined>,
 ): Promise<T> {
-  for (const end_ms = clock.now() + limit_s * 1000; ; await clock.sleep(LOOK_S)) {
+  for (const end_ms = clock.now() + limit.limit_s * 1000; ; await clock.sleep(LOOK_S)) {
     const found = await look();
     if (found !== undefined) return found;
     if (clock.now() > end_ms)
-      throw new CliError(
-        `There is no ${what} after ${limit_s} s: ${typeof cure === 'string' ? cure : cure()}`,
-      );
+      throw new CliError(`There is no ${what} after ${limit.limit_s} s: ${limit.cure}`);
   }
+}
+
+/** Waits until a run that should work has what `pick` finds. Throws `CliError` for a run that waits for a person. */
+export function waitForRun<T>(
+  bench: Bench,
+  run: string,
+  what: string,
+  pick: (view: RunView) => T | undefined,
+  {limit_s = TPU_S, cure = `read \`gleaner status ${run}\``}: Partial<Limit> = {},
+): Promise<T> {
+  return waitFor(bench, what, {limit_s, cure}, async () => {
+    const view = await viewRun(bench.cloud.store, run);
+    const {status, reason} = view?.run ?? {};
+    if (status === 'paused' || status === 'failed')
+      throw new CliError(
+        `${run} is ${status}: ${reason ?? 'without a reason'}; read \`gleaner status ${run}\``,
+      );
+    return view && pick(view);
+  });
 }
 
 /** Dollars that the runs and jobs of the test have cost. */
@@ -135,15 +154,13 @@ export async function newRun(
     state.runs[`${purpose}-${state.attempts}`] = run;
     state.runs[purpose] = run;
     keep();
-    await put(bench, specObject(run), JSON.stringify({...spec, budget_usd}));
+    const text = Buffer.from(JSON.stringify({...spec, budget_usd}));
+    await cloud.objects.create(specObject(run), text, {content_type: 'application/json'});
   }
   // An interrupted attempt may have uploaded only some.
-  for (let from = 0; from < streams.length; from += 20)
-    await Promise.all(
-      streams.slice(from, from + 20).map(async (content, index) => {
-        await cloud.objects.create(streamObject(run, streamId(from + index)), Buffer.from(content));
-      }),
-    );
+  const create = async ([index, content]: [number, string]) =>
+    void (await cloud.objects.create(streamObject(run, streamId(index)), Buffer.from(content)));
+  await forEachConcurrently([...streams.entries()], create);
   return run;
 }
 
@@ -177,10 +194,6 @@ async function crossRegion({cloud, record}: Bench): Promise<{allow_cross_region?
   return zones.some(zone => regionOf(zone) !== region) ? {allow_cross_region: true} : {};
 }
 
-async function put({cloud}: Bench, name: string, text: string): Promise<void> {
-  await cloud.objects.create(name, Buffer.from(text), {content_type: 'application/json'});
-}
-
 /** Records that differ. */
 export function records(count: number): string {
   const lines = Array.from({length: count}, (_, index) => {
@@ -190,51 +203,15 @@ export function records(count: number): string {
   return lines.join('');
 }
 
-/** Reads a run that should work. Throws `CliError` for a run that waits for a person. */
-export async function viewOf({cloud}: Bench, run: string): Promise<RunView | undefined> {
-  const view = await viewRun(cloud.store, run);
-  const {status, reason} = view?.run ?? {};
-  if (status === 'paused' || status === 'failed')
-    throw new CliError(
-      `${run} is ${status}: ${reason ?? 'without a reason'}; read \`gleaner status ${run}\``,
-    );
-  return view;
-}
-
 /** Waits for the lease of the first stream, and returns the TPU. */
-export function leased(bench: Bench, run: string, limit_s = TPU_S): Promise<Worker> {
-  const cure = 'read `gleaner status RUN` and `gleaner tpus list --all`, then run the smoke test again';
-  return waitFor(bench, `lease of ${run}`, {limit_s, cure: cure.replace('RUN', run)}, async () => {
-    const {workers = []} = (await viewOf(bench, run)) ?? {};
-    return workers.find(({work}) => work?.startsWith(`${run}/`));
-  });
-}
-
-/** Waits for a TPU that worked for the run. It may have ended its lease since. */
-export function workerOf(bench: Bench, run: string): Promise<Worker> {
-  const cure = `read \`gleaner status ${run}\`, and LAST ERROR of \`gleaner tpus list --all\``;
-  return waitFor(bench, `TPU for ${run}`, {limit_s: TPU_S, cure}, async () =>
-    (await viewOf(bench, run))?.workers.find(worker => hasWorkedFor(worker, run)),
-  );
+export function leased(bench: Bench, run: string): Promise<Worker> {
+  const cure = `read \`gleaner status ${run}\` and \`gleaner tpus list --all\`, then run the smoke test again`;
+  const holder = ({workers}: RunView) => workers.find(({work}) => work?.startsWith(`${run}/`));
+  return waitForRun(bench, run, `lease of ${run}`, holder, {cure});
 }
 
 export function hasWorkedFor({work, charged_to, costs}: Worker, run: string): boolean {
   return parseWork(work)?.run === run || charged_to === run || run in costs;
-}
-
-/** Waits until a run is completed. */
-export async function completed(bench: Bench, run: string, limit_s = 1800): Promise<void> {
-  const cure = `read \`gleaner status ${run}\``;
-  await waitFor(bench, `end of ${run}`, {limit_s, cure}, async () =>
-    (await viewOf(bench, run))?.run.status === 'completed' ? true : undefined,
-  );
-}
-
-/** Nodes and queued resources of the deployment. */
-async function ownTpus({cloud, tpus}: Bench) {
-  const wanted = Object.entries(labelsOf(cloud.connection.deployment));
-  const {tpus: all} = await tpus.list();
-  return all.filter(({labels}) => wanted.every(([key, value]) => labels[key] === value));
 }
 
 /** TPUs of the pool of the test, and those that worked for its runs and do nothing for others now. */
@@ -251,32 +228,28 @@ export async function testTpus(bench: Bench): Promise<Tpu[]> {
     complain(message),
   );
   const names = new Set(workers.filter(isOfTest).map(({name}) => name));
-  return (await ownTpus(bench)).filter(
-    ({name}) => names.has(name) || parseWorkerName(name)?.pool === state.pool,
+  const wanted = Object.entries(labelsOf(cloud.connection.deployment));
+  return (await bench.tpus.list()).tpus.filter(
+    ({name, labels}) =>
+      wanted.every(([key, value]) => labels[key] === value) &&
+      (names.has(name) || parseWorkerName(name)?.pool === state.pool),
   );
 }
 
 /** Waits until no TPU of the test is left. TPUs of other work stay. */
 export async function withoutTpus(bench: Bench): Promise<void> {
   let left: Tpu[] = [];
-  const cure = () => {
-    const names = left.map(({name}) => name).join(' ');
-    return `delete them with \`gleaner tpus delete ${names}\`, then read the log of on-tpu`;
+  const limit: Limit = {
+    limit_s: 600,
+    get cure() {
+      const names = left.map(({name}) => name).join(' ');
+      return `delete them with \`gleaner tpus delete ${names}\`, then read the log of on-tpu`;
+    },
   };
-  await waitFor(bench, 'end of the TPUs of the test', {limit_s: 600, cure}, async () => {
+  await waitFor(bench, 'end of the TPUs of the test', limit, async () => {
     left = await testTpus(bench);
     return left.length === 0 ? true : undefined;
   });
 }
 
 export const control = ({cloud}: Bench, message: object): Promise<string> => apply(cloud, message);
-
-/** Publishes a text on topic control, and waits for the record. */
-export async function sendText(bench: Bench, text: string): Promise<Outcome> {
-  const {cloud} = bench;
-  const id = await publishText(cloud, 'control', text);
-  const cure = 'read the log of the function on-control; 403 means that `invoker` may not call it';
-  return waitFor(bench, `record ${paths.control(id)}`, {limit_s: 120, cure}, () =>
-    readOutcome(cloud.store, id),
-  );
-}

@@ -1,17 +1,19 @@
 /** The ten steps of the smoke test. Each says what it saw, and throws `CliError` with the first cure. */
 
+import {outcomeOf, publishText} from '../../client/cloud/send-message.ts';
+import {openLogs} from '../../client/logs/agent-logs.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {dollarText} from '../../client/text/format.ts';
 import {isEnded} from '../../client/views/job-view.ts';
+import type {RunView} from '../../client/views/run.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
-import {openObjects} from '../../shared/google/objects.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import {contextOf, diagnose} from '../doctor/doctor.ts';
 import {verifyRun} from '../run/verify.ts';
 import {
   type Bench,
-  completed,
   control,
   hasWorkedFor,
   leased,
@@ -19,14 +21,12 @@ import {
   newRun,
   openJobs,
   records,
-  sendText,
   spentBy,
   TPU_S,
   testTpus,
-  viewOf,
   waitFor,
+  waitForRun,
   withoutTpus,
-  workerOf,
 } from './bench.ts';
 import {tokenOf, tryRights} from './rights.ts';
 
@@ -78,13 +78,11 @@ const rights: Step = {
 
 const messages: Step = {
   name: 'messages',
-  async run(bench) {
+  async run({cloud}) {
     const pause = JSON.stringify({action: 'pause', run: 'absent'});
-    const outcomes = [
-      await sendText(bench, pause),
-      await sendText(bench, pause),
-      await sendText(bench, 'not json'),
-    ];
+    const outcomes = [];
+    for (const text of [pause, pause, 'not json'])
+      outcomes.push(await outcomeOf(cloud.store, await publishText(cloud, 'control', text), 120));
     const wrong = outcomes.find(({outcome}) => outcome !== 'rejected');
     if (wrong) throw new CliError(`A message that is not valid was ${wrong.outcome}: ${wrong.reason}`);
     return `three messages, three rejections: ${outcomes.at(-1)?.reason}`;
@@ -96,11 +94,7 @@ const burst: Step = {
   name: 'a burst of streams',
   async run(bench) {
     const size = sizeOf(BURST, bench);
-    const run = await newRun(
-      bench,
-      'burst',
-      Array.from({length: size}, () => ''),
-    );
+    const run = await newRun(bench, 'burst', Array<string>(size).fill(''));
     const cure = 'raise `instances` in functions/triggers.json';
     const what = `count of ${size} streams in ${run}`;
     await waitFor(bench, what, {limit_s: 180, cure}, async () =>
@@ -115,12 +109,13 @@ const oneTpu: Step = {
   async run(bench) {
     const {cloud, clock, state, keep} = bench;
     const run = await newRun(bench, 'ten', [records(10)]);
-    const node = await workerOf(bench, run);
+    const worker = ({workers}: RunView) => workers.find(each => hasWorkedFor(each, run));
+    const errors = `read \`gleaner status ${run}\`, and LAST ERROR of \`gleaner tpus list --all\``;
+    const node = await waitForRun(bench, run, `TPU for ${run}`, worker, {cure: errors});
     state.zone = node.zone;
     keep();
     const seconds = Math.round((clock.now() - Date.parse(node.born_at ?? node.created_at)) / 1000);
-    const {project, bucket, is_google, storage_endpoint: endpoint, token} = cloud.connection;
-    const logs = openObjects({project, bucket: is_google ? `${bucket}-logs` : bucket, endpoint, token});
+    const logs = openLogs(cloud.connection);
     const cure = 'the log of each boot belongs there: read the serial console of the node';
     const log = await waitFor(bench, `log in logs/${node.name}/`, {limit_s: 300, cure}, async () =>
       (await logs.list(`logs/${node.name}/`)).at(-1),
@@ -136,7 +131,8 @@ const tenSamples: Step = {
 
 /** Waits for the end of a run, and verifies it. */
 async function verified(bench: Bench, run: string): Promise<string> {
-  await completed(bench, run);
+  const isDone = (view: RunView) => view.run.status === 'completed' || undefined;
+  await waitForRun(bench, run, `end of ${run}`, isDone, {limit_s: 1800});
   const {ok, stored_once, samples, problems} = await verifyRun(bench.cloud.connection, run);
   if (!ok) throw new CliError(`${run} has ${stored_once} of ${samples} samples: ${problems.join(', ')}`);
   return `${run} is completed, and every one of ${samples} samples is stored once`;
@@ -147,24 +143,18 @@ const lostNode: Step = {
   async run(bench) {
     const run = await newRun(bench, 'lost', [records(sizeOf(LONG, bench))], shortOutput(bench));
     const first = await leased(bench, run);
-    await waitFor(
-      bench,
-      `shard of ${run}`,
-      {limit_s: 1800, cure: `read \`gleaner status ${run}\``},
-      async () => (await viewOf(bench, run))?.streams.find(({total_shards}) => total_shards > 0),
-    );
+    const stored = ({streams}: RunView) => streams.find(({total_shards}) => total_shards > 0);
+    await waitForRun(bench, run, `shard of ${run}`, stored, {limit_s: 1800});
     await bench.tpus.delete(first.name, first.zone);
     const cure = 'read `gleaner events --kind worker`';
-    const next = await waitFor(bench, 'next TPU', {limit_s: TPU_S, cure}, async () => {
-      const view = await viewOf(bench, run);
-      const found = view?.workers.find(
-        worker =>
-          hasWorkedFor(worker, run) && (worker.name !== first.name || worker.incarnation > first.incarnation),
-      );
-      if (!found && view?.run.status === 'completed')
+    const isOther = ({name, incarnation}: Worker) => name !== first.name || incarnation > first.incarnation;
+    const other = ({run: {status}, workers}: RunView) => {
+      const found = workers.find(worker => hasWorkedFor(worker, run) && isOther(worker));
+      if (!found && status === 'completed')
         throw new CliError(`${run} was completed before ${first.name} was lost, so nothing had to go on`);
       return found;
-    });
+    };
+    const next = await waitForRun(bench, run, 'next TPU', other, {cure});
     const seen = await verified(bench, run);
     return `incarnation ${first.incarnation} of ${first.name} was deleted, ${next.name} has incarnation ${next.incarnation}; ${seen}`;
   },
