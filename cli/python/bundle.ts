@@ -14,11 +14,7 @@ export type EnvironmentArchive = {key: string; sha256: string; size_bytes: numbe
 
 /** Packs the worker bundle for a TPU VM. The same files give the same bytes. VMs of a local cloud share an environment without an archive. */
 export async function packWorker(archive?: EnvironmentArchive): Promise<{bytes: Buffer; sha256: string}> {
-  const files = (await readdir(WORKER_FOLDER, {recursive: true, withFileTypes: true}))
-    .filter(entry => entry.isFile())
-    .map(entry => relative(WORKER_FOLDER, join(entry.parentPath, entry.name)))
-    .filter(name => PACKED.test(name))
-    .sort();
+  const files = (await filesIn(WORKER_FOLDER)).filter(name => PACKED.test(name));
   const {key, sha256, size_bytes} = archive ?? {key: await lockKey(LOCK), sha256: '-', size_bytes: 0};
   return pack(WORKER_FOLDER, files, {environment: `${key} ${sha256} ${size_bytes}\n`});
 }
@@ -28,11 +24,7 @@ const UNPACKED = /(^|\/)(\.git|__pycache__|node_modules|\.venv|\.gleaner)(\/|$)/
 
 /** Packs a folder of code. The same files give the same bytes. */
 export async function packFolder(folder: string): Promise<{bytes: Buffer; sha256: string; files: number}> {
-  const files = (await readdir(folder, {recursive: true, withFileTypes: true}))
-    .filter(entry => entry.isFile())
-    .map(entry => relative(folder, join(entry.parentPath, entry.name)))
-    .filter(name => !UNPACKED.test(name))
-    .sort();
+  const files = (await filesIn(folder)).filter(name => !UNPACKED.test(name));
   if (files.length === 0) throw new CliError(`there is no file in ${folder}: name a folder with code`);
   // A leading @ would name an archive to copy.
   return {
@@ -79,4 +71,13 @@ function entryOf(path: string, text: string): ReadEntry {
   const entry = new ReadEntry(header);
   entry.end(content);
   return entry;
+}
+
+/** All files below a folder, sorted, each relative to the folder. */
+export async function filesIn(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, {recursive: true, withFileTypes: true});
+  return entries
+    .filter(entry => entry.isFile())
+    .map(entry => relative(folder, join(entry.parentPath, entry.name)))
+    .sort();
 }

@@ -18,9 +18,9 @@ import {
 } from '../../../client/python/python.ts';
 import {CliError} from '../../../client/text/errors.ts';
 import {counted} from '../../../client/text/format.ts';
-import {packedFiles} from '../../python/bundle.ts';
+import {filesIn, packedFiles} from '../../python/bundle.ts';
 import {isRunning} from '../../terminal/is-running.ts';
-import {filesIn, requirePortable} from './portable.ts';
+import {requirePortable} from './portable.ts';
 import {
   copyPython,
   downloadedPython,

@@ -6,8 +6,9 @@ import {basename, dirname, isAbsolute, join, relative} from 'node:path';
 import {promisify} from 'node:util';
 import {cacheFolder, callScript} from '../../../client/python/python.ts';
 import {CliError} from '../../../client/text/errors.ts';
+import {filesIn} from '../../python/bundle.ts';
 import {readElf, writeRunpath} from './elf.ts';
-import {filesIn, whyUnportable} from './portable.ts';
+import {whyUnportable} from './portable.ts';
 
 const run = promisify(execFile);
 

@@ -1,7 +1,7 @@
 /** Which programs and libraries of an environment run on every TPU VM. */
-import {readdir} from 'node:fs/promises';
-import {basename, join, relative} from 'node:path';
+import {basename, join} from 'node:path';
 import {CliError} from '../../../client/text/errors.ts';
+import {filesIn} from '../../python/bundle.ts';
 import {type Elf, readElf} from './elf.ts';
 
 /** The oldest system of a TPU VM. */
@@ -63,13 +63,4 @@ export async function requirePortable(folder: string): Promise<void> {
     ? 'lock another version of this package'
     : 'let this machine reach github.com, so that uv downloads a Python that runs there';
   throw new CliError(`Failed to build the worker environment: ${problems.slice(0, 3).join('; ')}: ${cure}`);
-}
-
-/** All files below a folder, sorted, each relative to the folder. */
-export async function filesIn(folder: string): Promise<string[]> {
-  const entries = await readdir(folder, {recursive: true, withFileTypes: true});
-  return entries
-    .filter(entry => entry.isFile())
-    .map(entry => relative(folder, join(entry.parentPath, entry.name)))
-    .sort();
 }
