@@ -1,7 +1,6 @@
 /** Checks that the model of a run is there and supported: in a bucket, on a hub, or in a folder. */
 import {readdir, readFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import {z} from 'zod';
 import type {Cloud} from '../../client/cloud/cloud.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/spec/model-config.ts';
@@ -18,8 +17,6 @@ import type {Finding} from './findings.ts';
 type Asked = Pick<RunSpec, 'model' | 'revision' | 'layers'>;
 /** Text of config.json and the names of the files beside it where they are known, or why there is none. */
 type Config = {text: string; names: readonly string[] | undefined} | Finding;
-
-const listing = z.object({siblings: z.array(z.object({rfilename: z.string()}))});
 
 /** Checks the text of readModelConfig. */
 export function checkModel(config: Config, spec: Asked): Finding[] {
@@ -75,8 +72,8 @@ async function readFromHub(hubOf: () => Hub, {model, revision}: Asked): Promise<
   try {
     const hub = hubOf();
     const text = await hub.text(path, `the model ${model}`, MAX_CONFIG_BYTES);
-    const listed = await hub.listing('models', model, commit, listing);
-    return {text, names: listed?.siblings.map(({rfilename}) => rfilename)};
+    const found = await hub.commit('models', model, commit);
+    return {text, names: found?.files.map(({name}) => name)};
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
     const {message, cause} = error;

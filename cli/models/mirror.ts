@@ -17,7 +17,7 @@ import {print, say} from '../../client/text/output.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
 import {filesProblem, isReadByWorkers} from '../../shared/contracts/spec/model-files.ts';
 import {Sessions} from '../streams/sessions.ts';
-import {Hub, hubSettings} from '../streams/sources/hub.ts';
+import {type Commit, Hub, type HubFile, hubSettings} from '../streams/sources/hub.ts';
 import {uploadFile} from '../streams/upload-file.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
 
@@ -28,23 +28,6 @@ const COMPLETE = 'gleaner-model.json';
 /** The licence and the card of the model. */
 const OF_THE_LICENCE = /^((LICEN[CS]E|NOTICE|USE_POLICY)[\w.-]{0,60}|README\.md)$/i;
 
-const listing = z.object({
-  sha: z.string().regex(/^[0-9a-f]{40}$/),
-  siblings: z.array(
-    z.object({
-      rfilename: z.string(),
-      size: z.number().int().min(0),
-      blobId: z
-        .string()
-        .regex(/^[0-9a-f]{40}$/)
-        .optional(),
-      lfs: z.object({sha256: z.string().regex(/^[0-9a-f]{64}$/)}).nullish(),
-    }),
-  ),
-});
-
-/** `blob_id`: the digest that git gives a file. */
-type HubFile = {name: string; size_bytes: number; sha256: string | undefined; blob_id: string | undefined};
 const completed = z.object({
   files: z.record(z.string(), z.object({sha256: z.string(), size_bytes: z.number(), crc32c: z.string()})),
 });
@@ -132,32 +115,19 @@ export async function mirrorModel(
   return {...report, copied_bytes: copier.copied};
 }
 
-async function readCommit(
-  hub: Hub,
-  model: string,
-  revision: string,
-  stop: AbortSignal,
-): Promise<{commit: string; files: HubFile[]}> {
-  const listed = await hub.listing('models', model, revision, listing, stop);
-  if (listed === undefined)
+async function readCommit(hub: Hub, model: string, revision: string, stop: AbortSignal): Promise<Commit> {
+  const found = await hub.commit('models', model, revision, stop);
+  if (found === undefined)
     throw new CliError(
       `There is no revision ${revision} of a model ${model} on ${hub.endpoint}: check the name and --revision`,
     );
-  const files = listed.siblings
-    .filter(({rfilename}) => isReadByWorkers(rfilename) || OF_THE_LICENCE.test(rfilename))
-    .map(({rfilename, size, lfs, blobId}) => ({
-      name: rfilename,
-      size_bytes: size,
-      sha256: lfs?.sha256,
-      blob_id: lfs ? undefined : blobId,
-    }))
-    .sort((a, b) => (a.name < b.name ? -1 : 1));
-  const names = listed.siblings.map(({rfilename}) => rfilename);
+  const {commit, files} = found;
+  const names = files.map(({name}) => name);
   const problem = names.includes('config.json')
     ? filesProblem(names, model)
     : `${model} has no config.json: choose a repository that has it`;
   if (problem !== undefined) throw new CliError(`Failed to copy ${model} at ${revision}: ${problem}`);
-  return {commit: listed.sha, files};
+  return {commit, files: files.filter(({name}) => isReadByWorkers(name) || OF_THE_LICENCE.test(name))};
 }
 
 /** True if an earlier command has ended, and its files are there with the bytes that it has copied. */

@@ -4,6 +4,7 @@ import {ServiceError} from '../../shared/contracts/errors.ts';
 import {isNotFound, isPreconditionFailed, storageReason} from '../../shared/google/errors.ts';
 import {openBucket, type StorageBucketOptions} from '../../shared/google/objects.ts';
 import {type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../shared/google/retry.ts';
+import {repeatedFetch} from './repeated-fetch.ts';
 
 const GOOGLE = 'https://storage.googleapis.com';
 /** A piece slower than this has failed. */
@@ -84,22 +85,10 @@ export class ResumableUploads {
     const {token} = this.#place;
     const headers = {'content-range': range, ...(token ? {authorization: `Bearer ${token}`} : {})};
     try {
-      return await withRetries(this.#retries, async () => {
-        const late = AbortSignal.timeout(limit_ms);
-        const signal = stop ? AbortSignal.any([stop, late]) : late;
-        try {
-          const answer = await fetch(session, {
-            method: 'PUT',
-            headers,
-            body: body ?? null,
-            signal,
-            redirect: 'manual',
-          });
-          return progressOf(answer, await answer.text());
-        } catch (error) {
-          // A stopped upload is not repeated.
-          throw stop?.aborted ? error : unreached(error as Error);
-        }
+      return await repeatedFetch(this.#retries, limit_ms, stop, async signal => {
+        const request = {method: 'PUT', headers, body: body ?? null, signal, redirect: 'manual'} as const;
+        const answer = await fetch(session, request);
+        return progressOf(answer, await answer.text());
       });
     } catch (error) {
       stop?.throwIfAborted();
@@ -127,11 +116,4 @@ function progressOf(answer: Response, text: string): UploadState {
 /** Cloud Storage answers 410 for a session that it ended. */
 function isGone(error: unknown): boolean {
   return (error as {code?: unknown}).code === 410;
-}
-
-/** `fetch` hides the reason of a broken connection behind its own error. An answer with a status stays as it is. */
-function unreached(error: Error): Error {
-  if (typeof (error as {code?: unknown}).code === 'number' && error.name === 'Error') return error;
-  const cause = (error.cause ?? error) as NodeJS.ErrnoException;
-  return Object.assign(new Error(cause.message || String(cause.code), {cause: error}), {code: 503});
 }

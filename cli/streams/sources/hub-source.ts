@@ -1,10 +1,9 @@
 /** Data sets of Hugging Face: Parquet files of one commit, read in parts over HTTP. */
 import {matchesGlob} from 'node:path';
-import {z} from 'zod';
 import {CliError} from '../../../client/text/errors.ts';
 import {counted, listText} from '../../../client/text/format.ts';
 import type {SourceOptions} from './formats.ts';
-import {Hub, hubSettings} from './hub.ts';
+import {type Commit, Hub, type HubFile, hubSettings} from './hub.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
 import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
@@ -13,20 +12,7 @@ const CONVERTED = 'refs/convert/parquet';
 /** A file of that branch, `CONFIG/SPLIT/0000.parquet`. Of a large split the hub converts the first part alone, into `partial-SPLIT`. */
 const CONVERTED_FILE = /^([^/]+)\/([^/]+)\/(\d{4,})\.parquet$/;
 
-const listing = z.object({
-  sha: z.string().regex(/^[0-9a-f]{40}$/),
-  siblings: z.array(
-    z.object({
-      // A path with .. would leave the data set.
-      rfilename: z.string().refine(path => !path.split('/').includes('..'), 'a path without ..'),
-      size: z.number().int().min(0),
-      lfs: z.object({sha256: z.string().optional()}).nullish(),
-    }),
-  ),
-});
-
-type HubFile = {path: string; size: number; sha256: string | undefined};
-type Commit = {id: string; commit: string; files: HubFile[]};
+type DatasetCommit = Commit & {id: string};
 
 /** Opens Parquet files, each as a source: those that `path` names, which may have `*`, else the converted files of the split. */
 export async function openDataset(
@@ -52,14 +38,18 @@ export async function openDataset(
   throw unnamed(own, isWhole ? `whole split "${split}" that the hub converted` : `Parquet file ${path}`);
 }
 
-function namedFiles({files}: Commit, path: string): HubFile[] {
-  return files.filter(file => file.path.endsWith('.parquet') && matchesGlob(file.path, path));
+function namedFiles({files}: DatasetCommit, path: string): HubFile[] {
+  return files.filter(({name}) => name.endsWith('.parquet') && matchesGlob(name, path));
 }
 
 /** Files of the split in the layout of the converted branch; undefined for another layout, and where only a part was converted. */
-function convertedFiles({files}: Commit, split: string, config: string | undefined): HubFile[] | undefined {
+function convertedFiles(
+  {files}: DatasetCommit,
+  split: string,
+  config: string | undefined,
+): HubFile[] | undefined {
   const parts = files.flatMap(file => {
-    const [, ofConfig = '', ofSplit = '', number] = CONVERTED_FILE.exec(file.path) ?? [];
+    const [, ofConfig = '', ofSplit = '', number] = CONVERTED_FILE.exec(file.name) ?? [];
     return number === undefined ? [] : [{file, config: ofConfig, split: ofSplit, number: Number(number)}];
   });
   if (parts.length === 0) return undefined;
@@ -87,8 +77,8 @@ function convertedFiles({files}: Commit, split: string, config: string | undefin
   return inSplit.map(({file}) => file);
 }
 
-function unnamed({id, files}: Commit, lack: string): CliError {
-  const paths = files.map(({path}) => path);
+function unnamed({id, files}: DatasetCommit, lack: string): CliError {
+  const paths = files.map(({name}) => name);
   const parquet = paths.filter(path => path.endsWith('.parquet'));
   return new CliError(
     parquet.length > 0
@@ -102,13 +92,9 @@ async function readCommit(
   id: string,
   revision: string,
   stop: AbortSignal | undefined,
-): Promise<Commit | undefined> {
-  const listed = await hub.listing('datasets', id, revision, listing, stop);
-  if (listed === undefined) return undefined;
-  const files = listed.siblings
-    .map(({rfilename, size, lfs}) => ({path: rfilename, size, sha256: lfs?.sha256}))
-    .sort((a, b) => (a.path < b.path ? -1 : 1));
-  return {id, commit: listed.sha, files};
+): Promise<DatasetCommit | undefined> {
+  const found = await hub.commit('datasets', id, revision, stop);
+  return found && {id, ...found};
 }
 
 class HubSource implements RowSource {
@@ -120,18 +106,18 @@ class HubSource implements RowSource {
   readonly #path: string;
   #parquet: Promise<ParquetFile> | undefined;
 
-  constructor(hub: Hub, {id, commit}: Commit, file: HubFile) {
-    this.name = `hf://datasets/${id}/${file.path}`;
+  constructor(hub: Hub, {id, commit}: DatasetCommit, file: HubFile) {
+    this.name = `hf://datasets/${id}/${file.name}`;
     this.#hub = hub;
     this.#commit = commit;
     this.#file = file;
-    const path = file.path.split('/').map(encodeURIComponent).join('/');
+    const path = file.name.split('/').map(encodeURIComponent).join('/');
     this.#path = `/datasets/${id}/resolve/${commit}/${path}`;
   }
 
   async identity(): Promise<SourceIdentity> {
-    const {size, sha256} = this.#file;
-    return {source: this.name, commit: this.#commit, bytes: size, ...(sha256 ? {sha256} : {})};
+    const {size_bytes: bytes, sha256} = this.#file;
+    return {source: this.name, commit: this.#commit, bytes, ...(sha256 ? {sha256} : {})};
   }
 
   async count(watch: Watch, most: number): Promise<number> {
@@ -143,7 +129,7 @@ class HubSource implements RowSource {
   }
 
   #open({stop}: Watch): Promise<ParquetFile> {
-    const {size} = this.#file;
+    const {size_bytes: size} = this.#file;
     this.#parquet ??= openParquet(this.name, {
       byteLength: size,
       slice: (start, end = size) => this.#hub.range(this.#path, this.name, start, end, stop),

@@ -1,10 +1,11 @@
 /** Requests to a hub such as huggingface.co, with retries. HF_ENDPOINT names another hub, and HF_TOKEN signs in. */
-import type {z} from 'zod';
+import {z} from 'zod';
 import {requireProxies} from '../../../client/google/proxies.ts';
+import {repeatedFetch} from '../../../client/google/repeated-fetch.ts';
 import {CliError} from '../../../client/text/errors.ts';
 import {bytesText} from '../../../client/text/format.ts';
 import {printable} from '../../../shared/contracts/printable.ts';
-import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../../shared/google/retry.ts';
+import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES} from '../../../shared/google/retry.ts';
 import {LIMITS} from './limits.ts';
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
@@ -33,6 +34,39 @@ function isSafe(address: string | URL): boolean {
   return /^https:\/\/|^http:\/\/(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:|\/|$)/.test(String(address));
 }
 
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+const sha1 = z.string().regex(/^[0-9a-f]{40}$/);
+const listing = z.object({
+  sha: sha1,
+  siblings: z.array(
+    z.object({
+      // A path with .. would leave the data set.
+      rfilename: z.string().refine(path => !path.split('/').includes('..'), 'a path without ..'),
+      size: z.number().int().min(0),
+      blobId: sha1.optional(),
+      lfs: z.object({sha256: sha256.optional()}).nullish(),
+    }),
+  ),
+});
+
+/** `blob_id`: the digest that git gives a file; undefined for a large file, which has `sha256`. */
+export type HubFile = {
+  name: string;
+  size_bytes: number;
+  sha256: string | undefined;
+  blob_id: string | undefined;
+};
+export type Commit = {commit: string; files: HubFile[]};
+
+function commitOf(answer: unknown): Commit {
+  const {sha, siblings} = listing.parse(answer);
+  const files = siblings.map(({rfilename, size, lfs, blobId}) => ({
+    ...{name: rfilename, size_bytes: size},
+    ...{sha256: lfs?.sha256, blob_id: lfs ? undefined : blobId},
+  }));
+  return {commit: sha, files: files.sort((a, b) => (a.name < b.name ? -1 : 1))};
+}
+
 /** Hub of one command. */
 export class Hub {
   readonly endpoint: string;
@@ -48,21 +82,20 @@ export class Hub {
     this.#kind = kind;
   }
 
-  /** Files of a revision, as `schema` reads the answer of the hub; undefined where the revision does not exist. */
-  async listing<T>(
+  /** Files of a revision in the order of their names; undefined where the revision does not exist. */
+  async commit(
     kind: 'datasets' | 'models',
     id: string,
     revision: string,
-    schema: z.ZodType<T>,
     stop?: AbortSignal,
-  ): Promise<T | undefined> {
+  ): Promise<Commit | undefined> {
     const path = `/api/${kind}/${id}/revision/${encodeURIComponent(revision)}?blobs=true`;
     const read = async (answer: Response) => {
       if (answer.status === 404) return undefined;
       requireOk(answer, await errorOf(answer));
       const text = await textOf(answer, id, LIMITS.answer_bytes);
       try {
-        return schema.parse(JSON.parse(text));
+        return commitOf(JSON.parse(text));
       } catch (cause) {
         throw new CliError(
           `Failed to read ${id} from ${this.endpoint}: the answer is no list of files; check HF_ENDPOINT`,
@@ -125,16 +158,9 @@ export class Hub {
   ): Promise<T> {
     const limit_ms = this.#retries.silence_ms + Math.ceil(bytes / LEAST_BYTES_PER_MS);
     try {
-      return await withRetries(this.#retries, async () => {
-        const late = AbortSignal.timeout(limit_ms);
-        const signal = stop ? AbortSignal.any([stop, late]) : late;
-        try {
-          return await read(await this.#follow(url, headers, signal));
-        } catch (error) {
-          // A stopped read is not repeated.
-          throw stop?.aborted ? error : unreached(error as Error);
-        }
-      });
+      return await repeatedFetch(this.#retries, limit_ms, stop, async signal =>
+        read(await this.#follow(url, headers, signal)),
+      );
     } catch (error) {
       stop?.throwIfAborted();
       throw error instanceof CliError ? error : this.#failure(what, error as Error & {code?: unknown});
@@ -214,13 +240,4 @@ async function errorOf(answer: Response): Promise<string> {
 
 function requireOk(answer: Response, problem: string): void {
   if (!answer.ok) throw Object.assign(new Error(problem), {code: answer.status});
-}
-
-/** A broken connection is worth a retry. `fetch` hides its reason behind its own error. An answer with a status stays as it is. */
-function unreached(error: Error): Error {
-  const {code} = error as {code?: unknown};
-  if (error instanceof CliError || (typeof code === 'number' && error.name === 'Error')) return error;
-  if (error instanceof BrokenAnswer) return error;
-  const cause = (error.cause ?? error) as NodeJS.ErrnoException;
-  return Object.assign(new Error(cause.message || String(cause.code), {cause: error}), {code: 503});
 }

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {z} from 'zod';
 import {useProxies} from '../../../../client/google/proxies.ts';
 import {withDirectLoopback} from '../../../../emulator/http/proxies.ts';
 import {FakeHub} from '../../cli/streams/a-hub.ts';
@@ -38,7 +37,7 @@ describe('The proxies of the environment', () => {
 
   it('get no request to a hub on loopback', async () => {
     const hub = await FakeHub.start({main: {commit: 'a'.repeat(40), files: {}}});
-    assert.ok(await hub.client().listing('datasets', 'org/data', 'main', z.any()));
+    assert.ok(await hub.client().commit('datasets', 'org/data', 'main'));
     assert.deepEqual(asked, []);
     await hub.end();
   });
