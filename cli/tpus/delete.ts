@@ -6,6 +6,7 @@ import {counted, dollarText} from '../../client/text/format.ts';
 import {print, printJson, printText, say} from '../../client/text/output.ts';
 import {rowOf, type TpuRow, totalsOf} from '../../client/views/tpus.ts';
 import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
 import {requireConsent} from '../terminal/ask.ts';
 import {namedTpus} from './named.ts';
 
@@ -18,11 +19,8 @@ export async function remove(
     const fleet = await readFleet(cloud);
     const chosen = namedTpus(fleet, names, options);
     if (chosen.length === 0) return print<'tpus delete'>(options.json, {results: []}, ['no TPU to delete']);
-    const messages = chosen.map(({name}) => ({action: 'delete', worker: name}) as const);
-    if (options.dry_run) return printCommands(cloud, messages, options);
     const rows = chosen.map(worker => rowOf(worker, fleet.pools, Date.now()));
-    await announce(deletionLines(rows), options);
-    await sendEach(cloud, messages, options);
+    await sendEach(cloud, 'delete', chosen, deletionLines(rows), options);
   });
 }
 
@@ -49,26 +47,29 @@ export function rowLines(rows: readonly TpuRow[]): string[] {
   return more > 0 ? [...lines, `  and ${counted(more, 'further TPU')}`] : lines;
 }
 
-/** Asks, or with `--yes` tells the consequences alone. */
-export async function announce(consequences: readonly string[], options: CloudOptions): Promise<void> {
-  if (options.yes) for (const line of consequences) say(line);
-  await requireConsent(consequences, options);
-}
-
-type TpuMessage = {action: 'recreate' | 'delete'; worker: string};
-type TpuOutcome = {tpu: string; outcome: string; reason: string};
-
 /** Messages that wait for their outcome at once. */
 const AT_ONCE = 8;
 
-/** Publishes the messages and waits until each is applied or rejected. Exit code 1: a message was rejected. */
+/**
+ * Asks, or with `--yes` tells the consequences alone, publishes a message for each TPU, and waits until each is applied or rejected; or
+ * prints the commands of gcloud. Exit code 1: a message was rejected.
+ */
 export async function sendEach(
   cloud: Cloud,
-  messages: readonly TpuMessage[],
-  {json}: CloudOptions,
+  action: 'recreate' | 'delete',
+  chosen: readonly Worker[],
+  consequences: readonly string[],
+  {json, yes, dry_run}: CloudOptions,
 ): Promise<void> {
-  const outcomes = new Map<string, TpuOutcome>();
-  const sendOne = async (message: TpuMessage) => {
+  const messages = chosen.map(({name}) => ({action, worker: name}));
+  if (dry_run) {
+    const commands = messages.map(message => publishLine(cloud.connection, 'control', message));
+    return print<'tpus delete'>(json, {commands}, commands);
+  }
+  if (yes) consequences.forEach(say);
+  if (consequences.length > 0) await requireConsent(consequences, {yes});
+  const outcomes = new Map<string, {tpu: string; outcome: string; reason: string}>();
+  const sendOne = async (message: {worker: string}) => {
     const {outcome, reason} = await outcomeOf(cloud.store, await publish(cloud, 'control', message));
     outcomes.set(message.worker, {tpu: message.worker, outcome, reason});
     if (!json) printText([outcome === 'applied' ? reason : `${message.worker}: rejected: ${reason}`]);
@@ -79,14 +80,4 @@ export async function sendEach(
   if (json) printJson<'tpus delete'>({results});
   else if (rejected > 0) printText([`${counted(rejected, 'message')} of ${results.length} rejected`]);
   if (rejected > 0) process.exitCode = 1;
-}
-
-/** Prints the command of gcloud for each message. */
-export function printCommands(
-  {connection}: Cloud,
-  messages: readonly TpuMessage[],
-  {json}: CloudOptions,
-): void {
-  const commands = messages.map(message => publishLine(connection, 'control', message));
-  print<'tpus delete'>(json, {commands}, commands);
 }

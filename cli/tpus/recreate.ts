@@ -5,7 +5,7 @@ import {counted} from '../../client/text/format.ts';
 import {print} from '../../client/text/output.ts';
 import {rowOf} from '../../client/views/tpus.ts';
 import {hasEnded, type Worker} from '../../shared/domain/records/worker.ts';
-import {announce, printCommands, rowLines, sendEach} from './delete.ts';
+import {rowLines, sendEach} from './delete.ts';
 import {namedTpus} from './named.ts';
 
 const RECOVERY = 'The tick recreates lost TPUs by itself: nothing is sent.';
@@ -23,14 +23,12 @@ export async function recreate(
       return print<'tpus recreate'>(options.json, {results: [], lost}, [RECOVERY, text]);
     }
     const chosen = namedTpus(fleet, names, {});
-    const messages = chosen.map(({name}) => ({action: 'recreate', worker: name}) as const);
-    if (options.dry_run) return printCommands(cloud, messages, options);
     const rows = chosen
       .filter(worker => !hasEnded(worker))
       .map(worker => rowOf(worker, fleet.pools, Date.now()));
     const what = `${counted(rows.length, 'TPU')} will be deleted, and created again if there is work:`;
-    if (rows.length > 0) await announce([what, ...rowLines(rows)], options);
-    await sendEach(cloud, messages, options);
+    const consequences = rows.length > 0 ? [what, ...rowLines(rows)] : [];
+    await sendEach(cloud, 'recreate', chosen, consequences, options);
   });
 }
 

@@ -141,18 +141,18 @@ export async function readTpu(
 
 const MOST_ATTEMPTS = 20;
 
-/** Evidence for the end of an incarnation, by the kind of its cause. */
-const EVIDENCE: Record<string, string> = {
-  taken: 'certain: Cloud TPU reported it',
-  setup: 'certain: the node never became usable',
-  unheard: 'likely: the host never spoke',
-  boot: 'certain: its agent never started',
-  broken: 'certain: the machine cannot work',
-  crashed: 'certain: its agent reported it',
-  silent: 'likely: the agent stopped speaking',
-  hung: 'likely: the agent made no progress',
-  asked: 'certain: a message asked for it',
-  'not-needed': 'certain: no work was left',
+/** Ends of an incarnation by the kind of its cause: the evidence, and the end in a report. */
+export const ENDS: Record<string, [evidence: string, end: string]> = {
+  taken: ['certain: Cloud TPU reported it', 'preempted or taken by Google'],
+  setup: ['certain: the node never became usable', 'never became usable'],
+  unheard: ['likely: the host never spoke', 'the host never spoke'],
+  boot: ['certain: its agent never started', 'the boot failed'],
+  broken: ['certain: the machine cannot work', 'the machine was broken'],
+  crashed: ['certain: its agent reported it', 'the agent crashed'],
+  silent: ['likely: the agent stopped speaking', 'fell silent'],
+  hung: ['likely: the agent made no progress', 'made no progress'],
+  asked: ['certain: a message asked for it', 'a person asked for it'],
+  'not-needed': ['certain: no work was left', 'no work was left'],
 };
 
 /** The newest ended incarnations, the newest first. An invalid document is named and left out. */
@@ -162,7 +162,7 @@ export async function attemptsOf(store: Store, tpu: string): Promise<Attempt[]> 
   const found = attemptRecords.parseAll(stored, ({message}) => say(message));
   return found.map(({incarnation, cause, ready_at, ended_at, cost_usd, ...others}) => ({
     ...{incarnation, cause, ready_at, ended_at, cost_usd},
-    evidence: EVIDENCE[text(others.cause_kind) ?? ''] ?? 'unknown',
+    evidence: ENDS[text(others.cause_kind) ?? '']?.[0] ?? 'unknown',
     last_phase: text(others.last_phase),
     work: text(others.work),
     phases: phasesOf(others.phases),

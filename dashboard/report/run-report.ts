@@ -11,6 +11,7 @@ import {
 } from '../../client/text/format.ts';
 import type {Life, Report} from '../../client/views/report.ts';
 import {streamCount} from '../../client/views/run.ts';
+import {ENDS} from '../../client/views/tpus.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
@@ -173,24 +174,10 @@ function rejected(run: Run, {most, others, unread}: Report['reasons']): Html {
   return html`<h3>Rejected</h3>${table('Rejected samples by reason', columns, most)}${further(others, 'samples with other reasons')}${further(unread, 'streams whose rejected lines are not read here')}`;
 }
 
-/** Ends of lives in words. */
-const ENDS: Record<string, string> = {
-  taken: 'preempted or taken by Google',
-  setup: 'never became usable',
-  unheard: 'the host never spoke',
-  boot: 'the boot failed',
-  broken: 'the machine was broken',
-  crashed: 'the agent crashed',
-  silent: 'fell silent',
-  hung: 'made no progress',
-  asked: 'a person asked for it',
-  'not-needed': 'no work was left',
-};
-
 type Phase = NonNullable<Life['phases'][keyof Life['phases']]>;
 
 function livesOf({preemptions}: Run, lives: readonly Life[]): Html {
-  const ends = Map.groupBy(lives, ({kind}) => ENDS[kind] ?? kind);
+  const ends = Map.groupBy(lives, ({kind}) => ENDS[kind]?.[1] ?? kind);
   const phases = Map.groupBy(
     lives.flatMap(life => Object.entries(life.phases)),
     ([name]) => `of this: ${name.replaceAll('_', ' ')}`,
