@@ -7,7 +7,7 @@ import {type CloudOptions, connect, requireCredentials} from '../../client/conne
 import {type Connection, requireRunning} from '../../client/connection/connection.ts';
 import {googleConnection} from '../../client/connection/google-connection.ts';
 import {type GoogleApi, googleOf} from '../../client/google/api.ts';
-import {Schedule} from '../../client/google/schedule.ts';
+import {openSchedule} from '../../client/google/schedule.ts';
 import type {Answers} from '../../client/json/index.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {counted} from '../../client/text/format.ts';
@@ -115,9 +115,11 @@ export function requireSame(
 
 /** A tick deletes what an earlier tick missed, so the ticks end after the drain. */
 async function pauseTick(api: GoogleApi, job: string): Promise<void> {
-  await new Schedule(api, job).pause().catch((error: Error) => {
-    if (!isNotFound(error.cause)) throw error;
-  });
+  await openSchedule(api, job)
+    .pause()
+    .catch((error: Error) => {
+      if (!isNotFound(error.cause)) throw error;
+    });
 }
 
 /** Terraform wants every variable; those of the artefacts change nothing here. */

@@ -104,15 +104,22 @@ export async function mirrorModel(
   };
   if (await isComplete(cloud, prefix, files)) return {...report, copied_bytes: 0};
   say(`${model} at commit ${commit}: ${counted(files.length, 'file')}, ${bytesText(bytes)}`);
-  const copier = new Copier(cloud, hub, {model, commit}, stop);
-  const stored = await copier.copyAll(files, say).catch(error => {
+  let copied_bytes = 0;
+  const copying: Copying = {
+    ...{cloud, hub, model, commit, stop},
+    folder: join(cacheFolder(), 'mirror', `${model.replace('/', '--')}@${commit}`),
+    moved: moved => {
+      copied_bytes += moved;
+    },
+  };
+  const stored = await copyAll(copying, files, say).catch(error => {
     throw stop.aborted
       ? new Interrupted('Interrupted: the same command goes on there', {cause: error})
       : error;
   });
   const content = Buffer.from(`${jsonText({model, commit, files: stored})}\n`);
   await createOnce(cloud.objects, `${prefix}${COMPLETE}`, content, 'application/json');
-  return {...report, copied_bytes: copier.copied};
+  return {...report, copied_bytes};
 }
 
 async function readCommit(hub: Hub, model: string, revision: string, stop: AbortSignal): Promise<Commit> {
@@ -146,116 +153,106 @@ async function isComplete(
   });
 }
 
-/** Copies files of one commit: each to a folder of this machine, where it is checked, and then to the bucket. */
-class Copier {
-  copied = 0;
-  readonly #cloud: Pick<Cloud, 'connection' | 'objects'>;
-  readonly #hub: Hub;
-  readonly #commit: {model: string; commit: string};
-  readonly #stop: AbortSignal;
-  /** Folder of the file under way, and of the digests of the files before. */
-  readonly #folder: string;
+/** A copy of one commit. `folder`: that of the file under way, and of the digests of the files before. */
+type Copying = {
+  cloud: Pick<Cloud, 'connection' | 'objects'>;
+  hub: Hub;
+  model: string;
+  commit: string;
+  stop: AbortSignal;
+  folder: string;
+  moved: (bytes: number) => void;
+};
 
-  constructor(
-    cloud: Pick<Cloud, 'connection' | 'objects'>,
-    hub: Hub,
-    commit: {model: string; commit: string},
-    stop: AbortSignal,
-  ) {
-    this.#cloud = cloud;
-    this.#hub = hub;
-    this.#commit = commit;
-    this.#stop = stop;
-    this.#folder = join(cacheFolder(), 'mirror', `${commit.model.replace('/', '--')}@${commit.commit}`);
+/** Copies each file to a folder of this machine, where it is checked, and then to the bucket. */
+async function copyAll(
+  copying: Copying,
+  files: HubFile[],
+  say: (line: string) => void,
+): Promise<StoredFiles> {
+  const {folder} = copying;
+  await mkdir(folder, {recursive: true});
+  const text = await readFile(join(folder, DIGESTS), 'utf8').catch(() => '{}');
+  const digests = knownDigests.safeParse(parsedOrNull(text)).data ?? {};
+  for (const [index, file] of files.entries()) {
+    say(`${file.name}: ${bytesText(file.size_bytes)}, file ${index + 1} of ${files.length}`);
+    await copyFile(copying, file, digests);
+    await writeFile(join(folder, DIGESTS), JSON.stringify(digests));
   }
+  await rm(folder, {recursive: true});
+  return Object.fromEntries(
+    files.map(({name, size_bytes}) => {
+      const {sha256, crc32c} = digests[name] ?? {sha256: '', crc32c: ''};
+      return [name, {sha256, crc32c, size_bytes}];
+    }),
+  );
+}
 
-  async copyAll(files: HubFile[], say: (line: string) => void): Promise<StoredFiles> {
-    await mkdir(this.#folder, {recursive: true});
-    const digests = await this.#knownDigests();
-    for (const [index, file] of files.entries()) {
-      say(`${file.name}: ${bytesText(file.size_bytes)}, file ${index + 1} of ${files.length}`);
-      await this.#copy(file, digests);
-      await writeFile(join(this.#folder, DIGESTS), JSON.stringify(digests));
-    }
-    await rm(this.#folder, {recursive: true});
-    return Object.fromEntries(
-      files.map(({name, size_bytes}) => {
-        const {sha256, crc32c} = digests[name] ?? {sha256: '', crc32c: ''};
-        return [name, {sha256, crc32c, size_bytes}];
-      }),
-    );
-  }
-
-  async #knownDigests(): Promise<Record<string, Digests>> {
-    const text = await readFile(join(this.#folder, DIGESTS), 'utf8').catch(() => '{}');
-    const parsed = knownDigests.safeParse(parsedOrNull(text));
-    return parsed.success ? parsed.data : {};
-  }
-
-  async #copy(file: HubFile, digests: Record<string, Digests>): Promise<void> {
-    const {objects} = this.#cloud;
-    const name = `${mirrorPrefix(this.#commit)}${file.name}`;
-    const there = await objects.head(name);
-    if (there === undefined || digests[file.name]?.crc32c !== there.crc32c) {
-      const path = join(this.#folder, file.name);
-      await mkdir(dirname(path), {recursive: true});
-      await this.#download(file, path);
-      const sha256 = await sha256Of(path, this.#stop);
-      await this.#check(file, path, sha256);
-      digests[file.name] = {sha256, crc32c: await crc32cOf(path, this.#stop)};
-      if (there === undefined) await this.#upload(file, name, path, digests[file.name]?.crc32c ?? '');
-      await rm(path);
-    }
-    const stored = await objects.head(name);
-    if (stored?.crc32c !== digests[file.name]?.crc32c)
-      throw new CliError(
-        `gs://${objects.bucket}/${name} has other content than the file of the hub: delete the object, and try again`,
-      );
-  }
-
-  /** Goes on after the bytes that an earlier attempt has written. */
-  async #download({name, size_bytes}: HubFile, path: string): Promise<void> {
-    const {model, commit} = this.#commit;
-    const file = await open(path, 'a+');
-    try {
-      for (let at = (await file.stat()).size; at < size_bytes; ) {
-        const end = Math.min(size_bytes, at + PIECE_BYTES);
-        const bytes = await this.#hub.range(`/${model}/resolve/${commit}/${name}`, name, at, end, this.#stop);
-        await file.write(Buffer.from(bytes));
-        at = end;
-      }
-    } finally {
-      await file.close();
-    }
-  }
-
-  /** Removes a file that is not that of the hub. */
-  async #check({name, sha256, blob_id, size_bytes}: HubFile, path: string, found: string): Promise<void> {
-    const blob = blob_id && (await gitBlobOf(path, size_bytes));
-    if ((sha256 ?? found) === found && blob === blob_id) return;
+async function copyFile(copying: Copying, file: HubFile, digests: Record<string, Digests>): Promise<void> {
+  const {cloud, folder, stop} = copying;
+  const {objects} = cloud;
+  const name = `${mirrorPrefix(copying)}${file.name}`;
+  const there = await objects.head(name);
+  if (there === undefined || digests[file.name]?.crc32c !== there.crc32c) {
+    const path = join(folder, file.name);
+    await mkdir(dirname(path), {recursive: true});
+    await download(copying, file, path);
+    const sha256 = await sha256Of(path, stop);
+    await check(file, path, sha256);
+    const crc32c = await crc32cOf(path, stop);
+    digests[file.name] = {sha256, crc32c};
+    if (there === undefined) await upload(copying, file, {name, path, crc32c});
     await rm(path);
-    throw new CliError(`Failed to copy ${name}: it arrived damaged; try again`);
   }
+  const stored = await objects.head(name);
+  if (stored?.crc32c !== digests[file.name]?.crc32c)
+    throw new CliError(
+      `gs://${objects.bucket}/${name} has other content than the file of the hub: delete the object, and try again`,
+    );
+}
 
-  async #upload(
-    {name: file, size_bytes}: HubFile,
-    name: string,
-    path: string,
-    crc32c: string,
-  ): Promise<void> {
-    const {project, bucket, storage_endpoint: endpoint, token} = this.#cloud.connection;
-    const to = {
-      objects: this.#cloud.objects,
-      resumable: new ResumableUploads({project, bucket, endpoint, token}),
-      sessions: new Sessions(this.#folder, bucket),
-      stop: this.#stop,
-      moved: (bytes: number) => {
-        this.copied += bytes;
-      },
-    };
-    const content_type = file.endsWith('.json') ? 'application/json' : 'application/octet-stream';
-    await uploadFile(to, {file, path}, {name, size_bytes, crc32c, content_type});
+/** Goes on after the bytes that an earlier attempt has written. */
+async function download(
+  {hub, model, commit, stop}: Copying,
+  {name, size_bytes}: HubFile,
+  path: string,
+): Promise<void> {
+  const file = await open(path, 'a+');
+  try {
+    for (let at = (await file.stat()).size; at < size_bytes; ) {
+      const end = Math.min(size_bytes, at + PIECE_BYTES);
+      const bytes = await hub.range(`/${model}/resolve/${commit}/${name}`, name, at, end, stop);
+      await file.write(Buffer.from(bytes));
+      at = end;
+    }
+  } finally {
+    await file.close();
   }
+}
+
+/** Removes a file that is not that of the hub. */
+async function check(
+  {name, sha256, blob_id, size_bytes}: HubFile,
+  path: string,
+  found: string,
+): Promise<void> {
+  const blob = blob_id && (await gitBlobOf(path, size_bytes));
+  if ((sha256 ?? found) === found && blob === blob_id) return;
+  await rm(path);
+  throw new CliError(`Failed to copy ${name}: it arrived damaged; try again`);
+}
+
+async function upload(
+  {cloud, folder, stop, moved}: Copying,
+  {name: file, size_bytes}: HubFile,
+  {name, path, crc32c}: {name: string; path: string; crc32c: string},
+): Promise<void> {
+  const {project, bucket, storage_endpoint: endpoint, token} = cloud.connection;
+  const resumable = new ResumableUploads({project, bucket, endpoint, token});
+  const sessions = new Sessions(folder, bucket);
+  const content_type = file.endsWith('.json') ? 'application/json' : 'application/octet-stream';
+  const to = {objects: cloud.objects, resumable, sessions, stop, moved};
+  await uploadFile(to, {file, path}, {name, size_bytes, crc32c, content_type});
 }
 
 /** The digest that git gives a file. The hub states it for each file that is not large. */

@@ -1,7 +1,7 @@
 import {type CloudOptions, connect} from '../../client/connection/connect.ts';
 import {requireRunning} from '../../client/connection/connection.ts';
 import {googleOf} from '../../client/google/api.ts';
-import {Schedule} from '../../client/google/schedule.ts';
+import {openSchedule} from '../../client/google/schedule.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {print, quoted} from '../../client/text/output.ts';
 import {tickJobOf} from '../../shared/domain/deployment.ts';
@@ -30,7 +30,7 @@ export async function tick(action: TickAction, options: Options): Promise<void> 
     if (options.dry_run) return print<'tick'>(options.json, {command}, [command]);
     requireRunning(connection, options.dir);
     const job = `projects/${project}/locations/${options.location}/jobs/${name}`;
-    const schedule = new Schedule(googleOf(connection), job);
+    const schedule = openSchedule(googleOf(connection), job);
     try {
       if (action === 'now') await schedule.runNow();
       else if (action !== 'state') await schedule[action]();

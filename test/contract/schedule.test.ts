@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {GoogleError, openGoogle} from '../../client/google/api.ts';
-import {Schedule} from '../../client/google/schedule.ts';
+import {openSchedule, type Schedule} from '../../client/google/schedule.ts';
 import {tickJob, tickLocation} from '../../emulator/scheduler.ts';
 import {cloudState} from '../support/machine/a-cloud.ts';
 import {useLocalCloud} from './local-cloud.ts';
@@ -11,7 +11,7 @@ describe('Schedule: Cloud Scheduler', () => {
   function aSchedule(name = tickJob): Schedule {
     const {project, url, token} = cloud();
     const job = `projects/${project}/locations/${tickLocation}/jobs/${name}`;
-    return new Schedule(openGoogle({endpoint: url, token}), job);
+    return openSchedule(openGoogle({endpoint: url, token}), job);
   }
 
   const local = () => cloudState<{scheduler: string; deliveries_pending: number}>(cloud());
@@ -57,7 +57,7 @@ describe('Schedule: Cloud Scheduler', () => {
 
   it('says what to do about a missing job and a missing permission', async () => {
     const refusing = (code: number, reason: string) =>
-      new Schedule({call: () => Promise.reject(new GoogleError(code, 'call', reason))}, tickJob);
+      openSchedule({call: () => Promise.reject(new GoogleError(code, 'call', reason))}, tickJob);
     await assert.rejects(
       refusing(404, 'Job not found.').state(),
       /Failed to read gleaner-tick: .*Job not found; name its --location/,
