@@ -43,7 +43,7 @@ export async function followJob(
     const now = epochOf(job);
     if (now !== epoch) {
       await output?.end();
-      output = new Output(cloud, id, now, write);
+      output = outputOf(cloud, id, now, write);
       epoch = now;
     }
     // The state is read before the output: the output of an ended attempt is complete.
@@ -66,50 +66,34 @@ export async function followJob(
   }
 }
 
+type Output = ReturnType<typeof outputOf>;
+
 /** Output of an attempt: that of its first host, and failures of the others. */
-class Output {
-  readonly #cloud: Cloud;
-  readonly #id: string;
-  readonly #epoch: number;
-  readonly #write: (line: string) => void;
-  #parts: Parts | undefined;
-  readonly #said = new Set<string>();
-
-  constructor(cloud: Cloud, id: string, epoch: number, write: (line: string) => void) {
-    this.#cloud = cloud;
-    this.#id = id;
-    this.#epoch = epoch;
-    this.#write = write;
-  }
-
-  async read(): Promise<void> {
-    await (await this.#found())?.read();
-  }
-
-  async end(): Promise<void> {
-    await (await this.#found())?.end();
-  }
-
-  async #found(): Promise<Parts | undefined> {
-    const {objects} = this.#cloud;
-    const folder = this.#parts ? undefined : await findOutput(objects, this.#id, this.#epoch);
-    if (folder !== undefined) this.#parts = new Parts(objects, folder, this.#write);
-    return this.#parts;
-  }
-
-  /** Says once how each further host failed, with the end of its output. A host that lost another one has nothing to add. */
-  async sayFailures(job: Document): Promise<void> {
-    if (epochOf(job) !== this.#epoch) return;
-    for (const [host, end] of Object.entries((job.ends ?? {}) as Record<string, Document>)) {
-      if (Number(host) === FIRST_HOST || end.outcome !== 'failed' || this.#said.has(host)) continue;
-      this.#said.add(host);
-      say(`${this.#id}: host ${host} failed${reasonOf(end)}`);
-      if (end.cause === 'peer') continue;
-      const folder = await findOutput(this.#cloud.objects, this.#id, this.#epoch, Number(host));
-      const lines = folder ? await outputTail(this.#cloud.objects, folder, HOST_LINES) : [];
-      for (const line of lines) say(`host ${host} | ${line}`);
-    }
-  }
+function outputOf({objects}: Cloud, id: string, epoch: number, write: (line: string) => void) {
+  let parts: Parts | undefined;
+  const said = new Set<string>();
+  const found = async () => {
+    const folder = parts ? undefined : await findOutput(objects, id, epoch);
+    if (folder !== undefined) parts = new Parts(objects, folder, write);
+    return parts;
+  };
+  return {
+    read: async () => (await found())?.read(),
+    end: async () => (await found())?.end(),
+    /** Says once how each further host failed, with the end of its output. A host that lost another one has nothing to add. */
+    async sayFailures(job: Document): Promise<void> {
+      if (epochOf(job) !== epoch) return;
+      for (const [host, end] of Object.entries((job.ends ?? {}) as Record<string, Document>)) {
+        if (Number(host) === FIRST_HOST || end.outcome !== 'failed' || said.has(host)) continue;
+        said.add(host);
+        say(`${id}: host ${host} failed${reasonOf(end)}`);
+        if (end.cause === 'peer') continue;
+        const folder = await findOutput(objects, id, epoch, Number(host));
+        const lines = folder ? await outputTail(objects, folder, HOST_LINES) : [];
+        for (const line of lines) say(`host ${host} | ${line}`);
+      }
+    },
+  };
 }
 
 function lastAttempt({attempts}: Document): Document | undefined {

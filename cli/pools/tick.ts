@@ -6,27 +6,27 @@ import {CliError} from '../../client/text/errors.ts';
 import {print, quoted} from '../../client/text/output.ts';
 import {tickJobOf} from '../../shared/domain/deployment.ts';
 
-/** Actions on the job of Cloud Scheduler, and the verbs of gcloud for them. */
-const TICK_ACTIONS = {now: 'run', pause: 'pause', resume: 'resume', state: 'describe'} as const;
-
-type TickAction = keyof typeof TICK_ACTIONS;
+/** Actions on the job of Cloud Scheduler: the verb of gcloud for each, and what it has done. */
+const ACTIONS = {
+  now: ['run', 'a tick was asked for'],
+  pause: [
+    'pause',
+    'the minutely tick is paused: events still start ticks, and a lost event may stay without a tick',
+  ],
+  resume: ['resume', 'the minutely tick runs again'],
+  state: ['describe', 'the minutely tick'],
+} as const;
 
 type Options = CloudOptions & {location: string};
 
-const SAYS: Record<TickAction, string> = {
-  now: 'a tick was asked for',
-  pause: 'the minutely tick is paused: events still start ticks, and a lost event may stay without a tick',
-  resume: 'the minutely tick runs again',
-  state: 'the minutely tick',
-};
-
 /** Runs, pauses or resumes the job that asks for a tick every minute, or prints its state. */
-export async function tick(action: TickAction, options: Options): Promise<void> {
+export async function tick(action: keyof typeof ACTIONS, options: Options): Promise<void> {
   const connection = await connect(options);
   try {
     const {project, deployment} = connection;
+    const [verb, done] = ACTIONS[action];
     const name = tickJobOf(deployment);
-    const command = `gcloud scheduler jobs ${TICK_ACTIONS[action]} ${name} --location=${quoted(options.location)} --project=${quoted(project)}`;
+    const command = `gcloud scheduler jobs ${verb} ${name} --location=${quoted(options.location)} --project=${quoted(project)}`;
     if (options.dry_run) return print<'tick'>(options.json, {command}, [command]);
     requireRunning(connection, options.dir);
     const job = `projects/${project}/locations/${options.location}/jobs/${name}`;
@@ -35,7 +35,7 @@ export async function tick(action: TickAction, options: Options): Promise<void> 
       if (action === 'now') await schedule.runNow();
       else if (action !== 'state') await schedule[action]();
       const state = await schedule.state();
-      print<'tick'>(options.json, {job, action, state}, [`${SAYS[action]} (${state})`]);
+      print<'tick'>(options.json, {job, action, state}, [`${done} (${state})`]);
     } catch (error) {
       throw new CliError((error as Error).message, {cause: error});
     }

@@ -35,17 +35,16 @@ export async function exec(target: string, words: string[], options: Options): P
     aliveIn(await readFleet(cloud), target);
     const message_id = await publish(cloud, 'exec', message);
     const stopped = abortedAtStop();
-    const watch = new Watch(cloud, message.exec, options.json ? say : line => printText([line]));
-    await watch.started(message_id, stopped);
-    while (!(await watch.look())) {
+    const look = watchExec(cloud, message.exec, options.json ? say : line => printText([line]));
+    let seen = await look(await untilStarted(cloud, message.exec, message_id, stopped));
+    for (; seen.exec.status === 'running'; seen = await look(seen.exec)) {
       if (stopped.aborted)
         throw new Interrupted(
-          `Interrupted: the command goes on until its timeout of ${timeout_s} s; its output is in ${watch.exec?.output_path}`,
+          `Interrupted: the command goes on until its timeout of ${timeout_s} s; its output is in ${seen.exec.output_path}`,
         );
       await sleep(POLL_MS);
     }
-    const {exec: ended, hosts} = watch;
-    if (!ended) throw new CliError(`There is no document of the command ${message.exec}: run it again`);
+    const {exec: ended, hosts} = seen;
     print<'exec'>(options.json, {...ended, results: hosts}, hosts.map(endLine));
     const isGood =
       hosts.length > 0 && hosts.every(({status, exit_code}) => status === 'exited' && exit_code === 0);
@@ -58,89 +57,67 @@ function endLine({worker, host, status, exit_code, error}: ExecHost): string {
   return `${worker}/${host}  ${end}${error ? `: ${error}` : ''}`;
 }
 
-/** Output and documents of one command. */
-class Watch {
-  exec: Exec | undefined;
-  hosts: ExecHost[] = [];
-  readonly #cloud: Cloud;
-  readonly #id: string;
-  readonly #write: (line: string) => void;
-  readonly #parts = new Map<string, Parts>();
-  readonly #ended = new Set<string>();
-  #moved_ms = Date.now();
-  #poll_s: number | undefined;
-
-  constructor(cloud: Cloud, id: string, write: (line: string) => void) {
-    this.#cloud = cloud;
-    this.#id = id;
-    this.#write = write;
+/** Waits for the document of the command. Throws `CliError` with the reason of a rejected one. */
+async function untilStarted({store}: Cloud, id: string, message_id: string, stopped: AbortSignal) {
+  for (const end = Date.now() + START_S * 1000; Date.now() < end; await sleep(POLL_MS)) {
+    const exec = await execRecords.get(store, id);
+    if (exec && exec.status !== 'rejected') return exec;
+    const {outcome, reason} = (await readOutcome(store, message_id)) ?? {};
+    if (exec || outcome === 'rejected')
+      throw new CliError(`The command is rejected: ${exec?.reason ?? reason}`);
+    if (stopped.aborted)
+      throw new Interrupted('Interrupted: the command is published, and may run until its timeout');
   }
+  throw new CliError(
+    `There is no record of message ${message_id} after ${START_S} s: read the log of the function on-exec`,
+  );
+}
 
-  /** Waits for the document of the command. Throws `CliError` with the reason of a rejected one. */
-  async started(message_id: string, stopped: AbortSignal): Promise<void> {
-    const {store} = this.#cloud;
-    for (const end = Date.now() + START_S * 1000; Date.now() < end; await sleep(POLL_MS)) {
-      this.exec = await execRecords.get(store, this.#id);
-      if (this.exec?.status === 'rejected')
-        throw new CliError(`The command is rejected: ${this.exec.reason}`);
-      if (this.exec) return;
-      const refused = await readOutcome(store, message_id);
-      if (refused?.outcome === 'rejected') throw new CliError(`The command is rejected: ${refused.reason}`);
-      if (stopped.aborted)
-        throw new Interrupted('Interrupted: the command is published, and may run until its timeout');
-    }
-    throw new CliError(
-      `There is no record of message ${message_id} after ${START_S} s: read the log of the function on-exec`,
-    );
-  }
-
-  /** Prints what is new. True at the end of the command. */
-  async look(): Promise<boolean> {
-    const {store} = this.#cloud;
-    // The documents are read before the output: the output of an ended host is complete.
-    this.exec = (await execRecords.get(store, this.#id)) ?? this.exec;
-    const found = execHostRecords.parseAll(await store.query(paths.execHosts(this.#id)), (_, text) =>
-      say(text),
-    );
-    const width = Math.max(0, ...found.map(({worker, host}) => `${worker}/${host}`.length));
-    for (const host of found) await this.#print(host, width);
-    this.hosts = found;
-    if (this.exec && this.exec.status !== 'running') return true;
-    if (this.exec && Date.now() > Date.parse(this.exec.deadline_at) + END_S * 1000)
-      throw new CliError(
-        `The command ${this.#id} runs ${END_S} s after its deadline: read the log of the function on-tick`,
-      );
-    await this.#sayWaiting();
-    return false;
-  }
-
-  async #print(host: ExecHost, width: number): Promise<void> {
+/** Returns a function that prints what is new, and returns the documents of the command and of its hosts. */
+function watchExec(cloud: Cloud, id: string, writeLine: (line: string) => void) {
+  const {store, objects} = cloud;
+  const outputs = new Map<string, Parts>();
+  const ended = new Set<string>();
+  let moved_ms = Date.now();
+  let poll_s: number | undefined;
+  const printHost = async (host: ExecHost, width: number) => {
     const name = `${host.worker}/${host.host}`;
-    if (this.#ended.has(name)) return;
-    const folder = execFolder(this.#id, host.worker, host.host);
+    if (ended.has(name)) return;
     const write = (line: string) => {
-      this.#moved_ms = Date.now();
-      this.#write(`${name.padEnd(width)} | ${line}`);
+      moved_ms = Date.now();
+      writeLine(`${name.padEnd(width)} | ${line}`);
     };
-    const parts = this.#parts.get(name) ?? new Parts(this.#cloud.objects, folder, write);
-    this.#parts.set(name, parts);
+    const parts = outputs.get(name) ?? new Parts(objects, execFolder(id, host.worker, host.host), write);
+    outputs.set(name, parts);
     if (!hasHostEnded(host)) return void (await parts.read());
     await parts.end();
-    this.#ended.add(name);
-    this.#moved_ms = Date.now();
-  }
-
-  async #sayWaiting(): Promise<void> {
-    if (Date.now() - this.#moved_ms < SAY_AFTER_MS) return;
-    this.#moved_ms = Date.now();
-    const waiting = this.hosts.filter(({status}) => status === 'waiting');
-    const running = this.hosts.filter(({status}) => status === 'running').length;
-    this.#poll_s ??= (await readFleet(this.#cloud)).pools[0]?.poll_s;
-    const asks = `workers ask every ${this.#poll_s ?? 'few'} s`;
+    ended.add(name);
+    moved_ms = Date.now();
+  };
+  const sayWaiting = async (hosts: readonly ExecHost[]) => {
+    if (Date.now() - moved_ms < SAY_AFTER_MS) return;
+    moved_ms = Date.now();
+    const waiting = hosts.filter(({status}) => status === 'waiting');
+    const running = hosts.filter(({status}) => status === 'running').length;
+    poll_s ??= (await readFleet(cloud)).pools[0]?.poll_s;
+    const names = waiting.map(({worker, host}) => `${worker}/${host}`).join(', ');
     say(
       waiting.length > 0
-        ? `waiting for ${waiting.map(({worker, host}) => `${worker}/${host}`).join(', ')}: ${asks}`
+        ? `waiting for ${names}: workers ask every ${poll_s ?? 'few'} s`
         : `the command runs on ${counted(running, 'host')}`,
     );
-  }
+  };
+  return async (known: Exec): Promise<{exec: Exec; hosts: ExecHost[]}> => {
+    // The documents are read before the output: the output of an ended host is complete.
+    const exec = (await execRecords.get(store, id)) ?? known;
+    const hosts = execHostRecords.parseAll(await store.query(paths.execHosts(id)), (_, text) => say(text));
+    const width = Math.max(0, ...hosts.map(({worker, host}) => `${worker}/${host}`.length));
+    for (const host of hosts) await printHost(host, width);
+    if (exec.status === 'running' && Date.now() > Date.parse(exec.deadline_at) + END_S * 1000)
+      throw new CliError(
+        `The command ${id} runs ${END_S} s after its deadline: read the log of the function on-tick`,
+      );
+    if (exec.status === 'running') await sayWaiting(hosts);
+    return {exec, hosts};
+  };
 }

@@ -15,7 +15,6 @@ import {printJson, say} from '../../../client/text/output.ts';
 import type {StyledLine} from '../../../client/text/styled-lines.ts';
 import {type RunState, readRun, streamCount} from '../../../client/views/run.ts';
 import {parseWork} from '../../../shared/domain/names.ts';
-import type {Store} from '../../../shared/ports/ports.ts';
 import {LiveScreen} from '../../screen/live.ts';
 import {abortedAtStop} from '../../terminal/stop-signal.ts';
 import {MOST_EVENTS, plainLine, screenLines} from './screen-lines.ts';
@@ -55,30 +54,19 @@ function isOver({run, tpus}: RunState): boolean {
   return !tpus.some(({charged_to, work}) => charged_to === run.run || parseWork(work)?.run === run.run);
 }
 
-/** Events of a run as lines. */
-class Story {
-  readonly #timeline = new Timeline();
-  readonly #reader: EventReader;
-  readonly #filter: EventFilter;
-  #isFirst = true;
-
-  private constructor(store: Store, filter: EventFilter) {
-    this.#filter = filter;
-    this.#reader = new EventReader(store, filter);
-  }
-
-  static async open({store}: Cloud, run: string): Promise<Story> {
-    return new Story(store, await EventFilter.open(store, run, undefined));
-  }
-
-  /** `tpus`: names of the TPUs that the screen shows. `own`: events of this process. */
-  async next(now_ms: number, tpus: Iterable<string> = [], own = (): Moment[] => []): Promise<StyledLine[]> {
-    this.#filter.add(tpus);
-    const entries = await (this.#isFirst ? this.#reader.newest(MOST_EVENTS * 4) : this.#reader.next());
-    this.#isFirst = false;
-    const lines = this.#timeline.add([...entries, ...own()], now_ms);
-    return lines.map(line => ({text: clockText(line), style: styleOf(line.text)}));
-  }
+/** Returns a function that reads the new events of a run as lines. `tpus`: TPUs that the screen shows. `own`: events of this process. */
+async function openStory({store}: Cloud, run: string) {
+  const filter = await EventFilter.open(store, run, undefined);
+  const reader = new EventReader(store, filter);
+  const timeline = new Timeline();
+  let read = () => reader.newest(MOST_EVENTS * 4);
+  return async (now_ms: number, tpus: Iterable<string> = [], own = (): Moment[] => []) => {
+    filter.add(tpus);
+    const entries = await read();
+    read = () => reader.next();
+    const lines = timeline.add([...entries, ...own()], now_ms);
+    return lines.map((line): StyledLine => ({text: clockText(line), style: styleOf(line.text)}));
+  };
 }
 
 class RunView {
@@ -86,7 +74,7 @@ class RunView {
   readonly #run: string;
   readonly #options: WatchOptions;
   readonly #screen = new LiveScreen(process.stdout);
-  #story: Story | undefined;
+  #story: Awaited<ReturnType<typeof openStory>> | undefined;
   #events: StyledLine[] = [];
   #said = '';
   #last: {state: RunState; now: number} | undefined;
@@ -127,8 +115,8 @@ class RunView {
       printJson<'run watch'>(answerOf(state, now));
       return state;
     }
-    this.#story ??= await Story.open(this.#cloud, this.#run);
-    const news = await this.#story.next(
+    this.#story ??= await openStory(this.#cloud, this.#run);
+    const news = await this.#story(
       now,
       state.tpus.map(({name}) => name),
       () => (this.#screen.isTerminal ? [] : this.#changes(state, now)),
@@ -140,7 +128,7 @@ class RunView {
 
   async end(): Promise<void> {
     if (this.#options.json) return;
-    const last = (await this.#story?.next(Number.POSITIVE_INFINITY)) ?? [];
+    const last = (await this.#story?.(Number.POSITIVE_INFINITY)) ?? [];
     if (!this.#screen.isTerminal) this.#screen.add(last);
     else if (this.#last) this.#draw(this.#last.state, last, this.#last.now);
     this.#screen.end();
