@@ -1,7 +1,7 @@
 /** Preparation of a project for Terraform: its APIs, the accounts of Google's services, and the bucket of the state. Each step is idempotent. */
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {type GoogleApi, type Json, listAll} from '../../client/google/api.ts';
+import {absentAsNull, type GoogleApi, type Json, listAll} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {say} from '../../client/text/output.ts';
 import {isBadRequest, isNotFound} from '../../shared/google/errors.ts';
@@ -36,21 +36,13 @@ export async function enabledApis(api: GoogleApi, project: string): Promise<Set<
 
 /** Finds what the project lacks, and changes nothing. */
 export async function missingIn(api: GoogleApi, {project, state_bucket}: Place): Promise<Missing> {
-  const [enabled, bucket] = await Promise.all([enabledApis(api, project), bucketIn(api, state_bucket)]);
+  const read = api.call('GET', `storage.googleapis.com/storage/v1/b/${state_bucket}`);
+  const [enabled, bucket] = await Promise.all([enabledApis(api, project), absentAsNull(read)]);
   const hasVersions = (bucket?.versioning as Json | undefined)?.enabled === true;
   return {
     apis: neededApis().filter(name => !enabled.has(name)),
-    bucket: bucket === undefined ? 'absent' : hasVersions ? null : 'without versions',
+    bucket: bucket === null ? 'absent' : hasVersions ? null : 'without versions',
   };
-}
-
-export async function bucketIn(api: GoogleApi, name: string): Promise<Json | undefined> {
-  try {
-    return await api.call('GET', `storage.googleapis.com/storage/v1/b/${name}`);
-  } catch (error) {
-    if (isNotFound(error)) return undefined;
-    throw error;
-  }
 }
 
 /** Lines for the person who consents to `prepare`; empty where nothing is missing. */

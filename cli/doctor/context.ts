@@ -1,5 +1,4 @@
 import type {GoogleApi, Json} from '../../client/google/api.ts';
-import {isNotFound} from '../../shared/google/errors.ts';
 import type {Objects, Store} from '../../shared/ports/ports.ts';
 import type {Deployed} from '../deploy/deployed.ts';
 import type {Record} from '../deploy/records.ts';
@@ -46,16 +45,6 @@ export type Check = {
 export const ok = (evidence: string): Found => ({severity: 'ok', evidence, cure: null});
 export const warning = (evidence: string, cure: string): Found => ({severity: 'warning', evidence, cure});
 export const broken = (evidence: string, cure: string): Found => ({severity: 'error', evidence, cure});
-
-/** The answer of a call, or null for a resource that does not exist. */
-export async function absentAsNull(call: Promise<Json>): Promise<Json | null> {
-  try {
-    return await call;
-  } catch (error) {
-    if (isNotFound(error)) return null;
-    throw error;
-  }
-}
 
 type Binding = {role: string; members?: string[]};
 

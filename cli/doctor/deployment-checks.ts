@@ -1,6 +1,7 @@
 /** Checks of the deployment: zones, Scheduler, bucket, functions, prices and a write. */
 
 import {readFileSync} from 'node:fs';
+import {absentAsNull} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {bytesText, counted} from '../../client/text/format.ts';
 import {quoted, warn} from '../../client/text/output.ts';
@@ -15,7 +16,7 @@ import {iso, utcText} from '../../shared/domain/time.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports/ports.ts';
 import {lacksOf} from '../checks/offer.ts';
-import {absentAsNull, broken, type Check, ok, warning} from './context.ts';
+import {broken, type Check, ok, warning} from './context.ts';
 
 const TRIGGERS = new URL('../../functions/triggers.json', import.meta.url);
 

@@ -1,15 +1,10 @@
 /** State of a smoke test in a file, so that a test that stopped goes on where it was. */
 import {existsSync, readFileSync, renameSync, writeFileSync} from 'node:fs';
 import {z} from 'zod';
+import {smokeResult} from '../../client/json/clouds.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
-
-const result = z.strictObject({
-  status: z.enum(['passed', 'failed', 'only on Google Cloud']),
-  /** Evidence, or the cause of the failure. */
-  saw: z.string(),
-});
 
 const state = z.strictObject({
   project: z.string(),
@@ -24,11 +19,11 @@ const state = z.strictObject({
   pool: z.string().optional(),
   /** Zone of the first TPU. */
   zone: z.string().optional(),
-  steps: z.record(z.string(), result),
+  steps: z.record(z.string(), smokeResult),
 });
 
 export type SmokeState = z.infer<typeof state>;
-export type Result = z.infer<typeof result>;
+export type Result = z.infer<typeof smokeResult>;
 
 /** Reads the file; a new state where there is none. Throws `CliError` for the state of another deployment. */
 export function readState(

@@ -1,6 +1,6 @@
 /** REST calls to Google's APIs with the credentials of the person who types, for what no client of the project covers. */
 import {adviceFor} from '../../shared/google/error-advice.ts';
-import {reasonOf} from '../../shared/google/errors.ts';
+import {isNotFound, reasonOf} from '../../shared/google/errors.ts';
 import {requireCredentials} from '../connection/connect.ts';
 import type {Connection} from '../connection/connection.ts';
 import {CliError} from '../text/errors.ts';
@@ -134,4 +134,14 @@ export async function listAll(api: GoogleApi, address: string, field: string): P
     page = answer.nextPageToken;
   } while (page);
   return items;
+}
+
+/** The answer of a call, or null for a resource that does not exist. */
+export async function absentAsNull(call: Promise<Json>): Promise<Json | null> {
+  try {
+    return await call;
+  } catch (error) {
+    if (isNotFound(error)) return null;
+    throw error;
+  }
 }

@@ -22,6 +22,12 @@ const mostAnHour = z.strictObject({
   zones: z.array(text),
 });
 
+/** `saw`: evidence, or the cause of the failure. */
+export const smokeResult = z.strictObject({
+  status: z.enum(['passed', 'failed', 'only on Google Cloud']),
+  saw: text,
+});
+
 export const cloudAnswers = {
   'config show': z.strictObject({settings: z.array(setting)}),
   build: z.strictObject({
@@ -50,13 +56,7 @@ export const cloudAnswers = {
   smoke: z.strictObject({
     ok: z.boolean(),
     spent_usd: z.number(),
-    steps: z.array(
-      z.strictObject({
-        step: text,
-        status: z.enum(['passed', 'failed', 'only on Google Cloud']),
-        saw: text,
-      }),
-    ),
+    steps: z.array(z.strictObject({step: text, ...smokeResult.shape})),
   }),
   destroy: z.strictObject({
     /** False with --dry-run. */
