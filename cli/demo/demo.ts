@@ -5,7 +5,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {z} from 'zod';
 import {openCloud} from '../../client/cloud/cloud.ts';
 import {running} from '../../client/connection/connect.ts';
-import {EventFilter} from '../../client/events/filter.ts';
+import {openFilter} from '../../client/events/filter.ts';
 import {EventReader} from '../../client/events/read.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {setTypedPort} from '../../client/text/hints.ts';
@@ -182,7 +182,7 @@ async function watch(
   {records, since}: {records: readonly number[]; since: string},
 ): Promise<Run> {
   let [last, changed_ms] = ['', Date.now()];
-  const reader = new EventReader(store, await EventFilter.open(store, undefined, undefined));
+  const reader = new EventReader(store, await openFilter(store));
   const news = async () => (await reader.next()).filter(({at}) => at >= since);
   for (;;) {
     const state = await readRun(store, run);

@@ -1,7 +1,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
-import {EventFilter} from '../../client/events/filter.ts';
+import {openFilter} from '../../client/events/filter.ts';
 import {EventReader} from '../../client/events/read.ts';
 import type {Line} from '../../client/events/timeline.ts';
 import {isRunOver} from '../../client/logs/target.ts';
@@ -20,7 +20,7 @@ export async function events(run: string | undefined, options: Options): Promise
 
 async function printEvents(cloud: Cloud, run: string | undefined, options: Options): Promise<void> {
   const {store} = cloud;
-  const filter = await EventFilter.open(store, run, options.kind);
+  const filter = await openFilter(store, run, options.kind);
   const textOf = ({at, text}: Line) => `${timeText(at)} ${text}`;
   const write = eventPrinter(textOf, options.json ? printJson<'events'> : undefined);
   const end = () => write([], Number.POSITIVE_INFINITY);

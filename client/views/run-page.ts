@@ -8,7 +8,7 @@ import {type RunResult, type Stats, streamSummary} from '../../shared/domain/run
 import type {Objects} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Entry} from '../events/entry.ts';
-import {EventFilter} from '../events/filter.ts';
+import {filterOf} from '../events/filter.ts';
 import {EventReader, listRejected} from '../events/read.ts';
 import {verbOf} from '../events/story.ts';
 import {type Line, Timeline} from '../events/timeline.ts';
@@ -78,7 +78,7 @@ export async function readRunPage(
 /** Events of the run, and of the TPUs that work for it or have in their present life. */
 async function newestLines({store}: Cloud, {run, workers}: RunState): Promise<Line[]> {
   const tpus = workers.filter(worker => isFor(run.run, worker)).map(({name}) => name);
-  const reader = new EventReader(store, EventFilter.ofRun(run, tpus));
+  const reader = new EventReader(store, filterOf({run: run.run, since: run.created_at}, tpus));
   return foldedLines(ownEvents(await reader.newest(MOST_EVENTS, MOST_READ), run));
 }
 

@@ -4,7 +4,7 @@ import type {Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {unknownRun} from '../cloud/unknown-run.ts';
 import type {Entry} from '../events/entry.ts';
-import {EventFilter} from '../events/filter.ts';
+import {type EventFilter, filterOf, openFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';
 import {isFor} from '../logs/run-tpus.ts';
 
@@ -19,7 +19,7 @@ export async function readTimeline(
   {store}: Cloud,
   {run, kind, text}: TimelineFilter,
 ): Promise<{entries: Entry[]; runs: string[]}> {
-  const reader = new EventReader(store, await filterOf(store, run, kind));
+  const reader = new EventReader(store, await filterFor(store, run, kind));
   const wanted = text?.toLowerCase();
   const found = await reader.newest(MOST, MOST_READ);
   const entries = wanted ? found.filter(entry => entry.text.toLowerCase().includes(wanted)) : found;
@@ -27,15 +27,15 @@ export async function readTimeline(
   return {entries: entries.reverse(), runs};
 }
 
-async function filterOf(
+async function filterFor(
   store: Store,
   run: string | undefined,
   kind: string | undefined,
 ): Promise<EventFilter> {
-  if (run === undefined) return EventFilter.open(store, undefined, kind);
+  if (run === undefined) return openFilter(store, run, kind);
   const found = await runRecords.get(store, run);
   if (!found) throw await unknownRun(store, run);
   const workers = workerRecords.parseAll(await store.query('workers'), () => {});
   const tpus = workers.filter(worker => isFor(run, worker)).map(({name}) => name);
-  return EventFilter.ofRun(found, tpus, kind);
+  return filterOf({run, kind, since: found.created_at}, tpus);
 }

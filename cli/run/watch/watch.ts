@@ -3,7 +3,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {type Cloud, withCloud} from '../../../client/cloud/cloud.ts';
 import {unknownRun} from '../../../client/cloud/unknown-run.ts';
 import type {CloudOptions} from '../../../client/connection/connect.ts';
-import {EventFilter} from '../../../client/events/filter.ts';
+import {openFilter} from '../../../client/events/filter.ts';
 import {EventReader} from '../../../client/events/read.ts';
 import {clockText, styleOf} from '../../../client/events/story.ts';
 import {type Moment, Timeline} from '../../../client/events/timeline.ts';
@@ -56,7 +56,7 @@ function isOver({run, tpus}: RunState): boolean {
 
 /** Returns a function that reads the new events of a run as lines. `tpus`: TPUs that the screen shows. `own`: events of this process. */
 async function openStory({store}: Cloud, run: string) {
-  const filter = await EventFilter.open(store, run, undefined);
+  const filter = await openFilter(store, run);
   const reader = new EventReader(store, filter);
   const timeline = new Timeline();
   let read = () => reader.newest(MOST_EVENTS * 4);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {EventFilter} from '../../../client/events/filter.ts';
+import {openFilter} from '../../../client/events/filter.ts';
 import {EventReader} from '../../../client/events/read.ts';
 import {styleOf} from '../../../client/events/story.ts';
 import type {Document, Store} from '../../../shared/ports/ports.ts';
@@ -16,7 +16,7 @@ describe('The events of the timeline', () => {
   let store: Store;
   const write = (documents: Record<string, object>) => putDocuments(store, documents);
   const reader = async (run?: string, kind?: string) =>
-    new EventReader(store, await EventFilter.open(store, run, kind));
+    new EventReader(store, await openFilter(store, run, kind));
   const texts = (entries: {text: string}[]) => entries.map(({text}) => text);
 
   beforeEach(async () => {
