@@ -37,7 +37,7 @@ const SEARCH_MS = 10_000;
 const LAST_LINES_MS = 20_000;
 
 export async function runLogs(cloud: Cloud, run: string, options: LogOptions): Promise<void> {
-  const logs = new AgentLogs(openLogs(cloud.connection), options, ({tpu}) => tpu);
+  const logs = agentLogs(openLogs(cloud.connection), options, ({tpu}) => tpu);
   let over_ms: number | undefined;
   let [tpus, searched_ms]: [Incarnation[], number] = [[], 0];
   for (;;) {
@@ -60,7 +60,7 @@ export async function runLogs(cloud: Cloud, run: string, options: LogOptions): P
 export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): Promise<void> {
   let hosts: number[] = [FIRST_HOST];
   const nameOf = ({host}: Source) => (hosts.length > 1 ? `${tpu}/${host}` : '');
-  const logs = new AgentLogs(openLogs(cloud.connection), options, nameOf);
+  const logs = agentLogs(openLogs(cloud.connection), options, nameOf);
   let shown = 0;
   for (;;) {
     const worker = await workerRecords.get(cloud.store, tpu);
@@ -120,81 +120,59 @@ async function haveEnded(store: Store, tpus: readonly Incarnation[]): Promise<bo
   return found.every(Boolean);
 }
 
-/** Logs that are read again and again. Each line is written once. */
-class AgentLogs {
-  readonly #objects: Objects;
-  readonly #options: LogOptions;
-  readonly #nameOf: (source: Source) => string;
-  readonly #logs = new Map<string, AgentLog>();
-  readonly #tail: Tail<AgentLine>;
-  #lines = 0;
-  #isFirst = true;
-  #width = 0;
-  #missing: string[] = [];
-
-  /** `nameOf`: the name that stands before each line of a log; empty for none. */
-  constructor(objects: Objects, options: LogOptions, nameOf: (source: Source) => string) {
-    this.#objects = objects;
-    this.#options = options;
-    this.#nameOf = nameOf;
-    this.#tail = new Tail(options.tail, line => this.#write(line));
-  }
-
-  async read(sources: readonly Source[]): Promise<void> {
-    const batch: AgentLine[][] = [];
-    this.#missing = [];
-    await forEachConcurrently(sources, async each => {
-      const log = this.#logOf(each);
-      const lines = await log.read();
-      if (lines === undefined) this.#missing.push(log.name);
-      else batch.push(this.#newest(lines.map(line => ({...each, line: parseLogLine(line)}))));
-    });
-    this.#width = Math.max(this.#width, ...sources.map(each => this.#nameOf(each).length));
-    for (const line of inOrder(batch.flat())) {
-      this.#lines++;
-      this.#tail.add(line);
-    }
-    this.#tail.flush();
-    this.#isFirst = false;
-  }
-
-  sayNothing(noTpu: string, boot = ''): void {
-    if (this.#lines > 0) return;
-    const names = this.#missing.map(name => `gs://${this.#objects.bucket}/${name}`);
-    const none = `no log yet in ${names.join(', ')}: a host stores its first lines when it has booted, or when its boot has failed${boot}`;
-    if (this.#logs.size === 0) say(noTpu);
-    else say(names.length > 0 ? none : 'no line matches');
-  }
-
-  #logOf({tpu, incarnation, host}: Source): AgentLog {
+/** Logs that are read again and again. Each line is written once. `nameOf`: the name that stands before each line; empty for none. */
+function agentLogs(objects: Objects, options: LogOptions, nameOf: (source: Source) => string) {
+  const logs = new Map<string, AgentLog>();
+  let [lines, width, isFirst, missing]: [number, number, boolean, string[]] = [0, 0, true, []];
+  const logOf = ({tpu, incarnation, host}: Source): AgentLog => {
     const name = `${tpu}#${incarnation}/${host}`;
-    const log = this.#logs.get(name) ?? new AgentLog(this.#objects, tpu, incarnation, host);
-    this.#logs.set(name, log);
+    const log = logs.get(name) ?? new AgentLog(objects, tpu, incarnation, host);
+    logs.set(name, log);
     return log;
-  }
-
-  #write({line, ...source}: AgentLine): void {
-    if (this.#options.json) {
-      printJson<'logs'>({...source, ...fieldsOf(line)});
-      return;
-    }
-    const prefix = this.#width > 0 ? `${this.#nameOf(source).padEnd(this.#width)} | ` : '';
+  };
+  const write = ({line, ...source}: AgentLine) => {
+    if (options.json) return printJson<'logs'>({...source, ...fieldsOf(line)});
+    const prefix = width > 0 ? `${nameOf(source).padEnd(width)} | ` : '';
     const style = logStyle(line);
     printLines(logText(line).map(text => ({text: `${prefix}${text}`, style})));
-  }
+  };
+  const tail = new Tail(options.tail, write);
+  return {
+    async read(sources: readonly Source[]): Promise<void> {
+      const batch: AgentLine[][] = [];
+      missing = [];
+      await forEachConcurrently(sources, async each => {
+        const log = logOf(each);
+        const found = await log.read();
+        const newest = found && sinceOf(found, each, options.since);
+        if (newest === undefined) missing.push(log.name);
+        // No log has more lines of the tail of all logs than the tail has.
+        else batch.push(isFirst ? newest.slice(Math.max(0, newest.length - options.tail)) : newest);
+      });
+      width = Math.max(width, ...sources.map(each => nameOf(each).length));
+      lines += batch.flat().length;
+      for (const line of inOrder(batch.flat())) tail.add(line);
+      tail.flush();
+      isFirst = false;
+    },
+    sayNothing(noTpu: string, boot = ''): void {
+      if (lines > 0) return;
+      const names = missing.map(name => `gs://${objects.bucket}/${name}`);
+      const none = `no log yet in ${names.join(', ')}: a host stores its first lines when it has booted, or when its boot has failed${boot}`;
+      if (logs.size === 0) say(noTpu);
+      else say(names.length > 0 ? none : 'no line matches');
+    },
+  };
+}
 
-  /** Lines since the time of the options. A line without a time belongs to the line before. */
-  #newest(lines: AgentLine[]): AgentLine[] {
-    let time: string | null = null;
-    const timed = lines.map(each => {
-      time = each.line.time ?? time;
-      return {...each, line: {...each.line, time}};
-    });
-    const {since, tail} = this.#options;
-    const meant = since === undefined ? timed : timed.filter(({line}) => (line.time ?? '') >= since);
-    // No log has more lines of the tail of all logs than the tail has.
-    return this.#isFirst ? meant.slice(Math.max(0, meant.length - tail)) : meant;
-  }
+/** Lines since a time. A line without a time belongs to the line before. */
+function sinceOf(found: readonly string[], source: Source, since: string | undefined): AgentLine[] {
+  let time: string | null = null;
+  const timed = found.map(parseLogLine).map(line => {
+    time = line.time ?? time;
+    return {...source, line: {...line, time}};
+  });
+  return since === undefined ? timed : timed.filter(({line}) => (line.time ?? '') >= since);
 }
 
 function inOrder(lines: AgentLine[]): AgentLine[] {
