@@ -28,7 +28,7 @@ const MOST_FAILURES = 10;
 export async function watch(run: string, options: WatchOptions): Promise<void> {
   const stopped = abortedAtStop();
   await withCloud(options, async cloud => {
-    const view = new RunView(cloud, run, options);
+    const view = openView(cloud, run, options);
     process.stdout.on('resize', () => view.redraw());
     for (;;) {
       const state = await view.refresh();
@@ -69,98 +69,76 @@ async function openStory({store}: Cloud, run: string) {
   };
 }
 
-class RunView {
-  readonly #cloud: Cloud;
-  readonly #run: string;
-  readonly #options: WatchOptions;
-  readonly #screen = new LiveScreen(process.stdout);
-  #story: Awaited<ReturnType<typeof openStory>> | undefined;
-  #events: StyledLine[] = [];
-  #said = '';
-  #last: {state: RunState; now: number} | undefined;
-  #failures = 0;
-
-  constructor(cloud: Cloud, run: string, options: WatchOptions) {
-    this.#cloud = cloud;
-    this.#run = run;
-    this.#options = options;
-  }
-
-  /** Reads and shows the run. A failed read is repeated at the next look, a few times. */
-  async refresh(): Promise<RunState | undefined> {
-    try {
-      const state = await this.#read();
-      this.#failures = 0;
-      return state;
-    } catch (error) {
-      if (error instanceof CliError || ++this.#failures >= MOST_FAILURES) throw error;
-      say(`Failed to read run ${this.#run}: ${(error as Error).message}; trying again`);
-      return undefined;
-    }
-  }
-
-  /** Draws the last state again, for a terminal of another size. */
-  redraw(): void {
-    if (this.#last) this.#draw(this.#last.state, [], this.#last.now);
-  }
-
-  async #read(): Promise<RunState> {
-    const state = await readRun(this.#cloud.store, this.#run);
+function openView(cloud: Cloud, run: string, {json, interval}: WatchOptions) {
+  const screen = new LiveScreen(process.stdout);
+  let story: Awaited<ReturnType<typeof openStory>> | undefined;
+  let events: StyledLine[] = [];
+  let last: {state: RunState; now: number} | undefined;
+  let [said, failures] = ['', 0];
+  const draw = (state: RunState, news: readonly StyledLine[], now: number) => {
+    last = {state, now};
+    events = [...events, ...news].slice(-MOST_EVENTS);
+    const {width, height} = screen;
+    const header = headerOf(state, cloud.connection.bucket, interval);
+    screen.show(screenLines(state, events, {width, height, header, now}));
+  };
+  /** The state as an event, where it differs from the last one. */
+  const changes = (state: RunState, now: number): Moment[] => {
+    // The cost grows at every look.
+    const facts = plainLine({...state, run: {...state.run, cost_usd: 0}});
+    if (facts === said) return [];
+    said = facts;
+    const at = new Date(now).toISOString();
+    return [{id: `state ${at}`, at, text: plainLine(state)}];
+  };
+  const read = async (): Promise<RunState> => {
+    const state = await readRun(cloud.store, run);
     if (!state.run) {
       const [why] = state.invalid;
-      throw why === undefined ? await unknownRun(this.#cloud.store, this.#run) : new CliError(why);
+      throw why === undefined ? await unknownRun(cloud.store, run) : new CliError(why);
     }
     const now = Date.now();
-    if (this.#options.json) {
+    if (json) {
       printJson<'run watch'>(answerOf(state, now));
       return state;
     }
-    this.#story ??= await openStory(this.#cloud, this.#run);
-    const news = await this.#story(
-      now,
-      state.tpus.map(({name}) => name),
-      () => (this.#screen.isTerminal ? [] : this.#changes(state, now)),
-    );
-    if (this.#screen.isTerminal) this.#draw(state, news, now);
-    else this.#screen.add(news);
+    story ??= await openStory(cloud, run);
+    const tpus = state.tpus.map(({name}) => name);
+    const news = await story(now, tpus, () => (screen.isTerminal ? [] : changes(state, now)));
+    if (screen.isTerminal) draw(state, news, now);
+    else screen.add(news);
     return state;
-  }
+  };
+  return {
+    /** Reads and shows the run. A failed read is repeated at the next look, a few times. */
+    async refresh(): Promise<RunState | undefined> {
+      try {
+        const state = await read();
+        failures = 0;
+        return state;
+      } catch (error) {
+        if (error instanceof CliError || ++failures >= MOST_FAILURES) throw error;
+        say(`Failed to read run ${run}: ${(error as Error).message}; trying again`);
+        return undefined;
+      }
+    },
+    /** Draws the last state again, for a terminal of another size. */
+    redraw(): void {
+      if (last) draw(last.state, [], last.now);
+    },
+    async end(): Promise<void> {
+      if (json) return;
+      const rest = (await story?.(Number.POSITIVE_INFINITY)) ?? [];
+      if (!screen.isTerminal) screen.add(rest);
+      else if (last) draw(last.state, rest, last.now);
+      screen.end();
+    },
+  };
+}
 
-  async end(): Promise<void> {
-    if (this.#options.json) return;
-    const last = (await this.#story?.(Number.POSITIVE_INFINITY)) ?? [];
-    if (!this.#screen.isTerminal) this.#screen.add(last);
-    else if (this.#last) this.#draw(this.#last.state, last, this.#last.now);
-    this.#screen.end();
-  }
-
-  #draw(state: RunState, news: readonly StyledLine[], now: number): void {
-    this.#last = {state, now};
-    this.#events = [...this.#events, ...news].slice(-MOST_EVENTS);
-    this.#screen.show(
-      screenLines(state, this.#events, {
-        ...{width: this.#screen.width, height: this.#screen.height},
-        header: this.#header(state),
-        now,
-      }),
-    );
-  }
-
-  /** The state as an event, where it differs from the last one. */
-  #changes(state: RunState, now: number): Moment[] {
-    // The cost grows at every look.
-    const facts = plainLine({...state, run: {...state.run, cost_usd: 0}});
-    if (facts === this.#said) return [];
-    this.#said = facts;
-    const at = new Date(now).toISOString();
-    return [{id: `state ${at}`, at, text: plainLine(state)}];
-  }
-
-  #header({tpus}: RunState): string {
-    const zones = new Set(tpus.map(({zone}) => zone)).size;
-    const {bucket} = this.#cloud.connection;
-    return `bucket ${bucket}  ${counted(tpus.length, 'TPU')} in ${counted(zones, 'zone')}  every ${this.#options.interval} s`;
-  }
+function headerOf({tpus}: RunState, bucket: string, interval: number): string {
+  const zones = new Set(tpus.map(({zone}) => zone)).size;
+  return `bucket ${bucket}  ${counted(tpus.length, 'TPU')} in ${counted(zones, 'zone')}  every ${interval} s`;
 }
 
 /** Answer of `--json`, one object for each look. */
