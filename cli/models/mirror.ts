@@ -8,7 +8,7 @@ import type {CloudOptions} from '../../client/connection/connect.ts';
 import {requireRunning} from '../../client/connection/connection.ts';
 import {createOnce} from '../../client/google/create-once.ts';
 import {crc32cOf, sha256Of} from '../../client/google/hash-file.ts';
-import {ResumableUploads} from '../../client/google/resumable.ts';
+import {resumableUploads} from '../../client/google/resumable.ts';
 import type {Answers} from '../../client/json/index.ts';
 import {cacheFolder} from '../../client/python/python.ts';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
@@ -248,7 +248,7 @@ async function upload(
   {name, path, crc32c}: {name: string; path: string; crc32c: string},
 ): Promise<void> {
   const {project, bucket, storage_endpoint: endpoint, token} = cloud.connection;
-  const resumable = new ResumableUploads({project, bucket, endpoint, token});
+  const resumable = resumableUploads({project, bucket, endpoint, token});
   const sessions = new Sessions(folder, bucket);
   const content_type = file.endsWith('.json') ? 'application/json' : 'application/octet-stream';
   const to = {objects: cloud.objects, resumable, sessions, stop, moved};

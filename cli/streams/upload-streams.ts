@@ -2,7 +2,7 @@
 
 import type {Cloud} from '../../client/cloud/cloud.ts';
 import {requireRunning} from '../../client/connection/connection.ts';
-import {ResumableUploads} from '../../client/google/resumable.ts';
+import {resumableUploads} from '../../client/google/resumable.ts';
 import type {Answers} from '../../client/json/index.ts';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
 import {bytesText, counted, durationText} from '../../client/text/format.ts';
@@ -48,7 +48,7 @@ export async function uploadStreams(
   const total = local.streams.reduce((sum, {bytes}) => sum + bytes, 0);
   const progress = new TransferProgress(say, local.streams.length, total);
   const sessions = new Sessions(folder, bucket);
-  const resumable = new ResumableUploads({project, bucket, endpoint, token});
+  const resumable = resumableUploads({project, bucket, endpoint, token});
   const to: Destination = {objects, resumable, sessions, run, stop, moved: bytes => progress.moved(bytes)};
   try {
     const spec = with_spec ? await uploadSpec(to, local, bucket) : null;

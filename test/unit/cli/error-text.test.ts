@@ -3,7 +3,7 @@ import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {errorText} from '../../../cli/terminal/error-text.ts';
-import {ResumableUploads} from '../../../client/google/resumable.ts';
+import {resumableUploads} from '../../../client/google/resumable.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
 
 describe('An error of Cloud Storage', () => {
@@ -38,7 +38,7 @@ describe('An error of Cloud Storage', () => {
     'a read': () => openObjects(place()).read('datasets/x', {max_bytes: 9}),
     'a create': () => openObjects(place()).create('datasets/x', Buffer.from('x')),
     'an upload in pieces': () =>
-      new ResumableUploads(place()).begin({
+      resumableUploads(place()).begin({
         name: 'datasets/x',
         size_bytes: 9,
         crc32c: '',

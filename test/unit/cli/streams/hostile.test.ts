@@ -5,7 +5,7 @@ import {mkdirSync, symlinkSync} from 'node:fs';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {crc32cOf} from '../../../../client/google/hash-file.ts';
-import {ResumableUploads} from '../../../../client/google/resumable.ts';
+import {resumableUploads} from '../../../../client/google/resumable.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {Scratch} from '../../../support/machine/a-cloud.ts';
 import {gleaner} from '../../../support/machine/command.ts';
@@ -146,7 +146,7 @@ describe('gleaner streams upload @full', () => {
     bucket.listen(0, '127.0.0.1').unref();
     await once(bucket, 'listening');
     const endpoint = `http://127.0.0.1:${(bucket.address() as AddressInfo).port}`;
-    const uploads = new ResumableUploads({project: 'p', bucket: 'b', endpoint, token: 'secret'});
+    const uploads = resumableUploads({project: 'p', bucket: 'b', endpoint, token: 'secret'});
     const content = {name: 'a', size_bytes: 4, crc32c: 'AAAAAA==', content_type: 'application/jsonl'};
     await assert.rejects(
       uploads.send(`${endpoint}/session`, content, 0, Buffer.from('mine')),
