@@ -11,7 +11,7 @@ import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {isHubModel} from '../models/mirror.ts';
-import {Hub, hubSettings} from '../streams/sources/hub.ts';
+import {type Hub, hubSettings, openHub} from '../streams/sources/hub.ts';
 import type {Finding} from './findings.ts';
 
 type Asked = Pick<RunSpec, 'model' | 'revision' | 'layers'>;
@@ -63,7 +63,7 @@ const PATIENCE = {attempts: 2, give_up_ms: 10_000, silence_ms: 8_000};
 
 function hubOfThisMachine(): Hub {
   const settings = hubSettings();
-  return new Hub({...settings, retries: {...settings.retries, ...PATIENCE}}, 'model');
+  return openHub({...settings, retries: {...settings.retries, ...PATIENCE}}, 'model');
 }
 
 async function readFromHub(hubOf: () => Hub, {model, revision}: Asked): Promise<Config> {

@@ -17,7 +17,7 @@ import {print, say} from '../../client/text/output.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
 import {filesProblem, isReadByWorkers} from '../../shared/contracts/spec/model-files.ts';
 import {Sessions} from '../streams/sessions.ts';
-import {type Commit, Hub, type HubFile, hubSettings} from '../streams/sources/hub.ts';
+import {type Commit, type Hub, type HubFile, hubSettings, openHub} from '../streams/sources/hub.ts';
 import {uploadFile} from '../streams/upload-file.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
 
@@ -87,7 +87,7 @@ export function isHubModel(model: string): boolean {
 export async function mirrorModel(
   cloud: Pick<Cloud, 'connection' | 'objects' | 'dir'>,
   model: string,
-  {revision = 'main', say, stop, hub = new Hub(hubSettings(), 'model')}: MirrorOptions,
+  {revision = 'main', say, stop, hub = openHub(hubSettings(), 'model')}: MirrorOptions,
 ): Promise<Mirrored> {
   requireRunning(cloud.connection, cloud.dir);
   if (!isHubModel(model))

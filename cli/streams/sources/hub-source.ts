@@ -3,7 +3,7 @@ import {matchesGlob} from 'node:path';
 import {CliError} from '../../../client/text/errors.ts';
 import {counted, listText} from '../../../client/text/format.ts';
 import type {SourceOptions} from './formats.ts';
-import {type Commit, Hub, type HubFile, hubSettings} from './hub.ts';
+import {type Commit, type Hub, type HubFile, hubSettings, openHub} from './hub.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
 import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
@@ -19,7 +19,7 @@ export async function openDataset(
   {id, path}: {id: string; path?: string | undefined},
   {revision, split = 'train', config, stop}: SourceOptions,
   say: (line: string) => void,
-  hub = new Hub(hubSettings()),
+  hub = openHub(hubSettings()),
 ): Promise<RowSource[]> {
   const isWhole = path === undefined;
   const found = await readCommit(hub, id, revision ?? (isWhole ? CONVERTED : 'main'), stop);

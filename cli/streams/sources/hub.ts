@@ -67,60 +67,57 @@ function commitOf(answer: unknown): Commit {
   return {commit: sha, files: files.sort((a, b) => (a.name < b.name ? -1 : 1))};
 }
 
-/** Hub of one command. */
-export class Hub {
-  readonly endpoint: string;
-  readonly #token: string | undefined;
-  readonly #retries: RetryPolicy;
-  readonly #kind: 'data set' | 'model';
+export type Hub = ReturnType<typeof openHub>;
 
-  /** `kind` is the word of errors. */
-  constructor({endpoint, token, retries}: HubSettings, kind: 'data set' | 'model' = 'data set') {
-    this.endpoint = endpoint;
-    this.#token = token;
-    this.#retries = retries;
-    this.#kind = kind;
-  }
-
-  /** Files of a revision in the order of their names; undefined where the revision does not exist. */
-  async commit(
-    kind: 'datasets' | 'models',
-    id: string,
-    revision: string,
-    stop?: AbortSignal,
-  ): Promise<Commit | undefined> {
-    const path = `/api/${kind}/${id}/revision/${encodeURIComponent(revision)}?blobs=true`;
-    const read = async (answer: Response) => {
-      if (answer.status === 404) return undefined;
-      requireOk(answer, await errorOf(answer));
-      const text = await textOf(answer, id, LIMITS.answer_bytes);
-      try {
-        return commitOf(JSON.parse(text));
-      } catch (cause) {
-        throw new CliError(
-          `Failed to read ${id} from ${this.endpoint}: the answer is no list of files; check HF_ENDPOINT`,
-          {cause},
-        );
-      }
-    };
-    return this.#get(`${this.endpoint}${path}`, id, {}, 0, read, stop);
-  }
-
-  /** Bytes `start` to `end` (half open) of a file. */
-  async range(
+/** Hub of one command. `kind` is the word of errors. */
+export function openHub({endpoint, token, retries}: HubSettings, kind: 'data set' | 'model' = 'data set') {
+  const get = async <T>(
     path: string,
     what: string,
-    start: number,
-    end: number,
-    stop?: AbortSignal,
-  ): Promise<ArrayBuffer> {
-    const headers = {range: `bytes=${start}-${end - 1}`};
-    return this.#get(
-      `${this.endpoint}${path}`,
-      what,
-      headers,
-      end - start,
-      async answer => {
+    {bytes = 0, ...headers}: {bytes?: number; range?: string},
+    stop: AbortSignal | undefined,
+    read: (answer: Response) => Promise<T>,
+  ): Promise<T> => {
+    const limit_ms = retries.silence_ms + Math.ceil(bytes / LEAST_BYTES_PER_MS);
+    try {
+      return await repeatedFetch(retries, limit_ms, stop, async signal =>
+        read(await follow({endpoint, token}, path, headers, signal)),
+      );
+    } catch (error) {
+      stop?.throwIfAborted();
+      if (error instanceof CliError) throw error;
+      const advice = adviceOn(error as Error, kind, token !== undefined);
+      throw new CliError(`Failed to read ${what} from ${endpoint}: ${advice}`, {cause: error});
+    }
+  };
+  return {
+    endpoint,
+    /** Files of a revision in the order of their names; undefined where the revision does not exist. */
+    async commit(
+      kind: 'datasets' | 'models',
+      id: string,
+      revision: string,
+      stop?: AbortSignal,
+    ): Promise<Commit | undefined> {
+      const path = `/api/${kind}/${id}/revision/${encodeURIComponent(revision)}?blobs=true`;
+      return get(path, id, {}, stop, async answer => {
+        if (answer.status === 404) return undefined;
+        requireOk(answer, await errorOf(answer));
+        const text = await textOf(answer, id, LIMITS.answer_bytes);
+        try {
+          return commitOf(JSON.parse(text));
+        } catch (cause) {
+          throw new CliError(
+            `Failed to read ${id} from ${endpoint}: the answer is no list of files; check HF_ENDPOINT`,
+            {cause},
+          );
+        }
+      });
+    },
+    /** Bytes `start` to `end` (half open) of a file. */
+    async range(path: string, what: string, start: number, end: number, stop?: AbortSignal) {
+      const asked = {range: `bytes=${start}-${end - 1}`, bytes: end - start};
+      return get(path, what, asked, stop, async answer => {
         requireOk(answer, await errorOf(answer));
         // A hub sends a small file whole.
         if (start === 0 && answer.status === 200 && Number(answer.headers.get('content-length')) === end)
@@ -134,78 +131,54 @@ export class Hub {
         if (bytes.byteLength !== end - start)
           throw new BrokenAnswer(`${bytes.byteLength} of ${end - start} bytes came`);
         return bytes;
-      },
-      stop,
-    );
-  }
+      });
+    },
+    /** Text of a file. Throws `CliError` for a file that is larger than `most` bytes. */
+    text: (path: string, what: string, most: number, stop?: AbortSignal) =>
+      get(path, what, {bytes: most}, stop, async answer => {
+        requireOk(answer, await errorOf(answer));
+        return textOf(answer, what, most);
+      }),
+  };
+}
 
-  /** Text of a file. Throws `CliError` for a file that is larger than `most` bytes. */
-  async text(path: string, what: string, most: number, stop?: AbortSignal): Promise<string> {
-    const read = async (answer: Response) => {
-      requireOk(answer, await errorOf(answer));
-      return textOf(answer, what, most);
-    };
-    return this.#get(`${this.endpoint}${path}`, what, {}, most, read, stop);
-  }
-
-  async #get<T>(
-    url: string,
-    what: string,
-    headers: Record<string, string>,
-    bytes: number,
-    read: (answer: Response) => Promise<T>,
-    stop?: AbortSignal,
-  ): Promise<T> {
-    const limit_ms = this.#retries.silence_ms + Math.ceil(bytes / LEAST_BYTES_PER_MS);
-    try {
-      return await repeatedFetch(this.#retries, limit_ms, stop, async signal =>
-        read(await this.#follow(url, headers, signal)),
+/** The answer behind all redirects. The token goes to the hub alone, and an encrypted hub leads to no address without encryption. */
+async function follow(
+  hub: Pick<HubSettings, 'endpoint' | 'token'>,
+  path: string,
+  headers: Record<string, string>,
+  signal: AbortSignal,
+): Promise<Response> {
+  const own = new URL(hub.endpoint);
+  let at = new URL(`${hub.endpoint}${path}`);
+  for (let hop = 0; hop <= MOST_REDIRECTS; hop++) {
+    const token = at.origin === own.origin ? hub.token : undefined;
+    const signed = token === undefined ? headers : {...headers, authorization: `Bearer ${token}`};
+    const answer = await fetch(at, {headers: signed, signal, redirect: 'manual'});
+    const location = answer.headers.get('location');
+    if (answer.status < 300 || answer.status > 399 || location === null) return answer;
+    await answer.body?.cancel();
+    const next = URL.canParse(location, at.href) ? new URL(location, at) : undefined;
+    if (!next || !isSafe(next) || (own.protocol === 'https:' && next.protocol !== 'https:'))
+      throw new CliError(
+        `Failed to read from the hub: it redirects to ${printable(location).slice(0, 200)}, which is no https:// address`,
       );
-    } catch (error) {
-      stop?.throwIfAborted();
-      throw error instanceof CliError ? error : this.#failure(what, error as Error & {code?: unknown});
-    }
+    // `fetch` takes no user and no password.
+    [next.username, next.password] = ['', ''];
+    at = next;
   }
+  throw new CliError('Failed to read from the hub: it redirects without end');
+}
 
-  /** The answer behind all redirects. The token goes to the hub alone, and an encrypted hub leads to no address without encryption. */
-  async #follow(url: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
-    const own = new URL(this.endpoint);
-    let at = new URL(url);
-    for (let hop = 0; hop <= MOST_REDIRECTS; hop++) {
-      const token = at.origin === own.origin ? this.#token : undefined;
-      const signed = token === undefined ? headers : {...headers, authorization: `Bearer ${token}`};
-      const answer = await fetch(at, {headers: signed, signal, redirect: 'manual'});
-      const location = answer.headers.get('location');
-      if (answer.status < 300 || answer.status > 399 || location === null) return answer;
-      await answer.body?.cancel();
-      const next = URL.canParse(location, at.href) ? new URL(location, at) : undefined;
-      if (!next || !isSafe(next) || (own.protocol === 'https:' && next.protocol !== 'https:'))
-        throw new CliError(
-          `Failed to read from the hub: it redirects to ${printable(location).slice(0, 200)}, which is no https:// address`,
-        );
-      // `fetch` takes no user and no password.
-      [next.username, next.password] = ['', ''];
-      at = next;
-    }
-    throw new CliError('Failed to read from the hub: it redirects without end');
-  }
-
-  #failure(what: string, error: Error & {code?: unknown}): CliError {
-    return new CliError(`Failed to read ${what} from ${this.endpoint}: ${this.#advice(error)}`, {
-      cause: error,
-    });
-  }
-
-  #advice({message, code}: Error & {code?: unknown}): string {
-    if (code === 401)
-      return this.#token
-        ? `${message}; the hub does not accept HF_TOKEN, or the ${this.#kind} does not exist`
-        : `${message}; the ${this.#kind} does not exist, or is private or gated: set HF_TOKEN to a token that may read it`;
-    if (code === 403)
-      return `${message}; accept the conditions on the page of the ${this.#kind}, and set HF_TOKEN to a token of that account`;
-    if (code === 404) return `${message}; check the name and --revision`;
-    return `${message}; check the network and HF_ENDPOINT, or try again later`;
-  }
+function adviceOn({message, code}: Error & {code?: unknown}, kind: string, hasToken: boolean): string {
+  if (code === 401)
+    return hasToken
+      ? `${message}; the hub does not accept HF_TOKEN, or the ${kind} does not exist`
+      : `${message}; the ${kind} does not exist, or is private or gated: set HF_TOKEN to a token that may read it`;
+  if (code === 403)
+    return `${message}; accept the conditions on the page of the ${kind}, and set HF_TOKEN to a token of that account`;
+  if (code === 404) return `${message}; check the name and --revision`;
+  return `${message}; check the network and HF_ENDPOINT, or try again later`;
 }
 
 async function textOf(answer: Response, what: string, most: number): Promise<string> {

@@ -2,7 +2,7 @@ import {createHash} from 'node:crypto';
 import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {pipeline, Readable} from 'node:stream';
-import {Hub} from '../../../../cli/streams/sources/hub.ts';
+import {type Hub, openHub} from '../../../../cli/streams/sources/hub.ts';
 
 export const COMMIT = 'a'.repeat(40);
 export const CONVERTED_COMMIT = 'b'.repeat(40);
@@ -48,7 +48,7 @@ export class FakeHub {
   client(token?: string, kind?: 'data set' | 'model'): Hub {
     const waits = {first_wait_ms: 1, longest_wait_ms: 2, silence_ms: 5000};
     const retries = {attempts: 3, give_up_ms: 5000, read_ms: 5000, ...waits};
-    return new Hub({endpoint: this.url, token, retries}, kind);
+    return openHub({endpoint: this.url, token, retries}, kind);
   }
 
   async end(): Promise<void> {

@@ -1,7 +1,7 @@
 /** Redirects of a hostile hub: the token stays with the hub, and each read ends with the bytes or one sentence. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {Hub} from '../../../../cli/streams/sources/hub.ts';
+import {openHub} from '../../../../cli/streams/sources/hub.ts';
 import {CliError} from '../../../../client/text/errors.ts';
 import {COMMIT, FakeHub} from './a-hub.ts';
 
@@ -47,7 +47,7 @@ describe('A hub that redirects', () => {
   });
 
   const clientOf = (endpoint: string) =>
-    new Hub({endpoint, token: TOKEN, retries: {...NO_WAITS, give_up_ms: 5000, read_ms: 5000}});
+    openHub({endpoint, token: TOKEN, retries: {...NO_WAITS, give_up_ms: 5000, read_ms: 5000}});
 
   const check = (numRuns: number) =>
     fc.assert(
