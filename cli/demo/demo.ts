@@ -6,7 +6,7 @@ import {z} from 'zod';
 import {openCloud} from '../../client/cloud/cloud.ts';
 import {running} from '../../client/connection/connect.ts';
 import {openFilter} from '../../client/events/filter.ts';
-import {EventReader} from '../../client/events/read.ts';
+import {readerOf} from '../../client/events/read.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {setTypedPort} from '../../client/text/hints.ts';
 import {printJson, quoted} from '../../client/text/output.ts';
@@ -182,7 +182,7 @@ async function watch(
   {records, since}: {records: readonly number[]; since: string},
 ): Promise<Run> {
   let [last, changed_ms] = ['', Date.now()];
-  const reader = new EventReader(store, await openFilter(store));
+  const reader = readerOf(store, await openFilter(store));
   const news = async () => (await reader.next()).filter(({at}) => at >= since);
   for (;;) {
     const state = await readRun(store, run);

@@ -2,7 +2,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {openFilter} from '../../client/events/filter.ts';
-import {EventReader} from '../../client/events/read.ts';
+import {readerOf} from '../../client/events/read.ts';
 import type {Line} from '../../client/events/timeline.ts';
 import {isRunOver} from '../../client/logs/target.ts';
 import {timeText} from '../../client/text/format.ts';
@@ -24,7 +24,7 @@ async function printEvents(cloud: Cloud, run: string | undefined, options: Optio
   const textOf = ({at, text}: Line) => `${timeText(at)} ${text}`;
   const write = eventPrinter(textOf, options.json ? printJson<'events'> : undefined);
   const end = () => write([], Number.POSITIVE_INFINITY);
-  const reader = new EventReader(store, filter);
+  const reader = readerOf(store, filter);
   const found = await reader.newest(options.tail);
   write(found);
   if (found.length === 0) say(run === undefined ? 'no event yet' : `no event of run ${run} yet`);

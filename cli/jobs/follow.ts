@@ -3,7 +3,7 @@ import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {printText, say} from '../../client/text/output.ts';
-import {Parts} from '../../client/text/output-parts.ts';
+import {type Parts, partsIn} from '../../client/text/output-parts.ts';
 import {findOutput} from '../../client/views/attempt-files.ts';
 import {endLines, isEnded, reasonOf, workersOf} from '../../client/views/job-view.ts';
 import {epochOf, readJob} from '../../client/views/jobs.ts';
@@ -74,7 +74,7 @@ function outputOf({objects}: Cloud, id: string, epoch: number, write: (line: str
   const said = new Set<string>();
   const found = async () => {
     const folder = parts ? undefined : await findOutput(objects, id, epoch);
-    if (folder !== undefined) parts = new Parts(objects, folder, write);
+    if (folder !== undefined) parts = partsIn(objects, folder, write);
     return parts;
   };
   return {

@@ -2,7 +2,7 @@ import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {say} from '../../client/text/output.ts';
-import {Parts} from '../../client/text/output-parts.ts';
+import {partsIn} from '../../client/text/output-parts.ts';
 import {findOutput, listHosts} from '../../client/views/attempt-files.ts';
 import {epochOf, readJob} from '../../client/views/jobs.ts';
 import {toOutput} from './follow.ts';
@@ -31,7 +31,7 @@ export async function printStored(
   if (epoch > newest)
     throw new CliError(`There is no attempt ${epoch} of job ${id}: the newest is ${newest}`);
   const folder = await findOutput(cloud.objects, id, epoch, host);
-  if (folder !== undefined) return new Parts(cloud.objects, folder, write).end();
+  if (folder !== undefined) return partsIn(cloud.objects, folder, write).end();
   const hosts = await listHosts(cloud.objects, id, epoch);
   const where = host === undefined ? '' : ` on host ${host}`;
   const others = hosts.length === 0 ? '' : `; hosts with output: ${hosts.join(', ')}`;

@@ -4,7 +4,7 @@ import {DEFAULT_PORT} from '../../client/connection/address.ts';
 import {type CloudOptions, running} from '../../client/connection/connect.ts';
 import type {Entry} from '../../client/events/entry.ts';
 import {openFilter} from '../../client/events/filter.ts';
-import {EventReader} from '../../client/events/read.ts';
+import {readerOf} from '../../client/events/read.ts';
 import {clockText} from '../../client/events/story.ts';
 import {setTypedPort} from '../../client/text/hints.ts';
 import {complain, print, printJson, say} from '../../client/text/output.ts';
@@ -92,7 +92,7 @@ async function printNews(
   {json, stopped}: {json: boolean; stopped: AbortSignal},
 ): Promise<void> {
   const began = new Date().toISOString();
-  const reader = new EventReader(store, await openFilter(store));
+  const reader = readerOf(store, await openFilter(store));
   const printObject = ({at, kind, run, text}: Entry) => printJson<'local up'>({at, kind, run, text});
   const write = eventPrinter(clockText, json ? printObject : undefined);
   while (!stopped.aborted) {

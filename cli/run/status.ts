@@ -3,7 +3,7 @@ import {unknownRun} from '../../client/cloud/unknown-run.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import type {Entry} from '../../client/events/entry.ts';
 import {openFilter} from '../../client/events/filter.ts';
-import {EventReader, listRejected} from '../../client/events/read.ts';
+import {listRejected, readerOf} from '../../client/events/read.ts';
 import {styleOf} from '../../client/events/story.ts';
 import {resultLines} from '../../client/explanations/result-lines.ts';
 import {CliError} from '../../client/text/errors.ts';
@@ -74,7 +74,7 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
   const {run, streams, workers, rejected} = view;
   const result = run.status === 'completed' ? await readResult(objects, name) : null;
   const {alerts} = await viewDeployment(store, cloud.jobs);
-  const reader = new EventReader(store, await openFilter(store, name));
+  const reader = readerOf(store, await openFilter(store, name));
   const events = await reader.newest(MOST_EVENTS);
   if (json)
     return printJson<'status'>({

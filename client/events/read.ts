@@ -9,52 +9,40 @@ import {inOrder} from './order.ts';
 const OVERLAP_MS = 60_000;
 
 /** Reads the events that a filter means, each once. */
-export class EventReader {
-  readonly #store: Store;
-  readonly #filter: EventFilter;
-  /** Time of the newest event of the first read. */
-  #floor = '';
-  #newest = '';
-  /** Ids of the events since `#newest` minus the overlap. */
-  #seen = new Set<string>();
-
-  constructor(store: Store, filter: EventFilter) {
-    this.#store = store;
-    this.#filter = filter;
-  }
-
-  /** The newest events, the oldest first, among the newest `most_read` of all. */
-  async newest(most: number, most_read?: number): Promise<Entry[]> {
-    const found: Entry[] = [];
-    for await (const page of newestFirst(this.#store, 'events', 'at', most_read)) {
-      const entries = entriesOf(page);
-      this.#advance(entries);
-      this.#filter.learn(entries);
-      found.push(...entries.filter(entry => this.#filter.isMeant(entry)));
-      const oldest = entries.at(-1)?.at ?? '';
-      if (found.length >= most || (this.#filter.since !== undefined && oldest < this.#filter.since)) break;
-    }
-    this.#floor = this.#newest;
-    return inOrder(found.slice(0, most).reverse());
-  }
-
-  /** The events since the last read, the oldest first. */
-  async next(): Promise<Entry[]> {
-    const since = Date.parse(this.#newest || new Date().toISOString()) - OVERLAP_MS;
-    const stored = await this.#store.query('events', {
-      where: [{field: 'at', op: '>=', value: new Date(since).toISOString()}],
-      order_by: {field: 'at'},
-    });
-    const fresh = entriesOf(stored.filter(({id}) => !this.#seen.has(id)));
-    this.#seen = new Set(stored.map(({id}) => id));
-    this.#advance(fresh);
-    this.#filter.learn(fresh);
-    return inOrder(fresh.filter(entry => entry.at > this.#floor && this.#filter.isMeant(entry)));
-  }
-
-  #advance(entries: readonly Entry[]): void {
-    for (const {at} of entries) if (at > this.#newest) this.#newest = at;
-  }
+export function readerOf(store: Store, filter: EventFilter) {
+  /** Times of the newest event of the first read, and of all reads. */
+  let [floor, latest] = ['', ''];
+  /** Ids of the events since `latest` minus the overlap. */
+  let seen = new Set<string>();
+  const take = (entries: readonly Entry[]) => {
+    for (const {at} of entries) if (at > latest) latest = at;
+    filter.learn(entries);
+  };
+  return {
+    /** The newest events, the oldest first, among the newest `most_read` of all. */
+    async newest(most: number, most_read?: number): Promise<Entry[]> {
+      const found: Entry[] = [];
+      for await (const page of newestFirst(store, 'events', 'at', most_read)) {
+        const entries = entriesOf(page);
+        take(entries);
+        found.push(...entries.filter(filter.isMeant));
+        const oldest = entries.at(-1)?.at ?? '';
+        if (found.length >= most || (filter.since !== undefined && oldest < filter.since)) break;
+      }
+      floor = latest;
+      return inOrder(found.slice(0, most).reverse());
+    },
+    /** The events since the last read, the oldest first. */
+    async next(): Promise<Entry[]> {
+      const since = Date.parse(latest || new Date().toISOString()) - OVERLAP_MS;
+      const where = [{field: 'at', op: '>=', value: new Date(since).toISOString()} as const];
+      const stored = await store.query('events', {where, order_by: {field: 'at'}});
+      const fresh = entriesOf(stored.filter(({id}) => !seen.has(id)));
+      seen = new Set(stored.map(({id}) => id));
+      take(fresh);
+      return inOrder(fresh.filter(entry => entry.at > floor && filter.isMeant(entry)));
+    },
+  };
 }
 
 const NEWEST_EVENTS = 200;

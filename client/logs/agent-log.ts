@@ -10,41 +10,37 @@ const MAX_LOG_BYTES = 67_108_864;
 /** Lines by which a rewritten object is compared with the object before. */
 const COMPARED_LINES = 100;
 
-export class AgentLog {
-  readonly name: string;
-  readonly #objects: Objects;
-  #generation = '';
+export type AgentLog = ReturnType<typeof openAgentLog>;
+
+export function openAgentLog(objects: Objects, tpu: string, incarnation: number, host: number) {
+  const name = logObject(tpu, incarnation, host);
+  let generation = '';
   /** The newest lines that were read. */
-  #last: string[] = [];
-
-  constructor(objects: Objects, tpu: string, incarnation: number, host: number) {
-    this.name = logObject(tpu, incarnation, host);
-    this.#objects = objects;
-  }
-
+  let last: string[] = [];
   /** Lines that no earlier call returned. Undefined: the object does not exist. */
-  async read(): Promise<string[] | undefined> {
-    const info = await this.#objects.head(this.name);
+  const read = async (): Promise<string[] | undefined> => {
+    const info = await objects.head(name);
     if (!info) return undefined;
-    if (info.generation === this.#generation) return [];
-    const bytes = await this.#content();
+    if (info.generation === generation) return [];
+    const bytes = await contentOf(objects, name);
     if (!bytes) return undefined;
-    this.#generation = info.generation;
+    generation = info.generation;
     const lines = Buffer.from(bytes).toString('utf8').split(/\r?\n/);
     if (lines.at(-1) === '') lines.pop();
-    const fresh = lines.slice(countKnown(lines, this.#last));
-    this.#last = [...this.#last, ...fresh].slice(-COMPARED_LINES);
+    const fresh = lines.slice(countKnown(lines, last));
+    last = [...last, ...fresh].slice(-COMPARED_LINES);
     return fresh;
-  }
+  };
+  return {name, read};
+}
 
-  async #content(): Promise<Uint8Array | undefined> {
-    try {
-      return await this.#objects.read(this.name, {max_bytes: MAX_LOG_BYTES});
-    } catch (error) {
-      if (!(error instanceof ObjectTooLarge)) throw error;
-      const line = `gcloud storage cat --range=-1000000 ${quoted(`gs://${this.#objects.bucket}/${this.name}`)}`;
-      throw new CliError(`${error.message}; read its end with \`${line}\``, {cause: error});
-    }
+async function contentOf(objects: Objects, name: string): Promise<Uint8Array | undefined> {
+  try {
+    return await objects.read(name, {max_bytes: MAX_LOG_BYTES});
+  } catch (error) {
+    if (!(error instanceof ObjectTooLarge)) throw error;
+    const line = `gcloud storage cat --range=-1000000 ${quoted(`gs://${objects.bucket}/${name}`)}`;
+    throw new CliError(`${error.message}; read its end with \`${line}\``, {cause: error});
   }
 }
 

@@ -11,7 +11,7 @@ import type {Cloud} from '../cloud/cloud.ts';
 import type {Connection} from '../connection/connection.ts';
 import {printJson, quoted, say} from '../text/output.ts';
 import {printLines} from '../text/styled-lines.ts';
-import {AgentLog} from './agent-log.ts';
+import {type AgentLog, openAgentLog} from './agent-log.ts';
 import {type LogLine, logStyle, logText, parseLogLine} from './log-line.ts';
 import {type Incarnation, tpusOfRun} from './run-tpus.ts';
 import {Tail} from './tail.ts';
@@ -126,7 +126,7 @@ function agentLogs(objects: Objects, options: LogOptions, nameOf: (source: Sourc
   let [lines, width, isFirst, missing]: [number, number, boolean, string[]] = [0, 0, true, []];
   const logOf = ({tpu, incarnation, host}: Source): AgentLog => {
     const name = `${tpu}#${incarnation}/${host}`;
-    const log = logs.get(name) ?? new AgentLog(objects, tpu, incarnation, host);
+    const log = logs.get(name) ?? openAgentLog(objects, tpu, incarnation, host);
     logs.set(name, log);
     return log;
   };

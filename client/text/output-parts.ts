@@ -34,33 +34,24 @@ export class Lines {
   }
 }
 
+export type Parts = ReturnType<typeof partsIn>;
+
 /** Reads the parts of a folder in their order, each once. */
-export class Parts {
-  readonly #objects: Objects;
-  readonly #folder: string;
-  readonly #lines: Lines;
-  #last = '';
-
-  constructor(objects: Objects, folder: string, write: (line: string) => void) {
-    this.#objects = objects;
-    this.#folder = folder;
-    this.#lines = new Lines(write);
-  }
-
-  /** Writes the new parts, and returns how many there were. */
-  async read(): Promise<number> {
-    const found = await this.#objects.list(this.#folder, this.#last === '' ? {} : {start: this.#last});
-    const parts = found.filter(({name}) => name > this.#last && name.endsWith('.txt'));
-    for (const {name} of parts) {
-      const bytes = await this.#objects.read(name, {max_bytes: MAX_PART_BYTES});
-      if (bytes) this.#lines.add(bytes);
-      this.#last = name;
+export function partsIn(objects: Objects, folder: string, write: (line: string) => void) {
+  const lines = new Lines(write);
+  let last = '';
+  /** Writes the new parts. */
+  const read = async () => {
+    const found = await objects.list(folder, last === '' ? {} : {start: last});
+    for (const {name} of found.filter(({name}) => name > last && name.endsWith('.txt'))) {
+      const bytes = await objects.read(name, {max_bytes: MAX_PART_BYTES});
+      if (bytes) lines.add(bytes);
+      last = name;
     }
-    return parts.length;
-  }
-
-  async end(): Promise<void> {
-    await this.read();
-    this.#lines.end();
-  }
+  };
+  const end = async () => {
+    await read();
+    lines.end();
+  };
+  return {read, end};
 }

@@ -9,7 +9,7 @@ import type {Objects} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Entry} from '../events/entry.ts';
 import {filterOf} from '../events/filter.ts';
-import {EventReader, listRejected} from '../events/read.ts';
+import {listRejected, readerOf} from '../events/read.ts';
 import {verbOf} from '../events/story.ts';
 import {type Line, Timeline} from '../events/timeline.ts';
 import type {Answers} from '../json/index.ts';
@@ -78,7 +78,7 @@ export async function readRunPage(
 /** Events of the run, and of the TPUs that work for it or have in their present life. */
 async function newestLines({store}: Cloud, {run, workers}: RunState): Promise<Line[]> {
   const tpus = workers.filter(worker => isFor(run.run, worker)).map(({name}) => name);
-  const reader = new EventReader(store, filterOf({run: run.run, since: run.created_at}, tpus));
+  const reader = readerOf(store, filterOf({run: run.run, since: run.created_at}, tpus));
   return foldedLines(ownEvents(await reader.newest(MOST_EVENTS, MOST_READ), run));
 }
 

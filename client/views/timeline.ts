@@ -5,7 +5,7 @@ import type {Cloud} from '../cloud/cloud.ts';
 import {unknownRun} from '../cloud/unknown-run.ts';
 import type {Entry} from '../events/entry.ts';
 import {type EventFilter, filterOf, openFilter} from '../events/filter.ts';
-import {EventReader} from '../events/read.ts';
+import {readerOf} from '../events/read.ts';
 import {isFor} from '../logs/run-tpus.ts';
 
 export type TimelineFilter = {run?: string | undefined; kind?: string | undefined; text?: string | undefined};
@@ -19,7 +19,7 @@ export async function readTimeline(
   {store}: Cloud,
   {run, kind, text}: TimelineFilter,
 ): Promise<{entries: Entry[]; runs: string[]}> {
-  const reader = new EventReader(store, await filterFor(store, run, kind));
+  const reader = readerOf(store, await filterFor(store, run, kind));
   const wanted = text?.toLowerCase();
   const found = await reader.newest(MOST, MOST_READ);
   const entries = wanted ? found.filter(entry => entry.text.toLowerCase().includes(wanted)) : found;

@@ -4,7 +4,7 @@ import {type Cloud, withCloud} from '../../../client/cloud/cloud.ts';
 import {unknownRun} from '../../../client/cloud/unknown-run.ts';
 import type {CloudOptions} from '../../../client/connection/connect.ts';
 import {openFilter} from '../../../client/events/filter.ts';
-import {EventReader} from '../../../client/events/read.ts';
+import {readerOf} from '../../../client/events/read.ts';
 import {clockText, styleOf} from '../../../client/events/story.ts';
 import {type Moment, Timeline} from '../../../client/events/timeline.ts';
 import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
@@ -57,7 +57,7 @@ function isOver({run, tpus}: RunState): boolean {
 /** Returns a function that reads the new events of a run as lines. `tpus`: TPUs that the screen shows. `own`: events of this process. */
 async function openStory({store}: Cloud, run: string) {
   const filter = await openFilter(store, run);
-  const reader = new EventReader(store, filter);
+  const reader = readerOf(store, filter);
   const timeline = new Timeline();
   let read = () => reader.newest(MOST_EVENTS * 4);
   return async (now_ms: number, tpus: Iterable<string> = [], own = (): Moment[] => []) => {

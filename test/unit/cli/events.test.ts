@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {openFilter} from '../../../client/events/filter.ts';
-import {EventReader} from '../../../client/events/read.ts';
+import {readerOf} from '../../../client/events/read.ts';
 import {styleOf} from '../../../client/events/story.ts';
 import type {Document, Store} from '../../../shared/ports/ports.ts';
 import {aLeasedStream, aRun, at, aWorker} from '../../support/world/builders.ts';
@@ -15,8 +15,7 @@ const event = (seconds: number, more: Document = {}) => ({
 describe('The events of the timeline', () => {
   let store: Store;
   const write = (documents: Record<string, object>) => putDocuments(store, documents);
-  const reader = async (run?: string, kind?: string) =>
-    new EventReader(store, await openFilter(store, run, kind));
+  const reader = async (run?: string, kind?: string) => readerOf(store, await openFilter(store, run, kind));
   const texts = (entries: {text: string}[]) => entries.map(({text}) => text);
 
   beforeEach(async () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
-import {AgentLog, countKnown} from '../../../client/logs/agent-log.ts';
+import {countKnown, openAgentLog} from '../../../client/logs/agent-log.ts';
 import {logsBucketOf} from '../../../client/logs/agent-logs.ts';
 import {logText, parseLogLine} from '../../../client/logs/log-line.ts';
 import {tpusOfRun} from '../../../client/logs/run-tpus.ts';
@@ -55,7 +55,7 @@ describe('A log that its agent rewrites', () => {
 
   it('gives each line once', async () => {
     const bucket = new FakeBucket(() => T0);
-    const log = new AgentLog(bucket.through(callAtOnce), A, 2, 0);
+    const log = openAgentLog(bucket.through(callAtOnce), A, 2, 0);
     assert.equal(await log.read(), undefined);
     bucket.put(log.name, '1\n2\n');
     assert.deepEqual(await log.read(), ['1', '2']);
