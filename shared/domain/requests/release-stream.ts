@@ -63,7 +63,8 @@ export function decideRelease(
   if (!released) return {answer: lostStream(request)};
   const isHeld = holds(stream, claim);
   const after = isHeld && run && failure ? runAfter(run, released, failure, retry, now) : run;
-  const next: Stream = after?.certain_failure ? {...released, status: 'failed'} : released;
+  const endsWithRun = after?.certain_failure && released.status !== 'completed';
+  const next: Stream = endsWithRun ? {...released, status: 'failed'} : released;
   return {
     answer: advise('continue', ''),
     writes: {

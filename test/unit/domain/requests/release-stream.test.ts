@@ -36,6 +36,16 @@ describe('the decision about a release', () => {
     assert.equal(breakerOf({stream: COMPLETED}, 'hub'), undefined);
   });
 
+  it('leaves a complete stream complete in a run that a certain failure ended', () => {
+    const run = aRun({status: 'failed', certain_failure: 'no family'});
+    const release = {...DRAINED, outcome: 'completed' as const};
+    assert.equal(
+      decideRelease({...HELD, run, stream: COMPLETED}, release, RETRY, T0).writes?.stream,
+      undefined,
+    );
+    assert.equal(decideRelease({...HELD, run}, DRAINED, RETRY, T0).writes?.stream?.status, 'failed');
+  });
+
   const served: {
     name: string;
     request?: Release;
