@@ -86,7 +86,7 @@ describe('gleaner estimate', () => {
       args: ['soon', '--like', 'real', '--tokens-per-second', '9'],
       says: /cannot be used with/,
     },
-    {name: 'an empty model', args: ['soon', '--model', ''], says: /a hub id, or a folder/},
+    {name: 'an empty model', args: ['soon', '--model', ''], says: /--model.* a text that is not empty/},
     {
       name: 'a region in place of a zone',
       args: ['soon', '--zone', 'europe-west4'],

@@ -123,15 +123,7 @@ describe('The commands about runs, in a shell that points at another local cloud
   });
 
   it('refuse a wrong spec before anything is written', async () => {
-    await refused(
-      /max_seq_length: expected at most 131072/,
-      'start',
-      'no',
-      '--max-seq-length',
-      '200000',
-      '--streams',
-      streams,
-    );
+    await refused(/tokens: expected "all"/, 'start', 'no', '--tokens', 'banana', '--streams', streams);
     await refused(/There is no stream in /, 'start', 'no', '--streams', join(home.dir, 'vms'));
     assert.deepEqual(await home.objects.list('datasets/no/'), []);
   });
