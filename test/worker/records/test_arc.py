@@ -24,7 +24,8 @@ CHATML = (
 def test_an_unknown_prompt_version_fails_the_run_and_lists_the_known_versions(tiny_folder, version):
     with fails("model") as failure:
         make_sample_settings(tiny_folder, a_spec(record={"prompt_version": version}), 600, 64)
-    assert f"{version!r} is not a version of the prompt; known are output-from-examples-v0, " in failure.value.reason
+    says = f"record.prompt_version is {version!r}, this worker supports output-from-examples-v0, "
+    assert says in failure.value.reason
 
 
 def test_a_prompt_has_all_pairs_and_the_last_test_input_and_ends_at_the_beginning_of_the_grid():

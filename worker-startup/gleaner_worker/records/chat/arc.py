@@ -78,9 +78,7 @@ class ArcPrompts:
 
 
 def make_arc_prompts(chat: Chat, encoder: str | None, version: str) -> ArcPrompts:
-    """Raises ValueError that names the unknown encoder or version, and the known encoders or versions."""
-    if version not in VERSIONS:
-        raise ValueError(f"{version[:60]!r} is not a version of the prompt; known are {', '.join(VERSIONS)}")
+    """Raises ValueError that names an unknown encoder and the known ones. The spec has a known version."""
     has_system = chat.template is not None and _takes_system(chat)
     return ArcPrompts(VERSIONS[version], parse_encoder(encoder or DEFAULT_ENCODER), chat, has_system)
 
