@@ -56,17 +56,8 @@ function pythonImportsOf(file: string, text: string, isFile: (path: string) => b
   return [...bare.matchAll(PYTHON)].flatMap(([, dots = '', module = '', inner, line = '', plain]) => {
     if (plain !== undefined)
       return plain.split(',').flatMap(name => found([here, ...PYTHON_PATH], name.trim().split(' ')[0] ?? ''));
-    const bases = dots
-      ? [
-          posix.join(
-            here,
-            ...dots
-              .slice(1)
-              .split('')
-              .map(() => '..'),
-          ),
-        ]
-      : [here, ...PYTHON_PATH];
+    const above = Array(Math.max(0, dots.length - 1)).fill('..');
+    const bases = dots ? [posix.join(here, ...above)] : [here, ...PYTHON_PATH];
     const names = (inner ?? line).split(',').map(name => name.trim().split(/\s/)[0] ?? '');
     return names.filter(name => name !== '').flatMap(name => found(bases, module, name));
   });
