@@ -17,7 +17,7 @@ const pragmas = `
   PRAGMA busy_timeout = 5000;
 `;
 
-/** Number of the form of a folder: of these tables, and of the documents in its stores. Folders from before release zero have none. */
+/** Number of the form of a folder: of these tables, and of the documents in its stores. Folders of earlier versions have none. */
 const FORM = 1;
 
 const schema = `
@@ -73,7 +73,7 @@ export class CloudDatabase {
     if (found?.form === 0 && found.tables > 0)
       throw new LocalCloudError(
         'dir-unusable',
-        `Failed to use ${dir}: a version before release zero wrote it; start anew in another folder with --dir, or move this one away`,
+        `Failed to use ${dir}: an earlier version of Gleaner wrote it; start anew in another folder with --dir, or move this one away`,
       );
   }
 

@@ -64,12 +64,12 @@ describe('A local cloud', () => {
         assert.throws(() => openSqliteStore(join(dir, file)), /^ServiceError: .*gleaner rebuild/);
     });
 
-  it('refuses a folder from before release zero, and changes nothing there', async () => {
+  it('refuses a folder of an earlier version, and changes nothing there', async () => {
     const {dir, close} = await scratch.cloud({storage_only: true});
     await close();
     const database = new DatabaseSync(join(dir, 'cloud.db'));
     database.exec('PRAGMA user_version = 0');
-    const says = new RegExp(`${dir}: a version before release zero wrote it; .*--dir, or move this one away`);
+    const says = new RegExp(`${dir}: an earlier version of Gleaner wrote it; .*--dir, or move this one away`);
     await assert.rejects(scratch.cloud({dir}), refusal('dir-unusable', says));
     assert.equal(database.prepare('PRAGMA user_version').get()?.user_version, 0);
     database.close();
