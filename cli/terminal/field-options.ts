@@ -40,9 +40,15 @@ export function optionsOf(all: Fields, hasTruth: boolean) {
   });
 }
 
+/** The placeholders of forms whose own name says little. */
+const VALUES: Partial<Record<keyof OwnValues, string>> = {
+  ...{mask: 'spans', new_tokens: 'n', power: 'n', encoder: 'expression', variables: 'json'},
+};
+
 function valueName(name: string, field: Field): string {
   if (field.kind === 'number') return /_(s|usd|gb)$/.exec(name)?.[1] ?? 'n';
-  return field.kind === 'flag' ? 'true|false' : field.kind === 'own' ? field.form : field.kind;
+  if (field.kind === 'own') return VALUES[field.form] ?? field.form;
+  return {flag: 'true|false', word: 'kind', text: 'text'}[field.kind];
 }
 
 function parserOf(field: Field): (given: string) => unknown {

@@ -130,33 +130,40 @@ export const runSettings = {
   pool: {
     ...own('pool'),
     means: 'Pool whose TPUs work on the run. Default: that of the deployment, such as `tpu`.',
+    option: "pool (default: the deployment's own)",
   },
   priority: {
     ...{...whole(-1000, 1000), default: 0},
     means: 'Order between runs that share TPUs: the higher number goes first.',
+    option: 'higher goes first, -1000 to 1000',
   },
   affinity: {
     ...{...word('any', 'fixed'), default: 'any'},
     means:
       '`any`: every TPU takes every stream. `fixed`: stream N is for the TPU with number N - `stream_offset` alone, counted over the zones.',
+    option: 'fixed: stream N is for one TPU alone',
   },
   stream_offset: {
     ...{...whole(0, 999_999_999), default: 0},
     means: 'Number of the stream of the first TPU, with `affinity: fixed`.',
+    option: 'stream of the first TPU, with --affinity fixed',
   },
   expire_days: {
     ...{...whole(1, 3650), default: null},
     means:
       'Days after which the bucket deletes each shard of the run, from its upload on. Null: it keeps them.',
+    option: 'days after which the bucket deletes each shard',
   },
   allow_cross_region: {
     ...{...flag, default: false},
     means:
       'True: TPUs in another region than the bucket may work on the run. Each GB between them costs money, and counts in `budget_usd`.',
+    option: 'let TPUs in another region than the bucket work on the run',
   },
   budget_usd: {
     ...{kind: 'number', above: 0, most: 10_000_000, default: null},
     means: 'Dollars that TPUs and network of the run may cost; then it pauses. Null: no limit of its own.',
+    option: 'dollars that TPUs and network of the run may cost',
   },
 } as const satisfies Fields;
 
