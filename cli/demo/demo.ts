@@ -17,7 +17,7 @@ import {checkPort} from '../../emulator/http/http.ts';
 import {lockFolder} from '../../emulator/state/database.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
-import {LEAST_SHARD_GB} from '../../shared/contracts/spec/spec-keys.ts';
+import {LEAST_SHARD_GB} from '../../shared/contracts/spec/spec-forms.ts';
 import {outputPrefix, specObject, streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Store} from '../../shared/ports/ports.ts';

@@ -3,7 +3,7 @@
 import {expressionProblem} from './expression.ts';
 import {areOfMessages, expressionOf, isPool, SLICE, selectionOf} from './selections.ts';
 import {NUMBERS_OF_THINGS, readSite, siteProblem} from './site-names.ts';
-import type {SpecValues} from './spec-keys.ts';
+import type {SpecValues} from './spec-forms.ts';
 
 /** Name of the generated text among the kept fields. */
 const ANSWER = 'generated';

@@ -9,7 +9,7 @@ import {parseJson} from '../messages/schemas.ts';
 import type {Config} from '../settings/config.ts';
 import {SITES, withOwnNames} from './site-names.ts';
 import {contradictions} from './spec-contradictions.ts';
-import {closed, fields} from './spec-keys.ts';
+import {closed, fields} from './spec-forms.ts';
 
 export const MAX_SPEC_BYTES = 64 * 1024;
 

@@ -9,7 +9,7 @@ type FlagForm = {kind: 'flag'};
 type WordForm = {kind: 'word'; words: readonly string[]};
 /** `isName`: without control characters, because terminals show names. */
 type TextForm = {kind: 'text'; most: number; isName?: true};
-/** A form that code checks: `OWN` of `contracts/spec/spec-keys.ts`, and `_OWN` of `spec.py`. */
+/** A form that code checks: `OWN` of `contracts/spec/spec-forms.ts`, and `_OWN` of `spec.py`. */
 type OwnForm = {kind: 'own'; form: keyof OwnValues};
 export type Form = NumberForm | FlagForm | WordForm | TextForm | OwnForm;
 
