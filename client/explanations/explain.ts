@@ -33,7 +33,7 @@ export function explainStream(stream: Stream, run: Run, holder: Worker | undefin
   const {status, last_error} = stream;
   switch (status) {
     case 'pending':
-      return explainRun(run) ?? (run.status === 'cancelled' ? undefined : constraint('turn', run.pool));
+      return explainRun(run) ?? (run.status === 'cancelled' ? undefined : constraint('pool-full', run.pool));
     case 'in_progress':
       return holder && (standstillOf(holder) ?? ofSilence(run, holder));
     case 'failed':
@@ -47,8 +47,8 @@ export function explainStream(stream: Stream, run: Run, holder: Worker | undefin
 
 /** The last tick found the worker, or its zone, silent. */
 function ofSilence({waits}: Run, {name, zone}: Worker): Constraint | undefined {
-  const isSilent = waits?.kind === 'silent' || waits?.kind === 'silence-guard';
-  return isSilent && (waits.about === name || waits.about === zone) ? waits : undefined;
+  const about = {away: name, 'silence-guard': zone}[String(waits?.kind)];
+  return waits && waits.about === about ? waits : undefined;
 }
 
 export function explainJob(

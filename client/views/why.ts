@@ -8,14 +8,13 @@ import {
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import {slotsOf} from '../../shared/domain/fleet/slots.ts';
 import {isRunId, parseWorkerName, paths} from '../../shared/domain/names.ts';
-import {type Constraint, waitText} from '../../shared/domain/records/constraint.ts';
+import {type Constraint, nextStep, waitText} from '../../shared/domain/records/constraint.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import {newWorker, type Worker} from '../../shared/domain/records/worker.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {unknownRun} from '../cloud/unknown-run.ts';
 import {explainJob, explainRun, explainStream, explainTpu} from '../explanations/explain.ts';
-import {nextStep} from '../explanations/next-step.ts';
 import {tpuStatus} from '../explanations/tpu-status.ts';
 import type {Answers} from '../json/index.ts';
 import {type Kinds, kindOf} from '../logs/target.ts';
@@ -25,12 +24,14 @@ import {streamsOf} from './run.ts';
 
 type Answer = Answers['why'];
 /** `state`: the status word. `moves`: the sentence for work without a constraint. */
-type Found = {name: string; state: string; moves: string; why: Constraint | undefined};
+type Found = {name: string; state: string; moves: string; pool: string; why: Constraint | undefined};
 
 export async function explain(cloud: Cloud, name: string, kinds: Kinds = {}): Promise<Answer> {
-  const {why, ...found} = await find(cloud, name, kinds);
-  const first = why && (await ofFirst(cloud, why));
-  const step = (first?.why && nextStep(first.why, first.name)) ?? (why && nextStep(why, name));
+  const {why, pool, ...found} = await find(cloud, name, kinds);
+  const first = why?.kind === 'behind' ? await ofFirst(cloud, why.about) : undefined;
+  const step =
+    (first?.why && nextStep(first.why, {work: first.name, pool})) ??
+    (why && nextStep(why, {work: name, pool}));
   return {
     ...found,
     waits: why !== undefined,
@@ -43,14 +44,12 @@ export async function explain(cloud: Cloud, name: string, kinds: Kinds = {}): Pr
 }
 
 /** Work behind other work waits for the reason of that work too. */
-async function ofFirst(
-  cloud: Cloud,
-  {kind, about}: Constraint,
-): Promise<Pick<Found, 'name' | 'why'> | undefined> {
-  if (kind === 'behind-jobs')
-    return {name: 'jobs', why: (await poolIn(cloud, about))?.jobs_wait ?? undefined};
-  const run = kind === 'behind-run' ? await runRecords.get(cloud.store, about) : undefined;
-  return run && {name: about, why: explainRun(run)};
+async function ofFirst(cloud: Cloud, about: string): Promise<Pick<Found, 'name' | 'why'> | undefined> {
+  const name = about.split(' ').at(-1) ?? '';
+  if (!about.startsWith('run '))
+    return {name: 'jobs', why: (await poolIn(cloud, name))?.jobs_wait ?? undefined};
+  const run = await runRecords.get(cloud.store, name);
+  return run && {name, why: explainRun(run)};
 }
 
 async function find(cloud: Cloud, name: string, kinds: Kinds): Promise<Found> {
@@ -99,7 +98,7 @@ function ofRun(run: Run): Found {
     run.status === 'active'
       ? `${streams_in_progress} of ${streamsOf(run)} streams are in progress, and ${streams_completed} are complete`
       : 'nothing waits';
-  return {name: run.run, state: run.status, moves, why: explainRun(run)};
+  return {name: run.run, state: run.status, moves, pool: run.pool, why: explainRun(run)};
 }
 
 async function ofStream(cloud: Cloud, name: string, id: string): Promise<Found> {
@@ -112,25 +111,38 @@ async function ofStream(cloud: Cloud, name: string, id: string): Promise<Found> 
   const moves = lease
     ? `${lease.worker} works on it (${holder?.activity ?? 'unknown activity'})`
     : 'nothing waits';
-  return {name: `${name}/${id}`, state: status, moves, why: explainStream(stream, run, holder)};
+  return {
+    name: `${name}/${id}`,
+    state: status,
+    moves,
+    pool: run.pool,
+    why: explainStream(stream, run, holder),
+  };
 }
 
 async function ofJob(cloud: Cloud, name: string): Promise<Found> {
   const document = await readJob(cloud, name);
   const stored = [{path: paths.job(cloud.jobs, name), id: name, data: document}];
   const [job] = jobRecords.parseAll(stored, () => {});
-  if (!job) return {name, state: 'pending', moves: 'a tick takes it up within a minute', why: undefined};
+  if (!job)
+    return {name, state: 'pending', moves: 'a tick takes it up within a minute', pool: '', why: undefined};
   const holder = job.lease ? await workerRecords.get(cloud.store, job.lease.worker) : undefined;
   const moves = job.lease
     ? `attempt ${job.epoch} runs on ${job.lease.worker}`
     : 'a tick takes it up within a minute';
   const isOver = job.completed_at !== null;
   const why = explainJob(job, await poolIn(cloud, job.pool), holder);
-  return {name, state: job.status, moves: isOver ? 'nothing waits' : moves, why};
+  return {name, state: job.status, moves: isOver ? 'nothing waits' : moves, pool: job.pool, why};
 }
 
 async function ofTpu(cloud: Cloud, worker: Worker): Promise<Found> {
   const pool = await poolIn(cloud, worker.pool);
   const moves = worker.work === null ? 'no work needs it' : `it works on ${worker.work}`;
-  return {name: worker.name, state: tpuStatus(worker), moves, why: explainTpu(worker, pool, Date.now())};
+  return {
+    name: worker.name,
+    state: tpuStatus(worker),
+    moves,
+    pool: worker.pool,
+    why: explainTpu(worker, pool, Date.now()),
+  };
 }

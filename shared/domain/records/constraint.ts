@@ -1,51 +1,146 @@
-/** Constraints: why a run, a stream, a job or a slot waits. The plan that withholds a create or a lease names the constraint. */
+/** Constraints: why a run, a stream, a job or a slot waits, and what a person can do. The plan that withholds a create or a lease names the constraint. */
 import type {z} from 'zod';
 import {count, describing, instant, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
-/** Heads of the sentences of each kind of constraint; `about` is its subject. Kinds of slots without a node are in the order of dominance: the first that applies is the binding one. */
-const HEADS = {
-  failed: about => `${about} has failed`,
-  'no-spec': about => `run ${about} has no spec`,
-  paused: about => `run ${about} is paused`,
-  'not-read': about => `the tick cannot read ${about}`,
-  unreadable: about => `${about} is left alone`,
-  budget: about => `the budget of ${about} pays for no further TPU`,
-  'several-hosts': about => `pool ${about} has TPUs of several hosts`,
-  'no-slot': about => `pool ${about} has no slot`,
-  'behind-jobs': about => `jobs of pool ${about} go first`,
-  'behind-run': about => `run ${about} goes first`,
-  'pool-paused': about => `a person paused ${about}`,
-  'failed-boots': about => `creates of ${about} are stopped`,
-  ceiling: about => `the deployment allows ${about}`,
-  permission: about => `a permission is missing in ${about}`,
-  'no-such-type': about => `${about} refuses the type or the runtime version`,
-  quota: about => `the quota in ${about} is used up`,
-  'no-capacity': about => `${about} has no capacity`,
-  'no-node': about => `${about} accepts creates and makes no node`,
-  unreachable: about => `Cloud TPU does not answer for ${about}`,
-  'cool-down': about => `${about} takes its TPUs back young and cools down`,
-  orphans: about => `${about} has nodes without documents`,
-  'slot-blocked': about => `${about} cannot be created now`,
-  deleted: about => `a person deleted ${about}`,
-  'silence-guard': about => `${about} holds silent TPUs`,
-  silent: about => `${about} is silent`,
-  model: about => `${about} waits for its model`,
-  maintenance: about => `Google repairs the host of ${about}`,
-  leaving: about => `${about} is leaving its slot`,
-  queue: about => `${about} waits in the queue of its zone`,
-  create: about => `${about} is being created`,
-  boot: about => `${about} boots`,
-  idle: about => `${about} is about to ask for work`,
-  slices: about => `${about} waits for slices of one zone`,
-  turn: about => `every TPU of pool ${about} is at work`,
-} satisfies Record<string, (about: string) => string>;
+/** What a person asks about: the run, stream, job or TPU that waits, and its pool. */
+type Asked = {work: string; pool: string};
 
-export type ConstraintKind = keyof typeof HEADS;
-export const CONSTRAINT_KINDS = Object.keys(HEADS) as ConstraintKind[];
+type Kind = {
+  /** The headline. `about`: the zone, TPU, run or document that binds. */
+  head: (about: string) => string;
+  /** What a person can do. Null: nothing, because the wait ends by itself. */
+  step: ((about: string, asked: Asked) => string) | null;
+  /** True if the work moves: other work of the run is done, or a TPU is about to take it. */
+  moves?: true;
+};
+
+const addTpus = (pool: string) => `gleaner scale ${pool} --workers-per-zone N`;
+const addZones = (pool: string) => `gleaner scale ${pool} --zones ZONES`;
+/** The second word of `run my-run` or `pool tpu`. */
+const nameIn = (about: string) => about.split(' ').at(-1) ?? about;
+
+/** All kinds, in the order of dominance: the first that applies is the one that binds. */
+const KINDS = {
+  failed: {
+    head: about => `${about} has failed`,
+    step: about =>
+      about.startsWith('job ')
+        ? `repair the cause, then: gleaner jobs retry ${nameIn(about)}`
+        : `repair the cause, then: gleaner run retry ${nameIn(about).split('/')[0]}`,
+  },
+  'no-spec': {
+    head: about => `run ${about} has no spec`,
+    step: about => `upload datasets/${about}/run.json or a stream`,
+  },
+  paused: {
+    head: about => `run ${about} is paused`,
+    step: about => `act on the reason, then: gleaner run resume ${about}`,
+  },
+  'not-read': {
+    head: about => `the last tick could not read ${about}`,
+    step: about => `read the log of on-tick: it names the error of ${about}`,
+  },
+  unreadable: {
+    head: about => `${about} is invalid, and nothing changes until a person mends it`,
+    step: about => `mend ${about}: \`gleaner status\` names its invalid field`,
+  },
+  budget: {
+    head: about => `the budget of ${about} pays for no further TPU`,
+    step: about =>
+      about.startsWith('run ')
+        ? `gleaner run configure ${nameIn(about)} --budget-usd N`
+        : about.startsWith('pool ')
+          ? `gleaner scale ${nameIn(about)} --budget-usd N`
+          : 'raise max_budget_usd and deploy, or wait for the next month',
+  },
+  'several-hosts': {
+    head: about => `pool ${about} has TPUs of several hosts`,
+    step: () =>
+      'create a pool of the type that is named, and start the run in it: gleaner run start RUN --pool POOL',
+  },
+  'no-slot': {
+    head: about => `pool ${about} has no slot`,
+    step: about => `gleaner scale ${about} --workers-per-zone 2`,
+  },
+  behind: {
+    head: about => `${about} goes first`,
+    step: (about, {work, pool}) =>
+      about.startsWith('run ')
+        ? `wait, or add TPUs: ${addTpus(pool)}, or raise the priority: gleaner run configure ${work.split('/')[0]} --priority N`
+        : `wait, or add TPUs: ${addTpus(pool)}`,
+  },
+  'pool-paused': {
+    head: about => `a person paused ${about}`,
+    step: about => `gleaner pool resume ${nameIn(about)}`,
+  },
+  'failed-boots': {
+    head: about => `creates of ${about} are stopped`,
+    step: (_, {pool}) =>
+      `\`gleaner logs TPU\` has the boot: mend its cause, then: gleaner pool resume ${pool}`,
+  },
+  ceiling: {
+    head: about => `the deployment allows ${about}`,
+    step: (about, {pool}) =>
+      about.startsWith('no zone of pool ')
+        ? `${addZones(pool)}, or raise allowed_zones and deploy`
+        : 'raise max_workers and deploy, or wait until other TPUs are gone',
+  },
+  permission: {
+    head: about => `a permission is missing in ${about}`,
+    step: (_, {pool}) => `grant the role that the error names, then: gleaner pool resume ${pool}`,
+  },
+  'no-such-type': {
+    head: about => `${about} refuses the type or the runtime version`,
+    step: (_, {pool}) => `\`gleaner doctor\` shows what zones offer, then: ${addZones(pool)}`,
+  },
+  quota: {
+    head: about => `the quota in ${about} is used up`,
+    step: (_, {pool}) => `ask Google for the quota that the error names, or add zones: ${addZones(pool)}`,
+  },
+  zone: {
+    head: about => `${about} gives no TPU now`,
+    step: (_, {pool}) => `wait, or add zones: ${addZones(pool)}`,
+  },
+  orphans: {
+    head: about => `${about} has nodes without documents`,
+    step: () => 'wait until the nodes are deleted, or: gleaner rebuild',
+  },
+  'slot-blocked': {
+    head: about => `${about} cannot be created now`,
+    step: () => 'remove what the error names',
+  },
+  deleted: {
+    head: about => `a person deleted ${about}`,
+    step: about => `gleaner tpus recreate ${about}`,
+  },
+  'silence-guard': {
+    head: about => `${about} has silent TPUs that are kept for now`,
+    step: () => 'look at worker-api and the network of the TPUs; `gleaner tpus delete TPU` ends the cost',
+  },
+  model: {
+    head: about => `${about} waits for its model`,
+    step: () => 'mend the network, or start another run with a model that exists',
+  },
+  away: {head: about => `${about} cannot work now`, step: null},
+  coming: {head: about => `${about} is on its way`, step: null},
+  idle: {head: about => `${about} is ready and about to ask for work`, step: null, moves: true},
+  slices: {
+    head: about => `${about} waits for several TPUs in one zone`,
+    step: (_, {pool}) => `wait, or add TPUs: ${addTpus(pool)}`,
+  },
+  'pool-full': {
+    head: about => `every TPU of pool ${about} is at work`,
+    step: (_, {pool}) => `wait, or add TPUs: ${addTpus(pool)}`,
+    moves: true,
+  },
+} satisfies Record<string, Kind>;
+
+export type ConstraintKind = keyof typeof KINDS;
+export const CONSTRAINT_KINDS = Object.keys(KINDS) as ConstraintKind[];
 
 /**
- * A constraint in a document. `about`: the zone, TPU, run or document that binds. `refusals`: refused requests since `since_at`. The first tick
+ * A constraint in a document. `refusals`: refused requests since `since_at`. The first tick
  * that finds a constraint of unknown begin gives its own time as `since_at`.
  */
 export const waiting = stored({
@@ -85,10 +180,18 @@ export function goesOn(before: Waiting | null, now_is: Constraint | undefined, n
   return isSame && CHANGING.every(field => before[field] === next[field]) ? before : next;
 }
 
-/** True for a constraint of work that moves: other work of the run is done, or a TPU comes. */
-export const isMoving = ({kind}: Constraint) => kind === 'turn' || kind === 'idle';
+/** A later release stores kinds that this release does not know. */
+const kindOf = ({kind}: Pick<Constraint, 'kind'>): Kind | undefined =>
+  CONSTRAINT_KINDS.includes(kind) ? KINDS[kind] : undefined;
 
-/** `us-central1-a has no capacity since 12:46: Failed to create …; refused 41 times, next try 12:51`. */
+export const isMoving = (waits: Constraint) => kindOf(waits)?.moves === true;
+
+/** Null: the wait ends by itself. */
+export function nextStep(waits: Pick<Constraint, 'kind' | 'about'>, asked: Asked): string | null {
+  return kindOf(waits)?.step?.(waits.about, asked) ?? null;
+}
+
+/** `us-central1-a gives no TPU now (since 12:46): Failed to create …; refused 41 times, next try 12:51`. */
 export function waitText(waits: Constraint): string {
   const {refusals, next_try_at} = waits;
   const times = refusals > 1 ? [`refused ${refusals} times`] : [];
@@ -97,14 +200,11 @@ export function waitText(waits: Constraint): string {
 }
 
 /** The words of `waitText` that no further try changes. */
-export function shortText({kind, about, evidence, since_at}: Constraint): string {
-  const since = since_at === null ? '' : ` since ${minuteText(since_at)}`;
-  return `${headOf(kind, about)}${since}${evidence === null ? '' : `: ${evidence}`}`;
-}
-
-/** A later release stores kinds that this release has no sentence for. */
-function headOf(kind: ConstraintKind, about: string): string {
-  return CONSTRAINT_KINDS.includes(kind) ? HEADS[kind](about) : `${about} waits (${kind})`;
+export function shortText(waits: Omit<Constraint, 'refusals' | 'next_try_at'>): string {
+  const {kind, about, evidence, since_at} = waits;
+  const head = kindOf(waits)?.head(about) ?? `${about} waits (${kind})`;
+  const since = since_at === null ? '' : ` (since ${minuteText(since_at)})`;
+  return `${head}${since}${evidence === null ? '' : `: ${evidence}`}`;
 }
 
 /** `12:46`, in UTC. */

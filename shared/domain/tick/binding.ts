@@ -11,7 +11,14 @@ import {hasEnded, type Worker} from '../records/worker.ts';
 import {byPreference} from '../stream/service-order.ts';
 import {msOf} from '../time.ts';
 import {isForeign} from '../worker/nodes.ts';
-import {silentConstraint, standstillOf, tpuConstraint, type Usual} from '../worker/tpu-constraint.ts';
+import {nodeStanding} from '../worker/provider-states.ts';
+import {
+  leavingConstraint,
+  silentConstraint,
+  standstillOf,
+  tpuConstraint,
+  type Usual,
+} from '../worker/tpu-constraint.ts';
 import type {Allowance} from '../zone/placement.ts';
 import type {Budgets} from './budgets.ts';
 import type {Snapshot} from './snapshot.ts';
@@ -107,7 +114,7 @@ function stuckHolders(run: string, plan: Indexed): Constraint | undefined {
 
 function stillOf(worker: Worker, {silent, snapshot: {zones = []}}: Withheld): Constraint | undefined {
   const still = standstillOf(worker);
-  if (!silent.has(worker.name) || still?.kind === 'maintenance') return still;
+  if (!silent.has(worker.name) || nodeStanding(worker) === 'mending') return still;
   return silentConstraint(worker, zones.find(({zone}) => zone === worker.zone)?.silence_guard);
 }
 
@@ -119,7 +126,10 @@ function comingFor(name: string, plan: Indexed): Constraint[] {
       stillOf(worker, plan) ?? tpuConstraint(worker, limitIn(worker.zone), plan.now, plan.usual) ?? [],
   );
   const asked = (plan.asked.get(name) ?? []).map(
-    slot => foreignNode(slot.name, plan) ?? limitIn(slot.zone) ?? constraint('create', slot.name),
+    slot =>
+      foreignNode(slot.name, plan) ??
+      limitIn(slot.zone) ??
+      constraint('coming', slot.name, 'it is being created'),
   );
   return [...living, ...asked];
 }
@@ -216,8 +226,7 @@ function ofFullPool(name: string, plan: Withheld): Constraint {
   const leaving = [...workers.values()].find(
     worker => worker.phase !== 'gone' && (hasEnded(worker) || worker.phase === 'draining'),
   );
-  if (leaving && payers.length < slots.length)
-    return constraint('leaving', leaving.name, leaving.last_death, {since_at: leaving.phase_since_at});
+  if (leaving && payers.length < slots.length) return leavingConstraint(leaving);
   const free = soonFree(plan);
   if (free && payers.length < slots.length)
     return constraint(
@@ -228,7 +237,7 @@ function ofFullPool(name: string, plan: Withheld): Constraint {
   const [most] = [...new Set(payers)].filter(payer => payer !== name).sort((a, b) => at(b) - at(a));
   if (most !== undefined && at(name) === 0)
     return name === JOBS ? afterStreams(payers.length, pool) : behind(most, plan);
-  return constraint('turn', pool.pool, `${at(name)} of ${slots.length} at this work`);
+  return constraint('pool-full', pool.pool, `${at(name)} of ${slots.length} at this work`);
 }
 
 /** The TPU that the work waits for, with a stream of a run that was paused or has ended: the plan creates no further one. */
@@ -246,7 +255,7 @@ function soonFree({silent, snapshot: {runs, unreadable_runs, workers}}: Withheld
 /** Jobs go before streams: a TPU gives its stream back to a late job, at the end of a shard. */
 function afterStreams(tpus: number, {pool, job_wait_s}: Pool): Constraint {
   const evidence = `${tpus} at streams, and one gives its stream back to a job that has waited for ${job_wait_s} s`;
-  return constraint('turn', pool, evidence);
+  return constraint('pool-full', pool, evidence);
 }
 
 /** The run, or the jobs, that the slot works for or gets a TPU for. */
@@ -258,9 +267,9 @@ function payerOfSlot(slot: string, {snapshot: {workers}, payers}: Withheld): str
 }
 
 function behind(name: string, {snapshot: {pool, runs}}: Withheld): Constraint {
-  if (name === JOBS) return constraint('behind-jobs', pool.pool);
+  if (name === JOBS) return constraint('behind', `jobs of pool ${pool.pool}`);
   const priority = runs.find(({run}) => run === name)?.priority ?? 0;
-  return constraint('behind-run', name, `its priority is ${priority}`);
+  return constraint('behind', `run ${name}`, `its priority is ${priority}`);
 }
 
 /** The budget that pays for no further TPU: of the run, of the pool or of the month. */

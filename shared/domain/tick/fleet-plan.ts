@@ -157,10 +157,12 @@ function brokenSlots(
     ...spared.map(
       ([name, job]) => [name, constraint('slices', `job ${job}`, `the job keeps ${name}`)] as const,
     ),
-    ...silentOfInactiveRuns(snapshot, config).map(name => [name, constraint('silent', name)] as const),
+    ...silentOfInactiveRuns(snapshot, config).map(
+      name => [name, constraint('away', name, 'it sends nothing')] as const,
+    ),
     ...hiddenSlots(snapshot, config, now),
     ...orphans.names.map(name => [name, constraint('orphans', parseWorkerName(name)?.zone ?? name)] as const),
-    ...[...budgets.dismissed].map(name => [name, constraint('leaving', name)] as const),
+    ...[...budgets.dismissed].map(name => [name, constraint('away', name, 'it leaves its slot')] as const),
     ...unreadable.map(name => [name, constraint('unreadable', `the document of ${name}`)] as const),
   ]);
 }
@@ -310,7 +312,7 @@ function hiddenSlots(
       ? isUnreachable && isHopeless(worker)
       : !nodes || isUnreachable || marked.has(zone);
     if (!isHidden) return undefined;
-    if (isUnreachable) return constraint('unreachable', zone);
+    if (isUnreachable) return constraint('zone', zone, 'Cloud TPU does not answer');
     return nodes ? constraint('orphans', zone) : constraint('not-read', 'the list of nodes');
   };
   return slotsOf(pool).flatMap(({name, zone}) => {

@@ -19,7 +19,7 @@ export function slotConstraint(worker: Worker | undefined, now: number): Constra
 export function silentConstraint(worker: Worker, silence_guard: SilenceGuard | null | undefined): Constraint {
   const {name, zone} = worker;
   if (!silence_guard || silence_guard.held === 0)
-    return constraint('silent', name, null, {since_at: quietestHost(worker).at});
+    return constraint('away', name, 'it sends nothing', {since_at: quietestHost(worker).at});
   const usd =
     silence_guard.held_usd_per_hour === null
       ? 'an unknown price'
@@ -33,7 +33,7 @@ export function silentConstraint(worker: Worker, silence_guard: SilenceGuard | n
 export function standstillOf(worker: Worker): Constraint | undefined {
   const {name, waits_for, provider_since_at} = worker;
   if (nodeStanding(worker) === 'mending')
-    return constraint('maintenance', name, null, {since_at: provider_since_at});
+    return constraint('away', name, 'Google is repairing its host', {since_at: provider_since_at});
   return waits_for === null ? undefined : constraint('model', name, waits_for);
 }
 
@@ -51,17 +51,14 @@ export function tpuConstraint(
   const own = slotConstraint(worker, now);
   if (own) return own;
   if (phase === 'gone') return limit;
-  if (hasEnded(worker) || phase === 'draining')
-    return constraint('leaving', name, worker.last_death, {since_at});
+  if (hasEnded(worker) || phase === 'draining') return leavingConstraint(worker);
   const still = standstillOf(worker);
   if (still) return still;
   if (phase === 'booting') {
     const {host, at} = quietestHost(worker);
-    const said =
-      worker.host_count > 1 && at === null
-        ? [`${hostText(host, worker.host_count)} has said nothing yet`]
-        : [];
-    return constraint('boot', name, [...said, usual.boot ?? []].flat().join(', ') || null, {since_at});
+    const isUnheard = worker.host_count > 1 && at === null;
+    const silent = isUnheard ? `${hostText(host, worker.host_count)} has said nothing yet` : null;
+    return coming(worker, 'it boots', silent, usual.boot);
   }
   if (phase !== 'creating') {
     if (worker.work !== null) return undefined;
@@ -73,9 +70,23 @@ export function tpuConstraint(
   if (queueStanding(worker) === 'waiting') {
     const until =
       valid_until_at === null ? queue_state : `${queue_state}, valid until ${utcText(valid_until_at)}`;
-    return constraint('queue', name, until, {since_at});
+    return coming(worker, 'it waits in the queue of its zone', until);
   }
   const isUnanswered = nodeStanding(worker) === null || (worker.asked_at ?? '') > (limit?.since_at ?? '');
   if (limit && isUnanswered) return limit;
-  return constraint('create', name, usual.create, {since_at});
+  return coming(worker, 'it is being created', usual.create);
+}
+
+/** Why the slot of a worker is not free yet that has ended, or is about to. */
+export function leavingConstraint({name, last_death, phase_since_at: since_at}: Worker): Constraint {
+  return constraint(
+    'away',
+    name,
+    ['it leaves its slot', ...(last_death === null ? [] : [last_death])].join(': '),
+    {since_at},
+  );
+}
+
+function coming({name, phase_since_at: since_at}: Worker, ...evidence: (string | null)[]): Constraint {
+  return constraint('coming', name, evidence.filter(part => part !== null).join(', '), {since_at});
 }

@@ -154,13 +154,14 @@ export function limiterConstraint(about: string, limiter: Limiter, bundle: strin
     case 'person':
       return constraint('pool-paused', about, null, times);
     case 'no-capacity':
+      return constraint('zone', about, reason, times);
+    case 'transient':
+      return constraint('zone', about, `it accepts creates and makes no node: ${reason}`, times);
+    case 'bad-request':
+      return constraint('no-such-type', about, reason, times);
     case 'quota':
     case 'permission':
-    case 'bad-request':
-    case 'transient': {
-      const kind = cause === 'bad-request' ? 'no-such-type' : cause === 'transient' ? 'no-node' : cause;
-      return constraint(kind, about, reason, times);
-    }
+      return constraint(cause, about, reason, times);
     default:
       return cause satisfies never;
   }

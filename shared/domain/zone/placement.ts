@@ -88,13 +88,13 @@ export function allowanceOf(zone: Zone, limits: PlacementLimits, bundle: string,
 function coolDown({zone, limiter, losses}: Zone, pace_s: number, limits: PlacementLimits, now: number) {
   if (pace_s === 0) return undefined;
   const last = losses.at(-1);
-  const evidence = `its last lost TPU lived ${last?.lived_s ?? 0} s`;
+  const evidence = `it preempts TPUs soon after creating them: the last one lived ${last?.lived_s ?? 0} s`;
   const asked_ms = limiter.asked_at === null ? now : msOf(limiter.asked_at);
   const forgotten = losses.find(({ended_at}) => !isOlderThan(ended_at, limits.churn_window_s, now));
   const next_ms = Number.isFinite(pace_s)
     ? asked_ms + pace_s * 1000
     : msOf(forgotten?.ended_at ?? iso(now)) + limits.churn_window_s * 1000;
-  return constraint('cool-down', zone, evidence, {next_try_at: iso(next_ms)});
+  return constraint('zone', zone, evidence, {next_try_at: iso(next_ms)});
 }
 
 /** The zone with this limiter; the same object if nothing changes. */

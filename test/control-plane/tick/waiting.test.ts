@@ -56,14 +56,14 @@ const CASES: Wait[] = [
     name: 'the same of its TPU',
     given: () => aWorldWith(soldOut, 12),
     of: A0,
-    kind: 'no-capacity',
+    kind: 'zone',
     about: ZONE,
   },
   {
     name: 'the same of its stream',
     given: () => aWorldWith(soldOut, 12),
     of: 'my-run/000',
-    kind: 'no-capacity',
+    kind: 'zone',
     about: ZONE,
   },
   {
@@ -90,7 +90,7 @@ const CASES: Wait[] = [
       await world.minutes(25);
       return world;
     },
-    ...{kind: 'cool-down', about: ZONE, evidence: /lived \d+ s/},
+    ...{kind: 'zone', about: ZONE, evidence: /preempts TPUs soon .* lived \d+ s/},
   },
   {
     name: 'boots that fail',
@@ -170,7 +170,7 @@ const CASES: Wait[] = [
     name: 'a run that goes first',
     given: aRunThatHasTheOnlyTpu,
     of: 'other',
-    ...{kind: 'behind-run', about: 'my-run', next_step: /run configure other --priority/},
+    ...{kind: 'behind', about: 'run my-run', next_step: /run configure other --priority/},
   },
   {
     name: 'a run that goes first and waits for a zone',
@@ -181,7 +181,7 @@ const CASES: Wait[] = [
       return world;
     },
     of: 'other',
-    ...{kind: 'behind-run', about: 'my-run'},
+    ...{kind: 'behind', about: 'run my-run'},
   },
   {
     name: 'TPUs that are all at streams, while a job waits',
@@ -192,7 +192,11 @@ const CASES: Wait[] = [
       return world;
     },
     of: 'my-job',
-    ...{kind: 'turn', about: 'tpu', evidence: /1 at streams, and one gives its stream back .* for 120 s/},
+    ...{
+      kind: 'pool-full',
+      about: 'tpu',
+      evidence: /1 at streams, and one gives its stream back .* for 120 s/,
+    },
   },
   {
     name: 'a job without capacity for it',
@@ -204,7 +208,7 @@ const CASES: Wait[] = [
       return world;
     },
     of: 'my-job',
-    ...{kind: 'no-capacity', about: ZONE},
+    ...{kind: 'zone', about: ZONE},
   },
   {
     name: 'jobs that go first',
@@ -217,9 +221,9 @@ const CASES: Wait[] = [
       return world;
     },
     ...{
-      kind: 'behind-jobs',
-      about: 'tpu',
-      next_step: /gleaner scale --zones/,
+      kind: 'behind',
+      about: 'jobs of pool tpu',
+      next_step: /gleaner scale tpu --zones/,
       behind: /jobs: .* no capacity/,
     },
   },
@@ -231,7 +235,7 @@ const CASES: Wait[] = [
       await wait(world, 2);
       return world;
     },
-    ...{kind: 'turn', about: 'tpu', evidence: /1 of 1/},
+    ...{kind: 'pool-full', about: 'tpu', evidence: /1 of 1/},
   },
   {
     name: 'a node that is made',
@@ -242,12 +246,12 @@ const CASES: Wait[] = [
       await world.tick();
       return world;
     },
-    ...{kind: 'create', about: A0},
+    ...{kind: 'coming', about: A0, evidence: /is being created/},
   },
   {
     name: 'the queue of a zone',
     given: () => aWorldWith(soldOut, 4, {GLEANER_PROVISIONING: 'queued-resource'}),
-    ...{kind: 'queue', about: A0, evidence: /valid until/},
+    ...{kind: 'coming', about: A0, evidence: /valid until/},
   },
   {
     name: 'a repair of the host',
@@ -258,7 +262,7 @@ const CASES: Wait[] = [
       await wait(world, 2);
       return world;
     },
-    ...{kind: 'maintenance', about: A0},
+    ...{kind: 'away', about: A0, evidence: /is repairing its host/},
   },
   {
     name: 'a TPU whose lease ended by its silence',
@@ -269,7 +273,7 @@ const CASES: Wait[] = [
       return world;
     },
     of: A0,
-    ...{kind: 'silent', about: A0},
+    ...{kind: 'away', about: A0, evidence: /sends nothing/},
   },
   {
     name: 'silent TPUs that a silence guard holds',
@@ -331,7 +335,7 @@ const CASES: Wait[] = [
       await world.tick().catch(() => {});
       return world;
     },
-    ...{kind: 'create', about: A0},
+    ...{kind: 'coming', about: A0, evidence: /is being created/},
   },
   {
     name: 'a run without a spec',

@@ -3,7 +3,11 @@
 import {slotsOf} from '../../../shared/domain/fleet/slots.ts';
 import {isWaiting} from '../../../shared/domain/job/queue.ts';
 import {parseWork, paths} from '../../../shared/domain/names.ts';
-import type {Waiting as Reason} from '../../../shared/domain/records/constraint.ts';
+import type {
+  Constraint,
+  ConstraintKind,
+  Waiting as Reason,
+} from '../../../shared/domain/records/constraint.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Zone} from '../../../shared/domain/records/zone.ts';
@@ -19,16 +23,18 @@ const MOST_MINUTES = 4;
 /** A zone that refused nodes is asked again within five minutes, and a create takes a few more. */
 const MOST_MINUTES_OF_REFUSALS = 20;
 
-/** Phases of a TPU that a reason names. */
-const PHASES: Record<string, string[]> = {
-  create: ['creating', 'gone'],
-  queue: ['creating'],
-  boot: ['booting', 'creating'],
-  idle: ['idle', 'booting'],
-  leaving: ['deleting', 'draining', 'gone'],
-};
+/** Phases of a TPU that a reason names, by the beginning of the reason's evidence. */
+const PHASES: [kind: ConstraintKind, evidence: string, phases: string[]][] = [
+  ['coming', 'it is being created', ['creating', 'gone']],
+  ['coming', 'it waits in the queue', ['creating']],
+  ['coming', 'it boots', ['booting', 'creating']],
+  ['idle', '', ['idle', 'booting']],
+  ['away', 'it leaves its slot', ['deleting', 'draining', 'gone']],
+];
 const UP = ['creating', 'booting', 'idle', 'working'];
-const REFUSED = ['no-capacity', 'quota', 'permission', 'unreachable', 'not-read'];
+const REFUSED = ['zone', 'quota', 'permission', 'not-read'];
+/** Reasons of a zone that does give TPUs: few, or none that ends up READY. */
+const GIVES = /^it (preempts|accepts)/;
 
 export class Waiting extends Check {
   /** By run or pool: the finding, and for how many minutes in a row it holds. */
@@ -101,17 +107,27 @@ export class Waiting extends Check {
     const {kind, about} = waits;
     const {store} = this.context;
     const worker = store.peek(paths.worker(about));
-    const phases = PHASES[kind];
+    const phases = phasesOf(waits);
     if (phases && !phases.includes(phaseOf(worker ?? {})) && !this.#isSoonFree(waits))
       return `waits for ${about}, which is ${worker?.phase}: ${kind}`;
     if (kind === 'deleted' && worker?.held !== true) return `waits for ${about}, whose slot is not held`;
-    if (kind === 'behind-run' && store.peek(paths.run(about))?.status !== 'active')
-      return `waits behind run ${about}, which is not active`;
+    if (
+      kind === 'behind' &&
+      about.startsWith('run ') &&
+      store.peek(paths.run(about.slice(4)))?.status !== 'active'
+    )
+      return `waits behind ${about}, which is not active`;
     // A create of the storm may never end: the control plane gives it up after `create_s`. A zone without a permission is tried each hour.
     const zone = this.context.tpus.zones.get(about);
     const isForbidden =
       (kind === 'permission' && zone?.refusals.has(kind)) || (zone && zone.slices < Infinity);
-    if (REFUSED.includes(kind) && this.context.isCalm && !isForbidden && !this.#isStuckIn(about))
+    if (
+      REFUSED.includes(kind) &&
+      !GIVES.test(waits.evidence ?? '') &&
+      this.context.isCalm &&
+      !isForbidden &&
+      !this.#isStuckIn(about)
+    )
       return `waits because ${about} refuses nodes in the calm: ${kind}`;
     return undefined;
   }
@@ -127,7 +143,7 @@ export class Waiting extends Check {
     const limiters = store.collection('zones').map(({data}) => (data as Zone).limiter);
     const causes = [pool.limiter, ...limiters].map(({cause}) => cause);
     switch (kind) {
-      case 'turn':
+      case 'pool-full':
         return empty > 0 || !isThere
           ? `${empty} of ${workers.length} slots of ${about} are empty`
           : undefined;
@@ -175,10 +191,10 @@ export class Waiting extends Check {
     const {clockwork, store, tpuConstraint} = this.context;
     for (const worker of workersOf(store)) {
       const phase = phaseOf(worker);
-      const kind = tpuConstraint?.(worker, undefined, clockwork.now)?.kind;
-      const phases = kind && PHASES[kind];
-      if (phases ? !phases.includes(phase) : kind === undefined && !['working', 'gone'].includes(phase))
-        this.breach(`${worker.name} is ${phase}, and people see ${kind ?? 'no reason'}`);
+      const waits = tpuConstraint?.(worker, undefined, clockwork.now);
+      const phases = waits && phasesOf(waits);
+      if (phases ? !phases.includes(phase) : waits === undefined && !['working', 'gone'].includes(phase))
+        this.breach(`${worker.name} is ${phase}, and people see ${waits?.kind ?? 'no reason'}`);
     }
   }
 
@@ -209,11 +225,11 @@ export class Waiting extends Check {
     const [was, is] = [before, after] as (Reason | null | undefined)[];
     if (!actor || !('at' in actor) || !this.violations.isBy('tick')) return;
     if (!is || (was?.kind === is.kind && was.about === is.about) || this.context.alone.size > 0) return;
-    const phases = PHASES[is.kind];
+    const phases = phasesOf(is);
     const had = this.#phasesSince(is.about, actor.at);
     if (phases && !phases.some(phase => had.has(phase)) && !this.#isSoonFree(is))
       this.breach(`${what} waits for ${is.about}: ${is.kind}, and that was ${[...had]}`);
-    if (is.kind !== 'turn' || (this.#resized.get(pool.pool) ?? 0) >= actor.at) return;
+    if (is.kind !== 'pool-full' || (this.#resized.get(pool.pool) ?? 0) >= actor.at) return;
     // A slow tick stores the reason of work that has ended or begun since.
     if (this.context.drawsOf('slow ticks') || this.context.drawsOf('collisions')) return;
     const slots = slotsOf(pool).map(({name}) => this.#phasesSince(name, actor.at));
@@ -292,6 +308,10 @@ export class Waiting extends Check {
     this.#events.clear();
     for (const [name, phases] of this.#phases) if (phases.length > 0) this.onWorker(name, {phase: 'gone'});
   }
+}
+
+function phasesOf({kind, evidence}: Constraint): string[] | undefined {
+  return PHASES.find(([of, begin]) => of === kind && (evidence ?? '').startsWith(begin))?.[2];
 }
 
 /** The control plane ended the job of a TPU at its deadline, and its agent has not heard of that: the TPU counts as idle. */

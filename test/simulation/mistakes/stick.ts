@@ -218,6 +218,6 @@ export const STICK: Mistakes = {
   },
   'a leaving TPU that is no reason': {
     in: 'ofFullPool',
-    find: "if ($leaving && $payers.length < $slots.length) return $constraint('leaving', $leaving.name, $death, $since);",
+    find: 'if ($leaving && $payers.length < $slots.length) return $constraint($leaving);',
   },
 };

@@ -31,18 +31,18 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
   preempt: {
     name: 'a TPU that was taken and is not gone yet',
     given: () => aTakenWorker(2),
-    ...{kind: 'leaving', about: A0, evidence: /preempted/},
+    ...{kind: 'away', about: A0, evidence: /preempted/},
   },
   'preempt-with-notice': {
     name: 'a TPU that was taken after a notice',
     given: afterNotice,
-    ...{kind: 'leaving', about: A0, evidence: /preempted/},
+    ...{kind: 'away', about: A0, evidence: /preempted/},
   },
   maintenance: {
     name: 'a TPU that an announced maintenance took',
     given: afterNotice,
     of: A0,
-    ...{kind: 'leaving', about: A0, evidence: /preempted/},
+    ...{kind: 'away', about: A0, evidence: /preempted/},
   },
   vanish: {
     name: 'a node that vanished',
@@ -51,12 +51,12 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
       await world.tick();
       return world;
     },
-    ...{kind: 'leaving', about: A0, evidence: /vanished/},
+    ...{kind: 'away', about: A0, evidence: /vanished/},
   },
   dead: {
     name: 'a TPU that fell silent',
     given: () => aSilentWorker(),
-    ...{kind: 'silent', about: A0},
+    ...{kind: 'away', about: A0, evidence: /sends nothing/},
   },
   restart: {
     name: 'no wait where a TPU restarts at work',
@@ -71,7 +71,7 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
   cut: {
     name: 'a TPU that worker-api does not hear',
     given: () => aSilentWorker(),
-    ...{kind: 'silent', about: A0},
+    ...{kind: 'away', about: A0, evidence: /sends nothing/},
   },
   suspend: {
     name: 'a queued resource that is suspended',
@@ -80,7 +80,7 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
       world.agent(A0).silent = true;
       return afterQueue(world, () => world.tpus.suspend(world.tpus.node(A0)));
     },
-    ...{kind: 'leaving', about: A0, evidence: /its queued resource is SUSPENDING by Cloud TPU/},
+    ...{kind: 'away', about: A0, evidence: /its queued resource is SUSPENDING by Cloud TPU/},
   },
   fail: {
     name: 'a queued resource that fails',
@@ -89,12 +89,12 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
       const error = {kind: 'transient' as const, message: 'An internal error has occurred'};
       return afterQueue(world, queued => Object.assign(queued, {state: 'FAILED', error}));
     },
-    ...{kind: 'leaving', about: A0, evidence: /its queued resource FAILED: An internal error has occurred/},
+    ...{kind: 'away', about: A0, evidence: /its queued resource FAILED: An internal error has occurred/},
   },
   stockout: {
     name: 'a zone without capacity, and how often it refused',
     given: () => aWorldWith(soldOut, 12),
-    ...{kind: 'no-capacity', about: ZONE, evidence: /no capacity in us-central1-a/},
+    ...{kind: 'zone', about: ZONE, evidence: /no capacity in us-central1-a/},
   },
   quota: {
     name: 'a quota that is used up',
@@ -110,17 +110,17 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
       aWorldWith(world => {
         world.tpus.zone(ZONE).unreachable = true;
       }, 6),
-    ...{kind: 'unreachable', about: ZONE},
+    ...{kind: 'zone', about: ZONE, evidence: /does not answer/},
   },
   'slow-create': {
     name: 'a create that takes minutes',
     given: () => aWorldWith(unfinished, 3),
-    ...{kind: 'create', about: A0},
+    ...{kind: 'coming', about: A0, evidence: /is being created/},
   },
   'endless-create': {
     name: 'creates that never end',
     given: () => aWorldWith(unfinished, 18),
-    ...{kind: 'no-node', about: ZONE, evidence: /not READY within/},
+    ...{kind: 'zone', about: ZONE, evidence: /makes no node: .*not READY within/},
   },
   'slow-boot': {
     name: 'a boot that takes minutes',
@@ -128,7 +128,7 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
       aWorldWith(world => {
         world.isStillborn = () => true;
       }),
-    ...{kind: 'boot', about: A0},
+    ...{kind: 'coming', about: A0, evidence: /it boots/},
   },
   'late-failure': {
     name: 'creates that fail late',
@@ -142,7 +142,7 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
           return list();
         };
       }, 8),
-    ...{kind: 'no-capacity', about: ZONE, evidence: /failed late/},
+    ...{kind: 'zone', about: ZONE, evidence: /failed late/},
   },
   drop: {
     name: 'a lost request for a node, which a later tick sends again',
@@ -152,7 +152,7 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
       await world.tick();
       return world;
     },
-    ...{kind: 'create', about: A0},
+    ...{kind: 'coming', about: A0, evidence: /is being created/},
   },
   double: {
     name: 'no wait where every message arrives twice',

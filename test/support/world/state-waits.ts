@@ -180,7 +180,7 @@ export const STATE_WAITS: Record<string, Wait> = {
     name: 'a job whose TPU is requested',
     given: () => aWaitingJob(true),
     of: JOB,
-    ...{kind: 'create', about: A0},
+    ...{kind: 'coming', about: A0, evidence: /is being created/},
   },
   'job running': {name: 'no wait of a job at work', given: aWorldAtWork, of: JOB, ...NOTHING},
   'job completed': {
@@ -205,7 +205,7 @@ export const STATE_WAITS: Record<string, Wait> = {
     name: 'a TPU that is created for a job',
     given: () => aWaitingJob(true),
     of: A0,
-    ...{kind: 'create', about: A0},
+    ...{kind: 'coming', about: A0, evidence: /is being created/},
   },
   'tpu READY': {
     name: 'a TPU that is about to ask',
@@ -226,19 +226,19 @@ export const STATE_WAITS: Record<string, Wait> = {
     name: 'a TPU that a smaller pool does not need',
     given: () => after(aWorkingWorld(), {action: 'scale', workers_per_zone: 0}, 1),
     of: A0,
-    ...{kind: 'leaving', about: A0},
+    ...{kind: 'away', about: A0, evidence: /leaves its slot/},
   },
   'tpu PREEMPTED': {
     name: 'a TPU that was taken',
     given: () => aTakenWorker(1),
     of: A0,
-    ...{kind: 'leaving', about: A0, evidence: /preempted/},
+    ...{kind: 'away', about: A0, evidence: /preempted/},
   },
   'tpu MISSING': {
     name: 'a TPU that said nothing for too long',
     given: () => aSilentWorker(),
     of: A0,
-    ...{kind: 'leaving', about: A0, evidence: /said nothing/},
+    ...{kind: 'away', about: A0, evidence: /said nothing/},
   },
   'tpu DELETING': {
     name: 'a TPU that a person deletes',

@@ -57,7 +57,7 @@ describe('A list of TPUs', () => {
       [
         'TPU                  STATUS    WORKS ON     SINCE    $/H  PHASE     ZONE           ACCELERATOR  REASON',
         `${A}  WORKING   my-run/007  60 min  $1.25  working   us-central1-a  v5litepod-1`,
-        `${B}  STARTING  -           60 min      -  creating  us-central1-a  v5litepod-1  ${B} is being created since 03:04`,
+        `${B}  STARTING  -           60 min      -  creating  us-central1-a  v5litepod-1  ${B} is on its way (since 03:04): it is being created`,
         `${C}     HELD      -           60 min      -  gone      us-east5-b     v5litepod-1  a person deleted ${C}`,
       ],
     );
@@ -93,7 +93,7 @@ describe('A list of TPUs', () => {
 
   it('shows the error of a refused TPU while its zone refuses TPUs, and no healed error', () => {
     const refused = aWorker({phase: 'gone', refused: true, last_error: 'no more capacity'});
-    const waits = {...constraint('no-capacity', refused.zone, 'no more capacity'), since_at: at(0)};
+    const waits = {...constraint('zone', refused.zone, 'no more capacity'), since_at: at(0)};
     const shown = [POOL, {...POOL, zones_wait: {[refused.zone]: waits}}].map(pool =>
       rowOf(refused, [pool], T0),
     );
@@ -101,7 +101,7 @@ describe('A list of TPUs', () => {
       shown.map(({reason, last_error}) => [reason, last_error]),
       [
         [null, null],
-        ['us-central1-a has no capacity since 03:04: no more capacity', 'no more capacity'],
+        ['us-central1-a gives no TPU now (since 03:04): no more capacity', 'no more capacity'],
       ],
     );
   });
@@ -113,8 +113,8 @@ describe('A list of TPUs', () => {
     };
     const waits = {...constraint('quota', 'us-central1-a', 'exhausted'), since_at: at(0)};
     assert.deepEqual(await textsOf({streams_pending: 3, waits}, {jobs_wait: waits}), [
-      'no TPU: run my-run waits: the quota in us-central1-a is used up since 03:04: exhausted',
-      'no TPU: jobs of pool tpu wait: the quota in us-central1-a is used up since 03:04: exhausted',
+      'no TPU: run my-run waits: the quota in us-central1-a is used up (since 03:04): exhausted',
+      'no TPU: jobs of pool tpu wait: the quota in us-central1-a is used up (since 03:04): exhausted',
     ]);
     assert.deepEqual(await textsOf({streams_pending: 3}), ['no TPU: the next tick creates some']);
     assert.deepEqual(await textsOf({status: 'failed', streams_pending: 3, waits}), [

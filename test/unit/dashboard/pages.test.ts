@@ -104,7 +104,7 @@ describe('The pages', () => {
   });
 
   it('name the wait of a run, and no first step, where it has no TPU', async () => {
-    const waits = {kind: 'no-capacity', about: 'us-central1-a', evidence: 'none', since_at: at(0)} as const;
+    const waits = {kind: 'zone', about: 'us-central1-a', evidence: 'none', since_at: at(0)} as const;
     const store = await aStore({
       'runs/my-run': aRun({waits: {...waits, refusals: 2, next_try_at: at(90)}}),
       'pools/tpu': {
@@ -113,7 +113,7 @@ describe('The pages', () => {
       },
     });
     const {text} = await somePages(store, now).get('/fleet');
-    assert.match(text, /run my-run waits: us-central1-a has no capacity/);
+    assert.match(text, /run my-run waits: us-central1-a gives no TPU now/);
     assert.match(text, /: none; refused 2 times; tried again <time[^>]*>in 30 s<\/time>\.</);
     assert.doesNotMatch(text, /gleaner run start/);
   });

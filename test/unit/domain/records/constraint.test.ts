@@ -3,13 +3,13 @@ import {type Constraint, constraint, dominant, goesOn} from '../../../../shared/
 import {at, T0} from '../../../support/world/builders.ts';
 
 const ZONE = 'us-central1-a';
-const soldOut = (changes: Partial<Constraint> = {}) => ({...constraint('no-capacity', ZONE), ...changes});
+const soldOut = (changes: Partial<Constraint> = {}) => ({...constraint('zone', ZONE), ...changes});
 const stored = {...soldOut(), since_at: at(-60)};
 
 describe('a constraint in a document', () => {
   for (const {name, now_is, since_at} of [
     {name: 'begins now', now_is: constraint('quota', ZONE), since_at: at(0)},
-    {name: 'of another zone begins now', now_is: constraint('no-capacity', 'us-east1-c'), since_at: at(0)},
+    {name: 'of another zone begins now', now_is: constraint('zone', 'us-east1-c'), since_at: at(0)},
     {
       name: 'that is known to have begun earlier has that time',
       now_is: soldOut({since_at: at(-99)}),
@@ -25,9 +25,6 @@ describe('a constraint in a document', () => {
   });
 
   it('is the first by kind of several', () => {
-    assert.equal(
-      dominant([constraint('boot', 'x'), soldOut(), constraint('idle', 'x')])?.kind,
-      'no-capacity',
-    );
+    assert.equal(dominant([constraint('coming', 'x'), soldOut(), constraint('idle', 'x')])?.kind, 'zone');
   });
 });

@@ -27,7 +27,7 @@ function wanted(workers: Worker[], unfinished: number, now = T0): string[] {
   ].sort();
 }
 
-const SOLD_OUT = constraint('no-capacity', 'us-central1-a');
+const SOLD_OUT = constraint('zone', 'us-central1-a');
 const allow = (most: Record<string, number>) =>
   new Map(Object.entries(most).map(([zone, most]) => [zone, {most, why: SOLD_OUT}]));
 

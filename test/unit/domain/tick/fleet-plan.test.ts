@@ -255,7 +255,7 @@ describe('the fleet plan', () => {
     },
     {
       name: 'waits for a boot where no more TPUs are needed',
-      ...{given: {workers: [atWork(A0), heard(A1, {phase: 'booting'})], pending: 1}, kind: 'boot'},
+      ...{given: {workers: [atWork(A0), heard(A1, {phase: 'booting'})], pending: 1}, kind: 'coming'},
     },
     {
       name: 'waits for the deployment where more TPUs are needed than boot',
