@@ -19,7 +19,12 @@ export function explainRun(run: Run): Constraint | undefined {
     case 'paused':
       return modelConstraint(run) ?? constraint('paused', run.run, reason, {since_at: run.paused_at});
     case 'failed':
-      return constraint('failed', `run ${run.run}`, reason);
+      if (run.spec === null) return constraint('no-spec', run.run, reason);
+      return constraint(
+        'failed',
+        canBeRetried(run) ? `run ${run.run}` : `each sample of run ${run.run}`,
+        reason,
+      );
     case 'completed':
     case 'cancelled':
       return undefined;
@@ -27,6 +32,10 @@ export function explainRun(run: Run): Constraint | undefined {
       return status satisfies never;
   }
 }
+
+/** False for a run whose samples were all rejected: its streams are complete. */
+const canBeRetried = ({streams_failed, certain_failure}: Run) =>
+  streams_failed > 0 || certain_failure !== null;
 
 /** `holder`: the worker with its lease. */
 export function explainStream(stream: Stream, run: Run, holder: Worker | undefined): Constraint | undefined {

@@ -24,10 +24,13 @@ const nameIn = (about: string) => about.split(' ').at(-1) ?? about;
 const KINDS = {
   failed: {
     head: about => `${about} has failed`,
-    step: about =>
-      about.startsWith('job ')
-        ? `repair the cause, then: gleaner jobs retry ${nameIn(about)}`
-        : `repair the cause, then: gleaner run retry ${nameIn(about).split('/')[0]}`,
+    step: about => {
+      const [name = ''] = nameIn(about).split('/');
+      if (about.startsWith('job ')) return `repair the cause, then: gleaner jobs retry ${name}`;
+      return about.startsWith('each sample ')
+        ? `start another run with other options: gleaner run start RUN --from ${name}`
+        : `repair the cause, then: gleaner run retry ${name}`;
+    },
   },
   'no-spec': {
     head: about => `run ${about} has no spec`,

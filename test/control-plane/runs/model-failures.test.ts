@@ -119,7 +119,7 @@ const CASES: Case[] = [
         assert.match(run.reason ?? '', new RegExp(`; next try at ${run.model_next_at.slice(11, 16)}$`));
         assert.match(
           waitText(explainRun(run) ?? assert.fail()),
-          /^run my-run waits for its model since \d\d:\d\d: .*; next try/,
+          /^run my-run waits for its model \(since \d\d:\d\d\): .*; next try/,
         );
         return run.model_misses;
       };

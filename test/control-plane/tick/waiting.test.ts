@@ -1,8 +1,11 @@
 /** Every cause for which work waits: the tick stores the cause that the test injects, and `why` says it. */
 import assert from 'node:assert/strict';
+import type {Command} from 'commander';
+import {gleanerProgram} from '../../../cli/program.ts';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {TPU_STATUSES} from '../../../client/explanations/tpu-status.ts';
 import {explain} from '../../../client/views/why.ts';
+import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {FAULT_KINDS, faultHelp} from '../../../emulator/state/faults.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
 import {CONSTRAINT_KINDS} from '../../../shared/domain/records/constraint.ts';
@@ -10,17 +13,22 @@ import {jobDocument} from '../../../shared/domain/records/job.ts';
 import type {Limiter} from '../../../shared/domain/records/limiter.ts';
 import {runDocument} from '../../../shared/domain/records/run.ts';
 import {streamDocument} from '../../../shared/domain/records/stream.ts';
+import {Scratch} from '../../support/machine/a-cloud.ts';
+import {gleaner} from '../../support/machine/command.ts';
 import {aConfig} from '../../support/world/builders.ts';
+import {send} from '../../support/world/control-messages.ts';
 import {World} from '../../support/world/control-plane-harness.ts';
 import {FAULT_WAITS} from '../../support/world/fault-waits.ts';
 import {aFleet, silence, stopCreates, wait} from '../../support/world/fleet.ts';
 import {aWorldAtWork} from '../../support/world/jobs.ts';
-import {aWorkingWorld, aWorldWithAShard} from '../../support/world/one-worker.ts';
+import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../../support/world/one-worker.ts';
 import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../../support/world/places.ts';
+import {putInCloud} from '../../support/world/put-documents.ts';
 import {edit, queueJobs} from '../../support/world/second-pool.ts';
 import {someLines} from '../../support/world/shard-plan.ts';
 import {CEILING_WAITS, STATE_WAITS} from '../../support/world/state-waits.ts';
 import {aWorldWith, LINES, refuse, soldOut, type Wait} from '../../support/world/waits.ts';
+import {wholeStore} from '../../support/world/whole-store.ts';
 
 const anOrphan = (world: World, slot: number) => ({
   ...{name: `tpu-${ZONE}-${slot}`, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null},
@@ -52,6 +60,18 @@ async function aRunThatHasTheOnlyTpu(): Promise<World> {
 }
 
 const CASES: Wait[] = [
+  {
+    name: 'a run whose samples were all rejected',
+    given: async () => {
+      const world = aWorldWithAStream(2);
+      await world.untilAsleep();
+      await edit(world, 'runs/my-run', {status: 'failed', reason: 'all 12 samples were rejected'});
+      return world;
+    },
+    kind: 'failed',
+    about: 'each sample of run my-run',
+    next_step: /run start RUN --from my-run/,
+  },
   {
     name: 'the same of its TPU',
     given: () => aWorldWith(soldOut, 12),
@@ -374,7 +394,9 @@ const CASES: Wait[] = [
     },
     of: 'my-job',
     ...{kind: 'slices', about: 'job my-job'},
-    evidence: new RegExp(`^1 of 2 slices of pool tpu are idle in ${ZONE}; tpu-${ZONE}-1 boots`),
+    evidence: new RegExp(
+      `^1 of 2 slices of pool tpu are idle in ${ZONE}; tpu-${ZONE}-1 is on its way .*: it boots`,
+    ),
   },
   {
     name: 'slices that other jobs have',
@@ -439,7 +461,51 @@ function kindOfName(name: string): string {
   return name.startsWith('tpu-') ? 'tpu' : name === 'my-job' ? 'job' : 'run';
 }
 
+/** Values for the words that a step leaves to the person. */
+const FILLED: Record<string, string> = {N: '9', ZONES: ZONE, TPU: A0, RUN: 'my-run-2', POOL: 'tpu'};
+
+/** The commands of a step: in backticks, or up to the next comma. */
+function commandsIn(step: string): string[][] {
+  const found = step.match(/(?<=`)gleaner [^`]+(?=`)|(?<!`)gleaner [^,`]+/g) ?? [];
+  return found.map(text =>
+    text
+      .split(' ')
+      .slice(1)
+      .map(word => FILLED[word] ?? word),
+  );
+}
+
+function leafOf(words: readonly string[]): Command {
+  return words.reduce<Command>(
+    (command, word) => command.commands.find(each => each.name() === word) ?? command,
+    gleanerProgram(),
+  );
+}
+
+/** Publishes the message of a command. Of a command that only reads or uploads, its words alone are checked. */
+async function follow(world: World, cloud: LocalCloud, words: string[]): Promise<void> {
+  const {options} = leafOf(words);
+  const isMessage =
+    words[1] !== 'start' && options.some(({description}) => description.includes('print the gcloud'));
+  const more = isMessage ? ['--dry-run', '--port', new URL(cloud.url).port] : ['--help'];
+  const ownZones = world.deps.config.ceilings.allowed_zones?.join();
+  const given = words.map(word => (word === ZONE && ownZones ? ownZones : word));
+  const {code, stdout, stderr} = await gleaner([...given, ...more]);
+  assert.equal(code, 0, `gleaner ${words.join(' ')}: ${stderr}`);
+  for (const [, message = ''] of stdout.matchAll(/topics publish control --message='(.*?)' /g)) {
+    const {outcome, reason} = await send(world, JSON.parse(message));
+    assert.equal(outcome, 'applied', `gleaner ${words.join(' ')}: ${reason}`);
+  }
+}
+
 describe('work that waits has the reason', () => {
+  const scratch = new Scratch();
+  let cloud: LocalCloud;
+  before(async () => {
+    cloud = await scratch.cloud();
+  });
+  after(() => scratch.end());
+
   it('has a case for each kind of constraint, fault of the local cloud, ceiling and state', () => {
     const states = {
       run: runDocument.shape.status.options,
@@ -471,6 +537,11 @@ describe('work that waits has the reason', () => {
       if (status !== undefined) assert.equal(`${kindOfName(of)} ${found.state}`, status);
       for (const [key, text] of Object.entries(texts))
         assert.match(found[key as keyof typeof texts] ?? '', text);
+      const commands = commandsIn(found.next_step ?? '');
+      if (commands.length === 0) return;
+      const stored = (await wholeStore(world)).map(({path, data}) => [path, data]);
+      await putInCloud(cloud, Object.fromEntries(stored));
+      for (const words of commands) await follow(world, cloud, words);
     });
 
   it('and the time of the next try and the count of refusals are those of the zone', async () => {

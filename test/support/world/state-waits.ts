@@ -125,7 +125,7 @@ export const CEILING_WAITS: Record<keyof Ceilings, Wait> = {
   has_internet: {
     name: 'a model of the hub in a deployment without the internet',
     given: () => aWorldWith(() => {}, 3, {GLEANER_INTERNET: 'false'}),
-    ...{kind: 'failed', about: 'run my-run', evidence: /gleaner models mirror/},
+    ...{kind: 'no-spec', about: 'my-run', evidence: /gleaner models mirror/},
   },
 };
 
