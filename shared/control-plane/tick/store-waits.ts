@@ -4,7 +4,7 @@ import {isWaiting} from '../../domain/job/queue.ts';
 import {goesOn, shortText, type Waiting} from '../../domain/records/constraint.ts';
 import type {Job} from '../../domain/records/job.ts';
 import type {Pool} from '../../domain/records/pool.ts';
-import type {Constraints} from '../../domain/tick/binding.ts';
+import type {Constraints} from '../../domain/tick/fleet-plan.ts';
 import {afterVainWait} from '../../domain/tick/gangs.ts';
 import type {TickPlan} from '../../domain/tick/plan-tick.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';

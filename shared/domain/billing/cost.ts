@@ -1,4 +1,5 @@
 import {parseJobWork, parseWork} from '../names.ts';
+import {type Constraint, constraint} from '../records/constraint.ts';
 import {type Costs, hasEnded, type Worker} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
 
@@ -41,58 +42,18 @@ function countedTo(worker: Worker, now: number): {costs: Costs; until_ms: number
   return {costs: {...costs, [key]: before + usd}, until_ms: until};
 }
 
+/** Sets aside the cost of deleting a node in the slot. Returns the budget that does not cover it. */
+export type ReserveBudget = (run: string, slot: string) => Constraint | undefined;
+
 /**
- * Assigns a paying run to each empty slot, and to each idle worker that its own run does not need. Runs are served in order, at most one
- * slot per unfinished stream or job. The run also pays while the node boots, and if the boot fails. Null: a run has a stream for the slot, and
- * no budget covers the node.
+ * `left`: budgets minus spending, minus the cost of deleting the living workers. A run that `left` lacks has no budget. `shared`: name of
+ * the tighter budget of pool and month.
  */
-export function assignPayers(
-  slots: Iterable<string>,
-  workers: ReadonlyMap<string, Worker>,
-  open: readonly {run: string; streams: number}[],
-  fixed: ReadonlyMap<string, string>,
-  reserve: ReserveBudget = () => true,
-): Map<string, string | null> {
-  const unserved = new Map(open.map(({run, streams}) => [run, streams]));
-  const served = new Set(unserved.keys());
-  const take = (run: string) => unserved.set(run, (unserved.get(run) ?? 0) - 1);
-  const living = [...workers.values()].filter(({phase}) => phase !== 'gone');
-  for (const {work} of living) if (work !== null) take(payerOfWork(work) ?? '');
-  const paid = new Set<string>();
-  for (const worker of living) {
-    const run = worker.charged_to ?? '';
-    const isNeeded = isHeld(worker) || fixed.get(worker.name) === run || (unserved.get(run) ?? 0) > 0;
-    if (!isSpare(worker) || !isNeeded) continue;
-    take(run);
-    paid.add(worker.name);
-  }
-  const payers = new Map<string, string | null>();
-  for (const name of slots) {
-    const worker = workers.get(name);
-    const isEmpty = worker === undefined || worker.phase === 'gone';
-    if (!isEmpty && (paid.has(name) || !isSpare(worker))) continue;
-    const own = fixed.get(name);
-    const inNeed = [...unserved].filter(([, streams]) => streams > 0).map(([run]) => run);
-    // A bound slot may serve another run first: then more workers are wanted than runs need.
-    const isPaid = !isEmpty && served.has(worker.charged_to ?? '');
-    const first = inNeed.length === 0 && !isPaid ? open.slice(0, 1).map(({run}) => run) : inNeed;
-    const candidates = own === undefined ? first : [own];
-    if (candidates.length === 0) continue;
-    const run = candidates.find(run => reserve(run, name)) ?? null;
-    if (run !== null) take(run);
-    payers.set(name, run);
-  }
-  return payers;
-}
-
-/** True if the run and the pool can pay for a node in the slot until it is gone. Then that cost is set aside. */
-export type ReserveBudget = (run: string, slot: string) => boolean;
-
-/** `left`: budgets minus spending, minus the cost of deleting the living workers. A run that `left` lacks has no budget. */
 export function budgetReserver(
   left: {runs: ReadonlyMap<string, number>; pool: number},
   workers: ReadonlyMap<string, Worker>,
   usdPerHourIn: (slot: string) => number | null,
+  shared: string,
 ): ReserveBudget {
   const runs = new Map(left.runs);
   let {pool} = left;
@@ -101,17 +62,24 @@ export function budgetReserver(
     // The pool's costs contain a living node already.
     const ofPool = (workers.get(slot)?.phase ?? 'gone') === 'gone' ? usd : 0;
     const ofRun = runs.get(run) ?? 0;
-    if (usd >= ofRun || (ofPool > 0 && ofPool >= pool)) return false;
+    const isPaid = usd < ofRun && (ofPool === 0 || ofPool < pool);
+    if (!isPaid) return noBudget(ofRun <= pool ? `run ${run}` : shared, Math.min(ofRun, pool), usd);
     runs.set(run, ofRun - usd);
     pool -= ofPool;
-    return true;
+    return undefined;
   };
 }
 
-/** A worker that fell silent at work stays with its run. */
-const isHeld = ({suspect}: Worker) => suspect !== null;
+function noBudget(about: string, left_usd: number, usd: number): Constraint {
+  const [left, needed] = [Math.max(0, left_usd), usd].map(cents);
+  return constraint('budget', about, `${left} are left, and a TPU needs ${needed} until it is gone`);
+}
 
-function isSpare({phase, work, charged_to}: Worker): boolean {
+/** True for a worker that fell silent at work: it stays with its run. */
+export const isHeld = ({suspect}: Worker) => suspect !== null;
+
+/** True for a worker without work that another payer may take over. */
+export function isSpare({phase, work, charged_to}: Worker): boolean {
   const isThere = phase === 'creating' || phase === 'booting' || phase === 'idle' || phase === 'working';
   return isThere && work === null && charged_to !== null;
 }

@@ -72,9 +72,9 @@ const STUCK_DELETE_S = 600;
 
 export type WantedOptions = {
   /** Slots that no plan may use, for example with an invalid document, and why. */
-  broken: ReadonlyMap<string, Constraint>;
+  blocked: ReadonlyMap<string, Constraint>;
   /** Slots with an unfinished stream that is bound to them. */
-  fixed: Pick<ReadonlySet<string>, 'has'>;
+  bound: ReadonlySet<string>;
   /** Creates that each zone allows now. A zone that is missing has no limit. */
   allowances: ReadonlyMap<string, Allowance>;
   most: number;
@@ -92,7 +92,7 @@ export type ChosenSlots = {wanted: Set<string>; withheld: ReadonlyMap<string, Co
  * Chooses the slots that should have a TPU: each slot with a bound stream, and a slot for each other unfinished stream.
  *
  * - A deleting slot counts, because its TPU is created again; not after `STUCK_DELETE_S`.
- * - An empty slot is left out while it is blocked, while its zone allows no create, and while it is in `broken`.
+ * - An empty slot is left out while it is blocked, while its zone allows no create, and while it is in `blocked`.
  * - Living nodes count against `most` before new nodes.
  * - A canary comes before the silent workers that wait for its first heartbeat.
  */
@@ -101,7 +101,7 @@ export function wantedSlots(
   workers: ReadonlyMap<string, Worker>,
   unfinished_streams: number,
   now: number,
-  {broken, allowances, fixed, most, canaries, limited, silent}: WantedOptions,
+  {blocked, allowances, bound, most, canaries, limited, silent}: WantedOptions,
 ): ChosenSlots {
   const probing = new Set<string>();
   const rank = ({name, zone}: {name: string; zone: string}) => {
@@ -118,9 +118,9 @@ export function wantedSlots(
   const canariesLeft = new Map(canaries);
   const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
   // A zone's creates go first to slots with a bound stream: no other slot can take their place.
-  const inOrder = slotsOf(pool).sort((a, b) => Number(fixed.has(b.name)) - Number(fixed.has(a.name)));
+  const inOrder = slotsOf(pool).sort((a, b) => Number(bound.has(b.name)) - Number(bound.has(a.name)));
   const whyNot = ({name, zone}: {name: string; zone: string}): Constraint | undefined => {
-    const own = broken.get(name) ?? slotConstraint(workers.get(name), now);
+    const own = blocked.get(name) ?? slotConstraint(workers.get(name), now);
     if (own || !isEmpty(name)) return own;
     const allowed = createsLeft.get(zone) ?? ALLOWS_ALL;
     createsLeft.set(zone, {...allowed, most: allowed.most - 1});
@@ -135,9 +135,9 @@ export function wantedSlots(
     if (why) withheld.set(slot.name, why);
     return !why;
   });
-  const own = candidates.filter(({name}) => fixed.has(name)).map(({name}) => name);
+  const own = candidates.filter(({name}) => bound.has(name)).map(({name}) => name);
   const sorted = candidates
-    .filter(({name}) => !fixed.has(name))
+    .filter(({name}) => !bound.has(name))
     .map(({name, zone}, order) => ({name, zone, order}));
   sorted.sort((a, b) => rank(a) - rank(b) || a.order - b.order);
   const inNeed = [...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)];

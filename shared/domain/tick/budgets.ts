@@ -113,7 +113,8 @@ export function decideBudgets(
     leftOf: run => left.runs.get(run) ?? 0,
     dismissed: new Set(dismissed.map(({name}) => name)),
     left_usd: left.pool,
-    newReserver: kept_usd => budgetReserver({...left, pool: left.pool - kept_usd}, workers, priceIn),
+    newReserver: kept_usd =>
+      budgetReserver({...left, pool: left.pool - kept_usd}, workers, priceIn, whole.about),
   };
 }
 
@@ -123,7 +124,7 @@ function wholeBudget(
   {max_budget_usd}: Ceilings,
   {living_usd, leaving_usd, isKnown}: {living_usd: number; leaving_usd: number; isKnown: boolean},
   now: number,
-): {spent: Budgets['whole']; left_usd: number} {
+): {spent: Budgets['whole']; left_usd: number; about: string} {
   const of_pool = {spent_usd: pool.spent_usd + living_usd, leaving_usd};
   const leavingElsewhere_usd = costOfDeletingAll(others.workers).total;
   const of_month = {
@@ -139,11 +140,13 @@ function wholeBudget(
   const why = ofPool ?? overspent('month', month ? max_budget_usd : null, of_month, isKnown);
   const left = (budget_usd: number | null, {spent_usd}: {spent_usd: number}) =>
     (budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd;
+  const left_of_pool = left(pool.budget_usd, of_pool);
+  const left_of_month =
+    left(month ? max_budget_usd : null, of_month) - leavingElsewhere_usd - others.reserved_usd;
+  const ofBoth = (isPool: boolean) => (isPool ? `pool ${pool.pool}` : 'the month');
   return {
-    spent: why === undefined ? undefined : {about: ofPool ? `pool ${pool.pool}` : 'the month', why},
-    left_usd: Math.min(
-      left(pool.budget_usd, of_pool),
-      left(month ? max_budget_usd : null, of_month) - leavingElsewhere_usd - others.reserved_usd,
-    ),
+    spent: why === undefined ? undefined : {about: ofBoth(ofPool !== undefined), why},
+    left_usd: Math.min(left_of_pool, left_of_month),
+    about: ofBoth(left_of_pool <= left_of_month),
   };
 }

@@ -22,6 +22,8 @@ export type Gathering = {
   vain: readonly {job: string; zone: string; names: string[]}[];
 };
 
+export const NO_GATHERING: Gathering = {wanted: new Set(), kept: new Map(), yielding: new Map(), vain: []};
+
 /**
  * Order in which slots serve a job: the slots whose TPU is ready, or will be, come first. A TPU in phase `working` without work has just lost
  * its job. A slot whose TPU is deleted comes behind an empty one, and a TPU at work is last.

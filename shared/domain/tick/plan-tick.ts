@@ -12,9 +12,9 @@ import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nod
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {afterAgent} from '../zone/limiter.ts';
 import {afterHellos, heardByZone} from '../zone/silence-guard.ts';
-import type {Constraints} from './binding.ts';
+import {silentWorkers} from './blocked-slots.ts';
 import {type Budgets, decideBudgets, type Pause} from './budgets.ts';
-import {planFleet, silentWorkers} from './fleet-plan.ts';
+import {type Constraints, planFleet} from './fleet-plan.ts';
 import type {Gathering} from './gangs.ts';
 import {decideOrphans, type OrphanCount, orphansOf} from './orphans.ts';
 import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} from './slots.ts';

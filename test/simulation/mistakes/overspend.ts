@@ -162,9 +162,9 @@ export const OVERSPEND: Mistakes = {
     replace: '$iso($now + 60_000)',
   },
   'a pool that keeps TPUs beside those at work': {
-    in: 'remainingWork',
-    find: 'const $kept = $whole === undefined ? $keptBy($pool, $now) - $asked : 0;',
-    replace: 'const $kept = $whole === undefined ? $keptBy($pool, $now) : 0;',
+    in: 'workOf',
+    find: '$isPaid ? Math.max(0, $keptBy($pool, $now) - $asked) : 0',
+    replace: '$isPaid ? $keptBy($pool, $now) : 0',
   },
   'a preempted TPU that its run does not count': {
     in: 'addPreemption',

@@ -102,9 +102,9 @@ export const STICK: Mistakes = {
   },
   'an overdue job that no tick ends': {in: 'tick', find: "await $failures.$isolate('end due jobs', $work);"},
   'a plan that forgets the waiting jobs': {
-    in: 'remainingWork',
-    find: '$jobs.waiting - $gangs.length + $atJobs',
-    replace: '$atJobs',
+    in: 'workOf',
+    find: '$isPaid ? $waiting - $gangs.length + $atJobs : 0',
+    replace: '$isPaid ? $atJobs : 0',
   },
   'an ended job that asks for no tick': {
     in: 'decideFinish',
@@ -124,9 +124,9 @@ export const STICK: Mistakes = {
     replace: '$hasDocument && $pool === $pools[0] ? $jobs.get($pool.pool) : {waiting: 0}',
   },
   'a kept TPU that goes with the last work': {
-    in: 'remainingWork',
-    find: 'if ($kept > 0) $work.open.push({run: $KEPT, streams: $kept});',
-    replace: 'if ($kept > 1) $work.open.push({run: $KEPT, streams: $kept});',
+    in: 'workOf',
+    find: '{payer: $KEPT, open: $kept, bound: [], waiting: 0, own: undefined}',
+    replace: '{payer: $KEPT, open: $kept > 1 ? $kept : 0, bound: [], waiting: 0, own: undefined}',
   },
   'a job that waits behind streams, however long': {
     in: 'planYields',
@@ -140,8 +140,8 @@ export const STICK: Mistakes = {
   },
   'a run behind another run that has no reason': {
     in: 'whyWaiting',
-    find: 'if ($first) return $behind($first.name, $plan);',
-    replace: 'if ($first) return undefined;',
+    find: 'if ($share.ahead) return $behind($share.ahead.payer, $fleet);',
+    replace: 'if ($share.ahead) return undefined;',
   },
   'a hub that is never tried again': {
     in: 'planBudgets',
@@ -187,7 +187,7 @@ export const STICK: Mistakes = {
   },
   'a pool without slots that is no reason': {
     in: 'whyWaiting',
-    find: "if ($slots.length === 0) return $constraint('no-slot', $pool.pool);",
+    find: "if ($pool.workers_per_zone === 0) return $constraint('no-slot', $pool.pool);",
   },
   'an instance that runs and counts as lost': {
     in: 'NODE_STANDINGS',
@@ -210,7 +210,7 @@ export const STICK: Mistakes = {
   },
   'a budget without money for a TPU that is no reason': {
     in: 'whyWaiting',
-    find: 'if ($plan.unpaid.has($name)) return $ofBudget($name, $plan);',
+    find: 'if ($share.refusal) return $share.refusal;',
   },
   'a leaving TPU that is named idle': {
     in: 'tpuConstraint',
@@ -218,6 +218,7 @@ export const STICK: Mistakes = {
   },
   'a leaving TPU that is no reason': {
     in: 'ofFullPool',
-    find: 'if ($leaving && $payers.length < $slots.length) return $constraint($leaving);',
+    find: "$worker => $worker.phase !== 'gone' && ($hasEnded($worker) || $worker.phase === 'draining')",
+    replace: '() => false',
   },
 };

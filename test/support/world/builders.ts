@@ -173,6 +173,6 @@ export const LIMITS: Limits = {
 
 /** Nothing keeps a slot from a TPU. */
 export const FREE: WantedOptions = {
-  ...{broken: new Map(), allowances: new Map(), fixed: new Set(), most: Infinity},
+  ...{blocked: new Map(), allowances: new Map(), bound: new Set(), most: Infinity},
   ...{canaries: new Map(), limited: new Set(), silent: new Set()},
 };

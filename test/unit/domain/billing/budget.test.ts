@@ -81,7 +81,7 @@ describe('a budget', () => {
     const prices = {[pool.accelerator]: {usd: 20, spot_usd: 20}};
     const accounts = accountsOf({prices, pool: {...pool, budget_usd: 10}, runs: [aRun()]});
     const {newReserver} = decideBudgets(accounts, ceilings, T0);
-    const pays = (kept_usd: number) => newReserver(kept_usd)('my-run', 'tpu-us-central1-a-0');
+    const pays = (kept_usd: number) => newReserver(kept_usd)('my-run', 'tpu-us-central1-a-0') === undefined;
     assert.deepEqual([pays(8.9), pays(9.1)], [true, false], 'the delete of a node costs $1');
   });
 

@@ -118,18 +118,18 @@ describe('the ceilings of a deployment', () => {
     const living = fc.uniqueArray(fc.record({name, phase: fc.constantFrom(...PHASES)}), {
       selector: ({name}) => name,
     });
-    const fixed = fc.uniqueArray(name);
+    const bound = fc.uniqueArray(name);
     fc.assert(
       fc.property(
         living,
-        fixed,
+        bound,
         fc.nat(20),
         fc.nat(8),
         fc.uniqueArray(zone),
         (given, own, streams, most, zones) => {
           const workers = new Map<string, Worker>(given.map(each => [each.name, aWorker(each)]));
           const pool = {...POOL, zones, workers_per_zone: 3};
-          const {wanted} = wantedSlots(pool, workers, streams, T0, {...FREE, fixed: new Set(own), most});
+          const {wanted} = wantedSlots(pool, workers, streams, T0, {...FREE, bound: new Set(own), most});
           const created = [...wanted].filter(each => (workers.get(each)?.phase ?? 'gone') === 'gone');
           const alive = livingAmong(workers);
           assert.ok(wanted.size <= most);

@@ -1,16 +1,38 @@
 import assert from 'node:assert/strict';
 import {
   accrue,
-  assignPayers,
   budgetReserver,
+  type ReserveBudget,
   runAtWork,
   withPayer,
 } from '../../../../shared/domain/billing/cost.ts';
+import {constraint} from '../../../../shared/domain/records/constraint.ts';
+import type {Worker} from '../../../../shared/domain/records/worker.ts';
+import {serveWork} from '../../../../shared/domain/tick/serve-work.ts';
+import type {Fleet} from '../../../../shared/domain/tick/why-waiting.ts';
 import {at, aWorker, T0} from '../../../support/world/builders.ts';
 
 const HOUR = 3_600_000;
 const slot = (number: number) => `tpu-us-central1-a-${number}`;
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
+
+/** `open`: streams for any slot, by run in the order of service. `bound`: the run of each slot with a stream of its own. */
+function assignPayers(
+  slots: string[],
+  workers: ReadonlyMap<string, Worker>,
+  open: readonly {run: string; streams: number}[],
+  bound: ReadonlyMap<string, string> = new Map(),
+  reserve: ReserveBudget = () => undefined,
+) {
+  const ofRun = (payer: string, streams: number) => ({
+    ...{payer, open: streams, waiting: 0, own: undefined},
+    bound: [...bound].flatMap(([name, run]) => (run === payer ? name : [])),
+  });
+  const others = [...new Set(bound.values())].filter(each => !open.some(({run}) => run === each));
+  const demands = [...open.map(({run, streams}) => ofRun(run, streams)), ...others.map(run => ofRun(run, 0))];
+  const fleet = {snapshot: {workers}, wanted: new Set(slots)} as unknown as Fleet;
+  return serveWork({demands}, fleet, reserve).payers;
+}
 
 describe('the runs that pay for slots', () => {
   it('runs pay in order of service, each for as many slots as it has streams', () => {
@@ -72,7 +94,7 @@ describe('the runs that pay for slots', () => {
         new Map([[slot(0), {...idle, charged_to}]]),
         [{run: 'other', streams: 1}],
         new Map([[slot(0), 'own']]),
-        () => false,
+        () => constraint('budget', 'run other'),
       );
     assert.deepEqual([...payers('own')], []);
     assert.deepEqual([...payers('ended')], [[slot(0), null]]);
@@ -110,8 +132,9 @@ describe('the runs that pay within their budgets', () => {
   });
   const payers = (of: ReturnType<typeof left>, workers = new Map<string, ReturnType<typeof aPaid>>()) => {
     const open = ['one', 'two'].map(run => ({run, streams: 2}));
-    const pays = budgetReserver(of, workers, () => 20);
-    return [...assignPayers([0, 1, 2].map(slot), workers, open, new Map(), pays).values()];
+    const pays = budgetReserver(of, workers, () => 20, 'the month');
+    const paid = assignPayers([0, 1, 2].map(slot), workers, open, new Map(), pays);
+    return [0, 1, 2].map(number => paid.get(slot(number)));
   };
 
   it('a run pays for as many TPUs as its budget covers, and the next run pays for the others', () => {

@@ -183,7 +183,7 @@ describe('a fixed assignment', () => {
             worker(name, phases[index] ?? 'gone', {blocked_until_at: blocked.includes(name) ? at(60) : null}),
           );
           const known = new Map(workers.map(each => [each.name, each]));
-          const chosen = wantedSlots(POOL, known, streams, T0, {...FREE, fixed: new Set(own)}).wanted;
+          const chosen = wantedSlots(POOL, known, streams, T0, {...FREE, bound: new Set(own)}).wanted;
           const available = workers.filter(each => each.phase !== 'gone' || each.blocked_until_at === null);
           const others = available.filter(({name}) => !own.includes(name));
           for (const {name} of available) if (own.includes(name)) assert.ok(chosen.has(name), name);
@@ -194,7 +194,7 @@ describe('a fixed assignment', () => {
   });
 
   it('a slot with a stream of its own comes first in a zone with a small allowance', () => {
-    const options = {fixed: new Set([A1]), allowances: allow({'us-central1-a': 1})};
+    const options = {bound: new Set([A1]), allowances: allow({'us-central1-a': 1})};
     assert.deepEqual([...wantedSlots(POOL, new Map(), 1, T0, {...FREE, ...options}).wanted], [A1, B0]);
   });
 });

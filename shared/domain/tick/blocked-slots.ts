@@ -1,0 +1,146 @@
+/** Slots that the plan may not use, and the creates that each zone allows: each with its reason. */
+import {payerOf, runAtWork} from '../billing/cost.ts';
+import {slotsOf} from '../fleet/slots.ts';
+import {parseJobWork, parseWorkerName} from '../names.ts';
+import {type Constraint, constraint} from '../records/constraint.ts';
+import {hasEnded, isAlive, type Worker} from '../records/worker.ts';
+import {isOlderThan} from '../time.ts';
+import {quietestHost} from '../worker/hosts.ts';
+import {isServedFor} from '../worker/served-time.ts';
+import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
+import {ALLOWS_ALL, type Allowance, allowanceOf} from '../zone/placement.ts';
+import type {Budgets} from './budgets.ts';
+import type {Gathering} from './gangs.ts';
+import type {Orphans} from './orphans.ts';
+import type {Snapshot, TickConfig} from './snapshot.ts';
+
+/** Decisions before the fleet plan: budgets, nodes without a slot, silent workers. */
+export type Decided = {budgets: Budgets; orphans: Orphans; silent: ReadonlySet<string>};
+
+export function blockedSlots(
+  snapshot: Snapshot,
+  {budgets, orphans}: Decided,
+  {kept, wanted}: Gathering,
+  config: TickConfig,
+  now: number,
+): Map<string, Constraint> {
+  const spared = [...kept].filter(([name]) => !wanted.has(name));
+  const unreadable = [...workersOfUnreadableRuns(snapshot), ...snapshot.unreadable];
+  const unread = unreadPart(snapshot);
+  const isEmpty = ({name}: {name: string}) => (snapshot.workers.get(name)?.phase ?? 'gone') === 'gone';
+  return new Map<string, Constraint>([
+    // Without prices, the month or the count of creates, no node is created, and the others stay.
+    ...(unread
+      ? slotsOf(snapshot.pool)
+          .filter(isEmpty)
+          .map(({name}) => [name, unread] as const)
+      : []),
+    ...spared.map(
+      ([name, job]) => [name, constraint('slices', `job ${job}`, `the job keeps ${name}`)] as const,
+    ),
+    ...silentOfInactiveRuns(snapshot, config).map(
+      name => [name, constraint('away', name, 'it sends nothing')] as const,
+    ),
+    ...hiddenSlots(snapshot, config, now),
+    ...orphans.names.map(name => [name, constraint('orphans', parseWorkerName(name)?.zone ?? name)] as const),
+    ...[...budgets.dismissed].map(name => [name, constraint('away', name, 'it leaves its slot')] as const),
+    ...unreadable.map(name => [name, constraint('unreadable', `the document of ${name}`)] as const),
+  ]);
+}
+
+/** The part of the snapshot without which no node is created; undefined if all were read. */
+export function unreadPart({prices, month, creates}: Snapshot): Constraint | undefined {
+  if (!prices) return constraint('not-read', 'prices/chips');
+  if (month?.spent_usd === undefined) return constraint('not-read', 'system/spending');
+  return creates === undefined ? constraint('not-read', 'system/creates') : undefined;
+}
+
+/** Living workers that work for an unreadable run, or were created for it. No other run counts on them, and none is deleted for lack of work. */
+export function workersOfUnreadableRuns({workers, unreadable_runs}: Snapshot): string[] {
+  const isOf = (worker: Worker) => unreadable_runs.has(runAtWork(worker) ?? payerOf(worker) ?? '');
+  return namesOf(workers, worker => worker.phase !== 'gone' && isOf(worker));
+}
+
+function namesOf(workers: ReadonlyMap<string, Worker>, isNamed: (worker: Worker) => boolean): string[] {
+  return [...workers.values()].filter(isNamed).map(({name}) => name);
+}
+
+/** Living workers that have sent nothing for `silent_s`. */
+export function silentWorkers({workers, served}: Pick<Snapshot, 'workers' | 'served'>, silent_s: number) {
+  const isSilent = (worker: Worker) =>
+    isAlive(worker) && isServedFor(served, quietestHost(worker).at, silent_s);
+  return new Set(namesOf(workers, isSilent));
+}
+
+/** Silent workers whose run has ended or is paused. No silence guard keeps them longer than a drain takes. A job has no such run. */
+function silentOfInactiveRuns({workers, runs, served}: Snapshot, {limits}: TickConfig): string[] {
+  const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
+  return namesOf(workers, worker => {
+    const isSilent = isAlive(worker) && worker.suspect !== null;
+    const isLate = isServedFor(served, worker.heartbeat_at, limits.drain_s);
+    const isAtJob = parseJobWork(worker.suspect?.work ?? null) !== undefined;
+    return isSilent && isLate && !isAtJob && !active.has(runAtWork(worker) ?? '');
+  });
+}
+
+/** Creates that each zone allows now. A stopped pool tries one zone at a time: the zone that was asked longest ago. */
+export function createsPerZone(
+  {pool, zones = []}: Snapshot,
+  hasFreeSlot: (zone: string) => boolean,
+  {bundle, placement}: TickConfig,
+  now: number,
+): Map<string, Allowance> {
+  const known = new Map(zones.map(zone => [zone.zone, zone]));
+  const allowanceIn = (name: string) => {
+    const zone = known.get(name);
+    return zone ? allowanceOf(zone, placement, bundle, now) : ALLOWS_ALL;
+  };
+  const allowed = new Map(pool.zones.map(zone => [zone, allowanceIn(zone)]));
+  if (stateOf(pool.limiter, bundle) === 'open') return allowed;
+  const why = limiterConstraint(`pool ${pool.pool}`, pool.limiter, bundle);
+  const ready = pool.zones.filter(zone => (allowed.get(zone)?.most ?? 0) > 0 && hasFreeSlot(zone));
+  const asked = (zone: string) => known.get(zone)?.limiter.asked_at ?? '';
+  const [next] = isDue(pool.limiter, bundle, now)
+    ? ready.sort((a, b) => asked(a).localeCompare(asked(b)))
+    : [];
+  for (const [zone, {most}] of allowed) {
+    const canaries =
+      pool.limiter.cause === 'person' ? 0 : (known.get(zone)?.silence_guard?.canaries_due ?? 0);
+    const least = Math.max(canaries, zone === next ? 1 : 0);
+    allowed.set(zone, {most: Math.min(most, least), why});
+  }
+  return allowed;
+}
+
+/**
+ * Slots that no plan may use. A slot without a document may have a node that no list shows. In an unreachable zone, an empty slot and a
+ * create without effect must not keep work from another zone.
+ */
+function hiddenSlots(
+  {pool, workers, nodes, zones = []}: Snapshot,
+  {limits}: TickConfig,
+  now: number,
+): [string, Constraint][] {
+  const isHopeless = (worker: Worker) => {
+    if (hasEnded(worker)) return true;
+    const {phase, provider_state, queue_state, asked_at} = worker;
+    const isUnseen = provider_state === null && queue_state === null;
+    return phase === 'creating' && isUnseen && isOlderThan(asked_at, limits.ask_again_s, now);
+  };
+  // A list may omit an orphan: in a zone with many orphans, a slot without a document may have a node.
+  const marked = new Set(zones.flatMap(({zone, orphans}) => (orphans ? zone : [])));
+  const whyHidden = (name: string, zone: string): Constraint | undefined => {
+    const worker = workers.get(name);
+    const isUnreachable = nodes?.unreachable.includes(zone) ?? false;
+    const isHidden = worker
+      ? isUnreachable && isHopeless(worker)
+      : !nodes || isUnreachable || marked.has(zone);
+    if (!isHidden) return undefined;
+    if (isUnreachable) return constraint('zone', zone, 'Cloud TPU does not answer');
+    return nodes ? constraint('orphans', zone) : constraint('not-read', 'the list of nodes');
+  };
+  return slotsOf(pool).flatMap(({name, zone}) => {
+    const why = whyHidden(name, zone);
+    return why ? [[name, why]] : [];
+  });
+}
