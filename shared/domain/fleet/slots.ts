@@ -146,7 +146,7 @@ export function wantedSlots(
   const wanted = new Set(within);
   const ceiling = constraint(
     'ceiling',
-    `${most === 1 ? '1 TPU' : `${Math.max(0, most)} TPUs`} of pool ${pool.pool}`,
+    `only ${most === 1 ? '1 TPU' : `${Math.max(0, most)} TPUs`} of pool ${pool.pool}`,
     'GLEANER_MAX_WORKERS counts the TPUs of all pools',
   );
   for (const name of inNeed) if (!wanted.has(name)) withheld.set(name, ceiling);

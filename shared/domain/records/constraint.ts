@@ -3,140 +3,103 @@ import type {z} from 'zod';
 import {count, describing, instant, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
-/** What a person asks about: the run, stream, job or TPU that waits, and its pool. */
-type Asked = {work: string; pool: string};
+const ADD_TPUS = 'wait, or add TPUs: gleaner scale {pool} --workers-per-zone N';
+const ADD_ZONES = 'gleaner scale {pool} --zones ZONES';
 
-type Kind = {
-  /** The headline. `about`: the zone, TPU, run or document that binds. */
-  head: (about: string) => string;
-  /** What a person can do. Null: nothing, because the wait ends by itself. */
-  step: ((about: string, asked: Asked) => string) | null;
-  /** True if the work moves: other work of the run is done, or a TPU is about to take it. */
-  moves?: true;
-};
-
-const addTpus = (pool: string) => `gleaner scale ${pool} --workers-per-zone N`;
-const addZones = (pool: string) => `gleaner scale ${pool} --zones ZONES`;
-/** The second word of `run my-run` or `pool tpu`. */
-const nameIn = (about: string) => about.split(' ').at(-1) ?? about;
+/**
+ * `head`: the headline. `step`: what a person can do, or null where the wait ends by itself; where it depends on what binds, by the first word
+ * of `about`. `moves`: other work of the run is done, or a TPU is about to take it.
+ *
+ * `{about}`: the zone, TPU, run or document that binds. `{name}`: its last word, such as the run of `run my-run`. `{run}` and `{pool}`: of the
+ * work that a person asks about.
+ */
+type Kind = {head: string; step: string | Record<string, string> | null; moves?: true};
 
 /** All kinds, in the order of dominance: the first that applies is the one that binds. */
 const KINDS = {
   failed: {
-    head: about => `${about} has failed`,
-    step: about => {
-      const [name = ''] = nameIn(about).split('/');
-      if (about.startsWith('job ')) return `repair the cause, then: gleaner jobs retry ${name}`;
-      return about.startsWith('each sample ')
-        ? `start another run with other options: gleaner run start RUN --from ${name}`
-        : `repair the cause, then: gleaner run retry ${name}`;
+    head: '{about} has failed',
+    step: {
+      run: 'repair the cause, then: gleaner run retry {name}',
+      stream: 'repair the cause, then: gleaner run retry {run}',
+      job: 'repair the cause, then: gleaner jobs retry {name}',
+      each: 'start another run with other options: gleaner run start RUN --from {name}',
     },
   },
-  'no-spec': {
-    head: about => `run ${about} has no spec`,
-    step: about => `upload datasets/${about}/run.json or a stream`,
-  },
-  paused: {
-    head: about => `run ${about} is paused`,
-    step: about => `act on the reason, then: gleaner run resume ${about}`,
-  },
+  'no-spec': {head: 'run {about} has no spec', step: 'upload datasets/{about}/run.json or a stream'},
+  paused: {head: 'run {about} is paused', step: 'act on the reason, then: gleaner run resume {about}'},
   'not-read': {
-    head: about => `the last tick could not read ${about}`,
-    step: about => `read the log of on-tick: it names the error of ${about}`,
+    head: 'the last tick could not read {about}',
+    step: 'read the log of on-tick: it names the error of {about}',
   },
   unreadable: {
-    head: about => `${about} is invalid, and nothing changes until a person mends it`,
-    step: about => `mend ${about}: \`gleaner status\` names its invalid field`,
+    head: '{about} is invalid, and nothing changes until a person mends it',
+    step: 'mend {about}: `gleaner status` names its invalid field',
   },
   budget: {
-    head: about => `the budget of ${about} pays for no further TPU`,
-    step: about =>
-      about.startsWith('run ')
-        ? `gleaner run configure ${nameIn(about)} --budget-usd N`
-        : about.startsWith('pool ')
-          ? `gleaner scale ${nameIn(about)} --budget-usd N`
-          : 'raise max_budget_usd and deploy, or wait for the next month',
+    head: 'the budget of {about} pays for no further TPU',
+    step: {
+      run: 'gleaner run configure {name} --budget-usd N',
+      pool: 'gleaner scale {name} --budget-usd N',
+      the: 'raise max_budget_usd and deploy, or wait for the next month',
+    },
   },
   'several-hosts': {
-    head: about => `pool ${about} has TPUs of several hosts`,
-    step: () =>
-      'create a pool of the type that is named, and start the run in it: gleaner run start RUN --pool POOL',
+    head: 'pool {about} has TPUs of several hosts',
+    step: 'create a pool of the type that is named, and start the run in it: gleaner run start RUN --pool POOL',
   },
-  'no-slot': {
-    head: about => `pool ${about} has no slot`,
-    step: about => `gleaner scale ${about} --workers-per-zone 2`,
-  },
+  'no-slot': {head: 'pool {about} has no slot', step: 'gleaner scale {about} --workers-per-zone 2'},
   behind: {
-    head: about => `${about} goes first`,
-    step: (about, {work, pool}) =>
-      about.startsWith('run ')
-        ? `wait, or add TPUs: ${addTpus(pool)}, or raise the priority: gleaner run configure ${work.split('/')[0]} --priority N`
-        : `wait, or add TPUs: ${addTpus(pool)}`,
+    head: '{about} goes first',
+    step: {
+      run: `${ADD_TPUS}, or raise the priority: gleaner run configure {run} --priority N`,
+      jobs: ADD_TPUS,
+    },
   },
-  'pool-paused': {
-    head: about => `a person paused ${about}`,
-    step: about => `gleaner pool resume ${nameIn(about)}`,
-  },
+  'pool-paused': {head: 'a person paused {about}', step: 'gleaner pool resume {name}'},
   'failed-boots': {
-    head: about => `creates of ${about} are stopped`,
-    step: (_, {pool}) =>
-      `\`gleaner logs TPU\` has the boot: mend its cause, then: gleaner pool resume ${pool}`,
+    head: 'creates of {about} are stopped',
+    step: '`gleaner logs TPU` has the boot: mend its cause, then: gleaner pool resume {pool}',
   },
   ceiling: {
-    head: about => `the deployment allows ${about}`,
-    step: (about, {pool}) =>
-      about.startsWith('no zone of pool ')
-        ? `${addZones(pool)}, or raise allowed_zones and deploy`
-        : 'raise max_workers and deploy, or wait until other TPUs are gone',
+    head: 'the deployment allows {about}',
+    step: {
+      no: `${ADD_ZONES}, or raise allowed_zones and deploy`,
+      only: 'raise max_workers and deploy, or wait until other TPUs are gone',
+    },
   },
   permission: {
-    head: about => `a permission is missing in ${about}`,
-    step: (_, {pool}) => `grant the role that the error names, then: gleaner pool resume ${pool}`,
+    head: 'a permission is missing in {about}',
+    step: 'grant the role that the error names, then: gleaner pool resume {pool}',
   },
   'no-such-type': {
-    head: about => `${about} refuses the type or the runtime version`,
-    step: (_, {pool}) => `\`gleaner doctor\` shows what zones offer, then: ${addZones(pool)}`,
+    head: '{about} refuses the type or the runtime version',
+    step: `\`gleaner doctor\` shows what zones offer, then: ${ADD_ZONES}`,
   },
   quota: {
-    head: about => `the quota in ${about} is used up`,
-    step: (_, {pool}) => `ask Google for the quota that the error names, or add zones: ${addZones(pool)}`,
+    head: 'the quota in {about} is used up',
+    step: `ask Google for the quota that the error names, or add zones: ${ADD_ZONES}`,
   },
-  zone: {
-    head: about => `${about} gives no TPU now`,
-    step: (_, {pool}) => `wait, or add zones: ${addZones(pool)}`,
-  },
+  zone: {head: '{about} gives no TPU now', step: `wait, or add zones: ${ADD_ZONES}`},
   orphans: {
-    head: about => `${about} has nodes without documents`,
-    step: () => 'wait until the nodes are deleted, or: gleaner rebuild',
+    head: '{about} has nodes without documents',
+    step: 'wait until the nodes are deleted, or: gleaner rebuild',
   },
-  'slot-blocked': {
-    head: about => `${about} cannot be created now`,
-    step: () => 'remove what the error names',
-  },
-  deleted: {
-    head: about => `a person deleted ${about}`,
-    step: about => `gleaner tpus recreate ${about}`,
-  },
+  'slot-blocked': {head: '{about} cannot be created now', step: 'remove what the error names'},
+  deleted: {head: 'a person deleted {about}', step: 'gleaner tpus recreate {about}'},
   'silence-guard': {
-    head: about => `${about} has silent TPUs that are kept for now`,
-    step: () => 'look at worker-api and the network of the TPUs; `gleaner tpus delete TPU` ends the cost',
+    head: '{about} has silent TPUs that are kept for now',
+    step: 'look at worker-api and the network of the TPUs; `gleaner tpus delete TPU` ends the cost',
   },
   model: {
-    head: about => `${about} waits for its model`,
-    step: () => 'mend the network, or start another run with a model that exists',
+    head: '{about} waits for its model',
+    step: 'mend the network, or start another run with a model that exists',
   },
-  away: {head: about => `${about} cannot work now`, step: null},
-  coming: {head: about => `${about} is on its way`, step: null},
-  idle: {head: about => `${about} is ready and about to ask for work`, step: null, moves: true},
-  slices: {
-    head: about => `${about} waits for several TPUs in one zone`,
-    step: (_, {pool}) => `wait, or add TPUs: ${addTpus(pool)}`,
-  },
-  'pool-full': {
-    head: about => `every TPU of pool ${about} is at work`,
-    step: (_, {pool}) => `wait, or add TPUs: ${addTpus(pool)}`,
-    moves: true,
-  },
+  away: {head: '{about} cannot work now', step: null},
+  coming: {head: '{about} is on its way', step: null},
+  idle: {head: '{about} is ready and about to ask for work', step: null, moves: true},
+  slices: {head: '{about} waits for several TPUs in one zone', step: ADD_TPUS},
+  'pool-full': {head: 'every TPU of pool {about} is at work', step: ADD_TPUS, moves: true},
 } satisfies Record<string, Kind>;
 
 export type ConstraintKind = keyof typeof KINDS;
@@ -189,9 +152,20 @@ const kindOf = ({kind}: Pick<Constraint, 'kind'>): Kind | undefined =>
 
 export const isMoving = (waits: Constraint) => kindOf(waits)?.moves === true;
 
-/** Null: the wait ends by itself. */
-export function nextStep(waits: Pick<Constraint, 'kind' | 'about'>, asked: Asked): string | null {
-  return kindOf(waits)?.step?.(waits.about, asked) ?? null;
+const fill = (text: string, values: Record<string, string>) =>
+  text.replace(/\{(\w+)\}/g, (_, key: string) => values[key] ?? '');
+
+/** What a person can do; null: the wait ends by itself. `work`: the run, stream, job or TPU that the person asks about, and its pool. */
+export function nextStep(
+  waits: Pick<Constraint, 'kind' | 'about'>,
+  {work, pool}: {work: string; pool: string},
+): string | null {
+  const step = kindOf(waits)?.step ?? null;
+  const {about} = waits;
+  const [first = '', ...words] = about.split(' ');
+  const text = typeof step === 'string' ? step : (step?.[first] ?? null);
+  const [run = ''] = work.split('/');
+  return text && fill(text, {about, name: words.at(-1) ?? about, run, pool});
 }
 
 /** `us-central1-a gives no TPU now (since 12:46): Failed to create …; refused 41 times, next try 12:51`. */
@@ -205,7 +179,7 @@ export function waitText(waits: Constraint): string {
 /** The words of `waitText` that no further try changes. */
 export function shortText(waits: Omit<Constraint, 'refusals' | 'next_try_at'>): string {
   const {kind, about, evidence, since_at} = waits;
-  const head = kindOf(waits)?.head(about) ?? `${about} waits (${kind})`;
+  const head = fill(kindOf(waits)?.head ?? `{about} waits (${kind})`, {about});
   const since = since_at === null ? '' : ` (since ${minuteText(since_at)})`;
   return `${head}${since}${evidence === null ? '' : `: ${evidence}`}`;
 }

@@ -82,7 +82,7 @@ export const CEILING_WAITS: Record<keyof Ceilings, Wait> = {
     given: overTwoPools,
     ...{
       kind: 'ceiling',
-      about: '0 TPUs of pool tpu',
+      about: 'only 0 TPUs of pool tpu',
       evidence: /GLEANER_MAX_WORKERS/,
       next_step: /max_workers/,
     },
