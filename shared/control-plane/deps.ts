@@ -5,7 +5,7 @@ import type {KnownPools} from './caches/pool-cache.ts';
 import type {Services} from './calls/services.ts';
 
 /** A transaction under way, and the time of its decisions. */
-export type Turn = {deps: Deps; tx: Transaction; now: number};
+export type DecisionContext = {deps: Deps; tx: Transaction; now: number};
 
 export type Deps = Services & {
   activeRuns: ActiveRuns;

@@ -6,7 +6,7 @@ import type {Bus, Document} from '../ports/ports.ts';
 import {isNotFound, isPermission, withAdvice} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
-type Options = {
+type BusOptions = {
   project: string;
   /** Deployment whose topics these are; by default the default one. */
   deployment?: string | undefined;
@@ -22,7 +22,7 @@ export function openBus({
   deployment = DEFAULT_DEPLOYMENT,
   token,
   deadline_ms = 10_000,
-}: Options): Bus {
+}: BusOptions): Bus {
   const open = memoizeAsync(async () => {
     const {PubSub} = (await import('@google-cloud/pubsub')).default;
     return new PubSub({projectId: project});

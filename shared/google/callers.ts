@@ -12,7 +12,7 @@ const MOST_SKEW_S = 60;
 const REMOVED = 'SIGNATURE_REMOVED_BY_GOOGLE';
 
 type Claims = {[claim: string]: unknown};
-type Options = Pick<Config, 'worker_api' | 'identity'> & {now?: () => number};
+type CallerOptions = Pick<Config, 'worker_api' | 'identity'> & {now?: () => number};
 
 /** Settings that prove a caller. Throws `ConfigError`, which names each missing variable. */
 export function requireVerifier({worker_api, identity}: Pick<Config, 'worker_api' | 'identity'>) {
@@ -25,7 +25,7 @@ export function requireVerifier({worker_api, identity}: Pick<Config, 'worker_api
  * On Cloud Run, IAM has checked the signature and let in only accounts with the role of an invoker. A token with a signature is checked
  * here in full, with Google's certificates or those of a local cloud. The claims are compared in both cases.
  */
-export function openCallers({worker_api, identity, now = Date.now}: Options) {
+export function openCallers({worker_api, identity, now = Date.now}: CallerOptions) {
   const client = memoizeAsync(async () => {
     const {OAuth2Client} = (await import('google-auth-library')).default;
     const {certs} = identity;

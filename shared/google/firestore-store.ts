@@ -30,13 +30,13 @@ import {isAlreadyExists, isCommitDoubtful, isContention, isPermission, withAdvic
 import {fieldToFirestore, fromFirestore, toFirestore} from './firestore-values.ts';
 import {memoizeAsync} from './memoize-async.ts';
 
-type Options =
+type FirestoreOptions =
   | {project: string; database?: string; attempts?: number}
   | {client: Firestore; attempts?: number};
 type Loaded = {firestore: Firestore; module: typeof import('@google-cloud/firestore')};
 
 /** Loads and connects at the first call. Closing the store closes a client that was passed in. */
-export function openFirestoreStore(options: Options): Store {
+export function openFirestoreStore(options: FirestoreOptions): Store {
   return new FirestoreStore(options);
 }
 
@@ -45,7 +45,7 @@ class FirestoreStore implements Store {
   readonly #attempts: number;
   #loaded: Firestore | undefined;
 
-  constructor(options: Options) {
+  constructor(options: FirestoreOptions) {
     this.#attempts = options.attempts ?? 5;
     this.#load = memoizeAsync(async () => {
       const {default: module} = await import('@google-cloud/firestore');
@@ -144,7 +144,7 @@ class FirestoreStore implements Store {
 /** Wraps an error of the work without its code: the client repeats the work after some codes. */
 class WorkFailed extends Error {}
 
-function connect(options: Options, {Firestore}: Loaded['module']): Firestore {
+function connect(options: FirestoreOptions, {Firestore}: Loaded['module']): Firestore {
   if ('client' in options) return options.client;
   return new Firestore({projectId: options.project, databaseId: options.database ?? '(default)'});
 }

@@ -15,7 +15,7 @@ const ROLES: Record<ObjectRights['may'], string[]> = {
   overwrite: ['objectUser'],
 };
 
-type Options = {
+type TokenOptions = {
   metadata_host: string;
   /** Account of this process, as the metadata server names it. */
   account: string;
@@ -32,7 +32,7 @@ type Rule = {
 };
 
 /** Opens the exchange. Errors carry no cause: those of the library hold the request, and the request holds a token. */
-export function openObjectTokens(options: Options): ObjectTokens {
+export function openObjectTokens(options: TokenOptions): ObjectTokens {
   return {
     issue: async rights => {
       try {
@@ -44,7 +44,7 @@ export function openObjectTokens(options: Options): ObjectTokens {
   };
 }
 
-async function issue({metadata_host, account, endpoint}: Options, rights: readonly ObjectRights[]) {
+async function issue({metadata_host, account, endpoint}: TokenOptions, rights: readonly ObjectRights[]) {
   return narrow(await ownToken(metadata_host, account), rights, endpoint);
 }
 

@@ -5,14 +5,17 @@ import {openInstances} from './instances.ts';
 import type {NodeSettings} from './tpu-resources.ts';
 import {openTpus} from './tpus.ts';
 
-type Options = {
+type ProviderOptions = {
   project: string;
   token?: string | undefined;
   /** Addresses that replace those of Google. */
   endpoints: {tpu?: string | undefined; compute?: string | undefined};
 } & NodeSettings;
 
-export function openProviders(providers: readonly Provider[], {endpoints, ...settings}: Options): Tpus {
+export function openProviders(
+  providers: readonly Provider[],
+  {endpoints, ...settings}: ProviderOptions,
+): Tpus {
   const open: Record<Provider, () => Tpus> = {
     'tpu-api': () => openTpus({...settings, endpoint: endpoints.tpu}),
     'compute-engine': () => openInstances({...settings, endpoint: endpoints.compute}),

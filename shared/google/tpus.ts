@@ -15,9 +15,9 @@ import {joined, type NodeSettings, nodeFor, UNSPECIFIED, type Words, wordOf} fro
 type Client = InstanceType<typeof v2.TpuClient>;
 type Opened = {client: Client; words: Words};
 /** `client` replaces the client of the other options. */
-type Options = DriverOptions & {client?: Client | undefined};
+type TpuClientOptions = DriverOptions & {client?: Client | undefined};
 
-export function openTpus({project, endpoint, token, client, ...settings}: Options): Tpus {
+export function openTpus({project, endpoint, token, client, ...settings}: TpuClientOptions): Tpus {
   const open = memoizeAsync(async (): Promise<Opened> => {
     const {v2, protos} = (await import('@google-cloud/tpu')).default;
     const {Node, QueuedResourceState, Symptom} = protos.google.cloud.tpu.v2;

@@ -90,7 +90,7 @@ export async function storeAdvance(
   log: Log,
   tx: Transaction,
   before: Stream,
-  {stream: next, counted, events}: Advance,
+  {stream: next, countedShards, events}: Advance,
   now: number,
 ): Promise<void> {
   if (next === before) return;
@@ -102,6 +102,6 @@ export async function storeAdvance(
   streamRecords.set(tx, next);
   clearWork(tx, holder);
   reopenRun(tx, ended, `stream ${stream} is complete after all`, now);
-  for (const shard of counted) shardRecords.set(tx, paths.shard(run, stream, shard.shard), shard);
+  for (const shard of countedShards) shardRecords.set(tx, paths.shard(run, stream, shard.shard), shard);
   for (const event of events) recordEvent(tx, event, now);
 }

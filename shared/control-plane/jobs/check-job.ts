@@ -12,7 +12,7 @@ import {iso} from '../../domain/time.ts';
 import {checkDocument, isInstant, isInstantField} from '../../ports/document-limits.ts';
 import type {Document, Value} from '../../ports/ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
-import type {Deps, Turn} from '../deps.ts';
+import type {DecisionContext, Deps} from '../deps.ts';
 import {storeEnded} from '../documents/job-documents.ts';
 
 /** Fields that people write, in a document of their own. */
@@ -129,7 +129,7 @@ function defined<T extends object>(given: T): {[Key in keyof T]-?: Exclude<T[Key
 }
 
 /** Fails the document with the reason. A field that the Store cannot take back gets another name, and a text beyond its limit is left out. */
-export function storeInvalid({deps, tx, now}: Turn, data: Document, job: Job, error: string) {
+export function storeInvalid({deps, tx, now}: DecisionContext, data: Document, job: Job, error: string) {
   const failed = endAttempt(job, {outcome: 'failed', cause: 'invalid', error}, null, now);
   const named = withValidNames({...data, ...failed}) as unknown as Job;
   const path = paths.job(deps.config.jobs_collection, job.job);

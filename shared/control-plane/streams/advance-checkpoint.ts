@@ -151,7 +151,7 @@ export async function countShards(
       const decided = decideAdvance(before, frozen, stored, now);
       if (decided.needsSpecCheck) await assertSpecHash(deps, tx, run, frozen.spec_hash);
       await storeAdvance(deps.log, tx, before, decided, now);
-      return {...decided, isNew: decided.counted.length > 0};
+      return {...decided, isNew: decided.countedShards.length > 0};
     });
     ({stream: current, isNew, unfit, waiting, hasMore} = advance);
   }

@@ -155,8 +155,9 @@ async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
   const snapshot = await readSnapshot(deps, budgets, listing, failures);
   const remaining: string[] = [];
   for (const part of snapshotsByPool(snapshot)) {
-    const {left, freed} = await deleteOrphans(deps, part, failures);
-    for (const {run, stream} of freed) await skipIfInvalid(deps.log, () => advanceStream(deps, run, stream));
+    const {left, freedStreams} = await deleteOrphans(deps, part, failures);
+    for (const {run, stream} of freedStreams)
+      await skipIfInvalid(deps.log, () => advanceStream(deps, run, stream));
     remaining.push(...left);
   }
   failures.rethrow();

@@ -25,7 +25,7 @@ import {deleteStrays} from '../workers/delete-orphans.ts';
 import {merged, type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 import {findMissing} from './list-nodes.ts';
-import {storeVain, storeWaits} from './store-waits.ts';
+import {storeReservationTimeout, storeWaits} from './store-waits.ts';
 
 const POOLS_AT_ONCE = 4;
 
@@ -86,7 +86,7 @@ export async function applyPlans(
   for (const part of parts) outcomes.set(part, await applyToSlots(deps, part, failures));
   await failures.isolate('record the pools without their nodes', () => recordLate(deps, outcomes));
   // A shard whose event is under way counts before the next lease.
-  await failures.each(merged([...spent, ...outcomes.values()]).freed, ({run, stream}) => [
+  await failures.each(merged([...spent, ...outcomes.values()]).freedStreams, ({run, stream}) => [
     `count the shards of ${run}/${stream}`,
     () => advanceStream(deps, run, stream),
   ]);
@@ -94,7 +94,7 @@ export async function applyPlans(
   await applyToLeases(deps, parts, workers, failures);
   await forEachConcurrently(
     parts,
-    part => applyToRuns(deps, part, outcomes.get(part)?.held ?? [], failures),
+    part => applyToRuns(deps, part, outcomes.get(part)?.heldWorkers ?? [], failures),
     POOLS_AT_ONCE,
   );
   await failures.isolate('end lost commands', () => endLostExecs(deps, workers));
@@ -123,11 +123,13 @@ async function reconcileMissing(deps: Deps, {missing, inputs}: TickPlan, failure
 
 /** Warns about requests that an old plan has dropped. The next tick plans the pools of these requests first. */
 async function recordLate({store, log, now}: Deps, outcomes: ReadonlyMap<Part, Reconciled>): Promise<void> {
-  const late = [...outcomes].flatMap(([{snapshot}, {late}]) => (late.length > 0 ? snapshot.pool.pool : []));
+  const late = [...outcomes].flatMap(([{snapshot}, {lateSlots}]) =>
+    lateSlots.length > 0 ? snapshot.pool.pool : [],
+  );
   const [part] = outcomes.keys();
   const before = part?.snapshot.late_pools ?? [];
   if (late.length === 0 && before.length === 0) return;
-  const dropped = merged([...outcomes.values()]).late.length;
+  const dropped = merged([...outcomes.values()]).lateSlots.length;
   const text = `${dropped} requests for nodes are dropped, because the tick was slow: it began with other pools than ${late.join(', ')}. The next tick begins with these`;
   if (late.length > 0) log('WARNING', text, {signal: 'creates-late'});
   await store.transaction(async tx => {
@@ -146,12 +148,12 @@ async function applyToLeases(
 ): Promise<void> {
   const [first] = parts;
   if (!first) return;
-  const {served} = first.snapshot;
+  const {servedTime} = first.snapshot;
   const hasJob = (name: string) => parseJobWork(workers.get(name)?.work ?? null) !== undefined;
   const expired = parts.flatMap(({plan}) => plan.expired);
   const {jobs = [], streams = []} = Object.groupBy(expired, name => (hasJob(name) ? 'jobs' : 'streams'));
-  await failures.isolate('revoke expired leases', () => revokeExpired(deps, streams, served));
-  await failures.isolate('end expired jobs', () => endExpiredJobs(deps, jobs, served));
+  await failures.isolate('revoke expired leases', () => revokeExpired(deps, streams, servedTime));
+  await failures.isolate('end expired jobs', () => endExpiredJobs(deps, jobs, servedTime));
   await failures.isolate('report long jobs', () => reportLongJobs(deps, workers.values()));
   const notices = parts.flatMap(({plan}) => plan.notices);
   const batches = notices.flatMap(({run, workers}) =>
@@ -170,9 +172,9 @@ async function applyToLeases(
 async function applyToRuns(deps: Deps, {snapshot, plan}: Part, held: readonly Worker[], failures: Failures) {
   await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
   await failures.isolate('store why work waits', () => storeWaits(deps, snapshot, plan.constraints));
-  await failures.each(plan.vain, each => [
+  await failures.each(plan.reservationTimeouts, each => [
     `pause ${each.zone} for job ${each.job}`,
-    () => storeVain(deps, each),
+    () => storeReservationTimeout(deps, each),
   ]);
   await failures.isolate('report held workers', () => reportHeld(deps, snapshot, held));
   await failures.each(plan.runs, each => [

@@ -124,8 +124,8 @@ export async function readSnapshot(
   );
   const proving = () => proveService(deps, workers);
   const served = (await failures.isolate('prove that worker-api works', proving)) ?? NEVER_SERVED;
-  const lost = await findLost(deps, workers, {now: deps.now(), served}, failures);
-  return {...budgets, workers, unreadable, nodes, zones, served, streams, lost};
+  const lost = await findLost(deps, workers, {now: deps.now(), servedTime: served}, failures);
+  return {...budgets, workers, unreadable, nodes, zones, servedTime: served, streams, lostWorkers: lost};
 }
 
 async function countAll(deps: Deps, budgets: DeploymentBudgets, failures: Failures) {

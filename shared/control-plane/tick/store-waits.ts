@@ -5,7 +5,7 @@ import {goesOn, shortText, type Waiting} from '../../domain/records/constraint.t
 import type {Job} from '../../domain/records/job.ts';
 import type {Pool} from '../../domain/records/pool.ts';
 import type {Constraints} from '../../domain/tick/fleet-plan.ts';
-import {afterVainWait} from '../../domain/tick/gangs.ts';
+import {afterReservationTimeout} from '../../domain/tick/gangs.ts';
 import type {TickPlan} from '../../domain/tick/plan-tick.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
@@ -42,11 +42,14 @@ function withWaits(pool: Pool, {work, zones}: Constraints, now: number): Pool {
 }
 
 /** The zone has a pause for the job: its slices have waited for others for too long. */
-export async function storeVain(deps: Deps, {job: id, zone}: TickPlan['vain'][number]): Promise<void> {
+export async function storeReservationTimeout(
+  deps: Deps,
+  {job: id, zone}: TickPlan['reservationTimeouts'][number],
+): Promise<void> {
   const {boot_s} = deps.config.limits;
   await deps.store.transaction(async tx => {
     const job = await jobRecords.get(deps, tx, id);
-    const next = job && isWaiting(job) ? afterVainWait(job, zone, boot_s, deps.now()) : undefined;
+    const next = job && isWaiting(job) ? afterReservationTimeout(job, zone, boot_s, deps.now()) : undefined;
     if (next) jobRecords.set(deps, tx, next);
   });
 }

@@ -63,8 +63,8 @@ async function waitingFor(deps: Deps, worker: Worker, pool: Pool | undefined, as
     workers.set(worker.name, {...worker, phase: 'idle', phase_since_at: iso(deps.now())});
   const gathering =
     pool && gatherSlots({pool, workers, silent: new Set()}, gangs, deps.config.limits.boot_s, deps.now());
-  const vain = gathering?.vain.find(({names}) => names.includes(worker.name));
-  const kept = gathering?.kept.get(worker.name) ?? vain?.job;
+  const vain = gathering?.timeouts.find(({names}) => names.includes(worker.name));
+  const kept = gathering?.reservedFor.get(worker.name) ?? vain?.job;
   const keeper = first.find(({job}) => job === kept);
   const mine = keeper ? first.slice(0, first.indexOf(keeper) + 1) : first;
   const groups = Map.groupBy(mine, ({queue}) => rankIn(queue ?? ''));

@@ -68,7 +68,7 @@ async function waitingOf(deps: Deps, {run, stream}: Stream): Promise<Waiting | u
 }
 
 /** True if a search in vain of one worker is one of every worker of the pool: a run of `affinity: fixed` has other streams for others. */
-export async function isInVainForAll(deps: Deps, pool: string, since_ms: number): Promise<boolean> {
+export async function hasWorkForNobody(deps: Deps, pool: string, since_ms: number): Promise<boolean> {
   const runs = await deps.activeRuns.readSince(pool, since_ms, deps);
   return runs.every(run => run.affinity === 'any');
 }

@@ -14,7 +14,7 @@ import {holdsWork} from '../documents/lease-documents.ts';
 import {type AgentRequest, askerOf, heartbeatOf, waitFor} from './answers.ts';
 import {checked} from './authenticate.ts';
 import {grantWaitingJob} from './grant-job.ts';
-import {grantStream, isInVainForAll} from './grant-stream.ts';
+import {grantStream, hasWorkForNobody} from './grant-stream.ts';
 import {transact} from './write.ts';
 
 /** Seconds until a worker asks again where others were faster. Without any work it waits `poll_s`. */
@@ -56,7 +56,7 @@ export const answerLease = checked('lease', async (deps, worker, request) => {
   const isKnownIdle = idle_ms <= began_ms && began_ms - idle_ms < shared_ms;
   const isShared = isKnownIdle && worker.work === null;
   const work = isShared ? undefined : await searchWork(deps, worker, request, asker);
-  if (!work && !isShared && (await isInVainForAll(deps, worker.pool, began_ms)))
+  if (!work && !isShared && (await hasWorkForNobody(deps, worker.pool, began_ms)))
     deps.idlePools.set(worker.pool, began_ms);
   if (work && 'order' in work) return {answer: ok({...work.order, heartbeat_s: heartbeatOf(deps, pool)})};
   // Another write of this worker would slow the other workers that ask now.

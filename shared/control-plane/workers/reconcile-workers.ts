@@ -20,14 +20,14 @@ import {publishActions} from './tpu-operations.ts';
 
 const MOST_SLOTS = 50;
 
-/** `held`: silent workers that a silence guard holds. `freed`: streams that lost their worker. `late`: slots whose request an old plan dropped. */
-export type Reconciled = {held: Worker[]; freed: Stream[]; late: string[]};
+/** `heldWorkers`: silent ones that a silence guard holds. `freedStreams`: those that lost their worker. `lateSlots`: slots whose request an old plan dropped. */
+export type Reconciled = {heldWorkers: Worker[]; freedStreams: Stream[]; lateSlots: string[]};
 
 export function merged(outcomes: readonly (Reconciled | undefined)[]): Reconciled {
   return {
-    held: outcomes.flatMap(outcome => outcome?.held ?? []),
-    freed: outcomes.flatMap(outcome => outcome?.freed ?? []),
-    late: outcomes.flatMap(outcome => outcome?.late ?? []),
+    heldWorkers: outcomes.flatMap(outcome => outcome?.heldWorkers ?? []),
+    freedStreams: outcomes.flatMap(outcome => outcome?.freedStreams ?? []),
+    lateSlots: outcomes.flatMap(outcome => outcome?.lateSlots ?? []),
   };
 }
 
@@ -75,24 +75,26 @@ async function reconcileSlots(
   failures: Failures,
 ): Promise<Reconciled> {
   const {config, store} = deps;
-  const {actions, ended, held, freed, late, isOpened} = await store.transaction(async tx => {
-    const now = deps.now();
-    const turn = {deps, tx, now};
-    const workers = await Promise.all(slots.map(slot => readSlot(turn, slot)));
-    const current = slots.flatMap((slot, index) => {
-      const worker = workers[index];
-      return worker ? {slot, worker: accrue(worker, now)} : [];
-    });
-    const changes = changedSlots(current, inputs, config.limits, now);
-    const documents = await readSlotDocuments(turn, inputs.pool.pool, changes);
-    const writes = decideSlots(changes, documents, inputs, config, now);
-    writeSlots(turn, documents.shared, writes);
-    const unpublished = current.flatMap(({worker}) => unpublishedAction(worker, unpublished_since_ms));
-    return {...writes, actions: [...unpublished, ...writes.actions]};
-  });
-  inputs.billed.usd += billOf(ended);
+  const {actions, endedWorkers, heldWorkers, freedStreams, lateSlots, isOpened} = await store.transaction(
+    async tx => {
+      const now = deps.now();
+      const turn = {deps, tx, now};
+      const workers = await Promise.all(slots.map(slot => readSlot(turn, slot)));
+      const current = slots.flatMap((slot, index) => {
+        const worker = workers[index];
+        return worker ? {slot, worker: accrue(worker, now)} : [];
+      });
+      const changes = changedSlots(current, inputs, config.limits, now);
+      const documents = await readSlotDocuments(turn, inputs.pool.pool, changes);
+      const writes = decideSlots(changes, documents, inputs, config, now);
+      writeSlots(turn, documents.shared, writes);
+      const unpublished = current.flatMap(({worker}) => unpublishedAction(worker, unpublished_since_ms));
+      return {...writes, actions: [...unpublished, ...writes.actions]};
+    },
+  );
+  inputs.tickBill.usd += billOf(endedWorkers);
   const names = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
   await failures.isolate(`publish ${names}`, () => publishActions(deps.bus, actions));
   if (isOpened) await failures.isolate('wake a tick', () => wake(deps.bus));
-  return {held, freed, late};
+  return {heldWorkers, freedStreams, lateSlots};
 }

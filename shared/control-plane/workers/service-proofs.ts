@@ -91,11 +91,11 @@ async function storeProofs(deps: Deps, proofs: readonly number[], failed: number
 export async function findLost(
   deps: Deps,
   workers: ReadonlyMap<string, Worker>,
-  {now, served}: Moment,
+  {now, servedTime}: Moment,
   failures: Failures,
 ): Promise<Set<string>> {
   const silent = [...workers.values()].filter(
-    worker => isAlive(worker) && isServedFor(served, quietestHost(worker).at, LONGEST_SILENCE_S),
+    worker => isAlive(worker) && isServedFor(servedTime, quietestHost(worker).at, LONGEST_SILENCE_S),
   );
   const lost = new Set<string>();
   await forEachConcurrently(silent, async ({name, suspect}) => {

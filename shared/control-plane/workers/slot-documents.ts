@@ -10,7 +10,7 @@ import type {SharedDocuments} from '../../domain/tick/shared-documents.ts';
 import {becomesGone, type Slot, type SlotDecision} from '../../domain/tick/slots.ts';
 import {isMachineDeath} from '../../domain/worker/liveness.ts';
 import {isEnding} from '../../domain/zone/zone-changes.ts';
-import type {Turn} from '../deps.ts';
+import type {DecisionContext} from '../deps.ts';
 import {
   attemptRecords,
   createsRecords,
@@ -33,7 +33,7 @@ import {zoneOf} from '../documents/zones.ts';
  * left alone, and the next tick chooses another slot.
  */
 export async function readSlot(
-  {deps, tx, now}: Turn,
+  {deps, tx, now}: DecisionContext,
   {name, place, seen}: Slot,
 ): Promise<Worker | undefined> {
   const {log, slotsLeftAlone} = deps;
@@ -49,7 +49,7 @@ export async function readSlot(
 
 /** Reads the documents that the decisions may change beside their workers. */
 export async function readSlotDocuments(
-  turn: Turn,
+  turn: DecisionContext,
   pool: string,
   decisions: readonly SlotDecision[],
 ): Promise<SlotDocuments> {
@@ -68,19 +68,19 @@ export async function readSlotDocuments(
   return {shared, works: new Map(works), attempts: new Map(attempts.flat())};
 }
 
-async function readWork({deps, tx}: Turn, {before, worker, death}: SlotDecision): Promise<Work> {
+async function readWork({deps, tx}: DecisionContext, {before, worker, death}: SlotDecision): Promise<Work> {
   const isEnd = isEnding(before, worker);
   const job = isEnd ? await jobOf(deps, tx, before) : undefined;
   return {
     stream: isEnd ? await workOf(deps.log, tx, before) : undefined,
     job,
     members: job ? await membersOf(deps, tx, job, before.name) : [],
-    suspected: death?.kind === 'silent' ? await suspectedBy(deps.log, tx, before) : undefined,
+    suspectStream: death?.kind === 'silent' ? await suspectedBy(deps.log, tx, before) : undefined,
   };
 }
 
 async function readShared(
-  turn: Turn,
+  turn: DecisionContext,
   pool: string,
   decisions: readonly SlotDecision[],
   gone: readonly Worker[],
@@ -114,7 +114,7 @@ async function readShared(
   };
 }
 
-export function writeSlots({deps, tx, now}: Turn, before: SharedDocuments, writes: SlotWrites) {
+export function writeSlots({deps, tx, now}: DecisionContext, before: SharedDocuments, writes: SlotWrites) {
   const {log} = deps;
   for (const worker of writes.workers) workerRecords.set(tx, worker);
   for (const [path, attempt] of writes.attempts) attemptRecords.set(tx, path, attempt);
@@ -136,5 +136,6 @@ export function writeSlots({deps, tx, now}: Turn, before: SharedDocuments, write
   }
   if (pool && pool !== before.pool) poolRecords.set(tx, pool);
   if (spending && spending !== before.spending) spendingRecords.set(tx, spending);
-  for (const [payer, usd] of unpaid(before, writes.ended)) log('ERROR', unpaidText(payer, usd), LEFT_ALONE);
+  for (const [payer, usd] of unpaid(before, writes.endedWorkers))
+    log('ERROR', unpaidText(payer, usd), LEFT_ALONE);
 }

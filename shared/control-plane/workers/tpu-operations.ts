@@ -29,7 +29,7 @@ import {withLimiter} from '../../domain/zone/placement.ts';
 import type {Bus, TpuRequest} from '../../ports/ports.ts';
 import {forEachConcurrently} from '../calls/concurrency.ts';
 import {wake} from '../calls/wake.ts';
-import type {Deps, Turn} from '../deps.ts';
+import type {DecisionContext, Deps} from '../deps.ts';
 import {
   attemptRecords,
   poolRecords,
@@ -167,7 +167,7 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
 }
 
 async function refuse(
-  {deps, tx, now}: Turn,
+  {deps, tx, now}: DecisionContext,
   worker: Worker,
   {before, after}: {before: Zone; after: Zone},
   cause: string,

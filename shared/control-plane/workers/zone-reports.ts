@@ -15,12 +15,12 @@ import {changeZone} from '../documents/zones.ts';
 
 /** Ends silence guards and stops of creates, in zones and pool, after the first words of workers. */
 export async function applyHellos(deps: Deps, {zones, pool_at}: TickPlan['hellos'], snapshot: Snapshot) {
-  const {workers, served} = snapshot;
+  const {workers, servedTime} = snapshot;
   const {pool} = snapshot.pool;
   const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
   await forEachConcurrently(zones, name =>
     changeZone(deps, {zone: name, pool}, (zone, _, now) =>
-      zoneAfterHellos(zone, byZone.get(name) ?? [], {now, served}),
+      zoneAfterHellos(zone, byZone.get(name) ?? [], {now, servedTime}),
     ),
   );
   if (pool_at === undefined) return;

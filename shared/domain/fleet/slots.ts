@@ -5,7 +5,7 @@ import type {Phase, Worker} from '../records/worker.ts';
 import {isOlderThan} from '../time.ts';
 import {slotConstraint} from '../worker/tpu-constraint.ts';
 import {ALLOWS_ALL, type Allowance} from '../zone/placement.ts';
-import {isHeard} from '../zone/silence-guard.ts';
+import {hasSpoken} from '../zone/silence-guard.ts';
 
 /** Slots of the pool, zone by zone, in the order in which they are filled. */
 export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; slot: number}[] {
@@ -20,10 +20,10 @@ export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; 
 }
 
 /** Zones without a slot for a canary: each slot has a worker that has spoken, or stays empty after a `delete`. */
-export function crowdedZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
+export function fullZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
   const isTaken = ({name}: {name: string}) => {
     const worker = workers.get(name);
-    return worker !== undefined && (worker.held || isHeard(worker));
+    return worker !== undefined && (worker.held || hasSpoken(worker));
   };
   const slots = Map.groupBy(slotsOf(pool), ({zone}) => zone);
   return new Set(pool.zones.filter(zone => slots.get(zone)?.every(isTaken)));

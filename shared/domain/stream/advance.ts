@@ -13,7 +13,7 @@ export type FrozenOutput = {spec_hash: string; format: string};
 
 export type Advance = {
   stream: Stream;
-  counted: readonly Shard[];
+  countedShards: readonly Shard[];
   /** Objects that leave their places to others. */
   unfit: readonly Unfit[];
   /** Shards behind a gap. */
@@ -56,13 +56,13 @@ export function decideAdvance(
   const fold = foldShards(stream, origin, all.counted.slice(0, MOST_AT_ONCE));
   const progressed = withProgress(stream, fold.progress, now);
   if (progressed === stream)
-    return {stream, counted: [], unfit, waiting, events: [], hasMore: false, needsSpecCheck};
+    return {stream, countedShards: [], unfit, waiting, events: [], hasMore: false, needsSpecCheck};
   const {counted} = fold;
   const advanced = withTraffic(progressed, bytesOf(fold.counted));
   const events = counted.map(shard => storedEvent(stream, shard));
   if (advanced.status === 'completed') events.push(eventOf(stream, 'is complete'));
   const hasMore = all.counted.length > counted.length;
-  return {stream: advanced, counted, unfit, waiting, events, hasMore, needsSpecCheck};
+  return {stream: advanced, countedShards: counted, unfit, waiting, events, hasMore, needsSpecCheck};
 }
 
 const bytesOf = (shards: readonly Shard[]) => shards.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
@@ -70,7 +70,7 @@ const bytesOf = (shards: readonly Shard[]) => shards.reduce((sum, {size_bytes}) 
 function failed(before: Stream, reason: string, now: number): Advance {
   const stream = failedFor(before, reason, now);
   const events = stream === before ? [] : [eventOf(before, `failed: ${reason}`)];
-  return {stream, counted: [], unfit: [], waiting: [], events, hasMore: false, needsSpecCheck: false};
+  return {stream, countedShards: [], unfit: [], waiting: [], events, hasMore: false, needsSpecCheck: false};
 }
 
 function eventOf({run, stream}: Stream, text: string): TimelineEvent {

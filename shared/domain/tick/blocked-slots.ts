@@ -20,11 +20,11 @@ export type Decided = {budgets: Budgets; orphans: Orphans; silent: ReadonlySet<s
 export function blockedSlots(
   snapshot: Snapshot,
   {budgets, orphans}: Decided,
-  {kept, wanted}: Gathering,
+  {reservedFor, wanted}: Gathering,
   config: TickConfig,
   now: number,
 ): Map<string, Constraint> {
-  const spared = [...kept].filter(([name]) => !wanted.has(name));
+  const spared = [...reservedFor].filter(([name]) => !wanted.has(name));
   const unreadable = [...workersOfUnreadableRuns(snapshot), ...snapshot.unreadable];
   const unread = unreadPart(snapshot);
   const isEmpty = ({name}: {name: string}) => (snapshot.workers.get(name)?.phase ?? 'gone') === 'gone';
@@ -66,18 +66,21 @@ function namesOf(workers: ReadonlyMap<string, Worker>, isNamed: (worker: Worker)
 }
 
 /** Living workers that have sent nothing for `silent_s`. */
-export function silentWorkers({workers, served}: Pick<Snapshot, 'workers' | 'served'>, silent_s: number) {
+export function silentWorkers(
+  {workers, servedTime}: Pick<Snapshot, 'workers' | 'servedTime'>,
+  silent_s: number,
+) {
   const isSilent = (worker: Worker) =>
-    isAlive(worker) && isServedFor(served, quietestHost(worker).at, silent_s);
+    isAlive(worker) && isServedFor(servedTime, quietestHost(worker).at, silent_s);
   return new Set(namesOf(workers, isSilent));
 }
 
 /** Silent workers whose run has ended or is paused. No silence guard keeps them longer than a drain takes. A job has no such run. */
-function silentOfInactiveRuns({workers, runs, served}: Snapshot, {limits}: TickConfig): string[] {
+function silentOfInactiveRuns({workers, runs, servedTime}: Snapshot, {limits}: TickConfig): string[] {
   const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
   return namesOf(workers, worker => {
     const isSilent = isAlive(worker) && worker.suspect !== null;
-    const isLate = isServedFor(served, worker.heartbeat_at, limits.drain_s);
+    const isLate = isServedFor(servedTime, worker.heartbeat_at, limits.drain_s);
     const isAtJob = parseJobWork(worker.suspect?.work ?? null) !== undefined;
     return isSilent && isLate && !isAtJob && !active.has(runAtWork(worker) ?? '');
   });

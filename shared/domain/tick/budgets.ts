@@ -28,9 +28,9 @@ export type Budgets = {
   /** New reasons of runs that a budget paused before: its figures have changed since, or it allows more. */
   reasons: Pause[];
   /** The budget of the pool or of the month that allows no more, and why: jobs and kept TPUs have no other. */
-  whole: {about: string; why: string} | undefined;
+  sharedLimit: {about: string; why: string} | undefined;
   /** Runs without money, or without a zone that they may use, each with the reason; paused or ended before. */
-  over: ReadonlyMap<string, string>;
+  overBudget: ReadonlyMap<string, string>;
   leftOf: (run: string) => number;
   /** Workers to delete now: a finished shard costs as much as an unfinished one. */
   dismissed: ReadonlySet<string>;
@@ -71,7 +71,7 @@ export function decideBudgets(
   const least_usd = prices && isMonthKnown ? leastBudget(most_usd_per_hour) : Number.POSITIVE_INFINITY;
   const leaving_usd = leaving.total || one;
   const age = ageText(oldestDay(prices ?? {}, pool.accelerator, pool.zones), now);
-  const whole = wholeBudget(
+  const whole = sharedBudget(
     {...snapshot, workers},
     ceilings,
     {living_usd: living.total, leaving_usd, isKnown},
@@ -108,8 +108,8 @@ export function decideBudgets(
   return {
     pauses,
     reasons,
-    whole: whole.spent,
-    over,
+    sharedLimit: whole.spent,
+    overBudget: over,
     leftOf: run => left.runs.get(run) ?? 0,
     dismissed: new Set(dismissed.map(({name}) => name)),
     left_usd: left.pool,
@@ -119,12 +119,12 @@ export function decideBudgets(
 }
 
 /** The budgets that every run shares: the tightest of pool and month, and why it allows no more. */
-function wholeBudget(
+function sharedBudget(
   {pool, month, workers, others}: BudgetSnapshot,
   {max_budget_usd}: Ceilings,
   {living_usd, leaving_usd, isKnown}: {living_usd: number; leaving_usd: number; isKnown: boolean},
   now: number,
-): {spent: Budgets['whole']; left_usd: number; about: string} {
+): {spent: Budgets['sharedLimit']; left_usd: number; about: string} {
   const of_pool = {spent_usd: pool.spent_usd + living_usd, leaving_usd};
   const leavingElsewhere_usd = costOfDeletingAll(others.workers).total;
   const of_month = {

@@ -45,11 +45,11 @@ export type SlotSettings = {
   logs_bucket: string;
 };
 
-/** `stream`, `job`: leased to an incarnation that ends. `suspected`: the stream that the worker lost when it fell silent. */
+/** `stream`, `job`: leased to an incarnation that ends. `suspectStream`: the one that the worker lost when it fell silent. */
 export type Work = {
   stream: Stream | undefined;
   job: Job | undefined;
-  suspected: Stream | undefined;
+  suspectStream: Stream | undefined;
   members?: readonly Worker[];
 };
 
@@ -68,17 +68,17 @@ export type SlotWrites = {
   jobs: {before: Job; ended: Job}[];
   shared: SharedDocuments;
   /** Incarnations whose nodes are gone: their bill is due. */
-  ended: Worker[];
+  endedWorkers: Worker[];
   events: TimelineEvent[];
   /** Pools and zones whose creates stop. */
   stops: {worker: string; text: string}[];
   actions: WorkerAction[];
-  held: Worker[];
-  freed: Stream[];
+  heldWorkers: Worker[];
+  freedStreams: Stream[];
   /** True if a zone gives nodes again: the next tick requests the others. */
   isOpened: boolean;
   /** Slots whose request is dropped, because the plan is too old. */
-  late: string[];
+  lateSlots: string[];
 };
 
 type Context = {documents: SlotDocuments; inputs: PlanInputs; settings: SlotSettings; now: number};
@@ -95,9 +95,9 @@ export function decideSlots(
   const shared = {...documents.shared, zones: new Map(zones), runs: new Map(runs)};
   const writes: SlotWrites = {
     ...{workers: [], attempts: new Map(), streams: new Map(), jobs: [], shared},
-    ...{ended: [], events: [], stops: [], actions: [], held: [], freed: []},
+    ...{endedWorkers: [], events: [], stops: [], actions: [], heldWorkers: [], freedStreams: []},
     isOpened: false,
-    late: [],
+    lateSlots: [],
   };
   const context = {documents, inputs, settings, now};
   for (const change of changes) {
@@ -105,7 +105,7 @@ export function decideSlots(
     if (decision) apply(writes, decision, context);
   }
   freeMembers(writes, documents, now);
-  addBill(shared, writes.ended, now);
+  addBill(shared, writes.endedWorkers, now);
   return writes;
 }
 
@@ -132,7 +132,7 @@ function allowed(writes: SlotWrites, planned: SlotDecision, {inputs, settings, n
   const {before} = planned;
   const {shared} = writes;
   const verdict = judgeSilence(shared, planned, inputs, limits.silent_s, now);
-  if (verdict === 'held') writes.held.push(before);
+  if (verdict === 'held') writes.heldWorkers.push(before);
   const judged =
     verdict === 'held' ? decideWithout('silence', planned, inputs, limits, now) : {...planned, verdict};
   const zone = shared.zones.get(before.zone);
@@ -140,7 +140,7 @@ function allowed(writes: SlotWrites, planned: SlotDecision, {inputs, settings, n
   const isAllowed = !zone || allowanceOf(zone, placement, bundle, now).most > 0;
   const isOpen = !zone || (!isLate && isAllowed);
   const isAgain = judged?.change === 'asked again' && !isOpen;
-  if (isLate && isAllowed && isAsking(judged?.change)) writes.late.push(before.name);
+  if (isLate && isAllowed && isAsking(judged?.change)) writes.lateSlots.push(before.name);
   const decision = isAgain ? decideWithout('request', judged, inputs, limits, now) : judged;
   // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
   const hasOldList = !isAsking(decision?.change) && now - inputs.nodes.at_ms > PLAN_LASTS_MS;
@@ -166,10 +166,10 @@ const ROUNDING_USD = 1e-9;
 function canPay(
   payer: string | null | undefined,
   current: Pool | undefined,
-  {billed, pool, spare}: PlanInputs,
+  {tickBill, pool, spare}: PlanInputs,
 ): boolean {
   if (!payer) return false;
-  const since_usd = (current ?? pool).spent_usd - pool.spent_usd - billed.usd;
+  const since_usd = (current ?? pool).spent_usd - pool.spent_usd - tickBill.usd;
   return since_usd - Math.max(0, spare.get(payer) ?? Number.POSITIVE_INFINITY) <= ROUNDING_USD;
 }
 
@@ -204,7 +204,7 @@ function apply(writes: SlotWrites, decision: SlotDecision, context: Context): vo
   for (const text of decision.events)
     writes.events.push({kind: 'worker', worker: worker.name, ...lease, text});
   writes.actions.push(...decision.actions);
-  if (stream) writes.freed.push(stream);
+  if (stream) writes.freedStreams.push(stream);
 }
 
 /** Changes the zone. Records an event if the zone gets another state, or another time between two requests. */
@@ -255,7 +255,7 @@ function endIncarnation(
   const work = documents.works.get(before.name);
   const newest = (read: Stream | undefined) => read && (writes.streams.get(keyOf(read)) ?? read);
   const stream = newest(work?.stream);
-  const suspected = death?.kind === 'silent' ? newest(work?.suspected) : undefined;
+  const suspected = death?.kind === 'silent' ? newest(work?.suspectStream) : undefined;
   const attempt = attemptOf(before, decision, logs_bucket, now);
   writes.attempts.set(paths.attempt(before.name, before.incarnation), attempt);
   if (death && isFailedBoot(death)) {
@@ -276,7 +276,7 @@ function endIncarnation(
   if (changed) writes.streams.set(keyOf(changed), changed);
   const failed = changed?.status === 'failed' ? changed : undefined;
   if (death && isMachineDeath(death))
-    countMachineDeath(writes.shared, decision, death, failed, inputs.stored, now);
+    countMachineDeath(writes.shared, decision, death, failed, inputs.shardsByRun, now);
 }
 
 /** Adds the cost of the incarnation to its attempt, and later to its payers. */
@@ -286,7 +286,7 @@ function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Cont
   // The record of an incarnation that ends with its node has the cost already.
   if (stored) writes.attempts.set(path, withBill(stored, worker, now));
   const attempt = stored ?? writes.attempts.get(path);
-  writes.ended.push(worker);
+  writes.endedWorkers.push(worker);
   const {ready_at, zone, costs, computed_tokens, unstored_tokens} = worker;
   if (ready_at === null) return;
   const isTaken = attempt?.cause_kind === 'taken';

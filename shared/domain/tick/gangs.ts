@@ -11,18 +11,23 @@ import {slotConstraint} from '../worker/tpu-constraint.ts';
 type Fleet = {pool: Pool; workers: ReadonlyMap<string, Worker>; silent: ReadonlySet<string>};
 
 /**
- * `wanted`: slots that get a TPU, or keep it. `kept`: these and the slots that no later work gets, with the job that gathers them.
- * `yielding`: slots at work that the job gets next. `vain`: jobs whose slices have waited too long for the others in a zone, and the slots: a
+ * `wanted`: slots that get a TPU, or keep it. `reservedFor`: these and the slots that no later work gets, with the job that gathers them.
+ * `yieldingTo`: slots at work that the job gets next. `timeouts`: jobs whose slices have waited too long for the others in a zone, and the slots: a
  * tick releases them with the pause of the zone.
  */
 export type Gathering = {
   wanted: ReadonlySet<string>;
-  kept: ReadonlyMap<string, string>;
-  yielding: ReadonlyMap<string, string>;
-  vain: readonly {job: string; zone: string; names: string[]}[];
+  reservedFor: ReadonlyMap<string, string>;
+  yieldingTo: ReadonlyMap<string, string>;
+  timeouts: readonly {job: string; zone: string; names: string[]}[];
 };
 
-export const NO_GATHERING: Gathering = {wanted: new Set(), kept: new Map(), yielding: new Map(), vain: []};
+export const NO_GATHERING: Gathering = {
+  wanted: new Set(),
+  reservedFor: new Map(),
+  yieldingTo: new Map(),
+  timeouts: [],
+};
 
 /**
  * Order in which slots serve a job: the slots whose TPU is ready, or will be, come first. A TPU in phase `working` without work has just lost
@@ -47,7 +52,7 @@ const MOST_DOUBLINGS = 7;
  */
 export function gatherSlots(fleet: Fleet, jobs: readonly Job[], boot_s: number, now: number): Gathering {
   const [wanted, kept, yielding] = [new Set<string>(), new Map<string, string>(), new Map<string, string>()];
-  const vain: Gathering['vain'][number][] = [];
+  const vain: Gathering['timeouts'][number][] = [];
   const chosen = new Set<string>();
   for (const [index, job] of jobs.entries()) {
     if (job.slices === 1) continue;
@@ -56,24 +61,24 @@ export function gatherSlots(fleet: Fleet, jobs: readonly Job[], boot_s: number, 
       const group = () => groupIn(fleet, zone, job, chosen, {paused_until_at, boot_s}, now);
       return paused_until_at > iso(now) ? [] : (group() ?? []);
     });
-    for (const {zone, isVain, free} of groups)
-      if (isVain) vain.push({job: job.job, zone, names: free.map(({name}) => name)});
+    for (const {zone, isTimedOut, free} of groups)
+      if (isTimedOut) vain.push({job: job.job, zone, names: free.map(({name}) => name)});
     const [best] = groups
-      .filter(({isVain}) => !isVain)
+      .filter(({isTimedOut}) => !isTimedOut)
       .sort((a, b) => a.atWork.length - b.atWork.length || a.missing - b.missing);
-    for (const {free, isVain} of groups) for (const {name} of free) if (isVain) chosen.add(name);
+    for (const {free, isTimedOut} of groups) for (const {name} of free) if (isTimedOut) chosen.add(name);
     for (const {name} of [...(best?.free ?? []), ...(best?.atWork ?? [])]) chosen.add(name);
     for (const {name} of best?.wanted ?? []) wanted.add(name);
     for (const {name} of best?.free ?? []) kept.set(name, job.job);
     for (const {name} of best?.atWork ?? []) yielding.set(name, job.job);
   }
-  return {wanted, kept, yielding, vain};
+  return {wanted, reservedFor: kept, yieldingTo: yielding, timeouts: vain};
 }
 
 type Member = {name: string; worker: Worker | undefined};
 type Group = {
   zone: string;
-  isVain: boolean;
+  isTimedOut: boolean;
   free: Member[];
   wanted: Member[];
   atWork: Member[];
@@ -113,14 +118,14 @@ function groupIn(
     return worker?.phase === 'idle' && isOlderThan(from_at, boot_s, now);
   };
   const isEmpty = ({worker}: Member) => ['gone', 'deleting'].includes(worker?.phase ?? 'gone');
-  const group = {zone, isVain: false, free, atWork, missing: free.filter(isEmpty).length};
+  const group = {zone, isTimedOut: false, free, atWork, missing: free.filter(isEmpty).length};
   // Jobs at work end by their timeout. Until then the slots stay, and no TPU waits longer.
   if (atWork.length > 0) return {...group, wanted: free.filter(each => !isEmpty(each) && !isTooLong(each))};
   const idle = free.filter(({worker}) => worker?.phase === 'idle').length;
   const hasSurvivor = free.some(({worker}) => ['idle', 'working'].includes(worker?.phase ?? 'gone'));
   // A deletion may take without end: only the slices that survived another one wait for it, for `boot_s` at most.
   if (!hasSurvivor && free.some(({worker}) => worker?.phase === 'deleting')) return undefined;
-  return {...group, isVain: idle < job.slices && free.some(isTooLong), wanted: free};
+  return {...group, isTimedOut: idle < job.slices && free.some(isTooLong), wanted: free};
 }
 
 /** Infinity: the slot serves no job. */
@@ -131,7 +136,12 @@ function rankOf(worker: Worker | undefined, now: number): number {
 }
 
 /** The job after its slices have waited in the zone in vain: the zone has a pause, which doubles each time. Undefined during a pause. */
-export function afterVainWait(job: Job, zone: string, boot_s: number, now: number): Job | undefined {
+export function afterReservationTimeout(
+  job: Job,
+  zone: string,
+  boot_s: number,
+  now: number,
+): Job | undefined {
   const {count, next_at} = job.reservation_timeouts[zone] ?? {count: 0, next_at: ''};
   if (next_at > iso(now)) return undefined;
   const pause_s = boot_s * 2 ** Math.min(count, MOST_DOUBLINGS);

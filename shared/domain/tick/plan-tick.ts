@@ -1,5 +1,5 @@
 import {costOfLiving, downloadsOf, runAtWork} from '../billing/cost.ts';
-import {crowdedZones} from '../fleet/slots.ts';
+import {fullZones} from '../fleet/slots.ts';
 import {parseWork} from '../names.ts';
 import {type Constraint, goesOn} from '../records/constraint.ts';
 import type {Run, RunCosts} from '../records/run.ts';
@@ -11,7 +11,7 @@ import {msOf} from '../time.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {afterAgent} from '../zone/limiter.ts';
-import {afterHellos, heardByZone} from '../zone/silence-guard.ts';
+import {afterHellos, speakersByZone} from '../zone/silence-guard.ts';
 import {silentWorkers} from './blocked-slots.ts';
 import {type Budgets, decideBudgets, type Pause} from './budgets.ts';
 import {type Constraints, planFleet} from './fleet-plan.ts';
@@ -64,7 +64,7 @@ export type TickPlan = {
   runs: readonly RunPlan[];
   constraints: Constraints;
   /** Jobs whose slices have waited for others for too long, and the zones. */
-  vain: Gathering['vain'];
+  reservationTimeouts: Gathering['timeouts'];
   /** Creates and dollars of this plan, which later pools of the tick do not get. */
   taken: {creates: number; usd: number};
 };
@@ -99,18 +99,18 @@ function inputsOf({read_at_ms, pool, prices, workers, creates}: BudgetSnapshot, 
       payers: new Map(),
       mostCreates: creates ?? 0,
       spare: new Map(),
-      billed: {usd: 0},
+      tickBill: {usd: 0},
     },
-    ...{served: NEVER_SERVED, lost: new Set(), stored: new Map()},
-    ...{heard: heardByZone(workers.values()), crowded: crowdedZones(pool, workers)},
+    ...{servedTime: NEVER_SERVED, lostWorkers: new Set(), shardsByRun: new Map()},
+    ...{speakersByZone: speakersByZone(workers.values()), fullZones: fullZones(pool, workers)},
   };
 }
 
 /** Plans one pool. Slots that `planBudgets` deletes are left out. */
 export function planTick(before: Snapshot, config: TickConfig, now: number): TickPlan {
-  const hellos = helloChanges(before, {now, served: before.served});
+  const hellos = helloChanges(before, {now, servedTime: before.servedTime});
   const snapshot = {...before, zones: hellos.zones_after};
-  const {workers, unreadable, lost, served, streams} = snapshot;
+  const {workers, unreadable, lostWorkers, servedTime, streams} = snapshot;
   const nodes = snapshot.nodes ?? NOT_LISTED;
   const budgets = decideBudgets(snapshot, config.ceilings, now, config.region);
   const orphans = orphansOf(snapshot, now);
@@ -118,12 +118,12 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
   const {held, counts} = decideOrphans(nodes, orphans.names, {zones: snapshot.zones, isPaidFor}, now);
   const silent = silentWorkers(snapshot, config.limits.silent_s);
   const fleet = planFleet(snapshot, {budgets, orphans, silent}, config, now);
-  const stored = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));
+  const shardsByRun = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));
   const {payers, mostCreates, spare} = fleet;
-  const known = {payers, mostCreates, spare, nodes, served, lost, stored};
+  const known = {payers, mostCreates, spare, nodes, servedTime, lostWorkers, shardsByRun};
   const inputs = {...inputsOf(snapshot, now), ...known};
   const spent = new Set(spentSlots(snapshot, budgets).map(({name}) => name));
-  const missingNames = new Set(missingIn(nodes, workers, served, config.lease_s).map(nameOf));
+  const missingNames = new Set(missingIn(nodes, workers, servedTime, config.lease_s).map(nameOf));
   const slots: Slot[] = [];
   const missing: Slot[] = [];
   for (const name of new Set([...workers.keys(), ...fleet.wanted, ...managedIn(nodes)])) {
@@ -141,12 +141,14 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
     hellos,
     orphans: counts,
     strays: nodes.strays.filter(stray => !isGoing(stray)),
-    expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
+    expired: [...workers.values()]
+      .filter(worker => hasRunOut(worker, config.lease_s, servedTime))
+      .map(nameOf),
     notices: noticesFor(snapshot),
-    yields: planYields(snapshot, silent, fleet.gathering.yielding, now),
+    yields: planYields(snapshot, silent, fleet.gathering.yieldingTo, now),
     runs: planRuns(snapshot, fleet.constraints, now),
     constraints: fleet.constraints,
-    vain: fleet.gathering.vain,
+    reservationTimeouts: fleet.gathering.timeouts,
     taken: {creates: fleet.creates, usd: fleet.reserved_usd},
   };
 }

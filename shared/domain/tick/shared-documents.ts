@@ -37,19 +37,19 @@ export type Creates = {creates: number; late_pools: string[]};
 export function judgeSilence(
   {zones}: SharedDocuments,
   {before, death}: {before: Worker; death?: Death},
-  {crowded, heard, lost, read_at_ms, served}: PlanInputs,
+  {fullZones, speakersByZone, lostWorkers, read_at_ms, servedTime}: PlanInputs,
   silent_s: number,
   now: number,
 ): Verdict | undefined {
   const zone = zones.get(before.zone);
   if (death?.kind !== 'silent' || !zone) return undefined;
-  const isLost = lost.has(before.name);
+  const isLost = lostWorkers.has(before.name);
   if (isLeftAlone(zone)) return isLost ? 'ends' : 'held';
   // A slot that was emptied since the snapshot has room for a canary.
   const replaced_at = zone.silence_guard?.replaced_at ?? null;
-  const isCrowded = crowded.has(zone.zone) && (replaced_at === null || msOf(replaced_at) < read_at_ms);
-  const silent = {worker: before, heard: heard.get(zone.zone) ?? 0, isCrowded, isLost, silent_s};
-  const {verdict, silence_guard} = decideSilence(zone.silence_guard, silent, {now, served});
+  const isCrowded = fullZones.has(zone.zone) && (replaced_at === null || msOf(replaced_at) < read_at_ms);
+  const silent = {worker: before, speakers: speakersByZone.get(zone.zone) ?? 0, isCrowded, isLost, silent_s};
+  const {verdict, silence_guard} = decideSilence(zone.silence_guard, silent, {now, servedTime});
   zones.set(zone.zone, {...zone, silence_guard});
   return verdict;
 }
@@ -157,18 +157,18 @@ export function countFailedBoot(
   return stops;
 }
 
-/** Counts a machine that died at work on a run, and the stream that failed with it, if any. `stored`: shards of each run. */
+/** Counts a machine that died at work on a run, and the stream that failed with it, if any. `shardsByRun`: those that are stored. */
 export function countMachineDeath(
   {runs}: SharedDocuments,
   {before, verdict}: {before: Worker; verdict?: Verdict | undefined},
   death: Death,
   failed: Stream | undefined,
-  stored: ReadonlyMap<string, number>,
+  shardsByRun: ReadonlyMap<string, number>,
   now: number,
 ): void {
   const run = runs.get(runAtWork(before) ?? '');
   if (!run) return;
   const machine = {worker: before.name, cause: death.cause, is_judged: verdict !== 'ends'};
-  const counted = afterMachineDeath(run, {...machine, total_shards: stored.get(run.run) ?? 0}, now);
+  const counted = afterMachineDeath(run, {...machine, total_shards: shardsByRun.get(run.run) ?? 0}, now);
   runs.set(run.run, failed ? afterMachineFailedStream(counted, failed.stream, now) : counted);
 }

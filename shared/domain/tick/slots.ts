@@ -29,14 +29,14 @@ export type PlanInputs = {
   /** Dollars that the budgets of each payer have left beside the creates of the plan. */
   spare: ReadonlyMap<string, number>;
   /** Dollars that this tick adds to the bill of the pool: the plan has counted them as the cost of living TPUs. */
-  billed: {usd: number};
-  served: Served;
+  tickBill: {usd: number};
+  servedTime: Served;
   /** Workers of each zone that have sent a heartbeat. */
-  heard: ReadonlyMap<string, number>;
-  crowded: ReadonlySet<string>;
+  speakersByZone: ReadonlyMap<string, number>;
+  fullZones: ReadonlySet<string>;
   /** Workers that have been silent, and stored no shard, for longer than any silence guard holds. */
-  lost: ReadonlySet<string>;
-  stored: ReadonlyMap<string, number>;
+  lostWorkers: ReadonlySet<string>;
+  shardsByRun: ReadonlyMap<string, number>;
 };
 
 /** Batches of slots, by the document that their decisions share: a zone or the bills. The slots of a batch share transactions. */
@@ -63,7 +63,7 @@ export function decideSlot(
   now: number,
   silence: Silence,
 ): WorkerDecision {
-  const moment = {now, served: inputs.served};
+  const moment = {now, servedTime: inputs.servedTime};
   // An incarnation that ends now is billed at the price in force.
   const current = atPrice(before, inputs.prices, inputs.pool, now);
   const decision = decideWorker(current, observe(inputs.nodes, before), wanted, limits, moment, silence);

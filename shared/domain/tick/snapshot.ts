@@ -88,11 +88,11 @@ export type StreamCounts = {
 export type Snapshot = BudgetSnapshot & {
   nodes: Nodes | undefined;
   zones: readonly Zone[] | undefined;
-  served: Served;
+  servedTime: Served;
   /** By run; a run whose streams could not be counted is missing. */
   streams: ReadonlyMap<string, StreamCounts>;
   /** Workers that have been silent for six hours and stored no shard in that time. */
-  lost: ReadonlySet<string>;
+  lostWorkers: ReadonlySet<string>;
 };
 
 /** Facts about every pool of the deployment, each read once. The deployment's own pool is the first of `pools`. */

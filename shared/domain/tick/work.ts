@@ -37,18 +37,19 @@ export function workOf(
 ): Work {
   const {pool, jobs, workers, runs, streams} = snapshot;
   const several = runAcceleratorProblem(pool.accelerator);
-  const isServed = (run: Run) => !several && isRunnable(run) && !budgets.over.has(run.run);
+  const isServed = (run: Run) => !several && isRunnable(run) && !budgets.overBudget.has(run.run);
   const inLine = runs
     .filter(run => run.pool === pool.pool && run.status === 'active')
     .sort(byPreference(null));
   const unread = unreadWork(snapshot, inLine.filter(isServed));
-  const isPaid = budgets.whole === undefined;
+  const isPaid = budgets.sharedLimit === undefined;
   const gangs = (jobs?.first ?? []).filter(({slices}) => slices > 1);
   const gathering =
     isPaid && !unread ? gatherSlots({pool, workers, silent}, gangs, limits.boot_s, now) : NO_GATHERING;
   const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
   const waiting = jobs?.waiting ?? 0;
-  const spent = budgets.whole && constraint('budget', budgets.whole.about, budgets.whole.why);
+  const spent =
+    budgets.sharedLimit && constraint('budget', budgets.sharedLimit.about, budgets.sharedLimit.why);
   const ofJobs: Demand = {
     payer: JOBS,
     open: isPaid ? waiting - gangs.length + atJobs : 0,
@@ -61,7 +62,7 @@ export function workOf(
     const counts = streams.get(run.run);
     // Each status is counted by a query of its own, and streams end between two of them.
     const waiting = counts ? Math.min(counts.totals.streams_pending, counts.unfinished) : 0;
-    const over = budgets.over.get(run.run);
+    const over = budgets.overBudget.get(run.run);
     const ownOf = (): Constraint | undefined => {
       if (over !== undefined) return constraint('budget', `run ${run.run}`, over);
       if (run.spec === null) return constraint('no-spec', run.run);

@@ -144,7 +144,7 @@ function decideLiving(
   wanted: Wanted,
   {limits, moment, silence}: Context,
 ): WorkerDecision {
-  const {now, served} = moment;
+  const {now, servedTime} = moment;
   const other = otherIncarnation(worker, observation);
   if (other !== undefined && observation.kind === 'found') {
     const death = taken(`the node of that name is incarnation ${other}, not ${worker.incarnation}`);
@@ -174,7 +174,11 @@ function decideLiving(
     return toDeleting(worker, `${worker.name} is drained: deleting it`, now);
   // A tick ends a job at its `due_at`.
   const hasJob = parseJobWork(worker.work) !== undefined;
-  if (worker.phase === 'draining' && !hasJob && isServedFor(served, worker.phase_since_at, limits.drain_s))
+  if (
+    worker.phase === 'draining' &&
+    !hasJob &&
+    isServedFor(servedTime, worker.phase_since_at, limits.drain_s)
+  )
     return toDeleting(worker, `${worker.name} is not drained after ${limits.drain_s} s: deleting it`, now);
   if (worker.phase === 'creating') {
     if (observation.kind === 'found' && isUp(observation.state))

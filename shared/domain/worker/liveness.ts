@@ -50,7 +50,7 @@ export function causeOfDeath(
   limits: Limits,
   moment: Moment,
 ): Death | undefined {
-  const {now, served} = moment;
+  const {now, servedTime} = moment;
   if (worker.fault !== null) return saidBy(worker, worker.fault);
   if (observation.kind === 'absent') return vanished(worker, limits, now);
   if (observation.kind === 'found') {
@@ -59,7 +59,7 @@ export function causeOfDeath(
   }
   // The newest known state counts, also in a zone that gives no answer now.
   if (nodeStanding(worker) === 'mending') return tooLongUnderRepair(worker, limits, now);
-  const isLate = (limit_s: number) => isServedFor(served, worker.phase_since_at, limit_s);
+  const isLate = (limit_s: number) => isServedFor(servedTime, worker.phase_since_at, limit_s);
   switch (worker.phase) {
     case 'creating':
       return notReady(worker, limits, now);
@@ -125,24 +125,24 @@ function unfinishedBoot(worker: Worker, limits: Limits, moment: Moment): Death |
   const silent = silence(worker, limits, moment);
   if (silent && worker.agent_at !== null) return silent;
   if (silent) return {kind: 'boot', cause: `${silent.cause} in its boot${step}`};
-  if (!isServedFor(moment.served, worker.phase_since_at, limits.setup_s)) return undefined;
+  if (!isServedFor(moment.servedTime, worker.phase_since_at, limits.setup_s)) return undefined;
   return {kind: 'boot', cause: `its boot took longer than ${limits.setup_s} s${step}`};
 }
 
-function silence(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
+function silence(worker: Worker, limits: Limits, {servedTime}: Moment): Death | undefined {
   const {host, at} = quietestHost(worker);
-  if (!isServedFor(served, at ?? worker.phase_since_at, limits.silent_s)) return undefined;
+  if (!isServedFor(servedTime, at ?? worker.phase_since_at, limits.silent_s)) return undefined;
   return {kind: 'silent', cause: `${subjectOf(worker, host)} has said nothing for ${limits.silent_s} s`};
 }
 
 /** An agent that sends heartbeats without progress hangs. Compiling and loading have limits of their own. */
-function standstill(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
+function standstill(worker: Worker, limits: Limits, {servedTime}: Moment): Death | undefined {
   const {activity, work} = worker;
   // A job reports no progress. The time at which it is due bounds it.
   if (parseJobWork(work) !== undefined) return undefined;
   const limit_s =
     activity === 'compiling' ? limits.compile_s : activity === 'loading' ? limits.load_s : limits.stall_s;
-  if (!isServedFor(served, worker.progress_at ?? worker.phase_since_at, limit_s)) return undefined;
+  if (!isServedFor(servedTime, worker.progress_at ?? worker.phase_since_at, limit_s)) return undefined;
   return {
     kind: 'hung',
     cause: `it has stood still for ${limit_s} s (${[activity, work].filter(Boolean).join(', ')})`,

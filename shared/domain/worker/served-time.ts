@@ -23,7 +23,7 @@ export const servedDocument = stored({
 export type Served = z.infer<typeof servedDocument>;
 
 /** A moment as limits see it: the clock, and the served time up to it. */
-export type Moment = {now: number; served: Served};
+export type Moment = {now: number; servedTime: Served};
 
 /** Seconds: more than two ticks, so a single missed tick loses no served time. */
 export const PROOF_S = 150;

@@ -17,12 +17,12 @@ const FEWEST_BAD_VERDICTS = 2;
 export const shareOf = (nodes: number) => Math.max(1, Math.floor(nodes * SHARE));
 
 /**
- * `heard`: workers of the zone that have spoken. `isCrowded`: they fill every slot of the zone. `isLost`: silent for
+ * `speakers`: workers of the zone that have spoken. `isCrowded`: they fill every slot of the zone. `isLost`: silent for
  * `LONGEST_SILENCE_S`, without a stored shard.
  */
 export type Silent = {
   worker: Worker;
-  heard: number;
+  speakers: number;
   isCrowded: boolean;
   isLost: boolean;
   silent_s: number;
@@ -33,15 +33,15 @@ export type Verdict = 'held' | 'ends' | 'judged';
 
 export function decideSilence(
   before: SilenceGuard | null,
-  {worker, heard, isCrowded, isLost, silent_s}: Silent,
-  {now, served}: Moment,
+  {worker, speakers, isCrowded, isLost, silent_s}: Silent,
+  {now, servedTime}: Moment,
 ): {verdict: Verdict; silence_guard: SilenceGuard} {
   const silence_guard = {...(before ?? newSilenceGuard(now)), active_at: iso(now)};
-  if (wasSilentWhenAnotherSpoke(silence_guard, worker, silent_s, served))
+  if (wasSilentWhenAnotherSpoke(silence_guard, worker, silent_s, servedTime))
     return {verdict: 'judged', silence_guard};
   if (isLost) return {verdict: 'ends', silence_guard};
   const canaries_due = silence_guard.canaries_due + 1;
-  if (silence_guard.replaced < shareOf(heard))
+  if (silence_guard.replaced < shareOf(speakers))
     return {
       verdict: 'ends',
       silence_guard: {
@@ -54,7 +54,7 @@ export function decideSilence(
   if (isCrowded && silence_guard.canaries_due > 0)
     return {verdict: 'ends', silence_guard: {...silence_guard, replaced_at: iso(now)}};
   const isTime =
-    silence_guard.canary_at === null || isServedFor(served, silence_guard.canary_at, FURTHER_CANARY_S);
+    silence_guard.canary_at === null || isServedFor(servedTime, silence_guard.canary_at, FURTHER_CANARY_S);
   if (silence_guard.bad_verdicts >= FEWEST_BAD_VERDICTS && isTime)
     return {verdict: 'ends', silence_guard: {...silence_guard, canary_at: iso(now), canaries_due}};
   return {verdict: 'held', silence_guard};
@@ -84,13 +84,13 @@ function newSilenceGuard(now: number): SilenceGuard {
 export function afterHellos(
   silence_guard: SilenceGuard,
   workers: readonly Worker[],
-  {served}: Moment,
+  {servedTime}: Moment,
 ): SilenceGuard | null {
   const hellos = [silence_guard, ...workers]
     .flatMap(({hello_at}) => (hello_at !== null && hello_at > silence_guard.since_at ? hello_at : []))
     .sort();
-  const spoke_at = hellos.findLast(at => isServedFor(served, at, PROOF_S));
-  const hello_at = hellos.find(at => !isServedFor(served, at, PROOF_S)) ?? null;
+  const spoke_at = hellos.findLast(at => isServedFor(servedTime, at, PROOF_S));
+  const hello_at = hellos.find(at => !isServedFor(servedTime, at, PROOF_S)) ?? null;
   if (spoke_at !== undefined) {
     const {active_at, held, held_usd_per_hour, replaced, replaced_at, canaries_due} = silence_guard;
     const isUsed = replaced_at !== null && replaced_at > spoke_at;
@@ -105,7 +105,7 @@ export function afterHellos(
       ...used,
     };
   }
-  if (isServedFor(served, silence_guard.active_at, RETURNS_S)) return null;
+  if (isServedFor(servedTime, silence_guard.active_at, RETURNS_S)) return null;
   return hello_at === silence_guard.hello_at ? silence_guard : {...silence_guard, hello_at};
 }
 
@@ -139,13 +139,13 @@ export function withHeld(silence_guard: SilenceGuard, held: readonly Worker[]): 
   return {...silence_guard, held: held.length, held_usd_per_hour: isKnown ? usd : null};
 }
 
-export function heardByZone(workers: Iterable<Worker>): Map<string, number> {
+export function speakersByZone(workers: Iterable<Worker>): Map<string, number> {
   const heard = new Map<string, number>();
   for (const worker of workers)
-    if (isHeard(worker)) heard.set(worker.zone, (heard.get(worker.zone) ?? 0) + 1);
+    if (hasSpoken(worker)) heard.set(worker.zone, (heard.get(worker.zone) ?? 0) + 1);
   return heard;
 }
 
-export function isHeard(worker: Worker): boolean {
+export function hasSpoken(worker: Worker): boolean {
   return isAlive(worker) && (worker.hello_at !== null || worker.heartbeat_at !== null);
 }

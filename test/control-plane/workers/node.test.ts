@@ -121,8 +121,8 @@ describe('a list of nodes that leaves the worker out', () => {
       const known = {phase: 'idle', provider_state: 'READY', heartbeat_at: at(0)} as const;
       const worker = aWorker({...known, missing_since_at: at(1000)});
       const later: Nodes = {...NOT_LISTED, at_ms: T0 + (1000 + seconds) * 1000};
-      const {served} = moment(later.at_ms);
-      const missing = missingIn(later, new Map([[worker.name, worker]]), served, 90);
+      const {servedTime} = moment(later.at_ms);
+      const missing = missingIn(later, new Map([[worker.name, worker]]), servedTime, 90);
       assert.deepEqual(
         missing.map(({name}) => name),
         asked,

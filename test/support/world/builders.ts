@@ -134,7 +134,7 @@ export function shardMetadataOf(changes: Record<string, string> = {}): Record<st
 
 /** A moment without any outage of worker-api before it. */
 export function moment(now: number): Moment {
-  return {now, served: {proven_at: iso(now), gaps: [], failed_pings: 0, failing_since_at: null}};
+  return {now, servedTime: {proven_at: iso(now), gaps: [], failed_pings: 0, failing_since_at: null}};
 }
 
 /** The settings that have no default, and those that a function asks for where it uses them. */

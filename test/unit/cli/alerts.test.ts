@@ -16,7 +16,7 @@ describe('The alerts of gleaner status', () => {
   it('name the silent workers of a zone with their dollars, a zone without capacity, and the stopped creates of a pool', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
-    const silent = {worker, heard: 1, isCrowded: false, isLost: false, silent_s: 300};
+    const silent = {worker, speakers: 1, isCrowded: false, isLost: false, silent_s: 300};
     const silence_guard = withHeld(decideSilence(null, silent, moment(T0)).silence_guard, [worker, worker]);
     const limiter = [1, 2, 3, 4, 5].reduce(
       found => afterFailedBoot(found, 'bundle', 'its boot failed: no disk', T0),

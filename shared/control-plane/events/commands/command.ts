@@ -1,13 +1,13 @@
 /** A row of the table of commands: schema, preparation, decision and after-effects of a message. */
 import type {z} from 'zod';
 import type {Decision} from '../../../domain/commands/commands.ts';
-import type {Deps, Turn} from '../../deps.ts';
+import type {DecisionContext, Deps} from '../../deps.ts';
 
 export type About = {run?: string; stream?: string; worker?: string; pool?: string; job?: string};
 export type Awaitable<T> = T | Promise<T>;
 export type CommandOutcome = {outcome: 'applied' | 'rejected'; reason: string; about: About};
 /** The transaction of a message. `published_at` is the publish time, which orders messages. */
-export type MessageTurn = Turn & {published_at: string};
+export type MessageTurn = DecisionContext & {published_at: string};
 
 export type Command<Schema extends z.ZodObject> = {
   schema: Schema;

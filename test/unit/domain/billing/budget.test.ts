@@ -123,7 +123,7 @@ describe('a budget', () => {
     },
   ];
   for (const {name, given, about} of whole)
-    it(`a budget ${name}`, () => assert.equal(decided(given).whole?.about, about));
+    it(`a budget ${name}`, () => assert.equal(decided(given).sharedLimit?.about, about));
 
   const byBudget = {status: 'paused', reason: 'its budget allows no more: $9'} as const;
   for (const {name, run, given, reasons} of [

@@ -102,9 +102,9 @@ describe('decideAdvance', () => {
   for (const {name, given, when, then, events} of cases)
     it(name, () => {
       const advance = decideAdvance(given, FROZEN, when, NOW);
-      const {stream, counted, hasMore, needsSpecCheck} = advance;
+      const {stream, countedShards, hasMore, needsSpecCheck} = advance;
       const {status, total_shards} = stream;
-      assert.deepEqual({status, total_shards, counted: counted.length, hasMore, needsSpecCheck}, then);
+      assert.deepEqual({status, total_shards, counted: countedShards.length, hasMore, needsSpecCheck}, then);
       const isChanged = then.counted > 0 || status !== given.status;
       assert.equal(stream === given, !isChanged, 'an unchanged stream is the same object');
       if (events)

@@ -127,8 +127,8 @@ describe('the release of a lease', () => {
   it('a worker that spoke after its last claim makes its stream a suspect when it is silent for the time of a lease', () => {
     const worker = aWorker({phase: 'working', work: 'my-run/007', epoch: 3, claimed_at: at(0)});
     const isSuspect = (heartbeat_s: number, now_s: number) => {
-      const {served} = moment(T0 + now_s * 1000);
-      return suspectOf({...worker, heartbeat_at: at(heartbeat_s)}, aStream(), 90, served) !== null;
+      const {servedTime} = moment(T0 + now_s * 1000);
+      return suspectOf({...worker, heartbeat_at: at(heartbeat_s)}, aStream(), 90, servedTime) !== null;
     };
     assert.deepEqual([isSuspect(0, 91), isSuspect(30, 91), isSuspect(30, 121)], [true, false, true]);
   });

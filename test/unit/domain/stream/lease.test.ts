@@ -116,10 +116,10 @@ describe('leases', () => {
     });
 
   it('a lease expires lease_s after its last claim', () => {
-    assert.equal(hasRunOut(holder, 180, moment(T0 + 180_000).served), false);
-    assert.equal(hasRunOut(holder, 180, moment(T0 + 180_001).served), true);
-    assert.equal(hasRunOut({...holder, claimed_at: at(100)}, 180, moment(T0 + 180_001).served), false);
-    assert.equal(hasRunOut({...holder, work: null}, 180, moment(T0 + 180_001).served), false);
+    assert.equal(hasRunOut(holder, 180, moment(T0 + 180_000).servedTime), false);
+    assert.equal(hasRunOut(holder, 180, moment(T0 + 180_001).servedTime), true);
+    assert.equal(hasRunOut({...holder, claimed_at: at(100)}, 180, moment(T0 + 180_001).servedTime), false);
+    assert.equal(hasRunOut({...holder, work: null}, 180, moment(T0 + 180_001).servedTime), false);
   });
 
   const claimable: {name: string; given: Stream; then: boolean}[] = [

@@ -93,16 +93,16 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
       prices: {},
       mostCreates: 9,
       spare: new Map(),
-      billed: {usd: 0},
+      tickBill: {usd: 0},
     },
-    served: moment(NOW).served,
+    servedTime: moment(NOW).servedTime,
     nodes: {...nodes, absent: new Set(node === null ? seen.keys() : [])},
     payers: new Map(all.map(({name}) => [name, 'my-run'])),
     ...{
-      heard: new Map([[ZONE, 10]]),
-      crowded: new Set(),
-      lost: new Set(),
-      stored: new Map([['my-run', 4]]),
+      speakersByZone: new Map([[ZONE, 10]]),
+      fullZones: new Set(),
+      lostWorkers: new Set(),
+      shardsByRun: new Map([['my-run', 4]]),
       ...given.inputs,
     },
   };
@@ -124,7 +124,7 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
       new Map(
         all.map(({name}) => [
           name,
-          {stream: given.streams?.get(name) ?? given.stream, job: undefined, suspected: given.suspected},
+          {stream: given.streams?.get(name) ?? given.stream, job: undefined, suspectStream: given.suspected},
         ]),
       ),
     attempts: new Map(
@@ -141,7 +141,7 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
 /** A silence guard that has replaced a worker: one canary is due. */
 const {silence_guard: GUARD} = decideSilence(
   null,
-  {worker: silent(), heard: 9, isCrowded: false, isLost: false, silent_s: 1},
+  {worker: silent(), speakers: 9, isCrowded: false, isLost: false, silent_s: 1},
   moment(NOW),
 );
 
@@ -246,7 +246,7 @@ describe('decideSlots', () => {
     assert.deepEqual(kinds(decide(given)), ['create']);
     assert.deepEqual(kinds(decide({...given, zone: {limiter: probing(1)}})), []);
     const old = decide({...given, inputs: {planned_at_ms: NOW - 61_000}});
-    assert.deepEqual([kinds(old), old.late], [[], [creating.name]]);
+    assert.deepEqual([kinds(old), old.lateSlots], [[], [creating.name]]);
     // The payer changes all the same.
     const payers = new Map([[creating.name, 'other']]);
     const first = {...creating, charged_to: 'my-run'};
@@ -283,8 +283,8 @@ describe('decideSlots', () => {
           [{status: 'pending', lease: null, faults}],
         );
         assert.equal(writes.shared.runs.get('my-run')?.machine_deaths, deaths);
-        assert.deepEqual([kinds(writes), writes.held.length], [['delete'], held]);
-        assert.deepEqual(writes.freed, [given.stream]);
+        assert.deepEqual([kinds(writes), writes.heldWorkers.length], [['delete'], held]);
+        assert.deepEqual(writes.freedStreams, [given.stream]);
         assert.equal(writes.attempts.size, 1);
       });
 
@@ -304,8 +304,8 @@ describe('decideSlots', () => {
       it(`that is silent ${name} beyond the share of its zone: it is held, and charges nothing`, () => {
         const workers = NAMES.map(name => silent({name, ...worker}));
         const streams = new Map(NAMES.map((name, index) => [name, aLeasedStream({stream: `00${index}`})]));
-        const writes = decide({workers, streams, inputs: {heard: new Map([[ZONE, 5]])}});
-        assert.deepEqual([kinds(writes).length, writes.held.length, writes.streams.size], [1, 2, 1]);
+        const writes = decide({workers, streams, inputs: {speakersByZone: new Map([[ZONE, 5]])}});
+        assert.deepEqual([kinds(writes).length, writes.heldWorkers.length, writes.streams.size], [1, 2, 1]);
         assert.equal(writes.shared.zones.get(ZONE)?.silence_guard?.replaced, 1);
       });
 
@@ -316,17 +316,17 @@ describe('decideSlots', () => {
       it(`that are held while no slot of their zone can take a canary: ${name}`, () => {
         const {silence_guard} = decideSilence(
           null,
-          {worker: silent(), heard: 3, isCrowded: false, isLost: false, silent_s: 1},
+          {worker: silent(), speakers: 3, isCrowded: false, isLost: false, silent_s: 1},
           moment(NOW),
         );
         const workers = NAMES.map(name => silent({name}));
-        const inputs = {heard: new Map([[ZONE, 3]]), crowded: new Set([ZONE])};
+        const inputs = {speakersByZone: new Map([[ZONE, 3]]), fullZones: new Set([ZONE])};
         const writes = decide({
           workers,
           inputs,
           zone: {silence_guard: silence_guard && {...silence_guard, replaced_at}},
         });
-        assert.deepEqual([kinds(writes).length, writes.held.length], [ends, 3 - ends]);
+        assert.deepEqual([kinds(writes).length, writes.heldWorkers.length], [ends, 3 - ends]);
         assert.equal(writes.shared.zones.get(ZONE)?.silence_guard?.canaries_due, 1);
       });
 
@@ -342,8 +342,8 @@ describe('decideSlots', () => {
     ])
       it(`that is silent in a zone whose document is left alone ${name}`, () => {
         const limiter = {...OPEN, state: 'stopped', cause: 'person'} as const;
-        const writes = decide({workers: [silent()], zone: {limiter}, inputs: {lost: new Set(lost)}});
-        assert.deepEqual([kinds(writes).length, writes.held.length], [1 - held, held]);
+        const writes = decide({workers: [silent()], zone: {limiter}, inputs: {lostWorkers: new Set(lost)}});
+        assert.deepEqual([kinds(writes).length, writes.heldWorkers.length], [1 - held, held]);
       });
 
     it('that is silent like another one, before a canary has spoken: the two are one death of a machine', () => {
@@ -386,7 +386,7 @@ describe('decideSlots', () => {
       const workers = [first, second].map(name => working({name, work: 'job:my-job'}));
       const job = aRunningJob({slices: 2});
       const works = new Map(
-        workers.map(({name}) => [name, {stream: undefined, job, suspected: undefined, members: workers}]),
+        workers.map(({name}) => [name, {stream: undefined, job, suspectStream: undefined, members: workers}]),
       );
       const {jobs} = decide({workers, node: 'PREEMPTED', works});
       assert.deepEqual(
@@ -435,7 +435,7 @@ describe('decideSlots', () => {
 
     it('as the tenth in a row, of a run that has stored a shard since: the count begins again', () => {
       const run = {machine_deaths: 9, machine_deaths_shards: 4, total_shards: 4};
-      const inputs = {stored: new Map([['my-run', 5]])};
+      const inputs = {shardsByRun: new Map([['my-run', 5]])};
       const {shared} = decide({workers: [silent()], stream: aLeasedStream(), run, inputs});
       const {status, machine_deaths} = shared.runs.get('my-run') ?? assert.fail();
       assert.deepEqual([status, machine_deaths], ['active', 1]);
@@ -449,8 +449,8 @@ describe('decideSlots', () => {
       const held = aLeasedStream({lease});
       const broken = working({name: second, fault: 'the machine broke'});
       const works = new Map([
-        [first, {stream: undefined, job: undefined, suspected: held}],
-        [second, {stream: held, job: undefined, suspected: undefined}],
+        [first, {stream: undefined, job: undefined, suspectStream: held}],
+        [second, {stream: held, job: undefined, suspectStream: undefined}],
       ]);
       const writes = decide({workers: [lost, broken], works});
       assert.deepEqual(

@@ -63,11 +63,11 @@ function plan({
       others: NO_OTHERS,
     },
     ...{prices: PRICES, month: {name: '2026-01', copied_at: null, spent_usd: 0}, creates: 7, late_pools: []},
-    ...{runs: [aRun()], ended: [], unreadable_runs: new Set(), unreadable: new Set(), lost: new Set()},
+    ...{runs: [aRun()], ended: [], unreadable_runs: new Set(), unreadable: new Set(), lostWorkers: new Set()},
     workers: new Map(workers.map(worker => [worker.name, worker])),
     nodes: sortNodes([], {deployment: 'gleaner', unreachable: [], at_ms: NOW}),
     zones: [A, B].map((zone, index) => ({...newZone(zone, T0), ...zones[index]})),
-    served: moment(NOW).served,
+    servedTime: moment(NOW).servedTime,
     streams: new Map(counts),
     ...changes,
   };
@@ -92,7 +92,7 @@ const failed = (bundle: string = CONFIG.bundle) =>
   );
 const {silence_guard} = decideSilence(
   null,
-  {worker: heard(A0), heard: 1, isCrowded: false, isLost: false, silent_s: 1},
+  {worker: heard(A0), speakers: 1, isCrowded: false, isLost: false, silent_s: 1},
   moment(NOW),
 );
 

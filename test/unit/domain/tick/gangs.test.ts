@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type {Job} from '../../../../shared/domain/records/job.ts';
 import {OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
-import {afterVainWait, gatherSlots} from '../../../../shared/domain/tick/gangs.ts';
+import {afterReservationTimeout, gatherSlots} from '../../../../shared/domain/tick/gangs.ts';
 import {aConfig, at, aWorker, T0} from '../../../support/world/builders.ts';
 import {aJob} from '../../../support/world/jobs.ts';
 
@@ -139,9 +139,9 @@ describe('a job of two slices', () => {
       assert.deepEqual(
         {
           wanted: sorted(found.wanted),
-          kept: sorted(found.kept.keys()),
-          yielding: sorted(found.yielding.keys()),
-          vain: sorted(found.vain.flatMap(({names}) => names)),
+          kept: sorted(found.reservedFor.keys()),
+          yielding: sorted(found.yieldingTo.keys()),
+          vain: sorted(found.timeouts.flatMap(({names}) => names)),
         },
         {wanted: [], kept: [], yielding: [], vain: [], ...then},
       );
@@ -151,8 +151,9 @@ describe('a job of two slices', () => {
     const pauses_s: (number | undefined)[] = [];
     let [job, now] = [waiting(0), T0];
     for (let time = 0; time < 9; time++) {
-      if (time > 0) assert.equal(afterVainWait(job, ZONES.a, BOOT_S, now - 1), undefined, 'in a pause');
-      job = afterVainWait(job, ZONES.a, BOOT_S, now) ?? assert.fail();
+      if (time > 0)
+        assert.equal(afterReservationTimeout(job, ZONES.a, BOOT_S, now - 1), undefined, 'in a pause');
+      job = afterReservationTimeout(job, ZONES.a, BOOT_S, now) ?? assert.fail();
       const end = Date.parse(job.reservation_timeouts[ZONES.a]?.next_at ?? '');
       pauses_s.push((end - now) / 1000);
       now = end;

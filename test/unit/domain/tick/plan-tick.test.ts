@@ -91,12 +91,12 @@ function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given)
     read_at_ms: NOW,
     nodes: sortNodes(listed, {deployment: 'gleaner', unreachable: [], at_ms: NOW}),
     zones: [newZone(ZONE, NOW)],
-    served: moment(NOW).served,
+    servedTime: moment(NOW).servedTime,
     streams: new Map([
       ['one', counts(unfinished[0])],
       ['two', counts(unfinished[1])],
     ]),
-    lost: new Set(),
+    lostWorkers: new Set(),
   };
 }
 

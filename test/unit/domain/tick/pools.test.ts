@@ -38,10 +38,16 @@ function aSnapshot(changes: Partial<DeploymentSnapshot> = {}, tpus: Tpu[] = []):
     ]),
     month: {name: '2026-01', copied_at: null, spent_usd: 0},
     runs: [aRun({run: 'slow'}), aRun({run: 'quick', pool: 'fast'})],
-    ...{ended: [], unreadable_runs: new Set(), workers: new Map(), unreadable: new Set(), lost: new Set()},
+    ...{
+      ended: [],
+      unreadable_runs: new Set(),
+      workers: new Map(),
+      unreadable: new Set(),
+      lostWorkers: new Set(),
+    },
     nodes: sortNodes(tpus, {deployment: 'gleaner', unreachable: [], at_ms: T0}),
     zones: [newZone(ZONE, T0), newZone(ZONE, T0, 'fast')],
-    served: moment(T0).served,
+    servedTime: moment(T0).servedTime,
     streams: new Map([
       ['slow', waiting(9)],
       ['quick', waiting(9)],
@@ -87,7 +93,7 @@ describe('the parts of a snapshot', () => {
   it('have a part for a pool that only a worker, a run or the mark of a zone names', () => {
     const {silence_guard} = decideSilence(
       null,
-      {worker: aWorker(), heard: 1, isCrowded: false, isLost: false, silent_s: 1},
+      {worker: aWorker(), speakers: 1, isCrowded: false, isLost: false, silent_s: 1},
       moment(T0),
     );
     const zones = [

@@ -13,8 +13,14 @@ const INPUTS: PlanInputs = {
     pool: {...aConfig().pool, limiter: OPEN},
     prices: {},
   },
-  ...{payers: new Map(), mostCreates: 0, spare: new Map(), billed: {usd: 0}, served: moment(T0).served},
-  ...{heard: new Map(), crowded: new Set(), lost: new Set(), stored: new Map()},
+  ...{
+    payers: new Map(),
+    mostCreates: 0,
+    spare: new Map(),
+    tickBill: {usd: 0},
+    servedTime: moment(T0).servedTime,
+  },
+  ...{speakersByZone: new Map(), fullZones: new Set(), lostWorkers: new Set(), shardsByRun: new Map()},
 };
 
 describe('the plan of a slot without money for its worker', () => {

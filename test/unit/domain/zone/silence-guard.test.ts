@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {crowdedZones} from '../../../../shared/domain/fleet/slots.ts';
+import {fullZones} from '../../../../shared/domain/fleet/slots.ts';
 import {OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import type {SilenceGuard} from '../../../../shared/domain/records/zone.ts';
@@ -24,13 +24,13 @@ function decideAll(
   count: number,
   {
     silence_guard = null,
-    heard = count,
+    speakers = count,
     isCrowded = false,
     isLost = false,
     seconds = 0,
   }: {
     silence_guard?: SilenceGuard | null;
-    heard?: number;
+    speakers?: number;
     isCrowded?: boolean;
     isLost?: boolean;
     seconds?: number;
@@ -41,7 +41,7 @@ function decideAll(
     const worker = silentWorker({name: `tpu-us-central1-a-${index}`});
     const verdict = decideSilence(
       current,
-      {worker, heard, isCrowded, isLost, silent_s: SILENT_S},
+      {worker, speakers, isCrowded, isLost, silent_s: SILENT_S},
       moment(T0 + seconds * 1000),
     );
     if (verdict.verdict !== 'held') ended += 1;
@@ -51,21 +51,21 @@ function decideAll(
 }
 
 describe('the silence guard', () => {
-  for (const [heard, share] of [
+  for (const [speakers, share] of [
     [0, 1],
     [1, 1],
     [9, 1],
     [10, 2],
     [1000, 200],
   ] as const)
-    it(`the silence_guard of a zone with ${heard} heard workers ends ${share} at once`, () => {
-      assert.equal(shareOf(heard), share);
-      assert.equal(decideAll(heard + 5, {heard}).ended, share);
+    it(`the silence guard of a zone in which ${speakers} workers have spoken ends ${share} at once`, () => {
+      assert.equal(shareOf(speakers), share);
+      assert.equal(decideAll(speakers + 5, {speakers}).ended, share);
     });
 
   it('the silence guard gives its share once in an episode', () => {
     const {silence_guard} = decideAll(10);
-    assert.equal(decideAll(8, {silence_guard, heard: 10, seconds: 3000}).ended, 0);
+    assert.equal(decideAll(8, {silence_guard, speakers: 10, seconds: 3000}).ended, 0);
   });
 
   for (const {name, isCrowded, canaries_due, ended} of [
@@ -87,7 +87,7 @@ describe('the silence guard', () => {
       const {silence_guard} = decideAll(1);
       const after = decideAll(1, {
         silence_guard: silence_guard && {...silence_guard, canaries_due},
-        heard: 1,
+        speakers: 1,
         isCrowded,
         seconds: 60,
       });
@@ -106,7 +106,7 @@ describe('the silence guard', () => {
         worker({name: `tpu-${ZONE}-0`}),
         ...second.map(each => ({...each, name: `tpu-${ZONE}-1`})),
       ];
-      return crowdedZones(pool, new Map(workers.map(each => [each.name, each]))).has(ZONE);
+      return fullZones(pool, new Map(workers.map(each => [each.name, each]))).has(ZONE);
     };
     assert.equal(isCrowded(), false, 'empty');
     assert.equal(isCrowded(worker({phase: 'booting', heartbeat_at: null})), false, 'boots');
@@ -127,7 +127,7 @@ describe('the silence guard', () => {
     const holding = silence_guard && withHeld(silence_guard, [silentWorker({usd_per_hour: 2})]);
     const after = holding && afterHellos(holding, [canary, silentWorker()], moment(T0 + 351_000));
     assert.deepEqual([after?.held, after?.held_usd_per_hour], [1, 2], 'they are held until they end');
-    assert.equal(decideAll(8, {silence_guard: after, heard: 10, seconds: 352}).ended, 8);
+    assert.equal(decideAll(8, {silence_guard: after, speakers: 10, seconds: 352}).ended, 8);
   });
 
   it('the first word of a canary counts after PROOF_S, when other workers had time to speak', () => {
@@ -145,7 +145,7 @@ describe('the silence guard', () => {
     assert.equal(heard && afterHellos(heard, [], moment(T0 + 349_000)), heard);
     const after = heard && afterHellos(heard, [another], moment(T0 + 351_000));
     assert.deepEqual([after?.spoke_at, after?.hello_at], [at(200), at(240)]);
-    assert.equal(decideAll(8, {silence_guard: after, heard: 10, seconds: 352}).ended, 8);
+    assert.equal(decideAll(8, {silence_guard: after, speakers: 10, seconds: 352}).ended, 8);
   });
 
   it('a worker that spoke shortly before the first word of a canary is judged within a new share', () => {
@@ -153,7 +153,7 @@ describe('the silence guard', () => {
     const canary = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     const after = silence_guard && afterHellos(silence_guard, [canary], moment(T0 + 351_000));
     const late = silentWorker({heartbeat_at: at(150)});
-    const silent = {worker: late, heard: 10, isCrowded: false, isLost: false, silent_s: SILENT_S};
+    const silent = {worker: late, speakers: 10, isCrowded: false, isLost: false, silent_s: SILENT_S};
     let current = after;
     const ends = [1, 2, 3].map(() => {
       const {verdict, silence_guard} = decideSilence(current, silent, moment(T0 + 600_000));
@@ -170,7 +170,7 @@ describe('the silence guard', () => {
     const after = episode && afterHellos(episode, [another], moment(T0 + 351_000));
     assert.deepEqual([after?.spoke_at, after?.canaries_due], [at(200), 2]);
     const late = silentWorker({heartbeat_at: at(250)});
-    const silent = {worker: late, heard: 10, isCrowded: false, isLost: false, silent_s: SILENT_S};
+    const silent = {worker: late, speakers: 10, isCrowded: false, isLost: false, silent_s: SILENT_S};
     assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'held');
   });
 
@@ -184,13 +184,13 @@ describe('the silence guard', () => {
     const {silence_guard} = decideAll(10);
     const canary = aWorker({born_at: at(10), is_canary: true});
     const once = silence_guard && afterUnheard(silence_guard, canary);
-    assert.equal(decideAll(8, {silence_guard: once, heard: 10, seconds: 900}).ended, 0, 'not after one');
+    assert.equal(decideAll(8, {silence_guard: once, speakers: 10, seconds: 900}).ended, 0, 'not after one');
     assert.equal(once?.canaries_due, 3, 'another canary is due');
     const twice = once && afterUnheard(once, canary);
-    const first = decideAll(8, {silence_guard: twice, heard: 10, seconds: 1000});
+    const first = decideAll(8, {silence_guard: twice, speakers: 10, seconds: 1000});
     assert.equal(first.ended, 1);
-    assert.equal(decideAll(7, {silence_guard: first.silence_guard, heard: 10, seconds: 4600}).ended, 0);
-    assert.equal(decideAll(7, {silence_guard: first.silence_guard, heard: 10, seconds: 4601}).ended, 1);
+    assert.equal(decideAll(7, {silence_guard: first.silence_guard, speakers: 10, seconds: 4600}).ended, 0);
+    assert.equal(decideAll(7, {silence_guard: first.silence_guard, speakers: 10, seconds: 4601}).ended, 1);
   });
 
   for (const [which, changes] of [
@@ -206,9 +206,15 @@ describe('the silence guard', () => {
     const {silence_guard} = decideAll(10);
     const after = silence_guard && {...silence_guard, spoke_at: at(200)};
     const outage = {from_at: at(-390), to_at: at(190)};
-    const served = {...moment(T0 + 600_000).served, gaps: [outage]};
-    const silent = {worker: silentWorker(), heard: 10, isCrowded: false, isLost: false, silent_s: SILENT_S};
-    assert.equal(decideSilence(after, silent, {now: T0 + 600_000, served}).verdict, 'held');
+    const served = {...moment(T0 + 600_000).servedTime, gaps: [outage]};
+    const silent = {
+      worker: silentWorker(),
+      speakers: 10,
+      isCrowded: false,
+      isLost: false,
+      silent_s: SILENT_S,
+    };
+    assert.equal(decideSilence(after, silent, {now: T0 + 600_000, servedTime: served}).verdict, 'held');
     assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'judged');
   });
 
@@ -232,14 +238,14 @@ describe('the silence guard', () => {
 
   it('a worker without a word or a shard for six hours ends in spite of the silence guard', () => {
     const {silence_guard} = decideAll(10);
-    assert.equal(decideAll(8, {silence_guard, heard: 10, isLost: true}).ended, 8);
+    assert.equal(decideAll(8, {silence_guard, speakers: 10, isLost: true}).ended, 8);
   });
 
   it('the silence guard is off ten minutes after its last silent worker', () => {
     const {silence_guard} = decideAll(10);
     assert.notEqual(silence_guard && afterHellos(silence_guard, [], moment(T0 + 600_000)), null);
     assert.equal(silence_guard && afterHellos(silence_guard, [], moment(T0 + 600_001)), null);
-    const held = decideAll(1, {silence_guard, heard: 10, seconds: 599}).silence_guard;
+    const held = decideAll(1, {silence_guard, speakers: 10, seconds: 599}).silence_guard;
     assert.notEqual(held && afterHellos(held, [], moment(T0 + 900_000)), null, 'holding keeps it on');
   });
 
