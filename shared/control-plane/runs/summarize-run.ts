@@ -1,16 +1,14 @@
 import type {Constraint} from '../../domain/records/constraint.ts';
+import {isOpen, type Run, type StreamTotals} from '../../domain/records/run.ts';
+import {markAfterCount} from '../../domain/run/marks.ts';
 import {
   exact,
   isMostlyRejected,
-  isOpen,
-  type Run,
   type RunCosts,
-  type StreamTotals,
   SUMMED,
   summarizeRun,
   withDownloads,
-} from '../../domain/records/run.ts';
-import {markAfterCount} from '../../domain/run/marks.ts';
+} from '../../domain/run/summarize.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
 import type {Deps} from '../deps.ts';

@@ -1,8 +1,8 @@
 /** Compares the checkpoint of each leased stream with its shards in the bucket: an event may have been lost. */
 import {parseWork} from '../../domain/names.ts';
-import {goneText} from '../../domain/records/run.ts';
 import type {Stream} from '../../domain/records/stream.ts';
 import {isAlive, type Worker} from '../../domain/records/worker.ts';
+import {goneText} from '../../domain/run/summarize.ts';
 import {isHeldBy} from '../../domain/stream/lease.ts';
 import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';

@@ -7,18 +7,11 @@ import {ObjectTooLarge} from '../../contracts/errors.ts';
 import {MAX_MANIFEST_BYTES, manifestText} from '../../contracts/spec/manifest.ts';
 import {manifestObject, modelLockObject, paths} from '../../domain/names.ts';
 import {pick} from '../../domain/records/field.ts';
-import {
-  addGone,
-  addStream,
-  isOpen,
-  type Run,
-  type StreamTotals,
-  SUMMED,
-  totalsOf,
-} from '../../domain/records/run.ts';
+import {isOpen, type Run, type StreamTotals} from '../../domain/records/run.ts';
 import {runSettings} from '../../domain/records/spec-keys.ts';
 import {isUnfinished, type Stream} from '../../domain/records/stream.ts';
 import {type FoldState, ResultFold} from '../../domain/run/result.ts';
+import {addGone, addStream, SUMMED, totalsOf} from '../../domain/run/summarize.ts';
 import {contradictionEvent} from '../../domain/timeline.ts';
 import type {Deps} from '../deps.ts';
 import {COMPLETED, FAILED, runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';

@@ -1,6 +1,6 @@
 import {CallerRefused} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/messages/schemas.ts';
-import {decideFailedBoot} from '../../domain/requests/heartbeat.ts';
+import {decideFailedBoot} from '../../domain/requests/heard-from.ts';
 import {none, ok, type RequestDecision, type WorkerAnswer} from '../../domain/requests/requests.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Account} from '../calls/services.ts';

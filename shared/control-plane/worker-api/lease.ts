@@ -2,7 +2,7 @@ import {parseJobWork} from '../../domain/names.ts';
 import type {Pool} from '../../domain/records/pool.ts';
 import {isAlive, type Worker} from '../../domain/records/worker.ts';
 import {decideJoin, type JoinDecision} from '../../domain/requests/grant-job.ts';
-import {askedForWork, heardFromHost} from '../../domain/requests/heartbeat.ts';
+import {askedForWork, heardFromHost} from '../../domain/requests/heard-from.ts';
 import {advise, isCurrent, notWantedText, ok} from '../../domain/requests/requests.ts';
 import {retryIn} from '../../domain/stream/spread.ts';
 import {FIRST_HOST, unreadyHosts} from '../../domain/worker/hosts.ts';

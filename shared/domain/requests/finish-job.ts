@@ -7,7 +7,7 @@ import {type Worker, withoutWork} from '../records/worker.ts';
 import {type Claim, type Holder, holds} from '../stream/lease.ts';
 import {type Contradiction, contradictionEvent} from '../timeline.ts';
 import {FIRST_HOST} from '../worker/hosts.ts';
-import {gaveBack, lostToHost} from './heartbeat.ts';
+import {gaveBack, lostToHost} from './heard-from.ts';
 import {advise, isCurrent, type RequestDecision, type WorkerAnswer} from './requests.ts';
 
 export type Finish = Holder & {

@@ -8,7 +8,7 @@ import {NO_ENVIRONMENT} from '../records/source.ts';
 import {isAlive, type Worker, withoutWork} from '../records/worker.ts';
 import {type Holder, isHeldBy, isLeasedTo} from '../stream/lease.ts';
 import {FIRST_HOST, sliceOrder, unreadyHosts} from '../worker/hosts.ts';
-import {beganWork, joinedWork, takenForWork} from './heartbeat.ts';
+import {beganWork, joinedWork, takenForWork} from './heard-from.ts';
 import type {GrantDecision} from './requests.ts';
 
 /**

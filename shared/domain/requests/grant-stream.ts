@@ -20,7 +20,7 @@ import {
 import {iso} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
 import {foundFault} from '../worker/liveness.ts';
-import {beganWork} from './heartbeat.ts';
+import {beganWork} from './heard-from.ts';
 import type {GrantDecision} from './requests.ts';
 
 /** `hasOtherWork`: the worker holds another stream, or a job. */

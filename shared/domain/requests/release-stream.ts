@@ -15,7 +15,7 @@ import {
   saysItHas,
 } from '../stream/lease.ts';
 import {contradictionEvent, type TimelineEvent} from '../timeline.ts';
-import {gaveBack} from './heartbeat.ts';
+import {gaveBack} from './heard-from.ts';
 import {advise, isCurrent, type RequestDecision, type WorkerAnswer} from './requests.ts';
 
 export type Release = Holder & {

@@ -3,7 +3,7 @@ import {z} from 'zod';
 import {withEntry} from '../digest.ts';
 import {amount, count, emptyOf} from '../fields.ts';
 import {streamIndexOf} from '../names.ts';
-import type {StreamFacts} from '../records/run.ts';
+import type {StreamFacts} from './summarize.ts';
 
 export const total = count.max(Number.MAX_SAFE_INTEGER);
 export const short = z.string().max(1024);

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import {NO_HOST, NO_WORK, type Phase, type Worker} from '../../../../shared/domain/records/worker.ts';
+import {heardFrom} from '../../../../shared/domain/requests/heard-from.ts';
 import {
   decideHeartbeat,
   decideHostHeartbeat,
   type Heartbeat,
   type HeartbeatState,
   hasRestarted,
-  heardFrom,
 } from '../../../../shared/domain/requests/heartbeat.ts';
 import type {RequestDecision} from '../../../../shared/domain/requests/requests.ts';
 import {aLeasedStream, aRun, aStream, at, aWorker, T0} from '../../../support/world/builders.ts';

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import type {StreamFacts} from '../../../../shared/domain/records/run.ts';
 import {
   NO_UPLOADS,
   ResultFold,
   type Stats,
   type StreamSummary,
 } from '../../../../shared/domain/run/result.ts';
+import type {StreamFacts} from '../../../../shared/domain/run/summarize.ts';
 import {aStats} from '../../../support/world/builders.ts';
 
 const SHA = 'b'.repeat(64);

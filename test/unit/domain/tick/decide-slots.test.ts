@@ -5,11 +5,8 @@ import type {Run} from '../../../../shared/domain/records/run.ts';
 import {MAX_FAULTS, type Stream} from '../../../../shared/domain/records/stream.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import type {Zone} from '../../../../shared/domain/records/zone.ts';
-import {
-  decideSlots,
-  type SlotDocuments,
-  type SlotWrites,
-} from '../../../../shared/domain/tick/decide-slots.ts';
+import {decideSlots} from '../../../../shared/domain/tick/decide-slots.ts';
+import type {SlotDocuments, SlotWrites} from '../../../../shared/domain/tick/slot-writes.ts';
 import {changedSlots, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
 import {attemptOf, type WorkerAttempt} from '../../../../shared/domain/worker/attempt.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {NO_WORK, type Worker} from '../../../../shared/domain/records/worker.ts';
-import {heardFrom} from '../../../../shared/domain/requests/heartbeat.ts';
+import {heardFrom} from '../../../../shared/domain/requests/heard-from.ts';
 import {type LifePhases, phasesAtEnd} from '../../../../shared/domain/worker/life-phases.ts';
 import type {Death} from '../../../../shared/domain/worker/liveness.ts';
 import {at, aWorker, T0} from '../../../support/world/builders.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {isAlive, type Worker} from '../../../../shared/domain/records/worker.ts';
-import {askedForWork} from '../../../../shared/domain/requests/heartbeat.ts';
+import {askedForWork} from '../../../../shared/domain/requests/heard-from.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {FoundNode, Observation} from '../../../../shared/domain/worker/observation.ts';
 import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/world/builders.ts';
