@@ -24,31 +24,53 @@ const SOON_S = [2, 5] as const;
 const MOST_SHARED_MS = 2000;
 const SHARE_OF_POLL = 0.1;
 
+type Asked = {
+  deps: Deps;
+  worker: Worker;
+  request: AgentRequest<'lease'>;
+  asker: string;
+};
+
 /** Answers with work, or with the time of the next request. Jobs come first, because people wait for them. */
 export const answerLease = checked('lease', async (deps, worker, request) => {
-  const {name, incarnation} = worker;
-  if (parseJobWork(worker.work) !== undefined || request.host !== FIRST_HOST) {
-    const joined = await answerJoin(deps, request, await poolOf(deps, worker.pool));
-    if (joined) return {answer: ok(joined)};
-  }
-  if (worker.phase === 'draining') return {answer: advise('exit', notWantedText(name, incarnation))};
-  const asker = askerOf(request, deps.now());
-  const soon = (reason: string) => ({
-    answer: ok({action: 'wait', retry_s: retryIn(...SOON_S, asker), reason}),
-  });
-  const isReplaced = worker.recreate || worker.fault !== null;
-  if (!isReplaced && !isAlive(worker)) {
-    await recordRequest(deps, request);
-    return soon(`${name} counts as READY from now on: ask again`);
-  }
-  const pool = await poolOf(deps, worker.pool);
-  const wait = (reason: string) => ({answer: waitFor(pool ?? deps.config.pool, asker, reason)});
-  if (isReplaced) return wait(`${name} is being replaced`);
+  const asked = {deps, worker, request, asker: askerOf(request, deps.now())};
+  const joined = await joinSlice(asked);
+  return {answer: joined ?? (await refuse(asked)) ?? (await waitUntilReady(asked)) ?? (await search(asked))};
+});
+
+async function joinSlice({deps, worker, request}: Asked) {
+  if (parseJobWork(worker.work) === undefined && request.host === FIRST_HOST) return undefined;
+  const joined = await answerJoin(deps, request, await poolOf(deps, worker.pool));
+  return joined && ok(joined);
+}
+
+/** Sends a worker away that drains, and lets one wait that is replaced. */
+async function refuse(asked: Asked) {
+  const {name, incarnation, phase, recreate, fault} = asked.worker;
+  if (phase === 'draining') return advise('exit', notWantedText(name, incarnation));
+  return recreate || fault !== null ? wait(asked, `${name} is being replaced`) : undefined;
+}
+
+async function waitUntilReady({deps, worker, request, asker}: Asked) {
+  const why = whyNotReady(worker);
+  if (why === undefined) return undefined;
+  await recordRequest(deps, request);
+  return soon(asker, why);
+}
+
+function whyNotReady(worker: Worker): string | undefined {
+  const {name, host_count, work} = worker;
+  if (!isAlive(worker)) return `${name} counts as READY from now on: ask again`;
   const unready = unreadyHosts(worker).length;
-  if (unready > 0 && worker.work === null) {
-    await recordRequest(deps, request);
-    return soon(`${worker.host_count - unready} of ${worker.host_count} hosts are ready`);
-  }
+  return unready > 0 && work === null
+    ? `${host_count - unready} of ${host_count} hosts are ready`
+    : undefined;
+}
+
+/** Workers of a pool share for a moment that there is no work. */
+async function search(asked: Asked) {
+  const {deps, worker, request, asker} = asked;
+  const pool = await poolOf(deps, worker.pool);
   const began_ms = deps.now();
   const shared_ms = Math.min(MOST_SHARED_MS, SHARE_OF_POLL * 1000 * (pool ?? deps.config.pool).poll_s);
   const idle_ms = deps.idlePools.get(worker.pool) ?? Number.NEGATIVE_INFINITY;
@@ -58,11 +80,16 @@ export const answerLease = checked('lease', async (deps, worker, request) => {
   const work = isShared ? undefined : await searchWork(deps, worker, request, asker);
   if (!work && !isShared && (await hasWorkForNobody(deps, worker.pool, began_ms)))
     deps.idlePools.set(worker.pool, began_ms);
-  if (work && 'order' in work) return {answer: ok({...work.order, heartbeat_s: heartbeatOf(deps, pool)})};
+  if (work && 'order' in work) return ok({...work.order, heartbeat_s: heartbeatOf(deps, pool)});
   // Another write of this worker would slow the other workers that ask now.
   if (!work?.isRaced) await recordRequest(deps, request);
-  return work ? soon(work.soon) : wait('no job waits, and every stream is leased or finished');
-});
+  return work ? soon(asker, work.soon) : wait(asked, 'no job waits, and every stream is leased or finished');
+}
+
+const soon = (asker: string, reason: string) =>
+  ok({action: 'wait', retry_s: retryIn(...SOON_S, asker), reason});
+const wait = async ({deps, worker, asker}: Asked, reason: string) =>
+  waitFor((await poolOf(deps, worker.pool)) ?? deps.config.pool, asker, reason);
 
 /**
  * Answers with the attempt that the slice has. A host but host 0 without one waits until host 0 leases work: it changes no lease. Undefined:

@@ -3,9 +3,9 @@ import type {Mistakes} from '../planting/anchors.ts';
 /** Hosts of a slice that act for one another, or that no barrier waits for. */
 export const SLICES: Mistakes = {
   'a host but the first that leases work': {
-    in: 'answerLease',
-    find: '$parseJobWork($worker.work) !== undefined || $request.host !== $FIRST_HOST',
-    replace: '$parseJobWork($worker.work) !== undefined',
+    in: 'joinSlice',
+    find: '$parseJobWork($worker.work) === undefined && $request.host === $FIRST_HOST',
+    replace: '$parseJobWork($worker.work) === undefined',
   },
   'a slice that lives by its loudest host': {
     in: 'quietestHost',
