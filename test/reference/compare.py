@@ -33,8 +33,9 @@ from gleaner_worker.architecture.sites import SITES, TABLE, Capture
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.files.generation_rules import read_generation_rules
 from gleaner_worker.model.files.weight_files import DiskFile
-from gleaner_worker.model.program.decoder import Rows, run_blocks
+from gleaner_worker.model.program.decoder import run_blocks
 from gleaner_worker.model.program.generation import Decoding
+from gleaner_worker.model.program.rows import Rows
 from gleaner_worker.model.program.tuning import CPU
 from gleaner_worker.model.weights.mesh import Layout
 from gleaner_worker.model.weights.place import place

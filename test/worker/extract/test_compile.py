@@ -14,7 +14,7 @@ import pytest
 
 from build import a_model, a_spec, fails
 from device_rows import stored_of
-from gleaner_worker.model.program import decoder
+from gleaner_worker.model.program import block
 from gleaner_worker.model.program.program import RESERVE
 from gleaner_worker.model.program.rows import pack
 
@@ -72,8 +72,8 @@ def test_the_version_of_a_program_changes_with_its_code(tiny_folder, monkeypatch
     spec = a_spec(model=tiny_folder)
     version = a_model(spec).program_version
     assert a_model(spec).program_version == version
-    mlp = decoder._mlp
-    monkeypatch.setattr(decoder, "_mlp", lambda *arguments: (mlp(*arguments)[0] * 1.5, mlp(*arguments)[1]))
+    dense = block.dense
+    monkeypatch.setattr(block, "dense", lambda *arguments: (dense(*arguments)[0] * 1.5, dense(*arguments)[1]))
     assert a_model(spec).program_version != version
 
 

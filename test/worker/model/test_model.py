@@ -13,8 +13,10 @@ from build import a_spec
 from gleaner_worker.architecture.rope import Rope, inverse_frequencies
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.program.attention import attend, first_key_blocks
-from gleaner_worker.model.program.decoder import Rows, _rms_norm, run_blocks
+from gleaner_worker.model.program.decoder import run_blocks
+from gleaner_worker.model.program.norms import rms_norm
 from gleaner_worker.model.program.rotate import rope_tables
+from gleaner_worker.model.program.rows import Rows
 from gleaner_worker.model.program.tuning import CPU, TPU
 from gleaner_worker.spec.spec import SITES, resolve_layers
 
@@ -262,8 +264,8 @@ def test_a_norm_rounds_before_or_after_its_weight_as_the_config_says():
     different = (first != last).mean()
     assert different > 0.1
     # Rows that are equal either way may differ in the last bit, by the method for 1 / sqrt().
-    assert (_rms_norm(x, w, config) != first).mean() < 0.1 * different
-    assert (_rms_norm(x, w, replace(config, norm_rounds_last=True)) != last).mean() < 0.1 * different
+    assert (rms_norm(x, w, config) != first).mean() < 0.1 * different
+    assert (rms_norm(x, w, replace(config, norm_rounds_last=True)) != last).mean() < 0.1 * different
 
 
 @pytest.mark.parametrize(("layers", "expected"), [("all", (0, 1, 2)), ("0-1", (0, 1)), ([2, 0, 2], (0, 2))])

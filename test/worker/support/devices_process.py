@@ -62,7 +62,8 @@ def check_golden(names, ways):
     from jax.sharding import Mesh, PartitionSpec
 
     import golden_models as golden
-    from gleaner_worker.model.program.decoder import Split, run_blocks
+    from gleaner_worker.model.program.decoder import run_blocks
+    from gleaner_worker.model.program.split import Split
     from gleaner_worker.model.program.tuning import CPU
     from gleaner_worker.model.weights.mesh import Layout, parameter_specs
     from gleaner_worker.model.weights.place import place

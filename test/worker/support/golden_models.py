@@ -12,8 +12,9 @@ import numpy as np
 from gleaner_worker.architecture.config import parse_config
 from gleaner_worker.architecture.sites import SITES, TABLE, Capture
 from gleaner_worker.model.files.generation_rules import GenerationRules
-from gleaner_worker.model.program.decoder import Rows, run_blocks
+from gleaner_worker.model.program.decoder import run_blocks
 from gleaner_worker.model.program.generation import Decoding
+from gleaner_worker.model.program.rows import Rows
 from gleaner_worker.model.program.tuning import CPU
 from gleaner_worker.model.weights.weights import with_stored_head
 from host_params import load_params, weight_files

@@ -12,7 +12,9 @@ import numpy as np
 
 from ...architecture.sites import STORED, Capture
 from ..weights.cpu import to_bits
-from .decoder import OF_LOGITS, Rows, Split, pick_tokens, run_blocks
+from .decoder import OF_LOGITS, pick_tokens, run_blocks
+from .rows import Rows
+from .split import Split
 from .tuning import Tuning
 
 _INT8_MAX = 127

@@ -21,8 +21,11 @@ from ...failures import Failure
 from ..files.generation_rules import GenerationRules
 from ..weights.mesh import Layout, parameter_specs
 from .attention import Past
-from .decoder import READ, Rows, Split, logits_of, run_blocks
+from .block import READ
+from .decoder import logits_of, run_blocks
 from .program import COMPILER_OPTIONS, is_out_of_memory, placed_parameters, precision_of
+from .rows import Rows
+from .split import Split
 from .tuning import Tuning
 
 _STEPS = 32  # tokens between two looks of the host

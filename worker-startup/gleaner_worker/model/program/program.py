@@ -14,7 +14,8 @@ from ...failures import Failure
 from ...spec.selections import POOLS
 from ..weights.mesh import Layout, parameter_specs
 from .capture import compute_step
-from .decoder import Rows, Split
+from .rows import Rows
+from .split import Split
 from .tuning import Tuning
 
 # Every value is rounded where the decoder and capture round it. Otherwise XLA leaves out different roundings on one

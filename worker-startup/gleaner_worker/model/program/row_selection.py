@@ -9,8 +9,7 @@ import numpy as np
 from ...failures import Failure
 from ...spec.selections import POOLS, TokenSelection
 from ...spec.spec import Spec, mode_of
-from .decoder import Rows
-from .rows import RowLimits, row_length
+from .rows import RowLimits, Rows, row_length
 
 
 class SelectedTokens(Protocol):

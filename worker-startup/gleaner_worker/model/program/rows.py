@@ -3,6 +3,15 @@
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Rows(NamedTuple):
+    """Packed rows of T tokens, as arrays or their shapes: samples one after another, then padding."""
+
+    token_ids: Any  # int32 [R, T]
+    segments: Any  # int32 [R, T]: 1 for the first sample of a row, 2 for the next; 0 for padding
+    positions: Any  # int32 [R, T]: of the token in its sample
 
 
 @dataclass(frozen=True)
