@@ -8,7 +8,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from gleaner_worker.model.tiny import CONFIG, make_tiny_model
-from gleaner_worker.spec.spec import parse_spec
+from gleaner_worker.spec.read_spec import parse_spec
 
 _SHAPE = {
     "hidden_size": 896,

@@ -25,7 +25,7 @@ from gleaner_worker.limited import process as limited
 from gleaner_worker.model.model import Model
 from gleaner_worker.records.samples.sample_settings import SampleSettings
 from gleaner_worker.records.samples.tokenize_process import PROCESSES, limited_settings
-from gleaner_worker.spec.spec import parse_spec
+from gleaner_worker.spec.read_spec import parse_spec
 from gleaner_worker.spec.work import Work
 from gleaner_worker.storage.objects import Bucket
 from gleaner_worker.storage.upload_content import FileContent

@@ -5,7 +5,8 @@ from dataclasses import replace
 from gleaner_worker.architecture.config import parse_config
 from gleaner_worker.preflight.cost_model import cost_of, square_buffers
 from gleaner_worker.preflight.estimate_program import estimate_program
-from gleaner_worker.spec.spec import parse_spec, resolve_layers
+from gleaner_worker.spec.read_spec import parse_spec
+from gleaner_worker.spec.spec import resolve_layers
 
 from .models import CONFIGS
 

@@ -27,7 +27,7 @@ def output_prefix(run: str, stream: str) -> str:
 
 
 def shard_name(prefix: str, number: int, file_format: str) -> str:
-    """The object of shard `number`. prefix: of output_prefix. file_format: one of spec.FORMATS."""
+    """The object of shard `number`. prefix: of output_prefix. file_format: that of the spec."""
     return f"{prefix}shard_{number:04d}.{file_format}"
 
 

@@ -11,6 +11,7 @@ import pytest
 import golden_models as golden
 from build import a_spec
 from gleaner_worker.architecture.rope import Rope, inverse_frequencies
+from gleaner_worker.architecture.sites import SITES
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.program.attention import attend, first_key_blocks
 from gleaner_worker.model.program.decoder import run_blocks
@@ -18,7 +19,7 @@ from gleaner_worker.model.program.norms import rms_norm
 from gleaner_worker.model.program.rotate import rope_tables
 from gleaner_worker.model.program.rows import Rows
 from gleaner_worker.model.program.tuning import CPU, TPU
-from gleaner_worker.spec.spec import SITES, resolve_layers
+from gleaner_worker.spec.spec import resolve_layers
 
 pytestmark = pytest.mark.slow
 

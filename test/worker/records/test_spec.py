@@ -7,12 +7,14 @@ import re
 import pytest
 
 from build import fails
+from gleaner_worker.architecture.sites import SITES
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.chat.arc import VERSIONS
 from gleaner_worker.records.chat.grids import _ENCODERS
 from gleaner_worker.records.tokens.spans import make_span_finder
+from gleaner_worker.spec.read_spec import parse_spec
 from gleaner_worker.spec.selections import SPEC_KEYS
-from gleaner_worker.spec.spec import SITES, RecordSpec, Spec, parse_spec, resolve_layers
+from gleaner_worker.spec.spec import RecordSpec, Spec, resolve_layers
 
 ROOT = pathlib.Path(__file__).parents[3]
 CASES = json.loads((ROOT / "test" / "fixtures" / "spec-cases.json").read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ import pytest
 
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
-from gleaner_worker.spec.spec import parse_spec
+from gleaner_worker.spec.read_spec import parse_spec
 from gleaner_worker.spec.work import parse_work
 from gleaner_worker.storage import objects
 

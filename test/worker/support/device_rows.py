@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from build import TINY_CONFIG
-from gleaner_worker.spec.spec import SITES as EVERY_SITE
+from gleaner_worker.architecture.sites import SITES as EVERY_SITE
 
 MAX_LENGTH = 64
 SITES = EVERY_SITE[:5]  # of the stream and its sums

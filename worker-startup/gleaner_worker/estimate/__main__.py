@@ -28,7 +28,8 @@ from ..records.samples.sample import Reject
 from ..records.samples.tokenize_process import limited_settings
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
-from ..spec.spec import Spec, capture_of, read_spec
+from ..spec.read_spec import read_spec
+from ..spec.spec import Spec, capture_of
 from ..storage.objects import Bucket, make_client
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
 from .count import Counts, Range, common_reasons, count_lines_of, extrapolate, plan_of, repeat_samples

@@ -18,7 +18,7 @@ from gleaner_reader.format.errors import printable
 from ..failures import Failure
 from ..model.files.hub import own_hub, print_wait
 from ..model.files.model_source import find_model, read_config, read_rules
-from ..spec.spec import read_spec
+from ..spec.read_spec import read_spec
 from ..storage.objects import Bucket, make_client
 from .accelerators import ACCELERATORS
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from .spec import Spec, parse_spec
+from .read_spec import parse_spec
+from .spec import Spec
 
 
 @dataclass(frozen=True)

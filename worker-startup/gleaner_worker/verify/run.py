@@ -13,7 +13,8 @@ from ..model.files.model_lock import find_run_model, read_model_lock
 from ..model.files.model_source import find_model, read_config
 from ..names import manifest_name, model_name, output_prefix, parse_shard, parse_stream, run_folder
 from ..records.samples.tokenize_process import limited_settings
-from ..spec.spec import Spec, capture_of, parse_spec
+from ..spec.read_spec import parse_spec
+from ..spec.spec import Spec, capture_of
 from ..storage.objects import Bucket, ObjectInfo
 from .shard_content import Expectation
 from .small_objects import read_object

@@ -13,7 +13,7 @@ from gleaner_reader.format.added_tokens import CONFIG, SPECIAL, named_tokens
 
 from ...model_files import TEMPLATES, names_in
 from ...model_json import read_model_json, read_model_text
-from ...spec.spec import is_template_variable
+from ...spec.read_spec import is_template_variable
 from ..lines.parse import kind_of
 from ..lines.rejected import Rejected
 from .template import Rendered, Template, TemplateProblem
