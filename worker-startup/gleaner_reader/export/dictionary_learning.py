@@ -82,9 +82,22 @@ def open_dictionary_learning(
     epochs: int | None = None,
     seed: int = 0,
 ) -> FolderBuffer:
-    """`trainSAE(data=open_dictionary_learning(folder), …)`, without the run. Raises ValueError for another folder.
+    """Batches for `trainSAE(data=…)`, from a folder that `to_shuffled_safetensors` wrote: tensors [batch, d_model].
 
-    Repeats the rows without end, or `epochs` times; the last rows of all, which fill no batch, are left out.
+    Args:
+        folder: of the export; the run is not needed.
+        out_batch_size: rows in a batch. The last rows of all, which fill no batch, are left out.
+        device: of the tensors, as torch names it.
+        dtype: "float32", "float16" or "bfloat16"; None for the stored type.
+        epochs: passes over the rows; None to repeat them without end.
+        seed: decides the order after the first pass, which has the order of the folder.
+
+    Raises:
+        ValueError: the folder is another one, or a batch has no rows.
+        MissingPackage: torch is not installed.
+
+    >>> next(open_dictionary_learning("shuffled", out_batch_size=64)).shape  # doctest: +SKIP
+    torch.Size([64, 8])
     """
     if out_batch_size < 1:
         raise ValueError(f"out_batch_size is {out_batch_size}; set it to at least 1")

@@ -37,13 +37,25 @@ def to_hub(
     token: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> HubExport:
-    """Uploads every file of the run to the dataset `repo` of the hub, such as "me/my-run", and creates it if needed.
+    """Uploads every file of the run to a dataset of the hub, which it creates if needed.
 
-    private: of a dataset that is created; one that exists keeps its visibility. token: of a person who may write there;
-    None for that of `HF_TOKEN` or `hf auth login`. progress: bytes that are there, and all. The manifest and the card
-    come last, so a dataset with a manifest is whole. A call that was interrupted is called again: files with the same
-    digest stay. Raises MissingPackage, ValueError for a run that is not complete, and OSError for what the hub refuses
-    and for a lost connection.
+    The manifest and the card come last, so a dataset with a manifest is complete. If a call was interrupted, call it
+    again: files that the dataset has stay.
+
+    Args:
+        run: an open run.
+        repo: the dataset, such as "me/my-run".
+        private: whether a dataset that is created is private; one that exists keeps its visibility.
+        token: of an account that may write there; None for that of `HF_TOKEN` or `hf auth login`.
+        progress: called with the number of bytes that the dataset has, and of all.
+
+    Raises:
+        ValueError: the run is not complete.
+        OSError: the hub refuses the upload, or the connection broke.
+        MissingPackage: huggingface_hub is not installed.
+
+    >>> to_hub(run, "me/my-run").url  # doctest: +SKIP
+    'https://huggingface.co/datasets/me/my-run'
     """
     try:
         return _publish(run, repo, private, token, progress)

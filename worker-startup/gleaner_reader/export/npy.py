@@ -40,14 +40,28 @@ def to_npy(
     dtype: str = "float32",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> NpyExport:
-    """Writes one layer of the run to `out_dir`, which must not exist.
+    """Writes one layer of the run to `.npy` files, which `np.load(path, mmap_mode="r")` reads row by row.
 
-    `activations.npy` is [rows, width], float32 or float16, in the order of storage. `stream.npy`, `sample_idx.npy`,
-    `position.npy` and `token_id.npy` are int64 [rows]; the last two are absent where rows are pools of tokens. A run
-    with one row for each span has `span_idx.npy` too, and a run with a mask `mask.npy`.
-    `np.load(path, mmap_mode="r")` reads rows without loading the file. progress(written, total): called with the
-    written rows and all rows. Raises FileExistsError, and ValueError for an unknown layer, site or dtype and for a
-    value that float16 cannot hold. An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
+    `activations.npy` is [rows, width], in the order of storage. `stream.npy`, `sample_idx.npy`, `position.npy` and
+    `token_id.npy` are int64 [rows]; the last two are absent where rows are pools of tokens. A run with one row for each
+    span has `span_idx.npy` too, and a run with a mask `mask.npy`. An export that was interrupted leaves
+    `out_dir.unfinished`, and the same call goes on there.
+
+    Args:
+        run: an open run.
+        out_dir: the folder to write, which must not exist.
+        layer: the number of the layer, from 0.
+        site: such as "resid_post"; needed if the run has several.
+        dtype: "float32" or "float16".
+        progress: called with the number of rows that are written, and of all.
+
+    Raises:
+        FileExistsError: `out_dir` exists.
+        ValueError: the run has no such layer or site, the dtype is unknown, or float16 cannot hold a value.
+
+    >>> export = to_npy(run, "layer-12", layer=12)
+    >>> np.load("layer-12/activations.npy", mmap_mode="r").shape == (export.rows, 8)
+    True
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(DTYPES)}")

@@ -36,14 +36,25 @@ def to_pairs(
     dtype: str = "float32",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PartsExport:
-    """Writes one layer of the run to `out_dir`, which must not exist: vectors, and a line of JSON for each of them.
+    """Writes the vectors of one layer in parts, and beside each part a line of JSON for each vector.
 
-    `part-00001.safetensors` has `activations` [rows, d_model], and line N of `part-00001.jsonl` tells of row N: `text`,
-    `token`, `token_id`, `position`, `stream`, `sample` and `vector`, which has the `file` and the `row`. The text are
-    the last `window` tokens up to the token of the row, which are what the vector knows; for a pool of tokens, which
-    has no token and no position, it is the whole sample. A run with one row for each span has `span` too, and a run
-    with a mask `mask`. Raises FileExistsError, and ValueError for a wrong option, a value that float16 cannot hold, or
-    a run without token ids. An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
+    `part-00001.safetensors` has `activations` [rows, d_model], and line N of `part-00001.jsonl` is of row N: `text`,
+    `token`, `token_id`, `position`, `stream`, `sample` and `vector`, which has the `file` and the `row`. The text is
+    that of the last `window` tokens up to the token of the row, which are what the vector knows; for a pool of tokens,
+    which has no token and no position, it is the whole sample. A run with one row for each span has `span` too, and a
+    run with a mask `mask`.
+
+    Args:
+        tokenizer: that of the run's model, as `tokenizer_of` returns it.
+        window: the most tokens of a text.
+        run, out_dir, layer, site, dtype, progress: as `to_safetensors` takes them.
+
+    Raises:
+        FileExistsError, ValueError: as `to_safetensors`; ValueError also for a run without token ids.
+
+    >>> export = to_pairs(run, "pairs", layer=12, tokenizer=tokenizer_of(run, "my-model"))
+    >>> sorted(json.loads(open("pairs/part-00001.jsonl").readline()))
+    ['position', 'sample', 'stream', 'text', 'token', 'token_id', 'vector']
     """
     site = check_parts(run, layer, site, dtype)
     if window < 1:
@@ -77,11 +88,21 @@ def to_pairs(
 def open_tokenizer(
     where: str, revision: str | None = None, sha256: str | None = None, digests: Mapping[str, str] | None = None
 ) -> "Tokenizer":
-    """The tokenizer of a model: a tokenizer.json, a folder or gs:// prefix with one, or a model of the hub. The files
-    beside tokenizer.json add their tokens, as in the run.
+    """The tokenizer of a model. The files beside tokenizer.json add their tokens, as in the run.
 
-    sha256: of its tokenizer.json; None for any. digests: those of all files of the model, by name, as the run recorded
-    them. Raises OSError for what is not there, MissingPackage, and ValueError for what is no tokenizer or another one.
+    Args:
+        where: a tokenizer.json, a folder or gs:// prefix with one, or a model of the hub.
+        revision: of a model of the hub: a branch, a tag or a commit.
+        sha256: of the tokenizer.json that is wanted; None for any.
+        digests: the SHA-256 of each file of the model by name, as the run recorded them; None for any.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: the file is no tokenizer, or another one.
+        MissingPackage: tokenizers or huggingface_hub is not installed.
+
+    >>> open_tokenizer("my-model").decode([1, 2])
+    't1 t2'
     """
     try:
         from tokenizers import Tokenizer
@@ -104,9 +125,17 @@ def open_tokenizer(
 
 
 def tokenizer_of(run: "Run", where: str | None = None) -> "Tokenizer":
-    """The tokenizer of the run's model, with the digests that the run recorded. where: another place that has it.
+    """The tokenizer of the run's model, which must have the digests that the run recorded.
 
-    Raises what `open_tokenizer` raises, and ValueError for a run that names no model.
+    Args:
+        run: an open run.
+        where: another place that has the tokenizer; None for the model that the run names.
+
+    Raises:
+        OSError, ValueError, MissingPackage: as `open_tokenizer`; ValueError also for a run that names no model.
+
+    >>> tokenizer_of(run, "my-model").decode([1, 2])
+    't1 t2'
     """
     model = run.model or {}
     place = where or model.get("name")

@@ -47,13 +47,14 @@ def to_safetensors(
     dtype: str = "float32",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PartsExport:
-    """Writes one layer of the run to `part-00001.safetensors` and so on in `out_dir`, which must not exist.
+    """Writes one layer of the run to `part-00001.safetensors` and so on, each about a gigabyte.
 
-    A part has `activations` [rows, width] and int64 `stream`, `sample_idx`, `position` and `token_id` [rows], in the
-    order of storage; the last two are absent where rows are pools of tokens. A run with one row for each span has
-    `span_idx` too, and a run with a mask `mask`. dtype: float32, float16, or bfloat16 for a run that stores bf16.
-    Raises FileExistsError, and ValueError for a wrong option or a value that float16 cannot hold. An export that was
-    interrupted leaves `out_dir.unfinished`, and goes on there.
+    A part has `activations` [rows, width] and the arrays of `to_npy` with the origin of each row, in the order of
+    storage. Args, Raises and interruptions are those of `to_npy`, with one more dtype: "bfloat16" for a run that stores
+    bf16.
+
+    >>> to_safetensors(run, "parts", layer=12, dtype="bfloat16").parts
+    1
     """
     site = check_parts(run, layer, site, dtype)
     unfinished = Unfinished(out_dir, settings_of(run, "safetensors", site=site, layer=layer, dtype=dtype))
@@ -77,7 +78,11 @@ def to_shuffled_safetensors(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PartsExport:
-    """`to_safetensors` in the order of one epoch of `run.batches(layer, seed=seed)`. A part has `activations` alone."""
+    """`to_safetensors` in the order of one epoch of `run.batches(layer, seed=seed)`. A part has `activations` alone.
+
+    >>> to_shuffled_safetensors(run, "shuffled", layer=12, seed=1).seed
+    1
+    """
     site = check_parts(run, layer, site, dtype)
     unfinished = Unfinished(out_dir, settings_of(run, "shuffled", site=site, layer=layer, dtype=dtype, seed=seed))
     rows_at_once = max(1, _BATCH_BYTES // (max(run.widths[site], 1) * 4))

@@ -58,12 +58,23 @@ def to_saelens(
     dtype: str = "float32",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Exported:
-    """Writes one layer of the run to `out_dir`, which must not exist.
+    """Writes one layer of the run as cached activations, which SAELens reads.
 
     Rows follow each other in the order of storage, sample after sample, in contexts of `context_size`. A context may
     mix samples: SAELens shuffles rows, and each row was computed within its own sample. Without stored token ids the
-    export has no column of them. Raises FileExistsError, MissingPackage, and ValueError for a wrong option or a value
-    that float16 cannot hold. An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
+    export has no column of them.
+
+    Args:
+        context_size: rows of a context.
+        run, out_dir, layer, site, dtype, progress: as `to_npy` takes them.
+
+    Raises:
+        FileExistsError, ValueError: as `to_npy`.
+        MissingPackage: datasets is not installed.
+
+    >>> export = to_saelens(run, "saelens", layer=12, context_size=64)  # doctest: +SKIP
+    >>> export.hook_name, export.d_in  # doctest: +SKIP
+    ('blocks.12.hook_resid_post', 8)
     """
     datasets = import_datasets("SAELens")
     if dtype not in _DTYPES:

@@ -50,13 +50,26 @@ def to_speculators(
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> SpeculatorsExport:
-    """Writes every sample of the run to `out_dir`, which must not exist.
+    """Writes every sample of the run as the folder that the `--data-path` of speculators names.
 
-    layers: as speculators counts them, the last one being the number of layers of the model; None for all stored layers
-    of the residual stream. Values are bf16 where the run stores bf16, else float32. The tokens that the run's `mask`
-    marks are in the loss, or all tokens of a run without a mask. Raises FileExistsError, MissingPackage, and ValueError
-    for layers that the run lacks or a run without a row for each token. An export that was interrupted leaves
-    `out_dir.unfinished`, and goes on there.
+    Values are bf16 if the run stores bf16, otherwise float32. The tokens that the `mask` of the run marks are in the
+    loss, or all tokens of a run without a mask. An export that was interrupted leaves `out_dir.unfinished`, and the
+    same call goes on there.
+
+    Args:
+        run: an open run.
+        out_dir: the folder to write, which must not exist.
+        layers: as speculators counts them, from 1, the last one being the number of layers of the model; None for all
+            stored layers of the residual stream.
+        progress: called with the number of rows that are written, and of all.
+
+    Raises:
+        FileExistsError: `out_dir` exists.
+        ValueError: the run lacks one of the layers, or has no row for some tokens.
+        MissingPackage: datasets is not installed.
+
+    >>> to_speculators(run, "speculators").target_layer_ids  # doctest: +SKIP
+    [5]
     """
     datasets = import_datasets("speculators")
     names = _names(run, layers)

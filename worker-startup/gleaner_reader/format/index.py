@@ -14,8 +14,10 @@ from .safetensors_header import TensorInfo
 @dataclass(frozen=True)
 class Index:
     """S samples, T tokens, R rows. Sample s owns tokens sample_offsets[s]..[s + 1] and rows row_offsets[s]..[s + 1].
-
     lines, chunks: only of a run with over_long chunk or pack; in other runs each record is one sample.
+
+    >>> run.index(run.shards[0]).sample_idx[:5].tolist()  # sample 3 was rejected
+    [0, 1, 2, 4, 5]
     """
 
     sample_idx: np.ndarray  # int64 [S], ascending

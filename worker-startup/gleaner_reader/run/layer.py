@@ -16,7 +16,16 @@ _GAP_BYTES = 1 << 16
 
 
 class Layer:
-    """`for array in layer`: the rows of each shard in order, prefetching the next shard. `layer[rows]`: any rows."""
+    """One layer of a run; `Run.layer` makes it. A loop over it prefetches the next shard.
+
+    >>> layer = run.layer(12)
+    >>> layer.shape == (run.num_rows, 8)
+    True
+    >>> sum(len(array) for array in layer) == len(layer)  # one array [rows, width] for each shard
+    True
+    >>> layer[100:110].shape, layer[-1].shape
+    ((10, 8), (8,))
+    """
 
     def __init__(self, run: RowSource, layer: int, site: str, as_: str, dtype: str | None, verify: bool):
         check_kind(as_, dtype)

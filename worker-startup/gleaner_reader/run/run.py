@@ -27,7 +27,12 @@ _SHOWN_CHARS = 60  # of a value of the manifest
 
 @dataclass(frozen=True)
 class Sample:
-    """The stored data of one sample."""
+    """The stored data of one sample; `Run.sample` reads it.
+
+    >>> sample = run.sample(0, 5)
+    >>> list(sample.activations), sample.index
+    (['resid_post.4', 'resid_post.12'], 5)
+    """
 
     stream: int
     index: int
@@ -50,11 +55,21 @@ class Sample:
 
 
 class Run(Shards[Shard]):
-    """The shards that a run has when it is opened. streams: by stream and number. manifest: manifest.json, or None.
+    """The shards that a run has when it is opened; `gleaner_reader.open` opens one.
 
-    files: all files of its folder, by their path there.
+    layer(12)                 the rows of a layer, in the order of storage
+    batches(12)               the rows of a layer or of several, shuffled for training
+    sample("007", 41)         everything that is stored of one sample
+    index(shard)              the samples of a shard, and the rows and tokens of each
+    status(), wait()          how much of the run is stored now; the run, once it is complete
+    sites, layers             what is stored, with widths, dtypes, d_model and dtype
+    num_samples, num_rows     counts over all shards, also num_tokens
+    streams, shards           the shards by stream and number, and all of them in order
+    problems, is_complete     why the run is not complete; empty if it is
+    manifest, model, files    manifest.json and model.json, or None; all files of the folder by their path in it
 
-    Raises FileNotFoundError for a folder without shards, and ShardError for two shards of one number.
+    >>> run.is_complete, list(run.streams)
+    (True, [0, 7])
     """
 
     def __init__(self, folder: Folder):
@@ -87,14 +102,26 @@ class Run(Shards[Shard]):
         return table_html({"run": self.url, "has": ", ".join(self._facts()), "state": state_of(self.problems)})
 
     def status(self) -> Status:
-        """How much of the run is stored now. The shards of this object stay those of the time when it was opened."""
+        """How much of the run is stored now. The shards of this object stay those of the time when it was opened.
+
+        >>> run.status().bar()
+        '[####################] 2 of 2 streams, 6 shards, 240 samples, 0.00 GB'
+        """
         return status_of(Run(self._folder))
 
     def wait(self, *, every_s: float = 10.0, timeout_s: float | None = None, progress: bool = True) -> "Run":
-        """Waits until the run is complete, with a progress bar, and returns the run with all its shards.
+        """Waits until the run is complete, and returns it with all its shards.
 
-        every_s: seconds between two looks at the folder. Raises TimeoutError after `timeout_s`, and ValueError for the
-        folder of one stream, which does not say when its run is complete.
+        Args:
+            every_s: seconds between two looks at the folder.
+            timeout_s: seconds after which it gives up; None to wait for ever.
+            progress: whether to show a bar.
+
+        Raises:
+            TimeoutError: the run is not complete after `timeout_s`.
+            ValueError: the folder is that of one stream, which does not show when its run is complete.
+
+        >>> run = run.wait(timeout_s=3600)
         """
         if _STREAM_FOLDER.fullmatch(self.url.replace("\\", "/")):
             raise ValueError(f"{self.url} is the folder of one stream; open the folder of its run, and wait for that")
@@ -161,11 +188,23 @@ class Run(Shards[Shard]):
         as_: str = "numpy",
         dtype: str | None = None,
     ) -> Sample:
-        """Reads one sample. Raises LookupError for a rejected or missing sample.
+        """Reads one sample.
 
-        stream: its number, or its name such as "007". index: from 0 in the stream, over stored and rejected samples.
-        layers, site: the layers and the site to read; all by default. as_, dtype: as `layer` takes them. Raises
-        ValueError for a layer or a site that the run lacks.
+        Args:
+            stream: its number, or its name such as "007".
+            index: counts from 0 in the stream, over stored and rejected samples.
+            layers: the layers to read; None for all.
+            site: the site to read; None for all.
+            as_: as `layer` takes it.
+            dtype: as `layer` takes it.
+
+        Raises:
+            LookupError: the sample was rejected, or is not in these shards.
+            ValueError: the run has no such layer or site.
+
+        >>> sample = run.sample("007", 41, layers=[12])
+        >>> sample.activations["resid_post.12"].shape == (len(sample.token_ids), run.d_model)
+        True
         """
         number = int(stream)
         if site is not None:

@@ -16,9 +16,13 @@ from .shards import Shards
 
 
 class Shard:
-    """The methods of every format. Properties read the header; methods read the requested parts of the body.
+    """One file of a run, in any format. Properties read its header; methods read the requested parts of its body.
 
     Raises ShardError for a damaged file.
+
+    >>> shard = run.shards[0]
+    >>> shard.layers, shard.first_sample
+    ((4, 12), 0)
     """
 
     format: str
@@ -147,12 +151,21 @@ class Shard:
         dtype: str | None = None,
         verify: bool = False,
     ):
-        """Rows begin to end (exclusive; all by default) of one layer, as an array [n, width].
+        """Rows of one layer, as an array [end - begin, width].
 
-        site: needed where the shard has several. as_: "numpy", "torch" or "jax". dtype: "float32", "float16" or
-        "bfloat16"; None for the stored type, with int8 as float32. verify: compare the layer with its checksum first,
-        which reads all of it. Raises ValueError for an unknown layer, site, kind or dtype, and IndexError for rows that
-        the shard lacks.
+        Args:
+            layer: the number of the layer, from 0.
+            site: such as "resid_post"; needed if the shard has several.
+            begin: the first row.
+            end: the row after the last one; None for all.
+            as_, dtype, verify: as `Run.layer` takes them.
+
+        Raises:
+            ValueError: the shard has no such layer or site, or the kind or the dtype is unknown.
+            IndexError: the shard has no such rows.
+
+        >>> run.shards[0].read(12, begin=10, end=20).shape
+        (10, 8)
         """
         check_kind(as_, dtype)
         rows = self.rows(self.site(site), layer, begin, self.num_rows if end is None else end, verify)

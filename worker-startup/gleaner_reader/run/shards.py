@@ -20,7 +20,12 @@ _INDEXES_KEPT = 16
 
 
 class Shards(Generic[S]):
-    """Reads headers on demand, several at once, and keeps them; reads only the requested parts of bodies."""
+    """Several shards as one. Reads headers when they are needed, and only the requested parts of bodies.
+
+    >>> part = gleaner_reader.Shards(run.url, run.streams[7])
+    >>> part.num_rows < run.num_rows
+    True
+    """
 
     def __init__(self, url: str, shards: Sequence[S]):
         self.url = url
@@ -93,19 +98,38 @@ class Shards(Generic[S]):
     ) -> Layer:
         """One layer of the whole run: iterate over it for the array of each shard, index it for rows.
 
-        site: needed where the run has several. as_: "numpy", "torch" or "jax". dtype: "float32", "float16" or
-        "bfloat16"; None for the stored type, with int8 as float32. verify: compare the layer with its checksum in
-        every shard that a request reads, which reads all of it. Raises ValueError for an unknown layer, site, kind or
-        dtype, and MissingPackage. Reading raises ShardError for a damaged shard.
+        Args:
+            layer: the number of the layer, from 0.
+            site: such as "resid_post"; needed if the run has several.
+            as_: the kind of array: "numpy", "torch" or "jax".
+            dtype: "float32", "float16" or "bfloat16"; None for the stored type, with int8 as float32.
+            verify: whether to compare the layer of each shard with its checksum first, which reads all of it.
+
+        Raises:
+            ValueError: the run has no such layer or site, or the kind or the dtype is unknown.
+            MissingPackage: torch or jax is not installed.
+            ShardError: a shard is damaged; raised while rows are read.
+
+        >>> rows = run.layer(12, dtype="float32")[[5, 100]]
+        >>> rows.shape
+        (2, 8)
         """
         self._check(layer, site)
         return Layer(self, layer, self.first.site(site), as_, dtype, verify)
 
     def batches(self, layer: int | Sequence[int], site: str | None = None, **options) -> Batches:
-        """Shuffled rows of one layer, for training: arrays [batch_rows, width]. See Batches for the options.
+        """Shuffled rows for training: arrays [batch_rows, width] of one layer, [batch_rows, layers, width] of several.
 
-        Several layers give arrays [batch_rows, layers, width]. Raises ValueError for an unknown layer or site, for no
-        layer, and for options that contradict each other.
+        Args:
+            layer: the number of a layer, or several numbers.
+            site: such as "resid_post"; needed if the run has several.
+            **options: as Batches describes them.
+
+        Raises:
+            ValueError: the run has no such layer or site, no layer is named, or two options contradict each other.
+
+        >>> next(iter(run.batches([4, 12], batch_rows=32, seed=0))).shape
+        (32, 2, 8)
         """
         layers = [layer] if isinstance(layer, int) else list(layer)
         if not layers:
@@ -115,7 +139,15 @@ class Shards(Generic[S]):
         return Batches(self, layer, self.first.site(site), **options)
 
     def index(self, shard: S) -> Index:
-        """The index of one of the shards. Memory keeps the last 16 indexes. Raises ShardError for a damaged index."""
+        """The index of one of the shards. Memory keeps the last 16 indexes.
+
+        Raises:
+            ShardError: the index is damaged.
+
+        >>> index = run.index(run.streams[7][0])
+        >>> index.row_tokens.shape == (index.row_offsets[-1],)
+        True
+        """
         index = shard.index()
         self._kept[id(shard)] = shard
         self._kept.move_to_end(id(shard))

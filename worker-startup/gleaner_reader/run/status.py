@@ -36,7 +36,11 @@ _Run = TypeVar("_Run", bound=OpenedRun)
 
 @dataclass(frozen=True)
 class Status:
-    """How much of a run is stored. `problems` says why the run is not complete; empty for a complete run."""
+    """How much of a run is stored. `problems` says why the run is not complete; empty for a complete run.
+
+    >>> run.status().complete_streams
+    2
+    """
 
     run: str
     streams: int  # dropped, as the datasets beside the run show; without them, those with a shard

@@ -54,10 +54,22 @@ class _Facts:
 
 
 def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, total: None) -> Verification:
-    """Reads every shard of a run. progress: receives the shards that are read, and all.
+    """Compares every byte of a run with the checksums that its files state.
 
-    Raises FileNotFoundError for a folder without shards, and ShardError for two shards of one number and for a manifest
-    that cannot be read, and for a symbolic link or another entry that is no file.
+    Args:
+        folder: the run, as `open_folder` opens it.
+        progress: called with the number of shards that are read, and of all.
+
+    Raises:
+        FileNotFoundError: the folder has no shards.
+        ShardError: two shards have the same number, the manifest cannot be read, or an entry is no file but, for
+            example, a symbolic link.
+
+    >>> from gleaner_reader.format.files import open_folder
+    >>> from gleaner_reader.run.verify import verify
+    >>> found = verify(open_folder("gs://my-bucket/activations/my-run"))
+    >>> found.shards, found.problems
+    (6, ())
     """
     if others := folder.others():
         raise ShardError(

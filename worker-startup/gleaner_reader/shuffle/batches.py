@@ -26,20 +26,37 @@ _PLACE = ("first_epoch", "epoch", "group", "row")
 
 
 class Batches:
-    """Arrays [batch_rows, width], or [batch_rows, layers, width] of several layers.
+    """Shuffled rows as arrays [batch_rows, width], or [batch_rows, layers, width] of several layers.
 
-    Each `for` over the batches is the next epoch; a `for` after a break goes on.
-    batch_rows: rows in a batch. seed: decides the order. epochs: passes over the run in one `for`; None for endless
-    passes. buffer_rows: rows that are mixed with each other (default: 512 MiB of rows, divided between the workers of a
-    DataLoader). Memory holds twice as many, because the next group is prefetched. A pkl.gz shard is read whole.
-    drop_last: leave out the last rows of an epoch if they fill no batch.
-    exclude_ids, exclude_positions: leave out rows of these token ids, and of these positions in their sample.
-    masked: leave out rows of tokens that `mask` of the run does not mark.
-    max_norm_multiple: leave out rows whose L2 norm is more than this many times the median norm of their group.
-    as_: numpy, torch or jax. dtype: float32, float16 or bfloat16; None for the stored type, with int8 as float32.
-    share: (number, of) for process `number` of several that divide the rows. A worker of torch's DataLoader takes its
-    share by itself. Any other process that did not make the batches raises RuntimeError without a share.
-    state: a result of state(); the iteration resumes there. Raises ValueError for the state of another run or options.
+    `Run.batches` makes them. Each `for` over the batches is the next epoch; a `for` after a break goes on.
+
+    Args:
+        batch_rows: rows in a batch.
+        seed: decides the order.
+        epochs: passes over the run in one `for`; None for endless passes.
+        buffer_rows: rows that are mixed with each other; None for 512 MiB of rows, divided between the workers of a
+            DataLoader. Memory holds twice as many, because the next group is prefetched. A pkl.gz shard is read whole.
+        drop_last: whether to leave out the last rows of an epoch if they fill no batch.
+        exclude_ids: leave out the rows of these token ids.
+        exclude_positions: leave out the rows at these positions in their sample.
+        masked: whether to leave out the rows of tokens that `mask` of the run does not mark.
+        max_norm_multiple: leave out rows whose L2 norm is more than this many times the median norm of their group.
+        as_: the kind of array: "numpy", "torch" or "jax".
+        dtype: "float32", "float16" or "bfloat16"; None for the stored type, with int8 as float32.
+        share: (number, of) for process `number` of several that divide the rows. A worker of torch's DataLoader takes
+            its share by itself.
+        state: a result of state(), where the iteration resumes.
+
+    Raises:
+        ValueError: options contradict each other, or the state is that of another run or of other options.
+        RuntimeError: a process that did not make the batches iterates over them without a share.
+
+    >>> batches = run.batches(12, batch_rows=64, seed=0, exclude_positions=[0])
+    >>> next(batches).shape
+    (64, 8)
+    >>> rest = run.batches(12, batch_rows=64, seed=0, exclude_positions=[0], state=batches.state())
+    >>> bool((next(rest) == next(batches)).all())
+    True
     """
 
     def __new__(cls, *_args, as_: str = "numpy", **_options):
