@@ -83,10 +83,13 @@ def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):
     assert ending["error"] == "The job used more memory than its limit; raise limits.memory_gb"
 
 
-@pytest.mark.parametrize("limits", [{"disk_gb": 0.01}, {"files": 50}], ids=["bytes", "files"])
-def test_a_job_beyond_its_quota_of_disk_fails_with_the_limit_to_raise(jobs, limits):
-    command = "for n in $(seq 100); do head -c 300000 /dev/zero > $JOB_ARTIFACTS/$n; done; sleep 1000"
-    ending = jobs.run(command=command, limits=limits)
+@pytest.mark.parametrize(
+    ("limits", "command"),
+    [({"disk_gb": 0.01}, "head -c 30000000 /dev/zero > $TMPDIR/large"), ({"files": 50}, "touch $TMPDIR/{1..100}")],
+    ids=["bytes", "files"],
+)
+def test_a_job_beyond_its_quota_of_disk_fails_with_the_limit_to_raise(jobs, limits, command):
+    ending = jobs.run(command=f"{command}; sleep 1000", limits=limits)
     assert (ending["outcome"], ending["cause"]) == ("failed", "disk")
     assert ending["error"].endswith("raise limits.disk_gb or limits.files")
     assert jobs.run(command="true", limits=limits)["outcome"] == "completed"
