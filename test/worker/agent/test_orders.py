@@ -13,7 +13,7 @@ import pytest
 from build import BUCKET, bucket
 from gleaner_worker.agent.metadata import Credentials
 from gleaner_worker.agent.orders import Orders
-from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.prepared_code import SourceFailed
 from gleaner_worker.jobs.user import FIRST_UID, NotIsolated, find_job_user
 from job_attempts import UV_CACHE, a_host, commands_of, needs_root, processes_of
 from source_preparation import NOTHING

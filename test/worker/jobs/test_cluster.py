@@ -16,7 +16,7 @@ from build import BUCKET
 from gleaner_worker.agent import job_work
 from gleaner_worker.failures import Failure
 from gleaner_worker.jobs.cluster import ONE_HOST, Cluster, cluster_of, lost_peer
-from gleaner_worker.jobs.prepared import Prepared
+from gleaner_worker.jobs.prepared_code import PreparedCode
 from job_attempts import FOLDER, RAN, Jobs, needs_root, processes_of
 from waiting import HANG_S, until
 
@@ -164,7 +164,7 @@ class Slice:
                 host, self.hosts, slice=slice_number, slices=self.slices, addresses=addresses, port=self.port
             )
             runner = self.places[number].runner(
-                lambda order: Prepared(sys.executable, None, RAN, flags), **order, slice=where
+                lambda order: PreparedCode(sys.executable, None, RAN, flags), **order, slice=where
             )
             self.runners[number] = runner
             self.threads.append(threading.Thread(target=self.run_host, args=(number, runner)))

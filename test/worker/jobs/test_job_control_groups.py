@@ -23,7 +23,8 @@ os.mkdir(group)
 with contextlib.suppress(OSError):
     open('/sys/fs/cgroup/cgroup.subtree_control', 'w').write('+cpu +memory +pids')
 open(f'{group}/cgroup.procs', 'w').write('0')
-from gleaner_worker.jobs.process import Limits, run_process
+from gleaner_worker.jobs.limits import Limits
+from gleaner_worker.jobs.process import run_process
 from gleaner_worker.jobs.user import find_job_user, make_folder
 for number, code in enumerate(json.loads(sys.argv[2])):
     user = find_job_user()

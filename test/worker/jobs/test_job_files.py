@@ -7,7 +7,7 @@ import pytest
 
 from build import BUCKET
 from gleaner_worker.jobs import upload
-from gleaner_worker.jobs.prepared import Prepared
+from gleaner_worker.jobs.prepared_code import PreparedCode
 from job_attempts import FOLDER, RAN, needs_root
 
 pytestmark = [needs_root, pytest.mark.slow]
@@ -147,7 +147,7 @@ def test_a_job_reads_the_config_file_of_its_preparation_and_has_no_copy_of_it(jo
     path = tmp_path / "run.yaml"
     path.write_text("steps: 3\n")
     path.chmod(0o644)
-    prepared = Prepared(sys.executable, None, RAN, {"JOB_CONFIG": str(path)}, (str(path),))
+    prepared = PreparedCode(sys.executable, None, RAN, {"JOB_CONFIG": str(path)}, (str(path),))
     environment = {"config_file": {"name": "run.yaml", "text": "steps: 3\n"}}
     command = ["bash", "-c", 'cat "$JOB_CONFIG"; ls']
     ending = jobs.runner(prepare=lambda order: prepared, command=command, environment=environment).run()

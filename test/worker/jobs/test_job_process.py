@@ -282,7 +282,8 @@ def test_a_killed_agent_leaves_no_process(jobs, tmp_path):
     script = tmp_path / "agent.py"
     script.write_text(f"""
 import os, sys, threading
-from gleaner_worker.jobs.process import Limits, run_process
+from gleaner_worker.jobs.limits import Limits
+from gleaner_worker.jobs.process import run_process
 from gleaner_worker.jobs.user import find_job_user, make_folder
 user = find_job_user({jobs.env!r})
 folder = make_folder({str(jobs.home / "jobs" / "killed")!r}, user)

@@ -16,7 +16,7 @@ from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs import process
 from gleaner_worker.jobs import runner as runner_module
 from gleaner_worker.jobs.output import OutputParts
-from gleaner_worker.jobs.prepared import Prepared, SourceFailed
+from gleaner_worker.jobs.prepared_code import PreparedCode, SourceFailed
 from job_attempts import FOLDER, ONE_SLICE, RAN, needs_root
 from waiting import HANG_S, until
 
@@ -209,7 +209,7 @@ def test_a_restart_runs_the_job_again_with_the_new_source(jobs, tmp_path):
         folder = tmp_path / f"source-{number}"
         shutil.copytree(jobs.stand_in, folder)
         (folder / "version.py").write_text(f"NUMBER = {number}\n")
-        return Prepared(sys.executable, str(folder), RAN | {"commit": f"{number:040d}"}, {"EXTRA": str(number)})
+        return PreparedCode(sys.executable, str(folder), RAN | {"commit": f"{number:040d}"}, {"EXTRA": str(number)})
 
     code = """
 import os, time, version

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gleaner_worker.jobs.prepared import Prepared
+from gleaner_worker.jobs.prepared_code import PreparedCode
 from gleaner_worker.jobs.programs import Programs
 from job_attempts import RAN, an_order, needs_root
 
@@ -117,7 +117,7 @@ def test_bytecode_and_programs_of_an_attempt_reach_the_same_code_alone(jobs, tmp
     source = tmp_path / "source"
     source.mkdir()
     (source / "victim.py").write_text("NAME = 'intact'\n")
-    prepared = Prepared(sys.executable, str(source), RAN)
+    prepared = PreparedCode(sys.executable, str(source), RAN)
     outputs = []
     for code in (POISON, USE, POISON):
         ending = jobs.runner(prepare=lambda order: prepared, command=[*PYTHON, code]).run()
@@ -131,7 +131,7 @@ def test_bytecode_and_programs_of_an_attempt_reach_the_same_code_alone(jobs, tmp
 
 def test_programs_are_those_of_the_same_code_inputs_environment_and_commit(tmp_path):
     def programs_of(ran=RAN, **changes):
-        return Programs(str(tmp_path / "programs"), an_order(**changes), Prepared(sys.executable, None, ran))
+        return Programs(str(tmp_path / "programs"), an_order(**changes), PreparedCode(sys.executable, None, ran))
 
     def lent(ran=RAN, **changes):
         folder = tempfile.mkdtemp(dir=tmp_path)

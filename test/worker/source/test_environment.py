@@ -15,7 +15,7 @@ import zipfile
 import pytest
 
 from environment import CACHE, WORKER
-from gleaner_worker.jobs.prepared import visible_of
+from gleaner_worker.jobs.prepared_code import visible_of
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
 from job_attempts import UV_CACHE, needs_root

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from git_server import GitServer
-from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.prepared_code import SourceFailed
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.git import check_out

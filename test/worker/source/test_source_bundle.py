@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from build import BUCKET, bucket
-from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.prepared_code import SourceFailed
 from gleaner_worker.source import bundle
 from gleaner_worker.source.bundle import DAMAGED, unpack_archive, unpack_bundle
 from memory import MIB, at_most

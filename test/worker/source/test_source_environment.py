@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.prepared_code import SourceFailed
 from gleaner_worker.source import environment, sealed
 from job_attempts import commands_of, needs_root
 from package_index import PackageIndex

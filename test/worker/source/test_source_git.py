@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.prepared_code import SourceFailed
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source import commands as programs
 from gleaner_worker.source import git

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.prepared_code import SourceFailed
 from gleaner_worker.jobs.user import FIRST_UID
 from gleaner_worker.source.environment import environment_digest
 from job_attempts import needs_root

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gleaner_worker.agent import metadata
-from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.prepared_code import SourceFailed
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.git import check_out

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gleaner_worker.jobs.process import Ended
+from gleaner_worker.jobs.process import ProcessEnd
 from gleaner_worker.source.commands import CommandResult
 from gleaner_worker.source.git import reference_of
 
@@ -21,4 +21,4 @@ def test_a_branch_and_a_pull_request_become_references_of_git():
     ],
 )
 def test_the_reason_of_a_failed_command_is_its_last_line_except_for_hints(output, reason):
-    assert CommandResult(Ended(1, None, None), output).why == reason
+    assert CommandResult(ProcessEnd(1, None, None), output).why == reason

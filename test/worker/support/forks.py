@@ -16,7 +16,7 @@ import environment  # noqa: F401  (before the rest)
 import extract_process  # noqa: F401  (these imports belong to the forked processes)
 import gleaner_worker.agent.stream_work
 import gleaner_worker.estimate.count
-import gleaner_worker.verify.run  # noqa: F401
+import gleaner_worker.verify.verify_run  # noqa: F401
 from gleaner_worker.limited import process
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from build import BUCKET, bucket
 from gleaner_worker.jobs import output
-from gleaner_worker.jobs.prepared import Prepared
-from gleaner_worker.jobs.process import Limits, run_process
+from gleaner_worker.jobs.limits import Limits
+from gleaner_worker.jobs.prepared_code import PreparedCode
+from gleaner_worker.jobs.process import run_process
 from gleaner_worker.jobs.runner import JobRunner
 from gleaner_worker.jobs.user import FIRST_UID, find_job_user, make_folder
 from waiting import HANG_S
@@ -72,7 +73,7 @@ class Jobs:
 
     def prepare(self, order=None):
         folder = str(self.stand_in)
-        return Prepared(sys.executable, None, RAN, {"PYTHONPATH": folder}, (folder,))
+        return PreparedCode(sys.executable, None, RAN, {"PYTHONPATH": folder}, (folder,))
 
     def runner(self, prepare=None, **order):
         self.storage.clear("jobs/")
@@ -108,7 +109,7 @@ class Jobs:
 
 
 def with_jax(order):
-    return Prepared(sys.executable, None, RAN)
+    return PreparedCode(sys.executable, None, RAN)
 
 
 def commands_of(home: Path) -> list[str]:

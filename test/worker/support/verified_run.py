@@ -15,7 +15,7 @@ from gleaner_reader.format.checksums import as_text, crc32c
 from gleaner_worker.shards.encode import encode_tensors
 from gleaner_worker.shards.shard_bytes import bytes_of
 from gleaner_worker.shards.zstd_seekable import compress
-from gleaner_worker.verify.run import verify_run
+from gleaner_worker.verify.verify_run import verify_run
 
 SPEC = {"shard_size_gb": shard_gb(500)}
 PREFIX = "activations/my-run/tpu_7/"

@@ -13,7 +13,7 @@ from build import BUCKET, SPEC_HASH, a_stream, bucket, outputs, put_manifest, ru
 from gleaner_reader.format.files import open_folder
 from gleaner_reader.run.verify import verify as verify_files
 from gleaner_worker.verify.__main__ import Progress
-from gleaner_worker.verify.run import verify_run
+from gleaner_worker.verify.verify_run import verify_run
 from verified_run import LINES, PREFIX, SPEC
 from waiting import HANG_S
 

@@ -14,7 +14,7 @@ from gleaner_reader.format.checksums import as_text, crc32c
 from gleaner_reader.format.files import open_folder
 from gleaner_reader.run.verify import verify as verify_files
 from gleaner_worker.model.files.model_lock import write_model_lock
-from gleaner_worker.verify.run import verify_run
+from gleaner_worker.verify.verify_run import verify_run
 from verified_run import PREFIX, rewrite
 
 pytestmark = pytest.mark.slow

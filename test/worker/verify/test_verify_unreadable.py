@@ -7,8 +7,8 @@ from gleaner_reader.format.limits import MAX_SMALL_OBJECT_BYTES
 from gleaner_worker.model.files.model_lock import write_model_lock
 from gleaner_worker.storage.objects import ObjectInfo
 from gleaner_worker.verify.__main__ import Progress
-from gleaner_worker.verify.run import verify_run
 from gleaner_worker.verify.small_objects import read_object
+from gleaner_worker.verify.verify_run import verify_run
 from verified_run import PREFIX, rot
 
 pytestmark = pytest.mark.slow

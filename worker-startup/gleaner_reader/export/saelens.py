@@ -36,7 +36,7 @@ _FILE_BYTES = 500_000_000
 
 
 @dataclass(frozen=True)
-class Exported:
+class SaelensExport:
     """The hook_name, context_size and d_in for SAELens, and the counts of the export."""
 
     path: str
@@ -57,7 +57,7 @@ def to_saelens(
     context_size: int = 128,
     dtype: str = "float32",
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Exported:
+) -> SaelensExport:
     """Writes one layer of the run as cached activations, which SAELens reads.
 
     Rows follow each other in the order of storage, sample after sample, in contexts of `context_size`. A context may
@@ -105,10 +105,10 @@ def to_saelens(
             writer.end_file()
         progress(end, run.num_rows)
     contexts = writer.finish(settings)
-    rows_left_out = run.num_rows - contexts * context_size
-    exported = Exported(out_dir, hook, context_size, run.widths[site], contexts, contexts * context_size, rows_left_out)
-    unfinished.finish(asdict(exported))
-    return exported
+    full = contexts * context_size
+    export = SaelensExport(out_dir, hook, context_size, run.widths[site], contexts, full, run.num_rows - full)
+    unfinished.finish(asdict(export))
+    return export
 
 
 def _contexts(

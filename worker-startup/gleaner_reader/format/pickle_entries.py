@@ -1,6 +1,6 @@
 """Checks the plain values of a pickle: a dict from layer to a list of entries, one entry for each sample."""
 
-from .safe_pickle import Taken
+from .safe_pickle import ArrayStub
 
 _FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
 _OPTIONAL = {"positions", "kept"}
@@ -35,7 +35,7 @@ def _entry_problem(entry: dict) -> str | None:
         return f"sample {entry['sample_idx']} has a shape that is not a tuple of small numbers"
     if type(entry["text_preview"]) is not str:
         return f"sample {entry['sample_idx']} has a text_preview that is not text"
-    if type(entry["activation"]) is not Taken or not entry["activation"].is_made:
+    if type(entry["activation"]) is not ArrayStub or not entry["activation"].is_made:
         return f"sample {entry['sample_idx']} has an activation that is not an array"
     positions = entry.get("positions", [])
     if type(positions) is not list or not all(type(p) is int and 0 <= p < 1 << 31 for p in positions):

@@ -40,7 +40,7 @@ def load_shard(
 
     max_array_bytes: limit of the bytes of all arrays. max_value_bytes: limit of the memory of all other values, counted
     as _OPCODE_BYTES says. take(layer, array): called for each array, so that a caller keeps only the arrays that it
-    needs. `layer` is the key of the array in the outermost dict. A Taken with the result of take replaces the array.
+    needs. `layer` is the key of the array in the outermost dict. An ArrayStub with its result replaces it.
     """
     try:
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
@@ -72,7 +72,7 @@ class _Memo(list):
     def __setitem__(self, number: Any, value: object) -> None:
         if number != len(self):
             raise Unsafe("it numbers its values in another order than a shard")
-        self.append(Unsafe if isinstance(value, list | dict | bytearray | Taken) else value)
+        self.append(Unsafe if isinstance(value, list | dict | bytearray | ArrayStub) else value)
 
     def __getitem__(self, number: Any) -> object:  # pyrefly: ignore[bad-override]
         if (value := super().__getitem__(number)) is Unsafe:
@@ -112,7 +112,7 @@ class _Dtype:
             raise Unsafe("it has an array that is not little-endian")
 
 
-class Taken:
+class ArrayStub:
     """Replaces an array. is_made: the pickle has given the values. value: the result of take for the array."""
 
     __slots__ = ("_make", "is_made", "value")
@@ -199,13 +199,13 @@ class _CheckedUnpickler(pickle._Unpickler):
     def _items(self) -> tuple[object, list]:
         return self.metastack[-1][-1], self.stack[::2]
 
-    def _reconstruct(self, subtype: object = None, *_: object) -> Taken:
+    def _reconstruct(self, subtype: object = None, *_: object) -> ArrayStub:
         if subtype is not self._ndarray:
             raise Unsafe("it makes an object that is not an array")
-        return Taken(self._array)
+        return ArrayStub(self._array)
 
-    def _from_buffer(self, data: object, dtype: object, shape: object, order: object) -> Taken:
-        taken = Taken(self._array)
+    def _from_buffer(self, data: object, dtype: object, shape: object, order: object) -> ArrayStub:
+        taken = ArrayStub(self._array)
         taken.__setstate__((1, shape, dtype, order == "F", data))
         return taken
 

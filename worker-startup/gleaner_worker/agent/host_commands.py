@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable
 
 from ..failures import Failure, LeaseLost
+from ..jobs.limits import job_limits
 from ..jobs.output import OutputParts
-from ..jobs.prepared import Prepared, SourceFailed
-from ..jobs.process import Ended, run_process
-from ..jobs.runner import job_limits
+from ..jobs.prepared_code import PreparedCode, SourceFailed
+from ..jobs.process import ProcessEnd, run_process
 from ..jobs.user import JobUser, NotIsolated, make_folder, remove
 from ..storage.objects import Bucket, Contradicts
 from .api import Refused
@@ -35,7 +35,7 @@ class HostCommands:
         self,
         api,
         open_bucket: Callable[[dict], Bucket],
-        prepare: Callable[[dict], Prepared],
+        prepare: Callable[[dict], PreparedCode],
         find_user: Callable[[], JobUser],
         home: str,
     ):
@@ -154,14 +154,14 @@ _EXCEEDED = {
 }
 
 
-def _end_of(ended: Ended, order: dict) -> End:
+def _end_of(ended: ProcessEnd, order: dict) -> End:
     if ended.cause == "timeout":
         return "timeout", None, f"The command took longer than {order['timeout_s']:g} s; raise its timeout"
     code = ended.exit_code if ended.signal is None else 128 + ended.signal
     return "exited", code, _EXCEEDED.get(ended.cause or "")
 
 
-def _environment(prepared: Prepared, folder: str, order: dict) -> dict[str, str]:
+def _environment(prepared: PreparedCode, folder: str, order: dict) -> dict[str, str]:
     return {
         **prepared.base_environment(),
         "HOME": folder,

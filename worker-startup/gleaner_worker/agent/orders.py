@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ..jobs.prepared import Prepared, SourceFailed
+from ..jobs.prepared_code import PreparedCode, SourceFailed
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
 from ..source.prepare import Preparation
@@ -39,7 +39,7 @@ class Orders:
         self._wanted = 0  # version of the pool's source
         self._known = 0  # version that was prepared, or that failed
         self._report: dict | None = None
-        self._ready: Prepared | None = None  # of the newest version that could be prepared
+        self._ready: PreparedCode | None = None  # of the newest version that could be prepared
         self._runner: JobRunner | None = None
         self._is_preparing = False
 
@@ -66,7 +66,7 @@ class Orders:
         with self._lock:
             self._runner = None
 
-    def prepare(self, order: dict) -> Prepared:
+    def prepare(self, order: dict) -> PreparedCode:
         """The source and environment of a job: of the pool's source, the version of the order or a newer version."""
         version = order.get("source_version")
         with self._lock:
@@ -77,7 +77,7 @@ class Orders:
             self._note(int(version), "ready", prepared)
         return prepared
 
-    def _prepare_for_command(self, order: dict) -> Prepared:
+    def _prepare_for_command(self, order: dict) -> PreparedCode:
         """The newest source that is ready on this host. A command waits for no newer version in preparation."""
         with self._lock:
             ready = self._ready
@@ -106,7 +106,7 @@ class Orders:
             self._restart(prepared, version)
             self._note(version, "ready", prepared)
 
-    def _note(self, version: int, status: str, prepared: Prepared | None = None, error: str | None = None) -> None:
+    def _note(self, version: int, status: str, prepared: PreparedCode | None = None, error: str | None = None) -> None:
         with self._lock:
             if self._report and (version < self._report["version"]):
                 return
@@ -117,7 +117,7 @@ class Orders:
                 self._known = max(self._known, version)
         self.changed.set()
 
-    def _restart(self, prepared: Prepared, version: int) -> None:
+    def _restart(self, prepared: PreparedCode, version: int) -> None:
         """Restarts the current job if it runs an earlier version of the pool's source."""
         with self._lock:
             runner = self._runner

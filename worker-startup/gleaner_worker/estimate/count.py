@@ -37,7 +37,7 @@ class Counts:
 
 
 @dataclass
-class Counted:
+class CountedLines:
     """`items` and their counts. `reasons`: reason of a reject -> number of samples."""
 
     counts: Counts
@@ -45,9 +45,9 @@ class Counted:
     reasons: Counter = field(default_factory=Counter)
 
 
-def count_lines_of(path: str, name: str, settings: SampleSettings, capacity: Capacity) -> Counted:
+def count_lines_of(path: str, name: str, settings: SampleSettings, capacity: Capacity) -> CountedLines:
     """Counts the lines of the file at `path` with the worker's own code. `name`: of the stream, for messages."""
-    counted = Counted(Counts(), list(read_samples(path, name, settings, longest_answers(settings))))
+    counted = CountedLines(Counts(), list(read_samples(path, name, settings, longest_answers(settings))))
     counts = counted.counts
     for item in counted.items:
         if isinstance(item, Reject):
@@ -105,7 +105,7 @@ def extrapolate(blocks: Sequence[tuple[Counts, float]], total_bytes: int) -> dic
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanFigures:
     """The shards, tokens and operations of planned samples."""
 
     shards: int
@@ -122,7 +122,7 @@ def plan_of(
     depth: int,
     window: WindowLimits,
     row: RowLimits,
-) -> Planned:
+) -> PlanFigures:
     """Plans shards and rows as the worker does. `depth`: the number of decoder layers to compute."""
     fills, shards, tokens, rows = [], 0, 0, 0
     for item in plan_windows(plan_shards(items, capacity), window, row, capacity.pooled):
@@ -134,7 +134,7 @@ def plan_of(
         if not item.final:
             fills.append(sum(map(capacity.sample_bytes, item.samples)) / capacity.shard_bytes)
     operations = rows * operations_of(config, depth, row.tokens)
-    return Planned(shards, sum(fills) / len(fills) if fills else 1.0, tokens, rows * row.tokens, operations)
+    return PlanFigures(shards, sum(fills) / len(fills) if fills else 1.0, tokens, rows * row.tokens, operations)
 
 
 def repeat_samples(samples: Sequence[Sample], capacity: Capacity) -> Iterable[Sample]:

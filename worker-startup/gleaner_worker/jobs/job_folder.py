@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from .prepared import Prepared
+from .prepared_code import PreparedCode
 from .programs import Programs
 from .user import JobUser, remove
 
@@ -27,7 +27,7 @@ class JobFolder:
     is_restarted = False  # with another source; then its programs are not those of the first one
 
     def __init__(
-        self, home: str, order: dict, epoch: int, user: JobUser, machine: Mapping[str, str], prepared: Prepared
+        self, home: str, order: dict, epoch: int, user: JobUser, machine: Mapping[str, str], prepared: PreparedCode
     ):
         self.order, self.user, self._machine = order, user, machine
         self.path = path_of_attempt(home, order, epoch)
@@ -43,7 +43,7 @@ class JobFolder:
         self._code = self._write("job.py", order["code"]) if order["code"] is not None else None
         self._give(self.path)
 
-    def argv(self, prepared: Prepared) -> list[str]:
+    def argv(self, prepared: PreparedCode) -> list[str]:
         """The program of the process and its arguments."""
         if self._code is not None:
             # Without -P the folder of the script would come before the standard library.
@@ -51,7 +51,7 @@ class JobFolder:
         command = self.order["command"]
         return ["bash", "-c", command] if isinstance(command, str) else list(command)
 
-    def environment(self, prepared: Prepared) -> dict[str, str]:
+    def environment(self, prepared: PreparedCode) -> dict[str, str]:
         """All variables of the process."""
         number = self.order.get("challenge_number")
         return {
@@ -62,7 +62,7 @@ class JobFolder:
             "JOB_ID": self.order["id"],
             "JOB_RESULT": self.result,
             "JOB_ARTIFACTS": self.artifacts,
-            "JOB_CONFIG": "",  # Prepared names the file of an environment with a config file
+            "JOB_CONFIG": "",  # PreparedCode names the file of an environment with a config file
             "CHALLENGE_NUMBER": "" if number is None else str(number),
             **_libtpu(prepared.python),
             "JAX_COMPILATION_CACHE_DIR": self._programs,

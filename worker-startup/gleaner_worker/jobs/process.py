@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 
 from ..failures import Failure
 from .control_group import ControlGroup, make_group
+from .limits import Limits
 from .user import NAMESPACES, NO_NETWORK, JobUser, NotIsolated, make_folder, remove
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -28,26 +29,7 @@ _MEASURED = ("memory", "disk")  # by the guard
 
 
 @dataclass(frozen=True)
-class Limits:
-    """`wall_s`, `memory_bytes`, `disk_bytes` and `files` limit the process with all its descendants; the others are
-    limits of setrlimit.
-
-    disk_bytes, files: the most on the disk that all of them write; None for half of what is free.
-    start_s: most seconds before the start of the user's code that `wall_s` does not count.
-    """
-
-    wall_s: float
-    memory_bytes: int
-    processes: int
-    open_files: int
-    file_bytes: int
-    disk_bytes: int | None = None
-    files: int | None = None
-    start_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """How a process ended: by its exit code or by a signal."""
 
     exit_code: int | None
@@ -70,7 +52,7 @@ def run_process(
     tmp: str | None = None,
     ramfs: str | None = None,
     has_started: Callable[[], bool] | None = None,
-) -> Ended:
+) -> ProcessEnd:
     """Runs a program in `folder` as the job user, and returns when all its descendants are dead.
 
     environment: all variables of the process. write: receives stdout and stderr as they come, on another thread.
@@ -112,7 +94,7 @@ def _order(
     tmp: str | None,
     ramfs: str | None,
 ) -> dict:
-    """What the guard reads: see launch.py."""
+    """What the guard reads: see guard.py."""
     return {
         "argv": list(argv),
         "environment": dict(environment),
@@ -138,7 +120,7 @@ def _own_paths() -> set[str]:
 
 
 class _Guarded:
-    """A guard (launch.py) with its process: the control pipe, the reports and the output."""
+    """A guard (guard.py) with its process: the control pipe, the reports and the output."""
 
     def __init__(
         self,
@@ -155,7 +137,7 @@ class _Guarded:
         network = [] if order["has_network"] else [NO_NETWORK]
         world = [] if order["uid"] is None else [*NAMESPACES, *network]
         self._guard = subprocess.Popen(
-            [*world, sys.executable, "-I", "-S", "-c", f"{_IMPORT}launch import main; main()", str(write_end)],
+            [*world, sys.executable, "-I", "-S", "-c", f"{_IMPORT}guard import main; main()", str(write_end)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -171,7 +153,7 @@ class _Guarded:
         self._report.start()
         self._send(json.dumps(order).encode() + b"\n")
 
-    def run(self, stop: threading.Event) -> Ended:
+    def run(self, stop: threading.Event) -> ProcessEnd:
         try:
             self._started.wait()
             self._watch(stop)
@@ -187,12 +169,12 @@ class _Guarded:
         if (code := last.get("guard")) is not None:
             raise _without_report(code)
         if "exit" not in last:  # a guard without isolation, killed by its process
-            return Ended(None, signal.SIGKILL, self._cause, self._start_s)
+            return ProcessEnd(None, signal.SIGKILL, self._cause, self._start_s)
         if last["signal"] == signal.SIGKILL and self._cause is None and self._is_out_of_memory():
             self._cause = "memory"
         elif self._cause is None and any("disk" in report for report in self._reports):  # found at the end
             self._cause = "disk"
-        return Ended(last["exit"], last["signal"], self._cause, self._start_s)
+        return ProcessEnd(last["exit"], last["signal"], self._cause, self._start_s)
 
     def _watch(self, stop: threading.Event) -> None:
         launched, has_started = time.monotonic(), self._has_started

@@ -9,8 +9,8 @@ import json
 import os
 import re
 
-from .left_files import open_left
-from .prepared import Prepared
+from .prepared_code import PreparedCode
+from .untrusted_files import open_untrusted
 from .user import remove
 
 _MAX_FILES = 500
@@ -25,7 +25,7 @@ _INPUTS = ("code", "command", "challenge_number", "environment")
 class Programs:
     """The programs of one code. parent: folder of the agent for all of them."""
 
-    def __init__(self, parent: str, order: dict, prepared: Prepared):
+    def __init__(self, parent: str, order: dict, prepared: PreparedCode):
         inputs = [{name: order.get(name) for name in _INPUTS}, prepared.ran]
         digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
         self._parent, self._folder = parent, os.path.join(parent, digest)
@@ -60,7 +60,7 @@ class Programs:
         """Returns the size of the copy; 0 for a file that is too large, or that is no regular file of the user."""
         unfinished = os.path.join(self._folder, ".unfinished")
         try:
-            with open_left(name, uid, parent) as file, open(unfinished, "wb") as copy:
+            with open_untrusted(name, uid, parent) as file, open(unfinished, "wb") as copy:
                 size = os.fstat(file.fileno()).st_size
                 if size > left_bytes:
                     return 0

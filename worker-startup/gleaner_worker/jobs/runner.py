@@ -13,10 +13,11 @@ from ..storage.objects import Bucket
 from .cluster import ONE_HOST, Cluster, cluster_of, lost_peer
 from .egress import reaching
 from .job_folder import JobFolder, path_of_attempt
-from .left_files import read_report
+from .limits import Limits, job_limits
 from .output import OutputParts
-from .prepared import Prepared, SourceFailed
-from .process import Ended, Limits, run_process
+from .prepared_code import PreparedCode, SourceFailed
+from .process import ProcessEnd, run_process
+from .untrusted_files import read_report
 from .upload import Result, ResultFailed, note_left_out, store_artifacts, store_result
 from .user import JobUser, NotIsolated, find_job_user
 
@@ -31,7 +32,6 @@ _START_S = 60.0  # of JAX, before the code
 _LAST_OUTPUT_S = 5.0
 _TAIL_BYTES = 16_384  # a fatal error of JAX ends with a long stack trace
 _MAX_ERROR_CHARS = 10_000
-_GB = 10**9
 
 
 class JobRunner:
@@ -45,7 +45,7 @@ class JobRunner:
         epoch: int,
         home: str,
         bucket: Bucket,
-        prepare: Callable[[dict], Prepared],
+        prepare: Callable[[dict], PreparedCode],
         find_user: Callable[[], JobUser] = find_job_user,
         machine_settings: Callable[[Cluster], Mapping[str, str]] = lambda cluster: {},  # variables for libtpu
     ):
@@ -58,7 +58,7 @@ class JobRunner:
         self._lock = threading.Lock()
         self._ended_as: str | None = None  # "stop" or "flush"
         self._give_up_at = float("inf")
-        self._next: Prepared | None = None
+        self._next: PreparedCode | None = None
         self._stop = threading.Event()
         self.ended = threading.Event()  # the lease is lost or the VM is preempted; the preparation stops too
         self._tail = bytearray()
@@ -80,7 +80,7 @@ class JobRunner:
             self.ended.set()
             self._stop.set()
 
-    def restart(self, prepared: Prepared) -> None:
+    def restart(self, prepared: PreparedCode) -> None:
         """Ends the process with TERM and runs it again with another source. The deadline stays.
 
         On several hosts one process cannot restart alone: the first host ends the attempt, and the job runs again.
@@ -134,7 +134,7 @@ class JobRunner:
             if folder is not None:
                 folder.remove()
 
-    def _attempt(self, folder: JobFolder, prepared: Prepared, began: float) -> dict:
+    def _attempt(self, folder: JobFolder, prepared: PreparedCode, began: float) -> dict:
         prepared_s = time.monotonic() - began
         wall_s = max(1.0, self.order["timeout_s"] - max(0.0, prepared_s - _PREPARE_S))
         limits = job_limits(self.order.get("limits") or {}, wall_s)
@@ -147,7 +147,7 @@ class JobRunner:
         finally:
             output.close(_LAST_OUTPUT_S if self._is_ended_by_a_peer() else 0)
 
-    def _store(self, folder: JobFolder, ended: Ended, output: OutputParts) -> dict:
+    def _store(self, folder: JobFolder, ended: ProcessEnd, output: OutputParts) -> dict:
         if self._ended_as == "stop":
             raise LeaseLost
         finish = self._conclude(folder, ended)
@@ -162,8 +162,8 @@ class JobRunner:
         return finish | {"has_artifacts": stored > 0}
 
     def _run_process(
-        self, folder: JobFolder, prepared: Prepared, limits: Limits, output: OutputParts
-    ) -> tuple[Ended, Prepared]:
+        self, folder: JobFolder, prepared: PreparedCode, limits: Limits, output: OutputParts
+    ) -> tuple[ProcessEnd, PreparedCode]:
         deadline = time.monotonic() + limits.wall_s
 
         def write(data: bytes) -> None:
@@ -198,7 +198,7 @@ class JobRunner:
             output.write(b"[gleaner] restarted with a new version of the source\n")
             folder.clear_result()
 
-    def _conclude(self, folder: JobFolder, ended: Ended) -> dict:
+    def _conclude(self, folder: JobFolder, ended: ProcessEnd) -> dict:
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
         if ended.cause == "stopped":
             return _ending("drained" if self._ended_as is None else "preempted", None, None, code)
@@ -227,7 +227,7 @@ class JobRunner:
             return _failed("result", str(error), code)
         return _ending("completed", None, None, code, result)
 
-    def _why(self, ended: Ended) -> str:
+    def _why(self, ended: ProcessEnd) -> str:
         lines = bytes(self._tail).decode("utf-8", "replace").strip().splitlines()
         how = f"exited with {ended.exit_code}" if ended.signal is None else f"was killed by {_name(ended.signal)}"
         return f"The process {how}" + (f": {lines[-1][:2000]}" if lines else "")
@@ -246,30 +246,6 @@ class JobRunner:
     def _is_ended_by_a_peer(self) -> bool:
         """True where another host may have ended the attempt. No other attempt writes into the folder of this host."""
         return self._ended_as == "stop" and self._cluster.processes > 1
-
-
-def job_limits(asked: Mapping[str, float | None], wall_s: float) -> Limits:
-    """The limits of a job. Default limits leave room for the agent, and let JAX use every core of a host."""
-    memory_gb, file_gb, disk_gb, files = map(asked.get, ("memory_gb", "file_gb", "disk_gb", "files"))
-    return Limits(
-        wall_s=wall_s,
-        memory_bytes=min(int(memory_gb * _GB) if memory_gb else 1 << 62, _machine_memory_bytes()),
-        processes=int(asked.get("processes") or _most_processes()),
-        open_files=int(asked.get("open_files") or 65_536),
-        file_bytes=int((file_gb or 50) * _GB),
-        disk_bytes=int(disk_gb * _GB) if disk_gb else None,
-        files=int(files) if files else None,
-    )
-
-
-def _most_processes() -> int:
-    """Enough for the threads of JAX on every core, and few enough that the agent keeps running beside a fork bomb."""
-    return min(16_384, max(2048, 64 * (os.cpu_count() or 1)))
-
-
-def _machine_memory_bytes() -> int:
-    """Nine tenths of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 9 // 10
 
 
 def _name(number: int) -> str:

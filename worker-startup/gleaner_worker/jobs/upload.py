@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ..failures import Failure
 from ..storage.objects import Bucket, Contradicts
 from ..storage.upload_content import FileContent
-from .left_files import open_left, walk
+from .untrusted_files import open_untrusted, walk
 
 MAX_RESULT_BYTES = 262_144  # in a document
 _MAX_STORED_RESULT_BYTES = 4 << 30
@@ -31,7 +31,7 @@ class Result:
 def store_result(path: str, uid: int, bucket: Bucket, folder: str) -> Result:
     """Reads the result file, and uploads a result that is too long for a document. Raises ResultFailed."""
     try:
-        with open_left(path, uid) as file:
+        with open_untrusted(path, uid) as file:
             data = file.read(MAX_RESULT_BYTES + 1)
             text = data.decode("utf-8", "replace")
             # A replacement character is longer than the byte that it replaces.
@@ -68,7 +68,7 @@ def store_artifacts(path: str, uid: int, bucket: Bucket, folder: str) -> tuple[i
                     raise OverflowError(f"more than {_MAX_ARTIFACTS} files")
                 if not name.isprintable() or len(folder) + len(name.encode("utf-8", "replace")) > 1000:
                     raise ValueError("its name is too long, or has unprintable characters")
-                with open_left(entry, uid, fd) as file:
+                with open_untrusted(entry, uid, fd) as file:
                     content = FileContent(file)
                     if content.size > left_bytes:
                         raise OverflowError(f"more than {_MAX_ARTIFACT_BYTES} bytes")

@@ -25,7 +25,7 @@ from ..records.samples.tokenize_process import limited_settings
 from ..shards.answers import stored_answers
 from ..spec.spec import Spec, capture_of
 from ..storage.objects import Bucket, ObjectInfo
-from ..verify.run import list_streams, read_manifest
+from ..verify.verify_run import list_streams, read_manifest
 from .drift import Drift
 
 # {(site, layer): fp32 [T, width]} of token ids, names of tensors and top_k.

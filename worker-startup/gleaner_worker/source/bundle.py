@@ -10,7 +10,7 @@ import zlib
 from gleaner_reader.format.limits import MAX_TAR_BYTES, MAX_TAR_FACTS, MAX_TAR_FILES, MAX_TAR_HEADER_BYTES
 
 from ..failures import Failure
-from ..jobs.prepared import SourceFailed
+from ..jobs.prepared_code import SourceFailed
 from ..storage.objects import Bucket
 from .sealed import use
 

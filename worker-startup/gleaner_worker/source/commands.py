@@ -4,8 +4,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..jobs.prepared import SYSTEM_PATH, SourceFailed
-from ..jobs.process import Ended, Limits, run_process
+from ..jobs.limits import Limits
+from ..jobs.prepared_code import SYSTEM_PATH, SourceFailed
+from ..jobs.process import ProcessEnd, run_process
 from ..jobs.user import JobUser
 
 _KEPT_BYTES = 64 << 10
@@ -15,7 +16,7 @@ _KEPT_BYTES = 64 << 10
 class CommandResult:
     """The end and the output of a program."""
 
-    ended: Ended
+    ended: ProcessEnd
     output: str  # the end of stdout and stderr
 
     @property

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from ..code_identity import locked_digest
-from ..jobs.prepared import SYSTEM_PATH, SourceFailed, visible_of
+from ..jobs.prepared_code import SYSTEM_PATH, SourceFailed, visible_of
 from ..jobs.user import make_folder, remove
 from .commands import Commands
 from .sealed import seal, use

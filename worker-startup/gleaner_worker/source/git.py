@@ -5,7 +5,7 @@ import os
 import re
 import uuid
 
-from ..jobs.prepared import SourceFailed
+from ..jobs.prepared_code import SourceFailed
 from ..jobs.user import make_folder, remove
 from .commands import Commands
 from .private import Repositories

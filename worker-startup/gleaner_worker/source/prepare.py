@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from ..code_identity import locked_digest, worker_bundle
 from ..jobs.mounts import RAMFS_PARENT, is_inside
-from ..jobs.prepared import Prepared, SourceFailed
+from ..jobs.prepared_code import PreparedCode, SourceFailed
 from ..jobs.user import JobUser, NotIsolated
 from ..storage.objects import Bucket
 from .bundle import unpack_bundle
@@ -32,14 +32,14 @@ class Preparation:
         self._jobs = os.path.join(os.path.realpath(home), "jobs")
         self._lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}  # one for each repository, bundle and environment
-        self._given: list[weakref.ref[Prepared]] = []
+        self._in_use: list[weakref.ref[PreparedCode]] = []
 
-    def prepare(self, order: dict, version: int = 0, stop: threading.Event | None = None) -> Prepared:
+    def prepare(self, order: dict, version: int = 0, stop: threading.Event | None = None) -> PreparedCode:
         """Prepares the code and the environment of a job. Raises SourceFailed.
 
         order: `source` and `environment` as worker-api gives them. version: of the pool's source. stop: ends the
-        preparation. Files of an earlier version stay, so its jobs can continue. The folders of a Prepared stay until
-        its last reference is gone. Calls on other threads wait only for a source or an environment that they share.
+        preparation. Files of an earlier version stay, so its jobs can continue. The folders of its result stay until
+        the last reference to it is gone. Calls on other threads wait only for a source or environment that they share.
         """
         source, environment = order.get("source"), order.get("environment") or {}
         os.makedirs(self._jobs, mode=0o755, exist_ok=True)
@@ -51,7 +51,7 @@ class Preparation:
         self._clean_up(prepared)
         return prepared
 
-    def _prepare(self, source: dict | None, wanted: dict, version: int, stop: threading.Event) -> Prepared:
+    def _prepare(self, source: dict | None, wanted: dict, version: int, stop: threading.Event) -> PreparedCode:
         folder, commit = None, None
         if source is not None and "bundle" in source:
             with self._alone(source["bundle"], stop):
@@ -78,7 +78,7 @@ class Preparation:
             "jax_version": self._jax_version(environments, python, digest),
             "environment": digest,
         }
-        return Prepared(python, folder, ran, variables, tuple(visible), ramfs_dir)
+        return PreparedCode(python, folder, ran, variables, tuple(visible), ramfs_dir)
 
     @contextmanager
     def _alone(self, key: str, stop: threading.Event) -> Iterator[None]:
@@ -98,12 +98,12 @@ class Preparation:
         finally:
             lock.release()
 
-    def _clean_up(self, prepared: Prepared) -> None:
-        """Removes the folders that were used longest ago, except the folders of a Prepared in use."""
+    def _clean_up(self, prepared: PreparedCode) -> None:
+        """Removes the folders that were used longest ago, except the folders of a PreparedCode in use."""
         with self._lock:
-            self._given = [ref for ref in self._given if ref() is not None] + [weakref.ref(prepared)]
+            self._in_use = [ref for ref in self._in_use if ref() is not None] + [weakref.ref(prepared)]
             held = set()
-            for given in filter(None, (ref() for ref in self._given)):
+            for given in filter(None, (ref() for ref in self._in_use)):
                 held |= {given.source_folder, os.path.dirname(os.path.dirname(given.python))}
             for name in ("bundles", "trees", "environments"):
                 trim(os.path.join(self._jobs, name), held)

@@ -17,7 +17,7 @@ import google.auth.credentials
 import requests
 
 from ..failures import Failure
-from ..jobs.prepared import SourceFailed
+from ..jobs.prepared_code import SourceFailed
 from ..secret import is_secret_name, read_token
 
 SETTING = "GLEANER_GIT_TOKEN_SECRET"

@@ -19,7 +19,7 @@ from gleaner_reader.format.errors import printable
 
 from ..failures import Failure
 from ..storage.objects import Bucket, make_client
-from .run import report_on, verify_run
+from .verify_run import report_on, verify_run
 
 _PROGRESS_EVERY_S = 3.0
 

@@ -40,7 +40,7 @@ class Part(NamedTuple):
     expert: int | None = None
 
 
-class StoredAs(NamedTuple):
+class FileTensor(NamedTuple):
     """A tensor of the files."""
 
     shape: Shape
@@ -53,7 +53,7 @@ class BlockTable(NamedTuple):
     """One block: the shapes of its parameters, and its tensors by their names below `layers.N.`."""
 
     parameters: dict[str, Shape]
-    tensors: dict[str, StoredAs]
+    tensors: dict[str, FileTensor]
 
 
 def names_of(config: DecoderConfig) -> TensorNames:
@@ -148,7 +148,7 @@ def _add_rows(
     as_it_is = len(sizes) == 1 and not transposed
     parts = tuple(Part(p, None if as_it_is else cut) for p, cut in zip(parameters, cuts, strict=True))
     into = next(iter(parameters.values()))[1:]
-    table.tensors[name] = StoredAs((*into, ends[-1]) if transposed else (ends[-1], *into), parts)
+    table.tensors[name] = FileTensor((*into, ends[-1]) if transposed else (ends[-1], *into), parts)
 
 
 def _rows(at: slice, transposed: bool, array: np.ndarray) -> np.ndarray:
@@ -171,7 +171,7 @@ def _add_experts(table: BlockTable, config: DecoderConfig) -> None:
         return
     for number in range(n):
         for name, shape in shapes.items():
-            table.tensors[f"{modules[name].format(number)}.weight"] = StoredAs(
+            table.tensors[f"{modules[name].format(number)}.weight"] = FileTensor(
                 shape[::-1], (Part(name, np.transpose, number),)
             )
 
@@ -184,7 +184,7 @@ def _add_stacked_experts(table: BlockTable, config: DecoderConfig, module: str) 
     for name, out, into, ends in (("gate_up_proj", 2 * f, d, ("gate", "up")), ("down_proj", d, f, ("down",))):
         steps = [(f"experts_{end}", slice(first, None, len(ends))) for first, end in enumerate(ends)]
         biases = tuple(Part(f"b_{parameter}", partial(_outputs, step)) for parameter, step in steps)
-        table.tensors[f"{module}.{name}_bias"] = StoredAs((n, out), biases)
+        table.tensors[f"{module}.{name}_bias"] = FileTensor((n, out), biases)
         if config.experts.is_mxfp4:
             parts = tuple(
                 Part(parameter, partial(unpack, number, step), number)
@@ -192,13 +192,13 @@ def _add_stacked_experts(table: BlockTable, config: DecoderConfig, module: str) 
                 for parameter, step in steps
             )
             scales = f"{module}.{name}_scales"
-            table.tensors[f"{module}.{name}_blocks"] = StoredAs(
+            table.tensors[f"{module}.{name}_blocks"] = FileTensor(
                 (n, out, into // GROUP, GROUP // 2), parts, scales, is_packed=True
             )
-            table.tensors[scales] = StoredAs((n, out, into // GROUP), (), is_packed=True)
+            table.tensors[scales] = FileTensor((n, out, into // GROUP), (), is_packed=True)
         else:
             parts = tuple(Part(parameter, partial(_outputs, step)) for parameter, step in steps)
-            table.tensors[f"{module}.{name}"] = StoredAs((n, into, out), parts)
+            table.tensors[f"{module}.{name}"] = FileTensor((n, into, out), parts)
 
 
 def _outputs(step: slice, array: np.ndarray) -> np.ndarray:

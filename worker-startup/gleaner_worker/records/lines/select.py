@@ -59,7 +59,7 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenRows:
     """The rows of a sample.
 
     positions: int32 [rows] in the order of storage, for a pool the pooled tokens; None for all tokens.
@@ -72,7 +72,7 @@ class Chosen:
     span_idx: np.ndarray | None = None
 
 
-_EVERYTHING = Chosen()
+_EVERYTHING = ChosenRows()
 
 
 def make_selection(spec: Spec, special_ids: Sequence[int]) -> Selection:
@@ -81,7 +81,7 @@ def make_selection(spec: Spec, special_ids: Sequence[int]) -> Selection:
     return Selection(spec.tokens, special, spec.seed)
 
 
-def select(selection: Selection, token_ids: np.ndarray, marks: Marks | None = None, index: int = 0) -> Chosen:
+def select(selection: Selection, token_ids: np.ndarray, marks: Marks | None = None, index: int = 0) -> ChosenRows:
     """Chooses the rows of a sample. index: of the sample in its stream.
 
     Positions are None for every sample of a run or for none. Positions and slices count the tokens that are left
@@ -102,12 +102,12 @@ def select(selection: Selection, token_ids: np.ndarray, marks: Marks | None = No
     if wanted.spans is not None:
         assert marks is not None
         if wanted.reduction is None:
-            return Chosen(_of_spans(positions, marks, wanted.spans, words))
+            return ChosenRows(_of_spans(positions, marks, wanted.spans, words))
         return _by_span(positions, marks, wanted, words, selection.special_ids is None)
     if wanted.random:
         seed = (selection.seed, index, zlib.crc32(token_ids.tobytes()))
-        return Chosen(positions[_random(len(positions), wanted.random, *seed)])
-    return Chosen(_numbered(positions, selection.tokens, words))
+        return ChosenRows(positions[_random(len(positions), wanted.random, *seed)])
+    return ChosenRows(_numbered(positions, selection.tokens, words))
 
 
 def _parsed(tokens: str | tuple[int, ...]) -> TokenSelection:
@@ -117,9 +117,9 @@ def _parsed(tokens: str | tuple[int, ...]) -> TokenSelection:
 
 
 @lru_cache(maxsize=256)
-def _of_length(tokens: str | tuple[int, ...], length: int) -> Chosen:
+def _of_length(tokens: str | tuple[int, ...], length: int) -> ChosenRows:
     """The rows of each sample of `length` tokens."""
-    return Chosen(_numbered(np.arange(length, dtype=np.int32), tokens, f"{length} tokens"))
+    return ChosenRows(_numbered(np.arange(length, dtype=np.int32), tokens, f"{length} tokens"))
 
 
 def _numbered(positions: np.ndarray, tokens: str | tuple[int, ...], words: str) -> np.ndarray:
@@ -140,7 +140,7 @@ def _of_spans(positions: np.ndarray, marks: Marks, spans: Spans, words: str) -> 
     return chosen
 
 
-def _by_span(positions: np.ndarray, marks: Marks, wanted: TokenSelection, words: str, takes_all: bool) -> Chosen:
+def _by_span(positions: np.ndarray, marks: Marks, wanted: TokenSelection, words: str, takes_all: bool) -> ChosenRows:
     """One row for each span that has one of the positions."""
     assert marks.ranges is not None and wanted.spans is not None
     begins, ends = (np.searchsorted(positions, edge) for edge in marks.ranges.T)
@@ -150,8 +150,8 @@ def _by_span(positions: np.ndarray, marks: Marks, wanted: TokenSelection, words:
     if len(span_idx) > len(marks.marked):
         raise Rejected(f"has {len(span_idx)} spans in {len(marks.marked)} tokens, and a token can have one row")
     if wanted.reduction == "last":
-        return Chosen(positions[ends[span_idx] - 1], span_idx=span_idx)
-    return Chosen(None if takes_all else positions, marks.ranges[span_idx], span_idx)
+        return ChosenRows(positions[ends[span_idx] - 1], span_idx=span_idx)
+    return ChosenRows(None if takes_all else positions, marks.ranges[span_idx], span_idx)
 
 
 def _at(positions: np.ndarray, wanted: tuple[int, ...], words: str) -> np.ndarray:

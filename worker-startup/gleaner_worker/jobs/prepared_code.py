@@ -11,7 +11,7 @@ _INHERITED = ("LANG", "LC_ALL", "TZ", "JAX_PLATFORMS", "XLA_FLAGS")
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedCode:
     """The code and the environment of a job, ready for its process."""
 
     python: str  # path of the Python that runs the job

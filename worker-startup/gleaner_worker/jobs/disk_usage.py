@@ -9,34 +9,34 @@ from typing import NamedTuple
 _MOST_FILES = 1_000_000  # the guard counts them within seconds
 
 
-class Written(NamedTuple):
+class DiskUsage(NamedTuple):
     """The bytes on the disk, and the number of files and folders."""
 
     size_bytes: int
     files: int
 
-    def exceeds(self, most: "Written") -> bool:
+    def exceeds(self, most: "DiskUsage") -> bool:
         return self.size_bytes > most.size_bytes or self.files > most.files
 
 
-def quota(folder: str, size_bytes: int | None, files: int | None) -> Written:
+def quota(folder: str, size_bytes: int | None, files: int | None) -> DiskUsage:
     """The most that may be written. None stands for half of what is free on the disk of `folder`, and for files at most
     a million."""
     disk = os.statvfs(folder)
     # A file system that makes room for its inodes as it needs them, such as btrfs, states none.
-    return Written(
+    return DiskUsage(
         disk.f_bavail * disk.f_frsize // 2 if size_bytes is None else size_bytes,
         min(_MOST_FILES, disk.f_favail // 2 if disk.f_files else _MOST_FILES) if files is None else files,
     )
 
 
-def written(folders: Iterable[str], pids: Iterable[int], most: Written) -> Written:
+def disk_usage(folders: Iterable[str], pids: Iterable[int], most: DiskUsage) -> DiskUsage:
     """What is below the folders, with the deleted files that these processes hold open or mapped.
 
     A file with several names counts once. Stops above `most`; a tree too deep to be walked counts as more than that.
     """
     seen: set[tuple[int, int]] = set()
-    total = Written(0, 0)
+    total = DiskUsage(0, 0)
     disks = {os.stat(folder).st_dev for folder in folders}
     try:
         for found in _all(folders, pids):
@@ -46,13 +46,13 @@ def written(folders: Iterable[str], pids: Iterable[int], most: Written) -> Writt
                 continue
             if found.st_nlink != 1 and not stat.S_ISDIR(found.st_mode):
                 seen.add(key)
-            total = Written(total.size_bytes + found.st_blocks * 512, total.files + 1)
+            total = DiskUsage(total.size_bytes + found.st_blocks * 512, total.files + 1)
             if total.exceeds(most):
                 break
     except OSError as error:
         if error.errno != errno.EMFILE:
             raise
-        return Written(most.size_bytes + 1, most.files + 1)
+        return DiskUsage(most.size_bytes + 1, most.files + 1)
     return total
 
 

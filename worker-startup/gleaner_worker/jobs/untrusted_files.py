@@ -11,7 +11,7 @@ _MAX_REPORT_BYTES = 100_000
 
 
 @contextmanager
-def open_left(path: str, uid: int, folder_fd: int | None = None) -> Iterator[BinaryIO]:
+def open_untrusted(path: str, uid: int, folder_fd: int | None = None) -> Iterator[BinaryIO]:
     """Opens a regular file of the user. Raises FileNotFoundError without one, ValueError for anything else."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
@@ -31,7 +31,7 @@ def open_left(path: str, uid: int, folder_fd: int | None = None) -> Iterator[Bin
 def read_report(path: str, uid: int) -> dict:
     """The `cause` and `error` that run_job.py reports of a failure. Empty if the report is missing or invalid."""
     try:
-        with open_left(path, uid) as file:
+        with open_untrusted(path, uid) as file:
             report = json.loads(file.read(_MAX_REPORT_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
