@@ -10,7 +10,7 @@ from build import BUCKET, fails
 from gleaner_worker.agent import metadata
 from gleaner_worker.agent.api import WorkerApi
 from gleaner_worker.failures import LeaseLost, Unreachable
-from gleaner_worker.storage import objects
+from gleaner_worker.storage import retry
 from gleaner_worker.storage.lease_credentials import LeaseCredentials
 from gleaner_worker.storage.objects import Bucket, make_client
 from gleaner_worker.storage.upload_content import BytesContent
@@ -96,7 +96,7 @@ def test_a_token_is_kept_until_its_end_while_worker_api_gives_none(broker, monke
         credentials._ask = lambda: {"action": "none", "reason": "no document knows this incarnation"}
     assert broker.bucket.read("a") == b"content"
     credentials.forget()
-    monkeypatch.setattr(objects, "GIVE_UP_AFTER_S", 0.1)
+    monkeypatch.setattr(retry, "GIVE_UP_AFTER_S", 0.1)
     with pytest.raises(Unreachable, match=r"worker-api gives no token: no (route|document)"):
         broker.bucket.read("a")
 

@@ -17,14 +17,14 @@ from build import BUCKET, a_stream, a_work, bucket, fails
 from forged import forged
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
 from gleaner_worker.shards.shard_bytes import ShardBytes
-from gleaner_worker.storage import objects
+from gleaner_worker.storage import retry
 from gleaner_worker.storage.objects import Contradicts
 from gleaner_worker.storage.upload_content import CheckedContent, FileContent, Views
 
 
 @pytest.fixture
 def short_deadline(monkeypatch):
-    monkeypatch.setattr(objects, "GIVE_UP_AFTER_S", 0.3)
+    monkeypatch.setattr(retry, "GIVE_UP_AFTER_S", 0.3)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from google.api_core import exceptions as api
 
 from faulty_storage import FaultyStorage
 from gleaner_worker.failures import Failure
-from gleaner_worker.storage import objects
+from gleaner_worker.storage import objects, retry
 from gleaner_worker.storage.upload_content import BytesContent
 
 pytestmark = pytest.mark.slow
@@ -68,7 +68,7 @@ def faulty():
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(objects, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(retry, "FIRST_WAIT_S", 0.01)
 
 
 def open_bucket(faulty, monkeypatch, url):

@@ -24,7 +24,7 @@ def serving():
     fake = FakeStorage()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", fake.url)
-        patch.setattr("gleaner_worker.storage.objects.FIRST_WAIT_S", 0.01)
+        patch.setattr("gleaner_worker.storage.retry.FIRST_WAIT_S", 0.01)
         yield fake
     fake.close()
 

@@ -1,55 +1,27 @@
 """The bucket, as the worker needs it: list, read one generation, and create new objects. Objects are never deleted."""
 
 import hashlib
-import http.client
 import os
-import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 from urllib.parse import quote
 
 import google.auth.exceptions
-import requests
-import urllib3.exceptions
 from google.api_core import exceptions as api
 from google.cloud import storage
-from google.cloud.storage.exceptions import DataCorruption
 from requests.adapters import HTTPAdapter
 
-from ..failures import Damaged, Failure, Unreachable
-from ..waits import wait
+from ..failures import Failure
 from .disk import writing
 from .downloads import Downloads
-from .lease_credentials import LeaseCredentials
+from .retry import T, brief, forget_token, retry
 from .upload_content import CheckedContent, Content, sha256_of
 
-GIVE_UP_AFTER_S = 600.0
-FIRST_WAIT_S = 0.25
-# The network seldom damages a download. A stored object that is damaged arrives damaged every time.
-_DOWNLOADS_OF_DAMAGED = 3
 _CONNECTIONS = 96  # kept open; the uploads of upload_streams.py need more than the client's ten
 _READ_BYTES = 1 << 20
 _COMPARED_BYTES = 16 << 20  # of a stored object, at once
 _TIMEOUT_S = (10, 60)  # to connect, and between two reads
-_TRANSIENT = (
-    api.TooManyRequests,
-    api.ServerError,
-    ConnectionError,
-    requests.ConnectionError,
-    requests.Timeout,
-    requests.exceptions.ChunkedEncodingError,
-    google.auth.exceptions.TransportError,
-    # Errors of a response body that ends early. The client reads the body without requests, so urllib3 raises them.
-    urllib3.exceptions.ProtocolError,
-    urllib3.exceptions.TimeoutError,
-    urllib3.exceptions.SSLError,
-    urllib3.exceptions.PoolError,
-    http.client.HTTPException,
-)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -78,7 +50,7 @@ class Contradicts(Failure):
 
 
 class Bucket:
-    """A client of one bucket that retries. Every method but `overwrite` raises the errors of `_retry`.
+    """A client of one bucket that retries. Every method but `overwrite` raises the errors of `retry`.
 
     check: called before every attempt, while waiting for the next attempt, and between the parts of a large upload. An
     error of `check` ends the request, so that work without a lease stops here too.
@@ -243,7 +215,7 @@ class Bucket:
             except api.BadRequest as error:
                 if "crc32c" not in str(error).lower():
                     raise
-                raise ConnectionError(f"{name} was damaged in transit: {_brief(error)}") from error
+                raise ConnectionError(f"{name} was damaged in transit: {brief(error)}") from error
             return None
 
         stored = self._retry(f"create gs://{self.name}/{name}", upload)
@@ -271,6 +243,9 @@ class Bucket:
             found, made = f"bytes of sha256 {digest.hexdigest()}", f"bytes of sha256 {sha256}"
             raise Contradicts(self.name, stored, found, made)
 
+    def _retry(self, action: str, call: Callable[[], T]) -> T:
+        return retry(self.client, self.name, action, call, self.check)
+
     def overwrite(self, name: str, data: bytes, content_type: str) -> None:
         """Writes the agent's log: one attempt, because the next write repeats it."""
         try:
@@ -278,7 +253,7 @@ class Bucket:
                 data, content_type=content_type, checksum="crc32c", retry=None, timeout=_TIMEOUT_S
             )
         except api.Forbidden:
-            self._forget_token()
+            forget_token(self.client)
             raise
 
     def _visible(self, name: str) -> ObjectInfo | None:
@@ -287,68 +262,6 @@ class Bucket:
         except api.Forbidden:
             return None
         return _info(blob) if blob else None
-
-    def _retry(self, action: str, call: Callable[[], T]) -> T:
-        """Calls `call` until it succeeds; waits after transient errors, and renews a token of a lease once after 403.
-
-        Raises FileNotFoundError for 404, Damaged after a few downloads with a wrong checksum, Unreachable after
-        GIVE_UP_AFTER_S, and Failure("infrastructure") for every other error.
-        """
-        give_up = time.monotonic() + GIVE_UP_AFTER_S
-        wait_s = FIRST_WAIT_S
-        damaged = 0
-        has_renewed = False
-        while True:
-            self.check()
-            try:
-                return call()
-            except api.Forbidden as error:
-                if has_renewed or not self._forget_token():
-                    raise Failure(
-                        "infrastructure", f"Failed to {action}: {_brief(error)}{self._advice(error)}"
-                    ) from error
-                has_renewed = True
-                continue
-            except api.NotFound as error:
-                if "bucket does not exist" in str(error).lower():
-                    raise Failure("infrastructure", f"Failed to {action}: create the bucket {self.name}") from error
-                raise FileNotFoundError(f"Failed to {action}: the object does not exist") from error
-            except DataCorruption as error:
-                damaged += 1
-                if damaged == _DOWNLOADS_OF_DAMAGED:
-                    raise Damaged(
-                        "infrastructure",
-                        f"Failed to {action}: its bytes differ from its checksum, {damaged} times; upload it again",
-                    ) from error
-            except (*_TRANSIENT, api.GoogleAPICallError, google.auth.exceptions.GoogleAuthError) as error:
-                if not _is_transient(error):
-                    raise Failure(
-                        "infrastructure", f"Failed to {action}: {_brief(error)}{self._advice(error)}"
-                    ) from error
-                if time.monotonic() + wait_s > give_up:
-                    raise Unreachable(
-                        "infrastructure",
-                        f"Failed to {action}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s; "
-                        "check the network of this VM",
-                    ) from error
-            # Workers that fail together try again at different times.
-            wait(wait_s * random.uniform(0.5, 1), self.check)
-            wait_s = min(wait_s * 2, 15.0)
-
-    def _forget_token(self) -> bool:
-        """Makes the next request ask for a token of the lease. False for other credentials."""
-        credentials = self.client._credentials
-        if isinstance(credentials, LeaseCredentials):
-            credentials.forget()
-        return isinstance(credentials, LeaseCredentials)
-
-    def _advice(self, error: Exception) -> str:
-        if isinstance(error, api.Forbidden):
-            owner = "worker-api's" if isinstance(self.client._credentials, LeaseCredentials) else "the worker's"
-            return f"; grant {owner} service account this permission on {self.name}"
-        if isinstance(error, (api.Unauthorized, google.auth.exceptions.GoogleAuthError)):
-            return "; check that the worker's service account exists and that the node runs as this account"
-        return ""
 
 
 def make_client(project: str | None, credentials=None) -> storage.Client:
@@ -361,7 +274,7 @@ def make_client(project: str | None, credentials=None) -> storage.Client:
     except google.auth.exceptions.DefaultCredentialsError as error:
         raise Failure(
             "infrastructure",
-            f"Failed to open Cloud Storage: {_brief(error)}; sign in with `gcloud auth application-default login`",
+            f"Failed to open Cloud Storage: {brief(error)}; sign in with `gcloud auth application-default login`",
         ) from error
     for scheme in ("https://", "http://"):
         client._http.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
@@ -372,11 +285,3 @@ def _info(blob: storage.Blob) -> ObjectInfo:
     # The client also types blobs that Cloud Storage has not described yet.
     size, generation = int(blob.size), int(blob.generation)  # pyrefly: ignore[bad-argument-type]
     return ObjectInfo(str(blob.name), generation, size, blob.crc32c, dict(blob.metadata or {}))
-
-
-def _is_transient(error: Exception) -> bool:
-    return isinstance(error, _TRANSIENT) or getattr(error, "code", None) == http.client.REQUEST_TIMEOUT
-
-
-def _brief(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:300]}"
