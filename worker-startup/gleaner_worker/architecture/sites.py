@@ -24,11 +24,11 @@ INT8_STATS = (*STATS, "squared_error", "squares")
 
 @dataclass(frozen=True)
 class Site:
-    """width: of a row, for a config and top_k. where: every "block", the blocks with a "dense" MLP or with a "mixture"
+    """width: of a row, a key of _WIDTHS. where: every "block", the blocks with a "dense" MLP or with a "mixture"
     of experts; or once, with the number of the "first" or the "last" block. dtype: of the stored values; None for that
     of the run. end: the weights after the last block that it needs, one of ENDS."""
 
-    width: Callable[[DecoderConfig, int], int]
+    width: str
     where: str = "block"
     dtype: str | None = None
     end: str = ""
@@ -37,36 +37,16 @@ class Site:
 ENDS = ("", "norm", "head")  # each needs those before it
 
 
-def _d_model(config: DecoderConfig, _top_k: int) -> int:
-    return config.d_model
-
-
-def _queries(config: DecoderConfig, _top_k: int) -> int:
-    return config.num_heads * config.head_dim
-
-
-def _keys(config: DecoderConfig, _top_k: int) -> int:
-    return config.num_kv_heads * config.head_dim
-
-
-def _neurons(config: DecoderConfig, _top_k: int) -> int:
-    return config.d_ff
-
-
-def _experts(config: DecoderConfig, _top_k: int) -> int:
-    return config.experts.count if config.experts else 0
-
-
-def _chosen_experts(config: DecoderConfig, _top_k: int) -> int:
-    return config.experts.per_token if config.experts else 0
-
-
-def _top(_config: DecoderConfig, top_k: int) -> int:
-    return top_k
-
-
-def _one(_config: DecoderConfig, _top_k: int) -> int:
-    return 1
+_WIDTHS: dict[str, Callable[[DecoderConfig, int], int]] = {
+    "d_model": lambda config, top_k: config.d_model,
+    "queries": lambda config, top_k: config.num_heads * config.head_dim,
+    "keys": lambda config, top_k: config.num_kv_heads * config.head_dim,
+    "neurons": lambda config, top_k: config.d_ff,
+    "experts": lambda config, top_k: config.experts.count if config.experts else 0,
+    "chosen experts": lambda config, top_k: config.experts.per_token if config.experts else 0,
+    "top_k": lambda config, top_k: top_k,
+    "one": lambda config, top_k: 1,
+}
 
 
 # The order of tensors in a shard. resid_pre: the residual stream that enters a block. attn_out and mlp_out: the sums
@@ -76,26 +56,26 @@ def _one(_config: DecoderConfig, _top_k: int) -> int:
 # of its last projection. experts: the numbers of the chosen experts, the largest weight first. top_tokens and
 # top_logprobs: the likeliest next tokens and their log-probabilities. loss: of the next token, 0 for the last token.
 TABLE = {
-    "resid_pre": Site(_d_model),
-    "resid_mid": Site(_d_model),
-    "resid_post": Site(_d_model),
-    "attn_out": Site(_d_model),
-    "mlp_out": Site(_d_model),
-    "embeddings": Site(_d_model, "first"),
-    "q": Site(_queries),
-    "k": Site(_keys),
-    "v": Site(_keys),
-    "rot_q": Site(_queries),
-    "rot_k": Site(_keys),
-    "attn_z": Site(_queries),
-    "mlp_in": Site(_d_model),
-    "mlp_neurons": Site(_neurons, "dense"),
-    "router_logits": Site(_experts, "mixture"),
-    "experts": Site(_chosen_experts, "mixture", "int32"),
-    "final_norm": Site(_d_model, "last", end="norm"),
-    "top_tokens": Site(_top, "last", "int32", "head"),
-    "top_logprobs": Site(_top, "last", "fp32", "head"),
-    "loss": Site(_one, "last", "fp32", "head"),
+    "resid_pre": Site("d_model"),
+    "resid_mid": Site("d_model"),
+    "resid_post": Site("d_model"),
+    "attn_out": Site("d_model"),
+    "mlp_out": Site("d_model"),
+    "embeddings": Site("d_model", "first"),
+    "q": Site("queries"),
+    "k": Site("keys"),
+    "v": Site("keys"),
+    "rot_q": Site("queries"),
+    "rot_k": Site("keys"),
+    "attn_z": Site("queries"),
+    "mlp_in": Site("d_model"),
+    "mlp_neurons": Site("neurons", "dense"),
+    "router_logits": Site("experts", "mixture"),
+    "experts": Site("chosen experts", "mixture", "int32"),
+    "final_norm": Site("d_model", "last", end="norm"),
+    "top_tokens": Site("top_k", "last", "int32", "head"),
+    "top_logprobs": Site("top_k", "last", "fp32", "head"),
+    "loss": Site("one", "last", "fp32", "head"),
 }
 SITES = tuple(TABLE)
 # The order of computation in a block.
@@ -128,7 +108,7 @@ class Capture:
         return tuple(layer for layer in self.layers if bool(experts and experts.layers[layer]) == (where == "mixture"))
 
     def width(self, site: str) -> int:
-        return TABLE[site].width(self.config, self.top_k)
+        return _WIDTHS[TABLE[site].width](self.config, self.top_k)
 
     def dtype_of(self, site: str) -> str:
         return TABLE[site].dtype or self.dtype
