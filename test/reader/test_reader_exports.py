@@ -189,6 +189,6 @@ def test_the_folder_for_dictionary_learning_gives_each_row_once_an_epoch_in_new_
     second = both[len(rows) :]
     assert not np.array_equal(second, rows[: len(second)])
     assert len({row.tobytes() for row in second}) == len(second)
-    with pytest.raises(ValueError, match="is no export for dictionary_learning; write one"):
+    with pytest.raises(ValueError, match="is not an export for dictionary_learning; write one"):
         to_npy(run, str(tmp_path / "npy"), 2)
         FolderBuffer(str(tmp_path / "npy"), 10, "cpu", None, 1, 0)

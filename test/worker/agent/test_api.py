@@ -218,8 +218,8 @@ def test_a_broken_answer_of_the_metadata_server_is_an_oserror(cloud, api, answer
         (None, None, None),
         ("NONE", "PENDING", None),
         ("MIGRATE_ON_HOST_MAINTENANCE", "PENDING", None),
-        ("TERMINATE_ON_HOST_MAINTENANCE", None, "stops for a maintenance of its host"),
-        ("NONE", "ONGOING", "stops for a maintenance of its host"),
+        ("TERMINATE_ON_HOST_MAINTENANCE", None, "stops for maintenance of its host"),
+        ("NONE", "ONGOING", "stops for maintenance of its host"),
     ],
 )
 def test_a_maintenance_that_stops_the_vm_is_a_notice(cloud, monkeypatch, event, status, notice):

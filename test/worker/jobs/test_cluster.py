@@ -100,7 +100,7 @@ def test_a_host_of_several_slices_finds_its_slice_and_the_coordinator_of_all():
 
 def test_a_host_alone_needs_no_address_and_one_of_several_does():
     assert cluster_of({"slice": a_slice(hosts=1, addresses=[""])}) == ONE_HOST
-    with pytest.raises(Failure, match="host 1 reported the address '', which is no IP address"):
+    with pytest.raises(Failure, match="host 1 reported the address '', which is not an IP address"):
         cluster_of({"slice": a_slice(addresses=["10.0.0.1", ""])})
 
 

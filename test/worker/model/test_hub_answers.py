@@ -102,8 +102,8 @@ def test_a_file_of_another_commit_is_refused(hub, tmp_path, files):
         ),
         (REPO, "v9", False, None, "a-model .404.: it has no revision 'v9'; set `revision` to one that it has"),
         (REPO, "e" * 40, False, None, f"it has no revision '{'e' * 40}'"),
-        (REPO, "../../x", False, None, "'../../x' is no revision"),
-        (REPO, "a b", False, None, "'a b' is no revision"),
+        (REPO, "../../x", False, None, "'../../x' is not a revision"),
+        (REPO, "a b", False, None, "'a b' is not a revision"),
     ],
 )
 def test_a_refusal_of_the_hub_is_reported_with_the_remedy(

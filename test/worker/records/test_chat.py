@@ -283,8 +283,8 @@ def test_variables_of_a_run_and_of_a_record_reach_the_chat_template(tmp_path, of
     ("variables", "reason"),
     [
         ("enable_thinking", "`chat_template_kwargs` is a string, not an object of variables"),
-        ({"messages": []}, "has 'messages', which is no variable that a record can set"),
-        ({"a b": 1}, "has 'a b', which is no variable"),
+        ({"messages": []}, "has 'messages', which is not a variable that a record can set"),
+        ({"a b": 1}, "has 'a b', which is not a variable"),
         ({"effort": "x" * 9_000_000}, "the limit is"),
     ],
 )
@@ -381,7 +381,7 @@ def test_an_answer_that_stays_open_has_the_spans_of_its_part(tmp_path):
         (
             {"chat_template_kwargs": {"continue_final_message": True}},
             {},
-            "`chat_template_kwargs` has 'continue_final_message', which is no variable",
+            "`chat_template_kwargs` has 'continue_final_message', which is not a variable",
         ),
     ],
 )

@@ -87,7 +87,7 @@ def test_an_object_of_no_lease_that_stays_fails_the_stream_by_name(storage, extr
     monkeypatch.setattr(upload, "SET_ASIDE_S", 0)
     stream = a_stream(storage, text_lines(10))
     planted = plant(storage, "shard_0001.safetensors", 2, "other key")
-    with pytest.raises(Failure, match="exists with other content") as failed:
+    with pytest.raises(Failure, match="exists with content that differs") as failed:
         extract(stream)
     assert failed.value.contradiction["object"] == planted
     assert storage.data(BUCKET, planted) == b"rubbish"
@@ -96,7 +96,7 @@ def test_an_object_of_no_lease_that_stays_fails_the_stream_by_name(storage, extr
 def test_stored_rejects_with_other_content_are_refused(storage, extract):
     stream = a_stream(storage, [*text_lines(10), "junk"])
     storage.put(BUCKET, "activations/my-run/tpu_7/rejects.jsonl", b"{}\n")
-    with pytest.raises(Failure, match="tpu_7/rejects.jsonl exists with other content"):
+    with pytest.raises(Failure, match="tpu_7/rejects.jsonl exists with content that differs"):
         extract(stream)
     assert set(outputs(storage)) == {"rejects.jsonl"}
 
@@ -127,7 +127,7 @@ def test_rejects_with_other_reasons_of_another_bundle_are_accepted(storage, extr
     assert extract(stream) == "completed"
     changed(storage, "rejects.jsonl", lambda data: data.replace(b'"line": 11', b'"line": 12'))
     storage.delete(BUCKET, shard)
-    with pytest.raises(Failure, match="tpu_7/rejects.jsonl exists with other content"):
+    with pytest.raises(Failure, match="tpu_7/rejects.jsonl exists with content that differs"):
         extract(stream)
 
 
@@ -183,7 +183,7 @@ def test_a_summary_of_another_stream_is_refused(storage, extract, changes):
     final = max(name for name in outputs(storage) if name.startswith("shard_"))
     changed(storage, "metadata.json", summary_with(**changes))
     storage.delete(BUCKET, f"activations/my-run/tpu_7/{final}")
-    with pytest.raises(Failure, match="tpu_7/metadata.json exists with other content"):
+    with pytest.raises(Failure, match="tpu_7/metadata.json exists with content that differs"):
         extract(stream, shard_size_gb=SMALL)
     assert final not in outputs(storage)
 

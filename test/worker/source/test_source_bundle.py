@@ -129,7 +129,7 @@ def test_a_bundle_with_a_long_name_or_many_facts_is_refused_in_little_memory(unp
     data = gzip.compress(a_header(kind, size))
     with (
         at_most(8 * MIB),
-        pytest.raises(SourceFailed, match=f"a name or extended facts of {size} bytes, and the most"),
+        pytest.raises(SourceFailed, match=f"a name or extended facts of {size} bytes; the limit is"),
     ):
         unpack(data)
 

@@ -214,8 +214,8 @@ def test_a_pickle_of_a_selection_is_verified(storage, extract, verify, finds):
     name = PREFIX + "shard_0001.pkl.gz"
     metadata, data = storage.metadata(BUCKET, name), storage.data(BUCKET, name)
     for change, problem in (
-        (lambda entry: entry["kept"].update(n=99), "has other sample entries in layer 2 than in layer 0"),
-        (lambda entry: entry["positions"].reverse(), "has other sample entries in layer 2 than in layer 0"),
+        (lambda entry: entry["kept"].update(n=99), "has different samples in layer 2 than in layer 0"),
+        (lambda entry: entry["positions"].reverse(), "has different samples in layer 2 than in layer 0"),
         (lambda entry: entry.pop("positions"), "sample 0 lacks positions"),
         (lambda entry: entry.update(activation=np.float32(entry["activation"])), "sample 0 is float32 "),
         (lambda entry: entry.update(shape=(1, 32)), "and says [1, 32]"),

@@ -116,4 +116,4 @@ def test_an_object_beside_the_shards_that_is_too_large_is_named_and_not_read(sto
     problems = []
     info = ObjectInfo(f"{PREFIX}metadata.json", 1, MAX_SMALL_OBJECT_BYTES + 1, "", {})
     assert read_object(bucket(), info, problems) is None
-    assert problems == [f"{info.name} has {info.size_bytes} bytes, and the most is {MAX_SMALL_OBJECT_BYTES}"]
+    assert problems == [f"{info.name} has {info.size_bytes} bytes; the limit is {MAX_SMALL_OBJECT_BYTES}"]

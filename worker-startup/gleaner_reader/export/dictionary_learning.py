@@ -30,7 +30,7 @@ class FolderBuffer:
             export = json.load(file)
         if export.get("seed") is None or not isinstance(export.get("parts"), int):
             raise ValueError(
-                f"{folder} is no export for dictionary_learning; write one with "
+                f"{folder} is not an export for dictionary_learning; write one with "
                 "`gleaner run export RUN --to dictionary_learning`"
             )
         self._parts = [os.path.join(folder, part_name(number + 1)) for number in range(export["parts"])]

@@ -28,7 +28,7 @@ def problem_of(data: object) -> str | None:
 
 def _entry_problem(entry: dict) -> str | None:
     if not _FIELDS <= set(entry) <= _FIELDS | _OPTIONAL:
-        return f"an entry has other fields than {', '.join(sorted(_FIELDS))}"
+        return f"an entry has fields other than {', '.join(sorted(_FIELDS))}"
     if type(entry["sample_idx"]) is not int or not 0 <= entry["sample_idx"] < 1 << 62:
         return "an entry has a sample_idx that is not a number from 0"
     if not _is_shape(entry["shape"]):

@@ -290,11 +290,11 @@ def _read_object(file, what: str) -> dict | None:
     if file is None:
         return None
     if file.size > _MAX_MANIFEST_BYTES:
-        raise ShardError(f"{file.url} is no {what}: it has {file.size} bytes")
+        raise ShardError(f"{file.url} is not a {what}: it has {file.size} bytes")
     try:
         value = json.loads(bytes(file.read(0, file.size)))
     except (ValueError, RecursionError) as error:
-        raise ShardError(f"{file.url} is no {what}: {str(error)[:200]}") from error
+        raise ShardError(f"{file.url} is not a {what}: {str(error)[:200]}") from error
     if not isinstance(value, dict):
-        raise ShardError(f"{file.url} is no {what}: it is not a JSON object")
+        raise ShardError(f"{file.url} is not a {what}: it is not a JSON object")
     return value

@@ -129,7 +129,7 @@ def _sha256(data: bytes | None) -> str:
 def _faults_of_manifest(run: Run, spec_hash: str | None, digest: str) -> list[str]:
     wrong, manifest = [], run.manifest or {}
     if spec_hash != manifest.get("spec_hash"):
-        wrong.append(f"its manifest has a spec of the hash {spec_hash}, and states {manifest.get('spec_hash')}")
+        wrong.append(f"the spec in its manifest has the hash {spec_hash}, and it states {manifest.get('spec_hash')}")
     result = manifest.get("result")
     # A missing or further shard is a problem already.
     if isinstance(result, dict) and result.get("shards") == len(run.shards) and result.get("digest") != digest:
@@ -171,7 +171,8 @@ def _faults(spec_hash: str | None, shard: Shard, found: _Facts, stated: _Facts |
         is_final = False
     # metadata.json is stored before the last shard, so a TPU that was lost in between leaves other last bits there.
     if stated != found and not (is_final and _holds_its_checksums(shard)):
-        wrong.append(f"has {_text(found)}; its metadata.json states {_text(stated) if stated else 'nothing of it'}")
+        listed = f"states {_text(stated)}" if stated else "does not list it"
+        wrong.append(f"has {_text(found)}; its metadata.json {listed}")
     return wrong
 
 

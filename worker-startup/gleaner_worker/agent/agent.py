@@ -84,7 +84,7 @@ class Agent:
                 self._run_job(self.jobs.new_order(answer))
             else:
                 self._pause(float(answer.get("retry_s", 2)))
-        log.info("Exiting: %s", "this VM is preempted" if self.preempted.is_set() else "worker-api requests the exit")
+        log.info("Exiting: %s", "this VM is preempted" if self.preempted.is_set() else "worker-api asked for it")
         return self.exit_code
 
     def _open_bucket(self, lease: dict | None) -> Bucket:
@@ -104,7 +104,7 @@ class Agent:
             outcome = self._in_thread(lambda: self._load_streams().run(lease, raw_work, state), state) or "preempted"
             failure = None
         except LeaseLost:
-            log.warning("The lease of stream %s of run %s is lost; its work ends", lease["stream"], lease["run"])
+            log.warning("Lost the lease of stream %s of run %s; stopping its work", lease["stream"], lease["run"])
             self.current = None
             return
         except Failure as error:
@@ -159,7 +159,7 @@ class Agent:
             else:
                 self._in_thread(lambda: self.api.finish(lease, ending, 600))
         except LeaseLost:
-            log.warning("The lease of job %s is lost; its work ends", lease["job"])
+            log.warning("Lost the lease of job %s; stopping its work", lease["job"])
         except OSError as error:
             log.warning("Failed to finish: %s; the lease will expire", error)
         finally:
@@ -239,7 +239,7 @@ class Agent:
             log.info("Job %s, epoch %s, has ended", lease["job"], lease["epoch"])
             state.request("stop")
         if state and action in ("drain", "stop", "exit"):
-            log.info("worker-api requests %s: %s", action, answer.get("reason", ""))
+            log.info("worker-api asks for %s: %s", action, answer.get("reason", ""))
             state.request("drain" if action == "drain" else "stop")
 
     def _watch_notices(self) -> None:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _MAX_RUNNING = 20
 _MAX_ENDED = 1000  # ids that this host remembers; heartbeats name a command for seconds after its end
 _REASON_CHARS = 10_000
-_RESTARTED = "The agent restarted while the command ran; the command may have done a part of its work"
+_RESTARTED = "The agent restarted while the command ran; the command may have done part of its work"
 
 End = tuple[str, int | None, str | None]  # outcome, exit code and error of the request `exec-end`
 

@@ -36,7 +36,7 @@ _GIT = "gleaner-git-token-secret"
 _EGRESS = "gleaner-job-egress"
 # A maintenance is announced hours before as PENDING. A VM that moves to another host keeps its work.
 _ONGOING = re.compile(r"maintenance[_-]?status\W{1,6}ONGOING", re.IGNORECASE)
-_MAINTENANCE = "stops for a maintenance of its host"
+_MAINTENANCE = "stops for maintenance of its host"
 _DIRECT = urllib.request.build_opener(
     urllib.request.ProxyHandler({})
 )  # the server belongs to this machine, so requests never use a proxy

@@ -267,7 +267,7 @@ def _windows(fields: Fields, family: Family, layers: int) -> tuple[tuple[str, ..
         if not isinstance(kinds, list) or len(kinds) != layers or not all(kind in (FULL, SLIDING) for kind in kinds):
             fields.refuse("layer_types", f"it must list {FULL} or {SLIDING} for each of {layers} layers")
         elif family.windows in ("nowhere", "everywhere") and tuple(kinds) != types:
-            fields.refuse("layer_types", f"a model of this family has {types[0]} {family.windows}")
+            fields.refuse("layer_types", f"every layer of this family has {types[0]}")
         else:
             types = tuple(kinds)
     if SLIDING in types and window is None:

@@ -185,5 +185,6 @@ def _check_top_k(config: DecoderConfig, top_k: int, where: str) -> None:
     if top_k > config.vocab_size:
         raise Failure(
             "model",
-            f"Failed to choose the {top_k} likeliest tokens of {where}: it has {config.vocab_size}; lower `top_k`",
+            f"Failed to choose the {top_k} likeliest tokens of {where}: its vocabulary has {config.vocab_size}; lower "
+            "`top_k`",
         )

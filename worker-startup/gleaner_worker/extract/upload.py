@@ -116,7 +116,7 @@ class Uploader:
                     raise
             if time.monotonic() > until:
                 raise self._contradiction(name, found) from error
-            log.warning("%s is not of this lease; waiting until it is set aside", name)
+            log.warning("%s was written under another lease; waiting until it is set aside", name)
             again = time.monotonic() + RETRY_S
             pipeline.wait_until(lambda at=again: time.monotonic() >= at)
 
@@ -171,8 +171,8 @@ class Uploader:
     def _contradiction(self, name: str, contradiction: dict[str, str] | None) -> Failure:
         return Failure(
             "stream",
-            f"Failed to finish {self._work.object}: {name} exists with other content than this stream and "
-            "spec make; the control plane sets it aside, and the stream is tried again",
+            f"Failed to finish {self._work.object}: {name} exists with content that differs from that of "
+            "this stream and spec; the control plane sets it aside, and the stream is tried again",
             contradiction,
         )
 

@@ -123,7 +123,7 @@ def cluster_of(order: dict) -> Cluster:
         return ONE_HOST
     for process, address in enumerate(cluster.addresses):
         if not _is_address(address):
-            reason = f"host {process} reported the address {address!r:.100}, which is no IP address"
+            reason = f"host {process} reported the address {address!r:.100}, which is not an IP address"
             raise Failure("infrastructure", f"Failed to form a cluster: {reason}")
     return cluster
 

@@ -113,7 +113,9 @@ def _next_uid() -> int:
         fcntl.flock(file, fcntl.LOCK_EX)
         uid = int(file.read() or FIRST_UID)
         if uid > _LAST_UID:
-            raise NotIsolated("Failed to isolate jobs: each uid of jobs was used since the boot; restart this machine")
+            raise NotIsolated(
+                "Failed to isolate jobs: all uids for jobs have been used since the boot; restart this machine"
+            )
         file.seek(0)
         file.write(f"{uid + 1}\n")
     return uid

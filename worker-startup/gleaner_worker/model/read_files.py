@@ -58,7 +58,7 @@ def files_of_index(facts: dict) -> Answer:
     try:
         listed = set(index["weight_map"].values())
         if bad := [name for name in listed if not isinstance(name, str) or not is_weight_file(name)]:
-            raise ValueError(f"{bad[0]!r:.200} is no name of a safetensors file")
+            raise ValueError(f"{bad[0]!r:.200} is not the name of a safetensors file")
         if not listed:
             raise ValueError("it names no file")
     except (ValueError, KeyError, TypeError, AttributeError) as error:

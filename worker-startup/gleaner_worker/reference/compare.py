@@ -76,7 +76,7 @@ def choose_samples(stored: Run, count: int) -> dict[int, list[int]]:
     ends = list(accumulate(shard.num_samples for _, shard in shards))
     total = ends[-1] if ends else 0
     if total == 0:
-        raise Failure("stream", f"Failed to compare {stored.url}: no sample is stored; wait for the first shard")
+        raise Failure("stream", f"Failed to compare {stored.url}: no samples are stored yet; wait for the first shard")
     count, chosen = min(count, total), defaultdict(list)
     for place in sorted({(2 * number + 1) * total // (2 * count) for number in range(count)}):
         at = int(np.searchsorted(ends, place, "right"))
@@ -105,7 +105,7 @@ def _samples(
             return
     raise Failure(
         "stream",
-        f"Failed to compare {stream.name}: it has no sample {min(missing)}, which is stored; verify the run without a "
+        f"Failed to compare {stream.name}: it lacks sample {min(missing)}, which is stored; verify the run without a "
         "reference",
     )
 

@@ -86,8 +86,7 @@ class _SmallReads:
     def read(self, size: int) -> bytes:
         if size > MAX_TAR_HEADER_BYTES:
             raise tarfile.TarError(
-                f"it has a name or extended facts of {size} bytes, and the most is {MAX_TAR_HEADER_BYTES}; "
-                "pack it again"
+                f"it has a name or extended facts of {size} bytes; the limit is {MAX_TAR_HEADER_BYTES}; pack it again"
             )
         return self._file.read(size)
 

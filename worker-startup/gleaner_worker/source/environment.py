@@ -197,5 +197,5 @@ def _find_uv() -> str:
     programs = [own] if os.path.exists(own) else sorted(glob.glob(f"{cache}/gleaner-uv-*/bin/uv"))
     uv = programs[-1] if programs else shutil.which("uv")
     if uv is None:
-        raise SourceFailed("setup", f"Failed to make the environment: there is no uv in {own} and in UV_CACHE_DIR")
+        raise SourceFailed("setup", f"Failed to make the environment: uv is neither in {own} nor in UV_CACHE_DIR")
     return os.path.realpath(uv)

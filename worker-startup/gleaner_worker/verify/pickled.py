@@ -46,7 +46,7 @@ def read_pickle(path: str, metadata: dict[str, str], expect: Expectation, conten
             content.problems.append(f"has a wrong layer {layer}: sample {sample} has values that are not finite")
             content.has_wrong_values = True
         if entries != first:
-            content.problems.append(f"has other sample entries in layer {layer} than in layer {layers[0]}")
+            content.problems.append(f"has different samples in layer {layer} than in layer {layers[0]}")
             return
     content.sample_idx = [entry["sample_idx"] for entry in first]
     content.row_counts = [entry["shape"][0] for entry in first]

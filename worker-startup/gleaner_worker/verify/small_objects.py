@@ -16,7 +16,7 @@ def unread(error: Exception) -> str:
 def read_object(bucket: Bucket, info: ObjectInfo, problems: list[str]) -> bytes | None:
     """The bytes of the object; None where it cannot be downloaded, with the reason added to `problems`."""
     if info.size_bytes > MAX_SMALL_OBJECT_BYTES:
-        problems.append(f"{info.name} has {info.size_bytes} bytes, and the most is {MAX_SMALL_OBJECT_BYTES}")
+        problems.append(f"{info.name} has {info.size_bytes} bytes; the limit is {MAX_SMALL_OBJECT_BYTES}")
         return None
     try:
         return bucket.read(info.name) or b""

@@ -79,7 +79,7 @@ def fetch_model(
     if revision is not None and (not _REVISION.fullmatch(revision) or ".." in revision):
         raise Failure(
             "model",
-            f"Failed to find the model {model}: {revision!r:.300} is no revision; set `revision` to one of the hub",
+            f"Failed to find the model {model}: {revision!r:.300} is not a revision; set `revision` to one of the hub",
         )
     session, hashes = Session(hub, model, revision, check), {}
 

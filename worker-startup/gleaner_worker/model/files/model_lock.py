@@ -46,9 +46,11 @@ def find_run_model(
         if lock is None or not (differing := differences(lock, local, spec)):
             return local
         if is_first:
-            log.warning("Another worker of run %s recorded another state of %s first; using it", run, spec.model)
+            log.warning("Another worker of run %s recorded the files of %s first; using those", run, spec.model)
         elif local.is_kept:
-            log.warning("The kept copy of %s differs from the model of run %s; copying it again", spec.model, run)
+            log.warning(
+                "The copy of %s on this disk differs from the model of run %s; copying it again", spec.model, run
+            )
             shutil.rmtree(local.folder, ignore_errors=True)
         else:
             raise Failure(
@@ -121,7 +123,7 @@ def _parse(data: bytes) -> Identity:
     if not isinstance(name, str):
         raise ValueError(f"name is {name!r:.100}")
     if revision is not None and not (isinstance(revision, str) and COMMIT.fullmatch(revision)):
-        raise ValueError(f"revision is {revision!r:.100}, which is no commit")
+        raise ValueError(f"revision is {revision!r:.100}, which is not a commit")
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise ValueError(f"files is {files!r:.100}")
     lock = Identity(name, revision, files)

@@ -176,7 +176,7 @@ def with_stored_head(config: DecoderConfig, files: Iterable[WeightFile], where: 
     if _are_equal(*pair, where):
         return config
     log.warning(
-        "The files of %s have a head that differs from the embeddings: it is used, though config.json ties it", where
+        "The files of %s have a head that differs from the embeddings: using it, although config.json ties them", where
     )
     return untied
 

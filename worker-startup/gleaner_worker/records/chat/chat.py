@@ -136,7 +136,7 @@ def check_variables(record: dict) -> dict[str, Any]:
         raise Rejected(f"`{VARIABLES}` is {kind_of(variables)}, not an object of variables")
     for name in variables:
         if not is_template_variable(name):
-            raise Rejected(f"`{VARIABLES}` has {name[:40]!r}, which is no variable that a record can set")
+            raise Rejected(f"`{VARIABLES}` has {name[:40]!r}, which is not a variable that a record can set")
     return variables
 
 

@@ -97,7 +97,7 @@ def select(selection: Selection, token_ids: np.ndarray, marks: Marks | None = No
         positions = positions[~np.isin(token_ids, selection.special_ids)]
         words = f"{len(positions)} tokens that are not special"
         if not len(positions):
-            raise Rejected(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
+            raise Rejected(f"has only special tokens ({len(token_ids)}), which exclude_special leaves out")
     wanted = selection.parsed
     if wanted.spans is not None:
         assert marks is not None

@@ -97,7 +97,7 @@ def field_spans(record: dict, name: str, content: str | list[int]) -> list[Span]
             raise Rejected(f"`{name}[{number}]` is not a span [begin, end]")
         if not 0 <= span[0] < span[1] <= len(content):
             begin, end = (str(edge) if abs(edge) < 1 << 63 else "…" for edge in span)
-            raise Rejected(f"`{name}[{number}]` is [{begin}, {end}], which is no span of the {len(content)} {what}")
+            raise Rejected(f"`{name}[{number}]` is [{begin}, {end}], which is not a span of the {len(content)} {what}")
     return [(begin, end) for begin, end in value]
 
 
