@@ -162,7 +162,7 @@ def test_a_missing_object_in_a_bucket_is_named(storage):
 def test_a_malformed_manifest_is_refused(tmp_path, text):
     store_run(tmp_path)
     (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(ShardError, match="manifest.json is no manifest"):
+    with pytest.raises(ShardError, match="manifest.json is not a manifest"):
         gleaner_reader.open(tmp_path)
 
 

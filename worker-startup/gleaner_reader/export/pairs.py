@@ -11,7 +11,7 @@ import numpy as np
 
 from ..format.errors import MissingPackage
 from ..format.files import open_folder
-from .parts import PartsExport, as_dtype, check_parts, export_parts, part_name
+from .parts import PartsExport, as_dtype, check_parts, export_parts, part_name, plan_export
 from .pieces import Piece, pieces
 from .unfinished import Unfinished, settings_of
 
@@ -81,8 +81,8 @@ def to_pairs(
         os.replace(f"{path}.new", path)
         lines.clear()
 
-    files = {"texts": "part-*.jsonl"}
-    return export_parts(run, unfinished, tensors(), site, layer, dtype, None, progress, write_lines, files)
+    planned = plan_export(run, site, layer, dtype, texts="part-*.jsonl")
+    return export_parts(run, unfinished, tensors(), planned, progress, write_lines)
 
 
 def open_tokenizer(

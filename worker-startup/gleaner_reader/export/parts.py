@@ -3,12 +3,13 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..format.convert import Rows
+from .npy import NpyExport
 from .pieces import as_float, pieces, site_of
 from .unfinished import Unfinished, settings_of
 
@@ -23,17 +24,9 @@ _BATCH_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
-class PartsExport:
+class PartsExport(NpyExport):
     """`export.json` of the folder. `files["rows"]` is the pattern of the parts, and `parts` their number."""
 
-    run: str
-    site: str
-    layer: int
-    dtype: str
-    rows: int
-    d_model: int
-    samples: int
-    files: dict[str, str]
     parts: int
     seed: int | None  # of the order; None for the order of storage
 
@@ -65,7 +58,7 @@ def to_safetensors(
             values = as_dtype(piece.rows, dtype, f"{site}.{layer}")
             yield {"activations": values, **piece.columns}, {"rows": piece.end}
 
-    return export_parts(run, unfinished, tensors(), site, layer, dtype, None, progress)
+    return export_parts(run, unfinished, tensors(), plan_export(run, site, layer, dtype), progress)
 
 
 def to_shuffled_safetensors(
@@ -96,7 +89,7 @@ def to_shuffled_safetensors(
                 values = as_dtype(stored, dtype, f"{site}.{layer}")
                 yield {"activations": values}, {"rows": rows, "state": batches.state()}
 
-    return export_parts(run, unfinished, tensors(), site, layer, dtype, seed, progress)
+    return export_parts(run, unfinished, tensors(), plan_export(run, site, layer, dtype, seed), progress)
 
 
 def _next_rows(batches: "Batches") -> Rows | None:
@@ -110,21 +103,26 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.safetensors"
 
 
+def plan_export(
+    run: "Run", site: str, layer: int, dtype: str, seed: int | None = None, **more_files: str
+) -> PartsExport:
+    """The export of a layer before its first part. more_files: the patterns of files beside the parts."""
+    files = {"rows": "part-*.safetensors"} | more_files
+    sizes = run.num_rows, run.widths[site], run.num_samples
+    return PartsExport(run.url, site, layer, dtype, *sizes, files, 0, seed)
+
+
 def export_parts(
     run: "Run",
     unfinished: Unfinished,
     tensors: Iterator[tuple[dict[str, np.ndarray], dict]],
-    site: str,
-    layer: int,
-    dtype: str,
-    seed: int | None,
+    planned: PartsExport,
     progress: Callable[[int, int], None],
     beside: Callable[[int], None] = lambda part: None,
-    more_files: dict[str, str] | None = None,
 ) -> PartsExport:
     """Writes a part whenever the tensors have `_PART_BYTES`, and the place after them.
 
-    beside(part): writes the other files of the part of that number. more_files: their patterns, by their name.
+    beside(part): writes the other files of the part of that number.
     """
     waiting: list[dict[str, np.ndarray]] = []
     parts, size, place = unfinished.done.get("parts", 0), 0, dict(unfinished.done)
@@ -146,9 +144,7 @@ def export_parts(
         progress(after["rows"], run.num_rows)
     if waiting:
         write()
-    files = {"rows": "part-*.safetensors"} | (more_files or {})
-    rows, d_model, samples = run.num_rows, run.widths[site], run.num_samples
-    export = PartsExport(run.url, site, layer, dtype, rows, d_model, samples, files, parts, seed)
+    export = replace(planned, parts=parts)
     unfinished.finish(asdict(export))
     return export
 

@@ -168,7 +168,8 @@ class Run(Shards[Shard]):
             held = [number for number in numbers if number > 0]
             if absent := numbers[-1] - len(held):
                 first = next(due for due, number in enumerate(held, 1) if number != due)
-                problems.append(f"shard {first} of stream {stream} is missing" + _and_more(absent - 1))
+                more = f", and {absent - 1} more" if absent > 1 else ""
+                problems.append(f"shard {first} of stream {stream} is missing{more}")
             if not self.streams[stream][-1].is_final:
                 problems.append(f"stream {stream} ends with shard {numbers[-1]}, which is not its last")
         return problems
@@ -280,10 +281,6 @@ def _contents(names: list[str]) -> str:
         if folders
         else "it is empty"
     )
-
-
-def _and_more(count: int) -> str:
-    return f", and {count} more" if count > 0 else ""
 
 
 def _read_object(file, what: str) -> dict | None:

@@ -84,13 +84,9 @@ class Shards(Generic[S]):
         """The stored rows of each layer and site. Reads every header."""
         return int(self.row_offsets[-1])
 
-    @property
+    @cached_property
     def row_offsets(self) -> np.ndarray:
         """int64 [shards + 1]: shard s holds rows row_offsets[s]..[s + 1] of the run."""
-        return self._row_offsets
-
-    @cached_property
-    def _row_offsets(self) -> np.ndarray:
         return np.cumsum([0, *(shard.num_rows for shard in self._opened)], dtype=np.int64)
 
     def layer(

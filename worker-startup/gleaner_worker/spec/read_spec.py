@@ -127,16 +127,8 @@ def _is_tokens(value: object) -> bool:
     return _is_each_once(value, _whole(-(1 << 31), (1 << 31) - 1))
 
 
-def _is_row_length(value: Any) -> bool:
-    return _whole(64, 131_072)(value) and value & (value - 1) == 0
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) in (int, float) and 0 < value <= 64
-
-
 # The forms that code checks, with the supported values in words.
-_OWN: dict[str, tuple[Callable[[object], bool], str]] = {
+_OWN: dict[str, tuple[Callable[[Any], bool], str]] = {
     "layers": (_is_layers, '"all", a range such as "0-23", and a list of numbers'),
     "sites": (lambda value: _is_each_once(value, SITES.__contains__), f"{', '.join(SITES)}, each once"),
     "tokens": (
@@ -152,9 +144,9 @@ _OWN: dict[str, tuple[Callable[[object], bool], str]] = {
         _is_generate,
         "max_new_tokens from 1 to 131071 with temperature 0, which gives the same tokens in every attempt",
     ),
-    "size": (_is_size, "a number above 0, and at most 64"),
+    "size": (lambda value: type(value) in (int, float) and 0 < value <= 64, "a number above 0, and at most 64"),
     "when": (lambda value: value == "auto" or _is_flag(value), "auto, true and false"),
-    "power": (_is_row_length, "a power of two, 64 to 131072"),
+    "power": (lambda value: _whole(64, 131_072)(value) and value & (value - 1) == 0, "a power of two, 64 to 131072"),
     "names": (
         lambda value: _is_each_once(value, _is_name, 0),
         "a list of names, each once, without control characters",

@@ -4,6 +4,7 @@ Data parallel is the rule: every device has all weights and runs the program of 
 devices changes no bit. Weights are split only when one device cannot hold them beside a step.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,10 +99,11 @@ def parameter_axes(name: str, shape: tuple[int, ...], config: DecoderConfig, way
 
 def weight_bytes(params: dict, config: DecoderConfig, ways: int) -> int:
     """The bytes of the weights per device, split `ways` ways."""
-    return sum(
-        _nbytes(array) // (ways if parameter_axes(name, array.shape, config, ways) else 1)
-        for name, array in _named(params)
-    )
+    total = 0
+    for name, array in _named(params):
+        parts = ways if parameter_axes(name, array.shape, config, ways) else 1
+        total += math.prod(array.shape) * array.dtype.itemsize // parts
+    return total
 
 
 def parameter_specs(params: dict, config: DecoderConfig, ways: int) -> dict:
@@ -118,10 +120,6 @@ def parameter_specs(params: dict, config: DecoderConfig, ways: int) -> dict:
 
 def _named(params: dict) -> list[tuple[str, Any]]:
     return [*((name, array) for name, array in params.items() if name != "blocks"), *params["blocks"].items()]
-
-
-def _nbytes(array) -> int:
-    return int(np.prod(array.shape)) * array.dtype.itemsize
 
 
 def _gb(size: int) -> str:
