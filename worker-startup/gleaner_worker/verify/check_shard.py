@@ -72,7 +72,7 @@ def check_content(
     if tokens_sha256(stored) != shard.metadata.get("tokens_sha256"):
         wrong.append("says a tokens_sha256 that its samples do not have")
         # Without token ids in the shard, only this digest covers the tokens of its samples.
-        if content.token_ids is None:
+        if "token_ids" not in content.parts:
             different += [sample.index for sample in stored]
     if (stated != shard.crc32c or content.has_wrong_values) and not different:
         # The token ids are right, so some activations differ. No checksum shows which.
@@ -98,28 +98,22 @@ def _read(expect: Expectation, bucket: Bucket, shard: ObjectInfo, folder: str) -
 
 
 def _is_same(expected: Sample | Reject | None, content: ShardContent, place: int, pooled: bool) -> bool:
+    """Whether the shard has exactly this sample, in every part that it stores."""
     if not isinstance(expected, Sample) or content.row_counts[place] != row_count(expected, pooled):
         return False
-    if content.previews is not None and content.previews[place] != expected.preview:
-        return False
-    if content.kept is not None and content.kept[place] != json.loads(expected.kept):
-        return False
-    if content.lines is not None and content.lines[place] != (expected.line, expected.chunk):
-        return False
-    if content.token_lines is not None and not np.array_equal(
-        content.token_lines[place], cast(np.ndarray, expected.token_lines)
-    ):
-        return False
-    if content.span_idx is not None and not np.array_equal(
-        content.span_idx[place], cast(np.ndarray, expected.span_idx)
-    ):
-        return False
-    if content.masks is not None and not np.array_equal(content.masks[place], cast(np.ndarray, expected.mask)):
-        return False
-    if content.positions is not None:
-        all_tokens = np.arange(len(expected.token_ids))
-        if not np.array_equal(
-            content.positions[place], all_tokens if expected.positions is None else expected.positions
-        ):
-            return False
-    return content.token_ids is None or np.array_equal(content.token_ids[place], expected.token_ids)
+    parts = {
+        "token_ids": expected.token_ids,
+        "positions": np.arange(len(expected.token_ids)) if expected.positions is None else expected.positions,
+        "span_idx": expected.span_idx,
+        "mask": expected.mask,
+        "token_lines": expected.token_lines,
+        "kept": json.loads(expected.kept) if "kept" in content.parts else None,
+        "preview": expected.preview,
+        "line": (expected.line, expected.chunk),
+    }
+    return all(
+        np.array_equal(values[place], cast(np.ndarray, parts[name]))
+        if isinstance(values[place], np.ndarray)
+        else values[place] == parts[name]
+        for name, values in content.parts.items()
+    )

@@ -51,17 +51,17 @@ def read_pickle(path: str, metadata: dict[str, str], expect: Expectation, conten
     content.sample_idx = [entry["sample_idx"] for entry in first]
     content.row_counts = [entry["shape"][0] for entry in first]
     if expect.has_positions:
-        content.positions = [np.array(entry["positions"], np.int64) for entry in first]
+        content.parts["positions"] = [np.array(entry["positions"], np.int64) for entry in first]
     if shard.metadata:
         content.stats = shard.stats
-        by_sample = content.positions or [np.arange(count) for count in content.row_counts]
+        by_sample = content.parts.get("positions") or [np.arange(count) for count in content.row_counts]
         positions = None if expect.pooled else np.concatenate([np.empty(0, np.int64), *by_sample])
         for name, actual in zip(expect.names, statistics.values(), strict=True):
             if actual.is_finite:
                 content.problems += wrong_values(name, actual, shard.stats.get(name), False, positions)
-    content.previews = [entry["text_preview"] for entry in first]
+    content.parts["preview"] = [entry["text_preview"] for entry in first]
     if expect.spec.keeps:
-        content.kept = [entry["kept"] for entry in first]
+        content.parts["kept"] = [entry["kept"] for entry in first]
     if len(first) != samples or sum(content.row_counts) != rows:
         content.problems.append(
             f"holds {len(first)} samples and {sum(content.row_counts)} rows, but its metadata says {samples} and {rows}"

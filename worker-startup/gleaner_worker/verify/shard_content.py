@@ -56,14 +56,9 @@ class ShardContent:
     has_wrong_values: bool = False
     sample_idx: list[int] = field(default_factory=list)
     row_counts: list[int] = field(default_factory=list)
-    token_ids: list[np.ndarray] | None = None  # per sample; a pkl.gz has none
-    positions: list[np.ndarray] | None = None  # per sample; None where rows are pools, or all tokens of a pkl.gz
-    span_idx: list[np.ndarray] | None = None  # per sample of a run with one row for each span
-    masks: list[np.ndarray] | None = None  # per sample of a run with a mask
-    kept: list[dict] | None = None
-    lines: list[tuple[int, int]] | None = None  # line and chunk per sample, of runs that cut documents
-    token_lines: list[np.ndarray] | None = None  # per sample of a packed run
-    previews: list[str] | None = None
+    # Of each sample, what the shard has of: token_ids, positions, span_idx, mask, token_lines, kept, preview, and line,
+    # which is a pair with the chunk.
+    parts: dict[str, list] = field(default_factory=dict)
     stats: dict = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 

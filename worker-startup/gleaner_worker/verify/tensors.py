@@ -35,16 +35,20 @@ def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, conte
         _check_layer(shard, site, layer, expect.capture.dtype_of(site) == "int8", index.positions, content)
     content.sample_idx = index.sample_idx.tolist()
     content.row_counts = np.diff(index.row_offsets).tolist()
-    assert index.token_ids is not None
-    content.token_ids = _split(index.token_ids, index.sample_offsets)
-    content.positions = None if index.positions is None else _split(index.positions, index.row_offsets)
-    content.span_idx = None if index.span_idx is None else _split(index.span_idx, index.row_offsets)
-    content.masks = None if index.token_mask is None else _split(index.token_mask, index.sample_offsets)
-    content.kept = index.kept
+    by_sample = {
+        "token_ids": (index.token_ids, index.sample_offsets),
+        "positions": (index.positions, index.row_offsets),
+        "span_idx": (index.span_idx, index.row_offsets),
+        "mask": (index.token_mask, index.sample_offsets),
+        "token_lines": (index.token_lines, index.sample_offsets),
+    }
+    content.parts |= {
+        name: _split(values, offsets) for name, (values, offsets) in by_sample.items() if values is not None
+    }
+    if index.kept is not None:
+        content.parts["kept"] = index.kept
     if index.lines is not None and index.chunks is not None:
-        content.lines = list(zip(index.lines.tolist(), index.chunks.tolist(), strict=True))
-    if index.token_lines is not None:
-        content.token_lines = _split(index.token_lines, index.sample_offsets)
+        content.parts["line"] = list(zip(index.lines.tolist(), index.chunks.tolist(), strict=True))
     content.is_read = True
 
 
