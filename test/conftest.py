@@ -4,7 +4,6 @@ import gc
 import os
 import re
 
-import hypothesis
 import pytest
 
 
@@ -19,6 +18,10 @@ def pytest_configure(config):
         os.sched_setaffinity(0, {cores[number % len(cores)]})
     if kept := os.environ.get("GLEANER_TEST_CACHE"):  # its tables of Unicode take seconds
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(kept, "hypothesis")
+    if worker is None and getattr(config.option, "numprocesses", None):
+        return  # this process runs no test, and an import of hypothesis takes a second
+    import hypothesis
+
     tier = config.option.markexpr
     examples = 20 if "not slow" in tier else 40 if "not long" in tier else 100
     hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True, max_examples=examples)

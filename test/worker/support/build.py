@@ -11,7 +11,6 @@ from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from gleaner_worker.spec.read_spec import parse_spec
 from gleaner_worker.spec.work import parse_work
-from gleaner_worker.storage import objects
 
 BUCKET = "a-bucket"
 SPEC_HASH = "5" * 64
@@ -111,6 +110,8 @@ SMALL = shard_gb(400)  # shards of a few samples
 
 
 def bucket(check=lambda: None):
+    from gleaner_worker.storage import objects
+
     return objects.Bucket(objects.make_client("local"), BUCKET, check)
 
 
