@@ -20,7 +20,8 @@ import jax
 import numpy as np
 import torch
 import transformers
-from compare import ACTIVATIONS, LIMIT, VARIANTS, all_sites, distances, ours, shape, some
+from compare import LIMIT, all_sites, distances, ours
+from random_configs import ACTIVATIONS, VARIANTS, shape, some
 from transformers import AutoConfig
 from transformers_model import fill, make_folder
 

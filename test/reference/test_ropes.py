@@ -4,10 +4,10 @@ import importlib
 import json
 import random
 
-import compare
 import numpy as np
 import other_values
 import pytest
+import random_configs
 import torch
 from transformers import AutoConfig
 
@@ -25,8 +25,8 @@ def theirs(folder):
     module = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
     types = getattr(config, "layer_types", None)
     if config.model_type in UNIFORM:
-        types = [compare.SLIDING if config.sliding_window else compare.FULL] * config.num_hidden_layers
-    types = types or [compare.FULL] * config.num_hidden_layers
+        types = [random_configs.SLIDING if config.sliding_window else random_configs.FULL] * config.num_hidden_layers
+    types = types or [random_configs.FULL] * config.num_hidden_layers
     rope = next((getattr(module, name) for name in dir(module) if name.endswith("RotaryEmbedding")), None)
     rope = rope and rope(config)
     for kind in dict.fromkeys(types) if rope else ():
@@ -35,7 +35,7 @@ def theirs(folder):
 
 
 def differences(ours, types, window, rope):
-    wanted = tuple(window if kind == compare.SLIDING else UNLIMITED for kind in types)
+    wanted = tuple(window if kind == random_configs.SLIDING else UNLIMITED for kind in types)
     found = [] if ours.windows == wanted else [f"windows {ours.windows}, not {wanted}"]
     for layer, kind in enumerate(types if rope else ()):
         own = ours.ropes[ours.layer_ropes[layer]]
@@ -52,12 +52,12 @@ def differences(ours, types, window, rope):
     return found
 
 
-@pytest.mark.parametrize("name", compare.VARIANTS)
+@pytest.mark.parametrize("name", random_configs.VARIANTS)
 def test_random_configs_have_the_windows_and_ropes_of_transformers(name, tmp_path):
     compared = 0
     for seed in range(CONFIGS):
         rng = random.Random(f"{seed} {name}")
-        raw = json.loads(json.dumps(compare.VARIANTS[name](rng, compare.shape(rng))[0]))
+        raw = json.loads(json.dumps(random_configs.VARIANTS[name](rng, random_configs.shape(rng))[0]))
         text = raw.get("text_config", raw)
         changed = other_values.change(text, rng) if rng.random() < 0.7 else {}
         (tmp_path / "config.json").write_text(json.dumps(raw))

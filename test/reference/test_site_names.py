@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformer_lens
+from random_configs import VARIANTS, shape
 from tokenizers import Tokenizer, models
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import PreTrainedTokenizerFast
@@ -23,7 +24,7 @@ from gleaner_worker.reference import transformers_model as reference
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIMIT = 1e-5
-FAMILIES = sorted(set(compare.VARIANTS) - {"gemma3, multimodal"})
+FAMILIES = sorted(set(VARIANTS) - {"gemma3, multimodal"})
 # The bridge of TransformerLens lacks these names, but for the embeddings of Granite: they are before their multiplier.
 _NO_ROPE = {"attn.hook_rot_q", "attn.hook_rot_k"}
 EXCEPTIONS = {
@@ -63,7 +64,7 @@ class Tiny:
     def __init__(self, family, folder):
         logging.disable(logging.WARNING)
         rng = random.Random(f"7 {family}")
-        raw, special = compare.VARIANTS[family](rng, compare.shape(rng))
+        raw, special = VARIANTS[family](rng, shape(rng))
         if family == "gpt_neox":
             raw |= {"attention_bias": True, "use_parallel_residual": True}  # as Pythia; the bridge fails without biases
         if family in HOOKED:
