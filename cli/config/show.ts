@@ -1,23 +1,26 @@
 import {type CloudOptions, findCloud, requireCredentials, storeOf} from '../../client/connection/connect.ts';
 import type {Connection} from '../../client/connection/connection.ts';
 import type {Answers} from '../../client/json/index.ts';
-import {aligned} from '../../client/text/format.ts';
-import {print, say} from '../../client/text/output.ts';
+import type {Column} from '../../client/text/format.ts';
+import {print, say, table} from '../../client/text/output.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 
 type Setting = Answers['config show']['settings'][number] & {origin: string};
+
+const COLUMNS: Column<Setting>[] = [
+  {title: 'Name', cell: ({name}) => name},
+  {title: 'Value', cell: ({value}) => (value === null ? 'not set' : String(value))},
+  {title: 'Origin', cell: ({origin}) => origin},
+];
 
 /** Prints the settings that commands use, and with `show_origin` where each comes from. */
 export async function showConfig(options: CloudOptions & {show_origin?: boolean}): Promise<void> {
   const connection = await findCloud(options);
   try {
     const settings = [...settingsOf(connection), ...(await poolSettings(connection))];
-    const titles = ['NAME', 'VALUE', ...(options.show_origin ? ['ORIGIN'] : [])];
-    const rows = settings.map(({name, value, origin}) =>
-      [name, value === null ? 'not set' : String(value), origin].slice(0, titles.length),
-    );
+    const columns = COLUMNS.slice(0, options.show_origin ? 3 : 2);
     const shown = options.show_origin ? settings : settings.map(({name, value}) => ({name, value}));
-    print<'config show'>(options.json, {settings: shown}, aligned([titles, ...rows]));
+    print<'config show'>(options.json, {settings: shown}, table(columns, settings));
   } finally {
     await connection.close();
   }

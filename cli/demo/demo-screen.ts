@@ -2,7 +2,7 @@ import {randomUUID} from 'node:crypto';
 import {storyLine} from '../../client/events/story.ts';
 import {type Moment, Timeline} from '../../client/events/timeline.ts';
 import {numberText} from '../../client/text/format.ts';
-import type {StyledLine} from '../../client/text/styled-lines.ts';
+import type {StyledLine} from '../../client/text/output.ts';
 import type {RunState} from '../../client/views/run.ts';
 import {LiveScreen} from '../screen/live.ts';
 import {streamLines, tpuLines} from '../screen/run-screen.ts';

@@ -9,8 +9,7 @@ import {openFilter} from '../../client/events/filter.ts';
 import {readerOf} from '../../client/events/read.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {setTypedPort} from '../../client/text/hints.ts';
-import {printJson, quoted} from '../../client/text/output.ts';
-import {printLines, type StyledLine} from '../../client/text/styled-lines.ts';
+import {print, quoted} from '../../client/text/output.ts';
 import {listRuns} from '../../client/views/overview.ts';
 import {readRun} from '../../client/views/run.ts';
 import {checkPort} from '../../emulator/http/http.ts';
@@ -225,13 +224,9 @@ function printResult(
     seconds,
     shards_folder: shards,
   };
-  if (options.json) {
-    printJson<'demo'>(result);
-    return;
-  }
   const here = relative(process.cwd(), dir) || '.';
   const first = relative(process.cwd(), join(dir, 'buckets', bucket, outputPrefix(run.run, '000')));
-  const lines: (string | StyledLine)[] = [
+  print<'demo'>(options.json, result, [
     '',
     ...verdictLines(report),
     '',
@@ -240,8 +235,7 @@ function printResult(
     `Try next:   npx gleaner verify ${run.run} --dir ${quoted(here)}`,
     `            ls ${quoted(first)}`,
     ...(run.reason ? [`The run is ${run.status}: ${run.reason}`] : []),
-  ];
-  printLines(lines.map(line => (typeof line === 'string' ? {text: line} : line)));
+  ]);
 }
 
 function injected(done: number, asked: number, recovered: boolean): string {

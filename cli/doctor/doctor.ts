@@ -6,8 +6,8 @@ import {requireRunning} from '../../client/connection/connection.ts';
 import {SETTINGS_FILE} from '../../client/connection/google-connection.ts';
 import {openGoogle} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {aligned} from '../../client/text/format.ts';
-import {print, say} from '../../client/text/output.ts';
+import type {Column} from '../../client/text/format.ts';
+import {print, say, type TextLine, table} from '../../client/text/output.ts';
 import {tickLocation} from '../../emulator/scheduler.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
@@ -92,11 +92,16 @@ export async function contextOf(
 
 const MARKS = {ok: 'ok', warning: 'WARNING', error: 'ERROR', skipped: '-'};
 
-function linesOf(findings: readonly Finding[]): string[] {
-  const rows = findings.map(({check, severity, evidence}) => [MARKS[severity], check, evidence]);
+const COLUMNS: Column<Finding>[] = [
+  {title: 'Severity', cell: ({severity}) => MARKS[severity]},
+  {title: 'Check', cell: ({check}) => check},
+  {title: 'Evidence', cell: ({evidence}) => evidence},
+];
+
+function linesOf(findings: readonly Finding[]): TextLine[] {
   const cures = findings.filter(({cure}) => cure !== null);
   return [
-    ...aligned([['SEVERITY', 'CHECK', 'EVIDENCE'], ...rows]),
+    ...table(COLUMNS, findings),
     ...(cures.length > 0 ? ['', ...cures.map(({check, cure}) => `${check}: ${cure}`)] : []),
   ];
 }

@@ -2,7 +2,7 @@ import type {Entry} from '../../client/events/entry.ts';
 import {OrderedEvents} from '../../client/events/order.ts';
 import {styleOf} from '../../client/events/story.ts';
 import {type Line, Timeline} from '../../client/events/timeline.ts';
-import {printLines} from '../../client/text/styled-lines.ts';
+import {printText} from '../../client/text/output.ts';
 
 /**
  * Printer of events in the order of their times: as objects, or without `printObject` as lines for a person. With an infinite `now_ms` it
@@ -13,8 +13,6 @@ export function eventPrinter(textOf: (line: Line) => string, printObject?: (entr
   return (entries: readonly Entry[], now_ms = Date.now()): void => {
     if (printObject) for (const entry of objects.add(entries, now_ms)) printObject(entry);
     else
-      printLines(
-        timeline.add(entries, now_ms).map(line => ({text: textOf(line), style: styleOf(line.text)})),
-      );
+      printText(timeline.add(entries, now_ms).map(line => ({text: textOf(line), style: styleOf(line.text)})));
   };
 }

@@ -4,8 +4,8 @@ import {withCloud} from '../../client/cloud/cloud.ts';
 import {apply, outcomeOf, publish, send, sendTo} from '../../client/cloud/send-message.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {UsageError} from '../../client/text/errors.ts';
-import {print} from '../../client/text/output.ts';
-import {jobLines, jobTable} from '../../client/views/job-view.ts';
+import {print, table} from '../../client/text/output.ts';
+import {jobColumns, jobLines} from '../../client/views/job-view.ts';
 import {type JobFilter, readJobs, readJobView} from '../../client/views/jobs.ts';
 import {CAUSES} from '../../shared/domain/records/causes.ts';
 import {requireConsent} from '../terminal/ask.ts';
@@ -16,7 +16,11 @@ export async function list(options: CloudOptions & JobFilter): Promise<void> {
     const isAll = options.status === undefined && options.pool === undefined;
     const none = isAll ? 'no jobs yet: `gleaner jobs submit FILE` submits one' : 'no such job';
     const jobs = found.map(({id, job}) => ({...job, id}));
-    print<'jobs list'>(options.json, jobs, found.length > 0 ? jobTable(found) : [none]);
+    print<'jobs list'>(
+      options.json,
+      jobs,
+      found.length > 0 ? table(Object.values(jobColumns), found) : [none],
+    );
   });
 }
 

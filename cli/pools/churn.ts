@@ -3,8 +3,8 @@
 import {withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import type {Answers} from '../../client/json/index.ts';
-import {type Column, dollarText, durationText, numberText, table} from '../../client/text/format.ts';
-import {print, say} from '../../client/text/output.ts';
+import {type Column, dollarText, durationText, numberText} from '../../client/text/format.ts';
+import {print, say, table} from '../../client/text/output.ts';
 import {usdPerMillionTokens} from '../../client/views/rates.ts';
 import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
 import {addCounts, CLEAR, type Counts, lastWeek} from '../../shared/domain/records/churn.ts';
@@ -44,15 +44,15 @@ const seconds = (value: number | null) => (value === null ? '-' : durationText(v
 const dollars = (value: number | null) => (value === null ? '-' : dollarText(value));
 
 const COLUMNS: Column<ZoneChurn>[] = [
-  {title: 'ZONE', cell: ({zone}) => zone},
-  {title: 'ACCELERATOR', cell: ({accelerator}) => accelerator},
-  {title: 'TRIES', cell: ({tries}) => numberText(tries), right: true},
-  {title: 'REFUSED', cell: ({refusals}) => numberText(refusals), right: true},
-  {title: 'WAIT', cell: ({mean_wait_s}) => seconds(mean_wait_s), right: true},
-  {title: 'LIVES', cell: ({lives}) => numberText(lives), right: true},
-  {title: 'MEAN LIFE', cell: ({mean_life_s}) => seconds(mean_life_s), right: true},
-  {title: 'PREEMPTED', cell: ({preemptions}) => numberText(preemptions), right: true},
-  {title: '$/M TOKENS', cell: each => dollars(each.usd_per_million_tokens), right: true},
+  {title: 'Zone', cell: ({zone}) => zone},
+  {title: 'Accelerator', cell: ({accelerator}) => accelerator},
+  {title: 'Tries', cell: ({tries}) => numberText(tries), right: true},
+  {title: 'Refused', cell: ({refusals}) => numberText(refusals), right: true},
+  {title: 'Wait', cell: ({mean_wait_s}) => seconds(mean_wait_s), right: true},
+  {title: 'Lives', cell: ({lives}) => numberText(lives), right: true},
+  {title: 'Mean life', cell: ({mean_life_s}) => seconds(mean_life_s), right: true},
+  {title: 'Preempted', cell: ({preemptions}) => numberText(preemptions), right: true},
+  {title: '$/M tokens', cell: each => dollars(each.usd_per_million_tokens), right: true},
 ];
 
 /** `41 requests of the last week, 30 refused; 11 TPUs came after 2.1 min, 4 of 10 were preempted after 3.2 h`. */

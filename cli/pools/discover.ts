@@ -1,15 +1,15 @@
 import {withCloud} from '../../client/cloud/cloud.ts';
 import {aliveIn, readFleet} from '../../client/cloud/fleet.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
-import {type Column, table} from '../../client/text/format.ts';
-import {print} from '../../client/text/output.ts';
+import type {Column} from '../../client/text/format.ts';
+import {print, table} from '../../client/text/output.ts';
 import {type HostView, viewHosts} from '../../client/views/hosts.ts';
 
 const COLUMNS: Column<HostView & {worker: string}>[] = [
-  {title: 'HOST', cell: ({worker, host}) => `${worker}/${host}`},
-  {title: 'NAME', cell: ({isKnown, hostname}) => (isKnown ? hostname || '-' : 'no hello yet')},
-  {title: 'ADDRESS', cell: ({address}) => address || '-'},
-  {title: 'PHASE', cell: ({phase}) => phase},
+  {title: 'Host', cell: ({worker, host}) => `${worker}/${host}`},
+  {title: 'Name', cell: ({isKnown, hostname}) => (isKnown ? hostname || '-' : 'no hello yet')},
+  {title: 'Address', cell: ({address}) => address || '-'},
+  {title: 'Phase', cell: ({phase}) => phase},
 ];
 
 /** Prints the hosts of the running workers. A host is known once it has said hello. */

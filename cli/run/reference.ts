@@ -10,8 +10,7 @@ import {
 } from '../../client/json/compared-manifest.ts';
 import {runWorkerModule} from '../../client/python/python.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {inCapitals} from '../../client/text/format.ts';
-import {type StyledLine, styledTable} from '../../client/text/styled-lines.ts';
+import {type StyledLine, table} from '../../client/text/output.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {MAX_MANIFEST_BYTES} from '../../shared/contracts/spec/manifest.ts';
@@ -83,7 +82,7 @@ export async function readComparison(objects: Objects, run: string): Promise<Sto
 
 export function comparisonLines(found: Comparison): StyledLine[] {
   return [
-    ...styledTable(inCapitals(driftColumns), Object.entries(found.drift)),
+    ...table(Object.values(driftColumns), Object.entries(found.drift)),
     {text: `compared: ${comparedText(found)}`, style: ['bold', 'green']},
   ];
 }

@@ -7,15 +7,13 @@ import {listRejected, readerOf} from '../../client/events/read.ts';
 import {styleOf} from '../../client/events/story.ts';
 import {resultLines} from '../../client/explanations/result-lines.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {bytesText, counted, dollarText, inCapitals, numberText, timeText} from '../../client/text/format.ts';
-import {printJson} from '../../client/text/output.ts';
-import {printLines, type StyledLine, styledTable} from '../../client/text/styled-lines.ts';
+import {bytesText, counted, dollarText, numberText, timeText} from '../../client/text/format.ts';
+import {printJson, printText, type StyledLine, table} from '../../client/text/output.ts';
 import {viewDeployment} from '../../client/views/deployment.ts';
 import {
   type JobCounts,
   listRuns,
   type Overview,
-  type RunLine,
   readOverview,
   runColumns,
 } from '../../client/views/overview.ts';
@@ -44,10 +42,12 @@ export async function status(run: string | undefined, options: CloudOptions): Pr
 async function allRuns(cloud: Cloud, {json}: CloudOptions): Promise<void> {
   if (json) return printJson<'status'>((await listRuns(cloud.store)).map(run => withRates(run)));
   const view = await readOverview(cloud, Date.now());
-  printLines([
-    ...(view.runs.length > 0 ? runTable(view.runs) : [{text: noRunText(view)}]),
+  printText([
+    ...(view.runs.length > 0
+      ? table(Object.values(runColumns), view.runs, ({run}) => RUN_STYLES[run.status])
+      : [noRunText(view)]),
     ...jobsLines(view.jobs),
-    ...view.kept.map(({pool, text}) => ({text: `pool ${pool} ${text}`})),
+    ...view.kept.map(({pool, text}) => `pool ${pool} ${text}`),
     ...view.alerts.map(alertLine),
     ...rejectedLines(view.rejected),
   ]);
@@ -57,10 +57,6 @@ async function allRuns(cloud: Cloud, {json}: CloudOptions): Promise<void> {
 function noRunText({unreadable}: Overview): string {
   if (unreadable > 0) return `${counted(unreadable, 'run')} with a document that cannot be read`;
   return 'no runs yet: `gleaner run start` starts one';
-}
-
-function runTable(runs: readonly RunLine[]): StyledLine[] {
-  return styledTable(inCapitals(runColumns), runs, ({run}) => RUN_STYLES[run.status]);
 }
 
 async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise<void> {
@@ -84,29 +80,21 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
   const tpus = workers.filter(({pool, charged_to}) => pool === run.pool || charged_to === name);
   const state = {...view, tpus};
   const size = {width: process.stdout.columns || WIDE, height: Number.POSITIVE_INFINITY};
-  printLines([
+  printText([
     headLine(state),
     ...alerts.map(alertLine),
-    {text: `${storedText(run)}; ${costLine(state).text}`},
-    {text: besideText(run, workers)},
+    `${storedText(run)}; ${costLine(state).text}`,
+    besideText(run, workers),
     ...expiryLines(run),
-    ...(result ? resultLines(result).map(text => ({text})) : []),
-    ...(tpus.length > 0 ? ['', ...tpuLines(state, size)].map(asLine) : []),
-    {text: ''},
+    ...(result ? resultLines(result) : []),
+    ...(tpus.length > 0 ? ['', ...tpuLines(state, size)] : []),
+    '',
     streamCounts(state),
-    ...streamLines(state, size).map(indented),
+    ...streamLines(state, size).map(line => ({...line, text: `  ${line.text}`})),
     ...rejectedLines(view.rejected),
-    ...(events.length > 0 ? [{text: ''}] : []),
+    ...(events.length > 0 ? [''] : []),
     ...events.map(({at, text}) => ({text: `${timeText(at)}  ${text}`, style: styleOf(text)})),
   ]);
-}
-
-function asLine(line: StyledLine | string): StyledLine {
-  return typeof line === 'string' ? {text: line} : line;
-}
-
-function indented({text, style}: StyledLine): StyledLine {
-  return {text: `  ${text}`, style};
 }
 
 /** `1,240 samples, 2 rejected, 12 shards, 41 MB`. */
@@ -116,10 +104,10 @@ function storedText({total_samples_processed, rejected_samples, total_shards, to
 }
 
 /** `jobs  2 waiting, 1 running on tpu-us-central1-a-0`; nothing without such jobs. */
-function jobsLines({waiting, running, on}: JobCounts): StyledLine[] {
+function jobsLines({waiting, running, on}: JobCounts): string[] {
   if (waiting + running === 0) return [];
   const where = on.length > 0 ? ` on ${on.slice(0, 10).join(', ')}${on.length > 10 ? ' …' : ''}` : '';
-  return [{text: `jobs  ${numberText(waiting)} waiting, ${numberText(running)} running${where}`}];
+  return [`jobs  ${numberText(waiting)} waiting, ${numberText(running)} running${where}`];
 }
 
 function alertLine(text: string): StyledLine {
@@ -129,14 +117,11 @@ function alertLine(text: string): StyledLine {
 /** The latest rejected objects, each with its reason. */
 function rejectedLines(entries: readonly Entry[]): StyledLine[] {
   const texts = [...new Set(entries.map(({text}) => text))];
-  const shown = texts.slice(-MOST_REJECTED);
-  const left = texts.length - shown.length;
-  return [
-    ...(left > 0
-      ? [{text: `${counted(left, 'further object')} rejected: \`gleaner events --kind rejected\``}]
-      : []),
-    ...shown.map(text => ({text: `rejected: ${text}`, style: 'yellow' as const})),
-  ];
+  const left = texts.length - MOST_REJECTED;
+  const more =
+    left > 0 ? [`${counted(left, 'further object')} rejected: \`gleaner events --kind rejected\``] : [];
+  const shown = texts.slice(-MOST_REJECTED).map(text => `rejected: ${text}`);
+  return [...more, ...shown].map(text => ({text, style: 'yellow'}));
 }
 
 function withRates(run: Run, workers: readonly Worker[] = []) {
@@ -148,16 +133,13 @@ function expiredText(run: string, expired_at: string): string {
   return `the documents of its streams were deleted at ${utcText(expired_at)}, and the totals stay: \`gleaner run verify ${run}\` reads the bucket, and \`gleaner rebuild ${run}\` makes the documents again`;
 }
 
-function expiryLines(run: Run): StyledLine[] {
-  const documents = run.expired_at === null ? [] : [{text: expiredText(run.run, run.expired_at)}];
+function expiryLines(run: Run): string[] {
+  const documents = run.expired_at === null ? [] : [expiredText(run.run, run.expired_at)];
   const from = expiresFrom(run);
   if (from === null) return documents;
   const when =
     Date.parse(from) > Date.now() ? `go from ${utcText(from)} on` : `have expired since ${utcText(from)}`;
-  return [
-    ...documents,
-    {text: `shards ${when}: each ${counted(run.expire_days ?? 0, 'day')} after its upload`},
-  ];
+  return [...documents, `shards ${when}: each ${counted(run.expire_days ?? 0, 'day')} after its upload`];
 }
 
 /** Costs beside TPUs and network, which no budget counts. */

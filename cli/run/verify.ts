@@ -5,8 +5,7 @@ import type {Answers} from '../../client/json/index.ts';
 import {runWorkerModule} from '../../client/python/python.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {bytesText, type Column, counted, numberText} from '../../client/text/format.ts';
-import {complain, printJson, say} from '../../client/text/output.ts';
-import {printLines, type StyledLine, styledTable} from '../../client/text/styled-lines.ts';
+import {complain, print, type StyledLine, say, table} from '../../client/text/output.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {expiresFrom} from '../../shared/domain/records/run.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -28,8 +27,10 @@ export async function verify(
     const report = await verifyRun(connection, run, options.json ? undefined : say, options);
     const compared = report.ok && options.reference !== undefined;
     const reference = compared ? await compare(connection, run, options.reference ?? 1) : undefined;
-    if (options.json) printJson<'run verify'>({...report, ...(reference ? {reference} : {})});
-    else printLines([...verdictLines(report), ...(reference ? comparisonLines(reference) : [])]);
+    print<'run verify'>(options.json, {...report, ...(reference ? {reference} : {})}, [
+      ...verdictLines(report),
+      ...(reference ? comparisonLines(reference) : []),
+    ]);
     if (!report.ok) await sayExpiry(connection, run);
     process.exitCode = report.ok ? 0 : 1;
   } finally {
@@ -77,9 +78,9 @@ const COUNTS = [
   ...(['samples', 'stored_once', 'rejected', 'missing', 'doubled', 'different', 'shards'] as const),
 ];
 const COLUMNS: Column<Report['streams'][number]>[] = [
-  {title: 'STREAM', cell: ({stream}) => stream},
+  {title: 'Stream', cell: ({stream}) => stream},
   ...COUNTS.map(name => ({
-    title: name.replace('_', ' ').toUpperCase(),
+    title: name.replace('_', ' '),
     cell: (stream: Report['streams'][number]) => numberText(stream[name]),
     right: true,
   })),
@@ -90,7 +91,7 @@ export function verdictLines(report: Report): StyledLine[] {
   const problems = [...report.problems, ...report.streams.flatMap(stream => stream.problems)];
   const truncated = report.truncated > 0 ? `, ${numberText(report.truncated)} truncated as asked` : '';
   return [
-    ...(report.streams.length > 0 ? styledTable(COLUMNS, report.streams) : []),
+    ...(report.streams.length > 0 ? table(COLUMNS, report.streams) : []),
     ...problems.map(problem => ({text: `problem: ${problem}`, style: 'red' as const})),
     {
       text:

@@ -1,7 +1,7 @@
 /** Lines that change in place at the end of a terminal, below lines that stay. Elsewhere the output only grows. */
 
 import {cut, styled, widthOf} from '../../client/text/format.ts';
-import type {StyledLine} from '../../client/text/styled-lines.ts';
+import type {StyledLine} from '../../client/text/output.ts';
 import {printable} from '../../shared/contracts/printable.ts';
 
 /** Terminals that know this show a frame as a whole. Others ignore it. */

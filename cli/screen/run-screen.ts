@@ -2,7 +2,7 @@
 
 import {type TpuStatus, tpuStatus} from '../../client/explanations/tpu-status.ts';
 import {aligned, bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
-import type {StyledLine} from '../../client/text/styled-lines.ts';
+import type {StyledLine} from '../../client/text/output.ts';
 import {type Progress, paceOf, progressOf, type Records} from '../../client/views/pace.ts';
 import {usdPerMillionTokens} from '../../client/views/rates.ts';
 import {type RunState, streamCount} from '../../client/views/run.ts';

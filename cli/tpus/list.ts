@@ -1,8 +1,7 @@
 import {withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {type Column, counted, durationText, type Style} from '../../client/text/format.ts';
-import {printJson} from '../../client/text/output.ts';
-import {printLines, type StyledLine, styledTable} from '../../client/text/styled-lines.ts';
+import {print, type StyledLine, table} from '../../client/text/output.ts';
 import {priceOfHour, readTpus, type TpuRow, totalsOf, totalsText, whyNone} from '../../client/views/tpus.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 
@@ -15,11 +14,13 @@ export async function list(options: Options): Promise<void> {
     const found = await readTpus(cloud, options, now);
     const shown = options.all ? found : found.filter(({phase}) => phase !== 'gone');
     const totals = totalsOf(found);
-    if (options.json) return printJson<'tpus list'>({tpus: shown, totals});
     const gone = found.length - shown.length;
-    const hidden = gone === 0 ? [] : [{text: `${counted(gone, 'TPU')} gone: --all shows them`}];
-    if (shown.length === 0) return printLines([...(await noneLines(cloud.store, options.pool)), ...hidden]);
-    printLines([...tpuTable(shown, now), {text: totalsText(totals), style: 'bold'}, ...hidden]);
+    const hidden = gone === 0 ? [] : [`${counted(gone, 'TPU')} gone: --all shows them`];
+    const lines: StyledLine[] =
+      shown.length === 0
+        ? await noneLines(cloud.store, options.pool)
+        : [...tpuTable(shown, now), {text: totalsText(totals), style: 'bold'}];
+    print<'tpus list'>(options.json, {tpus: shown, totals}, [...lines, ...hidden]);
   });
 }
 
@@ -32,16 +33,16 @@ async function noneLines(store: Store, pool: string | undefined): Promise<Styled
 export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
   const columns: Column<TpuRow>[] = [
     {title: 'TPU', cell: ({tpu}) => tpu},
-    {title: 'STATUS', cell: ({status}) => status},
-    {title: 'WORKS ON', cell: ({work}) => work ?? '-'},
-    {title: 'SINCE', cell: ({since_at}) => ageText(since_at, now), right: true},
+    {title: 'Status', cell: ({status}) => status},
+    {title: 'Works on', cell: ({work}) => work ?? '-'},
+    {title: 'Since', cell: ({since_at}) => ageText(since_at, now), right: true},
     {title: '$/H', cell: priceText, right: true},
-    {title: 'PHASE', cell: ({phase}) => phase},
-    {title: 'ZONE', cell: ({zone}) => zone},
-    {title: 'ACCELERATOR', cell: ({accelerator}) => accelerator ?? '-'},
-    {title: 'REASON', cell: ({reason, last_error}) => reason ?? last_error ?? ''},
+    {title: 'Phase', cell: ({phase}) => phase},
+    {title: 'Zone', cell: ({zone}) => zone},
+    {title: 'Accelerator', cell: ({accelerator}) => accelerator ?? '-'},
+    {title: 'Reason', cell: ({reason, last_error}) => reason ?? last_error ?? ''},
   ];
-  return styledTable(columns, rows, styleOf);
+  return table(columns, rows, styleOf);
 }
 
 /** A TPU without a node costs nothing, and the sum below leaves it out. */

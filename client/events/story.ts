@@ -1,6 +1,6 @@
 /** Events in the words of a story: created, preempted, recreated, resumed, completed. */
 import type {Style} from '../text/format.ts';
-import type {StyledLine} from '../text/styled-lines.ts';
+import type {StyledLine} from '../text/output.ts';
 import type {Line} from './timeline.ts';
 
 type Verb = {verb: string; style?: Style | Style[]};

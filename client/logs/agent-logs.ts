@@ -9,8 +9,7 @@ import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects, Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Connection} from '../connection/connection.ts';
-import {printJson, quoted, say} from '../text/output.ts';
-import {printLines} from '../text/styled-lines.ts';
+import {printJson, printText, quoted, say} from '../text/output.ts';
 import {type AgentLog, openAgentLog} from './agent-log.ts';
 import {type LogLine, logStyle, logText, parseLogLine} from './log-line.ts';
 import {type Incarnation, tpusOfRun} from './run-tpus.ts';
@@ -134,7 +133,7 @@ function agentLogs(objects: Objects, options: LogOptions, nameOf: (source: Sourc
     if (options.json) return printJson<'logs'>({...source, ...fieldsOf(line)});
     const prefix = width > 0 ? `${nameOf(source).padEnd(width)} | ` : '';
     const style = logStyle(line);
-    printLines(logText(line).map(text => ({text: `${prefix}${text}`, style})));
+    printText(logText(line).map(text => ({text: `${prefix}${text}`, style})));
   };
   const tail = new Tail(options.tail, write);
   return {

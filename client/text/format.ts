@@ -85,18 +85,6 @@ const SEGMENTS = new Intl.Segmenter();
 /** A column of a listed thing. The cells of a `right` one end at one edge, as numbers do. */
 export type Column<Row, Cell = string> = {title: string; cell: (row: Row) => Cell; right?: boolean};
 
-/** Aligned lines, the titles first. */
-export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string[] {
-  const cells = rows.map(row => columns.map(({cell}) => cell(row)));
-  const right = columns.map(column => column.right);
-  return aligned([columns.map(({title}) => title), ...cells], right);
-}
-
-/** Columns with their titles as a terminal has them. */
-export function inCapitals<Row>(columns: Record<string, Column<Row>>): Column<Row>[] {
-  return Object.values(columns).map(column => ({...column, title: column.title.toUpperCase()}));
-}
-
 /** Aligned cells. Their control characters are replaced, because they would move the columns. */
 export function aligned(
   rows: readonly (readonly string[])[],

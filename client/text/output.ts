@@ -1,13 +1,19 @@
 /** Output of a command: the result on standard output, every other line on standard error. */
 import {jsonText, printable} from '../../shared/contracts/printable.ts';
 import type {Answers} from '../json/index.ts';
+import {aligned, type Column, cut, type Style, styled} from './format.ts';
 import {withHints} from './hints.ts';
+
+/** `is_row`: a row of a table, which a terminal cuts to its width. Other lines are whole. */
+export type StyledLine = {text: string; style?: Style | Style[] | undefined; is_row?: boolean};
+/** A line for a person, perhaps with a style of its own. */
+export type TextLine = string | StyledLine;
 
 /** Prints the answer of a command, such as `print<'run start'>`, as one line of JSON, or as lines for a person. */
 export function print<Words extends keyof Answers = never>(
   json: boolean | undefined,
   answer: NoInfer<Answers[Words]>,
-  lines: readonly string[],
+  lines: readonly TextLine[],
 ): void {
   if (json) printJson<Words>(answer);
   else printText(lines);
@@ -18,9 +24,36 @@ export function printJson<Words extends keyof Answers = never>(answer: NoInfer<A
   process.stdout.write(`${jsonText(answer as object)}\n`);
 }
 
-export function printText(lines: readonly string[]): void {
+/** Control characters are replaced before the style is added. */
+export function printText(lines: readonly TextLine[]): void {
   sayForNow('');
-  process.stdout.write(`${lines.map(line => withHints(printable(line))).join('\n')}\n`);
+  const texts = lines.map(line => {
+    const {text, style, is_row = false} = typeof line === 'string' ? {text: line} : line;
+    const whole = withHints(printable(text));
+    const shown = is_row ? fitting(whole) : whole;
+    return `${style ? styled(style, shown) : shown}\n`;
+  });
+  process.stdout.write(texts.join(''));
+}
+
+/** A file and a pipe get whole lines. */
+function fitting(line: string): string {
+  return process.stdout.isTTY && process.stdout.columns > 0 ? cut(line, process.stdout.columns) : line;
+}
+
+/** Rows with their titles, each perhaps with a style of its own. */
+export function table<Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  styleOf: (row: Row) => StyledLine['style'] = () => undefined,
+): StyledLine[] {
+  const cells = rows.map(row => columns.map(({cell}) => cell(row)));
+  const titles = columns.map(({title}) => title.toUpperCase());
+  const right = columns.map(column => column.right);
+  return aligned([titles, ...cells], right).map((text, index) => {
+    const row = rows[index - 1];
+    return {text, style: row === undefined ? 'dim' : styleOf(row), is_row: true};
+  });
 }
 
 let isQuiet = false;

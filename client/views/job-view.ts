@@ -1,6 +1,6 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
 import type {Document, Value} from '../../shared/ports/ports.ts';
-import {type Column, dollarText, durationText, inCapitals, table} from '../text/format.ts';
+import {type Column, dollarText, durationText} from '../text/format.ts';
 import type {JobView} from './jobs.ts';
 
 const RESULT_CHARS = 2000;
@@ -30,10 +30,6 @@ export const jobColumns = {
   name: {title: 'Name', cell: nameOf},
   reason: {title: 'Reason', cell: whyOf},
 } satisfies Record<string, Column<JobView>>;
-
-export function jobTable(jobs: readonly JobView[]): string[] {
-  return table(inCapitals(jobColumns), jobs);
-}
 
 function nameOf({job: {metadata, challenge_number}}: JobView): string {
   const challenge =
