@@ -1,4 +1,5 @@
 import type {GoogleApi, Json} from '../../client/google/api.ts';
+import type {Answers} from '../../client/json/index.ts';
 import type {Objects, Store} from '../../shared/ports/ports.ts';
 import type {Deployed} from '../deploy/deployed.ts';
 import type {Record} from '../deploy/records.ts';
@@ -22,15 +23,7 @@ export type Context = Deployed & {
   now_ms: number;
 };
 
-export type Severity = 'ok' | 'warning' | 'error' | 'skipped';
-
-export type Finding = {
-  check: string;
-  severity: Severity;
-  evidence: string;
-  /** Command that mends it, or the next step; null where nothing is to do. */
-  cure: string | null;
-};
+export type Finding = Answers['doctor']['findings'][number];
 
 /** A finding before it has the name of its check. */
 export type Found = Omit<Finding, 'check'>;

@@ -4,7 +4,7 @@ import {outcomeOf, publish, publishLine} from '../../client/cloud/send-message.t
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {counted, dollarText} from '../../client/text/format.ts';
 import {print, printJson, printText, say} from '../../client/text/output.ts';
-import {rowOf, type TpuRow, totalsOf} from '../../client/views/tpus.ts';
+import {type TpuRow, totalsOf, tpuRow} from '../../client/views/tpus.ts';
 import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import {requireConsent} from '../terminal/ask.ts';
@@ -19,7 +19,7 @@ export async function remove(
     const fleet = await readFleet(cloud);
     const chosen = namedTpus(fleet, names, options);
     if (chosen.length === 0) return print<'tpus delete'>(options.json, {results: []}, ['no TPU to delete']);
-    const rows = chosen.map(worker => rowOf(worker, fleet.pools, Date.now()));
+    const rows = chosen.map(worker => tpuRow(worker, fleet.pools, Date.now()));
     await sendEach(cloud, 'delete', chosen, deletionLines(rows), options);
   });
 }

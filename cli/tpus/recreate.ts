@@ -3,7 +3,7 @@ import {readFleet} from '../../client/cloud/fleet.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {counted} from '../../client/text/format.ts';
 import {print} from '../../client/text/output.ts';
-import {rowOf} from '../../client/views/tpus.ts';
+import {tpuRow} from '../../client/views/tpus.ts';
 import {hasEnded, type Worker} from '../../shared/domain/records/worker.ts';
 import {rowLines, sendEach} from './delete.ts';
 import {namedTpus} from './named.ts';
@@ -25,7 +25,7 @@ export async function recreate(
     const chosen = namedTpus(fleet, names, {});
     const rows = chosen
       .filter(worker => !hasEnded(worker))
-      .map(worker => rowOf(worker, fleet.pools, Date.now()));
+      .map(worker => tpuRow(worker, fleet.pools, Date.now()));
     const what = `${counted(rows.length, 'TPU')} will be deleted, and created again if there is work:`;
     const consequences = rows.length > 0 ? [what, ...rowLines(rows)] : [];
     await sendEach(cloud, 'recreate', chosen, consequences, options);

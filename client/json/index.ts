@@ -6,7 +6,6 @@ import {z} from 'zod';
 import {cloudAnswers} from './clouds.ts';
 import {controlAnswers} from './control.ts';
 import {jobAnswers} from './jobs.ts';
-import {modelAnswers} from './models.ts';
 import {poolAnswers} from './pools.ts';
 import {runAnswers} from './runs.ts';
 import {streamAnswers} from './streams.ts';
@@ -17,7 +16,6 @@ const schemas = {
   ...controlAnswers,
   ...runAnswers,
   ...streamAnswers,
-  ...modelAnswers,
   ...poolAnswers,
   ...jobAnswers,
   ...tpuAnswers,

@@ -8,14 +8,16 @@ import {comparedManifest} from './compared-manifest.ts';
 import {commands, count, dollars, maybe, text} from './fields.ts';
 import {event} from './tpus.ts';
 
+/** Dollars beside the TPUs. */
+export const beside = z.strictObject({
+  ...{network_usd: dollars, operations_usd: dollars, control_usd: dollars, storage_usd_per_month: dollars},
+});
+
 const run = z.intersection(
   runDocument,
   z.looseObject({
     usd_per_million_tokens: dollars.nullable(),
-    beside: z.strictObject({
-      ...{network_usd: dollars, operations_usd: dollars, control_usd: dollars},
-      storage_usd_per_month: dollars,
-    }),
+    beside,
   }),
 );
 
@@ -28,7 +30,7 @@ const status = z.union([
   }),
 ]);
 
-const watched = z.strictObject({
+export const watched = z.strictObject({
   ...{at: text, run: text, status: text, reason: maybe, waits: waiting.nullable()},
   ...{samples: count, rejected: count, tokens: count, shards: count, bytes: count},
   ...{cost_usd: dollars, budget_usd: dollars.nullable()},

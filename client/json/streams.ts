@@ -1,4 +1,4 @@
-/** Answers of the commands about streams. */
+/** Answers of the commands about streams and models. */
 import {z} from 'zod';
 import {commands, count, text} from './fields.ts';
 
@@ -28,4 +28,14 @@ export const streamAnswers = {
     }),
     commands,
   ]),
+  'models mirror': z.strictObject({
+    model: text,
+    commit: text,
+    /** The model of a run: `gs://BUCKET/models/ORG/NAME@COMMIT`. */
+    address: text,
+    files: count,
+    bytes: count,
+    /** Bytes of this command. The others were there. */
+    copied_bytes: count,
+  }),
 };

@@ -1,8 +1,8 @@
 /** Answers of `gleaner tpus …`, `gleaner logs`, `gleaner events` and `gleaner dashboard`. */
 import {z} from 'zod';
-import {commands, count, dollars, maybe, text} from './fields.ts';
+import {commands, count, dollars, maybe, text, textOrNull} from './fields.ts';
 
-const tpu = {
+export const tpu = z.strictObject({
   tpu: text,
   status: text,
   phase: text,
@@ -22,26 +22,26 @@ const tpu = {
   /** Why it does no work. */
   reason: maybe,
   last_error: maybe,
-};
+});
 
 /** Seconds and dollars by phase: `create_wait`, `boot`, `environment`, `weights`, `compile`, `extract`, `upload`, `job`, `idle`, `lost`. */
 export const phases = z.record(text, z.looseObject({seconds: z.number(), usd: dollars.nullable()}));
 
-const attempt = z.strictObject({
+export const attempt = z.strictObject({
   incarnation: count,
   cause: text,
   evidence: text,
-  last_phase: maybe,
-  work: maybe,
+  last_phase: textOrNull,
+  work: textOrNull,
   ready_at: maybe,
   ended_at: text,
   cost_usd: dollars,
-  phases,
-  log: maybe,
+  phases: phases.default({}).catch({}),
+  log: textOrNull,
 });
 
-/** A host with its last word. */
-const host = z.strictObject({
+/** A host with its last report. */
+export const host = z.strictObject({
   host: count,
   hostname: text,
   address: text,
@@ -79,15 +79,15 @@ export const event = z.strictObject({
   at: text,
   kind: text,
   text,
-  run: maybe,
-  stream: maybe,
-  worker: maybe,
-  job: maybe,
+  run: textOrNull,
+  stream: textOrNull,
+  worker: textOrNull,
+  job: textOrNull,
 });
 
 export const tpuAnswers = {
   'tpus list': z.strictObject({
-    tpus: z.array(z.strictObject(tpu)),
+    tpus: z.array(tpu),
     totals: z.strictObject({
       tpus: count,
       working: count,
@@ -97,7 +97,7 @@ export const tpuAnswers = {
     }),
   }),
   'tpus status': z.strictObject({
-    ...tpu,
+    ...tpu.shape,
     provider_state: maybe,
     queue_state: maybe,
     health: maybe,

@@ -8,7 +8,7 @@ import {iso} from '../../shared/domain/time.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet} from '../cloud/fleet.ts';
 import {keptText} from './kept.ts';
-import {rowOf, type Totals, type TpuRow, totalsOf, whyNone} from './tpus.ts';
+import {type Totals, type TpuRow, totalsOf, tpuRow, whyNone} from './tpus.ts';
 
 /** `waits`: why the zone gets no further TPU. `day`: what its requests and TPUs met today and yesterday, in UTC. `gone`: names of TPUs. */
 export type ZoneView = {
@@ -34,7 +34,7 @@ export type FleetView = {totals: Totals; pools: PoolView[]; none: {text: string;
 export async function readFleetView(cloud: Cloud, now: number): Promise<FleetView> {
   const fleet = await readFleet(cloud);
   const zones = zoneRecords.parseAll(await cloud.store.query('zones'), () => {});
-  const rows = fleet.workers.map(worker => rowOf(worker, fleet.pools, now));
+  const rows = fleet.workers.map(worker => tpuRow(worker, fleet.pools, now));
   const pools = fleet.names.map(name => {
     const pool = fleet.pools.find(each => each.pool === name) ?? null;
     const own = rows.filter(row => row.pool === name);

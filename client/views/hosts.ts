@@ -1,17 +1,11 @@
-/** Hosts of a TPU, each with its last word. The fields of a worker are the word of host 0. */
-
+/** Hosts of a TPU, each with its last report. The fields of a worker are the report of host 0. */
+import type {z} from 'zod';
 import {NO_HOST, type Worker} from '../../shared/domain/records/worker.ts';
 import {FIRST_HOST, hostsOf} from '../../shared/domain/worker/hosts.ts';
+import type {host} from '../json/tpus.ts';
 
-export type HostView = {
-  host: number;
-  hostname: string;
-  address: string;
-  /** False before the first hello. */
-  isKnown: boolean;
-  phase: string;
-  heartbeat_at: string | null;
-};
+/** `isKnown`: false before the first hello. */
+export type HostView = z.infer<typeof host> & {isKnown: boolean};
 
 export function viewHosts(worker: Worker): HostView[] {
   return hostsOf(worker).map(host => {

@@ -21,7 +21,7 @@ import {viewDeployment} from './deployment.ts';
 import {keptText} from './kept.ts';
 import {speedOf} from './pace.ts';
 import {streamsOf} from './run.ts';
-import {rowOf, type Totals, totalsOf} from './tpus.ts';
+import {type Totals, totalsOf, tpuRow} from './tpus.ts';
 
 /** A run in a list. `share`: of its streams, with those at work in part; null before the first count. */
 export type RunLine = {
@@ -100,7 +100,7 @@ export async function readOverview({store, jobs}: Cloud, now: number): Promise<O
     kept,
     alerts,
     rejected: await listRejected(store, name => name === null || !known.has(name)),
-    totals: totalsOf(workers.map(worker => rowOf(worker, pools, now))),
+    totals: totalsOf(workers.map(worker => tpuRow(worker, pools, now))),
     month: await readMonth(store, workers, now),
     proven_at: (await servedRecord.read(() => {}, store)).proven_at,
   };

@@ -73,7 +73,7 @@ function byNumber(one: Stream, other: Stream): number {
 }
 
 /** Number of streams of the run, as its document counts them. A run that was just dropped counts its documents. */
-export function streamCount({run, streams}: RunState): number {
+export function streamCount({run, streams}: Pick<RunState, 'run' | 'streams'>): number {
   return Math.max(streams.length, streamsOf(run));
 }
 

@@ -15,8 +15,9 @@ import type {Cloud} from '../cloud/cloud.ts';
 import {type Fleet, readFleet, requirePool} from '../cloud/fleet.ts';
 import {explainTpu} from '../explanations/explain.ts';
 import {tpuStatus} from '../explanations/tpu-status.ts';
+import {rowOf} from '../json/fields.ts';
 import type {Answers} from '../json/index.ts';
-import {type Attempt, phases} from '../json/tpus.ts';
+import {type Attempt, attempt, tpu} from '../json/tpus.ts';
 import {counted, dollarText} from '../text/format.ts';
 import {say} from '../text/output.ts';
 
@@ -25,40 +26,26 @@ export type TpuRow = Listed['tpus'][number];
 type Listed = Answers['tpus list'];
 export type Totals = Listed['totals'];
 
-export function rowOf(worker: Worker, pools: readonly Pool[], now: number): TpuRow {
+export function tpuRow(worker: Worker, pools: readonly Pool[], now: number): TpuRow {
   const pool = pools.find(({pool}) => pool === worker.pool);
-  const {name, phase, zone, incarnation, work, phase_since_at, usd_per_hour, heartbeat_at, held} = worker;
   const why = explainTpu(worker, pool, now);
-  return {
-    tpu: name,
+  return rowOf(tpu, {
+    ...worker,
+    tpu: worker.name,
     status: tpuStatus(worker),
-    phase,
-    pool: worker.pool,
-    zone,
     accelerator: pool?.accelerator ?? null,
-    incarnation,
-    work,
-    activity: worker.activity,
-    boot_step: worker.boot_step,
-    since_at: phase_since_at,
-    heartbeat_at,
-    usd_per_hour,
-    is_billed: isBilled(worker),
+    since_at: worker.phase_since_at,
+    is_billed: worker.ready_at !== null && worker.phase !== 'gone',
     cost_usd: totalOf(accrue(worker, now).costs),
-    held,
     reason: why ? waitText(why) : null,
     last_error: errorOf(worker, pool),
-  };
+  });
 }
 
 /** The last error of a TPU, unless it is healed: the zone that refused the TPU gives TPUs again, or nothing waits for one. */
 function errorOf(worker: Worker, pool: Pool | undefined): string | null {
   if (worker.refused && !pool?.zones_wait[worker.zone]) return null;
   return worker.last_error ?? (hasEnded(worker) ? worker.last_death : null);
-}
-
-function isBilled({phase, ready_at}: Worker): boolean {
-  return ready_at !== null && phase !== 'gone';
 }
 
 /** Sums over TPUs that are not gone. A TPU of unknown price adds nothing to the dollars. */
@@ -101,7 +88,7 @@ export async function readTpus(
   if (pool !== undefined) requirePool(fleet, pool);
   const isMeant = (each: Worker) =>
     (pool === undefined || each.pool === pool) && (zone === undefined || each.zone === zone);
-  return fleet.workers.filter(isMeant).map(worker => rowOf(worker, fleet.pools, now));
+  return fleet.workers.filter(isMeant).map(worker => tpuRow(worker, fleet.pools, now));
 }
 
 /** Why no TPU is there: the reason of each run and of the jobs that wait for one. */
@@ -136,7 +123,7 @@ export async function readTpu(
 ): Promise<TpuView | undefined> {
   const worker = fleet.workers.find(each => each.name === name) ?? (await workerRecords.get(store, name));
   if (!worker) return undefined;
-  return {row: rowOf(worker, fleet.pools, now), worker, attempts: await attemptsOf(store, name)};
+  return {row: tpuRow(worker, fleet.pools, now), worker, attempts: await attemptsOf(store, name)};
 }
 
 const MOST_ATTEMPTS = 20;
@@ -160,22 +147,10 @@ export async function attemptsOf(store: Store, tpu: string): Promise<Attempt[]> 
   const order_by = {field: 'incarnation', direction: 'desc'} as const;
   const stored = await store.query(`${paths.worker(tpu)}/attempts`, {order_by, limit: MOST_ATTEMPTS});
   const found = attemptRecords.parseAll(stored, ({message}) => say(message));
-  return found.map(({incarnation, cause, ready_at, ended_at, cost_usd, ...others}) => ({
-    ...{incarnation, cause, ready_at, ended_at, cost_usd},
-    evidence: ENDS[text(others.cause_kind) ?? '']?.[0] ?? 'unknown',
-    last_phase: text(others.last_phase),
-    work: text(others.work),
-    phases: phasesOf(others.phases),
-    log: text(others.log),
-  }));
-}
-
-/** The phases of an attempt; empty where the document has others. */
-function phasesOf(value: unknown): Attempt['phases'] {
-  return phases.safeParse(value).data ?? {};
-}
-
-/** Fields that the schema of an attempt leaves open may have any value. */
-function text(value: unknown): string | null {
-  return typeof value === 'string' ? value : null;
+  return found.map(each =>
+    rowOf(attempt, {
+      ...each,
+      evidence: ENDS[String(each.cause_kind)]?.[0] ?? 'unknown',
+    }),
+  );
 }

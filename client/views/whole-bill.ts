@@ -1,8 +1,9 @@
 /** Dollars of a run beside its TPUs: estimated from a sample before the run, and counted from the totals of the run. */
-
+import type {z} from 'zod';
 import {bytePrice, networkOf} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES} from '../../shared/domain/billing/unit-prices.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
+import type {beside} from '../json/runs.ts';
 import {type Sampled, type Span, times, weightBytes} from './assumptions.ts';
 
 /** Operations of a stream and of a shard: creates and lists are of class A, reads are of class B. */
@@ -60,12 +61,7 @@ type Totals = Pick<Run, 'total_shards' | 'total_bytes' | 'cost_usd' | 'network_u
   Record<`streams_${'pending' | 'in_progress' | 'completed' | 'failed'}`, number>;
 
 /** Dollars so far beside the TPUs, from the document of the run. `usd_per_hour`: mean price of its TPUs; null if unknown. */
-export type CountedBill = {
-  network_usd: number;
-  operations_usd: number;
-  control_usd: number;
-  storage_usd_per_month: number;
-};
+export type CountedBill = z.infer<typeof beside>;
 
 export function countedBill(run: Totals, usd_per_hour: number | null): CountedBill {
   const {total_shards, total_bytes, cost_usd} = run;

@@ -8,7 +8,9 @@ import {readerOf} from '../../../client/events/read.ts';
 import {clockText, styleOf} from '../../../client/events/story.ts';
 import {type Moment, Timeline} from '../../../client/events/timeline.ts';
 import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
+import {rowOf} from '../../../client/json/fields.ts';
 import type {Answers} from '../../../client/json/index.ts';
+import {watched} from '../../../client/json/runs.ts';
 import {CliError} from '../../../client/text/errors.ts';
 import {counted} from '../../../client/text/format.ts';
 import type {StyledLine} from '../../../client/text/output.ts';
@@ -142,27 +144,20 @@ function headerOf({tpus}: RunState, bucket: string, interval: number): string {
 }
 
 /** Answer of `--json`, one object for each look. */
-function answerOf(state: RunState, now: number): Answers['run watch'] {
-  const {run, tpus, work} = state;
-  const {status, reason, total_samples_processed, rejected_samples, total_shards, total_bytes, total_tokens} =
-    run;
-  const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
-  return {
+function answerOf({run, streams, tpus, work, invalid}: RunState, now: number): Answers['run watch'] {
+  return rowOf(watched, {
+    ...run,
     at: new Date(now).toISOString(),
-    ...{run: run.run, status, reason, waits: run.waits},
-    ...{samples: total_samples_processed, rejected: rejected_samples, tokens: total_tokens},
-    ...{shards: total_shards, bytes: total_bytes, cost_usd: run.cost_usd, budget_usd: run.budget_usd},
+    ...{samples: run.total_samples_processed, rejected: run.rejected_samples, tokens: run.total_tokens},
+    ...{shards: run.total_shards, bytes: run.total_bytes},
     streams: {
-      ...{total: streamCount(state), pending: streams_pending, in_progress: streams_in_progress},
-      ...{completed: streams_completed, failed: streams_failed},
+      ...{total: streamCount({run, streams}), pending: run.streams_pending},
+      ...{in_progress: run.streams_in_progress, completed: run.streams_completed, failed: run.streams_failed},
     },
-    not_shown: state.invalid,
+    not_shown: invalid,
     tpus: tpus.map(worker => ({
-      tpu: worker.name,
-      status: tpuStatus(worker),
-      work: worker.work,
-      samples: worker.samples_done,
+      ...{tpu: worker.name, status: tpuStatus(worker), work: worker.work, samples: worker.samples_done},
       shards: work.get(worker.name)?.total_shards ?? null,
     })),
-  };
+  });
 }

@@ -5,7 +5,7 @@ import {tpuTable} from '../../../cli/tpus/list.ts';
 import {namedTpus} from '../../../cli/tpus/named.ts';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
-import {attemptsOf, rowOf, totalsOf, totalsText, whyNone} from '../../../client/views/tpus.ts';
+import {attemptsOf, totalsOf, totalsText, tpuRow, whyNone} from '../../../client/views/tpus.ts';
 import {nearNames} from '../../../shared/contracts/near-names.ts';
 import {constraint} from '../../../shared/domain/records/constraint.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
@@ -49,7 +49,7 @@ describe('A list of TPUs', () => {
     working,
     aWorker({name: B, phase: 'creating', usd_per_hour: 1.25}),
     aWorker({name: C, phase: 'gone', held: true, usd_per_hour: 1.25, last_death: 'delete was asked for'}),
-  ].map(worker => rowOf(worker, [POOL], T0 + 3_600_000));
+  ].map(worker => tpuRow(worker, [POOL], T0 + 3_600_000));
 
   it('shows name, status, work, age and price of each', () => {
     assert.deepEqual(
@@ -74,7 +74,7 @@ describe('A list of TPUs', () => {
     });
     const lost = aWorker({name: C, phase: 'deleting', last_death: 'it was preempted', usd_per_hour: 0.24493});
     const all = [working, preempted, lost].map(worker =>
-      rowOf({...worker, usd_per_hour: 0.24493}, [POOL], T0),
+      tpuRow({...worker, usd_per_hour: 0.24493}, [POOL], T0),
     );
     const shown = tpuTable(all, T0)
       .slice(1)
@@ -84,7 +84,7 @@ describe('A list of TPUs', () => {
   });
 
   it('says where a price is unknown', () => {
-    const unknown = rowOf({...working, usd_per_hour: null}, [], T0);
+    const unknown = tpuRow({...working, usd_per_hour: null}, [], T0);
     assert.equal(
       totalsText(totalsOf([unknown])),
       '1 TPU, 1 at work, $0.00 an hour, and the price of 1 TPU is unknown',
@@ -95,7 +95,7 @@ describe('A list of TPUs', () => {
     const refused = aWorker({phase: 'gone', refused: true, last_error: 'no more capacity'});
     const waits = {...constraint('zone', refused.zone, 'no more capacity'), since_at: at(0)};
     const shown = [POOL, {...POOL, zones_wait: {[refused.zone]: waits}}].map(pool =>
-      rowOf(refused, [pool], T0),
+      tpuRow(refused, [pool], T0),
     );
     assert.deepEqual(
       shown.map(({reason, last_error}) => [reason, last_error]),
@@ -126,7 +126,7 @@ describe('A list of TPUs', () => {
   it('has the cost of this incarnation until now', () => assert.equal(rows[0]?.cost_usd, 1.25));
 
   it('replaces control characters of an error', () => {
-    const hostile = rowOf({...working, last_error: 'a\u001b[31m\u202eb'}, [], T0);
+    const hostile = tpuRow({...working, last_error: 'a\u001b[31m\u202eb'}, [], T0);
     assert.doesNotMatch(tpuTable([hostile], T0)[1]?.text ?? '', /\p{Cc}|\p{Cf}/u);
   });
 });
@@ -158,7 +158,7 @@ describe('The TPUs that a command names', () => {
     ));
 
   it('are listed before a delete with dollars and work', () => {
-    const rows = [working].map(worker => rowOf(worker, [POOL], T0));
+    const rows = [working].map(worker => tpuRow(worker, [POOL], T0));
     assert.deepEqual(deletionLines(rows), [
       '1 TPU will be deleted, which saves $1.25 an hour:',
       `  ${A}  WORKING  my-run/007 goes back to the queue`,
@@ -171,7 +171,7 @@ describe('The TPUs that a command names', () => {
 describe('The question before a delete', () => {
   it('names twenty TPUs and counts the rest', () => {
     const rows = Array.from({length: 21}, (_, slot) =>
-      rowOf(aWorker({name: `tpu-us-east5-b-${slot}`, phase: 'idle'}), [POOL], T0),
+      tpuRow(aWorker({name: `tpu-us-east5-b-${slot}`, phase: 'idle'}), [POOL], T0),
     );
     const lines = deletionLines(rows);
     assert.deepEqual(lines.slice(20, 22), ['  tpu-us-east5-b-19  READY', '  and 1 further TPU']);
