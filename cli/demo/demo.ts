@@ -1,9 +1,9 @@
 import {existsSync} from 'node:fs';
-import {readdir, readFile} from 'node:fs/promises';
-import {join, relative, resolve} from 'node:path';
+import {mkdir, readdir, readFile, writeFile} from 'node:fs/promises';
+import {dirname, join, relative, resolve} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {z} from 'zod';
-import {openCloud} from '../../client/cloud/cloud.ts';
+import {type Cloud, openCloud} from '../../client/cloud/cloud.ts';
 import {running} from '../../client/connection/connect.ts';
 import {openFilter} from '../../client/events/filter.ts';
 import {readerOf} from '../../client/events/read.ts';
@@ -17,15 +17,16 @@ import {lockFolder} from '../../emulator/state/database.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import {LEAST_SHARD_GB} from '../../shared/contracts/spec/spec-forms.ts';
-import {outputPrefix, specObject, streamId, streamObject} from '../../shared/domain/names.ts';
+import {outputPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {openBrowser, serveBeside} from '../local/dashboard.ts';
 import {deployLocally, type LocalDeployment} from '../local/local-deployment.ts';
 import {type Report, verdictLines, verifyRun} from '../run/verify.ts';
+import {uploadStreams} from '../streams/upload-streams.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {DemoScreen} from './demo-screen.ts';
-import {countRecords, type InputStream, writeStreams} from './input.ts';
+import {checkInput, writeStreams} from './input.ts';
 import {injectPreemptions} from './preempt.ts';
 
 export type DemoOptions = {
@@ -53,8 +54,8 @@ export async function demo(options: DemoOptions): Promise<void> {
   const started = Date.now();
   const dir = await checkFolder(options.dir);
   const {input = []} = options;
-  await checkInputs(options);
-  const records = await countRecords(input, options.streams);
+  await checkModel(options.model);
+  await checkInput(input, options.streams);
   await checkPort(options.port);
   const interrupted = stopSignal().then(() => 'interrupted' as const);
   const {port, workers} = options;
@@ -69,14 +70,12 @@ export async function demo(options: DemoOptions): Promise<void> {
   const page = await serveBeside(cloud, port);
   try {
     const run = await freeRunId(store);
-    const streams = await writeStreams(join(dir, 'input', run), input, options.streams, records);
     const preemptions = injectPreemptions(deployment, store, run, options, screen.tell);
     screen.say(`Its pages: ${page.url}`, 'dim');
     if (options.open) openBrowser(page.url);
-    await drop(deployment, run, streams, options);
-    const lengths = streams.map(stream => stream.records);
+    const streams = await dropStreams(deployment, cloud, run, options);
     const outcome = await Promise.race([
-      watch(store, run, screen, {records: lengths, since: new Date(started).toISOString()}),
+      watch(store, run, screen, {records: streams, since: new Date(started).toISOString()}),
       interrupted,
       deployment.full,
     ]);
@@ -118,8 +117,7 @@ async function checkFolder(named: string | undefined): Promise<string> {
   return dir;
 }
 
-async function checkInputs({input = [], model}: DemoOptions): Promise<void> {
-  for (const file of input) if (!existsSync(file)) throw new CliError(`--input ${file} does not exist`);
+async function checkModel(model: string | undefined): Promise<void> {
   if (model === undefined) return;
   const file = join(model, 'config.json');
   if (!existsSync(file)) throw new CliError(`--model ${model} is no model folder: it has no config.json`);
@@ -134,35 +132,35 @@ async function freeRunId(store: Store): Promise<string> {
   }
 }
 
-/** Uploads the spec and then the streams, because the first stream freezes the spec. */
-async function drop(
+/** Makes the streams and the spec of the run, and uploads them. Returns the number of samples of each stream. */
+async function dropStreams(
   deployment: LocalDeployment,
+  cloud: Cloud,
   run: string,
-  streams: InputStream[],
-  options: DemoOptions,
-): Promise<void> {
+  {input = [], streams, model}: DemoOptions,
+): Promise<number[]> {
+  const folder = join(deployment.cloud.dir, 'input', run);
+  await mkdir(dirname(folder), {recursive: true});
+  const written = await writeStreams(folder, input, streams);
   const spec: RunSpecInput = {
-    model: options.model === undefined ? deployment.model : resolve(options.model),
+    model: model === undefined ? deployment.model : resolve(model),
     max_seq_length: 4096,
-    shard_size_gb: await shardSize(deployment, streams, options.model),
+    shard_size_gb: await shardSize(deployment, written.tokens, model),
   };
-  await deployment.objects.create(specObject(run), Buffer.from(JSON.stringify(spec, null, 2)));
-  for (const [index, stream] of streams.entries()) {
-    const name = streamObject(run, streamId(index));
-    await deployment.objects.create(name, await readFile(stream.file), {content_type: 'application/jsonl'});
-  }
+  await writeFile(join(folder, 'run.json'), JSON.stringify(spec, null, 2));
+  await uploadStreams(cloud, folder, run);
+  return written.streams.map(({samples}) => samples);
 }
 
 /** Shard size in GB for four to twelve shards a stream, because a shard may be half full. */
 async function shardSize(
-  deployment: LocalDeployment,
-  streams: InputStream[],
+  {objects}: LocalDeployment,
+  tokens: number,
   model: string | undefined,
 ): Promise<number> {
   const name = model ? join(model, 'config.json') : 'models/tiny/config.json';
-  const bytes = model ? await readFile(name) : await deployment.objects.read(name, {max_bytes: 1 << 20});
+  const bytes = model ? await readFile(name) : await objects.read(name, {max_bytes: 1 << 20});
   const {num_hidden_layers, hidden_size} = parseConfig(Buffer.from(bytes ?? '{}').toString('utf8'), name);
-  const tokens = Math.max(...streams.map(stream => stream.tokens));
   return Math.max(LEAST_SHARD_GB, (tokens * num_hidden_layers * hidden_size * 2) / FULL_SHARDS / 1e9);
 }
 

@@ -1,6 +1,6 @@
 /** Which rows go into which stream. */
 import {CliError} from '../../client/text/errors.ts';
-import {counted, numberText} from '../../client/text/format.ts';
+import {counted} from '../../client/text/format.ts';
 
 export type SplitOptions = {
   num_streams: number;
@@ -56,6 +56,6 @@ function tooFew(
       ? ''
       : `; the sources have ${counted(rows, 'row')}, and the range is ${start_index ?? 0} to ${end_index ?? 'the end'}`;
   return new CliError(
-    `${counted(samples, 'sample')} cannot fill ${counted(num_streams, 'stream')}: give at most --num-streams ${numberText(Math.max(1, samples))}, or more samples${range}`,
+    `${counted(samples, 'sample')} cannot fill ${counted(num_streams, 'stream')}: ask for at most ${counted(Math.max(1, samples), 'stream')}, or give more samples${range}`,
   );
 }

@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
-import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
 import {type AddressInfo, createServer} from 'node:net';
 import {tmpdir} from 'node:os';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {gzipSync} from 'node:zlib';
-import {countRecords, writeStreams} from '../../cli/demo/input.ts';
 import {lockFolder} from '../../emulator/state/database.ts';
 import * as command from '../support/machine/command.ts';
 import {Folder} from '../support/machine/folder.ts';
@@ -76,27 +74,6 @@ describe('gleaner demo', () => {
       assert.ok(result.stored_once > result.samples * 0.9, stdout);
     });
 
-  it('splits its input into streams with every line once and unchanged, also from .gz and after byte-order marks', async () => {
-    const lines = Array.from({length: 23}, (_, n) =>
-      Buffer.from(`{"text":"line ${n}"}${n % 3 ? '' : '\r'}\n`),
-    );
-    lines[5] = Buffer.from('{"text":"\xff\xfe"}\n', 'latin1');
-    const [plain, packed] = [join(dir, 'plain.jsonl'), join(dir, 'packed.jsonl.gz')];
-    writeFileSync(plain, Buffer.concat([Buffer.from('\ufeff'), ...lines.slice(0, 11)]));
-    writeFileSync(
-      packed,
-      gzipSync(Buffer.concat([Buffer.from('\ufeff'), ...lines.slice(11)]).subarray(0, -1)),
-    );
-    const total = await countRecords([plain, packed], 4);
-    const streams = await writeStreams(join(dir, 'split'), [plain, packed], 4, total);
-    assert.deepEqual(
-      streams.map(stream => stream.records),
-      [6, 6, 6, 5],
-    );
-    const written = Buffer.concat(streams.map(stream => readFileSync(stream.file)));
-    assert.deepEqual(written, Buffer.concat(lines));
-  });
-
   const mistakes: {name: string; args: string[]; exits?: number; says: RegExp}[] = [
     {
       name: 'a missing input',
@@ -134,7 +111,7 @@ describe('gleaner demo', () => {
     const {port} = server.address() as AddressInfo;
     for (const [args, says] of [
       [['--input', 'typo.jsonl'], /typo\.jsonl does not exist/],
-      [['--input', 'short.jsonl'], /1 records do not fill 2 streams/],
+      [['--input', 'short.jsonl'], /1 sample cannot fill 2 streams/],
       [['--port', String(port)], /another program has the port/],
     ] as const) {
       const {code, stderr} = await command.gleaner(['demo', ...args], {cwd});
