@@ -14,7 +14,6 @@ import {addTpuCommands} from './commands/tpus.ts';
 import {GleanerCommand} from './terminal/command.ts';
 import {versionText} from './terminal/version.ts';
 
-/** Every command. */
 export function gleanerProgram(): GleanerCommand {
   const program = programOfWork();
   addCompletionCommands(program, programOfWork);

@@ -2,7 +2,6 @@
 import type {ObjectInfo, Objects} from '../shared/ports/ports.ts';
 import type {Operation} from './allowance.ts';
 
-/** Bytes of objects that are kept. */
 const MOST_KEPT_BYTES = 64_000_000;
 
 export function billedObjects(

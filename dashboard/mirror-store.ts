@@ -79,7 +79,6 @@ class CloudClock {
 
 export type MirrorOptions = {
   now: () => number;
-  /** Called with the number of documents that a call has read. */
   spend: (documents: number) => void;
   /** Collection of the jobs, which is mirrored too. */
   jobs: CollectionPath;

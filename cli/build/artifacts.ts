@@ -22,7 +22,6 @@ export type Artifacts = {
   functions: Artifact;
   bundle: Artifact;
   environment?: Artifact;
-  /** Software bill of materials. */
   sbom: Bill & {file: string};
   /** Unpacked module that registers the functions. */
   module: string;

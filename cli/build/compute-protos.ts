@@ -55,7 +55,6 @@ export function neededOf(root: Entry): Entry {
   return {...root, nested: {google: {nested: {...google, cloud: {...google.cloud, nested}}}}};
 }
 
-/** Types of the fields of a message and of the messages in it. */
 function typesIn({fields = {}, nested = {}}: Entry): string[] {
   const own = Object.values(fields).flatMap(({type}) => type ?? []);
   return [...own, ...Object.values(nested).flatMap(typesIn)];

@@ -18,7 +18,6 @@ type Asked = Pick<RunSpec, 'model' | 'revision' | 'layers'>;
 /** Text of config.json and the names of the files beside it where they are known, or why there is none. */
 type Config = {text: string; names: readonly string[] | undefined} | Finding;
 
-/** Checks the text of readModelConfig. */
 export function checkModel(config: Config, spec: Asked): Finding[] {
   if (!('text' in config)) return [config];
   const problem = configProblem(config.text, spec) ?? filesProblem(config.names, spec.model);

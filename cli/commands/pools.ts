@@ -5,7 +5,6 @@ import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 import {VERSION} from '../terminal/version.ts';
 import {addSourceOptions} from './source-options.ts';
 
-/** Registers the commands about pools. */
 export function addPoolCommands(program: GleanerCommand): void {
   program
     .about('pools', 'list the pools')
@@ -80,7 +79,6 @@ export function addPriceCommands(program: GleanerCommand): void {
     .action(async options => (await import('../pools/prices.ts')).updatePrices(options));
 }
 
-/** Registers the commands about the hosts of pools and their code. */
 export function addHostCommands(program: GleanerCommand): void {
   program
     .about('exec', 'run a command on every host of a pool, of a worker, or of all pools')

@@ -103,7 +103,6 @@ Exit code 1: one of these differs, or a run is not completed. Specs, costs and b
 
 type RunChange = Partial<ValuesOf<typeof runChanges>> & {if_version?: number};
 
-/** Changes of a run by one message. */
 function addChanges(about: (name: string, description: string) => GleanerCommand): void {
   about('pause', 'stop work on a run after its open shards; its TPUs are deleted')
     .examples('gleaner run pause my-run')

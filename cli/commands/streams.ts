@@ -8,7 +8,6 @@ function template(given: string): string {
   return text(given).replace(/\\([nt\\])/g, (_, letter) => ({n: '\n', t: '\t'})[letter as 'n' | 't'] ?? '\\');
 }
 
-/** Registers the commands about streams. */
 export function addStreamCommands(program: GleanerCommand): void {
   const streams = program.about('streams', 'split a dataset into streams, and upload streams');
   streams

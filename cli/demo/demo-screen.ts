@@ -42,7 +42,6 @@ export class DemoScreen {
     return [{text: ''}, ...tpuLines(state, room), {text: ''}, ...streamLines(state, room, records)];
   }
 
-  /** Shows a line that stays. */
   say = (text: string, style?: StyledLine['style']): void => {
     if (!this.#isQuiet) this.#screen.add([{text, style}]);
   };

@@ -37,7 +37,6 @@ export type DeployOptions = {
   artifacts?: string;
 };
 
-/** Clock, and lock file of Terraform. */
 export type Machine = {clock: Clock; lock_file: string};
 
 /** Prepares the project, builds the artefacts, plans, asks, applies, and records. Plain Terraform can take over at any step. */
@@ -115,15 +114,12 @@ async function makeArtifacts({api, state, project, name}: Origin, options: Deplo
 
 type Deployment = {
   api: GoogleApi;
-  /** Bucket of the state. */
   state: Objects;
   terraform: Terraform;
   settings: Settings;
   name: string;
-  /** File of the settings. */
   path: string;
   place: Place;
-  /** File of the plan. */
   saved: string;
   stop: AbortSignal;
   machine: Machine;

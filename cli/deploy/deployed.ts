@@ -3,7 +3,6 @@ import {runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {type Provider, provider as providers} from '../../shared/domain/records/providers.ts';
 import type {Settings} from './settings.ts';
 
-/** A deployment as its settings make it. */
 export type Deployed = {
   name: string;
   region: string;

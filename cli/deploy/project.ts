@@ -95,7 +95,6 @@ export async function makeIdentities(api: GoogleApi, project: string, clock: Clo
   await Promise.all(WITH_IDENTITY.map(make));
 }
 
-/** Waits for the end of an operation. */
 async function ended(api: GoogleApi, what: string, started: Json, clock: Clock): Promise<void> {
   let operation = started;
   for (const end_ms = clock.now() + MOST_OPERATION_S * 1000; operation.done !== true; ) {

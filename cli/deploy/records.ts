@@ -21,7 +21,6 @@ const artifact = z.looseObject({
 
 const record = z.looseObject({
   deployed_at: z.string(),
-  /** Account that applied. */
   account: z.string(),
   /** Commit of the clone, with `-dirty` behind it for changed files; null without git. */
   git_commit: z.string().nullable(),

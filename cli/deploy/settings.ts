@@ -12,7 +12,6 @@ import {provider as providers} from '../../shared/domain/records/providers.ts';
 export const EXAMPLE = fileURLToPath(new URL('../../terraform/example.tfvars.json', import.meta.url));
 
 const VARIABLES = fileURLToPath(new URL('../../terraform/variables.tf', import.meta.url));
-/** Default of the variable `accelerator`. */
 const DEFAULT_ACCELERATOR = 'v5litepod-1';
 /** Variables that the command sets by itself. */
 const OWN = ['artifacts', 'ticket_key'];

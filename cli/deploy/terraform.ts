@@ -17,7 +17,6 @@ export const VERSIONS_FILE = `${FOLDER}/versions.tf`;
 export class StepFailed extends CliError {
   override name = 'StepFailed';
   readonly output: string;
-  /** The first error of the output. */
   readonly first: string;
 
   constructor(step: string, output: string) {
@@ -48,7 +47,6 @@ export class Terraform {
     );
   }
 
-  /** Prints the plan, and writes it to a file. */
   async plan(file: string, variableFiles: string[]): Promise<void> {
     const variables = variableFiles.map(path => `-var-file=${path}`);
     await this.#run('plan', ['plan', '-input=false', '-no-color', `-out=${file}`, ...variables], 'shown');

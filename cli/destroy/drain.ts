@@ -27,7 +27,6 @@ export type Draining = {
   cloud: Cloud;
   api: GoogleApi;
   tpus: Tpus;
-  /** Zones of the settings. */
   zones: string[];
   /** Ends the ticks, which would create again what is deleted directly. */
   pauseTick: () => Promise<void>;

@@ -11,7 +11,6 @@ export type Context = Deployed & {
   store: Store;
   objects: Objects;
   is_google: boolean;
-  /** Folder of a local cloud. */
   folder?: string | undefined;
   project: string;
   bucket: string;

@@ -52,7 +52,6 @@ export async function sourceOf(options: SourceOptions): Promise<PackedCode> {
   return {source: source as SourceChange};
 }
 
-/** Stores the packed folder. */
 export async function upload({objects}: Cloud, {object, bytes}: PackedCode): Promise<void> {
   if (object && bytes) await createOnce(objects, object, bytes, 'application/gzip');
 }

@@ -60,7 +60,6 @@ export async function mirror(model: string, options: CloudOptions & {revision?: 
   ]);
 }
 
-/** The copy in one line. */
 export function mirroredText({model, commit, address, files, bytes, copied_bytes}: Mirrored): string {
   const copied = copied_bytes > 0 ? `${bytesText(copied_bytes)} copied` : 'already there';
   return `${model} at commit ${commit} is ${address}: ${counted(files, 'file')}, ${bytesText(bytes)}, ${copied}`;

@@ -11,7 +11,6 @@ import {paths, streamObject} from '../../shared/domain/names.ts';
 /** Time without news after which the message `start` registers streams whose events were lost, and after which the wait ends. */
 const REGISTER_MS = 20_000;
 const GIVE_UP_MS = 120_000;
-/** Documents that are read at once. */
 const AT_ONCE = 50;
 const NEWEST_EVENTS = 1000;
 

@@ -87,7 +87,6 @@ async function withMirror(
 /** A folder of streams, or another run; neither for streams that are in the bucket. */
 type Inputs = {folder?: StreamFolder | undefined; from?: string | undefined};
 
-/** Streams, bytes and budget of the start, in one line. */
 export function planText(run: string, budget: number | null, {folder, from}: Inputs): string {
   const bytes = folder?.streams.reduce((sum, stream) => sum + stream.bytes, 0) ?? 0;
   const what = folder

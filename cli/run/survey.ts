@@ -24,7 +24,6 @@ import type {Objects} from '../../shared/ports/ports.ts';
 
 const OUTPUTS = 'activations/';
 
-/** Names of all runs with a stream in the bucket. */
 export async function runsInBucket({objects}: Pick<Sources, 'objects'>): Promise<string[]> {
   const runs = new Set<string>();
   for (const {name} of await objects.list('datasets/')) {
@@ -34,12 +33,10 @@ export async function runsInBucket({objects}: Pick<Sources, 'objects'>): Promise
   return [...runs].sort();
 }
 
-/** Lists the stream objects of a run in the bucket. */
 async function streamsOf(objects: Objects, run: string): Promise<StreamObject[]> {
   return streamsAmong(await objects.list(datasetPrefix(run))).filter(each => each.run === run);
 }
 
-/** Names of all runs with a stream or an output in the bucket, or a document. */
 export async function runsAnywhere({store, objects}: Sources): Promise<string[]> {
   const documents = await store.query('runs');
   const runs = [...(await runsInBucket({objects})), ...(await runsWithOutput(objects))];

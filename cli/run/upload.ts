@@ -24,7 +24,6 @@ export async function upload(folder: string, options: Options): Promise<void> {
   print<'streams upload'>(json, report, uploadReportLines(report));
 }
 
-/** Checks the streams with the spec that the run has, or gets from the folder. */
 async function checkUpload(cloud: Cloud, folder: string, run: string): Promise<void> {
   requireRunning(cloud.connection, cloud.dir);
   const {spec, streams} = await readStreamFolder(folder);

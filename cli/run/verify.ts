@@ -86,7 +86,6 @@ const COLUMNS: Column<Report['streams'][number]>[] = [
   })),
 ];
 
-/** Report as lines for a person. */
 export function verdictLines(report: Report): StyledLine[] {
   const problems = [...report.problems, ...report.streams.flatMap(stream => stream.problems)];
   const truncated = report.truncated > 0 ? `, ${numberText(report.truncated)} truncated as asked` : '';

@@ -42,12 +42,10 @@ export type Bench = {
   tpus: Tpus;
   clock: Clock;
   state: SmokeState;
-  /** Writes the state. */
   keep: () => void;
   budget_usd: number;
   /** Model of the runs; undefined for that of the deployment. */
   model: string | undefined;
-  /** Where the record of the deployment is. */
   record: {state_bucket?: string | undefined};
 };
 
@@ -194,7 +192,6 @@ async function crossRegion({cloud, record}: Bench): Promise<{allow_cross_region?
   return zones.some(zone => regionOf(zone) !== region) ? {allow_cross_region: true} : {};
 }
 
-/** Records that differ. */
 export function records(count: number): string {
   const lines = Array.from({length: count}, (_, index) => {
     const words = Array.from({length: 15}, (_, word) => `w${(index * 31 + word * 17) % 97}`);
@@ -203,7 +200,6 @@ export function records(count: number): string {
   return lines.join('');
 }
 
-/** Waits for the lease of the first stream, and returns the TPU. */
 export function leased(bench: Bench, run: string): Promise<Worker> {
   const cure = `read \`gleaner status ${run}\` and \`gleaner tpus list --all\`, then run the smoke test again`;
   const holder = ({workers}: RunView) => workers.find(({work}) => work?.startsWith(`${run}/`));

@@ -28,7 +28,6 @@ export async function tokenOf(api: GoogleApi, account: string, project: string):
 
 type Place = {bucket: string; logs_bucket: string; id: string};
 
-/** Tokens of the account of TPUs, and of the account of worker-api. */
 type Tokens = {worker: string; worker_api: string};
 
 /** Tries each right that a TPU has, and each that it must not have. */
@@ -64,7 +63,6 @@ export async function tryRights(
   return 'by itself a TPU reads what it boots; by a token of a lease it creates once, lists and reads its own work; it overwrites its own log';
 }
 
-/** The requests of a TPU with a token. */
 function openObjectsAs(token: string, {bucket, logs_bucket, id}: Place, endpoint: string) {
   const google = openGoogle({endpoint, token});
   const at = `storage.googleapis.com/storage/v1/b/${bucket}/o`;

@@ -33,7 +33,6 @@ export async function smoke(options: SmokeOptions): Promise<void> {
   await withCloud(options, cloud => smokeIn(cloud, options), connection);
 }
 
-/** The deployment of the project, with the collection of jobs that it was deployed with. */
 async function connectionOf(project: string, options: SmokeOptions): Promise<Connection | undefined> {
   await requireCredentials();
   const {GLEANER_DEPLOYMENT: deployment = DEFAULT_DEPLOYMENT, GLEANER_JOBS_COLLECTION} = process.env;

@@ -15,9 +15,7 @@ const state = z.strictObject({
   /** Runs of the steps, by their purpose. */
   runs: z.record(z.string(), z.string()),
   jobs: z.array(z.string()),
-  /** Pool that the test made. */
   pool: z.string().optional(),
-  /** Zone of the first TPU. */
   zone: z.string().optional(),
   steps: z.record(z.string(), smokeResult),
 });

@@ -6,7 +6,6 @@ import {CliError} from '../../client/text/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 
 export const CHECKSUMS_FILE = 'checksums.json';
-/** Subfolder of incomplete streams. */
 export const WORK_FOLDER = '.create';
 
 const streamChecksum = z.strictObject({

@@ -139,7 +139,6 @@ async function countRows(
 
 type Writing = {
   sources: RowSource[];
-  /** Size of the sources. */
   bytes: number;
   convert: Convert;
   split: Split;
@@ -188,7 +187,6 @@ async function writeShuffled(writing: Writing, seed: number, writer: StreamWrite
   }
 }
 
-/** Lines of the chosen rows, each with the number of its row over all sources. */
 async function* linesOf(
   {sources, convert, split, options, watch, progress, say}: Writing,
   isChosen?: (row: number) => boolean,

@@ -17,7 +17,6 @@ export type Wanted = Pick<Checksums, 'sources' | 'options'>;
 
 export class OutputFolder {
   readonly folder: string;
-  /** Folder of the incomplete files. */
   readonly work: string;
 
   constructor(folder: string) {

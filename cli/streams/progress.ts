@@ -50,7 +50,6 @@ export class PassProgress extends Progress {
   }
 }
 
-/** Upload of streams. */
 export class TransferProgress extends Progress {
   readonly #streams: number;
   readonly #total: number;

@@ -75,7 +75,6 @@ export class Sessions {
     await rm(this.#fileOf(file), {force: true}).catch(() => {});
   }
 
-  /** Removes the folder where it is empty. */
   async end(): Promise<void> {
     await rmdir(this.#folder).catch(() => {});
   }

@@ -4,10 +4,8 @@ import {counted} from '../../client/text/format.ts';
 
 export type SplitOptions = {
   num_streams: number;
-  /** Most samples of all streams together. */
   max_samples?: number | undefined;
   max_samples_per_stream?: number | undefined;
-  /** First row, from 0. */
   start_index?: number | undefined;
   /** Row after the last one. */
   end_index?: number | undefined;

@@ -4,7 +4,6 @@ import {AppendedFile} from './appended-file.ts';
 
 /** Each bucket is read as a whole, so its size bounds the memory. */
 const BUCKET_BYTES = 64 << 20;
-/** Each bucket has an open file. */
 const MOST_BUCKETS = 256;
 const BUFFER_BYTES = 128 << 10;
 /** Place and length of a line. */

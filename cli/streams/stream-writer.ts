@@ -8,7 +8,6 @@ import type {StreamChecksum} from './checksums.ts';
 const BUFFER_BYTES = 1 << 20;
 const NEWLINE = Buffer.from('\n');
 
-/** `stream_007.jsonl`. */
 export function streamFile(index: number): string {
   return `stream_${streamId(index)}.jsonl`;
 }
@@ -35,7 +34,6 @@ export class StreamWriter {
     this.#sizes = sizes;
   }
 
-  /** Complete streams. */
   get done(): readonly StreamChecksum[] {
     return this.#done;
   }

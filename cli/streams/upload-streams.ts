@@ -75,7 +75,6 @@ export async function uploadStreams(
   }
 }
 
-/** The commands of gcloud that upload the same files. */
 export function uploadLines({folder, spec, streams}: StreamFolder, run: string, bucket: string): string[] {
   const to = `gs://${bucket}/${datasetPrefix(run)}`;
   const copy = (files: string) => `gcloud storage cp --no-clobber ${files} ${quoted(to)}`;
@@ -84,7 +83,6 @@ export function uploadLines({folder, spec, streams}: StreamFolder, run: string, 
   return [...(spec ? [copy(quoted(`${folder}/run.json`))] : []), copy(files.join(' '))];
 }
 
-/** Lines of a report for a person. */
 export function uploadReportLines(report: UploadReport): string[] {
   const there = report.already_there > 0 ? `, ${report.already_there} already there` : '';
   const rate = report.uploaded_bytes / Math.max(report.seconds, 0.001);

@@ -82,7 +82,6 @@ export const portFrom = (least: number) =>
 export const bytes = numeric(/^\d{3,12}$/, () => true, 'a whole number of bytes from 100 up.');
 export const rate = numeric(/./, value => value > 0 && Number.isFinite(value), 'a number above 0.');
 export const integer = numeric(/^-?\d{1,9}$/, () => true, 'a whole number.');
-/** Priority of a run or a job. */
 export const priority = whole(-1000, 1000);
 export const seconds = numeric(
   /^\d+(\.\d+)?$/,

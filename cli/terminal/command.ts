@@ -29,7 +29,6 @@ export class GleanerCommand extends Command {
     return super.setOptionValueWithSource(key, value === NONE ? null : value, source);
   }
 
-  /** Adds a command of this one. */
   about(name: string, description: string): GleanerCommand {
     return this.command(name).description(description);
   }
@@ -83,12 +82,10 @@ export class GleanerCommand extends Command {
     return this.addOption(/[<[]/.test(flags) ? option.argParser(parse) : option);
   }
 
-  /** An argument with a few values. */
   oneOf(name: string, about: string, values: readonly string[], given?: string): this {
     return this.addArgument(new Argument(name, about).choices(values).default(given));
   }
 
-  /** Lines of the help behind the options. */
   examples(...lines: string[]): this {
     return this.addHelpText('after', `\nExamples:\n${lines.map(line => `  ${line}`).join('\n')}`);
   }

@@ -8,7 +8,6 @@ export function stopSignal(): Promise<void> {
   return first;
 }
 
-/** Is aborted at the first of these signals. */
 export function abortedAtStop(): AbortSignal {
   const controller = new AbortController();
   void stopSignal().then(() => controller.abort());

@@ -16,7 +16,6 @@ const COPIED = ['terraform', 'functions/triggers.json'];
 export type Providers = 'installed' | 'stand-in';
 
 export type Workspace = {
-  /** The copy of `terraform/`. */
   folder: string;
   /** The installed providers, or the stand-in, which knows the schemas alone. */
   providers: Providers;

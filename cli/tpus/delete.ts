@@ -36,7 +36,6 @@ export function deletionLines(rows: readonly TpuRow[]): string[] {
   ];
 }
 
-/** TPUs that a question lists by name. */
 const MOST_LISTED = 20;
 
 export function rowLines(rows: readonly TpuRow[]): string[] {
@@ -47,7 +46,6 @@ export function rowLines(rows: readonly TpuRow[]): string[] {
   return more > 0 ? [...lines, `  and ${counted(more, 'further TPU')}`] : lines;
 }
 
-/** Messages that wait for their outcome at once. */
 const AT_ONCE = 8;
 
 /**

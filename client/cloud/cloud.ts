@@ -10,7 +10,6 @@ export type Cloud = {
   connection: Connection;
   store: Store;
   objects: Objects;
-  /** Collection of the documents of jobs. */
   jobs: string;
   dir: string | undefined;
 };

@@ -16,7 +16,6 @@ import {type Cloud, withCloud} from './cloud.ts';
 import {unknownRun} from './unknown-run.ts';
 
 export const POLL_MS = 250;
-/** Limit of waiting for the record of a message. */
 const WAIT_S = 600;
 /** Limits of a publish with its repeats. */
 const RETRIES = {attempts: 5, first_wait_ms: 200, longest_wait_ms: 2000, give_up_ms: 10_000};
@@ -24,7 +23,6 @@ const RETRIES = {attempts: 5, first_wait_ms: 200, longest_wait_ms: 2000, give_up
 export type Topic = 'control' | 'exec';
 export type Outcome = {outcome: string; reason: string};
 
-/** The command of gcloud that publishes the message. */
 export function publishLine(
   {deployment, project}: Pick<Connection, 'deployment' | 'project'>,
   topic: Topic,
@@ -33,7 +31,6 @@ export function publishLine(
   return `gcloud pubsub topics publish ${nameIn(deployment, topic)} --message=${quoted(jsonText(message))} --project=${quoted(project)}`;
 }
 
-/** Publishes the message and returns its id. */
 export function publish(cloud: Cloud, topic: Topic, message: object): Promise<string> {
   return publishText(cloud, topic, JSON.stringify(message));
 }
@@ -93,7 +90,6 @@ export async function sendTo(
   print<Sending>(json, {done}, [done]);
 }
 
-/** Waits for the recorded outcome of a message. */
 export async function outcomeOf(
   store: Store,
   id: string,

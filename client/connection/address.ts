@@ -3,7 +3,6 @@ import type {CloudAddress} from '../../emulator/cloud.ts';
 
 /** Default port and folder of `gleaner local up`. */
 export const DEFAULT_PORT = 8790;
-/** Default port of the pages. */
 export const DASHBOARD_PORT = 8791;
 export const DEFAULT_DIR = '.gleaner/local';
 

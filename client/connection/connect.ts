@@ -25,7 +25,6 @@ export type CloudOptions = {
   yes?: boolean | undefined;
 };
 
-/** Running local cloud of this user, with its token. */
 export type LocalInfo = CloudAddress & {token: string};
 
 const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;

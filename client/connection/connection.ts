@@ -2,7 +2,6 @@ import {urlWithToken} from '../../emulator/http/token-path.ts';
 import {CliError} from '../text/errors.ts';
 import {DEFAULT_DIR} from './address.ts';
 
-/** Cloud that a command works on. */
 export type Connection = {
   /** False for a local cloud. */
   is_google: boolean;

@@ -8,7 +8,6 @@ import {inOrder} from './order.ts';
 /** Functions have clocks of their own, so a new event may be a little older than the newest known. */
 const OVERLAP_MS = 60_000;
 
-/** Reads the events that a filter means, each once. */
 export function readerOf(store: Store, filter: EventFilter) {
   /** Times of the newest event of the first read, and of all reads. */
   let [floor, latest] = ['', ''];
@@ -19,7 +18,6 @@ export function readerOf(store: Store, filter: EventFilter) {
     filter.learn(entries);
   };
   return {
-    /** The newest events, the oldest first, among the newest `most_read` of all. */
     async newest(most: number, most_read?: number): Promise<Entry[]> {
       const found: Entry[] = [];
       for await (const page of newestFirst(store, 'events', 'at', most_read)) {

@@ -1,7 +1,6 @@
 import {ranges} from '../explanations/result-lines.ts';
 import {inOrder, OrderedEvents} from './order.ts';
 
-/** Event of the timeline. */
 export type Moment = {id: string; at: string; kind?: string; text: string};
 export type Line = {at: string; text: string};
 

@@ -122,7 +122,6 @@ function parsedText(text: string): unknown {
   }
 }
 
-/** Items of every page of a list. */
 export async function listAll(api: GoogleApi, address: string, field: string): Promise<Json[]> {
   const items: Json[] = [];
   let page: unknown = '';

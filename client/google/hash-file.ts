@@ -12,7 +12,6 @@ export async function crc32cOf(path: string, stop?: AbortSignal): Promise<string
   return crc.digest();
 }
 
-/** SHA-256 in hexadecimal digits. */
 export async function sha256Of(path: string, stop?: AbortSignal): Promise<string> {
   const hash = createHash('sha256');
   await readAll(path, chunk => hash.update(chunk), stop);

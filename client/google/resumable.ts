@@ -72,7 +72,6 @@ export function resumableUploads(options: StorageBucketOptions) {
     /** Asks how many bytes are stored. */
     ask: (session: string, content: Content, stop?: AbortSignal) =>
       put(session, content, `bytes */${content.size_bytes}`, undefined, stop),
-    /** Sends bytes that start at `start`. */
     send(session: string, content: Content, start: number, bytes: Buffer<ArrayBuffer>, stop?: AbortSignal) {
       const range = `bytes ${start}-${start + bytes.length - 1}/${content.size_bytes}`;
       return put(session, content, range, bytes, stop);

@@ -62,7 +62,6 @@ export const cloudAnswers = {
     /** False with --dry-run. */
     destroyed: z.boolean(),
     goes: z.array(text),
-    /** Data that stays, and the command that deletes it. */
     stays: z.array(z.strictObject({what: text, command: text})),
   }),
   deploy: z.union([

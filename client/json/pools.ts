@@ -19,7 +19,6 @@ const host = z.strictObject({
   heartbeat_at: maybe,
 });
 
-/** A document with the documents of its hosts. */
 const exec = z.intersection(execRecords.schema, z.looseObject({results: z.array(execHostRecords.schema)}));
 
 /** Code of a host: the newest version that is ready or failed there. */

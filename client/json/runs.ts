@@ -8,7 +8,6 @@ import {comparedManifest} from './compared-manifest.ts';
 import {commands, count, dollars, maybe, text} from './fields.ts';
 import {event} from './tpus.ts';
 
-/** Dollars beside the TPUs. */
 export const beside = z.strictObject({
   ...{network_usd: dollars, operations_usd: dollars, control_usd: dollars, storage_usd_per_month: dollars},
 });

@@ -40,7 +40,6 @@ export const attempt = z.strictObject({
   log: textOrNull,
 });
 
-/** A host with its last report. */
 export const host = z.strictObject({
   host: count,
   hostname: text,
@@ -59,7 +58,6 @@ const ceiling = z.strictObject({
   unknown_zones: z.array(text),
 });
 
-/** One line of a log. */
 const logLine = z.union([
   z.strictObject({
     tpu: text,
@@ -73,7 +71,6 @@ const logLine = z.union([
   z.strictObject({job: text, text}),
 ]);
 
-/** One event. */
 export const event = z.strictObject({
   id: text,
   at: text,
@@ -125,5 +122,4 @@ export const tpuAnswers = {
 export type Attempt = z.infer<typeof attempt>;
 /** Most TPUs of a pool, and the most dollars that an hour of them costs. `unknown_zones`: zones without a known price. */
 export type Ceiling = z.infer<typeof ceiling>;
-/** Event of the timeline. */
 export type Entry = z.infer<typeof event>;

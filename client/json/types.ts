@@ -29,7 +29,6 @@ export function typeOf(schema: Schema): string {
   return [schema.type ?? 'any value'].flat().join(' or ');
 }
 
-/** A row of a Markdown table. */
 export function row(...cells: string[]): string {
   return `| ${cells.map(cell => cell.replaceAll('|', '\\|').replaceAll('\n', ' ')).join(' | ')} |`;
 }

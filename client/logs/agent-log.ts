@@ -15,7 +15,6 @@ export type AgentLog = ReturnType<typeof openAgentLog>;
 export function openAgentLog(objects: Objects, tpu: string, incarnation: number, host: number) {
   const name = logObject(tpu, incarnation, host);
   let generation = '';
-  /** The newest lines that were read. */
   let last: string[] = [];
   /** Lines that no earlier call returned. Undefined: the object does not exist. */
   const read = async (): Promise<string[] | undefined> => {

@@ -25,7 +25,6 @@ export type LogOptions = {
   json?: boolean;
 };
 
-/** An incarnation on one of its hosts. */
 type Source = Incarnation & {host: number};
 type AgentLine = Source & {line: LogLine};
 
@@ -76,7 +75,6 @@ export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): P
 
 type Place = Pick<Connection, 'project' | 'deployment' | 'bucket' | 'storage_endpoint' | 'token'>;
 
-/** Opens the bucket of the agents' logs. */
 export function openLogs(place: Place, env: NodeJS.ProcessEnv = process.env): Objects {
   const {project, storage_endpoint: endpoint, token} = place;
   return openObjects({project, bucket: logsBucketOf(place, env), endpoint, token});

@@ -5,7 +5,6 @@
 import type {Style} from '../text/format.ts';
 
 export type LogLine = {
-  /** The line as it is stored. */
   raw: string;
   /** Null for a line without a time. */
   time: string | null;

@@ -23,7 +23,6 @@ export const NO_JAX_CACHE = {JAX_COMPILATION_CACHE_DIR: ''};
 
 /** Packages of a worker on this machine, without libtpu. */
 export const LOCK = join(WORKER_FOLDER, 'requirements.lock');
-/** The locked uv. */
 export const UV_LOCK = join(WORKER_FOLDER, 'uv-requirements.lock');
 /** Packages of a worker on a TPU VM: the TPU compiler is one of them, and needs no TPU. */
 export const TPU_LOCK = join(WORKER_FOLDER, 'requirements-tpu.lock');
@@ -44,7 +43,6 @@ export function workerPython(
   return made;
 }
 
-/** Folder of the environment for a lock file. */
 export async function environmentFolder(lock: string): Promise<string> {
   return join(cacheFolder(), `env-${await lockKey(lock)}`);
 }

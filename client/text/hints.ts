@@ -50,7 +50,6 @@ function cloudOptions(known: ReadonlySet<string>, {port, dir}: Typed['cloud']): 
   return dir !== undefined && known.has('--dir') && /^[\w./-]+$/.test(dir) ? ` --dir ${dir}` : '';
 }
 
-/** The options of the command that these words name. */
 function optionsOf(program: Command, rest: string): Set<string> {
   let command = program;
   for (const word of rest.split(' ')) {

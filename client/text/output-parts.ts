@@ -40,7 +40,6 @@ export type Parts = ReturnType<typeof partsIn>;
 export function partsIn(objects: Objects, folder: string, write: (line: string) => void) {
   const lines = new Lines(write);
   let last = '';
-  /** Writes the new parts. */
   const read = async () => {
     const found = await objects.list(folder, last === '' ? {} : {start: last});
     for (const {name} of found.filter(({name}) => name > last && name.endsWith('.txt'))) {

@@ -39,7 +39,6 @@ export type Sampled = {
  */
 export type Compiled = {
   model: string;
-  /** Number of the stored layers. */
   layers: number;
   accelerator: string;
   devices: number;
@@ -167,7 +166,6 @@ export function weightBytes({
   return computed_tokens > 0 ? operations / computed_tokens : 0;
 }
 
-/** What a TPU pays for beside its work. */
 export type Overhead = Pick<typeof ASSUMED, 'start_s' | 'preemption'>;
 
 /** Hours of all TPUs together, and hours on the clock. No more workers than streams do work. */

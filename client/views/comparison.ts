@@ -57,7 +57,6 @@ function notesOn({run, result}: Side, other: Record<string, Stats>): string[] {
   return result === null ? [...only, `run ${name} has no result in its manifest`] : only;
 }
 
-/** The tensors that one run stores and the other does not, in one note. */
 function onlyIn(run: string, own: Record<string, Stats>, other: Record<string, Stats>): string[] {
   const names = Object.keys(own).filter(tensor => !(tensor in other));
   if (names.length === 0 || Object.keys(other).length === 0) return [];
@@ -127,7 +126,6 @@ function compareShards(a: Map<string, string>, b: Map<string, string>): Comparis
   };
 }
 
-/** A value of a comparison with its unit. */
 export function shownWhole(name: string, value: unknown): string {
   if (value === null || value === undefined) return '-';
   if (typeof value !== 'number') return typeof value === 'string' ? value : JSON.stringify(value);

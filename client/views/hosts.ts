@@ -30,7 +30,6 @@ export type HostCode = {
   error: string | null;
 } & Partial<NonNullable<Worker['source_report']>>;
 
-/** Reports of the code of a pool, of each host that has given one. */
 export function viewCode(worker: Worker): HostCode[] {
   return hostsOf(worker).flatMap((host): HostCode[] => {
     const at = {worker: worker.name, host};

@@ -18,7 +18,6 @@ export function reasonOf({cause, error}: Document): string {
   return `${cause ? ` (${cause})` : ''}${first ? `: ${first}` : ''}`;
 }
 
-/** Columns of the jobs. */
 export const jobColumns = {
   job: {title: 'Job', cell: ({id}) => id},
   state: {title: 'State', cell: ({job}) => text(job.status ?? 'pending')},
@@ -37,7 +36,6 @@ function nameOf({job: {metadata, challenge_number}}: JobView): string {
   return text((metadata as Document | null | undefined)?.name ?? challenge);
 }
 
-/** Why it waits, or why it has ended in another way than as completed. */
 function whyOf({job, waits}: JobView): string {
   return waits ?? (isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '');
 }
@@ -48,7 +46,6 @@ function workerOf(job: Document): string {
   return others.length === 0 ? first : `${first} +${others.length}`;
 }
 
-/** The workers of the running attempt, or of the last one. */
 export function holdersOf({lease, attempts}: Document): string[] {
   const last = Array.isArray(attempts) ? (attempts as Document[]).at(-1) : undefined;
   return workersOf((lease as Document | null | undefined) ?? last ?? {});

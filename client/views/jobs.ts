@@ -35,7 +35,6 @@ export async function readJob({store, jobs}: Cloud, id: string): Promise<Documen
 
 export type JobFilter = {status?: string | undefined; pool?: string | undefined; limit: number};
 
-/** The newest jobs. */
 export async function readJobs(cloud: Cloud, filter: JobFilter): Promise<JobView[]> {
   const found = await newest(cloud, filter);
   const waitOf = await readWaits(cloud.store);

@@ -33,7 +33,6 @@ export function paceOf(state: RunState, records: Records = []): Pace {
   return {tokens_per_s, seconds_left: secondsLeft(state, tokens_per_s, records)};
 }
 
-/** Tokens a second of the TPUs that work on the run. */
 export function speedOf(run: string, tpus: readonly Worker[]): number {
   return tpus
     .filter(({work}) => parseWork(work)?.run === run)

@@ -99,7 +99,6 @@ export function foldedLines(entries: readonly Entry[]): Line[] {
   return new Timeline().add(entries, Number.POSITIVE_INFINITY).reverse();
 }
 
-/** The statistics of the first completed stream. */
 async function statsOfOne(objects: Objects, streams: readonly Stream[]): Promise<StatsView | null> {
   const first = streams.find(({status, total_shards}) => status === 'completed' && total_shards > 0);
   if (!first) return null;

@@ -9,7 +9,6 @@ export function differencesOf(wanted: object, stored: object, only?: readonly st
     .filter(({wanted, stored}) => canonical(wanted) !== canonical(stored));
 }
 
-/** JSON with sorted keys. */
 function canonical(value: unknown): string {
   return (
     JSON.stringify(value, (_, inner: unknown) =>

@@ -10,7 +10,6 @@ import {explain} from './why.ts';
 
 const MOST_SHARDS = 100;
 
-/** Rejected lines that the page shows. */
 const MOST_REJECTED = 1000;
 
 /** `shards`: the newest, the newest first. `rejects`: empty for a stream without rejected lines. */

@@ -11,7 +11,6 @@ import {isFor} from '../logs/run-tpus.ts';
 export type TimelineFilter = {run?: string | undefined; kind?: string | undefined; text?: string | undefined};
 
 const MOST = 200;
-/** Events that a search for those of a filter reads. */
 export const MOST_READ = 1200;
 
 /** The newest events that the filter means, the newest first. `runs`: every run, for the choice of one. */

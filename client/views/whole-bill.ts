@@ -20,7 +20,6 @@ export type WholeBill = Record<'network' | 'nat' | 'operations' | 'control' | 's
 
 type Place = {zone: string; region: string | null; workers: number; isHubModel: boolean};
 
-/** Bill of a run in advance. */
 export function estimatedBill(
   sampled: Sampled,
   stored: Span,

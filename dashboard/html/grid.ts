@@ -58,7 +58,6 @@ export function streamGrid(streams: StreamStates): Html {
   )}<defs><pattern id="gaps" width="${CELL}" height="${CELL}" patternUnits="userSpaceOnUse"><path class="gap" d="M8 0h2v10h-10v-2h8z"/></pattern></defs><rect width="100%" height="100%" fill="url(#gaps)"/></svg>`;
 }
 
-/** The states with their counts, in the shapes of the page. */
 export function legend(counts: Record<Status, number>): Html {
   return html`<ul class="legend">${ORDER.map(
     status =>

@@ -21,7 +21,6 @@ function safe(part: Part): unknown {
   return Array.isArray(part) ? part.map(safe) : part;
 }
 
-/** Address of a page with these segments, each percent-encoded. */
 export function address(...segments: string[]): string {
   return `/${segments.map(segment => segment.split('/').map(encodeURIComponent).join('/')).join('/')}`;
 }
@@ -61,12 +60,10 @@ export function markOf(status: string): Mark {
   return MARK_OF[status] ?? 'off';
 }
 
-/** A status word with its shape. */
 export function state(status: string, mark = markOf(status)): Html {
   return html`<span class="state ${mark}"><span aria-hidden="true">${MARKS[mark]}</span> ${status.replaceAll('_', ' ').toLowerCase()}</span>`;
 }
 
-/** A bar with its share in words. */
 export function bar(share: number | null, text: string): Html {
   if (share === null) return html`<span class="seen">${text}</span>`;
   const width = Math.max(0, Math.min(100, share * 100)).toFixed(1);
@@ -78,7 +75,6 @@ export function command(line: string): Html {
   return html`<code class="command">${withHints(`\`${line}\``).slice(1, -1)}</code>`;
 }
 
-/** Text with commands between backticks. */
 export function withCommands(text: string): Html {
   const parts = text.split('`');
   return html`${parts.map((part, index) => (index % 2 === 1 ? command(part) : part))}`;
@@ -89,7 +85,6 @@ export function empty(text: string, ...lines: string[]): Html {
   return html`<div class="empty"><p>${text}</p>${lines.map(line => html`<p>${command(line)}</p>`)}</div>`;
 }
 
-/** Figures of a page: each a value with its name. */
 export function figures(values: readonly [name: string, value: Part, more?: Part][]): Html {
   return html`<dl class="figures">${values.map(
     ([name, value, more]) =>

@@ -8,7 +8,6 @@ export type Frame = {
   title: string;
   /** Address of the page: the navigation marks its part. */
   path: string;
-  /** Name of the cloud. */
   cloud: string;
   /** Hashes of the static files, so that a new release is not read from a cache. */
   version: string;
@@ -63,7 +62,6 @@ ${sections.map(({id, html: body}) => html`<section id="${id}">${raw(body)}</sect
   return String(page);
 }
 
-/** The age of the page, as a section. */
 export function freshness({at_ms, problem}: Omit<Shown, 'sections'>, now: number): Section {
   const at = time(new Date(at_ms).toISOString(), now);
   const body: Html =

@@ -19,7 +19,6 @@ export function collectionsPage(names: readonly string[]): Section[] {
   ];
 }
 
-/** The path with a link for each part. */
 function trail(path: string): Html {
   const parts = path.split('/');
   return html`<h1 class="trail">${link('/documents', 'Documents')}${parts.map(

@@ -67,7 +67,6 @@ export function runPage(page: RunPage, now: number): Section[] {
   ];
 }
 
-/** The sections that a report has too. */
 export function runSections(page: RunPage, now: number): Record<'head' | 'history' | 'stats' | 'spec', Html> {
   return {
     ...{head: head(page, now), history: historyCharts(page.state.run), spec: spec(page)},

@@ -91,7 +91,6 @@ function origin({page, dataset}: Report, {bucket, project}: Made): Html {
   return html`${facts(values)}<h3>How to load it</h3><pre>${lines.join('\n')}</pre><p class="quiet">Each shard is a ${text(run.spec?.format) ?? 'safetensors'} file with the index, the tokens and the rows of its samples. ${line(`gleaner run export ${run.run} --layer ${layer} --output layer-${layer}`)} writes one layer to files.</p>`;
 }
 
-/** Mean tokens of a sample, of the run and by stream. */
 function lengths({total_tokens, total_samples_processed}: Run, {streams}: Report['dataset']): string {
   if (total_samples_processed === 0) return '';
   const counting = streams.filter(stream => stream.total_samples_processed > 0);
@@ -130,7 +129,6 @@ function verification({page}: Report, {verified, compared}: Made): Html {
   return html`<p class="lead">${state(ok ? 'verified' : 'not verified', ok ? 'good' : 'bad')}: every stream and every shard was read again for this file.</p>${figures(named)}${problems.map(problem => html`<p class="note">${problem}</p>`)}${rules}`;
 }
 
-/** How far the stored rows are from transformers. */
 function drifts(compared: StoredComparison | null): Html {
   if (!compared) return html``;
   const rows = table('Drift of each layer', Object.values(driftColumns), Object.entries(compared.drift));

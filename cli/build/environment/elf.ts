@@ -18,7 +18,6 @@ type Read = (offset: number, size: number) => Buffer;
 const X86_64 = 62;
 const LOAD = 1;
 const DYNAMIC = 2;
-/** Tags of the dynamic section. */
 const TAG = {
   needed: 1n,
   strings: 5n,
@@ -94,7 +93,6 @@ function segmentsOf(read: Read, header: Buffer): Segment[] {
   });
 }
 
-/** Values of each tag. */
 function tagsOf(section: Buffer): Map<bigint, number[]> {
   const tags = new Map<bigint, number[]>();
   for (let at = 0; at + 16 <= section.length; at += 16) {

@@ -51,7 +51,6 @@ export type Environment = {
   key: string;
   sha256: string;
   size_bytes: number;
-  /** Path of the archive. */
   archive: string;
 };
 
@@ -72,7 +71,6 @@ export async function builtEnvironment(lock = TPU_LOCK): Promise<Environment | u
   return undefined;
 }
 
-/** Key of the environment of a lock file with a build of Python. */
 export async function keyOf(lock: string, python: Pick<Python, 'identity'>): Promise<string> {
   const inputs = [FORM, TARGET, python.identity, await readFile(UV_LOCK, 'utf8'), await lockText(lock)];
   return createHash('sha256').update(inputs.join('\n')).digest('hex').slice(0, 16);

@@ -15,7 +15,6 @@ import {runSpecPage} from './run-spec.ts';
 
 const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
 
-/** JSON Schema of the answers of `--json`, by command. */
 export function outputJsonSchema(): object {
   const schemas = Object.entries({...answers, failure}).map(([name, schema]) => {
     const {$schema: _, ...own} = z.toJSONSchema(schema, {unrepresentable: 'any'});

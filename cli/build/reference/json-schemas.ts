@@ -52,7 +52,6 @@ const RULES = [
   ),
 ];
 
-/** JSON Schema of `run.json`, published as docs/run.schema.json. */
 export function runSpecJsonSchema() {
   const schema = z.toJSONSchema(runSpecInput, {io: 'input'});
   Object.assign(schema.properties?.record ?? {}, {allOf: RECORD_RULES});

@@ -74,7 +74,6 @@ export async function uploadOf(objects: Cloud['objects'], run: string, accelerat
   return rate?.basis === 'measured' ? rate : undefined;
 }
 
-/** The newest completed run of a pool that has computed tokens. */
 export async function newestRun({store}: Pick<Cloud, 'store'>, pool: string): Promise<Run | undefined> {
   const where = [{field: 'pool', op: '==', value: pool} as const];
   const runs = runRecords.parseAll(await store.query('runs', {where}), () => {});

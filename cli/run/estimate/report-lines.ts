@@ -6,7 +6,6 @@ import {pricesText} from './price-origin.ts';
 import type {Report} from './report.ts';
 import {helpLines, limitText} from './stages.ts';
 
-/** Estimate as lines for a person. */
 export function reportLines(report: Report, now: number): string[] {
   const {totals, sample, model, machine, tokens_per_second: rate, spec} = report;
   const of = `${report.layers} of ${report.model_layers} layers, ${spec.sites?.join(', ')}, tokens ${JSON.stringify(spec.tokens)}`;

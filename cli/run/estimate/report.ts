@@ -41,7 +41,6 @@ type Machines = {accelerator: string; zone: string; workers: number; is_google?:
 /** What is known of speed. `upload`: the rate of a host. */
 type Known = {earlier?: Earlier | undefined; compiled?: Compiled | undefined; upload: UploadRate};
 
-/** Estimate of a run from the sample of its streams. */
 export function reportOn(
   what: string,
   spec: RunSpec,

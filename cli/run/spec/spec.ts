@@ -38,7 +38,6 @@ export async function specOf(options: SpecOptions, other?: Buffer | RunSpecInput
   return withOwnNames(parseValue(runSpecInput, spec, 'The spec of the run'));
 }
 
-/** Reads a file of `--spec`. */
 async function readSpecFile(file: string): Promise<RunSpecInput> {
   const text = await readFile(file, 'utf8').catch((error: Error) => {
     throw new CliError(`Failed to read --spec ${file}: ${error.message}`, {cause: error});

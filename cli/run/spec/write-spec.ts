@@ -59,7 +59,6 @@ async function readText({objects}: Cloud, name: string, max_bytes: number): Prom
   }
 }
 
-/** A run that has begun has the settings of its document. */
 async function refuseOtherSettings({store}: Cloud, run: string, spec: RunSpecInput): Promise<void> {
   const found = await runRecords.get(store, run);
   const keys = Object.keys(runChanges).filter(key => key in spec);

@@ -29,7 +29,6 @@ function likely(file: string, text: string): string {
   );
 }
 
-/** A delimiter, for messages. */
 export function nameOf(delimiter: string): string {
   return delimiter === '\t' ? 'tabs' : `"${delimiter}"`;
 }

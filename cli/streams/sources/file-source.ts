@@ -7,7 +7,6 @@ import {isGzip} from './gzip.ts';
 import {LIMITS, MOST_ROW_MIB} from './limits.ts';
 import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
-/** Local file of rows. */
 export abstract class FileSource implements RowSource {
   readonly name: string;
   abstract readonly unit: 'line' | 'row';
@@ -41,7 +40,6 @@ export abstract class FileSource implements RowSource {
   }
 }
 
-/** Refuses the row after these rows. */
 export function tooLong(file: string, unit: 'line' | 'row', after: number, most_row_bytes: number): CliError {
   return new CliError(
     `${file}, ${unit} ${after + 1}: it has more than ${most_row_bytes >> 20} MiB, the most of one row; correct the file, or raise --max-row-mib (up to ${MOST_ROW_MIB})`,
@@ -99,7 +97,6 @@ async function* withoutMark(chunks: AsyncIterable<Buffer>, stop: AbortSignal): A
   if (first?.length) yield first;
 }
 
-/** The text of a file, or at least its first `most` bytes. */
 export async function headOf(file: string, most = HEAD_BYTES): Promise<{text: string; isWhole: boolean}> {
   const watch: Watch = {stop: new AbortController().signal, moved: () => {}};
   const parts: Buffer[] = [];

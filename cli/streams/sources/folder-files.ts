@@ -5,7 +5,6 @@ import {counted, listText} from '../../../client/text/format.ts';
 import {quoted} from '../../../client/text/output.ts';
 import {formatOf, KNOWN_NAMES, type SourceOptions} from './formats.ts';
 
-/** Files beside rows that this program writes. */
 const OWN_FILES = ['checksums.json', 'run.json'];
 
 /** Files of rows in a folder, in the order of their names. Says which files and folders are skipped. */

@@ -69,7 +69,6 @@ function isObject(text: string): boolean {
   }
 }
 
-/** The unpacked text of a file. */
 async function wholeText(file: string, most_bytes: number): Promise<string> {
   const {text, isWhole} = await headOf(file, most_bytes + 1);
   if (isWhole) return text;

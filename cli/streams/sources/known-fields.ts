@@ -4,11 +4,8 @@ import {elementsOf, jsonKind, membersOf} from './json-text.ts';
 
 /** In the order in which a run takes them. */
 export const KNOWN_FIELDS = ['text', 'prompt', 'messages', 'tokens', 'conversations'];
-/** The two fields of an ARC task. */
 export const TASK_FIELDS = ['train', 'test'];
-/** Fields with messages. */
 export const CHATS = ['messages', 'conversations'];
-/** Fields that a run reads beside messages. */
 export const BESIDE_MESSAGES = ['tools', 'chat_template_kwargs', 'continue_final_message'];
 /** The field beside a chat of ShareGPT with its first message. */
 export const SYSTEM = 'system';

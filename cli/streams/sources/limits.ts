@@ -7,9 +7,7 @@ export const LIMITS = {
   row_bytes: 256 * MIB,
   /** Objects and lists inside of each other, in a row of JSON. */
   json_depth: 900,
-  /** An answer of the hub's API. */
   answer_bytes: 64 * MIB,
-  /** Text of an error of the hub. */
   error_bytes: 64 << 10,
 } as const;
 

@@ -195,7 +195,6 @@ function decimalText(value: bigint, scale: number): string {
 
 type Time = {kind: 'TIME' | 'TIMESTAMP'; unit: keyof typeof DIGITS; isUtc: boolean};
 
-/** Digits of a second. */
 const DIGITS = {MILLIS: 3, MICROS: 6, NANOS: 9};
 
 function timeOf({type, converted_type: converted, logical_type: logical}: SchemaElement): Time | undefined {

@@ -170,7 +170,6 @@ class ParquetRow {
   }
 }
 
-/** Local Parquet file. */
 export class ParquetFileSource extends FileSource {
   readonly unit = 'row';
 

@@ -74,7 +74,6 @@ async function openFile(
   }
 }
 
-/** An option that no source uses is a misunderstanding. */
 function requireUsed({delimiter, field}: SourceOptions, sources: RowSource[]): void {
   if (delimiter !== undefined && !sources.some(source => source instanceof CsvFile))
     throw new CliError('--delimiter is for CSV, and no source is CSV: leave it out, or give --format csv');

@@ -31,19 +31,15 @@ export type Row = {
 /** Progress of a pass, and its end. */
 export type Watch = {stop: AbortSignal; moved: (bytes: number) => void};
 
-/** Identity of a source: the bytes that its rows come from. */
 export type SourceIdentity = {source: string; bytes: number; sha256?: string; commit?: string};
 
 /** Columns that the caller reads. A source may lack those of `also`. */
 export type Columns = {of: readonly string[]; also: readonly string[]};
 
 export interface RowSource {
-  /** Name for messages. */
   readonly name: string;
-  /** Unit of `at` of a row. */
   readonly unit: 'line' | 'row';
   identity(watch: Watch): Promise<SourceIdentity>;
-  /** Number of rows, or `most` where there are more. */
   count(watch: Watch, most: number): Promise<number>;
   /** All rows in order. `columns` is undefined for all columns. */
   rows(watch: Watch, columns: Columns | undefined): AsyncIterable<Row[]>;
@@ -102,7 +98,6 @@ export function cellOf(source: Place, row: Row, cells: Cells, column: string): C
   throw rowError(source, row, `it has no column "${column}"; its columns are ${known}`);
 }
 
-/** JSON of a cell. */
 export function jsonOf(cell: Cell): string {
   return typeof cell === 'string' ? JSON.stringify(cell) : cell.source;
 }
@@ -123,7 +118,6 @@ function article(kind: string): string {
   return kind === 'object' ? 'an object' : `a ${kind}`;
 }
 
-/** JSON of an object of the cells, on one line. */
 export function objectOf(cells: Iterable<readonly [string, Cell]>): string {
   let text = '';
   for (const [name, cell] of cells)
