@@ -1,4 +1,8 @@
 /** The router of the page. Every address is read with GET, and changes nothing. */
+import {hash} from 'node:crypto';
+import {readFileSync} from 'node:fs';
+import {createRequire} from 'node:module';
+import {fileURLToPath} from 'node:url';
 import {type Context, Hono, type MiddlewareHandler} from 'hono';
 import {streamSSE} from 'hono/streaming';
 import type {Cloud} from '../client/cloud/cloud.ts';
@@ -7,12 +11,18 @@ import {readArtifact} from '../client/views/attempt-files.ts';
 import {epochOf, MAX_ARTIFACT_BYTES} from '../client/views/jobs.ts';
 import {isRunId, JOB, paths, streamId} from '../shared/domain/names.ts';
 import {strict} from './guard.ts';
-import {Feed, type FeedOptions, type LivePage, PageError, type Section, type Shown} from './html/feed.ts';
+import {
+  Feed,
+  type FeedOptions,
+  type LivePage,
+  PageError,
+  type Section,
+  type Shown,
+  section,
+} from './html/feed.ts';
 import {address, command, html} from './html/html.ts';
 import {document, freshness} from './html/layout.ts';
 import {PAGES, type Source} from './pages/index.ts';
-import {section} from './pages/section.ts';
-import {readStaticFiles} from './static-files.ts';
 
 /** `guard`: who may read. `name`: the name of the cloud on every page. */
 export type RouterOptions = {source: Source; feed: FeedOptions; guard: MiddlewareHandler; name: string};
@@ -150,4 +160,25 @@ async function artifact(c: Context, {store, objects, jobs}: Cloud): Promise<Resp
     'content-type': 'application/octet-stream',
     'content-disposition': `attachment; filename*=UTF-8''${encodeURIComponent(file)}`,
   });
+}
+
+const own = (name: string) => fileURLToPath(new URL(`./static/${name}`, import.meta.url));
+const resolve = createRequire(import.meta.url).resolve;
+
+const FILES: Record<string, {path: string; type: string}> = {
+  'style.css': {path: own('style.css'), type: 'text/css; charset=utf-8'},
+  'live.js': {path: own('live.js'), type: 'text/javascript; charset=utf-8'},
+  'icon.svg': {path: own('icon.svg'), type: 'image/svg+xml'},
+  'idiomorph.js': {path: resolve('idiomorph/dist/idiomorph.min.js'), type: 'text/javascript; charset=utf-8'},
+};
+
+export type StaticFile = {body: string; type: string};
+
+/** The files by their names, and a hash of all of them. */
+export function readStaticFiles(): {files: Map<string, StaticFile>; version: string} {
+  const files = new Map(
+    Object.entries(FILES).map(([name, {path, type}]) => [name, {body: readFileSync(path, 'utf8'), type}]),
+  );
+  const version = hash('sha256', [...files.values()].map(({body}) => body).join('\0')).slice(0, 8);
+  return {files, version};
 }

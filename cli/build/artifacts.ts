@@ -7,8 +7,7 @@ import {fileURLToPath} from 'node:url';
 import {unzipSync} from 'fflate';
 import {packWorker} from '../python/bundle.ts';
 import type {Environment} from './environment/environment.ts';
-import {ROOT, zipFunctions} from './functions.ts';
-import {keptZip, recordZip} from './kept-zip.ts';
+import {keptZip, ROOT, recordZip, zipFunctions} from './functions.ts';
 import {type Bill, billOf} from './sbom.ts';
 
 export const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));

@@ -115,7 +115,7 @@ function addLocal(program: GleanerCommand): void {
     .port()
     .dir('folder of the local cloud, in place of its port')
     .examples('eval "$(gleaner local env)"')
-    .action(async options => (await import('../local/env.ts')).printEnvironment(options));
+    .action(async options => (await import('../local/running.ts')).printEnvironment(options));
   local
     .about('fault', 'inject a fault; `gleaner local fault help` lists the kinds')
     .argument('<kind>', 'preempt, vanish, dead, stockout, drop, double, reorder, clear …')
@@ -124,7 +124,7 @@ function addLocal(program: GleanerCommand): void {
     .dir('folder of the local cloud, in place of its port')
     .examples('gleaner local fault preempt tpu-us-central1-a-0', 'gleaner local fault clear')
     .action(async (kind, target, options) =>
-      (await import('../local/fault.ts')).fault(kind, target, options),
+      (await import('../local/running.ts')).fault(kind, target, options),
     );
 }
 

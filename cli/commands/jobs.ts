@@ -50,7 +50,7 @@ export function addJobCommands(program: GleanerCommand): void {
     .port()
     .dir('folder of a local cloud')
     .examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2 --host 1')
-    .action(async (id, options) => (await import('../jobs/logs.ts')).logs(id, options));
+    .action(async (id, options) => (await import('../jobs/follow.ts')).logs(id, options));
   jobs
     .about('get', 'print the result of a completed job, and nothing else')
     .argument('<id>', 'job id', jobName)

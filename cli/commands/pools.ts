@@ -95,7 +95,7 @@ export function addHostCommands(program: GleanerCommand): void {
     .argument('[target]', 'pool, worker or all', text, 'all')
     .onCloud()
     .examples('gleaner discover', 'gleaner discover tpu-us-central1-a-0')
-    .action(async (target, options) => (await import('../pools/discover.ts')).discover(target, options));
+    .action(async (target, options) => (await import('../pools/hosts.ts')).discover(target, options));
   addSourceOptions(program.about('update', 'bring code to every host of a pool'))
     .argument('<pool>', 'pool', poolName)
     .option('--no-wait', 'do not wait for the hosts')
@@ -119,5 +119,5 @@ export function addHostCommands(program: GleanerCommand): void {
     .onCloud()
     .dryRun()
     .examples('gleaner versions', 'gleaner versions --available us-central1-a')
-    .action(async (name, options) => (await import('../pools/versions.ts')).versions(name, options, VERSION));
+    .action(async (name, options) => (await import('../pools/hosts.ts')).versions(name, options, VERSION));
 }

@@ -17,7 +17,7 @@ import {
   zone,
 } from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
-import {requireChange} from '../terminal/fields.ts';
+import {requireChange} from '../terminal/field-options.ts';
 import {addSpecOptions} from './spec-options.ts';
 
 /** Registers `gleaner run …`. */
@@ -64,7 +64,7 @@ export function addRunGroup(program: GleanerCommand): void {
       'gleaner run compare my-run my-other-run',
       'gleaner run compare my-run my-other-run --html compared.html',
     )
-    .action(async (a, b, options) => (await import('../run/compare.ts')).compareRuns(a, b, options));
+    .action(async (a, b, options) => (await import('../run/report.ts')).compareRuns(a, b, options));
   run
     .about('report', 'write a run as one HTML file to mail: its origin, course, content and checks')
     .argument('<run>', 'run id', runId)

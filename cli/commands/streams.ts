@@ -66,7 +66,9 @@ export function addStreamCommands(program: GleanerCommand): void {
       'gleaner streams create openai/gsm8k --config main --column question --num-streams 8 --max-samples 1000',
       'gleaner streams create tasks.parquet --as arc --column examples --num-streams 32 --max-samples 200000',
     )
-    .action(async (sources, options) => (await import('../streams/create.ts')).create(sources, options));
+    .action(async (sources, options) =>
+      (await import('../streams/create-streams.ts')).create(sources, options),
+    );
   streams
     .about(
       'upload',

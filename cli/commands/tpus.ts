@@ -30,7 +30,7 @@ export function addTpuCommands(program: GleanerCommand): void {
       'gleaner tpus create --zones us-central1-a,us-central1-b --workers-per-zone 4',
       'gleaner tpus create tpu-us-central1-a-0',
     )
-    .action(async (target, options) => (await import('../tpus/create.ts')).create(target, options));
+    .action(async (target, options) => (await import('../tpus/changes.ts')).create(target, options));
   tpus
     .about('recreate', 'delete TPUs in any state, and create them again if there is work')
     .argument('[names...]', 'names of TPUs')
@@ -39,7 +39,7 @@ export function addTpuCommands(program: GleanerCommand): void {
     .yes()
     .dryRun()
     .examples('gleaner tpus recreate tpu-us-central1-a-0', 'gleaner tpus recreate --preempted')
-    .action(async (names, options) => (await import('../tpus/recreate.ts')).recreate(names, options));
+    .action(async (names, options) => (await import('../tpus/changes.ts')).recreate(names, options));
   tpus
     .about('delete', 'delete TPUs; their slots stay empty until `recreate`')
     .argument('[names...]', 'names of TPUs')
@@ -49,5 +49,5 @@ export function addTpuCommands(program: GleanerCommand): void {
     .yes()
     .dryRun()
     .examples('gleaner tpus delete tpu-us-central1-a-0', 'gleaner tpus delete --zone us-central1-a --yes')
-    .action(async (names, options) => (await import('../tpus/delete.ts')).remove(names, options));
+    .action(async (names, options) => (await import('../tpus/changes.ts')).remove(names, options));
 }

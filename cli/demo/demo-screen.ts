@@ -1,6 +1,5 @@
 import {randomUUID} from 'node:crypto';
-import {storyLine} from '../../client/events/story.ts';
-import {type Moment, Timeline} from '../../client/events/timeline.ts';
+import {type Moment, storyLine, Timeline} from '../../client/events/timeline.ts';
 import {numberText} from '../../client/text/format.ts';
 import type {StyledLine} from '../../client/text/output.ts';
 import type {RunState} from '../../client/views/run.ts';

@@ -17,7 +17,8 @@ import {lockFolder} from '../../emulator/state/database.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import {LEAST_SHARD_GB} from '../../shared/contracts/spec/spec-forms.ts';
-import {outputPrefix} from '../../shared/domain/names.ts';
+import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
+import {outputPrefix, parseOutputObject} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {openBrowser, serveBeside} from '../local/dashboard.ts';
@@ -27,7 +28,6 @@ import {uploadStreams} from '../streams/upload-streams.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {DemoScreen} from './demo-screen.ts';
 import {checkInput, writeStreams} from './input.ts';
-import {injectPreemptions} from './preempt.ts';
 
 export type DemoOptions = {
   input?: string[];
@@ -240,4 +240,39 @@ function injected(done: number, asked: number, recovered: boolean): string {
   const fewer = done < asked ? ` (${asked} wanted; the streams ended first)` : '';
   const all = done > 0 && recovered ? ', all work recovered' : '';
   return `${done} preemption${done === 1 ? '' : 's'} injected${fewer}${all}`;
+}
+
+/**
+ * Preempts the worker of a stream without notice when the stream stores its second shard, and where more preemptions than
+ * streams are asked for also its fourth and later ones. Returns a function that counts the preemptions.
+ */
+export function injectPreemptions(
+  deployment: LocalDeployment,
+  store: Store,
+  run: string,
+  options: {preempt: number; streams: number},
+  tell: (text: string) => void,
+): () => number {
+  let done = 0;
+  const times = new Map<string, number>();
+  const preempt = async (stream: string): Promise<void> => {
+    const found = await streamRecords.get(store, run, stream);
+    const tpu = found?.lease?.worker ?? '';
+    tell(`preempted ${tpu} without notice, in the middle of stream ${stream}`);
+    await deployment.cloud.fault('preempt', tpu);
+  };
+  deployment.cloud.onObject(object => {
+    const shard = parseOutputObject(object.name);
+    if (shard?.run !== run || done >= options.preempt || object.metadata.final === 'true') return;
+    const earlier = times.get(shard.stream) ?? 0;
+    if (earlier >= options.preempt / options.streams || shard.shard < 2 + 2 * earlier) return;
+    times.set(shard.stream, earlier + 1);
+    done++;
+    preempt(shard.stream).catch((error: Error) => {
+      done--;
+      times.set(shard.stream, earlier);
+      tell(`a preemption failed: ${error.message}`);
+    });
+  });
+  return () => done;
 }

@@ -16,12 +16,11 @@ import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import {type Ceilings, costLines, mostAnHour} from './cost.ts';
-import {deployedOf} from './deployed.ts';
 import {restoreArtifacts} from './earlier-artifacts.ts';
 import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
 import {makeIdentities, missingIn, missingLines, type Place, prepare} from './project.ts';
 import {latestRecord, openStateBucket, recordOf, restoreLock, stateBucketOf, writeRecord} from './records.ts';
-import {EXAMPLE, readSettings, type Settings} from './settings.ts';
+import {deployedOf, EXAMPLE, readSettings, type Settings} from './settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from './terraform.ts';
 import {CLOCK, type Clock, untilReady} from './until-ready.ts';
 

@@ -1,13 +1,14 @@
 /** Settings of a deployment: a `.tfvars.json` file, which plain Terraform reads as well. */
+
 import {readFileSync} from 'node:fs';
 import {readFile} from 'node:fs/promises';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
 import {CliError} from '../../client/text/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
-import {isDeployment} from '../../shared/domain/deployment.ts';
+import {DEFAULT_DEPLOYMENT, isDeployment} from '../../shared/domain/deployment.ts';
 import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
-import {provider as providers} from '../../shared/domain/records/providers.ts';
+import {type Provider, provider as providers} from '../../shared/domain/records/providers.ts';
 
 export const EXAMPLE = fileURLToPath(new URL('../../terraform/example.tfvars.json', import.meta.url));
 
@@ -71,4 +72,41 @@ function problemsOf(given: Settings, variables: Variable[]): string[] {
     ...unknown.map(key => `${JSON.stringify(key)} is no setting; the settings are ${names.join(', ')}`),
     ...missing.map(({name}) => `${name} is missing`),
   ];
+}
+
+export type Deployed = {
+  name: string;
+  region: string;
+  /** Zones of the pools, and those that a message may name. */
+  zones: string[];
+  accelerator: string;
+  runtime_version: string;
+  provider: Provider;
+  spot: boolean;
+  workers_per_zone: number;
+};
+
+/** Values of the settings, with the defaults of `terraform/variables.tf`. */
+export function deployedOf(settings: Settings): Deployed {
+  const {
+    name = DEFAULT_DEPLOYMENT,
+    region,
+    zones,
+    allowed_zones,
+    accelerator,
+    runtime_version,
+    spot,
+  } = settings;
+  const type = String(accelerator ?? 'v5litepod-1');
+  const provider = providers.catch('tpu-api').parse(settings.tpu_provider);
+  return {
+    name,
+    region: String(region),
+    zones: (allowed_zones ?? zones ?? []) as string[],
+    accelerator: type,
+    runtime_version: String(runtime_version ?? runtimeOf(type, provider)),
+    provider,
+    spot: spot !== false,
+    workers_per_zone: Number(settings.workers_per_zone ?? 1),
+  };
 }

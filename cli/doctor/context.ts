@@ -1,9 +1,8 @@
 import type {GoogleApi, Json} from '../../client/google/api.ts';
 import type {Answers} from '../../client/json/index.ts';
 import type {Objects, Store} from '../../shared/ports/ports.ts';
-import type {Deployed} from '../deploy/deployed.ts';
 import type {Record} from '../deploy/records.ts';
-import type {Settings} from '../deploy/settings.ts';
+import type {Deployed, Settings} from '../deploy/settings.ts';
 
 /** Input of the checks: the deployment as it should be, and the clients that read the deployment as it is. */
 export type Context = Deployed & {

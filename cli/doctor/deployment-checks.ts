@@ -15,7 +15,7 @@ import type {Provider} from '../../shared/domain/records/providers.ts';
 import {iso, utcText} from '../../shared/domain/time.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports/ports.ts';
-import {lacksOf} from '../checks/offer.ts';
+import {lacksOf} from '../checks/pool.ts';
 import {broken, type Check, ok, warning} from './context.ts';
 
 const TRIGGERS = new URL('../../functions/triggers.json', import.meta.url);

@@ -1,13 +1,13 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
+import type {Entry} from '../../client/events/entry.ts';
 import {openFilter} from '../../client/events/filter.ts';
 import {readerOf} from '../../client/events/read.ts';
-import type {Line} from '../../client/events/timeline.ts';
+import {type Line, OrderedEvents, styleOf, Timeline} from '../../client/events/timeline.ts';
 import {isRunOver} from '../../client/logs/target.ts';
 import {timeText} from '../../client/text/format.ts';
-import {printJson, say} from '../../client/text/output.ts';
-import {eventPrinter} from './print.ts';
+import {printJson, printText, say} from '../../client/text/output.ts';
 
 type Options = CloudOptions & {follow?: boolean; tail: number; kind?: string};
 
@@ -36,4 +36,17 @@ async function printEvents(cloud: Cloud, run: string | undefined, options: Optio
     if (isOver) return end();
     await sleep(FOLLOW_MS);
   }
+}
+
+/**
+ * Printer of events in the order of their times: as objects, or without `printObject` as lines for a person. With an infinite `now_ms` it
+ * also prints the events that wait for earlier ones, and the shards that wait for the next shards of their line.
+ */
+export function eventPrinter(textOf: (line: Line) => string, printObject?: (entry: Entry) => void) {
+  const [objects, timeline] = [new OrderedEvents<Entry>(), new Timeline()];
+  return (entries: readonly Entry[], now_ms = Date.now()): void => {
+    if (printObject) for (const entry of objects.add(entries, now_ms)) printObject(entry);
+    else
+      printText(timeline.add(entries, now_ms).map(line => ({text: textOf(line), style: styleOf(line.text)})));
+  };
 }

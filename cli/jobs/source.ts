@@ -9,7 +9,7 @@ import {quoted, say} from '../../client/text/output.ts';
 import {codeObject} from '../../shared/domain/names.ts';
 import type {Environment, SourceChange} from '../../shared/domain/records/source.ts';
 import {packFolder} from '../python/bundle.ts';
-import {given} from '../terminal/fields.ts';
+import {given} from '../terminal/field-options.ts';
 
 /** Null removes a part of the environment. */
 export type SourceOptions = {

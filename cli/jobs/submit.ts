@@ -16,7 +16,7 @@ import type {Holder} from '../../shared/domain/stream/lease.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import {refuseProblems} from '../checks/findings.ts';
 import {checkSource} from '../checks/repository.ts';
-import {given} from '../terminal/fields.ts';
+import {given} from '../terminal/field-options.ts';
 import {followJob} from './follow.ts';
 import {fieldsOf, type JobFields} from './job-file.ts';
 import {environmentOf, type PackedCode, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';

@@ -5,8 +5,7 @@ import {Tail} from '../../client/logs/tail.ts';
 import {type Kinds, kindOf} from '../../client/logs/target.ts';
 import {UsageError} from '../../client/text/errors.ts';
 import {print} from '../../client/text/output.ts';
-import {followJob} from '../jobs/follow.ts';
-import {printStored} from '../jobs/logs.ts';
+import {followJob, printStored} from '../jobs/follow.ts';
 
 /** Prints the log of a run, a TPU or a job. */
 export async function logs(name: string, options: CloudOptions & Kinds & LogOptions): Promise<void> {

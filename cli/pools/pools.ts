@@ -4,7 +4,7 @@ import {sendTo} from '../../client/cloud/send-message.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {counted, dollarText} from '../../client/text/format.ts';
 import {print} from '../../client/text/output.ts';
-import {keptText} from '../../client/views/kept.ts';
+import {keptText} from '../../client/views/tpus.ts';
 import {pick} from '../../shared/domain/records/field.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import {poolSettings, poolTerms} from '../../shared/domain/records/pool-settings.ts';

@@ -1,6 +1,6 @@
 import {mapFields, type ValuesOf} from '../../shared/domain/records/field.ts';
 import {poolSettings} from '../../shared/domain/records/pool-settings.ts';
-import {requireChange} from '../terminal/fields.ts';
+import {requireChange} from '../terminal/field-options.ts';
 
 /** Settings of a pool that `gleaner scale` and `gleaner tpus create` change. */
 export type PoolChange = Partial<ValuesOf<typeof poolSettings>> & {zones?: string[]; if_version?: number};

@@ -15,7 +15,7 @@ import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import {checkSource} from '../checks/repository.ts';
 import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from '../jobs/source.ts';
-import {given} from '../terminal/fields.ts';
+import {given} from '../terminal/field-options.ts';
 
 type Options = CloudOptions & SourceOptions & {wait: boolean; check?: boolean};
 

@@ -1,10 +1,10 @@
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
-import {unknownRun} from '../../client/cloud/unknown-run.ts';
+import {unknownRun} from '../../client/cloud/fleet.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import type {Entry} from '../../client/events/entry.ts';
 import {openFilter} from '../../client/events/filter.ts';
 import {listRejected, readerOf} from '../../client/events/read.ts';
-import {styleOf} from '../../client/events/story.ts';
+import {styleOf} from '../../client/events/timeline.ts';
 import {resultLines} from '../../client/explanations/result-lines.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {bytesText, counted, dollarText, numberText, timeText} from '../../client/text/format.ts';

@@ -1,6 +1,6 @@
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {unknownRun} from '../../client/cloud/fleet.ts';
 import {send, sendTo} from '../../client/cloud/send-message.ts';
-import {unknownRun} from '../../client/cloud/unknown-run.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {counted, dollarText, listText} from '../../client/text/format.ts';
 import {say} from '../../client/text/output.ts';

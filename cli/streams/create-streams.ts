@@ -1,9 +1,12 @@
 /** Streams from a dataset: a pass that counts the rows, and a pass that writes each row once, in order. */
+
 import {realpath} from 'node:fs/promises';
 import {join, resolve, sep} from 'node:path';
 import type {Answers} from '../../client/json/index.ts';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
-import {listText} from '../../client/text/format.ts';
+import {bytesText, counted, durationText, listText, numberText} from '../../client/text/format.ts';
+import {print, quoted, say} from '../../client/text/output.ts';
+import {abortedAtStop} from '../terminal/stop-signal.ts';
 import type {Checksums, StreamChecksum} from './checksums.ts';
 import {OutputFolder, type Wanted} from './output-folder.ts';
 import {positionsOf} from './permutation.ts';
@@ -258,4 +261,30 @@ function withoutSpace(error: NodeJS.ErrnoException, folder: string): Error {
     `Failed to write into ${folder}: the disk is full; free some space, or choose a folder on another disk with --output-dir. No incomplete stream was left`,
     {cause: error},
   );
+}
+
+/** `gleaner streams create`: splits a dataset into streams. */
+export async function create(
+  sources: string[],
+  {json, quiet: _, ...options}: CreateOptions & {json?: boolean; quiet?: boolean},
+): Promise<void> {
+  const stopped = abortedAtStop();
+  const column = options.column ?? (options.as === 'arc' ? 'examples' : undefined);
+  const report = await createStreams(sources, {...options, column}, {say, stopped});
+  print<'streams create'>(json, report, reportLines(report, options.output_dir));
+}
+
+function reportLines(report: CreateReport, folder: string): string[] {
+  const {samples, streams, bytes, seconds} = report;
+  const sizes = streams.map(stream => stream.samples);
+  const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
+  const each =
+    least === most ? counted(least, 'sample') : `${numberText(least)} to ${counted(most, 'sample')}`;
+  const what = `${counted(streams.length, 'stream')} of ${each}, ${counted(samples, 'sample')} in total`;
+  if (report.status === 'planned') return [`Would write ${what} into ${folder}`];
+  const done =
+    report.status === 'complete'
+      ? `${folder} is complete: ${what}; nothing was changed`
+      : `Wrote ${what}, ${bytesText(bytes)}, into ${folder} in ${durationText(seconds)}`;
+  return [done, `Try next: gleaner streams upload ${quoted(folder)} --run my-run`];
 }

@@ -7,7 +7,7 @@ import {streamObject} from '../../shared/domain/names.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
 import {changedError, type StreamFile} from './folder.ts';
 import type {Sessions} from './sessions.ts';
-import {isGzip} from './sources/gzip.ts';
+import {isGzip} from './sources/lines.ts';
 
 /** A multiple of 256 KiB, as Cloud Storage wants. Each parallel upload holds one piece in memory. */
 const PIECE_BYTES = 8 << 20;

@@ -1,4 +1,5 @@
 /** Options of declared fields, as plain data: `GleanerCommand.fields` adds them. */
+import {UsageError} from '../../client/text/errors.ts';
 import type {Field, Fields, OwnValues} from '../../shared/domain/records/field.ts';
 import {specKeys} from '../../shared/domain/records/spec-keys.ts';
 import {
@@ -55,4 +56,17 @@ function parserOf(field: Field): (given: string) => unknown {
   if (field.kind === 'number') return numberOf(field);
   if (field.kind === 'own') return OWN[field.form] ?? text;
   return field.kind === 'flag' ? trueOrFalse : text;
+}
+
+/** The fields that have a value, also null. */
+export function given<T extends object>(fields: T): Partial<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>;
+}
+
+/** The fields that have a value. Throws `UsageError` without one. */
+export function requireChange<T extends object>(fields: T): Partial<T> {
+  const changed = given(fields);
+  if (Object.keys(changed).length > 0) return changed;
+  const options = Object.keys(fields).map(name => `--${name.replaceAll('_', '-')}`);
+  throw new UsageError(`There is no change: give ${options.slice(0, -1).join(', ')} or ${options.at(-1)}`);
 }

@@ -9,8 +9,8 @@ import {hourText, readTpu, type TpuRow} from '../../client/views/tpus.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {symptomText} from '../../shared/domain/worker/provider-states.ts';
+import {unknownTpu} from './changes.ts';
 import {ageText} from './list.ts';
-import {unknownTpu} from './named.ts';
 
 /** Prints one TPU whole, with its newest ended incarnations. */
 export async function status(name: string, options: CloudOptions): Promise<void> {

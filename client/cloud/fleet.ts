@@ -1,8 +1,10 @@
 /** Pools and workers that the command line names. */
+import {nearText} from '../../shared/contracts/near-names.ts';
 import {poolRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import {isAlive, type Worker} from '../../shared/domain/records/worker.ts';
+import type {Store} from '../../shared/ports/ports.ts';
 import {CliError} from '../text/errors.ts';
 import {say} from '../text/output.ts';
 import type {Cloud} from './cloud.ts';
@@ -46,4 +48,10 @@ export function aliveIn(fleet: Fleet, target: string): Worker[] {
     );
   }
   return alive.filter(({name, pool}) => (known ? name === target : pool === target));
+}
+
+/** Error for a name that no run has, with similar names. */
+export async function unknownRun(store: Store, run: string): Promise<CliError> {
+  const known = (await store.query('runs')).map(({id}) => id);
+  return new CliError(`There is no run "${run}": \`gleaner status\` lists the runs${nearText(run, known)}`);
 }

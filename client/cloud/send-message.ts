@@ -13,7 +13,7 @@ import type {Sending} from '../json/control.ts';
 import {CliError} from '../text/errors.ts';
 import {print, quoted} from '../text/output.ts';
 import {type Cloud, withCloud} from './cloud.ts';
-import {unknownRun} from './unknown-run.ts';
+import {unknownRun} from './fleet.ts';
 
 export const POLL_MS = 250;
 const WAIT_S = 600;

@@ -1,7 +1,7 @@
 /** Events that a person asks for. No query has two filters, because that needs a composite index. */
 import {paths} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports/ports.ts';
-import {unknownRun} from '../cloud/unknown-run.ts';
+import {unknownRun} from '../cloud/fleet.ts';
 import {tpusOfRun} from '../logs/run-tpus.ts';
 import type {Entry} from './entry.ts';
 

@@ -3,7 +3,7 @@ import type {Store} from '../../shared/ports/ports.ts';
 import {newestFirst} from '../cloud/newest-first.ts';
 import {type Entry, entriesOf} from './entry.ts';
 import type {EventFilter} from './filter.ts';
-import {inOrder} from './order.ts';
+import {inOrder} from './timeline.ts';
 
 /** Functions have clocks of their own, so a new event may be a little older than the newest known. */
 const OVERLAP_MS = 60_000;

@@ -1,5 +1,8 @@
+/** Events in the order of their times, as lines, and in the words of a story: created, preempted, recreated, resumed, completed. */
+
 import {ranges} from '../explanations/result-lines.ts';
-import {inOrder, OrderedEvents} from './order.ts';
+import type {Style} from '../text/format.ts';
+import type {StyledLine} from '../text/output.ts';
 
 export type Moment = {id: string; at: string; kind?: string; text: string};
 export type Line = {at: string; text: string};
@@ -39,5 +42,84 @@ export class Timeline {
     }));
     this.#shards.clear();
     return inOrder(lines);
+  }
+}
+
+type Verb = {verb: string; style?: Style | Style[]};
+
+/** The first pattern that matches counts. */
+const VERBS: [pattern: RegExp, verb: Verb][] = [
+  [/^preempted /, {verb: 'PREEMPTED', style: ['bold', 'red']}],
+  [/ is lost: /, {verb: 'lost', style: 'red'}],
+  [/ is wanted: creating it, incarnation 1$/, {verb: 'created'}],
+  [/ is wanted: creating it, incarnation /, {verb: 'recreated', style: 'green'}],
+  [/ works on \S+ from sample 0$/, {verb: 'started'}],
+  [/ works on \S+ from sample /, {verb: 'resumed', style: ['bold', 'green']}],
+  [/^Shards? .* stored$/, {verb: 'stored', style: 'dim'}],
+  [/^Stream \S+ is complete/, {verb: 'completed', style: 'green'}],
+  [/^Run \S+ is completed/, {verb: 'completed', style: ['bold', 'green']}],
+  [/ is gone$/, {verb: 'deleted', style: 'dim'}],
+  [
+    / failed|cannot be created|is not created|is paused: |was rejected|is ignored: /,
+    {verb: 'failed', style: 'red'},
+  ],
+  [/is READY again/, {verb: 'back', style: 'green'}],
+];
+
+export function verbOf(text: string): Verb | undefined {
+  return VERBS.find(([pattern]) => pattern.test(text))?.[1];
+}
+
+/** Red for a loss, green for a recovery and for the end of a stream or a run. */
+export function styleOf(text: string): Style | Style[] | undefined {
+  return verbOf(text)?.style;
+}
+
+const VERB_WIDTH = Math.max(...VERBS.map(([, {verb}]) => verb.length));
+
+/** `16:39:20  Stream 007 is complete`. */
+export function clockText({at, text}: Line): string {
+  return `${at.slice(11, 19)}  ${text}`;
+}
+
+/** `16:39:20  PREEMPTED  tpu-us-central1-a-1: its VM is gone`; undefined for an event that is no part of the story. */
+export function storyLine({at, text}: Line): StyledLine | undefined {
+  const found = verbOf(text);
+  if (!found) return undefined;
+  const words = text.replace(/^preempted /, '');
+  return {text: clockText({at, text: `${found.verb.padEnd(VERB_WIDTH)}  ${words}`}), style: found.style};
+}
+
+/** Events in the order of their times. */
+
+export type Timed = {id: string; at: string; kind?: string};
+
+/** Time that an event waits for earlier events, which other functions are about to write. */
+const SETTLE_MS = 1000;
+
+/** The order of time: a shard comes before the other events of its millisecond, such as the end of its stream. */
+export function inOrder<T extends Omit<Timed, 'id'>>(events: T[]): T[] {
+  const rank = ({kind}: {kind?: string}) => (kind === 'shard' ? 0 : 1);
+  return events.sort((a, b) => a.at.localeCompare(b.at) || rank(a) - rank(b));
+}
+
+/** Gives each event once, and no event before an earlier one that arrives up to a second later. */
+export class OrderedEvents<T extends Timed> {
+  readonly #seen = new Set<string>();
+  /** Each waits from its time on, and from its arrival on where the clock of its function is ahead. */
+  readonly #since_ms = new Map<T, number>();
+
+  /** Returns the events that are due; with an infinite `now_ms` all that wait. Each event may occur in any number of calls. */
+  add(events: readonly T[], now_ms: number): T[] {
+    for (const event of events) {
+      if (this.#seen.has(event.id)) continue;
+      this.#seen.add(event.id);
+      this.#since_ms.set(event, Math.min(Date.parse(event.at), now_ms));
+    }
+    const waiting = inOrder([...this.#since_ms.keys()]);
+    const last = waiting.findLastIndex(event => now_ms - (this.#since_ms.get(event) ?? 0) >= SETTLE_MS);
+    const due = waiting.slice(0, last + 1);
+    for (const event of due) this.#since_ms.delete(event);
+    return due;
   }
 }

@@ -1,4 +1,5 @@
 /** Output in parts, as agents store it: `000001.txt`, `000002.txt` and so on. */
+
 import {StringDecoder} from 'node:string_decoder';
 import type {Objects} from '../../shared/ports/ports.ts';
 
@@ -53,4 +54,20 @@ export function partsIn(objects: Objects, folder: string, write: (line: string) 
     lines.end();
   };
   return {read, end};
+}
+
+/** Parts that are read: the newest. */
+const MOST_PARTS = 2;
+
+/** The last lines of the newest parts in a folder. */
+export async function outputTail(objects: Objects, folder: string, most: number): Promise<string[]> {
+  const parts = (await objects.list(folder)).filter(({name}) => name.endsWith('.txt'));
+  const lines: string[] = [];
+  const text = new Lines(line => void lines.push(line));
+  for (const {name} of parts.slice(-MOST_PARTS)) {
+    const bytes = await objects.read(name, {max_bytes: MAX_PART_BYTES}).catch(() => undefined);
+    if (bytes) text.add(bytes);
+  }
+  text.end();
+  return lines.slice(-most);
 }

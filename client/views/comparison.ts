@@ -4,12 +4,11 @@ import type {Run} from '../../shared/domain/records/run.ts';
 import type {RunResult, Stats} from '../../shared/domain/run/result.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {unknownRun} from '../cloud/unknown-run.ts';
+import {unknownRun} from '../cloud/fleet.ts';
 import type {Answers} from '../json/index.ts';
 import {bytesText, dollarText, listText, numberText} from '../text/format.ts';
 import {usdPerMillionTokens} from './rates.ts';
 import {readResult, streamsOf} from './run.ts';
-import {differencesOf} from './spec-differences.ts';
 
 /** Relative difference of two statistics that another machine or order of sums may make. */
 export const TOLERANCE = 1e-3;
@@ -132,4 +131,25 @@ export function shownWhole(name: string, value: unknown): string {
   if (name === 'bytes') return bytesText(value);
   if (name.includes('usd')) return dollarText(value);
   return Number.isInteger(value) ? numberText(value) : String(Number(value.toPrecision(6)));
+}
+
+export type Difference = {key: string; wanted: unknown; stored: unknown};
+
+/** Keys with other values in the two specs: of both, or of the named keys alone. */
+export function differencesOf(wanted: object, stored: object, only?: readonly string[]): Difference[] {
+  const [of_wanted, of_stored] = [wanted, stored] as [Record<string, unknown>, Record<string, unknown>];
+  const keys = only ?? [...new Set([...Object.keys(of_wanted), ...Object.keys(of_stored)])];
+  return keys
+    .map(key => ({key, wanted: of_wanted[key], stored: of_stored[key]}))
+    .filter(({wanted, stored}) => canonical(wanted) !== canonical(stored));
+}
+
+function canonical(value: unknown): string {
+  return (
+    JSON.stringify(value, (_, inner: unknown) =>
+      inner !== null && typeof inner === 'object' && !Array.isArray(inner)
+        ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1)))
+        : inner,
+    ) ?? ''
+  );
 }

@@ -3,7 +3,7 @@ import {execHostRecords, execRecords} from '../../shared/control-plane/documents
 import {execFolder, paths} from '../../shared/domain/names.ts';
 import type {Exec, ExecHost} from '../../shared/domain/records/exec.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {outputTail} from './output.ts';
+import {outputTail} from '../text/output-parts.ts';
 
 const MOST_HOSTS = 50;
 

@@ -7,8 +7,7 @@ import type {Zone} from '../../shared/domain/records/zone.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet} from '../cloud/fleet.ts';
-import {keptText} from './kept.ts';
-import {type Totals, type TpuRow, totalsOf, tpuRow, whyNone} from './tpus.ts';
+import {keptText, type Totals, type TpuRow, totalsOf, tpuRow, whyNone} from './tpus.ts';
 
 /** `waits`: why the zone gets no further TPU. `day`: what its requests and TPUs met today and yesterday, in UTC. `gone`: names of TPUs. */
 export type ZoneView = {

@@ -6,8 +6,8 @@ import type {Document, Store, Stored} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {newestFirst} from '../cloud/newest-first.ts';
 import {CliError} from '../text/errors.ts';
+import {outputTail} from '../text/output-parts.ts';
 import {findOutput, listArtifacts} from './attempt-files.ts';
-import {outputTail} from './output.ts';
 
 /** The sentence for a waiting job; undefined for any other job, and before a tick has seen it. */
 export type WaitOf = (job: Document) => string | undefined;

@@ -1,8 +1,11 @@
-/** A run as a whole: its state and speed, why it waits, its past, its statistics and its rejected lines. */
+/** A run as a whole: its state and speed, why it waits, its past, its statistics and its rejected lines; and a stream with its shards. */
+
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
-import {metadataObject, outputPrefix} from '../../shared/domain/names.ts';
+import {shardRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
+import {metadataObject, outputPrefix, paths} from '../../shared/domain/names.ts';
 import {expiresFrom} from '../../shared/domain/records/run.ts';
+import type {Shard} from '../../shared/domain/records/shard.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import {type RunResult, type Stats, streamSummary} from '../../shared/domain/run/result.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
@@ -10,8 +13,7 @@ import type {Cloud} from '../cloud/cloud.ts';
 import type {Entry} from '../events/entry.ts';
 import {filterOf} from '../events/filter.ts';
 import {listRejected, readerOf} from '../events/read.ts';
-import {verbOf} from '../events/story.ts';
-import {type Line, Timeline} from '../events/timeline.ts';
+import {type Line, Timeline, verbOf} from '../events/timeline.ts';
 import type {Answers} from '../json/index.ts';
 import {isFor} from '../logs/run-tpus.ts';
 import {type Pace, paceOf} from './pace.ts';
@@ -145,4 +147,20 @@ function rejectedLine(text: string): RejectedLine[] {
   } catch {
     return [];
   }
+}
+
+const MOST_SHARDS = 100;
+
+const MOST_REJECTED_OF_STREAM = 1000;
+
+/** `shards`: the newest, the newest first. `rejects`: empty for a stream without rejected lines. */
+export type StreamPage = {stream: Stream; shards: Shard[]; rejects: Rejects[]; why: Answers['why']};
+
+export async function readStreamPage(cloud: Cloud, run: string, id: string): Promise<StreamPage | undefined> {
+  const stream = await streamRecords.get(cloud.store, run, id);
+  if (!stream) return undefined;
+  const newest = {order_by: {field: 'shard', direction: 'desc'}, limit: MOST_SHARDS} as const;
+  const shards = shardRecords.parseAll(await cloud.store.query(paths.shards(run, id), newest), () => {});
+  const rejects = await readRejects(cloud.objects, [stream], {streams: 1, lines: MOST_REJECTED_OF_STREAM});
+  return {stream, shards, rejects, why: await explain(cloud, `${run}/${id}`)};
 }

@@ -2,7 +2,7 @@
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {unknownRun} from '../cloud/unknown-run.ts';
+import {unknownRun} from '../cloud/fleet.ts';
 import type {Entry} from '../events/entry.ts';
 import {type EventFilter, filterOf, openFilter} from '../events/filter.ts';
 import {readerOf} from '../events/read.ts';

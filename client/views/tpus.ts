@@ -1,15 +1,17 @@
 /** The TPUs of the deployment: each as a row, their sums, and one with its earlier attempts. */
+
 import {
   attemptRecords,
   poolRecords,
   runRecords,
   workerRecords,
 } from '../../shared/control-plane/documents/documents.ts';
-import {accrue, totalOf} from '../../shared/domain/billing/cost.ts';
+import {accrue, KEPT, payerOf, totalOf} from '../../shared/domain/billing/cost.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {waitText} from '../../shared/domain/records/constraint.ts';
-import type {Pool} from '../../shared/domain/records/pool.ts';
+import {keptBy, type Pool} from '../../shared/domain/records/pool.ts';
 import {hasEnded, type Worker} from '../../shared/domain/records/worker.ts';
+import {utcText} from '../../shared/domain/time.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {type Fleet, readFleet, requirePool} from '../cloud/fleet.ts';
@@ -153,4 +155,16 @@ export async function attemptsOf(store: Store, tpu: string): Promise<Attempt[]> 
       evidence: ENDS[String(each.cause_kind)]?.[0] ?? 'unknown',
     }),
   );
+}
+
+/** `keeps 1 TPU until 2026-01-02 15:20:00 UTC: 1 without work at $1.20 an hour`; undefined for a pool that keeps no TPU now. */
+export function keptText(pool: Pool, workers: readonly Worker[], now: number): string | undefined {
+  const kept = keptBy(pool, now);
+  if (kept === 0 || !pool.keep) return undefined;
+  const idle = workers.filter(
+    worker => worker.pool === pool.pool && !hasEnded(worker) && payerOf(worker) === KEPT,
+  );
+  const usd = idle.reduce((sum, {usd_per_hour}) => sum + (usd_per_hour ?? 0), 0);
+  const cost = idle.length > 0 ? `: ${idle.length} without work at ${dollarText(usd)} an hour` : '';
+  return `keeps ${counted(kept, 'TPU')} until ${utcText(pool.keep.until_at)}${cost}`;
 }

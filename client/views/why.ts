@@ -13,7 +13,7 @@ import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import {newWorker, type Worker} from '../../shared/domain/records/worker.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {unknownRun} from '../cloud/unknown-run.ts';
+import {unknownRun} from '../cloud/fleet.ts';
 import {explainJob, explainRun, explainStream, explainTpu} from '../explanations/explain.ts';
 import {tpuStatus} from '../explanations/tpu-status.ts';
 import type {Answers} from '../json/index.ts';

@@ -1,3 +1,5 @@
+import type {Html} from './html.ts';
+
 /** Polls of pages: one for each page that browsers show, whatever their number. */
 
 /** A part of a page that changes as a whole. */
@@ -140,4 +142,9 @@ export class PageError extends Error {
     super(message);
     this.status = status;
   }
+}
+
+/** A part of a page, which changes as a whole. */
+export function section(id: string, body: Html): Section {
+  return {id, html: String(body)};
 }

@@ -5,6 +5,7 @@ import {type TpuRow, totalsOf} from '../../client/views/tpus.ts';
 import type {Counts} from '../../shared/domain/records/churn.ts';
 import {shortText} from '../../shared/domain/records/constraint.ts';
 import type {Section} from '../html/feed.ts';
+import {section} from '../html/feed.ts';
 import {
   address,
   empty,
@@ -19,7 +20,6 @@ import {
   withCommands,
 } from '../html/html.ts';
 import {poolCommands} from './commands.ts';
-import {section} from './section.ts';
 import {capitalised} from './why.ts';
 
 /** TPUs of a zone that are shown each. */

@@ -14,6 +14,7 @@ import type {JobPage, JobView} from '../../client/views/jobs.ts';
 import type {Exec} from '../../shared/domain/records/exec.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import type {Section} from '../html/feed.ts';
+import {section} from '../html/feed.ts';
 import {
   address,
   command,
@@ -29,7 +30,6 @@ import {
   time,
 } from '../html/html.ts';
 import {jobCommands} from './commands.ts';
-import {section} from './section.ts';
 
 export function jobsPage({jobs, execs}: {jobs: JobView[]; execs: Exec[]}, now: number): Section[] {
   return [

@@ -2,6 +2,7 @@
 import {type Column, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
 import {doneText, type Overview, type RunLine, runColumns} from '../../client/views/overview.ts';
 import type {Section} from '../html/feed.ts';
+import {section} from '../html/feed.ts';
 import {
   address,
   bar,
@@ -17,7 +18,6 @@ import {
   time,
   withCommands,
 } from '../html/html.ts';
-import {section} from './section.ts';
 
 const MOST_RUNS = 100;
 const MOST_REJECTED = 10;

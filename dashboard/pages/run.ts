@@ -20,6 +20,7 @@ import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
 import {type Cell, heatMap} from '../html/charts.ts';
 import type {Section} from '../html/feed.ts';
+import {section} from '../html/feed.ts';
 import {legend, streamGrid} from '../html/grid.ts';
 import {
   address,
@@ -38,8 +39,7 @@ import {
 import {runCommands} from './commands.ts';
 import {eventList} from './events.ts';
 import {historyCharts} from './history.ts';
-import {rejectedLines} from './rejects.ts';
-import {section} from './section.ts';
+import {rejectedLines} from './stream.ts';
 import {sentence} from './why.ts';
 
 /** A run with so few streams has a row for each; a larger one for those at work and those that failed. */

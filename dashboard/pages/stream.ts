@@ -1,11 +1,21 @@
 /** A stream: how far it is, why it waits or failed, and its shards. */
 import {bytesText, type Column, counted, numberText} from '../../client/text/format.ts';
-import type {StreamPage} from '../../client/views/stream.ts';
+import type {Rejects, StreamPage} from '../../client/views/run-page.ts';
 import type {Shard} from '../../shared/domain/records/shard.ts';
-import type {Section} from '../html/feed.ts';
-import {address, empty, figures, further, html, link, type Part, state, table, time} from '../html/html.ts';
-import {rejectedLines} from './rejects.ts';
-import {section} from './section.ts';
+import {type Section, section} from '../html/feed.ts';
+import {
+  address,
+  empty,
+  figures,
+  further,
+  type Html,
+  html,
+  link,
+  type Part,
+  state,
+  table,
+  time,
+} from '../html/html.ts';
 import {sentence} from './why.ts';
 
 export function streamPage({stream, shards, rejects, why}: StreamPage, now: number): Section[] {
@@ -52,4 +62,20 @@ export function streamPage({stream, shards, rejects, why}: StreamPage, now: numb
 
 function samplesOf({first_sample, last_sample}: Shard): string {
   return `${numberText(first_sample)}–${numberText(last_sample)}`;
+}
+
+/** `all`: address of a page with more of them; null on that page. */
+export function rejectedLines({stream, object, lines, more}: Rejects, all: string | null): Html {
+  if (lines.length === 0)
+    return html`<p class="quiet">${counted(more ?? 0, 'rejected sample')}; <code>${object}</code> says why.</p>`;
+  const hasMany = lines.some(({samples}) => samples > 1);
+  const columns: Column<Rejects['lines'][number]>[] = [
+    {title: 'Line', cell: ({line}) => numberText(line), right: true},
+    {title: 'Samples', cell: ({samples}) => numberText(samples), right: true},
+    {title: 'Reason', cell: ({reason}) => reason},
+  ];
+  const shown = columns.filter(({title}) => hasMany || title !== 'Samples');
+  const rest = `… ${counted(more ?? 0, 'further line')}`;
+  const where = all === null ? html`${rest} in <code>${object}</code>` : link(all, rest);
+  return html`${table(`Rejected lines of stream ${stream}`, shown, lines)}${more ? html`<p class="quiet">${where}</p>` : ''}`;
 }

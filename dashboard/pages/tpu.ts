@@ -10,9 +10,9 @@ import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import {symptomText} from '../../shared/domain/worker/provider-states.ts';
 import {waterfall} from '../html/charts.ts';
 import type {Section} from '../html/feed.ts';
+import {section} from '../html/feed.ts';
 import {address, facts, figures, type Html, html, link, type Part, state, table, time} from '../html/html.ts';
 import {tpuCommands} from './commands.ts';
-import {section} from './section.ts';
 import {capitalised, sentence} from './why.ts';
 
 export function tpuPage(page: TpuPage, now: number): Section[] {

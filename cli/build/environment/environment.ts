@@ -1,8 +1,9 @@
 /** The environment of a worker as one archive: CPython, the locked packages and uv. It runs from any folder of a TPU VM. */
+
 import {execFile} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {createWriteStream} from 'node:fs';
-import {mkdir, readdir, readFile, rename, rm, writeFile} from 'node:fs/promises';
+import {mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {Transform} from 'node:stream';
 import {pipeline} from 'node:stream/promises';
@@ -29,7 +30,6 @@ import {
   pythonHere,
   RUNS_HERE,
 } from './portable-python.ts';
-import {markUsed, removeUnused} from './retention.ts';
 
 const run = promisify(execFile);
 const environmentsFolder = () => join(cacheFolder(), 'environments');
@@ -205,4 +205,34 @@ async function removeUnfinished(): Promise<void> {
     if (pid && !isRunning(Number(pid)))
       await rm(join(environmentsFolder(), name), {recursive: true, force: true});
   }
+}
+
+/** Environments that stay: those used last, such as that of a deployment, of a local cloud and of another branch. */
+const MOST_KEPT = 3;
+
+/** Marks an environment as used now. A folder of another user keeps its time. */
+export async function markUsed(folder: string): Promise<void> {
+  const now = new Date();
+  await utimes(folder, now, now).catch(() => {});
+}
+
+/**
+ * Removes all but the environments used last, and returns their number. An unfinished one has another name, and stays. What cannot be
+ * removed, or is removed by another process, fails no build.
+ */
+export async function removeUnused(environments: string): Promise<number> {
+  const names = await readdir(environments).catch(() => []);
+  const found = await Promise.all(
+    names
+      .filter(name => /^[0-9a-f]{16}$/.test(name))
+      .map(async name => ({name, stats: await stat(join(environments, name)).catch(() => undefined)})),
+  );
+  const used = found.flatMap(({name, stats}) => (stats ? {name, used_ms: stats.mtimeMs} : []));
+  let removed = 0;
+  for (const {name} of used.sort((a, b) => b.used_ms - a.used_ms).slice(MOST_KEPT))
+    await rm(join(environments, name), {recursive: true}).then(
+      () => removed++,
+      () => {},
+    );
+  return removed;
 }

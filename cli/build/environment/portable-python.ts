@@ -7,8 +7,7 @@ import {promisify} from 'node:util';
 import {cacheFolder, callScript} from '../../../client/python/python.ts';
 import {CliError} from '../../../client/text/errors.ts';
 import {filesIn} from '../../python/bundle.ts';
-import {readElf, writeRunpath} from './elf.ts';
-import {whyUnportable} from './portable.ts';
+import {readElf, whyUnportable, writeRunpath} from './portable.ts';
 
 const run = promisify(execFile);
 

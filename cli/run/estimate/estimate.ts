@@ -1,24 +1,30 @@
+import {existsSync, statSync} from 'node:fs';
+import {resolve} from 'node:path';
 import {type Cloud, withCloudIfThere} from '../../../client/cloud/cloud.ts';
 import {readFleet} from '../../../client/cloud/fleet.ts';
 import type {Connection} from '../../../client/connection/connection.ts';
 import {CliError} from '../../../client/text/errors.ts';
+import {counted} from '../../../client/text/format.ts';
 import {print, say, warn} from '../../../client/text/output.ts';
 import type {Compiled, Sampled} from '../../../client/views/assumptions.ts';
-import type {RunSpec, RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
+import {parseRunSpec, type RunSpec, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {readPrices} from '../../../shared/control-plane/documents/prices.ts';
+import {readRunSpec} from '../../../shared/control-plane/runs/run-manifest.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../../shared/domain/deployment.ts';
 import {runAcceleratorProblem} from '../../../shared/domain/fleet/accelerators.ts';
 import {uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
+import {datasetPrefix, isRunId} from '../../../shared/domain/names.ts';
 import {churnText, readChurn} from '../../pools/churn.ts';
 import {askWorker} from '../../python/ask-worker.ts';
+import {readStreamFolder} from '../../streams/folder.ts';
 import {withClock} from '../../terminal/progress-clock.ts';
+import {frozenInput} from '../spec/from-run.ts';
 import {completeIn, specOf} from '../spec/spec.ts';
 import {earlierRun, newestRun, uploadOf} from './earlier-run.ts';
 import {compilePrograms} from './preflight.ts';
 import {type EstimateOptions, type Report, reportOn} from './report.ts';
 import {reportLines} from './report-lines.ts';
-import {findTarget} from './target.ts';
 
 /**
  * Prints the tokens, shards, bytes, hours and dollars of a run in advance. Creates nothing; reads a sample of the streams and the
@@ -120,4 +126,27 @@ async function compile(
     sampled.warnings.push(`${error.message}; a share of the peak is assumed`);
     return undefined;
   }
+}
+
+/** Streams of an estimate: their name, the arguments that lead the worker's module to them, and the spec that is there. */
+export type Target = {what: string; args: string[]; input: RunSpecInput};
+
+/** Finds the streams that `target` names: a file, a folder of streams, an address in a bucket, or a run. */
+export async function findTarget(target: string, cloud: Cloud | undefined): Promise<Target> {
+  if (statSync(target, {throwIfNoEntry: false})?.isDirectory()) {
+    const {streams, spec} = await readStreamFolder(target);
+    const args = streams.flatMap(({path}) => ['--file', resolve(path)]);
+    const own = spec && parseRunSpec(spec.toString('utf8'), `${target}/run.json`);
+    return {what: `${counted(streams.length, 'stream')} of ${target}`, args, input: own ?? {}};
+  }
+  if (existsSync(target)) return {what: target, args: ['--file', resolve(target)], input: {}};
+  const [, bucket, path] = /^gs:\/\/([^/]+)\/(.+)$/.exec(target) ?? [];
+  if (bucket && path) return {what: target, args: ['--bucket', bucket, '--prefix', path], input: {}};
+  if (!isRunId(target) || !cloud)
+    throw new CliError(
+      `There is no file and no run ${target}: name a JSONL file, a folder of streams, an address in a bucket, or a run`,
+    );
+  const args = ['--bucket', cloud.connection.bucket, '--prefix', datasetPrefix(target)];
+  const input = (await frozenInput(cloud, target)) ?? (await readRunSpec(cloud.objects, target)) ?? {};
+  return {what: `run ${target}`, args, input};
 }

@@ -15,7 +15,7 @@ import {
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../../shared/domain/deployment.ts';
 import {pick} from '../../../shared/domain/records/field.ts';
 import {recordKeys, runSettings, specKeys} from '../../../shared/domain/records/spec-keys.ts';
-import {given} from '../../terminal/fields.ts';
+import {given} from '../../terminal/field-options.ts';
 
 /** `spec`: a file. Every key of run.json but `shard_size_gb` is an option with its value. */
 export type SpecOptions = {spec?: string; shard_size?: number; [key: string]: unknown};

@@ -1,12 +1,11 @@
 /** `gleaner run watch`: TPUs, streams, cost and events of a run until it has ended. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {type Cloud, withCloud} from '../../../client/cloud/cloud.ts';
-import {unknownRun} from '../../../client/cloud/unknown-run.ts';
+import {unknownRun} from '../../../client/cloud/fleet.ts';
 import type {CloudOptions} from '../../../client/connection/connect.ts';
 import {openFilter} from '../../../client/events/filter.ts';
 import {readerOf} from '../../../client/events/read.ts';
-import {clockText, styleOf} from '../../../client/events/story.ts';
-import {type Moment, Timeline} from '../../../client/events/timeline.ts';
+import {clockText, type Moment, styleOf, Timeline} from '../../../client/events/timeline.ts';
 import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
 import {rowOf} from '../../../client/json/fields.ts';
 import type {Answers} from '../../../client/json/index.ts';

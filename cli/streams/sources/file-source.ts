@@ -3,8 +3,8 @@ import {stat} from 'node:fs/promises';
 import {createGunzip} from 'node:zlib';
 import {sha256Of} from '../../../client/google/hash-file.ts';
 import {CliError} from '../../../client/text/errors.ts';
-import {isGzip} from './gzip.ts';
 import {LIMITS, MOST_ROW_MIB} from './limits.ts';
+import {isGzip} from './lines.ts';
 import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
 export abstract class FileSource implements RowSource {

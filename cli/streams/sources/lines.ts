@@ -1,8 +1,9 @@
 /** Lines of text. */
+
 import {createReadStream} from 'node:fs';
+import {open} from 'node:fs/promises';
 import {pipeline} from 'node:stream';
 import {createGunzip} from 'node:zlib';
-import {isGzip} from './gzip.ts';
 import {LIMITS} from './limits.ts';
 
 const NEWLINE = 10;
@@ -71,4 +72,15 @@ export async function firstLines(path: string, most: number): Promise<string[]> 
 export function isBlank(line: Buffer): boolean {
   for (const byte of line) if (byte !== 32 && byte !== 9 && byte !== 13) return false;
   return true;
+}
+
+/** True for a file that begins as gzip does. The name says nothing: no line of JSON and no text begins so. */
+export async function isGzip(path: string): Promise<boolean> {
+  const file = await open(path);
+  try {
+    const {buffer, bytesRead} = await file.read(Buffer.alloc(2), 0, 2, 0);
+    return bytesRead === 2 && buffer[0] === 0x1f && buffer[1] === 0x8b;
+  } finally {
+    await file.close();
+  }
 }

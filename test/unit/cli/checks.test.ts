@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import {execFileSync} from 'node:child_process';
 import {readdirSync, readFileSync} from 'node:fs';
-import {checkBudget} from '../../../cli/checks/budget.ts';
 import {type Finding, refuseProblems} from '../../../cli/checks/findings.ts';
 import {checkModel, readModelConfig} from '../../../cli/checks/model.ts';
-import {checkOffer} from '../../../cli/checks/offer.ts';
+import {checkBudget, checkOffer} from '../../../cli/checks/pool.ts';
 import {keptFindings, recordsProblem, samplesFindings} from '../../../cli/checks/records.ts';
 import {checkRepository} from '../../../cli/checks/repository.ts';
 import type {Hub} from '../../../cli/streams/sources/hub.ts';

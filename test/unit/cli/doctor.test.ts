@@ -1,7 +1,7 @@
 /** `gleaner doctor`: each finding, with the fault that it finds. */
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import {deployedOf} from '../../../cli/deploy/deployed.ts';
+import {deployedOf} from '../../../cli/deploy/settings.ts';
 import type {Context} from '../../../cli/doctor/context.ts';
 import {CHECKS, diagnose} from '../../../cli/doctor/doctor.ts';
 import {openGoogle} from '../../../client/google/api.ts';

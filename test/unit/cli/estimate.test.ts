@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {dirname} from 'node:path';
 import {earlierRun, newestRun} from '../../../cli/run/estimate/earlier-run.ts';
-import {findTarget} from '../../../cli/run/estimate/target.ts';
+import {findTarget} from '../../../cli/run/estimate/estimate.ts';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';

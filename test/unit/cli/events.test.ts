@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {openFilter} from '../../../client/events/filter.ts';
 import {readerOf} from '../../../client/events/read.ts';
-import {styleOf} from '../../../client/events/story.ts';
+import {styleOf} from '../../../client/events/timeline.ts';
 import type {Document, Store} from '../../../shared/ports/ports.ts';
 import {aLeasedStream, aRun, at, aWorker} from '../../support/world/builders.ts';
 import {aStore, putDocuments} from '../../support/world/put-documents.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {createHash} from 'node:crypto';
 import {rmSync} from 'node:fs';
-import {keptZip, recordZip} from '../../../cli/build/kept-zip.ts';
+import {keptZip, recordZip} from '../../../cli/build/functions.ts';
 import {Folder} from '../../support/machine/folder.ts';
 
 const ZIP = Buffer.from('a zip');

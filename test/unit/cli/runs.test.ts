@@ -5,8 +5,7 @@ import {planText} from '../../../cli/run/start.ts';
 import {GleanerCommand} from '../../../cli/terminal/command.ts';
 import {resultLines} from '../../../client/explanations/result-lines.ts';
 import {answers} from '../../../client/json/index.ts';
-import {compareSides, type Side} from '../../../client/views/comparison.ts';
-import {differencesOf} from '../../../client/views/spec-differences.ts';
+import {compareSides, differencesOf, type Side} from '../../../client/views/comparison.ts';
 import {NO_UPLOADS, ResultFold, type Stats} from '../../../shared/domain/run/result.ts';
 import {aRun, aStats} from '../../support/world/builders.ts';
 

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {OrderedEvents} from '../../../client/events/order.ts';
-import {storyLine, verbOf} from '../../../client/events/story.ts';
-import {Timeline} from '../../../client/events/timeline.ts';
+import {OrderedEvents, storyLine, Timeline, verbOf} from '../../../client/events/timeline.ts';
 
 const event = (id: number, text: string) => ({
   id: String(id),

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
-import {ceilingOf, ceilingText} from '../../../cli/tpus/create.ts';
-import {deletionLines} from '../../../cli/tpus/delete.ts';
+import {ceilingOf, ceilingText, deletionLines, namedTpus} from '../../../cli/tpus/changes.ts';
 import {tpuTable} from '../../../cli/tpus/list.ts';
-import {namedTpus} from '../../../cli/tpus/named.ts';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
 import {attemptsOf, totalsOf, totalsText, tpuRow, whyNone} from '../../../client/views/tpus.ts';

@@ -1,7 +1,7 @@
 /** Reads of the pages: documents once, then their changes, within the allowance, and the last known state. */
 import assert from 'node:assert/strict';
 import {mock} from 'node:test';
-import {Allowance} from '../../../dashboard/allowance.ts';
+import {Allowance} from '../../../dashboard/billed-objects.ts';
 import {Feed} from '../../../dashboard/html/feed.ts';
 import {MirrorStore} from '../../../dashboard/mirror-store.ts';
 import {UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import {readElf, writeRunpath} from '../../../../cli/build/environment/elf.ts';
-import {requirePortable} from '../../../../cli/build/environment/portable.ts';
+import {readElf, requirePortable, writeRunpath} from '../../../../cli/build/environment/portable.ts';
 import {anElf, type ElfFacts} from '../../../support/machine/elf.ts';
 import {Folder} from '../../../support/machine/folder.ts';
 

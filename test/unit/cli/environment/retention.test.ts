@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {symlinkSync, utimesSync} from 'node:fs';
-import {markUsed, removeUnused} from '../../../../cli/build/environment/retention.ts';
+import {markUsed, removeUnused} from '../../../../cli/build/environment/environment.ts';
 import {Folder} from '../../../support/machine/folder.ts';
 
 describe('The cache of worker environments', () => {

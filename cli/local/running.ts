@@ -1,6 +1,9 @@
+/** `gleaner local env` and `fault`, which need a running local cloud. */
 import {type CloudOptions, runningCloud} from '../../client/connection/connect.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {printText, quoted} from '../../client/text/output.ts';
 import {tokenFile, urlWithToken} from '../../emulator/http/guard.ts';
+import {faultHelp} from '../../emulator/state/faults.ts';
 import {ZONE} from './local-deployment.ts';
 
 /** Prints export lines for a shell: variables of gcloud, of Google's clients and of gleaner. */
@@ -28,4 +31,20 @@ export async function printEnvironment(options: CloudOptions): Promise<void> {
   };
   const lines = Object.entries(variables).map(([name, value]) => `export ${name}=${quoted(value)}`);
   printText(lines);
+}
+
+export async function fault(kind: string, target: string, options: CloudOptions): Promise<void> {
+  if (kind === 'help') return printText(faultHelp.split('\n'));
+  const info = await runningCloud(options);
+  const response = await fetch(`${info.url}/_local/faults`, {
+    method: 'POST',
+    headers: {'content-type': 'application/json', authorization: `Bearer ${info.token}`},
+    body: JSON.stringify({kind, target}),
+  });
+  const body = (await response.json()) as {done?: string; error?: {message?: string}};
+  if (!response.ok)
+    throw new CliError(
+      body.error?.message ?? `Failed to inject the fault: the local cloud answered ${response.status}`,
+    );
+  printText([body.done ?? '']);
 }

@@ -1,10 +1,12 @@
+/** `gleaner versions` and `discover`. */
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import {aliveIn, type Fleet, readFleet, requirePool} from '../../client/cloud/fleet.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import type {Connection} from '../../client/connection/connection.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {print, quoted} from '../../client/text/output.ts';
-import {type HostCode, viewCode} from '../../client/views/hosts.ts';
+import type {Column} from '../../client/text/format.ts';
+import {print, quoted, table} from '../../client/text/output.ts';
+import {type HostCode, type HostView, viewCode, viewHosts} from '../../client/views/hosts.ts';
 import {ranText} from '../../client/views/job-view.ts';
 import type {Source} from '../../shared/domain/records/source.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
@@ -117,4 +119,25 @@ function workerLines({
     `  ${worker}  worker bundle ${bundle?.slice(0, 12) ?? 'unknown'}  ${code}`.trimEnd(),
     ...failed.map(({host, error}) => `    host ${host}  failed: ${error}`),
   ];
+}
+
+const COLUMNS: Column<HostView & {worker: string}>[] = [
+  {title: 'Host', cell: ({worker, host}) => `${worker}/${host}`},
+  {title: 'Name', cell: ({isKnown, hostname}) => (isKnown ? hostname || '-' : 'no hello yet')},
+  {title: 'Address', cell: ({address}) => address || '-'},
+  {title: 'Phase', cell: ({phase}) => phase},
+];
+
+/** Prints the hosts of the running workers. A host is known once it has said hello. */
+export async function discover(target: string, options: CloudOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const workers = aliveIn(await readFleet(cloud), target);
+    const all = workers.flatMap(worker => {
+      const {name, pool} = worker;
+      return viewHosts(worker).map(host => ({worker: name, pool, ...host}));
+    });
+    const none = 'no TPU is running: TPUs are created when there is work';
+    const known = all.filter(({isKnown}) => isKnown).map(({isKnown: _, ...host}) => host);
+    print<'discover'>(options.json, known, workers.length > 0 ? table(COLUMNS, all) : [none]);
+  });
 }
