@@ -4,7 +4,7 @@ import {randomBytes} from 'node:crypto';
 import {fileURLToPath} from 'node:url';
 import {CliError} from '../../client/text/errors.ts';
 import {printableLines} from '../../shared/contracts/printable.ts';
-import {runTerraform} from '../terraform/run.ts';
+import {runTerraform} from '../terraform/run-terraform.ts';
 import {adviceFor} from './advice.ts';
 
 const FOLDER = fileURLToPath(new URL('../../terraform', import.meta.url));

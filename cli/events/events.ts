@@ -9,16 +9,16 @@ import {isRunOver} from '../../client/logs/target.ts';
 import {timeText} from '../../client/text/format.ts';
 import {printJson, printText, say} from '../../client/text/output.ts';
 
-type Options = CloudOptions & {follow?: boolean; tail: number; kind?: string};
+type EventsOptions = CloudOptions & {follow?: boolean; tail: number; kind?: string};
 
 const FOLLOW_MS = 1000;
 
 /** Prints the timeline, the oldest event first. */
-export async function events(run: string | undefined, options: Options): Promise<void> {
+export async function events(run: string | undefined, options: EventsOptions): Promise<void> {
   await withCloud(options, cloud => printEvents(cloud, run, options));
 }
 
-async function printEvents(cloud: Cloud, run: string | undefined, options: Options): Promise<void> {
+async function printEvents(cloud: Cloud, run: string | undefined, options: EventsOptions): Promise<void> {
   const {store} = cloud;
   const filter = await openFilter(store, run, options.kind);
   const textOf = ({at, text}: Line) => `${timeText(at)} ${text}`;

@@ -13,13 +13,13 @@ import {downloadsOf} from './result.ts';
 const AT_ONCE = 4;
 const SAY_EVERY_MS = 2000;
 
-type Options = CloudOptions & {attempt?: number};
+type CopyOptions = CloudOptions & {attempt?: number};
 
 /**
  * Downloads the artifacts of an attempt into a folder, those of several hosts into a folder for each. Files that are there are kept, and a
  * broken download goes on. A file that this machine refuses is left out and named, with exit code 1.
  */
-export async function copy(id: string, folder: string, {attempt, ...options}: Options): Promise<void> {
+export async function copy(id: string, folder: string, {attempt, ...options}: CopyOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const epoch = attempt ?? epochOf(await readJob(cloud, id));
     const found = epoch > 0 ? await listArtifacts(cloud.objects, id, epoch) : [];

@@ -14,7 +14,7 @@ import {stopSignal} from '../terminal/stop-signal.ts';
 import {serveBeside} from './dashboard.ts';
 import {deployLocally, notifyKeyFile} from './local-deployment.ts';
 
-type Options = Pick<CloudOptions, 'json'> & {
+type UpOptions = Pick<CloudOptions, 'json'> & {
   port: number;
   dir: string;
   workers: number;
@@ -26,7 +26,7 @@ type Options = Pick<CloudOptions, 'json'> & {
   quiet?: boolean;
 };
 
-export async function up(options: Options): Promise<void> {
+export async function up(options: UpOptions): Promise<void> {
   const stopped = stopSignal();
   const deployment = await deployLocally({
     ...options,

@@ -14,10 +14,14 @@ import {FIRST_HOST} from '../../shared/domain/worker/hosts.ts';
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 
-type Options = CloudOptions & {available?: string | boolean};
+type VersionsOptions = CloudOptions & {available?: string | boolean};
 
 /** Prints which code pools and their running workers have, or the runtime versions of zones. */
-export async function versions(only: string | undefined, options: Options, gleaner: string): Promise<void> {
+export async function versions(
+  only: string | undefined,
+  options: VersionsOptions,
+  gleaner: string,
+): Promise<void> {
   await withCloud(options, async cloud => {
     const fleet = await readFleet(cloud);
     if (only !== undefined) requirePool(fleet, only);
@@ -48,7 +52,7 @@ export async function versions(only: string | undefined, options: Options, glean
 }
 
 /** Prints the runtime versions of a zone, or of the zones of every pool. */
-async function printAvailable({connection}: Cloud, fleet: Fleet, options: Options): Promise<void> {
+async function printAvailable({connection}: Cloud, fleet: Fleet, options: VersionsOptions): Promise<void> {
   const zones = zonesOf(fleet, options.available);
   if (options.dry_run) {
     const commands = zones.map(
@@ -87,7 +91,7 @@ async function availableIn(
   }
 }
 
-function zonesOf({pools, workers}: Fleet, given: Options['available']): string[] {
+function zonesOf({pools, workers}: Fleet, given: VersionsOptions['available']): string[] {
   if (typeof given === 'string') return [given];
   const known = [...pools.flatMap(({zones}) => zones), ...workers.map(({zone}) => zone)];
   if (known.length === 0)

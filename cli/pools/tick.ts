@@ -17,10 +17,10 @@ const ACTIONS = {
   state: ['describe', 'the minutely tick'],
 } as const;
 
-type Options = CloudOptions & {location: string};
+type TickOptions = CloudOptions & {location: string};
 
 /** Runs, pauses or resumes the job that asks for a tick every minute, or prints its state. */
-export async function tick(action: keyof typeof ACTIONS, options: Options): Promise<void> {
+export async function tick(action: keyof typeof ACTIONS, options: TickOptions): Promise<void> {
   const connection = await connect(options);
   try {
     const {project, deployment} = connection;

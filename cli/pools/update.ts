@@ -17,14 +17,14 @@ import {checkSource} from '../checks/repository.ts';
 import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from '../jobs/source.ts';
 import {given} from '../terminal/field-options.ts';
 
-type Options = CloudOptions & SourceOptions & {wait: boolean; check?: boolean};
+type UpdateOptions = CloudOptions & SourceOptions & {wait: boolean; check?: boolean};
 
 /** Setup scripts and environments take minutes. */
 const WAIT_S = 1800;
 const SAY_AFTER_MS = 5000;
 
 /** Changes the code of a pool, and waits until each running worker has it or keeps its old code. */
-export async function update(pool: string, options: Options): Promise<void> {
+export async function update(pool: string, options: UpdateOptions): Promise<void> {
   const code = await sourceOf(options);
   const environment = await environmentOf(options);
   const change = given({source: code.source, environment});

@@ -10,7 +10,7 @@ import {bytesText, counted} from '../../client/text/format.ts';
 import {print, say} from '../../client/text/output.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
 
-type Options = CloudOptions & {
+type ExportOptions = CloudOptions & {
   to: string;
   layer?: number;
   layers?: number[];
@@ -33,7 +33,7 @@ const ARROW_LOCK = fileURLToPath(new URL('export-requirements.lock', import.meta
 const ARROW_EXPORTS = ['saelens', 'speculators'];
 
 /** Writes layers of a run to files of another project. An export that was interrupted goes on. */
-export async function exportRun(run: string, options: Options): Promise<void> {
+export async function exportRun(run: string, options: ExportOptions): Promise<void> {
   const output = folderOf(options);
   const connection = await connect(options);
   try {
@@ -57,7 +57,7 @@ export async function exportRun(run: string, options: Options): Promise<void> {
 }
 
 /** The folder to write; undefined where a dataset of the hub takes the files. */
-function folderOf({to, repo, output}: Options): string | undefined {
+function folderOf({to, repo, output}: ExportOptions): string | undefined {
   if (to === 'hub') {
     if (repo === undefined || output !== undefined)
       throw new CliError('--to hub takes --repo, such as me/my-run, and no --output');
@@ -70,7 +70,7 @@ function folderOf({to, repo, output}: Options): string | undefined {
   return folder;
 }
 
-function exporterOptions(chosen: Options): string[] {
+function exporterOptions(chosen: ExportOptions): string[] {
   const {to, layer, layers, site, dtype, context_size, window, tokenizer} = chosen;
   if (to === 'hub') return ['--to', to, '--repo', chosen.repo ?? '', ...(chosen.public ? ['--public'] : [])];
   if (to === 'speculators' ? layer !== undefined : layers !== undefined)

@@ -19,9 +19,9 @@ import {readReport} from '../../client/views/report.ts';
 import {readComparison} from './reference.ts';
 import {verifyRun} from './verify.ts';
 
-type Options = CloudOptions & {output?: string; verify?: boolean};
+type ReportOptions = CloudOptions & {output?: string; verify?: boolean};
 
-export async function report(run: string, options: Options): Promise<void> {
+export async function report(run: string, options: ReportOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const text = await reportText(cloud, run, options.verify === true);
     const written = await replaceFile(options.output ?? `${run}-report.html`, text);

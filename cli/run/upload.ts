@@ -10,10 +10,10 @@ import {abortedAtStop} from '../terminal/stop-signal.ts';
 import {checkRun} from './check-run.ts';
 import {frozenInput} from './spec/from-run.ts';
 
-type Options = CloudOptions & {run: string; parallel: number; check?: boolean};
+type StreamsUploadOptions = CloudOptions & {run: string; parallel: number; check?: boolean};
 
 /** `gleaner streams upload`: uploads the streams of a folder, or prints the commands of gcloud. */
-export async function upload(folder: string, options: Options): Promise<void> {
+export async function upload(folder: string, options: StreamsUploadOptions): Promise<void> {
   const {run, parallel, json} = options;
   if (options.dry_run) return printCommands(folder, options);
   const stopped = abortedAtStop();
@@ -33,7 +33,7 @@ async function checkUpload(cloud: Cloud, folder: string, run: string): Promise<v
   await checkRun(cloud, {run, input, streams});
 }
 
-async function printCommands(folder: string, options: Options): Promise<void> {
+async function printCommands(folder: string, options: StreamsUploadOptions): Promise<void> {
   const streams = await readStreamFolder(folder);
   const connection = await findCloud(options);
   try {

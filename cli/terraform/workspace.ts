@@ -4,7 +4,7 @@ import {cp, mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {runTerraform} from './run.ts';
+import {runTerraform} from './run-terraform.ts';
 import {type Refusals, startStandIn} from './stand-in.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));

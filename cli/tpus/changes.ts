@@ -137,10 +137,10 @@ function isLost({phase, recreate, held}: Worker): boolean {
   return phase === 'deleting' && !recreate && !held;
 }
 
-type Options = CloudOptions & PoolChange;
+type TpuCreateOptions = CloudOptions & PoolChange;
 
 /** Raises the ceiling of a pool, or fills the slot of a deleted TPU again. */
-export async function create(target: string | undefined, options: Options): Promise<void> {
+export async function create(target: string | undefined, options: TpuCreateOptions): Promise<void> {
   if (target !== undefined && parseWorkerName(target)) return refill(target, options);
   const message = scaleMessage(target, options);
   await withCloud(options, async cloud => {
@@ -161,7 +161,7 @@ export async function create(target: string | undefined, options: Options): Prom
 }
 
 /** Ends the hold of a deleted TPU. A TPU that runs is left alone. */
-async function refill(name: string, options: Options): Promise<void> {
+async function refill(name: string, options: TpuCreateOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const found = (await readFleet(cloud)).workers.find(worker => worker.name === name);
     if (found && !hasEnded(found))

@@ -16,7 +16,7 @@ import {hasHostEnded} from '../../shared/domain/records/exec.ts';
 import {newId, sender} from '../jobs/submit.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
 
-type Options = CloudOptions & {shell?: boolean; timeout: number};
+type ExecOptions = CloudOptions & {shell?: boolean; timeout: number};
 
 /** Time for on-exec to make the document, and for a tick to end an overdue command after its deadline. */
 const START_S = 120;
@@ -24,7 +24,7 @@ const END_S = 300;
 const SAY_AFTER_MS = 5000;
 
 /** Runs a command on every host of the target, and prints the output of all. Exit code 1: a host did not end with 0. */
-export async function exec(target: string, words: string[], options: Options): Promise<void> {
+export async function exec(target: string, words: string[], options: ExecOptions): Promise<void> {
   const {shell = false, timeout: timeout_s} = options;
   const argv = shell ? [words.join(' ')] : words;
   const message = {exec: newId(), target, argv, shell, timeout_s, requested_by: sender()};

@@ -5,10 +5,10 @@ import {print, type StyledLine, table} from '../../client/text/output.ts';
 import {priceOfHour, readTpus, type TpuRow, totalsOf, totalsText, whyNone} from '../../client/views/tpus.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 
-type Options = CloudOptions & {pool?: string; zone?: string; all?: boolean};
+type TpuListOptions = CloudOptions & {pool?: string; zone?: string; all?: boolean};
 
 /** Lists the TPUs of the deployment, with what they cost together. */
-export async function list(options: Options): Promise<void> {
+export async function list(options: TpuListOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const now = Date.now();
     const found = await readTpus(cloud, options, now);

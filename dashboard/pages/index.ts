@@ -16,7 +16,7 @@ import {eventsPage} from './events.ts';
 import {fleetPage} from './fleet.ts';
 import {execPage, jobPage, jobsPage} from './jobs.ts';
 import {overviewPage} from './overview.ts';
-import {runPage} from './run.ts';
+import {runPage} from './run-page.ts';
 import {streamPage} from './stream.ts';
 import {tpuPage} from './tpu.ts';
 

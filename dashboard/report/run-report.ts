@@ -17,7 +17,7 @@ import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {facts, figures, further, type Html, html, type Part, state, table} from '../html/html.ts';
-import {runSections} from '../pages/run.ts';
+import {runSections} from '../pages/run-page.ts';
 import {exact, file, line, part, still} from './frame.ts';
 
 /** Streams that the appendix lists. The digest has all. */

@@ -54,10 +54,10 @@ export type Environment = {
   archive: string;
 };
 
-type Options = {say: (line: string) => void; lock?: string};
+type EnvironmentOptions = {say: (line: string) => void; lock?: string};
 
 /** The environment of a lock file, from the cache; built where it is missing. */
-export async function buildEnvironment({say, lock = TPU_LOCK}: Options): Promise<Environment> {
+export async function buildEnvironment({say, lock = TPU_LOCK}: EnvironmentOptions): Promise<Environment> {
   return (await builtEnvironment(lock)) ?? (await build(lock, say));
 }
 

@@ -3,7 +3,7 @@ import {CliError} from '../../client/text/errors.ts';
 
 export type Ended = {code: number; stdout: string; stderr: string};
 
-type Options = {
+type TerraformOptions = {
   folder: string;
   env?: Record<string, string>;
   /** Interrupts Terraform, which then ends in order. */
@@ -13,7 +13,10 @@ type Options = {
 };
 
 /** Runs terraform in a folder. Throws `CliError` without the program. */
-export function runTerraform(args: string[], {folder, env = {}, stop, show}: Options): Promise<Ended> {
+export function runTerraform(
+  args: string[],
+  {folder, env = {}, stop, show}: TerraformOptions,
+): Promise<Ended> {
   return new Promise((resolve, reject) => {
     const child = spawn('terraform', [`-chdir=${folder}`, ...args], {
       cwd: folder,
