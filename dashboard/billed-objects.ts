@@ -8,7 +8,7 @@ export function billedObjects(
   objects: Objects,
   spend: (operation: Operation, count: number) => void,
 ): Objects {
-  const kept = new Map<string, {generation: string; bytes: Uint8Array}>();
+  const cache = new Map<string, {generation: string; bytes: Uint8Array}>();
   const head = (name: string): Promise<ObjectInfo | undefined> => {
     spend('class_b', 1);
     return objects.head(name);
@@ -26,17 +26,17 @@ export function billedObjects(
     read: async (name, options) => {
       const info = await head(name);
       if (!info) return undefined;
-      const known = kept.get(name);
+      const known = cache.get(name);
       if (known?.generation === info.generation) return known.bytes;
       spend('class_b', 1);
       const bytes = await objects.read(name, options);
-      kept.delete(name);
-      if (bytes) kept.set(name, {generation: info.generation, bytes});
-      let size = [...kept.values()].reduce((sum, each) => sum + each.bytes.length, 0);
-      for (const [oldest, {bytes: old}] of kept) {
+      cache.delete(name);
+      if (bytes) cache.set(name, {generation: info.generation, bytes});
+      let size = [...cache.values()].reduce((sum, each) => sum + each.bytes.length, 0);
+      for (const [oldest, {bytes: old}] of cache) {
         if (size <= MOST_KEPT_BYTES) break;
         size -= old.length;
-        kept.delete(oldest);
+        cache.delete(oldest);
       }
       return bytes;
     },

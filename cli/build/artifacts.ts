@@ -48,8 +48,8 @@ export async function buildArtifacts(environment?: Environment): Promise<Artifac
   if (environment && archive) await linkOrCopy(environment.archive, join(DIST, archive.file));
   await unpack(zip, join(DIST, unpacked));
   const sbom = {file: listed, ...(await billOf(join(DIST, listed)))};
-  const both = {functions: named(functions), bundle: named(bundle)};
-  const variables = {artifacts: {...both, ...(archive ? {environment: named(archive)} : {})}};
+  const both = {functions: nameAndDigest(functions), bundle: nameAndDigest(bundle)};
+  const variables = {artifacts: {...both, ...(archive ? {environment: nameAndDigest(archive)} : {})}};
   await writeFile(join(DIST, VARIABLES_FILE), `${JSON.stringify(variables, null, 2)}\n`);
   const module = join(DIST, unpacked, 'functions/index.js');
   return {functions, bundle, ...(archive ? {environment: archive} : {}), sbom, module};
@@ -58,8 +58,8 @@ export async function buildArtifacts(environment?: Environment): Promise<Artifac
 /** The zip that `dist/` has of the same sources, or a new one. */
 async function functionsZip(): Promise<Uint8Array> {
   const began_ms = Date.now();
-  const kept = keptZip(DIST, ROOT);
-  if (kept) return kept;
+  const zipInDist = keptZip(DIST, ROOT);
+  if (zipInDist) return zipInDist;
   const made = await zipFunctions();
   await recordZip(DIST, ROOT, made, began_ms);
   return made.zip;
@@ -76,7 +76,7 @@ function described(name: string, extension: string, bytes: Uint8Array): Artifact
   return {file: `${name}-${sha256}.${extension}`, sha256, size_bytes: bytes.length};
 }
 
-function named({file, sha256}: Artifact) {
+function nameAndDigest({file, sha256}: Artifact) {
   return {file, sha256};
 }
 

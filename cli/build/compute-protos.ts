@@ -34,23 +34,23 @@ export function neededOf(root: Entry): Entry {
   const google = root.nested?.google?.nested ?? {};
   const {compute, ...cloud} = google.cloud?.nested ?? {};
   const all = compute?.nested?.v1?.nested ?? {};
-  const kept: Record<string, Entry> = {};
+  const neededTypes: Record<string, Entry> = {};
   const open: string[] = [];
   for (const [service, names] of Object.entries(CALLED)) {
     const methods = Object.entries(all[service]?.methods ?? {}).filter(([name]) => names.includes(name));
     if (methods.length !== names.length)
       throw new Error(`Failed to bundle the client of Compute Engine: ${service} has other methods`);
-    kept[service] = {...all[service], methods: Object.fromEntries(methods)};
+    neededTypes[service] = {...all[service], methods: Object.fromEntries(methods)};
     open.push(...methods.flatMap(([, {requestType, responseType}]) => [requestType, responseType]));
   }
   for (let type = open.pop(); type !== undefined; type = open.pop()) {
     const name = type.split('.').at(-1) ?? '';
     const message = all[name];
-    if (!message || kept[name]) continue;
-    kept[name] = message;
+    if (!message || neededTypes[name]) continue;
+    neededTypes[name] = message;
     open.push(...typesIn(message));
   }
-  const v1 = {...compute?.nested?.v1, nested: kept};
+  const v1 = {...compute?.nested?.v1, nested: neededTypes};
   const nested = {...cloud, compute: {...compute, nested: {v1}}};
   return {...root, nested: {google: {nested: {...google, cloud: {...google.cloud, nested}}}}};
 }

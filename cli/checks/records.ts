@@ -66,11 +66,11 @@ export function keptFindings(lines: readonly string[], spec: KeptSpec): Finding[
   const unread = records.flatMap(record => [...record].filter(name => !isRead(name, record, spec)));
   const left = [...new Set(unread)].filter(name => !keep.includes(name));
   if (left.length === 0) return [];
-  const kept = [...keep, ...left.filter(name => !name.includes(','))];
-  const isFull = over_long === 'pack' || kept.length === keep.length;
+  const toKeep = [...keep, ...left.filter(name => !name.includes(','))];
+  const isFull = over_long === 'pack' || toKeep.length === keep.length;
   const advice = isFull
     ? ''
-    : `; to copy them: run start --keep ${quoted(kept.join(','))}, or keep of run.json`;
+    : `; to copy them: run start --keep ${quoted(toKeep.join(','))}, or keep of run.json`;
   return [{note: `The shards will not have these fields: ${listText(left)}${advice}`}];
 }
 

@@ -228,7 +228,7 @@ function printResult(
     '',
     ...verdictLines(report),
     '',
-    `${injected(preemptions, options.preempt, report.ok)}, ${seconds} s; every TPU is gone.`,
+    `${preemptionsText(preemptions, options.preempt, report.ok)}, ${seconds} s; every TPU is gone.`,
     `The shards: ${relative(process.cwd(), shards)}`,
     `Try next:   npx gleaner verify ${run.run} --dir ${quoted(here)}`,
     `            ls ${quoted(first)}`,
@@ -236,7 +236,7 @@ function printResult(
   ]);
 }
 
-function injected(done: number, asked: number, recovered: boolean): string {
+function preemptionsText(done: number, asked: number, recovered: boolean): string {
   const fewer = done < asked ? ` (${asked} wanted; the streams ended first)` : '';
   const all = done > 0 && recovered ? ', all work recovered' : '';
   return `${done} preemption${done === 1 ? '' : 's'} injected${fewer}${all}`;

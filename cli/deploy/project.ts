@@ -68,7 +68,7 @@ export async function prepare(api: GoogleApi, missing: Missing, place: Place, cl
     const started = await api.call('POST', `${USAGE}/v1/projects/${project}/services:batchEnable`, {
       serviceIds,
     });
-    await ended(api, 'turn on the APIs', started, clock);
+    await untilDone(api, 'turn on the APIs', started, clock);
   }
   const buckets = 'storage.googleapis.com/storage/v1/b';
   if (bucket === 'absent')
@@ -85,7 +85,7 @@ export async function makeIdentities(api: GoogleApi, project: string, clock: Clo
   const make = async (service: string) => {
     const address = `${USAGE}/v1beta1/projects/${project}/services/${service}.googleapis.com:generateServiceIdentity`;
     try {
-      await ended(api, `make the account of ${service}`, await api.call('POST', address), clock);
+      await untilDone(api, `make the account of ${service}`, await api.call('POST', address), clock);
     } catch (error) {
       // Some services have an account from the start. The apply names an account that is missing.
       if (!isNotFound(error) && !isBadRequest(error)) throw error;
@@ -95,7 +95,7 @@ export async function makeIdentities(api: GoogleApi, project: string, clock: Clo
   await Promise.all(WITH_IDENTITY.map(make));
 }
 
-async function ended(api: GoogleApi, what: string, started: Json, clock: Clock): Promise<void> {
+async function untilDone(api: GoogleApi, what: string, started: Json, clock: Clock): Promise<void> {
   let operation = started;
   for (const end_ms = clock.now() + MOST_OPERATION_S * 1000; operation.done !== true; ) {
     if (clock.now() > end_ms)

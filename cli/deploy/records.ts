@@ -112,8 +112,8 @@ export async function restoreLock(
   {lock_file, versions_file}: {lock_file: string; versions_file: string},
 ): Promise<boolean> {
   if (existsSync(lock_file)) return false;
-  const kept = await state.read(lockOf(name), {max_bytes: MOST_BYTES});
-  const text = Buffer.from(kept ?? []).toString();
+  const lockBytes = await state.read(lockOf(name), {max_bytes: MOST_BYTES});
+  const text = Buffer.from(lockBytes ?? []).toString();
   const versionIn = (source: string) => /^\s*version\s*=\s*"([^"]+)"/m.exec(source)?.[1];
   if (versionIn(text) !== versionIn(readFileSync(versions_file, 'utf8'))) return false;
   writeFileSync(lock_file, text);

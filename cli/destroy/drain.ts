@@ -110,7 +110,7 @@ export async function drain(draining: Draining, fleet: Fleet): Promise<void> {
   const finishesAlone = ({name}: Left) => drained.has(parseWorkerName(name)?.pool ?? '');
   let isDirect = false;
   let empty = 0;
-  let said = '';
+  let lastLine = '';
   for (const end_ms = clock.now() + MOST_DRAIN_S * 1000; ; await clock.sleep(POLL_S)) {
     const left = await leftIn(draining, fleet);
     // A create may be under way at the first look.
@@ -122,8 +122,8 @@ export async function drain(draining: Draining, fleet: Fleet): Promise<void> {
     }
     if (isDirect) for (const {name, zone} of left) await tpus.delete(name, zone);
     const line = `${counted(left.length, 'TPU')} left: ${left.map(({name, zone}) => `${name} in ${zone}`).join(', ')}`;
-    if (left.length > 0 && line !== said) say(line);
-    said = line;
+    if (left.length > 0 && line !== lastLine) say(line);
+    lastLine = line;
     if (clock.now() > end_ms)
       throw new CliError(
         `${line}, after ${MOST_DRAIN_S / 60} minutes; run the command again, or end their work with \`gleaner tpus delete --all\``,

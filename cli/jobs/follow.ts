@@ -32,7 +32,7 @@ export async function followJob(
   write = toOutput,
   caughtUp = () => {},
 ): Promise<Document> {
-  let [said, output, epoch]: [string, Output | undefined, number] = ['', undefined, 0];
+  let [lastState, output, epoch]: [string, Output | undefined, number] = ['', undefined, 0];
   let ended: Value | undefined;
   for (;;) {
     const job = await readJob(cloud, id);
@@ -55,8 +55,8 @@ export async function followJob(
     if (last && last.epoch !== ended) say(`${id}: attempt ${last.epoch} ended${reasonOf(last)}`);
     ended = last?.epoch;
     const state = stateLine(job);
-    if (state !== said) say(`${id}: ${state}`);
-    said = state;
+    if (state !== lastState) say(`${id}: ${state}`);
+    lastState = state;
     if (isEnded(job)) {
       for (const line of endLines(id, job)) say(line);
       process.exitCode = job.status === 'completed' ? 0 : 1;
@@ -71,7 +71,7 @@ type Output = ReturnType<typeof outputOf>;
 /** Output of an attempt: that of its first host, and failures of the others. */
 function outputOf({objects}: Cloud, id: string, epoch: number, write: (line: string) => void) {
   let parts: Parts | undefined;
-  const said = new Set<string>();
+  const reportedHosts = new Set<string>();
   const found = async () => {
     const folder = parts ? undefined : await findOutput(objects, id, epoch);
     if (folder !== undefined) parts = partsIn(objects, folder, write);
@@ -84,8 +84,8 @@ function outputOf({objects}: Cloud, id: string, epoch: number, write: (line: str
     async sayFailures(job: Document): Promise<void> {
       if (epochOf(job) !== epoch) return;
       for (const [host, end] of Object.entries((job.ends ?? {}) as Record<string, Document>)) {
-        if (Number(host) === FIRST_HOST || end.outcome !== 'failed' || said.has(host)) continue;
-        said.add(host);
+        if (Number(host) === FIRST_HOST || end.outcome !== 'failed' || reportedHosts.has(host)) continue;
+        reportedHosts.add(host);
         say(`${id}: host ${host} failed${reasonOf(end)}`);
         if (end.cause === 'peer') continue;
         const folder = await findOutput(objects, id, epoch, Number(host));

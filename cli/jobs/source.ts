@@ -9,7 +9,7 @@ import {quoted, say} from '../../client/text/output.ts';
 import {codeObject} from '../../shared/domain/names.ts';
 import type {Environment, SourceChange} from '../../shared/domain/records/source.ts';
 import {packFolder} from '../python/bundle.ts';
-import {given} from '../terminal/field-options.ts';
+import {definedFields} from '../terminal/field-options.ts';
 
 /** Null removes a part of the environment. */
 export type SourceOptions = {
@@ -45,7 +45,7 @@ export async function sourceOf(options: SourceOptions): Promise<PackedCode> {
       throw new UsageError('There is no version without a repository: give --repo none alone');
     return {source: null};
   }
-  const source = given({repo, branch, pr, commit});
+  const source = definedFields({repo, branch, pr, commit});
   if (Object.keys(source).length === 0) return {source: undefined};
   if (branch === undefined && pr === undefined && commit === undefined)
     throw new UsageError('There is no version of --repo: give --branch, --pr or --commit');
@@ -67,7 +67,7 @@ export function uploadLines({connection}: Cloud, {object, folder}: PackedCode): 
 
 export async function environmentOf(options: SourceOptions): Promise<Partial<Environment> | undefined> {
   const {jax_version, setup_script, config, ramfs_dir} = options;
-  const environment = given({
+  const environment = definedFields({
     jax_version,
     setup_script: setup_script && (await readText(setup_script)),
     config_file: config && {name: basename(config), text: await readText(config)},

@@ -16,7 +16,7 @@ import type {Holder} from '../../shared/domain/stream/lease.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import {refuseProblems} from '../checks/findings.ts';
 import {checkSource} from '../checks/repository.ts';
-import {given} from '../terminal/field-options.ts';
+import {definedFields} from '../terminal/field-options.ts';
 import {followJob} from './follow.ts';
 import {fieldsOf, type JobFields} from './job-file.ts';
 import {environmentOf, type PackedCode, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';
@@ -49,7 +49,7 @@ export async function submit(words: string[], options: SubmitOptions): Promise<v
     throw new UsageError('There is no job without the source of its pool: leave out --repo none');
   if (code.source && !('bundle' in code.source) && code.source.repo === undefined)
     throw new UsageError('There is no repository of the job: add --repo');
-  const fields = withOptions(own, options, given({source: code.source, environment}));
+  const fields = withOptions(own, options, definedFields({source: code.source, environment}));
   parseValue(z.strictObject(jobFields), fields, 'The job');
   await withCloud(options, async cloud => {
     const id = newId();
@@ -86,10 +86,10 @@ function withOptions(fields: JobFields, options: SubmitOptions, code: JobFields)
   const metadata = {
     submitted_by: sender(),
     ...(typeof fields.metadata === 'object' ? fields.metadata : {}),
-    ...given({name}),
+    ...definedFields({name}),
     ...Object.fromEntries(options.metadata ?? []),
   };
-  const chosen = given({
+  const chosen = definedFields({
     challenge_number,
     timeout,
     pool,
@@ -151,7 +151,7 @@ async function compareAfterRestart(cloud: Cloud, id: string, fields: JobFields, 
     differs.length === 0
       ? [`same result before and after the restart: ${first.status}, exit code ${first.exit_code}`]
       : differs.map(
-          field => `${field} differs: ${shown(first[field])} before, ${shown(second[field])} after`,
+          field => `${field} differs: ${valueText(first[field])} before, ${valueText(second[field])} after`,
         ),
   );
   process.exitCode = differs.length === 0 && first.status === 'completed' ? 0 : 1;
@@ -161,7 +161,7 @@ function shortOf({job, status, result, exit_code}: Document) {
   return {job, status, result, exit_code};
 }
 
-function shown(value: unknown): string {
+function valueText(value: unknown): string {
   const text = JSON.stringify(value ?? null);
   return text.length > 300 ? `${text.slice(0, 300)}…` : text;
 }

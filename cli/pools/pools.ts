@@ -45,10 +45,10 @@ function poolLine(row: Row, {workers}: Fleet): string {
   const spot = row.provisioning === 'flex-start' ? 'flex-start' : row.spot ? 'spot' : 'on demand';
   const type = row.provider === 'compute-engine' ? `${accelerator} instances` : accelerator;
   const budget = budget_usd === null ? '' : `, ${dollarText(spent_usd)} of ${dollarText(budget_usd)}`;
-  const kept = keptText(row, workers, Date.now());
+  const keepNote = keptText(row, workers, Date.now());
   const stopped =
     limiter.state === 'open' || limiter.since_at === null
       ? ''
       : `, creates stopped since ${utcText(limiter.since_at)}: \`gleaner pool resume ${row.pool}\``;
-  return `${row.pool}  ${type}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${kept ? `, ${kept}` : ''}${stopped}`;
+  return `${row.pool}  ${type}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${keepNote ? `, ${keepNote}` : ''}${stopped}`;
 }

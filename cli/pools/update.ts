@@ -15,7 +15,7 @@ import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import {checkSource} from '../checks/repository.ts';
 import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from '../jobs/source.ts';
-import {given} from '../terminal/field-options.ts';
+import {definedFields} from '../terminal/field-options.ts';
 
 type UpdateOptions = CloudOptions & SourceOptions & {wait: boolean; check?: boolean};
 
@@ -27,7 +27,7 @@ const SAY_AFTER_MS = 5000;
 export async function update(pool: string, options: UpdateOptions): Promise<void> {
   const code = await sourceOf(options);
   const environment = await environmentOf(options);
-  const change = given({source: code.source, environment});
+  const change = definedFields({source: code.source, environment});
   if (Object.keys(change).length === 0)
     throw new UsageError(
       'There is nothing to update: give --bundle, --branch, --pr, --commit or a part of the environment; the branch that a pool has is fetched again',
@@ -51,7 +51,7 @@ export async function update(pool: string, options: UpdateOptions): Promise<void
     await upload(cloud, code);
     const done = await apply(cloud, message);
     if (!options.wait) return print<'update'>(options.json, {done}, [done]);
-    const workers = await reported(cloud, pool);
+    const workers = await untilReported(cloud, pool);
     const seconds = Math.round((performance.now() - began) / 10) / 100;
     const hosts = workers.flatMap(worker => viewCode(worker).map(code => ({worker, code})));
     const isReady = hosts.every(({code}) => code.status === 'ready');
@@ -77,9 +77,9 @@ function isPreparing(worker: Worker, version: number): boolean {
 }
 
 /** Waits until each host of the pool has reported the pool's version or a later one. A worker that ends leaves the list. */
-async function reported(cloud: Cloud, name: string): Promise<Worker[]> {
+async function untilReported(cloud: Cloud, name: string): Promise<Worker[]> {
   const began = Date.now();
-  let [told, version] = [began, 0];
+  let [noted_ms, version] = [began, 0];
   for (;;) {
     const fleet = await readFleet(cloud);
     const pool = fleet.pools.find(({pool}) => pool === name);
@@ -92,9 +92,9 @@ async function reported(cloud: Cloud, name: string): Promise<Worker[]> {
       throw new CliError(
         `There is no report of ${names} after ${WAIT_S} s: see \`gleaner versions ${name}\``,
       );
-    if (Date.now() - told > SAY_AFTER_MS) {
+    if (Date.now() - noted_ms > SAY_AFTER_MS) {
       say(`waiting for ${names}: workers ask every ${pool?.poll_s ?? 'few'} s`);
-      told = Date.now();
+      noted_ms = Date.now();
     }
     await sleep(POLL_MS);
   }

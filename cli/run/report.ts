@@ -82,14 +82,14 @@ function linesOf({a, b, same, spec, totals, statistics, shards, notes}: Comparis
   const {same_bytes, other_bytes, only_a, only_b} = shards;
   return [
     ...aligned(
-      [['', a, b], ...rows.map(({name, a, b}) => [name, shown(name, a), shown(name, b)])],
+      [['', a, b], ...rows.map(({name, a, b}) => [name, shortValue(name, a), shortValue(name, b)])],
       [false, true, true],
     ),
     ...(spec.length === 0 ? ['the specs are equal'] : []),
     `shards: ${same_bytes} with equal bytes, ${other_bytes} with other bytes, ${only_a} only in ${a}, ${only_b} only in ${b}`,
     ...statistics
       .slice(0, MOST_STATISTICS)
-      .map(({name, a, b}) => `differs: ${name}  ${shown(name, a)}  ${shown(name, b)}`),
+      .map(({name, a, b}) => `differs: ${name}  ${shortValue(name, a)}  ${shortValue(name, b)}`),
     ...(statistics.length > MOST_STATISTICS
       ? [`… ${statistics.length - MOST_STATISTICS} further statistics differ`]
       : []),
@@ -98,6 +98,6 @@ function linesOf({a, b, same, spec, totals, statistics, shards, notes}: Comparis
   ];
 }
 
-function shown(name: string, value: unknown): string {
+function shortValue(name: string, value: unknown): string {
   return cut(shownWhole(name, value), 24);
 }

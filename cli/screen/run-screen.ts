@@ -70,9 +70,9 @@ function workText({work, activity}: Worker, {run}: Run): string {
 export function summaryLine({tpus}: RunState): StyledLine {
   const words = tpus.map(tpuStatus);
   const count = (...wanted: TpuStatus[]) => words.filter(word => wanted.includes(word)).length;
-  const lost = count('PREEMPTED', 'MISSING');
-  const text = `Healthy: ${count('READY', 'WORKING', 'DRAINING')}  Working: ${count('WORKING', 'DRAINING')}  Needs Recovery: ${lost}`;
-  return {text, style: lost > 0 ? 'red' : undefined};
+  const lostTpus = count('PREEMPTED', 'MISSING');
+  const text = `Healthy: ${count('READY', 'WORKING', 'DRAINING')}  Working: ${count('WORKING', 'DRAINING')}  Needs Recovery: ${lostTpus}`;
+  return {text, style: lostTpus > 0 ? 'red' : undefined};
 }
 
 /** `8 streams: 3 completed, 2 in progress, 3 pending`. */

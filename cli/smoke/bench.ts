@@ -144,10 +144,10 @@ export async function newRun(
 ): Promise<string> {
   const {cloud, state, keep, model} = bench;
   const spec = {layers: '0-1', shard_size_gb: 0.0002, model, ...(await crossRegion(bench)), ...given};
-  const kept = await waitingRun(bench, state.runs[purpose], spec);
-  for (const open of await openRuns(bench)) if (open !== kept) await stopRun(bench, open);
-  const run = kept ?? `smoke-${state.id}-${purpose}-${++state.attempts}`;
-  if (!kept) {
+  const runToResume = await waitingRun(bench, state.runs[purpose], spec);
+  for (const open of await openRuns(bench)) if (open !== runToResume) await stopRun(bench, open);
+  const run = runToResume ?? `smoke-${state.id}-${purpose}-${++state.attempts}`;
+  if (!runToResume) {
     const budget_usd = await leftOf(bench);
     state.runs[`${purpose}-${state.attempts}`] = run;
     state.runs[purpose] = run;

@@ -112,7 +112,7 @@ export async function runSteps(
       ? before
       : only_google && !is_google
         ? {status: 'only on Google Cloud', saw: ''}
-        : await tried(() => run(bench));
+        : await tryStep(() => run(bench));
     state.steps[name] = result;
     keep();
     steps.push({step: name, ...result});
@@ -124,7 +124,7 @@ export async function runSteps(
   return steps;
 }
 
-async function tried(run: () => Promise<string>): Promise<Result> {
+async function tryStep(run: () => Promise<string>): Promise<Result> {
   try {
     return {status: 'passed', saw: await run()};
   } catch (error) {

@@ -33,9 +33,11 @@ export function readState(
     return {project, deployment, id, attempts: 0, runs: {}, jobs: [], steps: {}};
   }
   try {
-    const kept = parseJson(state, readFileSync(file, 'utf8'), file);
-    if (kept.project === project && kept.deployment === deployment) return kept;
-    throw new CliError(`${file} belongs to ${kept.deployment} in ${kept.project}: name another --state-file`);
+    const stateInFile = parseJson(state, readFileSync(file, 'utf8'), file);
+    if (stateInFile.project === project && stateInFile.deployment === deployment) return stateInFile;
+    throw new CliError(
+      `${file} belongs to ${stateInFile.deployment} in ${stateInFile.project}: name another --state-file`,
+    );
   } catch (error) {
     throw error instanceof Rejected
       ? new CliError(`${error.message}: delete the file`, {cause: error})

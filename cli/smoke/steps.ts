@@ -126,11 +126,11 @@ const oneTpu: Step = {
 
 const tenSamples: Step = {
   name: 'ten samples',
-  run: bench => verified(bench, bench.state.runs.ten ?? ''),
+  run: bench => verifyEnd(bench, bench.state.runs.ten ?? ''),
 };
 
 /** Waits for the end of a run, and verifies it. */
-async function verified(bench: Bench, run: string): Promise<string> {
+async function verifyEnd(bench: Bench, run: string): Promise<string> {
   const isDone = (view: RunView) => view.run.status === 'completed' || undefined;
   await waitForRun(bench, run, `end of ${run}`, isDone, {limit_s: 1800});
   const {ok, stored_once, samples, problems} = await verifyRun(bench.cloud.connection, run);
@@ -155,7 +155,7 @@ const lostNode: Step = {
       return found;
     };
     const next = await waitForRun(bench, run, 'next TPU', other, {cure});
-    const seen = await verified(bench, run);
+    const seen = await verifyEnd(bench, run);
     return `incarnation ${first.incarnation} of ${first.name} was deleted, ${next.name} has incarnation ${next.incarnation}; ${seen}`;
   },
 };

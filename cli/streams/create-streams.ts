@@ -91,8 +91,8 @@ export async function createStreams(
     });
     const checksums: Checksums = {version: 1, streams, samples: split.samples, ...wanted};
     await output.publish(checksums);
-    const said = left_out.text();
-    if (said !== undefined) say(said);
+    const leftOutNote = left_out.text();
+    if (leftOutNote !== undefined) say(leftOutNote);
     return {...reportOf('created', folder, checksums, left_out.names), seconds: seconds()};
   } catch (error) {
     if (stopped.aborted)
@@ -198,10 +198,10 @@ async function* linesOf(
   // Without a permutation the first rows of the range are the samples.
   const end = isChosen ? split.end : split.first + split.samples;
   let index = 0;
-  const said = new Set<string>();
+  const givenAdvice = new Set<string>();
   const sayOnce = (advice: string | undefined) => {
-    if (advice === undefined || said.has(advice)) return;
-    said.add(advice);
+    if (advice === undefined || givenAdvice.has(advice)) return;
+    givenAdvice.add(advice);
     say(advice);
   };
   for (const source of sources) {

@@ -11,9 +11,9 @@ export function positionsOf(count: number, seed: number): Uint32Array {
   for (let index = 0; index < count; index++) order[index] = index;
   for (let index = count - 1; index > 0; index--) {
     const other = Math.floor(next() * (index + 1));
-    const kept = order[index] as number;
+    const value = order[index] as number;
     order[index] = order[other] as number;
-    order[other] = kept;
+    order[other] = value;
   }
   const positions = new Uint32Array(count);
   for (let place = 0; place < count; place++) positions[order[place] as number] = place;

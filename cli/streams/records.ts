@@ -86,9 +86,9 @@ const SUSPECT = ['\\ud', '\\uD', '"from"'];
 /** Throws `CliError` for options that exclude each other. */
 export function converter(options: RecordOptions, left_out = new LeftOut(options)): Convert {
   const {column, template, as, keep = []} = options;
-  const kept = [...new Set(keep)];
-  if (template !== undefined) return filled(parseTemplate(template), kept, left_out);
-  if (column !== undefined) return ofColumn(column, as, kept, left_out);
+  const keptColumns = [...new Set(keep)];
+  if (template !== undefined) return filled(parseTemplate(template), keptColumns, left_out);
+  if (column !== undefined) return ofColumn(column, as, keptColumns, left_out);
   if (keep.length > 0)
     throw new CliError(
       '--keep is for --column and --template, and without them every column stays: leave it out',

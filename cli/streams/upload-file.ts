@@ -48,10 +48,10 @@ export async function uploadFile(to: Uploader, file: LocalFile, content: Content
 
 async function uploadPieces(to: Uploader, file: LocalFile, content: Content): Promise<Uploaded> {
   for (let round = 1; round <= MOST_SESSIONS; round++) {
-    const kept = round === 1 ? await to.sessions.find(file.file, content) : undefined;
+    const knownSession = round === 1 ? await to.sessions.find(file.file, content) : undefined;
     // A folder may come from an archive: bytes go to the bucket alone.
     const session =
-      (kept !== undefined && to.resumable.isOwn(kept) ? kept : undefined) ??
+      (knownSession !== undefined && to.resumable.isOwn(knownSession) ? knownSession : undefined) ??
       (await to.resumable.begin(content));
     if (session === undefined) return 'exists';
     await to.sessions.keep(file.file, content, session);

@@ -119,9 +119,9 @@ export async function recreate(
   await withCloud(options, async cloud => {
     const fleet = await readFleet(cloud);
     if (options.preempted) {
-      const lost = fleet.workers.filter(isLost).map(({name}) => name);
-      const text = lost.length > 0 ? `lost now: ${lost.join(', ')}` : 'no TPU is lost now';
-      return print<'tpus recreate'>(options.json, {results: [], lost}, [RECOVERY, text]);
+      const lostTpus = fleet.workers.filter(isLost).map(({name}) => name);
+      const text = lostTpus.length > 0 ? `lost now: ${lostTpus.join(', ')}` : 'no TPU is lostTpus now';
+      return print<'tpus recreate'>(options.json, {results: [], lost: lostTpus}, [RECOVERY, text]);
     }
     const chosen = namedTpus(fleet, names, {});
     const rows = chosen

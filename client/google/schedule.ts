@@ -12,7 +12,7 @@ export type Schedule = Record<'runNow' | 'pause' | 'resume', () => Promise<void>
 export function openSchedule(api: Pick<GoogleApi, 'call'>, job: string): Schedule {
   const call = (method: 'GET' | 'POST', suffix: string, verb: string) =>
     api.call(method, `cloudscheduler.googleapis.com/v1/${job}${suffix}`).catch(cause => {
-      throw new ServiceError(`Failed to ${verb} ${job}: ${said(cause)}`, {cause});
+      throw new ServiceError(`Failed to ${verb} ${job}: ${reasonText(cause)}`, {cause});
     });
   const post = async (verb: string) => void (await call('POST', `:${verb}`, verb));
   const state = async () => {
@@ -32,7 +32,7 @@ export function openSchedule(api: Pick<GoogleApi, 'call'>, job: string): Schedul
   };
 }
 
-function said(cause: unknown): string {
+function reasonText(cause: unknown): string {
   const error =
     cause instanceof GoogleError ? Object.assign(new Error(cause.reason), {code: cause.code}) : cause;
   if (isNotFound(cause))

@@ -18,8 +18,8 @@ const BOOT_LINE = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) (startup: .*)$/;
 
 export function parseLogLine(raw: string): LogLine {
   const other = {raw, time: null, severity: null, message: raw, traceback: null};
-  const [, boot_at, said] = BOOT_LINE.exec(raw) ?? [];
-  if (boot_at && said) return {...other, time: new Date(boot_at).toISOString(), message: said};
+  const [, boot_at, bootText] = BOOT_LINE.exec(raw) ?? [];
+  if (boot_at && bootText) return {...other, time: new Date(boot_at).toISOString(), message: bootText};
   if (!raw.startsWith('{')) return other;
   let value: Record<string, unknown>;
   try {

@@ -71,13 +71,13 @@ export function timeText(at: string): string {
 /** First cells of a line, with `…` at the end of a cut one. A character of Chinese or an emoji takes two cells. */
 export function cut(line: string, width: number): string {
   if (widthOf(line) <= width) return line;
-  let [kept, cells] = ['', 0];
+  let [start, cells] = ['', 0];
   for (const {segment} of SEGMENTS.segment(line)) {
     cells += widthOf(segment);
     if (cells > width - 1) break;
-    kept += segment;
+    start += segment;
   }
-  return `${kept}…`;
+  return `${start}…`;
 }
 
 const SEGMENTS = new Intl.Segmenter();

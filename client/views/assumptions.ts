@@ -139,7 +139,7 @@ export function computedTokens(
 const ENOUGH_WORK_S = 60;
 
 /** A measurement with its range. `work_s`: the work that it is from. */
-export function measured(value: number, work_s = ENOUGH_WORK_S) {
+export function measuredSpan(value: number, work_s = ENOUGH_WORK_S) {
   const factor = work_s < ENOUGH_WORK_S ? 2 : 1;
   return {estimate: value, low: value / factor, high: value * factor};
 }

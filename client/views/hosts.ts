@@ -11,8 +11,8 @@ export function viewHosts(worker: Worker): HostView[] {
   return hostsOf(worker).map(host => {
     const known = worker.hosts[host];
     const {hostname, address, phase, heartbeat_at} = known ?? NO_HOST;
-    const said = host === FIRST_HOST ? worker : {phase: phase ?? 'booting', heartbeat_at};
-    const {phase: now, heartbeat_at: at} = said;
+    const report = host === FIRST_HOST ? worker : {phase: phase ?? 'booting', heartbeat_at};
+    const {phase: now, heartbeat_at: at} = report;
     return {host, hostname, address, isKnown: known !== undefined, phase: now, heartbeat_at: at};
   });
 }

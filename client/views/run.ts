@@ -43,7 +43,7 @@ export async function readRun(
 ): Promise<RunState | {run: undefined; invalid: string[]}> {
   const invalid: string[] = [];
   const note = ({message}: Error) => void invalid.push(message);
-  const [run] = runRecords.parseAll(await found(store, name), note);
+  const [run] = runRecords.parseAll(await runDocuments(store, name), note);
   if (!run) return {run: undefined, invalid};
   const query = async (where: Filter[], limit?: number) =>
     streamRecords.parseAll(await store.query(paths.streams(name), {where, ...(limit ? {limit} : {})}), note);
@@ -59,7 +59,7 @@ export async function readRun(
   return {run, streams: streams.sort(byNumber), workers, tpus, work, invalid: [...new Set(invalid)]};
 }
 
-async function found(store: Store, name: string) {
+async function runDocuments(store: Store, name: string) {
   const data = await store.get(paths.run(name));
   return data ? [{path: paths.run(name), id: name, data}] : [];
 }

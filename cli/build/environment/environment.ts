@@ -65,8 +65,8 @@ export async function buildEnvironment({say, lock = TPU_LOCK}: EnvironmentOption
 export async function builtEnvironment(lock = TPU_LOCK): Promise<Environment | undefined> {
   for (const choose of [downloadedPython, pythonHere]) {
     const python = await choose();
-    const kept = python && (await read(await keyOf(lock, python)));
-    if (kept) return kept;
+    const cached = python && (await read(await keyOf(lock, python)));
+    if (cached) return cached;
   }
   return undefined;
 }

@@ -32,7 +32,7 @@ export async function estimateStart(
     );
     return null;
   }
-  const all = scaled(sampled, {streams: folder.streams.length, stream_bytes});
+  const all = scaleSample(sampled, {streams: folder.streams.length, stream_bytes});
   const report = await reportOf(cloud, {what: `run ${run}`, input, sampled: all}, {});
   for (const line of startLines(report, budget_usd, Date.now())) say(line);
   return report;
@@ -48,7 +48,7 @@ export function startLines(report: Report, budget_usd: number | null, now: numbe
 }
 
 /** The counts of some streams for all of them, by bytes. */
-export function scaled(
+export function scaleSample(
   sampled: Sampled,
   {streams, stream_bytes}: {streams: number; stream_bytes: number},
 ): Sampled {

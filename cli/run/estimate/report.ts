@@ -4,7 +4,7 @@ import {
   type Compiled,
   type Earlier,
   hoursOf,
-  measured,
+  measuredSpan,
   type Numbers,
   type Overhead,
   type Rate,
@@ -61,7 +61,7 @@ export function reportOn(
     earlier && tokens.estimate > 0
       ? rateLike(earlier, stored.estimate / tokens.estimate)
       : tokens_per_second !== undefined
-        ? {...measured(tokens_per_second), limit: 'the measured --tokens-per-second'}
+        ? {...measuredSpan(tokens_per_second), limit: 'the measured --tokens-per-second'}
         : work && rateOfStages(work);
   const overhead = earlier ? overheadOf(earlier) : ASSUMED;
   const hours = rate && hoursOf(sampled, rate, machine, overhead);
@@ -103,14 +103,14 @@ export function reportOn(
 function rateLike({run, tokens_per_s, work_s, upload}: Earlier, bytes_per_token: number): Rate {
   const uploading = upload ? upload.high / bytes_per_token : Number.POSITIVE_INFINITY;
   if (!upload || uploading >= tokens_per_s)
-    return {...measured(tokens_per_s, work_s), limit: `the speed of run ${run}`};
+    return {...measuredSpan(tokens_per_s, work_s), limit: `the speed of run ${run}`};
   const made = {bytes_per_s: tokens_per_s * bytes_per_token, chips_busy: uploading / tokens_per_s};
-  return {...measured(uploading, work_s), limit: 'the upload', upload: {...made, rate: upload}};
+  return {...measuredSpan(uploading, work_s), limit: 'the upload', upload: {...made, rate: upload}};
 }
 
 /** Starts as an earlier run had them. Its speed at work includes what preemptions lost. */
 function overheadOf({start_s, work_s}: Earlier): Overhead {
-  return {start_s: measured(start_s, work_s), preemption: measured(1)};
+  return {start_s: measuredSpan(start_s, work_s), preemption: measuredSpan(1)};
 }
 
 /** Assumptions of an estimate: none with an earlier run, only the overhead with a measured rate. */

@@ -15,7 +15,7 @@ import {
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../../shared/domain/deployment.ts';
 import {pick} from '../../../shared/domain/records/field.ts';
 import {recordKeys, runSettings, specKeys} from '../../../shared/domain/records/spec-keys.ts';
-import {given} from '../../terminal/field-options.ts';
+import {definedFields} from '../../terminal/field-options.ts';
 
 /** `spec`: a file. Every key of run.json but `shard_size_gb` is an option with its value. */
 export type SpecOptions = {spec?: string; shard_size?: number; [key: string]: unknown};
@@ -30,7 +30,7 @@ export async function specOf(options: SpecOptions, other?: Buffer | RunSpecInput
   const of_file = Buffer.isBuffer(other) ? parseRunSpec(other.toString('utf8'), 'run.json') : (other ?? {});
   const base = options.spec === undefined ? of_file : await readSpecFile(options.spec);
   const record = {...base.record, ...pick(recordKeys, options)};
-  const others = given({
+  const others = definedFields({
     shard_size_gb: options.shard_size,
     record: Object.keys(record).length > 0 ? record : undefined,
   });

@@ -64,7 +64,9 @@ async function refuseOtherSettings({store}: Cloud, run: string, spec: RunSpecInp
   const keys = Object.keys(runChanges).filter(key => key in spec);
   const other = found ? differencesOf(spec, found, keys) : [];
   if (other.length === 0) return;
-  const texts = other.map(({key, wanted, stored}) => `${key} is ${shown(stored)}, not ${shown(wanted)}`);
+  const texts = other.map(
+    ({key, wanted, stored}) => `${key} is ${valueText(stored)}, not ${valueText(wanted)}`,
+  );
   const options = other.map(({key, wanted}) => `--${key.replaceAll('_', '-')} ${wanted ?? 'none'}`);
   throw new CliError(
     `Failed to start run ${run}, which has begun: ${texts.join(', ')}; change it with \`gleaner run configure ${run} ${options.join(' ')}\``,
@@ -86,7 +88,7 @@ function unequalToFrozen(spec: RunSpecInput, text: string, run: string): Differe
 function refuseDifferences(why: string, differences: readonly Difference[]): void {
   if (differences.length === 0) return;
   const lines = differences.map(
-    ({key, wanted, stored}) => `  ${key}: ${shown(stored)} there, ${shown(wanted)} here`,
+    ({key, wanted, stored}) => `  ${key}: ${valueText(stored)} there, ${valueText(wanted)} here`,
   );
   throw new CliError(
     [`${why}, with other values. Start a run with another name, or give the same options:`, ...lines].join(
@@ -95,6 +97,6 @@ function refuseDifferences(why: string, differences: readonly Difference[]): voi
   );
 }
 
-function shown(value: unknown): string {
+function valueText(value: unknown): string {
   return value === undefined ? 'the default' : JSON.stringify(value);
 }

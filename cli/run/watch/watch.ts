@@ -75,7 +75,7 @@ function openView(cloud: Cloud, run: string, {json, interval}: WatchOptions) {
   let story: Awaited<ReturnType<typeof openStory>> | undefined;
   let events: StyledLine[] = [];
   let last: {state: RunState; now: number} | undefined;
-  let [said, failures] = ['', 0];
+  let [lastFacts, failures] = ['', 0];
   const draw = (state: RunState, news: readonly StyledLine[], now: number) => {
     last = {state, now};
     events = [...events, ...news].slice(-MOST_EVENTS);
@@ -87,8 +87,8 @@ function openView(cloud: Cloud, run: string, {json, interval}: WatchOptions) {
   const changes = (state: RunState, now: number): Moment[] => {
     // The cost grows at every look.
     const facts = plainLine({...state, run: {...state.run, cost_usd: 0}});
-    if (facts === said) return [];
-    said = facts;
+    if (facts === lastFacts) return [];
+    lastFacts = facts;
     const at = new Date(now).toISOString();
     return [{id: `state ${at}`, at, text: plainLine(state)}];
   };

@@ -31,12 +31,12 @@ export async function filesOf(
     }
   };
   await read('');
-  const told = skippedText(folder, skipped.sort(), folders.sort(), recursive);
+  const skippedNote = skippedText(folder, skipped.sort(), folders.sort(), recursive);
   if (files.length === 0)
     throw new CliError(
-      `There is no file of rows in ${folder}: put in files with ${KNOWN_NAMES}${told && `; ${told}`}`,
+      `There is no file of rows in ${folder}: put in files with ${KNOWN_NAMES}${skippedNote && `; ${skippedNote}`}`,
     );
-  if (told) say(told);
+  if (skippedNote) say(skippedNote);
   return files.sort().map(path => join(folder, path));
 }
 

@@ -207,8 +207,8 @@ async function contentOf(answer: Response, what: string, most: number): Promise<
 async function errorOf(answer: Response): Promise<string> {
   if (answer.ok) return '';
   const text = await textOf(answer, 'the error', LIMITS.error_bytes).catch(() => '');
-  const said = answer.headers.get('x-error-message') ?? /"error"\s*:\s*"([^"]{1,300})"/.exec(text)?.[1];
-  return `${answer.status} ${said ?? answer.statusText}`.trim();
+  const reason = answer.headers.get('x-error-message') ?? /"error"\s*:\s*"([^"]{1,300})"/.exec(text)?.[1];
+  return `${answer.status} ${reason ?? answer.statusText}`.trim();
 }
 
 function requireOk(answer: Response, problem: string): void {

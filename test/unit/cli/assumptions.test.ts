@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {scaled, startLines} from '../../../cli/run/estimate/before-start.ts';
+import {scaleSample, startLines} from '../../../cli/run/estimate/before-start.ts';
 import {reportOf} from '../../../cli/run/estimate/estimate.ts';
 import {pricesText} from '../../../cli/run/estimate/price-origin.ts';
 import {reportOn} from '../../../cli/run/estimate/report.ts';
@@ -11,7 +11,7 @@ import {
   ASSUMED,
   type Compiled,
   hoursOf,
-  measured,
+  measuredSpan,
   type Numbers,
   type Sampled,
   storedBytes,
@@ -139,7 +139,7 @@ describe('an estimate of a run', () => {
   });
 
   it('more workers add only their starts to TPU hours, and no more workers than streams count', () => {
-    const rate = {...measured(100_000), limit: 'measured'};
+    const rate = {...measuredSpan(100_000), limit: 'measured'};
     const hours = (workers: number) => hoursOf(aSample(), rate, {...V5E, workers});
     const [one, many, more] = [hours(1), hours(32), hours(1000)];
     assert.ok(Math.abs(many.tpu.estimate - one.tpu.estimate - (31 * 300) / 3600) < 1e-9);
@@ -181,7 +181,7 @@ describe('an estimate of a run', () => {
   it('that run start prints has samples, bytes, time, dollars and their day beside the budget', () => {
     const spec = completeSpec({model: 'm'}, aConfig()).spec;
     const machine = {...V5E, zone: 'us-central1-a'};
-    const half = scaled(aSample(), {streams: 16, stream_bytes: 0.8e9});
+    const half = scaleSample(aSample(), {streams: 16, stream_bytes: 0.8e9});
     const known = {upload: uploadRateOf('v5litepod-1')};
     const report = reportOn('x', spec, half, machine, LIST_PRICES, known);
     const text = startLines(report, 50, Date.parse('2026-11-24T00:00:00.000Z')).join('\n');
