@@ -112,7 +112,7 @@ export function checkBudget(
   const enough = (Math.ceil(least * 100) / 100).toFixed(2);
   return [
     {
-      problem: `a budget of $${budget_usd} pays for no ${what}: its shortest life costs $${enough}; give --budget-usd ${enough} or more`,
+      problem: `a budget of $${budget_usd} is too small for one ${what}, whose shortest life costs $${enough}: give --budget-usd ${enough} or more`,
     },
   ];
 }

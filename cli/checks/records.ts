@@ -106,11 +106,11 @@ function recordProblem(line: string, {record, tokens, mask}: RecordSpec): string
   const {field, template} = record;
   let members: ReadonlyMap<string, string>;
   try {
-    if (jsonKind(jsonValue(line)) !== 'object') return 'its first record is no JSON object';
+    if (jsonKind(jsonValue(line)) !== 'object') return 'its first record  is not a JSON object';
     members = membersOf(line);
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    return `its first record is no JSON: ${error.message}`;
+    return `its first record is not JSON: ${error.message}`;
   }
   const names = [...members.keys()];
   const has = `its first record has ${names.length === 0 ? 'no field' : `the fields ${listText(names, 10)}`}`;

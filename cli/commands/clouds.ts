@@ -50,12 +50,12 @@ export function addCloudCommands(program: GleanerCommand): void {
   program
     .about('smoke', 'try a deployment in ten steps, from its rights to a verified run, within a budget')
     .option('--project <id>', 'project on Google Cloud (default: the cloud of the other commands)', text)
-    .option('--budget-usd <usd>', 'most dollars that the test may cost', dollars, 5)
+    .option('--budget-usd <usd>', 'most dollars that the test may spend', dollars, 5)
     .option('--model <model>', "model of the runs (default: the deployment's own)", modelName)
     .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
     .option(
       '--state-file <file>',
-      'file of the state, from which the test goes on',
+      'file of the state, from which the test continues',
       text,
       'gleaner-smoke.json',
     )
@@ -93,7 +93,7 @@ function addDemo(program: GleanerCommand): void {
 }
 
 function addLocal(program: GleanerCommand): void {
-  const local = program.about('local', 'a small Google Cloud on this machine');
+  const local = program.about('local', 'run a small Google Cloud on this machine');
   local
     .about('up', 'start a local cloud and run it until Ctrl-C')
     .option('--port <port>', 'port of the local cloud', portFrom(0), DEFAULT_PORT)
@@ -101,7 +101,7 @@ function addLocal(program: GleanerCommand): void {
     .option('--workers <n>', 'maximum number of TPUs in the pool', positive, 2)
     .option(
       '--git-token-secret <setting>',
-      'host of private repositories, and the secret with a token for it',
+      'HOST=SECRET: a host of private repositories, and the secret with its token',
     )
     .option('--notify <setting>', 'receiver of notifications: URL or slack=URL')
     .option('--adopt', 'take over a folder that came from elsewhere; its startup scripts run as you')
@@ -117,7 +117,7 @@ function addLocal(program: GleanerCommand): void {
     .examples('eval "$(gleaner local env)"')
     .action(async options => (await import('../local/running.ts')).printEnvironment(options));
   local
-    .about('fault', 'inject a fault; `gleaner local fault help` lists the kinds')
+    .about('fault', 'make the local cloud fail on purpose; `gleaner local fault help` lists the kinds')
     .argument('<kind>', 'preempt, vanish, dead, stockout, drop, double, reorder, clear …')
     .argument('[target]', 'TPU, queued resource, zone or kind of event', '')
     .port()
@@ -130,7 +130,7 @@ function addLocal(program: GleanerCommand): void {
 
 /** Registers `gleaner config`. */
 export function addSettingsCommands(program: GleanerCommand): void {
-  const config = program.about('config', 'settings of the commands');
+  const config = program.about('config', 'show the settings of the commands');
   config
     .about(
       'show',

@@ -19,7 +19,7 @@ const STATUSES = ['pending', 'scheduled', 'running', 'completed', 'failed', 'can
 
 /** Registers `gleaner jobs …`. */
 export function addJobCommands(program: GleanerCommand): void {
-  const jobs = program.about('jobs', 'programs that run on the TPUs of a pool');
+  const jobs = program.about('jobs', 'run programs on the TPUs of a pool');
   addSubmit(jobs);
   jobs
     .about('show', 'show one job: state, attempts with cause and cost, and its result')
@@ -58,7 +58,7 @@ export function addJobCommands(program: GleanerCommand): void {
     .examples('gleaner jobs get my-job > result.txt', 'gleaner jobs get my-job --json')
     .action(async (id, options) => (await import('../jobs/result.ts')).get(id, options));
   jobs
-    .about('cp', 'download the artifacts of a job; a second call goes on')
+    .about('cp', 'download the artifacts of a job; a second call continues')
     .argument('<id>', 'job id', jobName)
     .argument('<folder>', 'folder for the files', folder)
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)

@@ -4,7 +4,7 @@ import type {GleanerCommand} from '../terminal/command.ts';
 /** Registers `gleaner models …`. */
 export function addModelCommands(program: GleanerCommand): void {
   program
-    .about('models', 'copies of models in the bucket')
+    .about('models', 'copy models into the bucket')
     .about(
       'mirror',
       'copy a model of a hub to the bucket, at one commit; a run of the copy needs no internet',

@@ -11,7 +11,7 @@ export function addPoolCommands(program: GleanerCommand): void {
     .onCloud()
     .examples('gleaner pools')
     .action(async options => (await import('../pools/pools.ts')).pools(options));
-  const pool = program.about('pool', 'a set of identical TPUs');
+  const pool = program.about('pool', 'create, keep, pause or resume a set of identical TPUs');
   pool
     .about('create', 'create a pool: TPUs come when there is work')
     .argument('<name>', 'name of the pool', poolName)
@@ -38,7 +38,7 @@ export function addPoolCommands(program: GleanerCommand): void {
       ...(minutes === 0 ? {} : {workers}),
     }));
   pool
-    .about('pause', 'create no TPU until resume; living TPUs go on')
+    .about('pause', 'create no TPU until resume; running TPUs continue')
     .argument('<name>', 'name of the pool', poolName)
     .onCloud()
     .examples('gleaner pool pause tpu')
@@ -66,12 +66,12 @@ export function addPoolCommands(program: GleanerCommand): void {
 /** Registers `gleaner prices`. */
 export function addPriceCommands(program: GleanerCommand): void {
   program
-    .about('churn', 'what requests and TPUs of the last week met, by zone and accelerator')
+    .about('churn', 'show how requests and TPUs fared in the last week, by zone and accelerator')
     .onCloud(RUNNING_OR_STOPPED)
     .examples('gleaner churn', 'gleaner churn --json')
     .action(async options => (await import('../pools/churn.ts')).churn(options));
   program
-    .about('prices', 'prices of TPUs')
+    .about('prices', 'update the prices of TPUs')
     .about('update', 'read the prices of the Cloud Billing Catalog into prices/chips; prices of people stay')
     .onCloud()
     .dryRun('change nothing: print the prices that would change')
@@ -96,7 +96,7 @@ export function addHostCommands(program: GleanerCommand): void {
     .onCloud()
     .examples('gleaner discover', 'gleaner discover tpu-us-central1-a-0')
     .action(async (target, options) => (await import('../pools/hosts.ts')).discover(target, options));
-  addSourceOptions(program.about('update', 'bring code to every host of a pool'))
+  addSourceOptions(program.about('update', 'change the code of every host of a pool'))
     .argument('<pool>', 'pool', poolName)
     .option('--no-wait', 'do not wait for the hosts')
     .noCheck()

@@ -22,7 +22,7 @@ import {addSpecOptions} from './spec-options.ts';
 
 /** Registers `gleaner run …`. */
 export function addRunGroup(program: GleanerCommand): void {
-  const run = program.about('run', 'runs: start, watch, change, check and compare them');
+  const run = program.about('run', 'start, watch, change, check and compare runs');
   const about = (name: string, description: string) =>
     run.about(name, description).argument('<run>', 'run id', runId).onCloud();
   addSpecOptions(
@@ -48,7 +48,7 @@ export function addRunGroup(program: GleanerCommand): void {
     )
     .action(async (id, options) => (await import('../run/start.ts')).start(id, options));
   about('watch', 'show TPUs, streams, cost and events of a run until it has ended')
-    .option('--interval <s>', 'seconds between two looks', seconds, 2)
+    .option('--interval <s>', 'seconds between two updates', seconds, 2)
     .examples('gleaner run watch my-run', 'gleaner run watch my-run --interval 60')
     .action(async (id, options) => (await import('../run/watch/watch.ts')).watch(id, options));
   addShortForms(run);
@@ -73,12 +73,12 @@ export function addRunGroup(program: GleanerCommand): void {
     .onCloud(RUNNING_OR_STOPPED)
     .examples('gleaner run report my-run', 'gleaner run report my-run --verify -o report.html')
     .action(async (id, options) => (await import('../run/report.ts')).report(id, options));
-  about('export', 'write layers of a run to files; a second call goes on')
-    .choice('--to <kind>', 'files for', EXPORTS, 'numpy')
+  about('export', 'write layers of a run to files; a second call continues')
+    .choice('--to <kind>', 'program or format that reads the files', EXPORTS, 'numpy')
     .option('--layer <n>', 'layer, needed for all but speculators and hub', natural)
     .option('--layers <n...>', 'for speculators, as it counts them (default: all that are stored)', naturals)
     .option('--site <site>', 'site, needed where the run has several', text)
-    .choice('--dtype <dtype>', 'of the numbers', ['float32', 'float16', 'bfloat16'], 'float32')
+    .choice('--dtype <dtype>', 'type of the numbers', ['float32', 'float16', 'bfloat16'], 'float32')
     .option('--context-size <n>', 'rows of a context of SAELens', positive, 128)
     .option('--window <n>', 'tokens of the text of a pair', positive, 64)
     .option('--tokenizer <where>', "for pairs: tokenizer.json or a model (default: the run's model)", text)
@@ -119,13 +119,13 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .option('--stream <number>', 'one stream, such as 007 (default: every failed stream)', streamNumber)
     .examples('gleaner run retry my-run', 'gleaner run retry my-run --stream 007')
     .sends((run: string, {stream}: {stream?: string}) => ({action: 'retry', run, stream}));
-  about('cancel', 'take a stream out of its run: no TPU works on it until a retry')
+  about('cancel', 'take a stream out of its run, so that no TPU works on it until a retry')
     .option('--stream <number>', 'stream, such as 007', streamNumber)
     .examples('gleaner run cancel my-run --stream 007')
     .sends((run: string, {stream}: {stream?: string}) => {
       if (stream !== undefined) return {action: 'cancel', run, stream};
       throw new UsageError(
-        `There is no --stream, such as 007: \`gleaner run stop ${run}\` ends the whole run for good, and \`gleaner run pause ${run}\` until a resume`,
+        `--stream is required, such as --stream 007: \`gleaner run stop ${run}\` ends the whole run for good, and \`gleaner run pause ${run}\` until a resume`,
       );
     });
   about('configure', 'change the priority or the budget of a run')
@@ -145,7 +145,7 @@ export function addShortForms(parent: GleanerCommand): void {
     .about('status', 'show every run, or one run with its streams, TPUs and latest events')
     .argument('[run]', 'run id', runId)
     .option('-w, --watch', 'keep the screen up to date until the run has ended')
-    .option('--interval <s>', 'seconds between two looks, with --watch', seconds, 2)
+    .option('--interval <s>', 'seconds between two updates, with --watch', seconds, 2)
     .onCloud(RUNNING_OR_STOPPED)
     .examples(`${of} status`, `${of} status my-run`, `${of} status my-run --watch`)
     .action(async (run, options) => {
@@ -163,7 +163,7 @@ export function addShortForms(parent: GleanerCommand): void {
     .option('--unanchored', 'accept a run whose manifest states no digest of it yet')
     .option(
       '--reference <n>',
-      'then compute so many samples again with transformers in fp32, and write the drift of each layer into the manifest',
+      'also compute so many samples again with transformers in fp32, and write the drift of each layer into the manifest',
       positive,
     )
     .onCloud(RUNNING_OR_STOPPED)

@@ -12,13 +12,13 @@ export function addSourceOptions(command: GleanerCommand): GleanerCommand {
     )
     .option(
       '--repo <url>',
-      'https address of a git repository, or none: without code of your own',
+      'https address of a git repository, or none for no code of your own',
       orNone(text),
     )
     .alone('--branch <branch>', 'newest commit of a branch', ['pr', 'commit'], text)
     .alone('--pr <n>', 'newest commit of a pull request', ['commit'], positive)
     .option('--commit <sha>', 'commit, 40 hexadecimal digits', text)
-    .option('--jax-version <version>', 'newest, nightly or X.Y.Z; none: the locked one', orNone(text))
+    .option('--jax-version <version>', 'newest, nightly or X.Y.Z; none for the locked one', orNone(text))
     .option('--setup-script <file>', 'shell script that runs once on each host, or none', orNone(text))
     .option('--config <file>', 'file that code finds under $JOB_CONFIG, or none', orNone(text))
     .option('--ramfs-dir <folder>', 'folder in memory, such as /mnt/ramfs, or none', orNone(text));

@@ -23,11 +23,7 @@ export function addStreamCommands(program: GleanerCommand): void {
     .option('--start-index <i>', 'first row, from 0', index)
     .option('--end-index <j>', 'row after the last one', index)
     .option('--column <name>', 'column that becomes the record: text, messages or token ids', text)
-    .option(
-      '--keep <columns>',
-      'columns that come along beside --column or --template, such as id,source',
-      words,
-    )
+    .option('--keep <columns>', 'columns to copy beside --column or --template, such as id,source', words)
     .alone(
       '--template <text>',
       'text of each record, such as "Q: {question}\\nA: {answer}"',
@@ -39,7 +35,7 @@ export function addStreamCommands(program: GleanerCommand): void {
     .choice('--format <format>', 'format of the files (default: by their names)', FORMATS)
     .option(
       '--delimiter <character>',
-      'character between the columns of CSV, or tab (default: found)',
+      'character between the columns of CSV, or tab (default: that of the header)',
       delimiter,
     )
     .option('--field <key>', 'key of the rows, in a JSON file of one object', text)
@@ -72,7 +68,7 @@ export function addStreamCommands(program: GleanerCommand): void {
   streams
     .about(
       'upload',
-      'upload the streams of a folder to a run; the same command goes on after an interruption',
+      'upload the streams of a folder to a run; the same command continues after an interruption',
     )
     .argument('<folder>', 'folder of streams, perhaps with a run.json', folder)
     .requiredOption('--run <run>', 'run id', runId)

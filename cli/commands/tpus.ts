@@ -4,7 +4,7 @@ import type {GleanerCommand} from '../terminal/command.ts';
 
 /** Registers `gleaner tpus …`. */
 export function addTpuCommands(program: GleanerCommand): void {
-  const tpus = program.about('tpus', 'the TPUs of the deployment');
+  const tpus = program.about('tpus', 'list, create, recreate or delete the TPUs of the deployment');
   tpus
     .about('list', 'list the TPUs with their work and their price')
     .option('--pool <pool>', 'only TPUs of this pool', poolName)

@@ -120,7 +120,7 @@ async function checkFolder(named: string | undefined): Promise<string> {
 async function checkModel(model: string | undefined): Promise<void> {
   if (model === undefined) return;
   const file = join(model, 'config.json');
-  if (!existsSync(file)) throw new CliError(`--model ${model} is no model folder: it has no config.json`);
+  if (!existsSync(file)) throw new CliError(`--model ${model} is not a model folder: it has no config.json`);
   parseConfig(await readFile(file, 'utf8'), file);
 }
 

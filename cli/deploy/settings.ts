@@ -69,7 +69,7 @@ function problemsOf(given: Settings, variables: Variable[]): string[] {
   const unknown = Object.keys(given).filter(key => !names.includes(key));
   const missing = variables.filter(({name, is_required}) => is_required && given[name] === undefined);
   return [
-    ...unknown.map(key => `${JSON.stringify(key)} is no setting; the settings are ${names.join(', ')}`),
+    ...unknown.map(key => `${JSON.stringify(key)} is not a setting; the settings are ${names.join(', ')}`),
     ...missing.map(({name}) => `${name} is missing`),
   ];
 }

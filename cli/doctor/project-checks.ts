@@ -31,7 +31,10 @@ const apis: Check = {
     const off = neededApis().filter(name => !enabled.has(name));
     if (off.length === 0) return ok(`${enabled.size} are on`);
     const services = off.map(each => `${each}.googleapis.com`).join(' ');
-    return broken(`off: ${off.join(', ')}`, `gcloud services enable ${services} --project=${project}`);
+    return broken(
+      `these are off: ${off.join(', ')}`,
+      `gcloud services enable ${services} --project=${project}`,
+    );
   },
 };
 
@@ -194,7 +197,7 @@ const policies: Check = {
           `ask the administrator of the organization, or change the setting: gcloud org-policies describe ${constraint} --effective --project=${project}`,
         );
     }
-    return ok('none forbids the settings');
+    return ok('none forbids these settings');
   },
 };
 

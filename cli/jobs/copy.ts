@@ -82,6 +82,6 @@ async function noArtifacts(cloud: Cloud, id: string, epoch: number): Promise<str
 function pathIn(folder: string, name: string): string {
   const parts = name.split('/');
   if (parts.some(part => part === '' || part === '.' || part === '..' || part.includes('\0')))
-    throw new CliError('the name is no path below a folder; download it by `gcloud storage cp`');
+    throw new CliError('the name is not a path below a folder; download it by `gcloud storage cp`');
   return resolve(folder, ...parts);
 }

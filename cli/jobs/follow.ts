@@ -125,9 +125,7 @@ export async function printStored(
   const job = await readJob(cloud, id);
   const newest = epochOf(job);
   if (newest === 0)
-    throw new CliError(
-      `There is no output of job ${id}: it is ${job.status ?? 'pending'}, and no worker has run it`,
-    );
+    throw new CliError(`Job ${id} has no output: it is ${job.status ?? 'pending'}, and no worker has run it`);
   const epoch = attempt ?? newest;
   if (epoch > newest)
     throw new CliError(`There is no attempt ${epoch} of job ${id}: the newest is ${newest}`);

@@ -31,20 +31,22 @@ export async function fieldsOf(
 ): Promise<JobFields> {
   const files = command ? words.slice(0, words.length - after.length) : words;
   const given = [files.length > 0, test !== undefined, command === true].filter(Boolean).length;
-  if (given > 1) throw new UsageError('There are several jobs: give one of FILE, --test and --command');
+  if (given > 1) throw new UsageError('Give only one of FILE, --test and --command');
   if (test !== undefined)
     return {challenge_number: test === true ? 1 : Number(test), code: TEST_CODE, timeout: 60};
   if (command) {
     if (after.length === 0)
-      throw new UsageError('There is no command: give it after --, such as -- python train.py');
+      throw new UsageError('--command needs its words after --, such as -- python train.py');
     return {command: [...after]};
   }
   const [file, second] = files;
   if (file === undefined)
-    throw new UsageError('There is no job: give a Python file, - for standard input, --test or --command');
+    throw new UsageError(
+      'There is nothing to run: give a Python file, - for standard input, --test or --command',
+    );
   if (second !== undefined)
     throw new UsageError(
-      `There is a second file "${second}", and a job is one: put the files in a folder, and give --bundle`,
+      `A job is one file, and "${second}" is a second one: put the files in a folder, and give --bundle`,
     );
   const text = file === '-' ? decoded(await readInput(), 'standard input') : await readText(file);
   return file.endsWith('.json') ? documentOf(text, file) : {code: requireShort(text, file)};
@@ -58,7 +60,7 @@ function documentOf(text: string, file: string): JobFields {
     throw new CliError(`Failed to read ${file}: it is not JSON: ${(cause as Error).message}`, {cause});
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new CliError(`There is no job in ${file}: write a JSON object with the fields of a job`);
+    throw new CliError(`${file} is not a job: write a JSON object with the fields of a job`);
   const fields = Object.fromEntries(Object.entries(value).filter(([key]) => !NOT_GIVEN.includes(key)));
   if (typeof fields.code === 'string') requireShort(fields.code, file);
   return fields;

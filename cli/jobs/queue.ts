@@ -37,11 +37,11 @@ export async function retry(
   {where, ...options}: CloudOptions & {where?: [name: string, cause: string]},
 ): Promise<void> {
   if ((job === undefined) === (where === undefined))
-    throw new UsageError('There is no choice of jobs: give one of a job id and --where cause=CAUSE');
+    throw new UsageError('Give either a job id or --where cause=CAUSE');
   if (where === undefined) return send({action: 'retry', job}, options);
   const [name, cause] = where;
   if (name !== 'cause' || !CAUSES.some(known => known === cause))
-    throw new UsageError(`There is no --where ${name}=${cause}: give cause= and one of ${CAUSES.join(', ')}`);
+    throw new UsageError(`--where ${name}=${cause} is unknown: give cause= and one of ${CAUSES.join(', ')}`);
   return send({action: 'retry', where: {cause}}, options);
 }
 

@@ -18,10 +18,10 @@ export async function get(id: string, options: CloudOptions): Promise<void> {
     const job = await readJob(cloud, id);
     if (!isEnded(job))
       throw new CliError(
-        `There is no result of job ${id} yet: it is ${job.status ?? 'pending'}; \`gleaner jobs follow ${id}\` waits for it`,
+        `Job ${id} has no result yet: it is ${job.status ?? 'pending'}; \`gleaner jobs follow ${id}\` waits for it`,
       );
     if (job.status !== 'completed')
-      throw new CliError(`There is no result of job ${id}: it is ${job.status}${reasonOf(job)}`);
+      throw new CliError(`Job ${id} has no result: it is ${job.status}${reasonOf(job)}`);
     const {result, result_path} = job;
     if (options.json)
       return print<'jobs get'>(true, {id, result: result ?? null, result_path: result_path ?? null}, []);

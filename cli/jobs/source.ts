@@ -42,13 +42,13 @@ export async function sourceOf(options: SourceOptions): Promise<PackedCode> {
   }
   if (repo === null) {
     if (branch !== undefined || pr !== undefined || commit !== undefined)
-      throw new UsageError('There is no version without a repository: give --repo none alone');
+      throw new UsageError('--repo none goes with no --branch, --pr or --commit');
     return {source: null};
   }
   const source = definedFields({repo, branch, pr, commit});
   if (Object.keys(source).length === 0) return {source: undefined};
   if (branch === undefined && pr === undefined && commit === undefined)
-    throw new UsageError('There is no version of --repo: give --branch, --pr or --commit');
+    throw new UsageError('--repo needs --branch, --pr or --commit');
   return {source: source as SourceChange};
 }
 
@@ -89,7 +89,7 @@ export function decoded(bytes: Uint8Array, what: string): string {
   } catch (cause) {
     throw new CliError(`Failed to read ${what}: it is not UTF-8 text`, {cause});
   }
-  if (text.trim() === '') throw new CliError(`There is no text in ${what}`);
+  if (text.trim() === '') throw new CliError(`${what} is empty`);
   return text;
 }
 
@@ -97,8 +97,7 @@ async function requireKind(path: string, kind: 'file' | 'folder'): Promise<void>
   const found = await stat(path).catch((cause: Error) => {
     throw new CliError(`Failed to read ${path}: ${cause.message}`, {cause});
   });
-  if (kind === 'folder' && !found.isDirectory())
-    throw new CliError(`There is no folder ${path}: it is a file`);
+  if (kind === 'folder' && !found.isDirectory()) throw new CliError(`${path} is a file: name a folder`);
   if (kind === 'file' && found.isDirectory())
     throw new CliError(`${path} is a folder: name a file, or --bundle ${path}`);
 }

@@ -46,9 +46,9 @@ export async function submit(words: string[], options: SubmitOptions): Promise<v
   const code = await sourceOf(options);
   const environment = await environmentOf(options);
   if (code.source === null)
-    throw new UsageError('There is no job without the source of its pool: leave out --repo none');
+    throw new UsageError('A job always has the source of its pool: leave out --repo none');
   if (code.source && !('bundle' in code.source) && code.source.repo === undefined)
-    throw new UsageError('There is no repository of the job: add --repo');
+    throw new UsageError('--branch, --pr and --commit need --repo');
   const fields = withOptions(own, options, definedFields({source: code.source, environment}));
   parseValue(z.strictObject(jobFields), fields, 'The job');
   await withCloud(options, async cloud => {
@@ -129,9 +129,7 @@ async function compareAfterRestart(cloud: Cloud, id: string, fields: JobFields, 
   const first = await followJob(cloud, id, say);
   const last = (first.attempts as JobAttempt[] | undefined)?.at(-1);
   if (!last)
-    throw new CliError(
-      `There is no result of job ${id} to compare: it is ${first.status}, and no worker ran it`,
-    );
+    throw new CliError(`Job ${id} has no result to compare: it is ${first.status}, and no worker ran it`);
   const holders = last.members?.length ? last.members : [last];
   for (const {worker} of holders) {
     await apply(cloud, {action: 'recreate', worker});

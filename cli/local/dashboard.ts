@@ -34,7 +34,7 @@ export async function serveBeside(cloud: Cloud, port: number): Promise<Dashboard
 export function openBrowser(url: string): void {
   const [program, ...args] = process.platform === 'darwin' ? ['open', url] : ['xdg-open', url];
   const child = spawn(program ?? '', args, {stdio: 'ignore', detached: true});
-  const complain = () => say(`There is no browser to open: open ${url}`);
+  const complain = () => say(`No browser could be opened: open ${url} yourself`);
   child.once('error', complain);
   child.once('exit', code => code !== 0 && complain());
   child.unref();

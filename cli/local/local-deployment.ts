@@ -175,7 +175,7 @@ function localSecret(dir: string, setting: string): string {
     ) ?? [];
   if (secret === undefined)
     throw new CliError(
-      'The secret of --git-token-secret is none of the local cloud: name it as HOST=projects/gleaner-local/secrets/NAME',
+      '--git-token-secret names a secret of the local cloud, as HOST=projects/gleaner-local/secrets/NAME',
     );
   const file = secretFile(dir, name, '1');
   if (readPrivate(file) === undefined)

@@ -12,7 +12,7 @@ export async function logs(name: string, options: CloudOptions & Kinds & LogOpti
   await withCloud(options, async cloud => {
     const kind = await kindOf(cloud, name, options);
     if (kind !== 'tpu' && options.incarnation !== undefined)
-      throw new UsageError(`There is no incarnation of a ${kind}: give --incarnation with the name of a TPU`);
+      throw new UsageError(`--incarnation needs the name of a TPU, and ${name} is a ${kind}`);
     switch (kind) {
       case 'run':
         return runLogs(cloud, name, options);
@@ -28,7 +28,7 @@ export async function logs(name: string, options: CloudOptions & Kinds & LogOpti
 
 async function jobLogs(cloud: Cloud, job: string, {follow, tail, since, json}: LogOptions): Promise<void> {
   if (since !== undefined)
-    throw new UsageError('There is no time in the output of a job: give --tail in place of --since');
+    throw new UsageError('The output of a job has no times: give --tail in place of --since');
   const lines = new Tail<string>(tail, text => print<'logs'>(json, {job, text}, [text]));
   const add = (line: string) => lines.add(line);
   if (follow) await followJob(cloud, job, add, () => lines.flush());

@@ -90,7 +90,7 @@ export async function mirrorModel(
 ): Promise<Mirrored> {
   requireRunning(cloud.connection, cloud.dir);
   if (!isHubModel(model))
-    throw new CliError(`${model} is no model of a hub: name it as ORG/NAME, such as Qwen/Qwen2.5-0.5B`);
+    throw new CliError(`${model} is not a model of a hub: name it as ORG/NAME, such as Qwen/Qwen2.5-0.5B`);
   const {commit, files} = await readCommit(hub, model, revision, stop);
   const prefix = mirrorPrefix({model, commit});
   const bytes = files.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
@@ -113,7 +113,7 @@ export async function mirrorModel(
   };
   const stored = await copyAll(copying, files, say).catch(error => {
     throw stop.aborted
-      ? new Interrupted('Interrupted: the same command goes on there', {cause: error})
+      ? new Interrupted('Interrupted: the same command continues there', {cause: error})
       : error;
   });
   const content = Buffer.from(`${jsonText({model, commit, files: stored})}\n`);

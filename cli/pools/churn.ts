@@ -1,4 +1,4 @@
-/** `gleaner churn`: what requests and TPUs of the last week met, by zone and accelerator. */
+/** `gleaner churn`: show how requests and TPUs fared in the last week, by zone and accelerator. */
 
 import {withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';

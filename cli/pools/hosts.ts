@@ -95,7 +95,7 @@ function zonesOf({pools, workers}: Fleet, given: VersionsOptions['available']): 
   if (typeof given === 'string') return [given];
   const known = [...pools.flatMap(({zones}) => zones), ...workers.map(({zone}) => zone)];
   if (known.length === 0)
-    throw new CliError('There is no pool with a zone: name a zone, such as --available us-central1-a');
+    throw new CliError('No pool has a zone yet: name a zone, such as --available us-central1-a');
   return [...new Set(known)].sort();
 }
 

@@ -30,7 +30,7 @@ export async function update(pool: string, options: UpdateOptions): Promise<void
   const change = definedFields({source: code.source, environment});
   if (Object.keys(change).length === 0)
     throw new UsageError(
-      'There is nothing to update: give --bundle, --branch, --pr, --commit or a part of the environment; the branch that a pool has is fetched again',
+      'There is nothing to update: give --bundle, --branch, --pr, --commit or a part of the environment; --branch with the same branch fetches it again',
     );
   const schema = z.strictObject({
     source: sourceChange.nullable().optional(),
@@ -67,7 +67,7 @@ export async function update(pool: string, options: UpdateOptions): Promise<void
 
 function reportLine(name: string, {status, ran, error}: HostCode): string {
   if (status === 'ready') return `${name}  ready  ${ranText(ran as Document | null)}`.trimEnd();
-  return `${name}  failed: ${error ?? 'without a reason'}; the code before goes on`;
+  return `${name}  failed: ${error ?? 'without a reason'}; the earlier code stays`;
 }
 
 /** True if a host has not reported the version or a later one. */
@@ -89,9 +89,7 @@ async function untilReported(cloud: Cloud, name: string): Promise<Worker[]> {
     if (open.length === 0) return alive;
     const names = open.map(({name}) => name).join(', ');
     if (Date.now() - began > WAIT_S * 1000)
-      throw new CliError(
-        `There is no report of ${names} after ${WAIT_S} s: see \`gleaner versions ${name}\``,
-      );
+      throw new CliError(`No report of ${names} after ${WAIT_S} s: see \`gleaner versions ${name}\``);
     if (Date.now() - noted_ms > SAY_AFTER_MS) {
       say(`waiting for ${names}: workers ask every ${pool?.poll_s ?? 'few'} s`);
       noted_ms = Date.now();

@@ -65,7 +65,7 @@ async function resultOf(store: Store, run: string | null): Promise<{outcome: str
     await sleep(POLL_MS);
   }
   throw new CliError(
-    `There is no progress of ${path} for ${WAIT_FOR_TASK_S} s: read the log of the function on-task`,
+    `${path} has made no progress for ${WAIT_FOR_TASK_S} s: read the log of the function on-task`,
   );
 }
 
@@ -85,7 +85,7 @@ async function compare(
     const present = await surveyRun(sources, run);
     const found = [...present, ...(await goneStreams(sources, run, present))];
     if (found.length === 0 && asked !== undefined)
-      throw new CliError(`There is no stream of a run "${run}" in the bucket: check the name of the run`);
+      throw new CliError(`The bucket has no stream of a run "${run}": check the name`);
     if (found.length === 0) continue;
     const wrong = found.filter(({finding}) => finding !== 'right');
     reports.push({

@@ -148,5 +148,5 @@ function besideText(run: Run, workers: readonly Worker[]): string {
     run,
     usdPerHourFor(run.run, workers),
   );
-  return `beside the budget: ${dollarText(operations_usd)} operations, ${dollarText(control_usd)} functions and Firestore, ${dollarText(storage_usd_per_month)} storage each month (unit prices of ${UNIT_PRICES_OF})`;
+  return `not in the budget: ${dollarText(operations_usd)} operations, ${dollarText(control_usd)} functions and Firestore, ${dollarText(storage_usd_per_month)} storage each month (unit prices of ${UNIT_PRICES_OF})`;
 }

@@ -61,8 +61,7 @@ export async function waitFor<T>(
   for (const end_ms = clock.now() + limit.limit_s * 1000; ; await clock.sleep(LOOK_S)) {
     const found = await look();
     if (found !== undefined) return found;
-    if (clock.now() > end_ms)
-      throw new CliError(`There is no ${what} after ${limit.limit_s} s: ${limit.cure}`);
+    if (clock.now() > end_ms) throw new CliError(`No ${what} after ${limit.limit_s} s: ${limit.cure}`);
   }
 }
 

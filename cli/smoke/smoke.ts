@@ -74,14 +74,14 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
     const spent_usd = await spentBy(bench);
     const next = ok
       ? `. To try every step again, delete ${file}`
-      : `, and the same command goes on at the failed step${await leftText(bench)}`;
+      : `, and the same command continues at the failed step${await leftText(bench)}`;
     print<'smoke'>(json, {ok, spent_usd, steps}, [
       `The smoke test ${ok ? 'passed' : 'failed'} for ${dollarText(spent_usd)}${next}`,
     ]);
     if (!ok) process.exitCode = 1;
   } catch (error) {
     if (!stop.aborted) throw error;
-    const text = `Interrupted: the same command goes on at the interrupted step${await leftText(bench)}`;
+    const text = `Interrupted: the same command continues at the interrupted step${await leftText(bench)}`;
     throw new Interrupted(text, {cause: error});
   }
 }
@@ -93,7 +93,7 @@ export async function leftText(bench: Pick<Bench, 'cloud' | 'state'>): Promise<s
     ...(await openJobs(bench)).map(job => ({name: job, command: `gleaner jobs cancel ${job}`})),
   ];
   return left
-    .map(({name, command}) => `. ${name} works on within its budget: \`${command}\` ends it`)
+    .map(({name, command}) => `. ${name} still runs within its budget: \`${command}\` ends it`)
     .join('');
 }
 

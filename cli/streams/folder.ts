@@ -48,7 +48,7 @@ export async function readStreamFolder(folder: string): Promise<StreamFolder> {
     );
   requireOneFileEach(folder, streams);
   const empty = streams.find(({bytes}) => bytes === 0);
-  if (empty) throw new CliError(`There is no record in ${empty.path}: a stream has at least one`);
+  if (empty) throw new CliError(`${empty.path} is empty: a stream has at least one record`);
   if (known.size > 0) requireKnown(folder, streams, [...known.keys()]);
   const spec = names.includes(SPEC_FILE) ? await readSpec(join(folder, SPEC_FILE)) : undefined;
   return {folder, spec, streams: streams.sort((a, b) => Number(a.stream) - Number(b.stream))};
@@ -77,7 +77,7 @@ async function sizeOf(path: string): Promise<number> {
   const info = await stat(path).catch((cause: Error) => {
     throw new CliError(`Failed to read ${path}: ${cause.message}`, {cause});
   });
-  if (!info.isFile()) throw new CliError(`There is no file ${path}: a stream is a file of JSON lines`);
+  if (!info.isFile()) throw new CliError(`${path} is not a file: a stream is a file of JSON lines`);
   return info.size;
 }
 
@@ -110,7 +110,7 @@ function requireKnown(folder: string, streams: StreamFile[], known: string[]): v
   const missing = known.filter(file => !present.has(file));
   if (missing.length > 0)
     throw new CliError(
-      `There is no ${missing[0]} in ${folder}, and ${CHECKSUMS_FILE} names it: create the streams again with --force`,
+      `${missing[0]} is missing in ${folder}, though ${CHECKSUMS_FILE} names it: create the streams again with --force`,
     );
   for (const stream of streams) {
     if (stream.known === undefined)

@@ -75,7 +75,7 @@ export function requireReadable(source: RowSource, row: Row, line: Buffer): void
       throw rowError(
         source,
         row,
-        `${name} has a lone surrogate, ${lone}, which is no character, and a run would reject the record: correct the text, or give --no-check`,
+        `${name} has a lone surrogate, ${lone}, which is not a character, and a run would reject the record: correct the text, or give --no-check`,
       );
   }
 }
@@ -248,7 +248,7 @@ export class LeftOut {
 
   text(): string | undefined {
     if (this.#names.size === 0) return undefined;
-    return `Left out: ${listText(this.names, 10)}. --keep takes columns along`;
+    return `Left out: ${listText(this.names, 10)}. --keep copies columns`;
   }
 }
 
@@ -271,7 +271,7 @@ function parseTemplate(template: string): Part[] {
   }
   if (from < template.length) parts.push({text: template.slice(from)});
   if (!parts.some(part => 'column' in part))
-    throw new CliError('There is no column in --template: write for example "Q: {question}\\nA: {answer}"');
+    throw new CliError('--template names no column: write for example "Q: {question}\\nA: {answer}"');
   return parts;
 }
 

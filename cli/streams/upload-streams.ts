@@ -68,7 +68,7 @@ export async function uploadStreams(
   } catch (error) {
     if (!stopped?.aborted) throw error;
     throw new Interrupted(
-      `Interrupted after ${progress.done} of ${counted(local.streams.length, 'stream')}: the same command goes on there`,
+      `Interrupted after ${progress.done} of ${counted(local.streams.length, 'stream')}: the same command continues there`,
     );
   } finally {
     progress.end();

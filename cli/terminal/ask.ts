@@ -3,11 +3,12 @@ import {createInterface} from 'node:readline/promises';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
 import {complain} from '../../client/text/output.ts';
 
-const REFUSED = 'Nothing is changed: only the answer yes goes on';
+const REFUSED = 'Nothing is changed: the answer was not yes';
 
 /** Throws `CliError` where a question has neither `--yes` nor a terminal. */
 export function requireTerminal({yes = false}: {yes?: boolean | undefined}): void {
-  if (!yes && !process.stdin.isTTY) throw new CliError('There is no terminal for the question: add --yes');
+  if (!yes && !process.stdin.isTTY)
+    throw new CliError('This command asks first, and no terminal can answer: add --yes');
 }
 
 /**

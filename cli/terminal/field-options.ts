@@ -68,5 +68,7 @@ export function requireChange<T extends object>(fields: T): Partial<T> {
   const changed = definedFields(fields);
   if (Object.keys(changed).length > 0) return changed;
   const options = Object.keys(fields).map(name => `--${name.replaceAll('_', '-')}`);
-  throw new UsageError(`There is no change: give ${options.slice(0, -1).join(', ')} or ${options.at(-1)}`);
+  throw new UsageError(
+    `There is nothing to change: give ${options.slice(0, -1).join(', ')} or ${options.at(-1)}`,
+  );
 }

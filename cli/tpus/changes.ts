@@ -94,7 +94,7 @@ export type Choice = {zone?: string | undefined; all?: boolean | undefined};
 /** TPUs of the names, or with `--zone` and `--all` every TPU that is not gone. Throws `CliError` for an unknown name. */
 export function namedTpus({workers}: Fleet, names: readonly string[], {zone, all}: Choice): Worker[] {
   const ways = [names.length > 0, zone !== undefined, all === true].filter(Boolean).length;
-  if (ways !== 1) throw new UsageError('There is no choice of TPUs: give names, --zone ZONE or --all');
+  if (ways !== 1) throw new UsageError('Give names of TPUs, --zone ZONE or --all');
   if (names.length === 0)
     return workers.filter(worker => worker.phase !== 'gone' && (zone === undefined || worker.zone === zone));
   const unknown = [...new Set(names)].filter(name => !workers.some(worker => worker.name === name));
@@ -120,7 +120,7 @@ export async function recreate(
     const fleet = await readFleet(cloud);
     if (options.preempted) {
       const lostTpus = fleet.workers.filter(isLost).map(({name}) => name);
-      const text = lostTpus.length > 0 ? `lost now: ${lostTpus.join(', ')}` : 'no TPU is lostTpus now';
+      const text = lostTpus.length > 0 ? `lost TPUs: ${lostTpus.join(', ')}` : 'no TPU is lost';
       return print<'tpus recreate'>(options.json, {results: [], lost: lostTpus}, [RECOVERY, text]);
     }
     const chosen = namedTpus(fleet, names, {});
@@ -186,5 +186,5 @@ export async function ceilingOf({store}: Cloud, pool: Pool): Promise<Ceiling> {
 
 export function ceilingText({most_tpus, most_usd_per_hour, unknown_zones}: Ceiling): string {
   const unknown = unknown_zones.length === 0 ? '' : `, and an unknown price in ${unknown_zones.join(', ')}`;
-  return `A ceiling of ${counted(most_tpus, 'TPU')}, at most ${dollarText(most_usd_per_hour)} an hour${unknown}. TPUs come when there is work, and go after it.`;
+  return `At most ${counted(most_tpus, 'TPU')}, for ${dollarText(most_usd_per_hour)} an hour${unknown}. TPUs are created when there is work, and deleted after it.`;
 }

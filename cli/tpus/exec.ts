@@ -64,12 +64,12 @@ async function untilStarted({store}: Cloud, id: string, message_id: string, stop
     if (exec && exec.status !== 'rejected') return exec;
     const {outcome, reason} = (await readOutcome(store, message_id)) ?? {};
     if (exec || outcome === 'rejected')
-      throw new CliError(`The command is rejected: ${exec?.reason ?? reason}`);
+      throw new CliError(`The command was rejected: ${exec?.reason ?? reason}`);
     if (stopped.aborted)
       throw new Interrupted('Interrupted: the command is published, and may run until its timeout');
   }
   throw new CliError(
-    `There is no record of message ${message_id} after ${START_S} s: read the log of the function on-exec`,
+    `The control plane has not answered message ${message_id} for ${START_S} s: read the log of the function on-exec`,
   );
 }
 
@@ -115,7 +115,7 @@ function watchExec(cloud: Cloud, id: string, writeLine: (line: string) => void) 
     for (const host of hosts) await printHost(host, width);
     if (exec.status === 'running' && Date.now() > Date.parse(exec.deadline_at) + END_S * 1000)
       throw new CliError(
-        `The command ${id} runs ${END_S} s after its deadline: read the log of the function on-tick`,
+        `The command ${id} still runs ${END_S} s after its deadline: read the log of the function on-tick`,
       );
     if (exec.status === 'running') await sayWaiting(hosts);
     return {exec, hosts};

@@ -59,7 +59,7 @@ function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
     ...worker.symptoms.flatMap(symptom => line('symptom', symptomText(symptom))),
     ...line('heartbeat', worker.host_count > 1 ? null : age(worker.heartbeat_at)),
     ...(worker.host_count > 1 ? viewHosts(worker) : []).flatMap(({host, phase, address, heartbeat_at}) =>
-      line(`host ${host}`, [phase, address, age(heartbeat_at) ?? 'no word yet'].filter(Boolean).join(', ')),
+      line(`host ${host}`, [phase, address, age(heartbeat_at) ?? 'no report yet'].filter(Boolean).join(', ')),
     ),
     ...line('boot step', row.boot_step),
     ...line('works on', row.work && `${row.work}${row.activity ? ` (${row.activity})` : ''}${done}${rate}`),

@@ -65,7 +65,7 @@ function messageIdOf({messageIds}: {messageIds?: unknown}): string {
 /** Publishes a message on topic control, waits until it is applied, and returns the reason. Throws `CliError` for a rejected one. */
 export async function apply(cloud: Cloud, message: object): Promise<string> {
   const {outcome, reason} = await outcomeOf(cloud.store, await publish(cloud, 'control', message));
-  if (outcome !== 'applied') throw new CliError(`The message is rejected: ${reason}`);
+  if (outcome !== 'applied') throw new CliError(`The message was rejected: ${reason}`);
   return reason;
 }
 
@@ -101,7 +101,7 @@ export async function outcomeOf(
     if (outcome) return outcome;
   }
   throw new CliError(
-    `There is no record of message ${id} after ${wait_s} s: read the log of the function on-control`,
+    `The control plane has not answered message ${id} for ${wait_s} s: read the log of the function on-control`,
   );
 }
 

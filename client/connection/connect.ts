@@ -90,7 +90,7 @@ async function localInfo(url: string): Promise<LocalInfo> {
   const info = await runningAt(url);
   if (!info)
     throw new CliError(
-      `There is no local cloud of yours at ${url}: start one with \`gleaner local up\`, or name its --port or --dir`,
+      `No local cloud of yours runs at ${url}: start one with \`gleaner local up\`, or name its --port or --dir`,
     );
   return info;
 }
@@ -149,7 +149,7 @@ function storeOfLocal({firestore_endpoint, store_file}: CloudAddress): string {
 }
 
 const NO_STORE =
-  "There is no document of this stopped cloud, because Google's Firestore emulator had them: start the cloud with `gleaner local up --emulators`";
+  "Google's Firestore emulator had the documents of this stopped cloud: start the cloud with `gleaner local up --emulators`";
 
 export function storeOf(connection: Connection): Store {
   try {

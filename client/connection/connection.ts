@@ -44,7 +44,5 @@ export function requireRunning({pubsub_endpoint}: Pick<Connection, 'pubsub_endpo
 }
 
 export function notRunning(dir: string): CliError {
-  return new CliError(
-    `There is no running local cloud in ${dir}: start it with \`gleaner local up --dir ${dir}\``,
-  );
+  return new CliError(`No local cloud runs in ${dir}: start it with \`gleaner local up --dir ${dir}\``);
 }

@@ -61,7 +61,7 @@ function fromEnvironment(env: NodeJS.ProcessEnv): Named | undefined {
 function fromFile(env: NodeJS.ProcessEnv, file: string): Named | undefined {
   if (!existsSync(file)) return undefined;
   const {project, name = DEFAULT_DEPLOYMENT, jobs_collection} = readSettings(file);
-  if (typeof project !== 'string') throw new CliError(`There is no project in ${file}: set "project" in it`);
+  if (typeof project !== 'string') throw new CliError(`${file} names no project: set "project" in it`);
   const deployment = deploymentNamed(String(name), `"name" in ${file}`);
   return {
     // Terraform names the bucket in this way.
@@ -80,7 +80,7 @@ function readSettings(file: string): Settings {
   try {
     const settings: unknown = JSON.parse(readFileSync(file, 'utf8'));
     if (typeof settings === 'object' && settings !== null) return settings;
-    throw new Error('it is no JSON object');
+    throw new Error('it is not a JSON object');
   } catch (cause) {
     throw new CliError(`Failed to read the settings in ${file}: ${(cause as Error).message}`, {cause});
   }

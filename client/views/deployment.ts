@@ -66,7 +66,7 @@ export async function viewDeployment(store: Store, jobs: string, now = Date.now(
       silence_guard.held_usd_per_hour === null
         ? 'an unknown price'
         : dollarText(silence_guard.held_usd_per_hour);
-    return `${nameOf({zone, pool})} holds ${counted(silence_guard.held, 'silent TPU')} for ${usd} an hour until a new TPU speaks`;
+    return `${nameOf({zone, pool})} holds ${counted(silence_guard.held, 'silent TPU')} for ${usd} an hour until a new TPU reports`;
   });
   const names = [...zones.map(nameOf), ...pools.map(({pool}) => `pool ${pool}`)];
   const limited = [...zones, ...pools].flatMap(

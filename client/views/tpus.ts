@@ -134,11 +134,11 @@ const MOST_ATTEMPTS = 20;
 export const ENDS: Record<string, [evidence: string, end: string]> = {
   taken: ['certain: Cloud TPU reported it', 'preempted or taken by Google'],
   setup: ['certain: the node never became usable', 'never became usable'],
-  unheard: ['likely: the host never spoke', 'the host never spoke'],
+  unheard: ['likely: the host never reported', 'the host never reported'],
   boot: ['certain: its agent never started', 'the boot failed'],
   broken: ['certain: the machine cannot work', 'the machine was broken'],
   crashed: ['certain: its agent reported it', 'the agent crashed'],
-  silent: ['likely: the agent stopped speaking', 'fell silent'],
+  silent: ['likely: the agent stopped reporting', 'fell silent'],
   hung: ['likely: the agent made no progress', 'made no progress'],
   asked: ['certain: a message asked for it', 'a person asked for it'],
   'not-needed': ['certain: no work was left', 'no work was left'],

@@ -77,7 +77,7 @@ function zonePart({zone, waits, day, held, tpus, gone}: ZoneView, now: number): 
   const times = waits && waits.refusals > 1 ? `; refused ${numberText(waits.refusals)} times` : '';
   return html`<div class="zone"><h3>${zone}</h3>${chips(tpus)}${
     waits ? html`<p class="note">${withCommands(shortText(waits))}${times}${next}.</p>` : ''
-  }${held > 0 ? html`<p class="note">Holds ${counted(held, 'silent TPU')} until a new TPU speaks.</p>` : ''}<p class="quiet">${dayText(day)}</p>${goneTpus(gone)}</div>`;
+  }${held > 0 ? html`<p class="note">Holds ${counted(held, 'silent TPU')} until a new TPU reports.</p>` : ''}<p class="quiet">${dayText(day)}</p>${goneTpus(gone)}</div>`;
 }
 
 /** `9 requests since yesterday, 3 refused; 6 TPUs came after 2.1 min; 4 lives of 3.2 h, 3 preempted`. */

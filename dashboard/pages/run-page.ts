@@ -174,7 +174,7 @@ function tpus({state: {run, tpus: all, work}}: RunPage, now: number): Html {
   const tpus = run.status === 'active' ? all : all.filter(({charged_to}) => charged_to === run.run);
   if (tpus.length === 0) {
     const text = {
-      ...{active: 'No TPU now. The reason stands at the top.', paused: 'No TPU: the run is paused.'},
+      ...{active: 'No TPU now. The reason is at the top.', paused: 'No TPU: the run is paused.'},
       ...{completed: 'No TPU: the run is over.', failed: 'No TPU: the run is over.'},
       cancelled: 'No TPU: the run is over.',
     };

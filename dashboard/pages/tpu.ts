@@ -38,7 +38,9 @@ function livingHead({row, worker, why, incarnation}: TpuPage, now: number): Html
     ['Node', [worker.provider_state, worker.health, worker.queue_state].filter(Boolean).join(', ')],
     ...(worker.host_count > 1 ? viewHosts(worker) : []).map(({host, phase, heartbeat_at}): [string, Part] => [
       `Host ${host}`,
-      heartbeat_at === null ? html`${phase}, no word yet` : html`${phase}, heard ${time(heartbeat_at, now)}`,
+      heartbeat_at === null
+        ? html`${phase}, no report yet`
+        : html`${phase}, last report ${time(heartbeat_at, now)}`,
     ]),
     ['Boot step', row.boot_step ?? ''],
     ['Last error', row.last_error ?? ''],

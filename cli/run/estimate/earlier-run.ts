@@ -29,24 +29,23 @@ export async function earlierRun(
   const usd_per_million_tokens = usdPerMillionTokens(run);
   if (usd_per_million_tokens === null || usd_per_million_tokens === 0)
     throw new CliError(
-      `There is no cost per token of run "${name}": give --like a run that stored tokens on TPUs with a price`,
+      `Run "${name}" has no cost per token: give --like a run that stored tokens on TPUs with a price`,
     );
   const path = paths.pool(run.pool);
   const written = await store.get(path);
   if (!written)
     throw new CliError(
-      `There is no pool document of run "${name}" with its TPU type: try again after the end of its first TPU`,
+      `The pool of run "${name}" has no document yet, which names its type of TPU: try again after the end of its first TPU`,
     );
   const pool = poolRecords.parse(path, written);
   if (pool.accelerator !== accelerator)
     throw new CliError(
-      `There is no speed for ${accelerator} in run "${name}", which used ${pool.accelerator}: give --accelerator ${pool.accelerator}`,
+      `Run "${name}" used ${pool.accelerator}, and not ${accelerator}: give --accelerator ${pool.accelerator}`,
     );
   const workers = workerRecords.parseAll(await store.query('workers'), () => {});
   // A worker that later served another run no longer shows the price of this run.
   const usd_per_hour = usdPerHourFor(name, workers) ?? meanUsdPerHour(prices, pool);
-  if (!usd_per_hour)
-    throw new CliError(`There is no price per hour of the TPUs of run "${name}": set prices/chips`);
+  if (!usd_per_hour) throw new CliError(`The TPUs of run "${name}" have no known price: set prices/chips`);
   const lives = await readLives(store, name);
   const paid_s = (run.cost_usd / usd_per_hour) * 3600;
   const at_work = lives.map(({share, phases}) =>

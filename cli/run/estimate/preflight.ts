@@ -121,7 +121,9 @@ export function remarks(programs: readonly Answer[], {spec, zone, prices, is_goo
     ...programs.flatMap(program => (program.fits ? [] : [`${program.accelerator}: ${program.reason}`])),
     ...fitting.flatMap(({accelerator, hosts, tokens_per_s, rate, usd_per_million_tokens: {spot}}) => {
       if (hosts > 1)
-        return [`${accelerator} is here to compare: it has ${hosts} hosts, and a run uses TPUs of one host`];
+        return [
+          `${accelerator} is listed for comparison: it has ${hosts} hosts, and a run uses TPUs of one host`,
+        ];
       const [run, chips] = [rate?.estimate ?? 0, tokens_per_s].map(each => numberText(Math.round(each)));
       const text = `${accelerator} has no price here, so it cannot be recommended; a run gets ${run} tokens/s on it (its chips: ${chips})`;
       return spot === null ? [text] : [];

@@ -63,7 +63,7 @@ function besideLine(
     `${span(control, dollarText)} functions and Firestore`,
     `${span(storage_month, dollarText)} storage each month`,
   ];
-  return `  beside     ${parts.join(', ')} (unit prices of ${UNIT_PRICES_OF}${age ? `, ${age}` : ''})`;
+  return `  more costs ${parts.join(', ')} (unit prices of ${UNIT_PRICES_OF}${age ? `, ${age}` : ''})`;
 }
 
 function assumptions({assumed, earlier, program, tokens_per_second}: Report): string[] {

@@ -27,9 +27,7 @@ const PARALLEL = 8;
 export async function requireFrozen(cloud: Pick<Cloud, 'objects'>, run: string): Promise<RunSpecInput> {
   const frozen = await frozenInput(cloud, run);
   if (frozen) return frozen;
-  throw new CliError(
-    `There is no frozen spec of run ${run}, ${manifestObject(run)}: give its options, or --spec`,
-  );
+  throw new CliError(`Run ${run} has no frozen spec (${manifestObject(run)}): give its options, or --spec`);
 }
 
 /** The same; undefined for a run that never began. */
@@ -52,7 +50,7 @@ export async function copyStreams(cloud: Cloud, from: string, run: string): Prom
     return parsed.kind === 'stream' && parsed.run === from ? [{object, ...parsed}] : [];
   });
   if (streams.length === 0)
-    throw new CliError(`There is no stream of run ${from} in the bucket: give --streams FOLDER`);
+    throw new CliError(`The bucket has no stream of run ${from}: give --streams FOLDER`);
   say(`Copying ${counted(streams.length, 'stream')} of run ${from} within the bucket`);
   const api = googleOf(cloud.connection);
   await forEachConcurrently(

@@ -25,7 +25,7 @@ export abstract class FileSource implements RowSource {
     const found = await stat(this.name).catch((cause: Error) => {
       throw new CliError(`Failed to read ${this.name}: ${cause.message}`, {cause});
     });
-    if (!found.isFile()) throw new CliError(`${this.name} is no regular file: copy its rows into a file`);
+    if (!found.isFile()) throw new CliError(`${this.name} is not a regular file: copy its rows into a file`);
     const bytes = found.size;
     return {source: this.name, bytes, sha256: await sha256Of(this.name, watch.stop)};
   }

@@ -59,15 +59,15 @@ function convertedFiles(
   if (inConfig.length === 0)
     throw new CliError(
       config === undefined
-        ? `There are several configurations of the data set: give --config with one of ${listText(configs)}`
-        : `There is no configuration "${config}" of the data set: give --config with one of ${listText(configs)}`,
+        ? `The data set has several configurations: give --config with one of ${listText(configs)}`
+        : `The data set has no configuration "${config}": give --config with one of ${listText(configs)}`,
     );
   const splits = [...new Set(inConfig.map(part => part.split))];
   if (splits.includes(`partial-${split}`)) return undefined;
   const inSplit = inConfig.filter(part => part.split === split).sort((a, b) => a.number - b.number);
   if (inSplit.length === 0)
     throw new CliError(
-      `There is no split "${split}" of the data set: give --split with one of ${listText(splits.map(name => name.replace(/^partial-/, '')))}`,
+      `The data set has no split "${split}": give --split with one of ${listText(splits.map(name => name.replace(/^partial-/, '')))}`,
     );
   const missing = inSplit.findIndex(({number}, index) => number !== index);
   if (missing >= 0)

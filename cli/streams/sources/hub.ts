@@ -21,7 +21,9 @@ export function hubSettings(env: NodeJS.ProcessEnv = process.env): HubSettings {
   if (endpoint.includes('@'))
     throw new CliError('HF_ENDPOINT has a user or a password: leave them out, and set HF_TOKEN');
   if (!isSafe(endpoint))
-    throw new CliError(`HF_ENDPOINT is ${endpoint}, which is no https:// address: correct it, or unset it`);
+    throw new CliError(
+      `HF_ENDPOINT is ${endpoint}, which is not an https:// address: correct it, or unset it`,
+    );
   if (endpoint.startsWith('https:')) requireProxies(env);
   const token = env.HF_TOKEN?.trim() || undefined;
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
@@ -108,7 +110,7 @@ export function openHub({endpoint, token, retries}: HubSettings, kind: 'data set
           return commitOf(JSON.parse(text));
         } catch (cause) {
           throw new CliError(
-            `Failed to read ${id} from ${endpoint}: the answer is no list of files; check HF_ENDPOINT`,
+            `Failed to read ${id} from ${endpoint}: the answer is not a list of files; check HF_ENDPOINT`,
             {cause},
           );
         }
@@ -161,7 +163,7 @@ async function follow(
     const next = URL.canParse(location, at.href) ? new URL(location, at) : undefined;
     if (!next || !isSafe(next) || (own.protocol === 'https:' && next.protocol !== 'https:'))
       throw new CliError(
-        `Failed to read from the hub: it redirects to ${printable(location).slice(0, 200)}, which is no https:// address`,
+        `Failed to read from the hub: it redirects to ${printable(location).slice(0, 200)}, which is not an https:// address`,
       );
     // `fetch` takes no user and no password.
     [next.username, next.password] = ['', ''];

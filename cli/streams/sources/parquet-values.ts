@@ -159,7 +159,7 @@ function jsonCell(text: string): Json {
     return new Json(onOneLine(jsonValue(text)));
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    throw new NoText(`has the type JSON, and holds text that is no JSON: ${error.message}`);
+    throw new NoText(`has the type JSON, and holds text that is not JSON: ${error.message}`);
   }
 }
 

@@ -379,7 +379,7 @@ describe('gleaner deploy @full', () => {
     [
       'an unknown setting',
       JSON.stringify({...SETTINGS, max_worker: 2}),
-      /"max_worker" is no setting; the settings are .*max_workers/,
+      /"max_worker" is not a setting; the settings are .*max_workers/,
     ],
     [
       'a file without a ceiling of dollars',

@@ -268,7 +268,7 @@ describe('gleaner jobs @full', () => {
       [2, /There is no command: give it after --/, ['--command']],
       [2, /give one of FILE, --test and --command/, [file('a.py', 'x'), '--command', '--', 'x']],
       [2, /leave out --repo none/, [file('c.py', 'x'), '--repo', 'none']],
-      [2, /There is no repository of the job: add --repo/, [file('b.py', 'x'), '--branch', 'main']],
+      [2, /--branch, --pr and --commit need --repo/, [file('b.py', 'x'), '--branch', 'main']],
       [1, /the deadline 2020.* is past/, [file('d.py', 'x'), '--deadline', '2020-01-01T00:00:00Z']],
       [2, /seconds above 0/, ['a.py', '--timeout', '0']],
       [2, /seconds above 0/, ['a.py', '--timeout', '-1']],

@@ -16,5 +16,5 @@ describe('The message of gleaner scale', () => {
     assert.deepEqual(messageOf('--budget-usd', 'none'), {action: 'scale', budget_usd: null}));
 
   it('is refused without a change', () =>
-    assert.throws(() => messageOf(), /^UsageError: There is no change: give --zones, .* or --\S+$/));
+    assert.throws(() => messageOf(), /^UsageError: There is nothing to change: give --zones, .* or --\S+$/));
 });

@@ -135,7 +135,7 @@ describe('A server that has the port of a local cloud that a kill ended', () => 
     const {code, stderr} = await gleaner(['status', '--port', String(await other.listen())]);
     other.close();
     assert.equal(code, 1);
-    assert.match(stderr, /There is no local cloud of yours at .*: start one with `gleaner local up/);
+    assert.match(stderr, /No local cloud of yours runs at .*: start one with `gleaner local up/);
     assert.deepEqual(other.requests, []);
   });
 

@@ -222,7 +222,7 @@ describe('The attempts of a TPU', () => {
     assert.deepEqual(
       found.map(({incarnation, evidence, work, log}) => [incarnation, evidence, work, log]),
       [
-        [2, 'likely: the agent stopped speaking', null, 'gs://logs/2.log'],
+        [2, 'likely: the agent stopped reporting', null, 'gs://logs/2.log'],
         [1, 'certain: Cloud TPU reported it', 'my-run/007', null],
       ],
     );

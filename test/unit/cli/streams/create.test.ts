@@ -99,17 +99,17 @@ describe('The creation of streams', () => {
     {
       options: {column: 'prompt'},
       left_out: ['id', 'text', 'a label'],
-      says: ['Left out: id, text, a label. --keep takes columns along'],
+      says: ['Left out: id, text, a label. --keep copies columns'],
     },
     {
       options: {template: '{prompt}{text}', keep: ['id']},
       left_out: ['a label'],
-      says: ['Left out: a label. --keep takes columns along'],
+      says: ['Left out: a label. --keep copies columns'],
     },
     {
       options: {column: 'prompt', keep: ['id', 'a label']},
       left_out: ['text'],
-      says: ['Left out: text. --keep takes columns along'],
+      says: ['Left out: text. --keep copies columns'],
     },
   ];
   for (const {options, left_out, says} of leaving)
@@ -129,7 +129,7 @@ describe('The creation of streams', () => {
       name: 'columns of later rows, and ten names at most',
       content: `{"q":"x","a":1}\n{"q":"y",${[...'bcdefghijkl'].map(key => `"${key}":1`)}}`,
       column: 'q',
-      says: ['Left out: a, b, c, d, e, f, g, h, i, j and 2 more. --keep takes columns along'],
+      says: ['Left out: a, b, c, d, e, f, g, h, i, j and 2 more. --keep copies columns'],
     },
     {
       name: 'no tools that come along',

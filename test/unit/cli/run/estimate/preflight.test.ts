@@ -49,7 +49,7 @@ describe('gleaner preflight recommends', () => {
 
   it('no single hosts of the size of a slice, which may be too small', () => {
     const lines = remarks([at('v5litepod-16', 0.158, {hosts: 4})], ASKED).join('\n');
-    assert.match(lines, /v5litepod-16 is here to compare: it has 4 hosts/);
+    assert.match(lines, /v5litepod-16 is listed for comparison: it has 4 hosts/);
     assert.doesNotMatch(lines, /×/);
   });
 });
