@@ -25,7 +25,7 @@ import {document, freshness} from './html/layout.ts';
 import {PAGES, type Source} from './pages/index.ts';
 
 /** `guard`: who may read. `name`: the name of the cloud on every page. */
-export type RouterOptions = {source: Source; feed: FeedOptions; guard: MiddlewareHandler; name: string};
+type RouterOptions = {source: Source; feed: FeedOptions; guard: MiddlewareHandler; name: string};
 
 const NAME_CHARS = 400;
 /** A comment keeps a silent connection open. */
@@ -172,10 +172,10 @@ const FILES: Record<string, {path: string; type: string}> = {
   'idiomorph.js': {path: resolve('idiomorph/dist/idiomorph.min.js'), type: 'text/javascript; charset=utf-8'},
 };
 
-export type StaticFile = {body: string; type: string};
+type StaticFile = {body: string; type: string};
 
 /** The files by their names, and a hash of all of them. */
-export function readStaticFiles(): {files: Map<string, StaticFile>; version: string} {
+function readStaticFiles(): {files: Map<string, StaticFile>; version: string} {
   const files = new Map(
     Object.entries(FILES).map(([name, {path, type}]) => [name, {body: readFileSync(path, 'utf8'), type}]),
   );

@@ -16,7 +16,7 @@ export const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));
 export const VARIABLES_FILE = 'artifacts.auto.tfvars.json';
 
 /** File relative to `dist`, and its digest. */
-export type Artifact = {file: string; sha256: string; size_bytes: number};
+type Artifact = {file: string; sha256: string; size_bytes: number};
 export type Artifacts = {
   functions: Artifact;
   bundle: Artifact;

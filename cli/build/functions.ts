@@ -36,7 +36,7 @@ const OTHER_SOURCES = [
  * The zip of the functions, and the files that it was made from, relative to the repository. The same files give the same bytes.
  * `modules`: sources that the bundle contains.
  */
-export type FunctionsZip = {zip: Uint8Array; modules: string[]; sources: string[]};
+type FunctionsZip = {zip: Uint8Array; modules: string[]; sources: string[]};
 
 /**
  * Bundles every function into one package: `functions/index.js` registers them, and each client is a chunk that loads at its first use.

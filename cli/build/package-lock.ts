@@ -17,7 +17,7 @@ type Locked = {
   dev?: boolean;
 };
 /** package-lock.json of npm 7 and later: places such as `node_modules/a/node_modules/b`. */
-export type PackageLock = {lockfileVersion: number; packages: Record<string, Locked>};
+type PackageLock = {lockfileVersion: number; packages: Record<string, Locked>};
 
 /** Lock file of a package: the entries of `whole` that its dependencies reach, each at its place. */
 export function lockOf(manifest: Manifest, whole: PackageLock): PackageLock & Omit<Manifest, 'dependencies'> {

@@ -106,7 +106,7 @@ function recordProblem(line: string, {record, tokens, mask}: RecordSpec): string
   const {field, template} = record;
   let members: ReadonlyMap<string, string>;
   try {
-    if (jsonKind(jsonValue(line)) !== 'object') return 'its first record  is not a JSON object';
+    if (jsonKind(jsonValue(line)) !== 'object') return 'its first record is not a JSON object';
     members = membersOf(line);
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;

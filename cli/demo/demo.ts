@@ -29,7 +29,7 @@ import {stopSignal} from '../terminal/stop-signal.ts';
 import {DemoScreen} from './demo-screen.ts';
 import {checkInput, writeStreams} from './input.ts';
 
-export type DemoOptions = {
+type DemoOptions = {
   input?: string[];
   model?: string;
   streams: number;
@@ -246,7 +246,7 @@ function preemptionsText(done: number, asked: number, recovered: boolean): strin
  * Preempts the worker of a stream without notice when the stream stores its second shard, and where more preemptions than
  * streams are asked for also its fourth and later ones. Returns a function that counts the preemptions.
  */
-export function injectPreemptions(
+function injectPreemptions(
   deployment: LocalDeployment,
   store: Store,
   run: string,

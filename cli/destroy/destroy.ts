@@ -24,7 +24,7 @@ import {CLOCK, type Clock} from '../deploy/until-ready.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {type Draining, drain, fleetOf, leftIn} from './drain.ts';
 
-export type DestroyOptions = CloudOptions & {state_bucket?: string};
+type DestroyOptions = CloudOptions & {state_bucket?: string};
 
 type Staying = Answers['destroy']['stays'][number];
 

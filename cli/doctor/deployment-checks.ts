@@ -205,7 +205,7 @@ async function bundlesInUse(store: Store): Promise<string[]> {
 }
 
 /** People may create objects here, no function starts with them, and a lifecycle rule deletes them. */
-export const TRIAL_FOLDER = 'code/doctor/';
+const TRIAL_FOLDER = 'code/doctor/';
 
 const write: Check = {
   name: 'a write',

@@ -19,7 +19,7 @@ export async function follow(id: string, options: CloudOptions): Promise<void> {
   await withCloud(options, cloud => followJob(cloud, id));
 }
 
-export const toOutput = (line: string) => printText([line]);
+const toOutput = (line: string) => printText([line]);
 
 /**
  * Prints the output of a job while it comes, on several hosts that of host 0, until the job has ended. Standard error has every change of

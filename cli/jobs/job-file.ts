@@ -7,7 +7,7 @@ import {decoded, readText} from './source.ts';
 export type JobFields = Record<string, unknown>;
 
 /** The test that the earlier job service submitted: TPU detection and a product of matrices. */
-export const TEST_CODE = `import jax
+const TEST_CODE = `import jax
 import jax.numpy as jnp
 
 devices = jax.devices()

@@ -21,7 +21,7 @@ import {followJob} from './follow.ts';
 import {fieldsOf, type JobFields} from './job-file.ts';
 import {environmentOf, type PackedCode, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';
 
-export type SubmitOptions = CloudOptions &
+type SubmitOptions = CloudOptions &
   SourceOptions & {
     test?: number | boolean;
     command?: boolean;

@@ -6,7 +6,7 @@ import {print, say} from '../../client/text/output.ts';
 import type {Dashboard} from '../../dashboard/serve.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 
-export type DashboardOptions = CloudOptions & {listen: number; open?: boolean};
+type DashboardOptions = CloudOptions & {listen: number; open?: boolean};
 
 export async function dashboard(options: DashboardOptions): Promise<void> {
   const stopped = stopSignal();

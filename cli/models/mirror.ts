@@ -40,7 +40,7 @@ type Digests = z.infer<typeof knownDigests>[string];
 /** File of the digests of an interrupted copy. */
 const DIGESTS = 'digests.json';
 
-export type Mirrored = Answers['models mirror'];
+type Mirrored = Answers['models mirror'];
 
 export type MirrorOptions = {
   revision?: string | undefined;

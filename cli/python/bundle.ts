@@ -10,7 +10,7 @@ import {CliError} from '../../client/text/errors.ts';
 const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.(py|json)$|\.lock$/;
 
 /** Archive of the Python environment that a boot fetches, and the key that names its folder on the host. */
-export type EnvironmentArchive = {key: string; sha256: string; size_bytes: number};
+type EnvironmentArchive = {key: string; sha256: string; size_bytes: number};
 
 /** Packs the worker bundle for a TPU VM. The same files give the same bytes. VMs of a local cloud share an environment without an archive. */
 export async function packWorker(archive?: EnvironmentArchive): Promise<{bytes: Buffer; sha256: string}> {

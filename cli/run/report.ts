@@ -45,7 +45,7 @@ async function reportText(cloud: Cloud, run: string, verifies: boolean): Promise
 }
 
 /** Replaces a file as a whole: no reader sees a part of it. */
-export async function replaceFile(name: string, text: string): Promise<{file: string; size_bytes: number}> {
+async function replaceFile(name: string, text: string): Promise<{file: string; size_bytes: number}> {
   const draft = `${name}.${process.pid}.tmp`;
   try {
     await writeFile(draft, text);

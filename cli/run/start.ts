@@ -23,7 +23,7 @@ import {copyLine, copyStreams, requireFrozen} from './spec/from-run.ts';
 import {type SpecOptions, specOf} from './spec/spec.ts';
 import {writeSpec} from './spec/write-spec.ts';
 
-export type StartOptions = CloudOptions &
+type StartOptions = CloudOptions &
   SpecOptions & {
     from?: string;
     streams?: string;

@@ -18,7 +18,7 @@ import {type Bench, openJobs, openRuns, spentBy} from './bench.ts';
 import {type Result, readState, writeState} from './state.ts';
 import {STEPS} from './steps.ts';
 
-export type SmokeOptions = CloudOptions & {
+type SmokeOptions = CloudOptions & {
   project?: string;
   budget_usd: number;
   model?: string;

@@ -29,7 +29,7 @@ export type UploadOptions = {
 
 type Destination = Uploader & {run: string};
 
-export type UploadReport = Exclude<Answers['streams upload'], {commands: string[]}>;
+type UploadReport = Exclude<Answers['streams upload'], {commands: string[]}>;
 
 /** Uploads every stream of the folder. `run.json` goes first, because the first stream freezes the spec. */
 export async function uploadStreams(

@@ -17,7 +17,7 @@ export type Resource = {
   values: Record<string, unknown>;
 };
 
-export type MockedApply = {
+type MockedApply = {
   /** In order of their addresses. Values that Google computes are invented, except the addresses of accounts. */
   resources: Resource[];
   outputs: Record<string, unknown>;
@@ -29,7 +29,7 @@ export class TerraformRefused extends CliError {
 }
 
 const ACCOUNTS = ['control', 'worker-api', 'worker', 'invoker', 'build'];
-export const PROJECT_NUMBER = '123456789012';
+const PROJECT_NUMBER = '123456789012';
 
 /**
  * Applies the configuration with mocked resources, as a deployment with these variables would. Reads and changes nothing at Google.

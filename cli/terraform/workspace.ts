@@ -15,7 +15,7 @@ const COPIED = ['terraform', 'functions/triggers.json'];
 
 export type Providers = 'installed' | 'stand-in';
 
-export type Workspace = {
+type Workspace = {
   folder: string;
   /** The installed providers, or the stand-in, which knows the schemas alone. */
   providers: Providers;

@@ -61,7 +61,7 @@ const AT_ONCE = 8;
  * Asks, or with `--yes` tells the consequences alone, publishes a message for each TPU, and waits until each is applied or rejected; or
  * prints the commands of gcloud. Exit code 1: a message was rejected.
  */
-export async function sendEach(
+async function sendEach(
   cloud: Cloud,
   action: 'recreate' | 'delete',
   chosen: readonly Worker[],
@@ -89,7 +89,7 @@ export async function sendEach(
   if (rejected > 0) process.exitCode = 1;
 }
 
-export type Choice = {zone?: string | undefined; all?: boolean | undefined};
+type Choice = {zone?: string | undefined; all?: boolean | undefined};
 
 /** TPUs of the names, or with `--zone` and `--all` every TPU that is not gone. Throws `CliError` for an unknown name. */
 export function namedTpus({workers}: Fleet, names: readonly string[], {zone, all}: Choice): Worker[] {

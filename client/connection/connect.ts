@@ -25,7 +25,7 @@ export type CloudOptions = {
   yes?: boolean | undefined;
 };
 
-export type LocalInfo = CloudAddress & {token: string};
+type LocalInfo = CloudAddress & {token: string};
 
 const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
 

@@ -111,11 +111,7 @@ async function send(
   if (!answer.ok) throw new GoogleError(answer.status, what, reasonOf({message: text}));
   const parsed = text === '' ? {} : parsedText(text);
   if (typeof parsed === 'object' && parsed !== null) return parsed as Json;
-  throw new GoogleError(
-    503,
-    what,
-    'the answer  is not a JSON object; a proxy on the way may have changed it',
-  );
+  throw new GoogleError(503, what, 'the answer is not a JSON object; a proxy on the way may have changed it');
 }
 
 function parsedText(text: string): unknown {

@@ -16,7 +16,7 @@ export type Content = {name: string; size_bytes: number; crc32c: string; content
  * `stored`: bytes that Cloud Storage has. `done`: the object exists with all bytes. `exists`: another upload created the object
  * first. `gone`: Cloud Storage no longer knows the session.
  */
-export type UploadState = {status: 'open'; stored: number} | {status: 'done' | 'exists' | 'gone'};
+type UploadState = {status: 'open'; stored: number} | {status: 'done' | 'exists' | 'gone'};
 
 export type ResumableUploads = ReturnType<typeof resumableUploads>;
 

@@ -91,7 +91,7 @@ export async function callScript(
   return last;
 }
 
-export type PythonRun = {code: number; stdout: string[]; stderr: string[]};
+type PythonRun = {code: number; stdout: string[]; stderr: string[]};
 
 /** Runs a module of the worker package. `say` gets each line of its standard error, and `onLine` each of its standard output. */
 export async function runWorkerModule(

@@ -38,7 +38,7 @@ const CONTRADICTED_MS = 7 * 86_400_000;
 const MOST_CONTRADICTIONS = 5;
 
 /** The understood documents of a deployment, and what waits for a person. */
-export type DeploymentView = {runs: Run[]; pools: Pool[]; workers: Worker[]; alerts: string[]};
+type DeploymentView = {runs: Run[]; pools: Pool[]; workers: Worker[]; alerts: string[]};
 
 /**
  * Reads runs, pools and workers. `alerts`: sentences about documents that are left alone, about silent workers that a zone holds, and about

@@ -10,9 +10,9 @@ import {outputTail} from '../text/output-parts.ts';
 import {findOutput, listArtifacts} from './attempt-files.ts';
 
 /** The sentence for a waiting job; undefined for any other job, and before a tick has seen it. */
-export type WaitOf = (job: Document) => string | undefined;
+type WaitOf = (job: Document) => string | undefined;
 
-export async function readWaits(store: Store): Promise<WaitOf> {
+async function readWaits(store: Store): Promise<WaitOf> {
   const pools = poolRecords.parseAll(await store.query('pools'), () => {});
   const waits = new Map(
     pools.flatMap(({pool, jobs_wait}) => (jobs_wait ? [[pool, waitText(jobs_wait)]] : [])),

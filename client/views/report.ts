@@ -22,7 +22,7 @@ const MOST_LIVES = 100;
 const MOST_REASONS = 12;
 
 /** Stream objects as they were read. `digest`: SHA-256 over a line `OBJECT CRC32C` of each, in the order of the streams. */
-export type Dataset = {streams: Stream[]; bytes: number; digest: string; isWhole: boolean};
+type Dataset = {streams: Stream[]; bytes: number; digest: string; isWhole: boolean};
 
 /** An ended life of a TPU that cost the run something. `usd`: the part of the run, and `share` its part of the life's time. */
 export type Life = {

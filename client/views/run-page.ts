@@ -32,7 +32,7 @@ const REJECTING = {streams: 3, lines: 8};
 const MAX_REJECTS_BYTES = 1_000_000;
 const MAX_SUMMARY_BYTES = 16_000_000;
 
-export type RejectedLine = {line: number; reason: string; samples: number};
+type RejectedLine = {line: number; reason: string; samples: number};
 /** `more`: rejected lines that are not shown; null where the object is too large to count them. */
 export type Rejects = {stream: string; object: string; lines: RejectedLine[]; more: number | null};
 

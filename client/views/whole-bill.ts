@@ -16,7 +16,7 @@ const OF_SHARD = OPERATIONS.shard.a * UNIT_PRICES.class_a + OPERATIONS.shard.b *
  * each start. `operations`: of Cloud Storage. `control`: functions and Firestore. `storage_month`: of the shards, in each month that they
  * stay.
  */
-export type WholeBill = Record<'network' | 'nat' | 'operations' | 'control' | 'storage_month', Span>;
+type WholeBill = Record<'network' | 'nat' | 'operations' | 'control' | 'storage_month', Span>;
 
 type Place = {zone: string; region: string | null; workers: number; isHubModel: boolean};
 

@@ -3,7 +3,7 @@ import {type Html, html, type Part} from './html.ts';
 
 export type Point = {at_ms: number; value: number};
 /** `text`: a value with its unit. */
-export type Chart = {
+type Chart = {
   title: string;
   points: readonly Point[];
   text: (value: number) => string;
@@ -61,7 +61,7 @@ function clock(at_ms: number): string {
 }
 
 /** A part of a waterfall, in the order of time. */
-export type Bar = {name: string; amount: number; texts: readonly string[]};
+type Bar = {name: string; amount: number; texts: readonly string[]};
 
 /** Parts one after another, each where the one before ends. */
 export function waterfall(caption: string, bars: readonly Bar[]): Html {

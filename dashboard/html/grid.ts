@@ -5,7 +5,7 @@ import type {Stream} from '../../shared/domain/records/stream.ts';
 import {type Html, html} from './html.ts';
 
 type Status = Stream['status'];
-export type StreamStates = readonly {worker_id: number; status: Status}[];
+type StreamStates = readonly {worker_id: number; status: Status}[];
 
 /** Side of a cell with its gap, and its largest side on the screen. */
 const CELL = 10;

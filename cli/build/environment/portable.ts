@@ -65,7 +65,7 @@ export async function requirePortable(folder: string): Promise<void> {
   throw new CliError(`Failed to build the worker environment: ${problems.slice(0, 3).join('; ')}: ${cure}`);
 }
 
-export type Elf = {
+type Elf = {
   /** `x86_64` or the number of another machine. */
   machine: string;
   /** Shared libraries that the loader looks for, such as `libc.so.6`. */

@@ -18,7 +18,7 @@ import {completeIn, type SpecOptions, specOf} from '../spec/spec.ts';
 import {priceOrigin, pricesText} from './price-origin.ts';
 import {helpLines, helpsOf, limitText, millionText, rateOfStages, workOfProgram} from './stages.ts';
 
-export type PreflightOptions = CloudOptions & SpecOptions & {accelerator?: string[]; zone: string};
+type PreflightOptions = CloudOptions & SpecOptions & {accelerator?: string[]; zone: string};
 /** A program with the dollars of a million tokens in full rows, at the speed of its slowest stage. */
 export type Answer = Compiled & {
   chips: number;

@@ -3,7 +3,7 @@ import {ageText, type Origin, originOf, type Prices, sinceOf} from '../../../sha
 import {regionOf} from '../../../shared/domain/names.ts';
 
 /** `is_recorded`: of a local cloud, whose catalog is a record. `as_of` is then the day from which Google charged the price. */
-export type PriceOrigin = Origin & {is_recorded: boolean};
+type PriceOrigin = Origin & {is_recorded: boolean};
 
 export function priceOrigin(
   prices: Prices,

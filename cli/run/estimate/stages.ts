@@ -106,7 +106,7 @@ export function limitText({limit, upload}: Pick<Rate, 'limit' | 'upload'>): stri
 }
 
 /** A change of a run that stores fewer bytes. `bytes`: of a token, or of a sample. */
-export type Help = {
+type Help = {
   change: string;
   bytes: number;
   per: 'token' | 'sample';

@@ -20,7 +20,7 @@ import {LiveScreen} from '../../screen/live.ts';
 import {abortedAtStop} from '../../terminal/stop-signal.ts';
 import {MOST_EVENTS, plainLine, screenLines} from './screen-lines.ts';
 
-export type WatchOptions = CloudOptions & {interval: number};
+type WatchOptions = CloudOptions & {interval: number};
 
 /** Failed reads in a row that end the watch. */
 const MOST_FAILURES = 10;

@@ -13,7 +13,7 @@ const DEFAULT_ENDPOINT = 'https://huggingface.co';
 const LEAST_BYTES_PER_MS = 50;
 const MOST_REDIRECTS = 10;
 
-export type HubSettings = {endpoint: string; token: string | undefined; retries: RetryPolicy};
+type HubSettings = {endpoint: string; token: string | undefined; retries: RetryPolicy};
 
 /** Throws `CliError` where a token would travel without encryption. */
 export function hubSettings(env: NodeJS.ProcessEnv = process.env): HubSettings {

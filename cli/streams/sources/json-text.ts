@@ -53,7 +53,7 @@ export function loneSurrogate(value: string): string | undefined {
 /** A pair, a lone surrogate, or another escape. */
 const SURROGATES = /\\ud[89ab][\da-f]{2}\\ud[c-f][\da-f]{2}|(\\ud[89a-f][\da-f]{2})|\\./gi;
 
-export type JsonKind = 'object' | 'list' | 'string' | 'number' | 'boolean' | 'null';
+type JsonKind = 'object' | 'list' | 'string' | 'number' | 'boolean' | 'null';
 
 /** Kind of a checked value. NaN and Infinity are numbers. */
 export function jsonKind(value: string): JsonKind {

@@ -59,7 +59,7 @@ export function requireUnique(file: string, names: readonly string[], inside = '
     throw new CliError(`${file} has the column "${inside}${twice}" twice: rename one of them`);
 }
 
-/** The cells of a row. Throws `CliError` for text that  is not a JSON object. */
+/** The cells of a row. Throws `CliError` for text that is not a JSON object. */
 export function cellsOf(source: Place, row: Row): Cells {
   if ('cells' in row) return row.cells;
   const cells = new Map<string, Cell>();
@@ -67,7 +67,7 @@ export function cellsOf(source: Place, row: Row): Cells {
   return cells;
 }
 
-/** Throws `CliError` for a row of text that  is not a JSON object. */
+/** Throws `CliError` for a row of text that is not a JSON object. */
 export function requireObject(source: Place, row: Row): void {
   if ('line' in row) read(source, row, jsonValue);
 }

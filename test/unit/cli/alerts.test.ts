@@ -37,7 +37,7 @@ describe('The alerts of gleaner status', () => {
     });
     const utc = (seconds: number) => `${timeText(at(seconds))} UTC`;
     assert.deepEqual((await viewDeployment(store, 'jobs')).alerts, [
-      'us-central1-a holds 2 silent TPUs for $2.50 an hour until a new TPU speaks',
+      'us-central1-a holds 2 silent TPUs for $2.50 an hour until a new TPU reports',
       `us-east5-c gives no TPU since ${utc(0)}, and is asked again after ${utc(60)}: there is no capacity`,
       `creates of pool tpu are stopped since ${utc(0)}: 5 boots in a row failed, the last because its boot failed: no disk`,
     ]);

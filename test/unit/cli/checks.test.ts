@@ -49,7 +49,7 @@ describe('A config.json before a run', () => {
     },
     {text: '{"model_type": "toString"}', layers: 'all', says: /model_type "toString"/},
     {text: '{}', layers: 'all', says: /has no model_type, and/},
-    {text: '[1]', layers: 'all', says: /no JSON object/},
+    {text: '[1]', layers: 'all', says: /not a JSON object/},
   ];
   for (const {text, layers, says} of cases)
     it(`${text} with layers ${JSON.stringify(layers)} ${says ? 'is refused' : 'is accepted'}`, () => {
@@ -210,7 +210,7 @@ describe('The first records of a stream', () => {
     {lines: ['{"text": "a", "s": []}'], spans: {tokens: 'mean:field:s', mask: 'regex:a'}, says: undefined},
     {lines: ['{"text": "a"}'], spans: {mask: 'field:s'}, says: /fields? text, and not s, whose spans/},
     {lines: ['{"q": 1}', '{"text": "one good record"}'], says: undefined},
-    {lines: ['"text"'], says: /no JSON object/},
+    {lines: ['"text"'], says: /not a JSON object/},
     {lines: ['{}'], says: /has no field/},
     {lines: [], says: undefined},
   ];
@@ -297,7 +297,7 @@ describe('A budget', () => {
       /--budget-usd (\S+) or more/.exec(said(checkBudget(0.001, pool, LIST_PRICES))) ?? [];
     assert.ok(Number(least) > 0.01);
     assert.deepEqual(checkBudget(Number(least), pool, LIST_PRICES), []);
-    assert.match(said(checkBudget(0.001, undefined, LIST_PRICES)), /pays for no TPU/);
+    assert.match(said(checkBudget(0.001, undefined, LIST_PRICES)), /is too small for one TPU/);
     assert.match(said(checkBudget(1, pool, {})), /^unchecked: .*price of v5litepod-1 is unknown/);
   });
 });

@@ -61,8 +61,8 @@ describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => 
   });
 
   for (const [text, error] of [
-    ['{"region": "us-central1"}', /There is no project in .*: set "project" in it/],
-    ['[]', /There is no project in /],
+    ['{"region": "us-central1"}', /gleaner\.tfvars\.json names no project: set "project" in it/],
+    ['[]', /names no project/],
     ['null', /it is not a JSON object/],
     ['{', /Failed to read the settings in /],
     ['{"project": "p", "name": "A"}', /"name" in .* is "A": set it to 4 to 15/],

@@ -39,7 +39,7 @@ describe('gleaner estimate', () => {
     const store = await aStore({'runs/free': aRun({run: 'free', spent_usd: 0})});
     const like = (run: string) => earlierRun(run, {store, objects: NO_OBJECTS}, 'v5litepod-1', LIST_PRICES);
     await assert.rejects(like('no-run'), /There is no run "no-run" to compare with/);
-    await assert.rejects(like('free'), /There is no cost per token of run "free"/);
+    await assert.rejects(like('free'), /Run "free" has no cost per token/);
   });
 });
 

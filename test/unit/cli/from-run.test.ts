@@ -32,7 +32,7 @@ describe('A run from another run', () => {
     await cloud.objects.create('activations/first/manifest.json', Buffer.from(manifest));
     const {layers, budget_usd, pool} = await requireFrozen(cloud, 'first');
     assert.deepEqual([layers, budget_usd, pool], ['0-99', 5, 'tpu']);
-    await assert.rejects(requireFrozen(cloud, 'never'), /no frozen spec of run never/);
+    await assert.rejects(requireFrozen(cloud, 'never'), /Run never has no frozen spec/);
   });
 
   it('has a copy of each stream, also after an interrupted copy, and replaces no other content', async () => {

@@ -74,7 +74,7 @@ describe('The commands about pools and hosts @full', () => {
     assert.match(stdout, /tpu-us-central1-a-0 .*\n {4}host 1 {2}failed: no such branch\n/);
     const status = (await run('tpus', 'status', 'tpu-us-central1-a-0')).stdout;
     assert.match(status, /\n {2}host 1 {6}running, 10\.0\.0\.2, 2026-01-02 03:04:10 UTC, /);
-    assert.match(status, /\n {2}host 2 {6}booting, no word yet\n/);
+    assert.match(status, /\n {2}host 2 {6}booting, no report yet\n/);
   });
 
   it('list the runtime versions that a zone offers', async () => {

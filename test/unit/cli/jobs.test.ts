@@ -117,7 +117,7 @@ describe('gleaner jobs @full', () => {
     assert.equal((await asJson('whole')).result, `first\n${'x'.repeat(300)}`);
     assert.match(String((await asJson('long')).result_path), /^gs:\/\//);
     const failed = await gleaner(['jobs', 'get', 'bad', ...at()]);
-    assert.match(failed.stderr, /There is no result of job bad: it is failed \(memory\)/);
+    assert.match(failed.stderr, /Job bad has no result: it is failed \(memory\)/);
     assert.equal(failed.code, 1);
   });
 
@@ -151,7 +151,7 @@ describe('gleaner jobs @full', () => {
     assert.equal(readFileSync(join(folder, 'sub/b.txt'), 'utf8'), 'two');
     assert.equal((await copied()).written, 0);
     const hostile = await gleaner(['jobs', 'cp', 'good', join(folder, 'x/y'), ...at()]);
-    assert.match(hostile.stderr, /"\.\.\/\.\.\/outside" is left out: the name is no path/);
+    assert.match(hostile.stderr, /"\.\.\/\.\.\/outside" is left out: the name is not a path/);
     assert.ok(!existsSync(join(folder, 'outside')));
     const none = await gleaner(['jobs', 'cp', 'bad', folder, ...at()]);
     assert.match(none.stderr, /There are no artifacts of attempt 1 of job bad, which is failed/);
@@ -259,7 +259,7 @@ describe('gleaner jobs @full', () => {
       return join(dir, name);
     };
     const refusals: [number, RegExp, string[]][] = [
-      [1, /There is no text in /, [file('empty.py', ' \n')]],
+      [1, / is empty/, [file('empty.py', ' \n')]],
       [1, /is a folder/, [dir]],
       [1, /ENOENT/, [join(dir, 'none.py')]],
       [1, /--bundle FOLDER --command$/, [file('long.py', 'x'.repeat(180_001))]],

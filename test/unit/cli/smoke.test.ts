@@ -187,7 +187,7 @@ describe('The work of the smoke test', () => {
   it('waits for the document of an uploaded run, and then stops it', async () => {
     const run = await newRun(bench, 'ten', ['a']);
     assert.deepEqual(await openRuns(bench), [run]);
-    await assert.rejects(newRun(bench, 'lost', ['a']), /There is no document of smoke-x-ten-1 after 120 s/);
+    await assert.rejects(newRun(bench, 'lost', ['a']), /No document of smoke-x-ten-1 after 120 s/);
     await register(run);
     await newRun(bench, 'lost', ['a']);
     assert.deepEqual(sent, [`stop ${run}`]);
@@ -214,7 +214,7 @@ describe('The work of the smoke test', () => {
     bench.state.jobs.push('open');
     await putDocuments(store, {'jobs/open': {status: 'running', spent_usd: 2}});
     const job = STEPS.find(({name}) => name === 'a job');
-    await assert.rejects(async () => job?.run(bench), /There is no taken job smoke-x-1/);
+    await assert.rejects(async () => job?.run(bench), /No taken job smoke-x-1/);
     assert.deepEqual(sent, ['cancel open']);
     assert.equal((await store.get('jobs/smoke-x-1'))?.budget_usd, 3);
   });

@@ -9,7 +9,7 @@ describe('the options of a source', () => {
   it('remove the source with null, which goes with no version', async () => {
     assert.deepEqual(await sourceOf({repo: null}), {source: null});
     assert.deepEqual(await sourceOf({}), {source: undefined});
-    await assert.rejects(sourceOf({repo: null, branch: 'main'}), /There is no version without a repository/);
+    await assert.rejects(sourceOf({repo: null, branch: 'main'}), /--repo none goes with no --branch/);
   });
 });
 

@@ -38,7 +38,7 @@ describe('A gleaner command', () => {
     const copy = folder.at('copy');
     cpSync(cloud.dir, copy, {recursive: true});
     assert.equal(readToken(copy), cloud.token);
-    await assert.rejects(runningCloud({dir: copy}), /There is no running local cloud in/);
+    await assert.rejects(runningCloud({dir: copy}), /No local cloud runs in/);
   });
 
   it('finds the running cloud of the current folder without an option', async () => {
@@ -124,7 +124,7 @@ describe('A server that has the port of a local cloud that a kill ended', () => 
         squatter.requests = [];
         const {code, stderr} = await gleaner(args);
         assert.equal(code, 1, args.join(' '));
-        assert.match(stderr, /There is no (running )?local cloud (of yours at|in) /, args.join(' '));
+        assert.match(stderr, /No local cloud (of yours )?runs (at|in) /, args.join(' '));
         assert.deepEqual(squatter.requests, ONE_QUESTION, args.join(' '));
       }
       assert.deepEqual(readdirSync(folder.path, {recursive: true}), before);

@@ -145,8 +145,8 @@ describe('The TPUs that a command names', () => {
   });
 
   it('are chosen in one way', () => {
-    assert.throws(() => names([], {}), /^UsageError: There is no choice of TPUs/);
-    assert.throws(() => names([A], {all: true}), /^UsageError: There is no choice of TPUs/);
+    assert.throws(() => names([], {}), /^UsageError: Give names of TPUs/);
+    assert.throws(() => names([A], {all: true}), /^UsageError: Give names of TPUs/);
   });
 
   it('are near misses for an unknown name', () =>
@@ -193,7 +193,7 @@ describe('The ceiling of a pool', () => {
     const pool = {...POOL, zones: ['us-central1-a', 'us-east5-b'], workers_per_zone: 3};
     const ceiling = await ceilingOf({store} as Cloud, pool);
     assert.deepEqual(ceiling, {pool: 'tpu', most_tpus: 6, most_usd_per_hour: 6, unknown_zones: []});
-    assert.match(ceilingText(ceiling), /^A ceiling of 6 TPUs, at most \$6\.00 an hour\. TPUs come when/);
+    assert.match(ceilingText(ceiling), /^At most 6 TPUs, for \$6\.00 an hour\. TPUs are created when/);
     await store.close();
   });
 });

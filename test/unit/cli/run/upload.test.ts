@@ -103,7 +103,7 @@ describe('The upload of streams', () => {
         'streams/checksums.json',
         to.folder.text('streams/checksums.json').replace('stream_001', 'stream_002'),
       ),
-    /There is no stream_002\.jsonl in /,
+    /stream_002\.jsonl is missing in /,
   );
   changed(
     'a stream without a checksum',
@@ -149,7 +149,7 @@ describe('The upload of streams', () => {
     );
     await assert.rejects(
       to.start({}, {pubsub_endpoint: null}),
-      /no running local cloud in .*: start it with `gleaner local up/,
+      /No local cloud runs in .*: start it with `gleaner local up/,
     );
   });
 

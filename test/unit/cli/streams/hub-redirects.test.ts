@@ -99,7 +99,7 @@ describe('A hub that redirects', () => {
     try {
       await assert.rejects(
         clientOf('https://hub.example').text(PATH, 'README.md', 1000),
-        /redirects to http:.* no https:/,
+        /redirects to http:.* not an https:/,
       );
     } finally {
       globalThis.fetch = real;

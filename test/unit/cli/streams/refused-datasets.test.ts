@@ -130,7 +130,7 @@ describe('Datasets with an error', () => {
       file: 'a.txt',
       content: 'x',
       options: {template: '{{q}}'},
-      error: /There is no column in --template/,
+      error: /--template names no column/,
     },
     {
       name: 'an open bracket',
