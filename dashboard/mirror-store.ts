@@ -117,7 +117,7 @@ export class MirrorStore implements Store {
     const {where = [], after, order_by} = query;
     const changed = this.#changedFields(collection);
     const isOrdered = order_by === undefined || order_by.direction === 'desc';
-    const isMirrored = after === undefined && isOrdered && where.every(isSimple);
+    const isMirrored = after === undefined && isOrdered && where.every(({op}) => op === '==' || op === 'in');
     const key = `${collection} ${JSON.stringify(query)}`;
     if (changed && isMirrored) return this.#once(key, () => this.#mirrored(key, collection, query, changed));
     const isPast = where.some(({op}) => op === '<=');
@@ -258,10 +258,6 @@ function reused(found: readonly Stored[], known: ReadonlyMap<string, Stored> | u
     const before = known?.get(each.id);
     return before && JSON.stringify(before.data) === JSON.stringify(each.data) ? before : each;
   });
-}
-
-function isSimple({op}: Filter): boolean {
-  return op === '==' || op === 'in';
 }
 
 function matches({field, op, value}: Filter, data: Document): boolean {

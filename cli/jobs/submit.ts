@@ -13,7 +13,6 @@ import {parseValue} from '../../shared/contracts/messages/schemas.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {JobAttempt} from '../../shared/domain/records/job.ts';
 import type {Holder} from '../../shared/domain/stream/lease.ts';
-import type {Document} from '../../shared/ports/ports.ts';
 import {refuseProblems} from '../checks/findings.ts';
 import {checkSource} from '../checks/repository.ts';
 import {definedFields} from '../terminal/field-options.ts';
@@ -145,7 +144,11 @@ async function compareAfterRestart(cloud: Cloud, id: string, fields: JobFields, 
   );
   print<'jobs submit'>(
     json,
-    {same: differs.length === 0, differs, runs: [first, second].map(shortOf)},
+    {
+      same: differs.length === 0,
+      differs,
+      runs: [first, second].map(({job, status, result, exit_code}) => ({job, status, result, exit_code})),
+    },
     differs.length === 0
       ? [`same result before and after the restart: ${first.status}, exit code ${first.exit_code}`]
       : differs.map(
@@ -153,10 +156,6 @@ async function compareAfterRestart(cloud: Cloud, id: string, fields: JobFields, 
         ),
   );
   process.exitCode = differs.length === 0 && first.status === 'completed' ? 0 : 1;
-}
-
-function shortOf({job, status, result, exit_code}: Document) {
-  return {job, status, result, exit_code};
 }
 
 function valueText(value: unknown): string {

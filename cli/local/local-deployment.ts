@@ -113,7 +113,10 @@ async function start({
   const functions = isBuilt ? {module: (await buildArtifacts()).module} : {};
   const environment = built ? await buildEnvironment({say, lock: LOCK}) : undefined;
   const worker = await packWorker(environment);
-  if (fresh) await empty(dir);
+  if (fresh) {
+    lockFolder(dir).release();
+    await rm(dir, {recursive: true, force: true});
+  }
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
@@ -199,12 +202,6 @@ export function notifyKeyFile(dir: string): string {
 function notifyKey(dir: string): string {
   const make = () => `whsec_${randomBytes(32).toString('base64')}`;
   return privateFile(notifyKeyFile(dir), /^whsec_[A-Za-z0-9+/]{43}=$/, make);
-}
-
-/** Empties a folder. Fails where another local cloud runs in the folder. */
-async function empty(dir: string): Promise<void> {
-  lockFolder(dir).release();
-  await rm(dir, {recursive: true, force: true});
 }
 
 /** Log file of the cloud and the functions. The consoles of the VMs are in the same folder. */

@@ -40,7 +40,11 @@ export async function rebuild(run: string | undefined, options: CloudOptions): P
     const reports = [];
     for (const each of runs) reports.push({run: each, ...(await resultOf(store, each))});
     const checked = [];
-    for (const report of reports) checked.push({...report, faulty: await faultyOf(sources, report.run)});
+    for (const report of reports)
+      checked.push({
+        ...report,
+        faulty: (await surveyRun(sources, report.run)).filter(({finding}) => finding === 'faulty'),
+      });
     const lines = checked.flatMap(({reason, faulty}) => [reason, ...faulty.map(lineOf)]);
     print<'rebuild'>(options.json, {runs: checked}, lines.length > 0 ? lines : [NO_STREAM]);
     if (checked.some(({outcome, faulty}) => outcome !== 'applied' || faulty.length > 0)) process.exitCode = 1;
@@ -104,11 +108,6 @@ async function compare(
   ]);
   print<'rebuild'>(json, {runs: reports}, lines.length > 0 ? lines : [NO_STREAM]);
   if (reports.some(({right}) => !right)) process.exitCode = 1;
-}
-
-/** Streams whose shards do not belong together: a rebuild cannot mend them. */
-async function faultyOf(sources: Sources, run: string): Promise<StreamSurvey[]> {
-  return (await surveyRun(sources, run)).filter(({finding}) => finding === 'faulty');
 }
 
 function lineOf({stream, finding, stored_shards, known_shards, why}: StreamSurvey): string {

@@ -120,7 +120,10 @@ export class OutputFolder {
     await rm(join(this.folder, CHECKSUMS_FILE), {force: true});
     const files = streams.map(({file}) => file);
     for (const file of files)
-      await rename(join(this.work, file), join(this.folder, file)).catch(ignoreAbsent);
+      await rename(join(this.work, file), join(this.folder, file)).catch(error => {
+        // An interrupted renaming has moved some files.
+        if (error.code !== 'ENOENT') throw error;
+      });
     for (const name of await this.#streamNames())
       if (!files.includes(name)) await rm(join(this.folder, name));
     await rename(join(this.work, CHECKSUMS_FILE), join(this.folder, CHECKSUMS_FILE));
@@ -141,9 +144,4 @@ function notWritable(folder: string, error: NodeJS.ErrnoException): Error {
   return new CliError(`Failed to write into ${folder}: ${error.message}; choose another --output-dir`, {
     cause: error,
   });
-}
-
-/** An interrupted renaming has moved some files. */
-function ignoreAbsent(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'ENOENT') throw error;
 }

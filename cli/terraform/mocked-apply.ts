@@ -42,7 +42,7 @@ export async function applyMocked(variables: Variables): Promise<MockedApply> {
     await mkdir(join(workspace.folder, 'tests'));
     await writeFile(join(workspace.folder, 'tests/apply.tftest.hcl'), testOf(variables));
     const {code, lines} = await workspace.terraform('test', '-json', '-verbose');
-    const messages = lines.flatMap(messageOf);
+    const messages = lines.filter(line => line.startsWith('{')).map(line => JSON.parse(line) as Message);
     const state = messages.find(({test_state}) => test_state)?.test_state;
     if (code !== 0 || !state) throw new TerraformRefused(refusalOf(messages, lines));
     return {...readState(state), providers: workspace.providers};
@@ -60,10 +60,6 @@ type Message = {
   test_state?: State;
   diagnostic?: {severity: string; summary: string; detail: string};
 };
-
-function messageOf(line: string): Message[] {
-  return line.startsWith('{') ? [JSON.parse(line) as Message] : [];
-}
 
 function readState({outputs: stated = {}, root_module}: State): Pick<MockedApply, 'resources' | 'outputs'> {
   const made = (root_module?.resources ?? []).filter(({mode}) => mode === 'managed');

@@ -119,7 +119,9 @@ export async function recreate(
   await withCloud(options, async cloud => {
     const fleet = await readFleet(cloud);
     if (options.preempted) {
-      const lostTpus = fleet.workers.filter(isLost).map(({name}) => name);
+      const lostTpus = fleet.workers
+        .filter(({phase, recreate, held}) => phase === 'deleting' && !recreate && !held)
+        .map(({name}) => name);
       const text = lostTpus.length > 0 ? `lost TPUs: ${lostTpus.join(', ')}` : 'no TPU is lost';
       return print<'tpus recreate'>(options.json, {results: [], lost: lostTpus}, [RECOVERY, text]);
     }
@@ -131,10 +133,6 @@ export async function recreate(
     const consequences = rows.length > 0 ? [what, ...rowLines(rows)] : [];
     await sendEach(cloud, 'recreate', chosen, consequences, options);
   });
-}
-
-function isLost({phase, recreate, held}: Worker): boolean {
-  return phase === 'deleting' && !recreate && !held;
 }
 
 type TpuCreateOptions = CloudOptions & PoolChange;

@@ -75,15 +75,11 @@ function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
 
 function attemptLines(attempt: Attempt): string[] {
   const {incarnation, cause, evidence, ready_at, ended_at, cost_usd, work, log, last_phase} = attempt;
-  const ran = ready_at === null ? 'never READY' : `READY for ${secondsText(ready_at, ended_at)}`;
+  const ran = ready_at === null ? 'never READY' : `READY for ${ageText(ready_at, Date.parse(ended_at))}`;
   const during = [last_phase, work].filter(part => part !== null).join(' on ');
   return [
     `  attempt ${incarnation}, ended ${utcText(ended_at)}: ${cause} (${evidence})`,
     ...(phasesText(attempt.phases) ? [`    ${phasesText(attempt.phases)}`] : []),
     `    ${ran}, ${dollarText(cost_usd)}${during ? `, ${during}` : ''}${log ? `, log ${log}` : ''}`,
   ];
-}
-
-function secondsText(from: string, to: string): string {
-  return durationText(Math.max(0, Date.parse(to) - Date.parse(from)) / 1000);
 }

@@ -43,7 +43,10 @@ export async function connect(options: CloudOptions): Promise<Connection> {
 /** Finds the cloud without a look at the credentials. */
 export async function findCloud({port, dir}: CloudOptions): Promise<Connection> {
   if (port) return running(await localInfo(`http://127.0.0.1:${port}`), '--port');
-  if (dir !== undefined) return openFolder(dir, '--dir');
+  if (dir !== undefined) {
+    const live = await runningIn(resolve(dir));
+    return live ? running(live, '--dir') : openStopped(dir, '--dir');
+  }
   const url = process.env.GLEANER_LOCAL_URL;
   if (url) return running(await localInfo(url), 'GLEANER_LOCAL_URL');
   const origin = `the local cloud in the default folder ${DEFAULT_DIR}`;
@@ -164,12 +167,6 @@ export function storeOf(connection: Connection): Store {
 
 function hasFiles(dir: string): boolean {
   return existsSync(join(dir, 'cloud.db'));
-}
-
-/** Connects to the cloud that runs in a folder, otherwise serves the storage of the folder during this command. */
-async function openFolder(folder: string, origin: string): Promise<Connection> {
-  const live = await runningIn(resolve(folder));
-  return live ? running(live, origin) : openStopped(folder, origin);
 }
 
 async function openStopped(folder: string, origin: string): Promise<Connection> {

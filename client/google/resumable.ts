@@ -45,7 +45,7 @@ export function resumableUploads(options: StorageBucketOptions) {
     } catch (error) {
       stop?.throwIfAborted();
       if (isPreconditionFailed(error)) return {status: 'exists'};
-      if (isNotFound(error) || isGone(error)) return {status: 'gone'};
+      if (isNotFound(error) || (error as {code?: unknown}).code === 410) return {status: 'gone'};
       throw failure(content.name, error);
     }
   };
@@ -84,9 +84,4 @@ function progressOf(answer: Response, text: string): UploadState {
   if (answer.status !== 308) throw Object.assign(new Error(text || answer.statusText), {code: answer.status});
   const last = /^bytes=0-(\d+)$/.exec(answer.headers.get('range') ?? '')?.[1];
   return {status: 'open', stored: last === undefined ? 0 : Number(last) + 1};
-}
-
-/** Cloud Storage answers 410 for a session that it ended. */
-function isGone(error: unknown): boolean {
-  return (error as {code?: unknown}).code === 410;
 }

@@ -148,7 +148,8 @@ function agentLogs(objects: Objects, options: LogOptions, nameOf: (source: Sourc
       });
       width = Math.max(width, ...sources.map(each => nameOf(each).length));
       lines += batch.flat().length;
-      for (const line of inOrder(batch.flat())) tail.add(line);
+      for (const line of batch.flat().sort((a, b) => (a.line.time ?? '').localeCompare(b.line.time ?? '')))
+        tail.add(line);
       tail.flush();
       isFirst = false;
     },
@@ -170,10 +171,6 @@ function sinceOf(found: readonly string[], source: Source, since: string | undef
     return {...source, line: {...line, time}};
   });
   return since === undefined ? timed : timed.filter(({line}) => (line.time ?? '') >= since);
-}
-
-function inOrder(lines: AgentLine[]): AgentLine[] {
-  return lines.sort((a, b) => (a.line.time ?? '').localeCompare(b.line.time ?? ''));
 }
 
 function fieldsOf({raw, time, severity, message, traceback}: LogLine) {

@@ -38,7 +38,9 @@ export function workerPython(
   lock = LOCK,
   builds: 'with-builds' | 'without-builds' = 'without-builds',
 ): Promise<string> {
-  const made = environments.get(lock) ?? makeEnvironment(lock, say, builds);
+  const made =
+    environments.get(lock) ??
+    environmentFolder(lock).then(folder => callScript('make_environment', [folder, lock, builds], say));
   environments.set(lock, made);
   return made;
 }
@@ -64,10 +66,6 @@ export async function lockText(lock: string): Promise<string> {
   const text = await readFile(lock, 'utf8');
   const below = [...text.matchAll(/^-r (.+)$/gm)].map(([, file = '']) => lockText(join(dirname(lock), file)));
   return [text, ...(await Promise.all(below))].join('');
-}
-
-async function makeEnvironment(lock: string, say: (line: string) => void, builds: string): Promise<string> {
-  return callScript('make_environment', [await environmentFolder(lock), lock, builds], say);
 }
 
 /** Calls a function of python-environment.sh. Returns the last line that it prints; `say` gets each line of its standard error. */

@@ -59,7 +59,9 @@ function zonesOf(
   const places = new Set([...(pool?.zones ?? []), ...rows.map(({zone}) => zone)]);
   const isShown = ({phase, held}: TpuRow) => phase !== 'gone' || held;
   return [...places].sort().map(zone => {
-    const own = rows.filter(row => row.zone === zone).sort(bySlot);
+    const own = rows
+      .filter(row => row.zone === zone)
+      .sort((one, other) => one.tpu.length - other.tpu.length || one.tpu.localeCompare(other.tpu));
     const known = zones.find(each => each.zone === zone && (each.pool ?? name) === name);
     return {
       ...{zone, waits: pool?.zones_wait[zone] ?? null, held: known?.silence_guard?.held ?? 0},
@@ -68,10 +70,6 @@ function zonesOf(
       gone: own.filter(row => !isShown(row)).map(({tpu}) => tpu),
     };
   });
-}
-
-function bySlot(one: TpuRow, other: TpuRow): number {
-  return one.tpu.length - other.tpu.length || one.tpu.localeCompare(other.tpu);
 }
 
 function lastDay(zone: Zone | undefined, now: number): Counts {

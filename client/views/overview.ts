@@ -111,16 +111,17 @@ function lineOf(run: Run, workers: readonly Worker[]): RunLine {
   const parts = workers.flatMap(({work, samples_done, samples_total}) =>
     parseWork(work)?.run === run.run && samples_total ? (samples_done ?? 0) / samples_total : [],
   );
-  const done = run.streams_completed + Math.min(run.streams_in_progress, sumOf(parts));
+  const done =
+    run.streams_completed +
+    Math.min(
+      run.streams_in_progress,
+      parts.reduce((sum, part) => sum + part, 0),
+    );
   const share = streams === 0 ? null : done / streams;
   const tokens_per_s = speedOf(run.run, workers);
   const isKnown = share !== null && share > 0 && tokens_per_s > 0 && run.total_tokens > 0;
   const seconds_left = isKnown ? (run.total_tokens * (1 - share)) / share / tokens_per_s : null;
   return {run, streams, share, tokens_per_s, seconds_left};
-}
-
-function sumOf(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0);
 }
 
 async function countJobs(store: Store, collection: string, workers: readonly Worker[]): Promise<JobCounts> {

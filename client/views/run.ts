@@ -56,7 +56,14 @@ export async function readRun(
   const workers = all.filter(({phase}) => phase !== 'gone');
   const tpus = workers.filter(worker => isShown(worker, run)).sort((a, b) => a.name.localeCompare(b.name));
   const work = new Map(streams.flatMap(stream => (stream.lease ? [[stream.lease.worker, stream]] : [])));
-  return {run, streams: streams.sort(byNumber), workers, tpus, work, invalid: [...new Set(invalid)]};
+  return {
+    run,
+    streams: streams.sort((one, other) => one.worker_id - other.worker_id),
+    workers,
+    tpus,
+    work,
+    invalid: [...new Set(invalid)],
+  };
 }
 
 async function runDocuments(store: Store, name: string) {
@@ -66,10 +73,6 @@ async function runDocuments(store: Store, name: string) {
 
 function isShown({work, charged_to, pool}: Worker, run: Run): boolean {
   return parseWork(work)?.run === run.run || charged_to === run.run || pool === run.pool;
-}
-
-function byNumber(one: Stream, other: Stream): number {
-  return one.worker_id - other.worker_id;
 }
 
 /** Number of streams of the run, as its document counts them. A run that was just dropped counts its documents. */

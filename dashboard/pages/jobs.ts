@@ -69,7 +69,11 @@ function execTable(execs: readonly Exec[], now: number): Html {
     {title: 'State', cell: ({status}) => state(status)},
     {title: 'Target', cell: ({target}) => target},
     {title: 'Hosts', cell: ({hosts}) => numberText(hosts), right: true},
-    {title: 'Failed', cell: failedOf, right: true},
+    {
+      title: 'Failed',
+      cell: ({status, hosts_failed}) => (status === 'running' ? '' : numberText(hosts_failed)),
+      right: true,
+    },
     {title: 'Started', cell: ({created_at}) => time(created_at, now), right: true},
   ];
   return table('The newest commands', columns, execs);
@@ -78,10 +82,6 @@ function execTable(execs: readonly Exec[], now: number): Html {
 function commandOf({exec, argv, reason}: Exec): Html {
   const why = reason ? html`<small class="reason">${reason}</small>` : '';
   return html`${link(address('execs', exec), argv.join(' ').slice(0, 80))}${why}`;
-}
-
-function failedOf({status, hosts_failed}: Exec): string {
-  return status === 'running' ? '' : numberText(hosts_failed);
 }
 
 export function jobPage({id, job, waits, output, artifacts}: JobPage, now: number): Section[] {

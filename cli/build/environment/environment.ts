@@ -151,7 +151,7 @@ async function install(uv: string, python: Python, lock: string, folder: string)
     '--python-platform',
     TARGET,
     '--python-version',
-    versionOf(python),
+    python.name.replace(/^python/, ''),
   ];
   const options = ['--quiet', '--require-hashes', '--no-deps', '--no-build', ...target, '--target', folder];
   await run(uv, ['pip', 'install', ...options, '--requirement', lock], {
@@ -161,10 +161,6 @@ async function install(uv: string, python: Python, lock: string, folder: string)
       cause: error,
     });
   });
-}
-
-function versionOf({name}: Python): string {
-  return name.replace(/^python/, '');
 }
 
 /** Starts the environment without any variable of this machine. */

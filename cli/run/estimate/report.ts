@@ -63,7 +63,9 @@ export function reportOn(
       : tokens_per_second !== undefined
         ? {...measuredSpan(tokens_per_second), limit: 'the measured --tokens-per-second'}
         : work && rateOfStages(work);
-  const overhead = earlier ? overheadOf(earlier) : ASSUMED;
+  const overhead = earlier
+    ? {start_s: measuredSpan(earlier.start_s, earlier.work_s), preemption: measuredSpan(1)}
+    : ASSUMED;
   const hours = rate && hoursOf(sampled, rate, machine, overhead);
   const usd_per_hour = (spot: boolean) => usdPerHour(prices, {accelerator, spot, zone});
   const dollars = (spot: boolean) => {
@@ -106,11 +108,6 @@ function rateLike({run, tokens_per_s, work_s, upload}: Earlier, bytes_per_token:
     return {...measuredSpan(tokens_per_s, work_s), limit: `the speed of run ${run}`};
   const made = {bytes_per_s: tokens_per_s * bytes_per_token, chips_busy: uploading / tokens_per_s};
   return {...measuredSpan(uploading, work_s), limit: 'the upload', upload: {...made, rate: upload}};
-}
-
-/** Starts as an earlier run had them. Its speed at work includes what preemptions lost. */
-function overheadOf({start_s, work_s}: Earlier): Overhead {
-  return {start_s: measuredSpan(start_s, work_s), preemption: measuredSpan(1)};
 }
 
 /** Assumptions of an estimate: none with an earlier run, only the overhead with a measured rate. */

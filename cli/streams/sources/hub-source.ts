@@ -23,7 +23,11 @@ export async function openDataset(
 ): Promise<RowSource[]> {
   const isWhole = path === undefined;
   const found = await readCommit(hub, id, revision ?? (isWhole ? CONVERTED : 'main'), stop);
-  const files = found && (isWhole ? convertedFiles(found, split, config) : namedFiles(found, path));
+  const files =
+    found &&
+    (isWhole
+      ? convertedFiles(found, split, config)
+      : found.files.filter(({name}) => name.endsWith('.parquet') && matchesGlob(name, path)));
   if (found && files && files.length > 0) {
     say(`${id}: ${counted(files.length, 'Parquet file')} at commit ${found.commit}`);
     return files.map(file => new HubSource(hub, found, file));
@@ -36,10 +40,6 @@ export async function openDataset(
         : `There is no revision ${revision} of a data set ${id} on ${hub.endpoint}: check --revision and the name`,
     );
   throw unnamed(own, isWhole ? `whole split "${split}" that the hub converted` : `Parquet file ${path}`);
-}
-
-function namedFiles({files}: DatasetCommit, path: string): HubFile[] {
-  return files.filter(({name}) => name.endsWith('.parquet') && matchesGlob(name, path));
 }
 
 /** Files of the split in the layout of the converted branch; undefined for another layout, and where only a part was converted. */

@@ -121,7 +121,7 @@ function leafMaker(element: SchemaElement): ToCell {
     const scale = (logical?.type === 'DECIMAL' ? logical.scale : element.scale) ?? 0;
     return value => decimalText(unscaled(value), scale);
   }
-  if (named === 'DATE') return value => dateText(value as number);
+  if (named === 'DATE') return value => instant(BigInt(value as number) * DAY_S).slice(0, 10);
   const time = timeOf(element);
   if (time) return value => timeText(BigInt(value as number | bigint), time);
   if (named === 'INTERVAL' || named === 'BSON')
@@ -217,10 +217,6 @@ function timeText(value: bigint, {kind, unit, isUtc}: Time): string {
   const [day, time] = instant(seconds).split('T') as [string, string];
   const text = fraction === 0n ? time : `${time}.${String(fraction).padStart(DIGITS[unit], '0')}`;
   return kind === 'TIME' ? text : `${day}T${text}${isUtc ? 'Z' : ''}`;
-}
-
-function dateText(days: number): string {
-  return instant(BigInt(days) * DAY_S).slice(0, 10);
 }
 
 /** `2024-02-29T01:02:03` of seconds since 1970. */
