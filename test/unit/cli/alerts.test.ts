@@ -13,7 +13,7 @@ import {aConfig, aRun, at, aWorker, moment, T0} from '../../support/world/builde
 import {putDocuments} from '../../support/world/put-documents.ts';
 
 describe('The alerts of gleaner status', () => {
-  it('name the silent workers of a zone with their dollars, a zone without capacity, and the stopped creates of a pool', async () => {
+  it('the alerts of gleaner status name the silent workers of a zone with their dollars, a zone without capacity, and the stopped creates of a pool', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
     const silent = {worker, speakers: 1, isCrowded: false, isLost: false, silent_s: 300};
@@ -44,7 +44,7 @@ describe('The alerts of gleaner status', () => {
     await store.close();
   });
 
-  it('name the field of each document that is left alone', async () => {
+  it('the alerts of gleaner status name the field of each document that is left alone', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     await store.transaction(async tx => {
       runRecords.set(tx, aRun());
@@ -73,7 +73,7 @@ describe('The alerts of gleaner status', () => {
     await store.close();
   });
 
-  it('name a refresh of the prices that failed, with the day of the oldest price', async () => {
+  it('the alerts of gleaner status name a refresh of the prices that failed, with the day of the oldest price', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     await startTask({store, now: () => T0, bus: {publish: async () => 'id'}}, {task: 'prices', run: null});
     assert.deepEqual((await viewDeployment(store, 'jobs')).alerts, []);

@@ -13,7 +13,7 @@ describe('The schemas of answers', () => {
   const commands = leavesOf(gleanerProgram());
   const withJson = commands.filter(({options}) => options.some(({long}) => long === '--json')).map(pathOf);
 
-  it('exist for each command with --json', () => {
+  it('the schemas of answers exist for each command with --json', () => {
     const known = new Set(Object.keys(answers));
     assert.deepEqual(
       withJson.filter(path => !known.has(path)),
@@ -21,7 +21,7 @@ describe('The schemas of answers', () => {
     );
   });
 
-  it('belong to a command with --json', () =>
+  it('the schemas of answers belong to a command with --json', () =>
     assert.deepEqual(
       Object.keys(answers).filter(path => !withJson.includes(path)),
       [],

@@ -178,7 +178,7 @@ describe('an estimate of a run', () => {
     );
   });
 
-  it('that run start prints has samples, bytes, time, dollars and their day beside the budget', () => {
+  it('an estimate of a run that run start prints has samples, bytes, time, dollars and their day beside the budget', () => {
     const spec = completeSpec({model: 'm'}, aConfig()).spec;
     const machine = {...V5E, zone: 'us-central1-a'};
     const half = scaleSample(aSample(), {streams: 16, stream_bytes: 0.8e9});
@@ -204,7 +204,7 @@ describe('an estimate of a run', () => {
     assert.match(pricesText(of(false), 'us-central1-a', 0), /^recorded prices of 2026-10-01, /);
   });
 
-  it('warns that a deployment whose pool has no document is priced as one small TPU', async () => {
+  it('an estimate of a run warns that a deployment whose pool has no document is priced as one small TPU', async () => {
     const warnings = async (documents: object, options: object) => {
       const connection = {deployment: 'gleaner', project: 'p', is_google: true};
       const cloud = {store: await aStore({...documents}), connection} as unknown as Cloud;

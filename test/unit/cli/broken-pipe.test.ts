@@ -4,7 +4,7 @@ import {once} from 'node:events';
 import {ROOT} from '../../support/machine/process.ts';
 
 describe('A command whose reader ends first', () => {
-  it('exits as after SIGPIPE, without a stack trace', async () => {
+  it('a command whose reader ends first exits as after SIGPIPE, without a stack trace', async () => {
     const child = spawn(process.execPath, ['cli/main.ts', 'complete', 'bash'], {cwd: ROOT});
     child.stdout.destroy();
     let said = '';

@@ -38,7 +38,7 @@ describe('gleaner build @full', () => {
   });
   after(() => folder.end());
 
-  it('makes the same bytes again, also in another time zone', () => {
+  it('gleaner build makes the same bytes again, also in another time zone', () => {
     const there = {...env, TZ: 'Pacific/Kiritimati'};
     const output = execFileSync(process.execPath, [`${ROOT}cli/main.ts`, 'build', '--json'], {env: there});
     const {dist: _dist, variables: _variables, ...again} = JSON.parse(output.toString());
@@ -53,7 +53,7 @@ describe('gleaner build @full', () => {
     );
   });
 
-  it('names all artefacts and their digests to Terraform', () => {
+  it('gleaner build names all artefacts and their digests to Terraform', () => {
     const {artifacts} = JSON.parse(readFileSync(DIST + VARIABLES_FILE, 'utf8'));
     for (const kind of ['functions', 'bundle', 'environment'] as const) {
       const {file, sha256} = artifacts[kind];
@@ -67,7 +67,7 @@ describe('gleaner build @full', () => {
     }
   });
 
-  it('lists the packages of npm and of Python with their licences, and the digests of its artefacts', async () => {
+  it('gleaner build lists the packages of npm and of Python with their licences, and the digests of its artefacts', async () => {
     const {components} = JSON.parse(readFileSync(DIST + built.sbom.file, 'utf8'));
     const purls: string[] = components.map(({purl}: {purl: string}) => purl);
     assert.ok(
@@ -87,20 +87,20 @@ describe('gleaner build @full', () => {
     assert.match(stdout, new RegExp(`^0\\.1\\.0\\nfunctions sha256:${built.functions.sha256}\\n`));
   });
 
-  it('names the environment in the worker bundle', async () => {
+  it('gleaner build names the environment in the worker bundle', async () => {
     await extract({file: DIST + built.bundle.file, cwd: folder.path}, ['environment']);
     const {key, sha256, size_bytes} = await putBuiltEnvironment(folder.path);
     assert.equal(folder.text('environment'), `${key} ${sha256} ${size_bytes}\n`);
   });
 
-  it('packs the startup script where the functions read it', () => {
+  it('gleaner build packs the startup script where the functions read it', () => {
     const files = unzipSync(readFileSync(DIST + built.functions.file));
     const script = readFileSync(`${ROOT}worker-startup/startup.sh`, 'utf8');
     assert.equal(Buffer.from(files['worker-startup/startup.sh'] ?? []).toString(), script);
     assert.ok(files['functions/index.js'], 'the entry of the package is in the zip');
   });
 
-  it('locks only packages that the functions framework needs, in the versions of the repository', () => {
+  it('gleaner build locks only packages that the functions framework needs, in the versions of the repository', () => {
     const files = unzipSync(readFileSync(DIST + built.functions.file));
     const lock = JSON.parse(Buffer.from(files['package-lock.json'] ?? []).toString());
     const whole = JSON.parse(readFileSync(`${ROOT}package-lock.json`, 'utf8'));
@@ -124,7 +124,7 @@ describe('Lock file of a part of the packages', () => {
     dependencies: {a: '1.0.0'},
   };
 
-  it('takes the copy of a package that is nearest to its dependent', () => {
+  it('Lock file of a part of the packages takes the copy of a package that is nearest to its dependent', () => {
     const lock = lockOf(manifest, {
       lockfileVersion: 3,
       packages: {
@@ -143,7 +143,7 @@ describe('Lock file of a part of the packages', () => {
     });
   });
 
-  it('names a package that the lock file of the repository lacks', () => {
+  it('Lock file of a part of the packages names a package that the lock file of the repository lacks', () => {
     assert.throws(() => lockOf(manifest, {lockfileVersion: 3, packages: {}}), /Failed to lock a/);
   });
 });

@@ -8,7 +8,7 @@ describe('A packed folder', () => {
   const folder = new Folder();
   afterEach(() => folder.end());
 
-  it('opens private files to every user, and keeps what can be executed', async () => {
+  it('a packed folder opens private files to every user, and keeps what can be executed', async () => {
     for (const [name, mode] of Object.entries({'main.py': 0o600, 'run.sh': 0o700})) {
       chmodSync(folder.put(name, ''), mode);
     }

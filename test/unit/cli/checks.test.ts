@@ -96,7 +96,7 @@ describe('A config.json before a run', () => {
     it(`${JSON.stringify(config)} is refused by name`, () =>
       assert.match(configProblem(JSON.stringify(config), {model: 'm', layers: 'all'}) ?? '', says));
 
-  it('of a small model of each family is accepted', () => {
+  it('a config.json before a run of a small model of each family is accepted', () => {
     const golden = new URL('../../worker/golden/', import.meta.url);
     const models = readdirSync(golden).map(name =>
       readFileSync(new URL(`${name}/config.json`, golden), 'utf8'),
@@ -124,7 +124,7 @@ describe('The model of a run', () => {
       ...Object.fromEntries(names.map(name => [`models/m/${name}`, ''])),
     });
 
-  it('is read from the bucket', async () => {
+  it('the model of a run is read from the bucket', async () => {
     assert.equal(said(await check(aModel('model.safetensors', 'tokenizer.json'), spec)), '');
     assert.match(
       said(await check(aCloud({}), spec)),
@@ -155,10 +155,10 @@ describe('The model of a run', () => {
     {names: ['additional_chat_templates/tool use.jinja'], says: /tool use.jinja, .*: rename it/},
   ];
   for (const {names, says} of lacking)
-    it(`with the files ${names.join(', ')} is refused with a remedy`, async () =>
+    it(`the model of a run with the files ${names.join(', ')} is refused with a remedy`, async () =>
       assert.match(said(await check(aModel(...names), spec)), says));
 
-  it('is read from the hub, and one that does not answer is left unchecked', async () => {
+  it('the model of a run is read from the hub, and one that does not answer is left unchecked', async () => {
     const hub = await FakeHub.start({
       main: {
         commit: COMMIT,
@@ -180,7 +180,7 @@ describe('The model of a run', () => {
     assert.match(said(silent), /^unchecked: the model org\/model. Failed to read/);
   });
 
-  it('in a folder of a TPU VM is left unchecked on Google Cloud', async () =>
+  it('the model of a run in a folder of a TPU VM is left unchecked on Google Cloud', async () =>
     assert.match(
       said(await check(aCloud({}), {...spec, model: '/data/m'})),
       /^unchecked: .*folder of the TPU VMs/,
@@ -265,7 +265,7 @@ describe('The first records of a stream', () => {
     it(`${lines.join(' ')} with --keep "${keep.join()}" ${says || 'say nothing'}`, () =>
       assert.equal(said(keptFindings(lines, {...SPEC, ...spec, keep})), says));
 
-  it('that are all rejected by the code of the worker are refused', () => {
+  it('the first records of a stream that are all rejected by the code of the worker are refused', () => {
     const range = (estimate: number) => ({estimate, low: 0, high: null});
     const sampled = (samples: number, rejected: number) =>
       ({
@@ -280,7 +280,7 @@ describe('The first records of a stream', () => {
     assert.deepEqual(samplesFindings(sampled(0, 0)), []);
   });
 
-  it('are read from the beginning of a file, gzip or not', async () => {
+  it('the first records of a stream are read from the beginning of a file, gzip or not', async () => {
     const folder = new Folder();
     folder.put('plain', `{"a":1}\n\n{"b":2}\n${'x'.repeat(2 << 20)}\n`);
     assert.deepEqual(await firstLines(folder.at('plain'), 5), ['{"a":1}', '{"b":2}']);
@@ -292,7 +292,7 @@ describe('The first records of a stream', () => {
 
 describe('A budget', () => {
   const pool = {accelerator: 'v5litepod-1', spot: true, zones: ['us-central1-a']};
-  it('below the shortest life of a TPU is refused, with the least that is enough', () => {
+  it('a budget below the shortest life of a TPU is refused, with the least that is enough', () => {
     const [, least = ''] =
       /--budget-usd (\S+) or more/.exec(said(checkBudget(0.001, pool, LIST_PRICES))) ?? [];
     assert.ok(Number(least) > 0.01);
@@ -303,7 +303,7 @@ describe('A budget', () => {
 });
 
 describe('A repository', () => {
-  it('answers with its branches, and a missing one is named', async () => {
+  it('a repository answers with its branches, and a missing one is named', async () => {
     const folder = new Folder();
     const git = (...args: string[]) => execFileSync('git', ['-C', folder.path, ...args], {stdio: 'ignore'});
     git('init', '-q', '-b', 'main');
@@ -324,7 +324,7 @@ describe('A repository', () => {
 });
 
 describe('The offer of zones', () => {
-  it('names what a zone lacks, and is left unchecked without an answer', async () => {
+  it('the offer of zones names what a zone lacks, and is left unchecked without an answer', async () => {
     const offer = {
       zones: ['us-central1-a', 'us-east5-b'],
       accelerator: 'v6e-1',
@@ -345,7 +345,7 @@ describe('The offer of zones', () => {
     assert.match(said(await checkOffer(api(503), 'p', offer)), /^unchecked: /);
   });
 
-  it('asks Compute Engine for the machine type and the image of an instance', async () => {
+  it('the offer of zones asks Compute Engine for the machine type and the image of an instance', async () => {
     const asked: string[] = [];
     const call = async (_: string, address: string) => void asked.push(address);
     const image = 'projects/mine/global/images/family/workers';
@@ -360,7 +360,7 @@ describe('The offer of zones', () => {
 describe('The findings of the checks', () => {
   before(() => setQuiet(true));
   after(() => setQuiet(false));
-  it('are one error with every problem, and none without a problem', () => {
+  it('the findings of the checks are one error with every problem, and none without a problem', () => {
     refuseProblems('start run r', [{unchecked: 'the model'}]);
     assert.throws(
       () => refuseProblems('start run r', [{problem: 'no model'}, {problem: 'no field'}]),

@@ -8,7 +8,7 @@ describe('the messages of Compute Engine in the bundle', () => {
   const whole = JSON.parse(readFileSync(FILE, 'utf8')) as Entry;
   const v1In = (root: Entry) => root.nested?.google?.nested?.cloud?.nested?.compute?.nested?.v1?.nested ?? {};
 
-  it('are those that the calls reach, and a hundredth of all', () => {
+  it('the messages of Compute Engine in the bundle are those that the calls reach, and a hundredth of all', () => {
     const small = neededOf(whole);
     const [all, kept] = [v1In(whole), v1In(small)];
     const missing = Object.values(kept).flatMap(({fields = {}}) =>
@@ -20,5 +20,6 @@ describe('the messages of Compute Engine in the bundle', () => {
     assert.ok(JSON.stringify(small).length < 200_000);
   });
 
-  it('miss no method without a word', () => assert.throws(() => neededOf({}), /has other methods/));
+  it('the messages of Compute Engine in the bundle miss no method without a word', () =>
+    assert.throws(() => neededOf({}), /has other methods/));
 });

@@ -22,17 +22,17 @@ describe('The deployment on Google Cloud that the environment names', () => {
     },
   ];
   for (const {what, env, deployment, store} of rows)
-    it(`has the database of ${what}`, () => {
+    it(`the deployment on Google Cloud that the environment names has the database of ${what}`, () => {
       const found = googleConnection({...place, ...env});
       assert.deepEqual([found?.deployment, found?.store], [deployment, store]);
     });
 
-  it('needs a project and a bucket', () => {
+  it('the deployment on Google Cloud that the environment names needs a project and a bucket', () => {
     assert.equal(googleConnection({GLEANER_PROJECT: 'p'}), undefined);
     assert.equal(googleConnection({GLEANER_BUCKET: 'b'}), undefined);
   });
 
-  it('needs a valid name', () => {
+  it('the deployment on Google Cloud that the environment names needs a valid name', () => {
     assert.throws(
       () => googleConnection({...place, GLEANER_DEPLOYMENT: 'Team B'}),
       /GLEANER_DEPLOYMENT is "Team B"/,
@@ -45,7 +45,7 @@ describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => 
   after(() => folder.end());
   const fileWith = (text: string) => folder.put('gleaner.tfvars.json', text);
 
-  it('has the bucket and the database that Terraform names', () => {
+  it('the deployment on Google Cloud that gleaner.tfvars.json names has the bucket and the database that Terraform names', () => {
     const file = fileWith('{"project": "p", "name": "other", "jobs_collection": "tpu_jobs"}');
     const {project, deployment, bucket, store, jobs, origin} = googleConnection({}, file) ?? {};
     assert.deepEqual(
@@ -55,7 +55,7 @@ describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => 
     assert.equal(origin, file);
   });
 
-  it('gives way to the environment', () => {
+  it('the deployment on Google Cloud that gleaner.tfvars.json names gives way to the environment', () => {
     const found = googleConnection({GLEANER_PROJECT: 'q', GLEANER_BUCKET: 'b'}, fileWith('{"project": "p"}'));
     assert.deepEqual([found?.project, found?.bucket], ['q', 'b']);
   });
@@ -67,7 +67,7 @@ describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => 
     ['{', /Failed to read the settings in /],
     ['{"project": "p", "name": "A"}', /"name" in .* is "A": set it to 4 to 15/],
   ] as const)
-    it(`is refused with a reason: ${text}`, () =>
+    it(`the deployment on Google Cloud that gleaner.tfvars.json names is refused with a reason: ${text}`, () =>
       assert.throws(() => googleConnection({}, fileWith(text)), error));
 });
 
@@ -80,7 +80,7 @@ describe('Commands without credentials of Google', () => {
     {command: ['status'], tier: '@full'},
     {command: ['tick', 'state'], tier: '@long'},
   ])
-    it(`say how to sign in, on one line: ${command.join(' ')} ${tier}`, () => {
+    it(`commands without credentials of Google say how to sign in, on one line: ${command.join(' ')} ${tier}`, () => {
       const env = {
         ...{PATH: process.env.PATH, HOME: home.path, METADATA_SERVER_DETECTION: 'none'},
         ...{GLEANER_PROJECT: 'my-project-123', GLEANER_BUCKET: 'my-project-123-gleaner'},

@@ -52,7 +52,7 @@ describe('The question before a change @full', () => {
     });
 
   for (const {name, keys, code, says} of ANSWERS)
-    it(`of a delete takes ${name}`, async () => {
+    it(`the question before a change of a delete takes ${name}`, async () => {
       const shown = await answered(['jobs', 'clear', '--dir', 'absent'], keys);
       assert.equal(shown.code, code, shown.text);
       assert.match(shown.text, says);
@@ -67,7 +67,7 @@ describe('The question before a change @full', () => {
     afterEach(() => google.close());
     const deployed = (keys: string) => answered(['deploy'], keys, {GLEANER_GOOGLE_APIS: google.url});
 
-    it('leaves a new project as it is without yes', async () => {
+    it('the question before a change of a deployment leaves a new project as it is without yes', async () => {
       const {code, text} = await deployed(CTRL_D);
       assert.equal(code, 1, text);
       assert.match(
@@ -78,7 +78,7 @@ describe('The question before a change @full', () => {
       assert.deepEqual(folder.names().includes('verbs'), false);
     });
 
-    it('applies the plan after yes alone', async () => {
+    it('the question before a change of a deployment applies the plan after yes alone', async () => {
       google.prepare();
       const verbs = () => folder.text('verbs');
       const refused = await deployed(CTRL_D);

@@ -27,7 +27,7 @@ describe('gleaner demo @full', () => {
     ['null', /^gleaner: m\/config\.json is not valid: expected an object, got null\n$/],
     ['{"hidden_size": "many"}', /^gleaner: m\/config\.json is not valid: hidden_size: expected a number/],
   ] as const)
-    it(`keeps the results of an earlier demo when config.json of the model is ${config}`, async () => {
+    it(`gleaner demo keeps the results of an earlier demo when config.json of the model is ${config}`, async () => {
       folder.put('m/config.json', config);
       const {code, stderr} = await command.gleaner(['demo', '--model', 'm'], {cwd: folder.path});
       assert.equal(code, 1);
@@ -35,7 +35,7 @@ describe('gleaner demo @full', () => {
       assert.ok(existsSync(folder.at(KEPT)));
     });
 
-  it('keeps the results of an earlier demo when the Python environment fails, and prints plain lines', async () => {
+  it('gleaner demo keeps the results of an earlier demo when the Python environment fails, and prints plain lines', async () => {
     const {code, stdout, stderr} = await run(['demo'], {XDG_CACHE_HOME: '/dev/null'});
     assert.equal(code, 1);
     assert.match(stderr, /^gleaner: Failed to prepare Python \(exit 1\): .*\/dev\/null.*\n$/);
@@ -44,7 +44,7 @@ describe('gleaner demo @full', () => {
     assert.match(stdout, /^mkdir: .*[^0-9s]$/m);
   });
 
-  it('keeps the results of an earlier demo on a full disk', async function () {
+  it('gleaner demo keeps the results of an earlier demo on a full disk', async function () {
     const disk = folder.at('disk');
     mkdirSync(disk);
     if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m', 'tmpfs', disk]).status !== 0) {
@@ -63,7 +63,7 @@ describe('gleaner demo @full', () => {
   });
 
   for (const file of ['some-file', '/dev/null'])
-    it(`answers --dir ${file}, which is not a folder, with one line`, async () => {
+    it(`gleaner demo answers --dir ${file}, which is not a folder, with one line`, async () => {
       folder.put('some-file', '');
       const {code, stderr} = await command.gleaner(['demo', '--dir', file], {cwd: folder.path});
       assert.equal(code, 1);

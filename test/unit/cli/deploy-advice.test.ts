@@ -83,9 +83,11 @@ const CASES: [name: string, message: string, advice: RegExp][] = [
 
 describe('Advice about a failure of Terraform', () => {
   for (const [name, message, advice] of CASES)
-    it(`says what to do about ${name}`, () => assert.match(adviceFor(message) ?? 'no advice', advice));
+    it(`Advice about a failure of Terraform says what to do about ${name}`, () =>
+      assert.match(adviceFor(message) ?? 'no advice', advice));
 
-  it('is silent about an unknown failure', () => assert.equal(adviceFor('Error: something new'), undefined));
+  it('Advice about a failure of Terraform is silent about an unknown failure', () =>
+    assert.equal(adviceFor('Error: something new'), undefined));
 
   for (const message of [
     'Error 400: Service account service-123456789012@gcp-sa-pubsub.iam.gserviceaccount.com does not exist.',
@@ -99,8 +101,10 @@ describe('Advice about a failure of Terraform', () => {
     'Error 400: Service account gleaner-build@p.iam.gserviceaccount.com does not exist.',
     'Cloud Functions API has not been used in project 1 before or it is disabled. If you enabled this API recently, wait a few minutes for the action to propagate to our systems and retry.',
   ])
-    it(`repeats after: ${message.slice(0, 90)}…`, () => assert.equal(isTooEarly(message), true));
+    it(`Advice about a failure of Terraform repeats after: ${message.slice(0, 90)}…`, () =>
+      assert.equal(isTooEarly(message), true));
 
   for (const [name, message] of CASES)
-    it(`does not repeat after ${name}`, () => assert.equal(isTooEarly(message), false));
+    it(`Advice about a failure of Terraform does not repeat after ${name}`, () =>
+      assert.equal(isTooEarly(message), false));
 });

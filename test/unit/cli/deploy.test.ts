@@ -132,7 +132,7 @@ describe('gleaner deploy @full', () => {
       .split('\n')
       .map(call => call.split(' ')[1]);
 
-  it('prepares the project, plans, applies the plan that it showed with its own key, prints the outputs, and keeps no plan', async () => {
+  it('gleaner deploy prepares the project, plans, applies the plan that it showed with its own key, prints the outputs, and keeps no plan', async () => {
     const {code, stdout, stderr} = await deployAtOnce(['--yes', '--json']);
     assert.equal(code, 0, stderr);
     assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply', 'output']);
@@ -172,7 +172,7 @@ describe('gleaner deploy @full', () => {
     assert.equal(google.versions.get(STATE), true);
   });
 
-  it('changes nothing in a prepared project but the accounts, and turns on versions of an older state bucket @long', async () => {
+  it('gleaner deploy changes nothing in a prepared project but the accounts, and turns on versions of an older state bucket @long', async () => {
     assert.equal((await deployAtOnce(['--yes'])).code, 0);
     google.versions.set(STATE, false);
     google.calls.length = 0;
@@ -186,7 +186,7 @@ describe('gleaner deploy @full', () => {
     );
   });
 
-  it('goes on where a service has no account to make @long', async () => {
+  it('gleaner deploy goes on where a service has no account to make @long', async () => {
     google.prepare();
     const path = `/v1beta1/projects/${PROJECT}/services/cloudbuild.googleapis.com:generateServiceIdentity`;
     google.answers.set(`POST ${path}`, new ApiError(400, 'The service has no identity'));
@@ -196,7 +196,7 @@ describe('gleaner deploy @full', () => {
     assert.equal(google.identities.size, 5);
   });
 
-  it('prints the most that an hour can cost in the dearest zone, and changes nothing', async () => {
+  it('gleaner deploy prints the most that an hour can cost in the dearest zone, and changes nothing', async () => {
     const {stdout} = await deploy(['--plan', '--json']);
     const {mocked, resources, most_an_hour} = JSON.parse(stdout);
     assert.equal(mocked, false);
@@ -207,7 +207,7 @@ describe('gleaner deploy @full', () => {
     assert.deepEqual(google.calls, []);
   });
 
-  it('repeats until the agents of Google are ready, and says what is left', async () => {
+  it('gleaner deploy repeats until the agents of Google are ready, and says what is left', async () => {
     const env = {FAIL_VERB: 'apply', FAIL_TIMES: '3', FAIL_TEXT: EVENTARC};
     const {code, stderr} = await deployAtOnce(['--yes'], env);
     assert.equal(code, 0, stderr);
@@ -224,7 +224,7 @@ describe('gleaner deploy @full', () => {
     );
   });
 
-  it('ends the repeats after twelve minutes, with the last error @long', async () => {
+  it('gleaner deploy ends the repeats after twelve minutes, with the last error @long', async () => {
     const env = {FAIL_VERB: 'apply', FAIL_TIMES: '99', FAIL_TEXT: NO_AGENT};
     const {code, stderr} = await deployAtOnce(['--yes'], env);
     assert.equal(code, 1);
@@ -235,7 +235,7 @@ describe('gleaner deploy @full', () => {
     assert.equal(verbs().filter(verb => verb === 'apply').length, 8);
   });
 
-  it('repeats no other failure, and says in one line what to do', async () => {
+  it('gleaner deploy repeats no other failure, and says in one line what to do', async () => {
     const {code, stderr} = await deployAtOnce(['--yes'], {
       FAIL_VERB: 'apply',
       FAIL_TEXT: "Error 403: Permission 'pubsub.topics.create' denied on resource",
@@ -248,7 +248,7 @@ describe('gleaner deploy @full', () => {
     assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply']);
   });
 
-  it('keeps the settings, the digests, the account and the hashes of the provider beside the state', async () => {
+  it('gleaner deploy keeps the settings, the digests, the account and the hashes of the provider beside the state', async () => {
     const lock = `provider "registry.terraform.io/hashicorp/google" {\n  version     = "7.45.0"\n}\n`;
     writeFileSync(join(folder, 'lock.hcl'), lock);
     google.makeBucket(STATE);
@@ -278,7 +278,7 @@ describe('gleaner deploy @full', () => {
     assert.equal(readFileSync(join(folder, 'lock.hcl'), 'utf8'), lock);
   });
 
-  it('leaves a lock file of another version of the provider in the state @long', async () => {
+  it('gleaner deploy leaves a lock file of another version of the provider in the state @long', async () => {
     google.makeBucket(STATE);
     await google.put(STATE, 'gleaner/terraform.lock.hcl', 'provider "x" {\n  version = "7.44.0"\n}\n');
     assert.equal((await deployAtOnce(['--yes'])).code, 0);
@@ -309,7 +309,7 @@ describe('gleaner deploy @full', () => {
       await google.put(`${PROJECT}-gleaner`, `environments/${env}.tar.gz`, 'env');
     });
 
-    it('goes back to them', async () => {
+    it('gleaner deploy with the artefacts of an earlier deployment goes back to them', async () => {
       const {code, stderr} = await deployAtOnce(['--yes', '--artifacts', zip.slice(0, 8)]);
       assert.equal(code, 0, stderr);
       const latest = JSON.parse((await google.text(STATE, 'gleaner/deployments/latest.json')) ?? '');
@@ -319,7 +319,7 @@ describe('gleaner deploy @full', () => {
       for (const {file} of Object.values(artifacts)) rmSync(join(ROOT, 'dist', file));
     });
 
-    it('refuses a damaged artefact, a digest that no deployment has, and a file outside of dist/', async () => {
+    it('gleaner deploy with the artefacts of an earlier deployment refuses a damaged artefact, a digest that no deployment has, and a file outside of dist/', async () => {
       await google.put(`${PROJECT}-gleaner`, `bundles/${tar}.tar.gz`, 'other');
       const damaged = await deployAtOnce(['--yes', '--artifacts', zip]);
       assert.match(damaged.stderr, new RegExp(`bundles/${tar}.tar.gz has sha256 ${sha('other')}`));
@@ -337,7 +337,7 @@ describe('gleaner deploy @full', () => {
     });
   });
 
-  it('mocks the plan of a project without a bucket for the state @long', async () => {
+  it('gleaner deploy mocks the plan of a project without a bucket for the state @long', async () => {
     const {stderr} = await deploy(['--plan', '--json'], {
       FAIL_VERB: 'init',
       FAIL_TEXT:
@@ -349,7 +349,7 @@ describe('gleaner deploy @full', () => {
     );
   });
 
-  it('ends Terraform in order after Ctrl-C, keeps no plan, and exits with 130', async () => {
+  it('gleaner deploy ends Terraform in order after Ctrl-C, keeps no plan, and exits with 130', async () => {
     const child = spawn(process.execPath, [MAIN, 'deploy', '--yes'], {
       cwd: folder,
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -365,7 +365,7 @@ describe('gleaner deploy @full', () => {
     assert.deepEqual(readdirSync(join(folder, 'tmp')), []);
   });
 
-  it('applies nothing without a terminal and without --yes', async () => {
+  it('gleaner deploy applies nothing without a terminal and without --yes', async () => {
     const {code, stderr} = await deploy([]);
     assert.equal(code, 1);
     assert.match(stderr, /add --yes/);
@@ -397,7 +397,7 @@ describe('gleaner deploy @full', () => {
       /name.*4 to 15 lower-case/,
     ],
   ] as const)
-    it(`refuses settings in one line: ${name}`, async () => {
+    it(`gleaner deploy refuses settings in one line: ${name}`, async () => {
       if (text === undefined) rmSync(join(folder, 'gleaner.tfvars.json'));
       else writeFileSync(join(folder, 'gleaner.tfvars.json'), text);
       const {code, stderr} = await deploy(['--yes']);
@@ -411,7 +411,7 @@ describe('gleaner build without an environment @full', () => {
   const folder = new Folder();
   after(() => folder.end());
 
-  it('leaves it out, and says how to build it', async () => {
+  it('gleaner build without an environment leaves it out, and says how to build it', async () => {
     const env = {XDG_CACHE_HOME: folder.path};
     const {stdout} = await gleaner(['build'], {env});
     assert.match(stdout, /^environment +not built: a deployment needs `gleaner build --environment`$/m);

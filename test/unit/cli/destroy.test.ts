@@ -71,7 +71,7 @@ describe('The end of TPUs without a control plane @full', () => {
       await work({cloud: opened, api, tpus, zones, pauseTick: async () => {}, clock: steppingClock()});
     });
 
-  it('deletes nodes and queued resources of the deployment in every zone, and no others', () =>
+  it('the end of TPUs without a control plane deletes nodes and queued resources of the deployment in every zone, and no others', () =>
     draining(async given => {
       const {tpus} = given;
       await tpus.create({...REQUEST, name: 'tpu-us-central1-a-0', zone: 'us-central1-a'});
@@ -96,13 +96,13 @@ describe('The end of TPUs without a control plane @full', () => {
       assert.deepEqual(left, ['team-a-tpu-us-central1-a-0']);
     }));
 
-  it('stops at a zone that does not answer, because a node may be in it', () =>
+  it('the end of TPUs without a control plane stops at a zone that does not answer, because a node may be in it', () =>
     draining(async given => {
       await cloud.fault('unreachable', 'us-east5-a');
       await assert.rejects(drain(given, await fleetOf(given.cloud, given.zones)), /TPUs of us-east5-a/);
     }));
 
-  it('skips a zone of the settings that the project cannot see', () =>
+  it('the end of TPUs without a control plane skips a zone of the settings that the project cannot see', () =>
     draining(async given => {
       const absent = {...given, zones: ['us-central1-a', 'mars-north1-a']};
       await drain(absent, await fleetOf(given.cloud, absent.zones));
@@ -114,7 +114,7 @@ describe('The deployment of a destroy', () => {
   const check = (settings: {project: string; name?: string}) =>
     requireSame(connection, {path: 'gleaner.tfvars.json', settings});
 
-  it('is the same for the drain and for Terraform', () => {
+  it('the deployment of a destroy is the same for the drain and for Terraform', () => {
     check({project: PROJECT, name: 'team-a'});
     const says =
       /GLEANER_PROJECT names .*team-a in .*gleaner\.tfvars\.json has the settings of .*destroy FILE/;
@@ -130,7 +130,7 @@ describe('What stays after a destroy', () => {
     return all.map(({command}) => command).join('\n');
   };
 
-  it('has the backups, and the secrets that the settings name, where the deployment has them', () => {
+  it('What stays after a destroy has the backups, and the secrets that the settings name, where the deployment has them', () => {
     const secret = 'projects/secrets-1/secrets/hub/versions/latest';
     const git_token_secret = 'github.com=projects/secrets-2/secrets/git';
     const notify = {format: 'slack', url_secret: 'projects/secrets-3/secrets/slack'};
@@ -188,12 +188,12 @@ describe('The pools of a destroy', () => {
     return done;
   }
 
-  it('are all asked, and only the TPUs of a rejected one are deleted, after the others are gone', async () => {
+  it('the pools of a destroy are all asked, and only the TPUs of a rejected one are deleted, after the others are gone', async () => {
     const steps = await drained({tpu: 'applied', 'tpu-old': 'rejected'});
     assert.deepEqual(steps, ['scale tpu', 'scale tpu-old', 'pause the ticks', `delete ${refused}`]);
   });
 
-  it('without an answer lose their TPUs directly, after the ticks are paused', async () => {
+  it('the pools of a destroy without an answer lose their TPUs directly, after the ticks are paused', async () => {
     const steps = await drained({});
     assert.deepEqual(steps, ['scale tpu', 'pause the ticks', `delete ${draining}`, `delete ${refused}`]);
   });
@@ -213,11 +213,11 @@ describe('The zones of a destroy', () => {
   before(() => setQuiet(true));
   after(() => setQuiet(false));
 
-  it('are those of the settings where the database is gone', async () => {
+  it('the zones of a destroy are those of the settings where the database is gone', async () => {
     assert.deepEqual(await fleetWith(5), {pools: ['tpu'], zones: settings, seen: new Set()});
   });
 
-  it('are unknown where the database does not answer, so the destroy stops', () =>
+  it('the zones of a destroy are unknown where the database does not answer, so the destroy stops', () =>
     assert.rejects(fleetWith(14), /Failed to read pools/));
 });
 
@@ -242,7 +242,7 @@ for word in "$@"; do case $word in -var-file=*) cat "\${word#-var-file=}" >> var
     folder.end();
   });
 
-  it('has the settings and the artefacts of the last deployment', async () => {
+  it('the destroy by Terraform has the settings and the artefacts of the last deployment', async () => {
     const settings = {project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};
     const artifact = {file: 'functions.zip', sha256: 'a'.repeat(64)};
     const record = {deployed_at: '2026-11-01T00:00:00.000Z', account: 'a', git_commit: null, settings};

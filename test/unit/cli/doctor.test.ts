@@ -423,7 +423,7 @@ describe('gleaner doctor', () => {
     await google.close();
   });
 
-  it('finds no fault in a healthy deployment, and leaves no object', async () => {
+  it('gleaner doctor finds no fault in a healthy deployment, and leaves no object', async () => {
     const findings = await diagnose(context);
     assert.deepEqual(
       findings.filter(({severity}) => severity !== 'ok'),
@@ -432,7 +432,7 @@ describe('gleaner doctor', () => {
     assert.deepEqual(await google.names(context.bucket), []);
   });
 
-  it('has a fault for each check', () => {
+  it('gleaner doctor has a fault for each check', () => {
     const tried = new Set(FAULTS.map(({check}) => check));
     assert.deepEqual(
       CHECKS.map(({name}) => name).filter(name => !tried.has(name)),
@@ -441,7 +441,7 @@ describe('gleaner doctor', () => {
   });
 
   for (const {check, name, severity = 'error', inject, says, cure, unanswered = []} of FAULTS)
-    it(`finds ${name}, and says what mends it`, async () => {
+    it(`gleaner doctor finds ${name}, and says what mends it`, async () => {
       const changed = (await inject(google, context)) ?? {};
       const findings = await diagnose({...context, ...changed});
       const all = findings.filter(each => each.severity !== 'ok');
@@ -463,9 +463,10 @@ describe('gleaner doctor', () => {
     {cure: 'grant yours roles/storage.objectUser', says: /roles\/storage.objectUser is no role/},
   ];
   for (const {cure, says} of wrongCures)
-    it(`has a check of cures, which refuses: ${cure}`, () => assert.match(whyNoCure(cure).join(), says));
+    it(`gleaner doctor has a check of cures, which refuses: ${cure}`, () =>
+      assert.match(whyNoCure(cure).join(), says));
 
-  it('tries a write also for operators and users, who may delete nothing', async () => {
+  it('gleaner doctor tries a write also for operators and users, who may delete nothing', async () => {
     const {objects} = context;
     const denied = Object.assign(new Error('does not have storage.objects.delete access'), {code: 403});
     const kept = withMethods(objects, {
@@ -488,7 +489,7 @@ describe('gleaner doctor', () => {
     assert.ok(!notified().some(prefix => name.startsWith(prefix)), `${name} starts a function`);
   });
 
-  it('names no archive where the bundle of a run has no record, because its environment is unknown', async () => {
+  it('gleaner doctor names no archive where the bundle of a run has no record, because its environment is unknown', async () => {
     await google.put(context.bucket, `environments/${'1'.repeat(64)}.tar.gz`, 'env');
     await context.store.transaction(async tx =>
       runRecords.set(tx, {...aRun({run: 'r'}), bundle: '9'.repeat(64)}),
@@ -498,14 +499,14 @@ describe('gleaner doctor', () => {
     assert.match(found?.evidence ?? '', /^1 archive; no record has the bundle 9{64}/);
   });
 
-  it('names no archive that no record has, because plain Terraform may have deployed it', async () => {
+  it('gleaner doctor names no archive that no record has, because plain Terraform may have deployed it', async () => {
     await google.put(context.bucket, `environments/${'8'.repeat(64)}.tar.gz`, 'env');
     const records = async () => [...'1234567'].map(recordOf);
     const found = (await diagnose({...context, records})).find(({check}) => check === 'old environments');
     assert.deepEqual([found?.severity, found?.cure], ['ok', null], found?.evidence);
   });
 
-  it('goes on where the database is gone', async () => {
+  it('gleaner doctor goes on where the database is gone', async () => {
     const store = brokenStore(context.store, ['get', 'query'], 5, 'The database gleaner does not exist');
     const findings = await diagnose({...context, store});
     const bad = findings.filter(({severity}) => severity !== 'ok');
@@ -520,7 +521,7 @@ describe('gleaner doctor', () => {
     );
   });
 
-  it('goes on after a check that Google refuses', async () => {
+  it('gleaner doctor goes on after a check that Google refuses', async () => {
     google.answers.set(
       `POST ${at.project}:getIamPolicy`,
       new ApiError(403, 'The caller does not have permission'),
@@ -545,7 +546,7 @@ describe('gleaner doctor on a local cloud @full', () => {
   });
   after(() => scratch.end());
 
-  it('runs the checks that a local cloud has, and exits with 1 after an error', async () => {
+  it('gleaner doctor on a local cloud runs the checks that a local cloud has, and exits with 1 after an error', async () => {
     const port = ['--port', new URL(cloud.url).port];
     const healthy = await gleaner(['doctor', ...port, '--json']);
     assert.equal(healthy.code, 0, healthy.stderr);

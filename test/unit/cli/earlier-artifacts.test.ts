@@ -26,14 +26,14 @@ describe('An artefact of an earlier deployment', () => {
       sha256: digest,
     });
 
-  it('takes the place of another file, and the cache that shares this file keeps its bytes', async () => {
+  it('an artefact of an earlier deployment takes the place of another file, and the cache that shares this file keeps its bytes', async () => {
     linkSync(folder.put('cache.tar.gz', 'other'), folder.at('env.tar.gz'));
     assert.equal(await restore(), undefined);
     assert.equal(folder.text('env.tar.gz'), 'env');
     assert.equal(folder.text('cache.tar.gz'), 'other');
   });
 
-  it('is not read again where its file has the bytes', async () => {
+  it('an artefact of an earlier deployment is not read again where its file has the bytes', async () => {
     folder.put('env.tar.gz', 'env');
     assert.equal(await restore(), undefined);
     assert.deepEqual(
@@ -42,7 +42,7 @@ describe('An artefact of an earlier deployment', () => {
     );
   });
 
-  it('that is damaged or gone is named, and leaves no file', async () => {
+  it('an artefact of an earlier deployment that is damaged or gone is named, and leaves no file', async () => {
     assert.match((await restore('0'.repeat(64))) ?? '', new RegExp(`data/${NAME} has sha256 ${sha256}`));
     assert.match((await restore(sha256, 'environments/x')) ?? '', /data\/environments\/x is gone/);
     assert.deepEqual(folder.names(), []);

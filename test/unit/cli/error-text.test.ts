@@ -52,7 +52,7 @@ describe('An error of Cloud Storage', () => {
   ];
   for (const [name, call] of Object.entries(calls))
     for (const given of answers)
-      it(`is one sentence for ${name} that ends with ${given.status}`, async () => {
+      it(`an error of Cloud Storage is one sentence for ${name} that ends with ${given.status}`, async () => {
         answer = given;
         const error = await call().then(
           () => assert.fail('the call succeeded'),

@@ -18,13 +18,13 @@ describe('gleaner estimate', () => {
   const folder = new Folder();
   after(() => folder.end());
 
-  it('names what its target and its spec lack', async () => {
+  it('gleaner estimate names what its target and its spec lack', async () => {
     const find = (target: string) => findTarget(target, undefined);
     await assert.rejects(find('./no.jsonl'), /There is no file and no run \.\/no\.jsonl/);
     await assert.rejects(find('cli'), /cli has \d+ files that no run reads/);
   });
 
-  it('takes every stream of a folder, with its run.json', async () => {
+  it('gleaner estimate takes every stream of a folder, with its run.json', async () => {
     const files = ['stream_000.jsonl', 'stream_001.jsonl'].map(name =>
       folder.put(`streams/${name}`, '{"text": "a"}\n'),
     );
@@ -35,7 +35,7 @@ describe('gleaner estimate', () => {
     assert.equal(input.layers, '0-3');
   });
 
-  it('names a run that is not there, or has no cost, to estimate like', async () => {
+  it('gleaner estimate names a run that is not there, or has no cost, to estimate like', async () => {
     const store = await aStore({'runs/free': aRun({run: 'free', spent_usd: 0})});
     const like = (run: string) => earlierRun(run, {store, objects: NO_OBJECTS}, 'v5litepod-1', LIST_PRICES);
     await assert.rejects(like('no-run'), /There is no run "no-run" to compare with/);
@@ -86,7 +86,7 @@ describe('An earlier run', () => {
   };
   const PRICES = {v5litepod: {usd: 3.6, spot_usd: 3.6}};
 
-  it('gives back its own bill, whatever its TPUs did beside it', async () => {
+  it('an earlier run gives back its own bill, whatever its TPUs did beside it', async () => {
     const earlier = await earlierRun('my-run', await cloudOf(), 'v5litepod-1', PRICES);
     const {tokens_per_s, work_s, start_s, usd_per_hour, upload} = earlier;
     // Of 150 s of the run, 120 s are work: 40 s of the TPU that another run shared, and 80 s of the other.
@@ -96,7 +96,7 @@ describe('An earlier run', () => {
     assert.deepEqual([upload?.basis, upload?.estimate], ['measured', 5e8]);
   });
 
-  it('is the newest completed run of the pool', async () => {
+  it('an earlier run is the newest completed run of the pool', async () => {
     const cloud = await cloudOf();
     assert.equal((await newestRun(cloud, 'tpu'))?.run, 'my-run');
     assert.equal(await newestRun(cloud, 'other'), undefined);

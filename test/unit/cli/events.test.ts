@@ -33,7 +33,7 @@ describe('The events of the timeline', () => {
   });
   afterEach(() => store.close());
 
-  it('are in the order of time, a shard before the end of its stream', async () =>
+  it('the events of the timeline are in the order of time, a shard before the end of its stream', async () =>
     assert.deepEqual(texts(await (await reader()).newest(5)), [
       'event 3',
       'event 4',
@@ -42,13 +42,13 @@ describe('The events of the timeline', () => {
       'event 6',
     ]));
 
-  it('of a run are its own and those of its TPUs since its creation', async () =>
+  it('the events of the timeline of a run are its own and those of its TPUs since its creation', async () =>
     assert.deepEqual(texts(await (await reader('my-run')).newest(9)), ['event 3', 'shard', 'event 5']));
 
-  it('of a kind are those alone', async () =>
+  it('the events of the timeline of a kind are those alone', async () =>
     assert.deepEqual(texts(await (await reader(undefined, 'shard')).newest(9)), ['shard']));
 
-  it('come once each, and new ones after the first read', async () => {
+  it('the events of the timeline come once each, and new ones after the first read', async () => {
     const events = await reader();
     assert.deepEqual(texts(await events.newest(1)), ['event 6']);
     assert.deepEqual(await events.next(), []);
@@ -59,7 +59,7 @@ describe('The events of the timeline', () => {
     assert.deepEqual(await events.next(), []);
   });
 
-  it('are read page by page', async () => {
+  it('the events of the timeline are read page by page', async () => {
     const many = Array.from({length: 700}, (_, index) => [
       `events/m${index}`,
       event(100 + Math.floor(index / 3)),
@@ -69,7 +69,7 @@ describe('The events of the timeline', () => {
     assert.deepEqual(texts(await (await reader('my-run')).newest(9)), ['event 3', 'shard', 'event 5']);
   });
 
-  it('leave out a document with an invalid field', async () => {
+  it('the events of the timeline leave out a document with an invalid field', async () => {
     await write({
       'events/x': event(9, {text: 7}),
       'events/y': {...event(9), at: 'zzz'},
@@ -78,7 +78,7 @@ describe('The events of the timeline', () => {
     assert.deepEqual(texts(await (await reader()).newest(2)), ['event 6', 'event 9']);
   });
 
-  it('of an unknown run are near names', () =>
+  it('the events of the timeline of an unknown run are near names', () =>
     assert.rejects(reader('my-rum'), /There is no run "my-rum".*did you mean "my-run"\?/));
 });
 
@@ -93,5 +93,6 @@ describe('The colour of an event', () => {
     ['Run my-run is paused: its budget allows no more', 'red'],
     ['Shards 1-3 of my-run/007 stored', 'dim'],
   ] as const)
-    it(`of "${text}" is ${style ?? 'none'}`, () => assert.deepEqual(styleOf(text), style));
+    it(`the colour of an event of "${text}" is ${style ?? 'none'}`, () =>
+      assert.deepEqual(styleOf(text), style));
 });

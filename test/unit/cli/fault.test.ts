@@ -5,7 +5,7 @@ describe('A fault for an unknown TPU', () => {
   const scratch = new Scratch();
   after(() => scratch.end());
 
-  it('is refused with a sentence about the TPUs of the pool', async () => {
+  it('a fault for an unknown TPU is refused with a sentence about the TPUs of the pool', async () => {
     const cloud = await scratch.cloud();
     await assert.rejects(cloud.fault('preempt', 'nope'), {
       message: /^Unknown TPU "nope"; the cloud has no TPU now; `gleaner local fault help` lists the faults$/,

@@ -26,7 +26,7 @@ describe('A run from another run', () => {
     await scratch.end();
   });
 
-  it('has the frozen spec and placement, and a run that never began is named', async () => {
+  it('a run from another run has the frozen spec and placement, and a run that never began is named', async () => {
     const {spec, placement} = completeSpec({layers: '0-99', budget_usd: 5}, aConfig());
     const manifest = manifestText({run: 'first', spec, spec_hash: specHash(spec), placement});
     await cloud.objects.create('activations/first/manifest.json', Buffer.from(manifest));
@@ -35,7 +35,7 @@ describe('A run from another run', () => {
     await assert.rejects(requireFrozen(cloud, 'never'), /Run never has no frozen spec/);
   });
 
-  it('has a copy of each stream, also after an interrupted copy, and replaces no other content', async () => {
+  it('a run from another run has a copy of each stream, also after an interrupted copy, and replaces no other content', async () => {
     await cloud.objects.create('datasets/second/stream_000.jsonl', Buffer.from('stream_000.jsonl'));
     assert.deepEqual(await copyStreams(cloud, 'first', 'second'), ['000', '001']);
     const copied = (await cloud.objects.list('datasets/second/')).map(({name}) => name);

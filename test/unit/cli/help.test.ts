@@ -18,7 +18,7 @@ function helpOf(command: Command): string {
 }
 
 describe('The help', () => {
-  it('loads commander and no other package', () => {
+  it('the help loads commander and no other package', () => {
     const {stderr, status} = spawnSync(process.execPath, ['--import', HOOK, 'cli/main.ts', '--help'], {
       cwd: ROOT,
       encoding: 'utf8',
@@ -32,7 +32,7 @@ describe('The help', () => {
 
   const leaves = leavesOf(gleanerProgram()).filter(command => command.name() !== 'complete');
   for (const command of leaves)
-    it(`of ${nameOf(command)} describes the command, its options and arguments, and has an example of it`, () => {
+    it(`the help of ${nameOf(command)} describes the command, its options and arguments, and has an example of it`, () => {
       const help = helpOf(command);
       const examples = help.split('\nExamples:\n')[1] ?? '';
       assert.ok(examples.includes(nameOf(command)), help);

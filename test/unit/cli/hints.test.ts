@@ -26,13 +26,13 @@ describe('A command that a text names', () => {
     {what: 'has npx once', text: '`npx gleaner local up`', then: '`npx gleaner local up --port 9000`'},
     {what: 'of another program stays', text: '`gcloud storage ls`', then: '`gcloud storage ls`'},
   ];
-  it('has the port that a cloud on any free port has', () => {
+  it('a command that a text names has the port that a cloud on any free port has', () => {
     setTyped({start: 'gleaner', cloud: {port: 0}, program});
     setTypedPort(9000);
     assert.equal(withHints('`gleaner run resume x`'), '`gleaner run resume x --port 9000`');
   });
 
-  it('is the rest of a line too', () => {
+  it('a command that a text names is the rest of a line too', () => {
     setTyped({start: 'npx gleaner', cloud: {port: 9000}, program});
     assert.equal(
       withHints('repair it, then: gleaner jobs retry x'),
@@ -52,7 +52,7 @@ describe('A command that a text names', () => {
       assert.equal(withHints(`do ${text}, then wait`), `do ${then}, then wait`);
     });
 
-  it('is gleaner alone where npm has not started this one', () => {
+  it('a command that a text names is gleaner alone where npm has not started this one', () => {
     setTyped({start: startOf({}), cloud: {}, program});
     assert.equal(withHints('`gleaner status`'), '`gleaner status`');
   });

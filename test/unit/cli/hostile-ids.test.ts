@@ -30,7 +30,7 @@ describe('A command with an id that no document can have @full', () => {
   const scratch = new Scratch();
   after(() => scratch.end());
 
-  it('says so in a sentence, without a stack', async () => {
+  it('a command with an id that no document can have says so in a sentence, without a stack', async () => {
     const cloud = await scratch.cloud();
     const leaves = leavesOf(gleanerProgram()).filter(({options}) =>
       options.some(({long}) => long === '--port'),

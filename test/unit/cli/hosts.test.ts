@@ -37,7 +37,7 @@ describe('The commands about pools and hosts @full', () => {
   });
   after(() => scratch.end());
 
-  it('list the pools, name an invalid one, and say how to allow creates again', async () => {
+  it('the commands about pools and hosts list the pools, name an invalid one, and say how to allow creates again', async () => {
     const {code, stdout, stderr} = await run('pools');
     assert.deepEqual([code, stdout.trim().split('\n').length], [0, 1]);
     assert.match(
@@ -49,7 +49,7 @@ describe('The commands about pools and hosts @full', () => {
     assert.equal(poolAnswers.pools.parse(JSON.parse(json.stdout))[0]?.alive.length, 2);
   });
 
-  it('list the hosts in columns, with a dash for an address that is unknown', async () => {
+  it('the commands about pools and hosts list the hosts in columns, with a dash for an address that is unknown', async () => {
     const {stdout} = await run('discover');
     assert.deepEqual(stdout.trimEnd().split('\n'), [
       'HOST                   NAME          ADDRESS   PHASE',
@@ -69,7 +69,7 @@ describe('The commands about pools and hosts @full', () => {
     );
   });
 
-  it('name the hosts of a slice whose code failed, and the last word of each', async () => {
+  it('the commands about pools and hosts name the hosts of a slice whose code failed, and the last word of each', async () => {
     const {stdout} = await run('versions');
     assert.match(stdout, /tpu-us-central1-a-0 .*\n {4}host 1 {2}failed: no such branch\n/);
     const status = (await run('tpus', 'status', 'tpu-us-central1-a-0')).stdout;
@@ -77,7 +77,7 @@ describe('The commands about pools and hosts @full', () => {
     assert.match(status, /\n {2}host 2 {6}booting, no report yet\n/);
   });
 
-  it('list the runtime versions that a zone offers', async () => {
+  it('the commands about pools and hosts list the runtime versions that a zone offers', async () => {
     const {stdout} = await run('versions', '--available', 'us-central1-a', '--json');
     const answer = poolAnswers.versions.parse(JSON.parse(stdout)) as {available: {versions: string[]}[]};
     assert.ok(answer.available[0]?.versions.includes('v2-alpha-tpuv5-lite'));

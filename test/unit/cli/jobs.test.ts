@@ -74,7 +74,7 @@ describe('gleaner jobs @full', () => {
   });
   after(() => scratch.end());
 
-  it('lists the newest jobs first, and only those that were asked for', async () => {
+  it('gleaner jobs lists the newest jobs first, and only those that were asked for', async () => {
     const ids = async (...args: string[]) => {
       const {stdout} = await gleaner(['jobs', 'list', '--json', ...args, ...at()]);
       return jobAnswers['jobs list'].parse(JSON.parse(stdout)).map(({id}) => id);
@@ -84,7 +84,7 @@ describe('gleaner jobs @full', () => {
     assert.deepEqual(await ids('--status', 'failed'), ['bad', 'slice']);
   });
 
-  it('lists state, pool, worker, duration and cost under a header', async () => {
+  it('gleaner jobs lists state, pool, worker, duration and cost under a header', async () => {
     const {stdout} = await gleaner(['jobs', 'list', ...at()]);
     const [header = '', ...rows] = stdout.trimEnd().split('\n');
     assert.match(header, /^JOB +STATE +POOL +WORKER +CREATED +DURATION +COST +NAME +REASON$/);
@@ -94,7 +94,7 @@ describe('gleaner jobs @full', () => {
     );
   });
 
-  it('ends a follow with the result, the artifacts, the duration and the cost', async () => {
+  it('gleaner jobs ends a follow with the result, the artifacts, the duration and the cost', async () => {
     const {stderr} = await gleaner(['jobs', 'follow', 'whole', ...at()]);
     const [, port = ''] = at();
     assert.deepEqual(stderr.trimEnd().split('\n'), [
@@ -106,7 +106,7 @@ describe('gleaner jobs @full', () => {
     ]);
   });
 
-  it('gets the whole result, from the document or from the bucket, or says why there is none', async () => {
+  it('gleaner jobs gets the whole result, from the document or from the bucket, or says why there is none', async () => {
     const {stdout, code} = await gleaner(['jobs', 'get', 'whole', ...at()]);
     assert.deepEqual([code, stdout], [0, `first\n${'x'.repeat(300)}\n`]);
     assert.equal((await gleaner(['jobs', 'get', 'long', ...at()])).stdout, 'a long result');
@@ -129,7 +129,7 @@ describe('gleaner jobs @full', () => {
     'logs escapes',
     'list',
   ])
-    it(`shows a terminal no control character of a job: jobs ${words}`, async () => {
+    it(`gleaner jobs shows a terminal no control character of a job: jobs ${words}`, async () => {
       const pty = 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))';
       const command = ['node', 'cli/gleaner.mjs', 'jobs', ...words.split(' '), ...at()];
       const child = spawn('python3', ['-c', pty, ...command], {stdio: ['ignore', 'pipe', 'inherit']});
@@ -141,7 +141,7 @@ describe('gleaner jobs @full', () => {
       );
     });
 
-  it('copies artifacts once, and never to a place outside of the folder', async () => {
+  it('gleaner jobs copies artifacts once, and never to a place outside of the folder', async () => {
     const folder = join(scratch.dir(), 'artifacts');
     const copied = async () => {
       const {stdout} = await gleaner(['jobs', 'cp', 'whole', folder, '--json', ...at()]);
@@ -157,7 +157,7 @@ describe('gleaner jobs @full', () => {
     assert.match(none.stderr, /There are no artifacts of attempt 1 of job bad, which is failed/);
   });
 
-  it('leaves out artifacts whose names this machine refuses, names them, and copies the others', async () => {
+  it('gleaner jobs leaves out artifacts whose names this machine refuses, names them, and copies the others', async () => {
     const folder = join(scratch.dir(), 'names');
     const [longest, longer] = [`${'é'.repeat(127)}x`, 'y'.repeat(256)];
     const names = ['a', 'a/b', 'z.txt', longest, longer, '../up', 'c//d'];
@@ -181,7 +181,7 @@ describe('gleaner jobs @full', () => {
     );
   });
 
-  it('refuses an update without a change, and removes the source of a pool', async () => {
+  it('gleaner jobs refuses an update without a change, and removes the source of a pool', async () => {
     const empty = await gleaner(['update', 'tpu', ...at()]);
     assert.equal(empty.code, 2);
     assert.match(empty.stderr, /There is nothing to update: give --bundle, --branch/);
@@ -189,13 +189,13 @@ describe('gleaner jobs @full', () => {
     assert.match(removed.stdout, /\{"action":"update","pool":"tpu","source":null\}/);
   });
 
-  it('shows a job, also an unchecked one, without its control characters', async () => {
+  it('gleaner jobs shows a job, also an unchecked one, without its control characters', async () => {
     const {stdout} = await gleaner(['jobs', 'show', 'bad', ...at()]);
     assert.match(stdout, /^bad {2}failed \(memory\): all memory\ufffd\[31m\n/);
     assert.match((await gleaner(['jobs', 'show', 'raw', ...at()])).stdout, /^raw {2}pending\n/);
   });
 
-  it('follows to the end, with exit code 0 for a completed job alone', async () => {
+  it('gleaner jobs follows to the end, with exit code 0 for a completed job alone', async () => {
     const good = await gleaner(['jobs', 'follow', 'good', ...at()]);
     assert.deepEqual([good.code, good.stdout], [0, 'one\nzwölf\n100 %\nlast\n']);
     assert.equal((await gleaner(['jobs', 'follow', 'bad', ...at()])).code, 1);
@@ -203,7 +203,7 @@ describe('gleaner jobs @full', () => {
     assert.deepEqual([none.code, none.stderr.startsWith('gleaner: There is no job "none"')], [1, true]);
   });
 
-  it('prints the output of host 0 of a slice, and what failed on the others', async () => {
+  it('gleaner jobs prints the output of host 0 of a slice, and what failed on the others', async () => {
     const {stdout, stderr} = await gleaner(['jobs', 'follow', 'slice', ...at()]);
     assert.equal(stdout, 'from the first\n');
     assert.deepEqual(stderr.split('\n').slice(0, 5), [
@@ -224,7 +224,7 @@ describe('gleaner jobs @full', () => {
     assert.equal(readFileSync(join(folder, 'host_2/a.txt'), 'utf8'), '2');
   });
 
-  it('prints the gcloud commands of a submit without publishing', async () => {
+  it('gleaner jobs prints the gcloud commands of a submit without publishing', async () => {
     const folder = join(scratch.dir(), 'code');
     mkdirSync(folder);
     writeFileSync(join(folder, 'a.py'), 'print(1)\n');
@@ -252,7 +252,7 @@ describe('gleaner jobs @full', () => {
     );
   });
 
-  it('refuses bad input with one line', async () => {
+  it('gleaner jobs refuses bad input with one line', async () => {
     const dir = scratch.dir();
     const file = (name: string, content: string) => {
       writeFileSync(join(dir, name), content);

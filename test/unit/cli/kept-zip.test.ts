@@ -24,7 +24,7 @@ describe('The zip of the functions that a build left', () => {
   });
   afterEach(() => folder.end());
 
-  it('serves a build of the same sources', () => {
+  it('the zip of the functions that a build left serves a build of the same sources', () => {
     assert.deepEqual(kept(), ZIP);
     folder.put('src/a.ts', 'a');
     assert.deepEqual(kept(), ZIP, 'the time of a file says nothing');
@@ -41,19 +41,19 @@ describe('The zip of the functions that a build left', () => {
     {name: 'no record', change: () => rmSync(folder.at('dist/functions.json'))},
   ];
   for (const {name, change} of changes)
-    it(`serves no build with ${name}`, () => {
+    it(`the zip of the functions that a build left serves no build with ${name}`, () => {
       change();
       assert.equal(kept(), undefined);
     });
 
-  it('is not recorded when a module went during the build', async () => {
+  it('the zip of the functions that a build left is not recorded when a module went during the build', async () => {
     rmSync(folder.at('dist/functions.json'));
     rmSync(folder.at('src/b.ts'));
     await record(LATER);
     assert.equal(kept(), undefined);
   });
 
-  it('is not recorded when a source changed during the build', async () => {
+  it('the zip of the functions that a build left is not recorded when a source changed during the build', async () => {
     rmSync(folder.at('dist/functions.json'));
     await record(0);
     assert.equal(kept(), undefined);

@@ -46,7 +46,7 @@ describe('gleaner logs @full', () => {
   });
   after(() => scratch.end());
 
-  it('prints the logs of the TPUs of a run in the order of time', async () =>
+  it('gleaner logs prints the logs of the TPUs of a run in the order of time', async () =>
     assert.equal(
       await logs('my-run'),
       [
@@ -58,16 +58,16 @@ describe('gleaner logs @full', () => {
       ].join('\n'),
     ));
 
-  it('prints the last lines, or those since a time', async () => {
+  it('gleaner logs prints the last lines, or those since a time', async () => {
     assert.equal(await logs(B, '--tail', '1'), '03:04:06 no JSON\n');
     assert.match(await logs('my-run', '--since', at(2)), /^tpu-us-central1-a-0 \| 03:04:07 ERROR .*\n$/);
     assert.equal(await logs(A, '--incarnation', '2'), '03:03:56 INFO Earlier life\n');
   });
 
-  it('prints the logs of the hosts of a slice in the order of time', async () =>
+  it('gleaner logs prints the logs of the hosts of a slice in the order of time', async () =>
     assert.equal(await logs(SLICE), `${SLICE}/0 | 03:04:05 INFO First\n${SLICE}/1 | 03:04:06 INFO Second\n`));
 
-  it('prints an object a line with --json', async () => {
+  it('gleaner logs prints an object a line with --json', async () => {
     const found = (await logs('my-run', '--json'))
       .trim()
       .split('\n')
@@ -86,7 +86,7 @@ describe('gleaner logs @full', () => {
     assert.equal(found.length, 4);
   });
 
-  it('names what it cannot print', async () => {
+  it('gleaner logs names what it cannot print', async () => {
     const none = await gleaner(['logs', 'tpu-us-central1-a-3', ...at_port()]);
     assert.deepEqual([none.code, none.stderr], [0, 'slot tpu-us-central1-a-3 has had no TPU yet\n']);
     const missing = await gleaner(['logs', A, '--incarnation', '9', ...at_port()]);
@@ -96,7 +96,7 @@ describe('gleaner logs @full', () => {
     assert.match(invalid.stderr, /^gleaner: Failed to read workers\/tpu-us-central1-a-2: /);
   });
 
-  it('follows a log that is rewritten, to the end of the run', async () => {
+  it('gleaner logs follows a log that is rewritten, to the end of the run', async () => {
     const child = spawn(process.execPath, ['cli/main.ts', 'logs', 'my-run', '-f', ...at_port()], {cwd: ROOT});
     let printed = '';
     child.stdout.on('data', text => (printed += text));

@@ -51,9 +51,10 @@ describe('A log that its agent rewrites', () => {
     {name: 'with repeated lines', lines: ['a', 'a', 'a', 'b'], last: ['a', 'a'], known: 3},
     {name: 'with other content', lines: ['x', 'y'], last: ['a', 'b'], known: 0},
   ])
-    it(`has ${known} known lines ${name}`, () => assert.equal(countKnown(lines, last), known));
+    it(`a log that its agent rewrites has ${known} known lines ${name}`, () =>
+      assert.equal(countKnown(lines, last), known));
 
-  it('gives each line once', async () => {
+  it('a log that its agent rewrites gives each line once', async () => {
     const bucket = new FakeBucket(() => T0);
     const log = openAgentLog(bucket.through(callAtOnce), A, 2, 0);
     assert.equal(await log.read(), undefined);
@@ -75,7 +76,7 @@ describe('The tail of a log', () => {
     return lines;
   };
 
-  it('is its last lines, and every later line', () => {
+  it('the tail of a log is its last lines, and every later line', () => {
     assert.deepEqual(shown(2), [2998, 2999, 3000]);
     assert.deepEqual(shown(0), [3000]);
     assert.equal(shown(Number.POSITIVE_INFINITY).length, 3001);
@@ -84,7 +85,7 @@ describe('The tail of a log', () => {
 
 describe('The bucket of logs', () => {
   const google = {project: 'p', deployment: 'gleaner', bucket: 'data', storage_endpoint: undefined};
-  it('is that of the environment, of Terraform, or of a local cloud', () => {
+  it('the bucket of logs is that of the environment, of Terraform, or of a local cloud', () => {
     assert.equal(logsBucketOf(google, {GLEANER_LOGS_BUCKET: 'mine'}), 'mine');
     assert.equal(logsBucketOf(google, {}), 'p-gleaner-logs');
     assert.equal(logsBucketOf({...google, storage_endpoint: 'http://127.0.0.1:1'}, {}), 'data');
@@ -92,7 +93,7 @@ describe('The bucket of logs', () => {
 });
 
 describe('The TPUs of a run', () => {
-  it('hold its leases, worked for it or ended for it, each with its newest incarnation', async () => {
+  it('the TPUs of a run hold its leases, worked for it or ended for it, each with its newest incarnation', async () => {
     const attempt = {
       ...{worker: B, cause: 'it was preempted', ready_at: null, ended_at: at(1), expire_at: at(2)},
       ...{costs: {'my-run': 1}, cost_usd: 1},
@@ -129,16 +130,16 @@ describe('The name of a log', () => {
   });
   after(() => store.close());
 
-  it('is a run, a TPU or a job', async () => {
+  it('the name of a log is a run, a TPU or a job', async () => {
     assert.equal(await kind('my-run'), 'run');
     assert.equal(await kind('J1'), 'job');
     assert.equal(await kind(A, {tpu: true}), 'tpu');
   });
 
-  it('needs its kind where it is a run and a TPU', () =>
+  it('the name of a log needs its kind where it is a run and a TPU', () =>
     assert.rejects(kind(A), /There is a run and a TPU ".*": add --run or --tpu/));
 
-  it('is answered with near names where it is unknown', async () => {
+  it('the name of a log is answered with near names where it is unknown', async () => {
     await assert.rejects(
       kind('my-rum'),
       /There is no run, TPU or job "my-rum": check the name; did you mean "my-run"\?/,

@@ -62,7 +62,7 @@ describe('gleaner models mirror', () => {
     (await objects().list(prefix)).map(({name}) => name.slice(prefix.length)).toSorted();
   const reads = () => hub.requests.filter(({url}) => url.includes('/resolve/'));
 
-  it('copies the files that a worker reads and the licence, at one commit, and nothing else', async () => {
+  it('gleaner models mirror copies the files that a worker reads and the licence, at one commit, and nothing else', async () => {
     const report = await mirror();
     const address = `gs://${cloud.bucket}/${prefix.slice(0, -1)}`;
     assert.deepEqual(
@@ -79,7 +79,7 @@ describe('gleaner models mirror', () => {
     assert.deepEqual(Object.keys(files).toSorted(), COPIED);
   });
 
-  it('copies nothing again, except an object that is lost', async () => {
+  it('gleaner models mirror copies nothing again, except an object that is lost', async () => {
     await mirror();
     const before = reads().length;
     assert.equal((await mirror()).copied_bytes, 0);
@@ -89,7 +89,7 @@ describe('gleaner models mirror', () => {
     assert.deepEqual(await stored(), [...COPIED, 'gleaner-model.json'].toSorted());
   });
 
-  it('is not complete where an object has other bytes of the same size', async () => {
+  it('gleaner models mirror is not complete where an object has other bytes of the same size', async () => {
     await mirror();
     const name = `${prefix}model-00002-of-00002.safetensors`;
     await objects().delete(name);
@@ -97,7 +97,7 @@ describe('gleaner models mirror', () => {
     await assert.rejects(mirror(), /00002\.safetensors has other content than the file of the hub: delete/);
   });
 
-  it('goes on after a failure with the file that is missing', async () => {
+  it('gleaner models mirror goes on after a failure with the file that is missing', async () => {
     const lost = 'model.safetensors.index.json';
     hub.missing.add(lost);
     await assert.rejects(mirror(), /Failed to read model\.safetensors\.index\.json/);
@@ -109,7 +109,7 @@ describe('gleaner models mirror', () => {
   });
 
   for (const name of ['tokenizer.json', 'model-00001-of-00002.safetensors'] as const)
-    it(`refuses ${name} with other bytes than the hub states`, async () => {
+    it(`gleaner models mirror refuses ${name} with other bytes than the hub states`, async () => {
       hub.damaged.add(name);
       await assert.rejects(mirror(), new CliError(`Failed to copy ${name}: it arrived damaged; try again`));
       assert.ok(!(await stored()).includes(name));
@@ -118,14 +118,14 @@ describe('gleaner models mirror', () => {
       assert.ok((await stored()).includes('gleaner-model.json'));
     });
 
-  it('refuses a model without a file that a worker needs, and an unknown revision', async () => {
+  it('gleaner models mirror refuses a model without a file that a worker needs, and an unknown revision', async () => {
     await assert.rejects(mirror('v9'), /There is no revision v9 of a model org\/model/);
     const {'tokenizer.json': _, ...files} = FILES;
     hub.revisions.main = {commit: COMMIT, files};
     await assert.rejects(mirror(), /org\/model at main: org\/model has no tokenizer\.json: make it/);
   });
 
-  it('comes before a run that is started with --mirror', async () => {
+  it('gleaner models mirror comes before a run that is started with --mirror', async () => {
     const args = ['run', 'start', 'mirrored', '--model', 'org/model', '--mirror', '--layers', '0'];
     const env = {HF_ENDPOINT: hub.url};
     const {code, stderr} = await gleaner([...args, '--port', new URL(cloud.url).port], {env});

@@ -30,14 +30,14 @@ describe('Work that takes minutes', () => {
     return text;
   }
 
-  it('has one line on a terminal, which changes and is gone at the end', async () => {
+  it('Work that takes minutes has one line on a terminal, which changes and is gone at the end', async () => {
     const text = await written(true, 65);
     assert.deepEqual(text.split('\n').length, 2, 'only the line of say stays');
     assert.match(text, /<The work goes on for 29 s</);
     assert.match(text, /The second part goes on for 65 s<$/);
   });
 
-  it('has a line a minute elsewhere', async () => {
+  it('Work that takes minutes has a line a minute elsewhere', async () => {
     assert.deepEqual((await written(false, 125)).split('\n'), [
       'a line',
       'The second part goes on for 60 s',

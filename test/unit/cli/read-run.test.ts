@@ -7,7 +7,7 @@ import {aRun, aStream, aWorker} from '../../support/world/builders.ts';
 const TPU = 'tpu-us-central1-a-0';
 
 describe('The state of a run', () => {
-  it('leaves out documents with wrong types, and names each', async () => {
+  it('the state of a run leaves out documents with wrong types, and names each', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     await store.transaction(async tx => {
       runRecords.set(tx, aRun({run: 'my-run', streams_pending: 2}));

@@ -26,7 +26,7 @@ function aBucket(text: string): {bucket: FakeBucket; objects: Objects; stored: (
 }
 
 describe('The comparison of a run with transformers', () => {
-  it('is kept in the manifest beside every other key, also of a later release', async () => {
+  it('the comparison of a run with transformers is kept in the manifest beside every other key, also of a later release', async () => {
     const {objects, stored} = aBucket('{"schema": "gleaner/1", "result": {"samples": 3}, "later": [1]}');
     await storeComparison(objects, 'my-run', FOUND);
     await storeComparison(objects, 'my-run', {...FOUND, samples: 2});
@@ -35,7 +35,7 @@ describe('The comparison of a run with transformers', () => {
     assert.deepEqual(await readComparison(objects, 'my-run'), {...FOUND, samples: 2});
   });
 
-  it('overwrites no result that was written at the same time', async () => {
+  it('the comparison of a run with transformers overwrites no result that was written at the same time', async () => {
     const {bucket, objects, stored} = aBucket('{"schema": "gleaner/1"}');
     let isLate = true;
     const read: Objects['read'] = async (...args) => {
@@ -48,7 +48,7 @@ describe('The comparison of a run with transformers', () => {
     assert.deepEqual(await stored(), {schema: 'gleaner/1', result: {samples: 3}, reference: FOUND});
   });
 
-  it('is read as absent where a manifest has none or another one', async () => {
+  it('the comparison of a run with transformers is read as absent where a manifest has none or another one', async () => {
     for (const text of [
       '{"schema": "gleaner/1"}',
       '{"schema": "gleaner/1", "reference": {"samples": -1}}',
@@ -57,7 +57,7 @@ describe('The comparison of a run with transformers', () => {
       assert.equal(await readComparison(aBucket(text).objects, 'my-run'), null);
   });
 
-  it('is a row for each layer', () => {
+  it('the comparison of a run with transformers is a row for each layer', () => {
     const text = comparisonLines(FOUND)
       .map(line => line.text)
       .join('\n');

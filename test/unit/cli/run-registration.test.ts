@@ -22,7 +22,7 @@ describe('run.json of run start', () => {
   before(() => setQuiet(true));
   after(() => setQuiet(false));
 
-  it('is written once, and is left as it is by the same command', async () => {
+  it('run.json of run start is written once, and is left as it is by the same command', async () => {
     const {cloud, bucket} = await aCloud();
     await writeSpec(cloud, 'my-run', {seed: 3});
     const generation = bucket.info(SPEC_OBJECT)?.generation;
@@ -30,7 +30,7 @@ describe('run.json of run start', () => {
     assert.equal(bucket.info(SPEC_OBJECT)?.generation, generation);
   });
 
-  it('is not replaced by another spec, whose keys are named', async () => {
+  it('run.json of run start is not replaced by another spec, whose keys are named', async () => {
     const {cloud, bucket} = await aCloud();
     bucket.put(SPEC_OBJECT, '{"seed": 3, "dtype": "bf16"}');
     await assert.rejects(
@@ -40,7 +40,7 @@ describe('run.json of run start', () => {
     assert.equal(bucket.text(SPEC_OBJECT), '{"seed": 3, "dtype": "bf16"}');
   });
 
-  it('of a run that has begun has the settings of its document, which configure changes', async () => {
+  it('run.json of run start of a run that has begun has the settings of its document, which configure changes', async () => {
     const {cloud, bucket} = await aCloud({'runs/my-run': aRun({budget_usd: 7, priority: 2})});
     const {placement} = completeSpec({}, aConfig());
     bucket.put(
@@ -68,7 +68,7 @@ describe('run.json of run start', () => {
     );
   });
 
-  it('is replaced where the run was refused for it', async () => {
+  it('run.json of run start is replaced where the run was refused for it', async () => {
     const {cloud, bucket} = await aCloud({'runs/my-run': refusedRun});
     bucket.put(SPEC_OBJECT, '{"seed": "no"}');
     await writeSpec(cloud, 'my-run', {seed: 4});
@@ -82,7 +82,7 @@ describe('The wait of run start', () => {
   const stopped = new AbortController().signal;
   const wait = {streams: ['000', '001'], since: at(0), stopped};
 
-  it('ends when each stream is registered or rejected, and returns the reasons', async () => {
+  it('the wait of run start ends when each stream is registered or rejected, and returns the reasons', async () => {
     const {cloud} = await aCloud({
       'runs/my-run': aRun(),
       'runs/my-run/streams/000': aStream(),
@@ -94,7 +94,7 @@ describe('The wait of run start', () => {
     assert.deepEqual(await untilRegistered(cloud, 'my-run', wait), ['it is empty']);
   });
 
-  it('fails with the reason of a refused spec', async () => {
+  it('the wait of run start fails with the reason of a refused spec', async () => {
     const {cloud} = await aCloud({'runs/my-run': refusedRun});
     await assert.rejects(
       untilRegistered(cloud, 'my-run', wait),
@@ -102,7 +102,7 @@ describe('The wait of run start', () => {
     );
   });
 
-  it('ends at Ctrl-C', async () => {
+  it('the wait of run start ends at Ctrl-C', async () => {
     const {cloud} = await aCloud({'runs/my-run': aRun()});
     const interrupted = {...wait, stopped: AbortSignal.abort()};
     await assert.rejects(untilRegistered(cloud, 'my-run', interrupted), {name: 'Interrupted'});

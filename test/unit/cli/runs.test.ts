@@ -20,20 +20,20 @@ describe('The spec of run start', () => {
     {given: '--template-kwargs {"a":false}', spec: {record: {template_kwargs: {a: false}}}},
     {given: '--field body --keep id', spec: {record: {field: 'body'}, keep: ['id']}},
   ])
-    it(`is ${JSON.stringify(spec)} for ${given}`, async () => {
+    it(`the spec of run start is ${JSON.stringify(spec)} for ${given}`, async () => {
       const command = addSpecOptions(new GleanerCommand()).parse(given.split(' '), {from: 'user'});
       assert.deepEqual(await specOf(command.opts()), spec);
     });
 
   for (const given of ['--row-tokens 300', '--seed 2147483648', '--expire-days 0', '--bos no'])
-    it(`refuses ${given}`, () => {
+    it(`the spec of run start refuses ${given}`, () => {
       const command = addSpecOptions(new GleanerCommand())
         .exitOverride()
         .configureOutput({writeErr: () => {}});
       assert.throws(() => command.parse(given.split(' '), {from: 'user'}), /is invalid/);
     });
 
-  it('has the options on top of the run.json of the folder', async () =>
+  it('the spec of run start has the options on top of the run.json of the folder', async () =>
     assert.deepEqual(await specOf({dtype: 'fp32', field: 'body'}, Buffer.from('{"dtype":"bf16","seed":3}')), {
       dtype: 'fp32',
       record: {field: 'body'},
@@ -53,7 +53,8 @@ describe('The spec of run start', () => {
     {given: {template_kwargs: {a: 1e20}}, error: /template_kwargs\.a: expected a number with fewer digits/},
     {given: {spec: '/nowhere/run.json'}, error: /Failed to read --spec \/nowhere\/run\.json/},
   ] as {given: SpecOptions; error: RegExp}[])
-    it(`is refused in words for ${JSON.stringify(given)}`, () => assert.rejects(specOf(given), error));
+    it(`the spec of run start is refused in words for ${JSON.stringify(given)}`, () =>
+      assert.rejects(specOf(given), error));
 });
 
 describe('The plan of run start', () => {
@@ -80,7 +81,7 @@ describe('The uploads of a completed run', () => {
   const lines = (bytes: number) =>
     resultLines({...new ResultFold().result(), upload: {bytes, seconds: 12, bound_seconds: 6}});
 
-  it('have a line with their rate, and none where no bytes were counted', () => {
+  it('the uploads of a completed run have a line with their rate, and none where no bytes were counted', () => {
     assert.deepEqual(lines(336e6), [
       'uploads: 336 MB in 12 s, 28 MB a second of a host; uploads were the bottleneck 50 % of the time',
     ]);
@@ -89,9 +90,9 @@ describe('The uploads of a completed run', () => {
 });
 
 describe('The keys that differ between two specs', () => {
-  it('do not depend on the order of keys', () =>
+  it('the keys that differ between two specs do not depend on the order of keys', () =>
     assert.deepEqual(differencesOf({a: 1, b: {c: 1, d: 2}}, {b: {d: 2, c: 1}, a: 1}), []));
-  it('are named with both values', () =>
+  it('the keys that differ between two specs are named with both values', () =>
     assert.deepEqual(differencesOf({a: 1, b: 2}, {a: 1, c: 3}), [
       {key: 'b', wanted: 2, stored: undefined},
       {key: 'c', wanted: undefined, stored: 3},
@@ -126,10 +127,10 @@ describe('A comparison of runs', () => {
     {what: 'another norm', stats: {norm: 12.1}, same: false},
     {what: 'one value that is not finite', stats: {non_finite: 1}, same: false},
   ])
-    it(`finds ${same ? 'the same' : 'a difference'} in ${what}`, () =>
+    it(`a comparison of runs finds ${same ? 'the same' : 'a difference'} in ${what}`, () =>
       assert.equal(compared(aSide('a'), aSide('b', stats)).same, same));
 
-  it('begins with the largest difference', () => {
+  it('a comparison of runs begins with the largest difference', () => {
     const {statistics} = compared(aSide('a'), aSide('b', {norm: 13, max_abs: 80}));
     assert.deepEqual(
       statistics.map(({name}) => name),
@@ -137,7 +138,7 @@ describe('A comparison of runs', () => {
     );
   });
 
-  it('names the tensors that only one run stores, and lists no statistic of them', () => {
+  it('a comparison of runs names the tensors that only one run stores, and lists no statistic of them', () => {
     const [a, b] = [aSide('a'), aSide('b')];
     const [stats] = Object.values(b.result?.stats ?? {});
     Object.assign(b.result?.stats ?? {}, {'mlp_out.0': stats, 'mlp_out.1': stats});
@@ -145,16 +146,16 @@ describe('A comparison of runs', () => {
     assert.deepEqual([same, statistics, notes], [false, [], ['only run b stores mlp_out.0, mlp_out.1']]);
   });
 
-  it('finds a difference in the samples', () =>
+  it('a comparison of runs finds a difference in the samples', () =>
     assert.equal(compared(aSide('a'), aSide('b', {}, 39)).same, false));
 
-  it('counts shards with equal bytes', () => {
+  it('a comparison of runs counts shards with equal bytes', () => {
     const [a, b] = [aSide('a'), aSide('b')];
     b.shards.set('001/1', 'BBBB');
     assert.deepEqual(compared(a, b).shards, {same_bytes: 1, other_bytes: 1, only_a: 0, only_b: 1});
   });
 
-  it('never calls a run the same that has not ended', () => {
+  it('a comparison of runs never calls a run the same that has not ended', () => {
     const a = {
       ...aSide('a'),
       run: aRun({run: 'a', status: 'active', total_samples_processed: 40, total_tokens: 900}),
@@ -163,7 +164,7 @@ describe('A comparison of runs', () => {
     assert.deepEqual([same, notes], [false, ['run a is active: only what is stored is compared']]);
   });
 
-  it('finds a layer that one run alone has', () => {
+  it('a comparison of runs finds a layer that one run alone has', () => {
     const b = aSide('b');
     if (b.result) b.result.stats['resid_post.1'] = STATS;
     assert.equal(compared(aSide('a'), b).same, false);

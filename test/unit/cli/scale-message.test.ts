@@ -9,12 +9,12 @@ describe('The message of gleaner scale', () => {
     return JSON.parse(JSON.stringify(scaleMessage(undefined, command.parse(args, {from: 'user'}).opts())));
   };
 
-  it('has the dollars of --budget-usd', () =>
+  it('the message of gleaner scale has the dollars of --budget-usd', () =>
     assert.deepEqual(messageOf('--budget-usd', '12.5'), {action: 'scale', budget_usd: 12.5}));
 
-  it('has a null budget for none, which removes the limit', () =>
+  it('the message of gleaner scale has a null budget for none, which removes the limit', () =>
     assert.deepEqual(messageOf('--budget-usd', 'none'), {action: 'scale', budget_usd: null}));
 
-  it('is refused without a change', () =>
+  it('the message of gleaner scale is refused without a change', () =>
     assert.throws(() => messageOf(), /^UsageError: There is nothing to change: give --zones, .* or --\S+$/));
 });

@@ -57,7 +57,7 @@ const frame = (width: number, height: number) => ({width, height, header: 'bucke
 describe('The screen of run watch', () => {
   for (const columns of [40, 80, 120])
     for (const count of [1, 200])
-      it(`fits ${columns} columns and 24 rows with ${count} streams, and is redrawn in place`, async () => {
+      it(`the screen of run watch fits ${columns} columns and 24 rows with ${count} streams, and is redrawn in place`, async () => {
         const terminal = aTerminal(columns, 24);
         const screen = new LiveScreen(terminal.out);
         const draw = () => screen.show(screenLines(aState(count), [], frame(screen.width, screen.height)));
@@ -81,7 +81,7 @@ describe('The screen of run watch', () => {
 
   for (const height of [4, 8, 12, 19, 20, 24, 50])
     for (const invalid of [[], ['Failed to read workers/x: phase']])
-      it(`keeps its last line in ${height} rows with 60 TPUs, 60 streams and ${invalid.length} invalid documents`, () => {
+      it(`the screen of run watch keeps its last line in ${height} rows with 60 TPUs, 60 streams and ${invalid.length} invalid documents`, () => {
         const state = aState(60);
         const more = Array.from({length: 58}, (_, slot) => aWorker({name: `tpu-us-central1-b-${slot}`}));
         const events = Array.from({length: 6}, (_, index) => ({text: `event ${index}`}));
@@ -94,7 +94,7 @@ describe('The screen of run watch', () => {
         assert.match(lines.at(-1)?.text ?? '', /^Last update: /);
       });
 
-  it('is redrawn in place with characters that take two cells', async () => {
+  it('the screen of run watch is redrawn in place with characters that take two cells', async () => {
     const terminal = aTerminal(40, 24);
     const screen = new LiveScreen(terminal.out);
     const state = aState(1, {reason: '漢'.repeat(60)});
@@ -104,7 +104,7 @@ describe('The screen of run watch', () => {
     assert.equal(lines.filter(line => line.startsWith('my-run  active')).length, 1, lines.join('\n'));
   });
 
-  it('has the columns of the monitor on a wide terminal', () => {
+  it('the screen of run watch has the columns of the monitor on a wide terminal', () => {
     const lines = screenLines(aState(3), [], frame(100, 30)).map(({text}) => text);
     assert.ok(
       lines.some(line => /^TPU NAME +STATUS +SAMPLES +SHARDS +GCS +WORK$/.test(line)),
@@ -116,7 +116,7 @@ describe('The screen of run watch', () => {
     );
   });
 
-  it('has the time left from the first stored shard on, by the bytes of streams without a total', () => {
+  it('the screen of run watch has the time left from the first stored shard on, by the bytes of streams without a total', () => {
     const {streams, tpus, ...state} = aState(3);
     const first = {...(streams[0] ?? aStream()), total_tokens: 6200};
     const working = tpus.map(tpu => ({...tpu, tokens_per_s: tpu.name === TPU ? 100 : null}));
@@ -133,7 +133,7 @@ describe('The screen of run watch', () => {
     assert.match(left(none).text, /; 100 tokens\/s$/);
   });
 
-  it('leaves no line behind when the terminal becomes narrower', async () => {
+  it('the screen of run watch leaves no line behind when the terminal becomes narrower', async () => {
     const terminal = aTerminal(120, 30);
     const screen = new LiveScreen(terminal.out);
     const draw = () => screen.show(screenLines(aState(4), [], frame(screen.width, screen.height)));
@@ -145,7 +145,7 @@ describe('The screen of run watch', () => {
     assert.equal(lines.filter(line => line.startsWith('TPU NAME')).length, 1, lines.join('\n'));
   });
 
-  it('names the host that the worker of a stream waits for', () => {
+  it('the screen of run watch names the host that the worker of a stream waits for', () => {
     const {streams, tpus} = aState(1);
     const waits = {activity: 'loading', waits_for: 'hub.example: ConnectError, try 7'};
     const {text} = streamLine(
@@ -156,7 +156,7 @@ describe('The screen of run watch', () => {
     assert.match(text, /on tpu-us-central1-a-0 \(loading, waiting for hub\.example: ConnectError, try 7\)/);
   });
 
-  it('shows hostile names without control characters', async () => {
+  it('the screen of run watch shows hostile names without control characters', async () => {
     const hostile = 'x\u001b]0;PWN\u0007\u009b2J\u202e'.repeat(40);
     const state = aState(2, {reason: hostile});
     state.tpus[0] = {...aWorker({name: TPU}), activity: hostile};
@@ -180,10 +180,10 @@ describe('The screen of run watch', () => {
       assert.equal(terminal.raw().includes('\u001b[31m'), coloured);
     });
 
-  it('counts healthy, working and lost TPUs', () =>
+  it('the screen of run watch counts healthy, working and lost TPUs', () =>
     assert.equal(summaryLine(aState(2)).text, 'Healthy: 1  Working: 1  Needs Recovery: 1'));
 
-  it('is one line on a pipe', () =>
+  it('the screen of run watch is one line on a pipe', () =>
     assert.equal(
       plainLine(aState(3)),
       'my-run active  0 samples, 0 shards, 0 bytes, $0.00; 3 streams: 1 in progress, 2 pending; 2 TPUs: 1 WORKING, 1 PREEMPTED',
@@ -191,7 +191,7 @@ describe('The screen of run watch', () => {
 });
 
 describe('The line of a stream', () => {
-  it('has no bar before a TPU has counted the samples', () => {
+  it('the line of a stream has no bar before a TPU has counted the samples', () => {
     const stream = aStream({
       stream: '007',
       worker_id: 7,
@@ -202,7 +202,7 @@ describe('The line of a stream', () => {
     assert.equal(streamLine(stream, [], 100).text, 'stream 007  1 sample, 1 shard  pending');
   });
 
-  it('has a full bar when the stream is completed', () => {
+  it('the line of a stream has a full bar when the stream is completed', () => {
     const stream = aStream({
       stream: '007',
       status: 'completed',
@@ -220,7 +220,7 @@ describe('The line of a stream', () => {
 describe('The screen of a demo', () => {
   const event = {id: '1', at: '2026-11-22T10:00:07.000Z', text: 'preempted tpu-a-0 without notice'};
 
-  it('grows by the story, and keeps one table below it', async () => {
+  it('the screen of a demo grows by the story, and keeps one table below it', async () => {
     const terminal = aTerminal(100, 30);
     const screen = new DemoScreen(terminal.out, false);
     screen.begin('Preparing');
@@ -237,7 +237,7 @@ describe('The screen of a demo', () => {
     assert.equal(lines.at(-1), 'done');
   });
 
-  it('is the story alone on a pipe, without control characters', () => {
+  it('the screen of a demo is the story alone on a pipe, without control characters', () => {
     const out = new PassThrough();
     const screen = new DemoScreen(out as unknown as NodeJS.WriteStream, false);
     screen.show(aState(2), [event], [], Number.POSITIVE_INFINITY);
@@ -245,7 +245,7 @@ describe('The screen of a demo', () => {
     assert.equal(String(out.read()), '10:00:07  PREEMPTED  tpu-a-0 without notice\n');
   });
 
-  it('has its own events and those of the run in the order of time', () => {
+  it('the screen of a demo has its own events and those of the run in the order of time', () => {
     const out = new PassThrough();
     const screen = new DemoScreen(out as unknown as NodeJS.WriteStream, false);
     screen.tell('preempted tpu-a-0 without notice');
@@ -253,7 +253,7 @@ describe('The screen of a demo', () => {
     assert.match(String(out.read()), /^10:00:07 {2}stored .*\n..:..:.. {2}PREEMPTED {2}tpu-a-0 .*\n$/);
   });
 
-  it('is empty with --json', () => {
+  it('the screen of a demo is empty with --json', () => {
     const out = new PassThrough();
     const screen = new DemoScreen(out as unknown as NodeJS.WriteStream, true);
     screen.begin('Preparing');

@@ -41,19 +41,19 @@ describe('The rights of TPUs in the smoke test', () => {
   const tried = (worker: string, worker_api: string) =>
     tryRights({worker, worker_api}, {bucket: cloud.bucket, logs_bucket: cloud.bucket, id: 'x'}, cloud.url);
 
-  it('are right with the rights that Terraform gives, also at a second attempt', async () => {
+  it('the rights of TPUs in the smoke test are right with the rights that Terraform gives, also at a second attempt', async () => {
     for (let time = 0; time < 2; time++)
       assert.match(await tried(tokenFor('worker'), tokenFor('worker-api')), /it overwrites its own log/);
   });
 
-  it('are tried in every folder that Terraform gives to TPUs', () => {
+  it('the rights of TPUs in the smoke test are tried in every folder that Terraform gives to TPUs', () => {
     const buckets = readFileSync(`${ROOT}terraform/buckets.tf`, 'utf8');
     const [, folders = ''] = /folders = \{\n(.*?)\n {2}\}/s.exec(buckets) ?? [];
     const given = [...folders.matchAll(/^ +(\w+) += \{.*\bworker += /gm)].map(([, name]) => `${name}/`);
     assert.deepEqual(given.sort(), FOLDERS);
   });
 
-  it('are wrong where the account of TPUs has more or less', async () => {
+  it('the rights of TPUs in the smoke test are wrong where the account of TPUs has more or less', async () => {
     await assert.rejects(
       tried(tokenFor('worker-api'), tokenFor('worker-api')),
       /does not have storage.*list/,
@@ -64,7 +64,7 @@ describe('The rights of TPUs in the smoke test', () => {
     );
   });
 
-  it('are wrong where worker-api has less', async () => {
+  it('the rights of TPUs in the smoke test are wrong where worker-api has less', async () => {
     await assert.rejects(
       tried(tokenFor('worker'), tokenFor('control')),
       /gleaner-control@.* does not have storage\.objects\.create/,
@@ -75,7 +75,7 @@ describe('The rights of TPUs in the smoke test', () => {
     );
   });
 
-  it('need a token, and the error names the role', async () => {
+  it('the rights of TPUs in the smoke test need a token, and the error names the role', async () => {
     const google = await new GoogleProject().start();
     const api = openGoogle({endpoint: google.url});
     const address = `POST /v1/projects/-/serviceAccounts/${ACCOUNT}:generateAccessToken`;
@@ -96,7 +96,7 @@ describe('The state of the smoke test', () => {
   afterEach(() => folder.end());
   const place = {project: PROJECT, deployment: 'gleaner'};
 
-  it('comes back from its file, and belongs to one deployment', () => {
+  it('the state of the smoke test comes back from its file, and belongs to one deployment', () => {
     const file = folder.at('smoke.json');
     const state = {...readState(file, place), runs: {ten: 'smoke-x-ten-1'}, zone: 'us-central1-a'};
     writeState(file, state);
@@ -106,12 +106,12 @@ describe('The state of the smoke test', () => {
   });
 
   for (const text of ['', '{"project": 1}', '[]'])
-    it(`of a file with ${text || 'nothing'} is refused, with what to do`, () => {
+    it(`the state of the smoke test of a file with ${text || 'nothing'} is refused, with what to do`, () => {
       const file = folder.put('smoke.json', text);
       assert.throws(() => readState(file, place), /smoke\.json.*delete the file/s);
     });
 
-  it('needs a folder that takes it, before anything is bought', () => {
+  it('the state of the smoke test needs a folder that takes it, before anything is bought', () => {
     const file = folder.at('absent/smoke.json');
     assert.throws(() => writeState(file, readState(file, place)), /ENOENT.*name another --state-file/);
   });
@@ -157,13 +157,13 @@ describe('The work of the smoke test', () => {
   const register = (run: string, changes: object = {}) =>
     putDocuments(store, {[`runs/${run}`]: aRun({run, ...changes})});
 
-  it('counts TPUs and network against the ceiling', async () => {
+  it('the work of the smoke test counts TPUs and network against the ceiling', async () => {
     bench.state.runs.ten = 'smoke-x-ten-1';
     await register('smoke-x-ten-1', {cost_usd: 1, network_usd: 2, download_usd: 0.5});
     assert.equal(await spentBy(bench), 3.5);
   });
 
-  it('goes on with a run that waits for its first shard', async () => {
+  it('the work of the smoke test goes on with a run that waits for its first shard', async () => {
     const run = await newRun(bench, 'ten', ['a']);
     await register(run);
     assert.equal(await newRun(bench, 'ten', ['a', 'b']), run);
@@ -177,14 +177,14 @@ describe('The work of the smoke test', () => {
     {name: 'of another model', changes: {}, model: 'tiny'},
   ];
   for (const {name, changes, model} of replaced)
-    it(`stops a run ${name} before it starts another`, async () => {
+    it(`the work of the smoke test stops a run ${name} before it starts another`, async () => {
       const run = await newRun(bench, 'ten', ['a']);
       await register(run, changes);
       assert.notEqual(await newRun({...bench, model}, 'ten', ['a']), run);
       assert.deepEqual(sent, [`stop ${run}`]);
     });
 
-  it('waits for the document of an uploaded run, and then stops it', async () => {
+  it('the work of the smoke test waits for the document of an uploaded run, and then stops it', async () => {
     const run = await newRun(bench, 'ten', ['a']);
     assert.deepEqual(await openRuns(bench), [run]);
     await assert.rejects(newRun(bench, 'lost', ['a']), /No document of smoke-x-ten-1 after 120 s/);
@@ -193,13 +193,13 @@ describe('The work of the smoke test', () => {
     assert.deepEqual(sent, [`stop ${run}`]);
   });
 
-  it('does not wait for a run that was never uploaded', async () => {
+  it('the work of the smoke test does not wait for a run that was never uploaded', async () => {
     bench.state.runs.ten = 'smoke-x-ten-1';
     await newRun(bench, 'ten', ['a']);
     assert.deepEqual(sent, []);
   });
 
-  it('names its open runs and jobs, and the commands that end them', async () => {
+  it('the work of the smoke test names its open runs and jobs, and the commands that end them', async () => {
     bench.state.runs.ten = 'smoke-x-ten-1';
     bucket.put(specObject('smoke-x-ten-1'), '{}');
     bench.state.jobs.push('done', 'open', 'never-created');
@@ -210,7 +210,7 @@ describe('The work of the smoke test', () => {
     );
   });
 
-  it('cancels an unfinished job before a new one, which has the rest of the ceiling as its budget', async () => {
+  it('the work of the smoke test cancels an unfinished job before a new one, which has the rest of the ceiling as its budget', async () => {
     bench.state.jobs.push('open');
     await putDocuments(store, {'jobs/open': {status: 'running', spent_usd: 2}});
     const job = STEPS.find(({name}) => name === 'a job');
@@ -219,7 +219,7 @@ describe('The work of the smoke test', () => {
     assert.equal((await store.get('jobs/smoke-x-1'))?.budget_usd, 3);
   });
 
-  it('has the TPUs of its pool and of its runs, and none that works for others', async () => {
+  it('the work of the smoke test has the TPUs of its pool and of its runs, and none that works for others', async () => {
     bench.state.runs.ten = 'smoke-x-ten-1';
     bench.state.pool = 'try-v5litepod-1';
     const workers = {
@@ -239,6 +239,6 @@ describe('The work of the smoke test', () => {
     ]);
   });
 
-  it('begins no step after a signal', () =>
+  it('the work of the smoke test begins no step after a signal', () =>
     assert.rejects(runSteps(bench, false, AbortSignal.abort()), {name: 'AbortError'}));
 });

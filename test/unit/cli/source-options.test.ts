@@ -6,7 +6,7 @@ import {callAtOnce} from '../../support/fakes/call.ts';
 import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
 
 describe('the options of a source', () => {
-  it('remove the source with null, which goes with no version', async () => {
+  it('the options of a source remove the source with null, which goes with no version', async () => {
     assert.deepEqual(await sourceOf({repo: null}), {source: null});
     assert.deepEqual(await sourceOf({}), {source: undefined});
     await assert.rejects(sourceOf({repo: null, branch: 'main'}), /--repo none goes with no --branch/);
@@ -14,7 +14,7 @@ describe('the options of a source', () => {
 });
 
 describe('a packed folder whose name in the bucket is taken', () => {
-  it('is not taken for stored: the error has both digests', async () => {
+  it('a packed folder whose name in the bucket is taken is not taken for stored: the error has both digests', async () => {
     const bucket = new FakeBucket(Date.now);
     const cloud = {objects: bucket.through(callAtOnce)} as unknown as Cloud;
     const code = {source: undefined, object: 'code/a.tar.gz', bytes: Buffer.from('mine')};
@@ -32,12 +32,12 @@ describe('a packed folder whose name in the bucket is taken', () => {
 });
 
 describe('the options of an environment', () => {
-  it('keep the parts that they do not name', async () => {
+  it('the options of an environment keep the parts that they do not name', async () => {
     assert.equal(await environmentOf({}), undefined);
     assert.deepEqual(await environmentOf({jax_version: '1.2.3'}), {jax_version: '1.2.3'});
   });
 
-  it('remove a part with null', async () => {
+  it('the options of an environment remove a part with null', async () => {
     const options = {jax_version: null, setup_script: null, config: null, ramfs_dir: null};
     const removed = {jax_version: null, setup_script: null, config_file: null, ramfs_dir: null};
     assert.deepEqual(await environmentOf(options), removed);

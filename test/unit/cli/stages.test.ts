@@ -23,7 +23,7 @@ const STORED = {layers: 32, dtype: 'bf16', tokens: 'all'};
 const PRICED = {tokens_per_sample: 2048, usd_per_hour: 1.96};
 
 describe('The slowest stage of a run', () => {
-  it('is the upload for all layers, and gives the speed and the price', () => {
+  it('the slowest stage of a run is the upload for all layers, and gives the speed and the price', () => {
     const rate = rateOfStages(WORK);
     assert.equal(rate.limit, 'the upload');
     assert.equal(rate.estimate, 1.6e9 / 262_144);
@@ -31,7 +31,7 @@ describe('The slowest stage of a run', () => {
     assert.equal(usd?.toFixed(9), ((1.96 / 3600 / (1.6e9 / 262_144)) * 1e6).toFixed(9));
   });
 
-  it('is the same for a sample of streams and for a program with full rows', () => {
+  it('the slowest stage of a run is the same for a sample of streams and for a program with full rows', () => {
     const tokens = 1e9;
     const sure = (estimate: number) => ({estimate, low: estimate, high: estimate});
     const sampled = {
@@ -42,17 +42,17 @@ describe('The slowest stage of a run', () => {
     assert.equal(work && rateOfStages(work).estimate, rateOfStages(WORK).estimate);
   });
 
-  it('is the chips where little is stored, and then nothing helps', () => {
+  it('the slowest stage of a run is the chips where little is stored, and then nothing helps', () => {
     const last = workOfProgram({...PROGRAM, stored_bytes_per_token: null}, BF16);
     assert.deepEqual([rateOfStages(last).limit, helpsOf(last, STORED, PRICED)], ['computing', []]);
   });
 
-  it('is the download where a stream has more bytes than its shards', () => {
+  it('the slowest stage of a run is the download where a stream has more bytes than its shards', () => {
     const rate = rateOfStages({...WORK, bytes: {raw: 1, stored: 1, read: 1e6}});
     assert.deepEqual([rate.limit, rate.estimate], ['the download', 1600]);
   });
 
-  it('has each change that helps with its bytes and its price, the best first', () => {
+  it('the slowest stage of a run has each change that helps with its bytes and its price, the best first', () => {
     const helps = helpsOf(WORK, STORED, PRICED);
     assert.deepEqual(
       helps.map(({change, bytes, per}) => `${change}: ${bytes} a ${per}`),
@@ -78,14 +78,14 @@ describe('The slowest stage of a run', () => {
     assert.equal(lines[0], '  tokens "random:64": 17 MB a sample, $0.0070 a million tokens');
   });
 
-  it('offers no change that the run has made', () => {
+  it('the slowest stage of a run offers no change that the run has made', () => {
     const made = {layers: 1, dtype: 'int8', tokens: 'random:64'};
     assert.deepEqual(helpsOf(WORK, made, PRICED), []);
   });
 });
 
 describe('The upload rate of a type of TPU', () => {
-  it('has bounds, a basis and a source for every type', () => {
+  it('the upload rate of a type of TPU has bounds, a basis and a source for every type', () => {
     for (const type of [...COMPILED, ...ONE_HOST]) {
       const {low, estimate, high, basis, source} = uploadRateOf(type);
       assert.ok(0 < low && low <= estimate && estimate <= high && source !== '', type);
@@ -98,7 +98,7 @@ describe('The upload rate of a type of TPU', () => {
     );
   });
 
-  it('is named in the limit that rests on it', () => {
+  it('the upload rate of a type of TPU is named in the limit that rests on it', () => {
     const at = (upload: typeof WORK.upload) => limitText(rateOfStages({...WORK, upload}));
     assert.equal(at(WORK.upload), 'the upload, at an assumed 1.6 GB/s');
     const measured = withMeasured(WORK.upload, {bytes: 9e9, seconds: 10, bound_seconds: 9}, 'a');

@@ -14,7 +14,7 @@ process.stdout.write('ready\\n');
 `;
 
 describe('a second Ctrl-C', () => {
-  it('ends a command that hears nothing any more', async () => {
+  it('a second Ctrl-C ends a command that hears nothing any more', async () => {
     const child = spawn(process.execPath, ['--input-type=module', '-e', BUSY], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });

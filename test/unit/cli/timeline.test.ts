@@ -13,7 +13,7 @@ const stored = (id: number, shard: number, stream: string) =>
 describe('The timeline', () => {
   const texts = (lines: {text: string}[]) => lines.map(({text}) => text);
 
-  it('joins the shards of each stream in one line before the next event', () => {
+  it('the timeline joins the shards of each stream in one line before the next event', () => {
     const timeline = new Timeline();
     const shards = [3, 4, 6, 5, 9].map((shard, id) => stored(id, shard, '000'));
     assert.deepEqual(timeline.add([...shards, stored(5, 1, '001')], 0), []);
@@ -28,7 +28,7 @@ describe('The timeline', () => {
     assert.deepEqual(timeline.add(shards, 100_000), []);
   });
 
-  it('shows a shard after two seconds at the latest', () => {
+  it('the timeline shows a shard after two seconds at the latest', () => {
     const timeline = new Timeline();
     assert.deepEqual(timeline.add([stored(1, 1, '000')], 1000), []);
     assert.deepEqual(timeline.add([stored(2, 2, '000')], 1500), []);
@@ -37,7 +37,7 @@ describe('The timeline', () => {
     assert.deepEqual(texts(timeline.add([], 3000)), ['Shards 1-2 of demo/000 stored']);
   });
 
-  it('orders the lines of several streams by their newest shards', () => {
+  it('the timeline orders the lines of several streams by their newest shards', () => {
     const shards = [stored(1, 1, '000'), stored(2, 1, '001'), stored(3, 2, '000')];
     assert.deepEqual(texts(new Timeline().add(shards, Number.POSITIVE_INFINITY)), [
       'Shard 1 of demo/001 stored',
@@ -45,7 +45,7 @@ describe('The timeline', () => {
     ]);
   });
 
-  it('shows each event once and in the order of time, in whatever order they arrive within a second', () => {
+  it('the timeline shows each event once and in the order of time, in whatever order they arrive within a second', () => {
     const T0 = Date.parse('2026-11-22T10:00:00.000Z');
     const times = fc.record({
       at_ms: fc.integer({min: 0, max: 20_000}),
@@ -91,9 +91,10 @@ describe('The story of a run', () => {
     ['Run demo is completed', 'completed'],
     ['tpu-a-0 is READY and boots', undefined],
   ] as const)
-    it(`has ${verb ?? 'no verb'} for "${text}"`, () => assert.equal(verbOf(text)?.verb, verb));
+    it(`the story of a run has ${verb ?? 'no verb'} for "${text}"`, () =>
+      assert.equal(verbOf(text)?.verb, verb));
 
-  it('has a time and a verb in front of each event, and leaves other events out', () => {
+  it('the story of a run has a time and a verb in front of each event, and leaves other events out', () => {
     const at = '2026-11-22T10:00:07.000Z';
     assert.equal(
       storyLine({at, text: 'preempted tpu-a-0 without notice'})?.text,

@@ -23,7 +23,7 @@ describe('A gleaner command', () => {
     folder.end();
   });
 
-  it('finds a local cloud of its user by port and by folder, with its token and its store', async () => {
+  it('a gleaner command finds a local cloud of its user by port and by folder, with its token and its store', async () => {
     const {port, dir, token, store_file, pubsub_endpoint} = cloud;
     for (const named of [{port}, {dir}]) {
       const found = await runningCloud(named);
@@ -34,14 +34,14 @@ describe('A gleaner command', () => {
     }
   });
 
-  it('finds no local cloud in a copy of its folder', async () => {
+  it('a gleaner command finds no local cloud in a copy of its folder', async () => {
     const copy = folder.at('copy');
     cpSync(cloud.dir, copy, {recursive: true});
     assert.equal(readToken(copy), cloud.token);
     await assert.rejects(runningCloud({dir: copy}), /No local cloud runs in/);
   });
 
-  it('finds the running cloud of the current folder without an option', async () => {
+  it('a gleaner command finds the running cloud of the current folder without an option', async () => {
     const own = await scratch.cloud({dir: folder.at('here/.gleaner/local')});
     const args = ['config', 'show', '--json'];
     const {stdout, stderr} = await gleaner(args, {cwd: folder.at('here')});
@@ -109,7 +109,7 @@ describe('A server that has the port of a local cloud that a kill ended', () => 
     },
   ];
   for (const {name, lie} of lies)
-    it(`gets one question and nothing else, and no file is created, when it ${name}`, async () => {
+    it(`a server that has the port of a local cloud that a kill ended gets one question and nothing else, and no file is created, when it ${name}`, async () => {
       const more = await lie();
       const info = {bucket: 'b', project: 'p', proof: 'x', store_file: folder.at('created.db')};
       squatter.answer = async path => ({...info, ...(await more(path))});
@@ -130,7 +130,7 @@ describe('A server that has the port of a local cloud that a kill ended', () => 
       assert.deepEqual(readdirSync(folder.path, {recursive: true}), before);
     });
 
-  it('gets nothing where no folder of the user names its port', async () => {
+  it('a server that has the port of a local cloud that a kill ended gets nothing where no folder of the user names its port', async () => {
     const other = new Squatter();
     const {code, stderr} = await gleaner(['status', '--port', String(await other.listen())]);
     other.close();
@@ -139,7 +139,7 @@ describe('A server that has the port of a local cloud that a kill ended', () => 
     assert.deepEqual(other.requests, []);
   });
 
-  it('is asked on the default port only for a folder without a Google project and without a local cloud', async function () {
+  it('a server that has the port of a local cloud that a kill ended is asked on the default port only for a folder without a Google project and without a local cloud', async function () {
     const usual = new Squatter();
     if ((await usual.listen(DEFAULT_PORT)) === undefined) this.skip();
     await leave(scratch.dir(), DEFAULT_PORT);

@@ -39,7 +39,8 @@ describe('The status word of a TPU', () => {
     {given: {phase: 'gone'}, word: 'GONE'},
     {given: {phase: 'gone', held: true}, word: 'HELD'},
   ] as const)
-    it(`is ${word} for ${JSON.stringify(given)}`, () => assert.equal(tpuStatus(aWorker(given)), word));
+    it(`the status word of a TPU is ${word} for ${JSON.stringify(given)}`, () =>
+      assert.equal(tpuStatus(aWorker(given)), word));
 });
 
 describe('A list of TPUs', () => {
@@ -49,7 +50,7 @@ describe('A list of TPUs', () => {
     aWorker({name: C, phase: 'gone', held: true, usd_per_hour: 1.25, last_death: 'delete was asked for'}),
   ].map(worker => tpuRow(worker, [POOL], T0 + 3_600_000));
 
-  it('shows name, status, work, age and price of each', () => {
+  it('a list of TPUs shows name, status, work, age and price of each', () => {
     assert.deepEqual(
       tpuTable(rows, T0 + 3_600_000).map(({text}) => text),
       [
@@ -61,7 +62,7 @@ describe('A list of TPUs', () => {
     );
   });
 
-  it('adds up the dollars that it shows, to the last digit', () => {
+  it('a list of TPUs adds up the dollars that it shows, to the last digit', () => {
     assert.equal(totalsText(totalsOf(rows)), '2 TPUs, 1 at work, $1.25 an hour');
     const preempted = aWorker({
       ...working,
@@ -81,7 +82,7 @@ describe('A list of TPUs', () => {
     assert.equal(totalsText(totalsOf(all)), '3 TPUs, 1 at work, $0.48986 an hour');
   });
 
-  it('says where a price is unknown', () => {
+  it('a list of TPUs says where a price is unknown', () => {
     const unknown = tpuRow({...working, usd_per_hour: null}, [], T0);
     assert.equal(
       totalsText(totalsOf([unknown])),
@@ -89,7 +90,7 @@ describe('A list of TPUs', () => {
     );
   });
 
-  it('shows the error of a refused TPU while its zone refuses TPUs, and no healed error', () => {
+  it('a list of TPUs shows the error of a refused TPU while its zone refuses TPUs, and no healed error', () => {
     const refused = aWorker({phase: 'gone', refused: true, last_error: 'no more capacity'});
     const waits = {...constraint('zone', refused.zone, 'no more capacity'), since_at: at(0)};
     const shown = [POOL, {...POOL, zones_wait: {[refused.zone]: waits}}].map(pool =>
@@ -104,7 +105,7 @@ describe('A list of TPUs', () => {
     );
   });
 
-  it('says for what runs and jobs wait where no TPU is there', async () => {
+  it('a list of TPUs says for what runs and jobs wait where no TPU is there', async () => {
     const textsOf = async (run: Partial<Run>, pool: Partial<Pool> = {}) => {
       const store = await aStore({'runs/my-run': aRun(run), 'pools/tpu': {...POOL, ...pool}});
       return (await whyNone(store)).map(({text}) => text);
@@ -121,9 +122,10 @@ describe('A list of TPUs', () => {
     assert.deepEqual(await textsOf({}), ['no TPU: TPUs are created when there is work']);
   });
 
-  it('has the cost of this incarnation until now', () => assert.equal(rows[0]?.cost_usd, 1.25));
+  it('a list of TPUs has the cost of this incarnation until now', () =>
+    assert.equal(rows[0]?.cost_usd, 1.25));
 
-  it('replaces control characters of an error', () => {
+  it('a list of TPUs replaces control characters of an error', () => {
     const hostile = tpuRow({...working, last_error: 'a\u001b[31m\u202eb'}, [], T0);
     assert.doesNotMatch(tpuTable([hostile], T0)[1]?.text ?? '', /\p{Cc}|\p{Cf}/u);
   });
@@ -138,24 +140,24 @@ describe('The TPUs that a command names', () => {
   const names = (...args: [string[], {zone?: string; all?: boolean}]) =>
     namedTpus(fleet, ...args).map(({name}) => name);
 
-  it('are those of the names, of the zone, or all that are not gone', () => {
+  it('the TPUs that a command names are those of the names, of the zone, or all that are not gone', () => {
     assert.deepEqual(names([A, B], {}), [A, B]);
     assert.deepEqual(names([], {zone: 'us-east5-b'}), [C]);
     assert.deepEqual(names([], {all: true}), [A, C]);
   });
 
-  it('are chosen in one way', () => {
+  it('the TPUs that a command names are chosen in one way', () => {
     assert.throws(() => names([], {}), /^UsageError: Give names of TPUs/);
     assert.throws(() => names([A], {all: true}), /^UsageError: Give names of TPUs/);
   });
 
-  it('are near misses for an unknown name', () =>
+  it('the TPUs that a command names are near misses for an unknown name', () =>
     assert.throws(
       () => names([A, 'tpu-us-east5-b-1'], {}),
       /"tpu-us-east5-b-1"; did you mean "tpu-us-east5-b-0"/,
     ));
 
-  it('are listed before a delete with dollars and work', () => {
+  it('the TPUs that a command names are listed before a delete with dollars and work', () => {
     const rows = [working].map(worker => tpuRow(worker, [POOL], T0));
     assert.deepEqual(deletionLines(rows), [
       '1 TPU will be deleted, which saves $1.25 an hour:',
@@ -167,7 +169,7 @@ describe('The TPUs that a command names', () => {
 });
 
 describe('The question before a delete', () => {
-  it('names twenty TPUs and counts the rest', () => {
+  it('the question before a delete names twenty TPUs and counts the rest', () => {
     const rows = Array.from({length: 21}, (_, slot) =>
       tpuRow(aWorker({name: `tpu-us-east5-b-${slot}`, phase: 'idle'}), [POOL], T0),
     );
@@ -184,11 +186,12 @@ describe('Names near a typed name', () => {
     ['zzz', ['my-run'], []],
     ['a', ['b', 'c', 'd', 'e'], ['b', 'c', 'd']],
   ] as const)
-    it(`of "${given}" are ${JSON.stringify(near)}`, () => assert.deepEqual(nearNames(given, known), near));
+    it(`Names near a typed name of "${given}" are ${JSON.stringify(near)}`, () =>
+      assert.deepEqual(nearNames(given, known), near));
 });
 
 describe('The ceiling of a pool', () => {
-  it('is its slots, and the price of an hour of all of them', async () => {
+  it('the ceiling of a pool is its slots, and the price of an hour of all of them', async () => {
     const store = await aStore({'prices/chips': {v5litepod: {usd: 2, spot_usd: 1}}});
     const pool = {...POOL, zones: ['us-central1-a', 'us-east5-b'], workers_per_zone: 3};
     const ceiling = await ceilingOf({store} as Cloud, pool);
@@ -211,7 +214,7 @@ describe('The attempts of a TPU', () => {
     },
   };
 
-  it('are the newest first, with how sure the cause is; an invalid document is left out', async () => {
+  it('the attempts of a TPU are the newest first, with how sure the cause is; an invalid document is left out', async () => {
     const path = (id: string) => `workers/${A}/attempts/${id}`;
     const store = await aStore({
       [path('000001')]: attempt,

@@ -3,7 +3,7 @@ import {jsonText} from '../../../shared/contracts/printable.ts';
 import {gleaner} from '../../support/machine/command.ts';
 
 describe('An invalid gleaner command @full', () => {
-  it('run cancel without a stream names the stop of the run', async () => {
+  it('an invalid gleaner command run cancel without a stream names the stop of the run', async () => {
     const {code, stderr} = await gleaner(['run', 'cancel', 'my-run']);
     assert.equal(code, 2);
     assert.match(stderr, /gleaner run stop my-run/);
@@ -14,14 +14,14 @@ describe('An invalid gleaner command @full', () => {
     [['verify'], /^missing required argument 'run'$/],
     [['demo', '--speed'], /^unknown option '--speed'$/],
   ] as const)
-    it(`prints the error of "${args.join(' ')} --json" as JSON and exits with 2`, async () => {
+    it(`an invalid gleaner command prints the error of "${args.join(' ')} --json" as JSON and exits with 2`, async () => {
       const {code, stdout, stderr} = await gleaner([...args, '--json']);
       assert.equal(code, 2);
       assert.match(JSON.parse(stdout).error, says);
       assert.match(stderr, /^error: .*\n\(add --help for the options\)\n$/);
     });
 
-  it('prints nothing on standard output without --json', async () => {
+  it('an invalid gleaner command prints nothing on standard output without --json', async () => {
     const {code, stdout} = await gleaner(['status', 'NOPE']);
     assert.deepEqual([code, stdout], [2, '']);
   });
@@ -33,7 +33,7 @@ describe('An invalid gleaner command @full', () => {
     ['status', '--port', hostile],
     ['status', `--${hostile}`, '--json'],
   ])
-    it(`prints no control character of its arguments ${jsonText(args)}`, async () => {
+    it(`an invalid gleaner command prints no control character of its arguments ${jsonText(args)}`, async () => {
       const {code, stdout, stderr} = await gleaner(args);
       assert.equal(code, 2);
       assert.doesNotMatch(stdout + stderr, /[^\P{Cc}\n]|\p{Cf}/u);
@@ -44,7 +44,7 @@ describe('An invalid gleaner command @full', () => {
     ['demo', '--dir', ''],
     ['local', 'up', '--dir='],
   ])
-    it(`exits with 2 for an empty --dir of gleaner ${args[0]}`, async () => {
+    it(`an invalid gleaner command exits with 2 for an empty --dir of gleaner ${args[0]}`, async () => {
       // A command that accepts the folder fails later, without a Python environment.
       const {code, stderr} = await gleaner(args, {env: {XDG_CACHE_HOME: '/dev/null'}});
       assert.equal(code, 2);

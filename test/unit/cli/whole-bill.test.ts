@@ -21,7 +21,7 @@ const bill = (place: Partial<Parameters<typeof estimatedBill>[3]>) =>
 const usd = (dollars: number) => dollars.toFixed(4);
 
 describe('the bill beside the TPUs', () => {
-  it('has network between regions for streams, shards and the weights of each TPU at work', () => {
+  it('the bill beside the TPUs has network between regions for streams, shards and the weights of each TPU at work', () => {
     const {network, nat} = bill({zone: 'us-east5-b'});
     assert.deepEqual([network.estimate, network.low].map(usd), [
       usd(0.02 * (100 + 10 + 4)),
@@ -30,12 +30,12 @@ describe('the bill beside the TPUs', () => {
     assert.deepEqual([network.high, nat.estimate, bill({}).network.estimate], [null, 0, 0]);
   });
 
-  it('has Cloud NAT for the weights of a hub model, which cross no region', () => {
+  it('the bill beside the TPUs has Cloud NAT for the weights of a hub model, which cross no region', () => {
     const {network, nat} = bill({zone: 'us-east5-b', isHubModel: true});
     assert.deepEqual([network.estimate, nat.estimate].map(usd), [usd(0.02 * 110), usd(0.045 * 2)]);
   });
 
-  it('has operations of streams and shards, functions and Firestore by hour and shard, and storage each month', () => {
+  it('the bill beside the TPUs has operations of streams and shards, functions and Firestore by hour and shard, and storage each month', () => {
     const {operations, control, storage_month} = bill({});
     assert.deepEqual(
       [operations, control, storage_month].map(each => usd(each.estimate)),
@@ -43,7 +43,7 @@ describe('the bill beside the TPUs', () => {
     );
   });
 
-  it('of a run is counted from its document', () => {
+  it('the bill beside the TPUs of a run is counted from its document', () => {
     const run = aRun({
       streams_completed: 2,
       total_shards: 1000,

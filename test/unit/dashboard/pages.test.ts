@@ -51,7 +51,7 @@ const ADDRESSES = [
 ];
 
 describe('The pages', () => {
-  it('escape every text, and turn none around', async () => {
+  it('the pages escape every text, and turn none around', async () => {
     const objects = someObjects({
       'activations/my-run/tpu_7/rejects.jsonl': `${JSON.stringify({line: 1, reason: HOSTILE})}\n`,
       [`logs/${TPU}/2.log`]: HOSTILE,
@@ -73,7 +73,7 @@ describe('The pages', () => {
     );
   });
 
-  it('say in an empty deployment what to do next, with the command', async () => {
+  it('the pages say in an empty deployment what to do next, with the command', async () => {
     const {get} = somePages(await aStore({}), now);
     for (const [address, command] of [
       ['/', 'gleaner run start'],
@@ -103,7 +103,7 @@ describe('The pages', () => {
       assert.equal((await get(address)).status, 404, address);
   });
 
-  it('name the wait of a run, and no first step, where it has no TPU', async () => {
+  it('the pages name the wait of a run, and no first step, where it has no TPU', async () => {
     const waits = {kind: 'zone', about: 'us-central1-a', evidence: 'none', since_at: at(0)} as const;
     const store = await aStore({
       'runs/my-run': aRun({waits: {...waits, refusals: 2, next_try_at: at(90)}}),
@@ -118,13 +118,13 @@ describe('The pages', () => {
     assert.doesNotMatch(text, /gleaner run start/);
   });
 
-  it('lead to a TPU that is gone, which says how it ended', async () => {
+  it('the pages lead to a TPU that is gone, which says how it ended', async () => {
     const gone = aWorker({name: TPU, phase: 'gone'});
     const {get} = somePages(await aStore({'pools/tpu': aConfig().pool, [`workers/${TPU}`]: gone}), now);
     assert.match((await get('/fleet')).text, new RegExp(`1 TPU gone<.*href="/tpus/${TPU}"`));
   });
 
-  it('show on the page of a run that is over nothing of the work of others', async () => {
+  it('the pages show on the page of a run that is over nothing of the work of others', async () => {
     const event = (second: number, kind: string, text: string, more: object) => ({
       ...{kind, text, at: at(second), expire_at: at(9999)},
       ...more,
@@ -143,7 +143,7 @@ describe('The pages', () => {
     assert.doesNotMatch(text, /is wanted|READY/);
   });
 
-  it('have commands to copy that exist', async () => {
+  it('the pages have commands to copy that exist', async () => {
     const counts = {streams_pending: 0, streams_failed: 1, total_shards: 1};
     const store = await aStore({
       ...Object.fromEntries(
@@ -168,7 +168,7 @@ describe('The pages', () => {
     assert.ok(found.size >= 20, [...found].join('\n'));
   });
 
-  it('refuse every method but GET, and robots', async () => {
+  it('the pages refuse every method but GET, and robots', async () => {
     const {app} = somePages(await aStore({}), now);
     for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])
       assert.equal((await app.request('/', {method})).status, 405, method);
@@ -183,14 +183,14 @@ describe('The pages', () => {
     ['as a curve', {preemptions: 2}, /aria-label="Preemptions: 2 now, 2 at most"/],
     ['as unknown where the run has no count', {preemptions: null}, /Preemptions: unknown/],
   ] as [string, Partial<Run>, RegExp][])
-    it(`show the preemptions of a run ${name}`, async () => {
+    it(`the pages show the preemptions of a run ${name}`, async () => {
       const history = {step_s: 5, at_s: [0, 9], tokens: [0, 5], usd: [0, 1], leases: [1, 1]};
       const run = aRun({...of, total_tokens: 5, history: {...history, preemptions: [0, 1]}});
       const {text} = await somePages(await aStore({'runs/my-run': run}), now).get('/runs/my-run');
       assert.match(text, says);
     });
 
-  it('show the statistics of the rows: not finite ones, zeros, norms and massive activations by position', async () => {
+  it('the pages show the statistics of the rows: not finite ones, zeros, norms and massive activations by position', async () => {
     const sha256 = 'b'.repeat(64);
     const weights = {weights_sha256: sha256, tokenizer_sha256: sha256, files: {}, unknown_keys: []};
     const summary = {
@@ -216,7 +216,7 @@ describe('The pages', () => {
     assert.match(text, /by position of the token.*2–3<.*warns">50<.*>4\.0</);
   });
 
-  it('never show the secrets of hosts', async () => {
+  it('the pages never show the secrets of hosts', async () => {
     const worker = aWorker({name: TPU});
     const {get} = somePages(await aStore({[`workers/${TPU}`]: worker}), now);
     const {text} = await get(`/documents/workers/${TPU}`);
@@ -231,7 +231,7 @@ describe('The grid of streams', () => {
     ['of one status', () => 'completed' as const],
     ['of random statuses', (index: number) => statuses[(index * 7919) % 4] ?? 'pending'],
   ] as const)
-    it(`takes at most 250 kB for 10,000 streams ${name}`, () => {
+    it(`the grid of streams takes at most 250 kB for 10,000 streams ${name}`, () => {
       const streams = Array.from({length: 10_000}, (_, worker_id) => ({
         worker_id,
         status: statusOf(worker_id),
@@ -239,7 +239,7 @@ describe('The grid of streams', () => {
       assert.ok(String(streamGrid(streams)).length < 250_000);
     });
 
-  it('has a place for each stream, also where numbers are far apart', () => {
+  it('the grid of streams has a place for each stream, also where numbers are far apart', () => {
     const streams = [3, 999_999_999].map(worker_id => ({worker_id, status: 'pending' as const}));
     const text = String(streamGrid(streams));
     assert.ok(text.length < 2000 && !text.includes('data-streams'), text);

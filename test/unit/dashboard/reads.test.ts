@@ -20,7 +20,7 @@ function workersAt(seconds: number, changes = {}): Record<string, object> {
 }
 
 describe('The mirror of a store', () => {
-  it('reads a collection once, and then what has changed, by the clock of the cloud', async () => {
+  it('the mirror of a store reads a collection once, and then what has changed, by the clock of the cloud', async () => {
     const store = await aStore(workersAt(0));
     // The clock of this machine is a day behind that of the cloud.
     let [now, reads] = [T0 - 86_400_000, 0];
@@ -58,7 +58,7 @@ describe('The mirror of a store', () => {
     await store.close();
   });
 
-  it('gives a document that has not changed as the same object, so that it is parsed once', async () => {
+  it('the mirror of a store gives a document that has not changed as the same object, so that it is parsed once', async () => {
     const store = await aStore({'runs/my-run': aRun()});
     let now = T0;
     const mirror = new MirrorStore(store, {
@@ -77,7 +77,7 @@ describe('The mirror of a store', () => {
 });
 
 describe('The allowance of reads', () => {
-  it('lets no open page cost more than a dollar a month and the dollars of a day', () => {
+  it('the allowance of reads lets no open page cost more than a dollar a month and the dollars of a day', () => {
     let now = 0;
     const allowance = new Allowance(() => now);
     let spent = 0;
@@ -92,7 +92,7 @@ describe('The allowance of reads', () => {
 });
 
 describe('A page that is polled', () => {
-  it('is read once for any number of readers, and shows its last state with its age while the database is away', async () => {
+  it('a page that is polled is read once for any number of readers, and shows its last state with its age while the database is away', async () => {
     let [now, reads, isAway] = [T0, 0, false];
     const page = {
       key: '/',
@@ -115,7 +115,7 @@ describe('A page that is polled', () => {
     feed.close();
   });
 
-  it('is polled together with every other open page', async () => {
+  it('a page that is polled is polled together with every other open page', async () => {
     mock.timers.enable({apis: ['setTimeout', 'Date'], now: T0});
     try {
       const reads: string[] = [];
@@ -139,7 +139,7 @@ describe('A page that is polled', () => {
     }
   });
 
-  it('is an error and no empty fleet where the database was away from the start', async () => {
+  it('a page that is polled is an error and no empty fleet where the database was away from the start', async () => {
     const away = new Proxy({} as Store, {
       get: () => () => Promise.reject(new Error('UNAVAILABLE')),
     });

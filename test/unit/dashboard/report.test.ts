@@ -76,14 +76,14 @@ function assertAlone(text: string): void {
 }
 
 describe('The report of a run', () => {
-  it('loads nothing, and escapes every text', async () => {
+  it('the report of a run loads nothing, and escapes every text', async () => {
     const text = runReport(await aReport(), {...MADE, compared: COMPARED});
     assertAlone(text);
     assert.match(text, /resid_post\.4.*4\.1e-3.*sample 3, token 11/);
     assert.ok(text.split('&lt;script').length > 4, 'the hostile texts are shown');
   });
 
-  it('adds up reasons that differ in their numbers, and the lives that the run has paid for', async () => {
+  it('the report of a run adds up reasons that differ in their numbers, and the lives that the run has paid for', async () => {
     const {reasons, lives} = await aReport();
     assert.deepEqual(
       reasons.most.map(({reason, samples, first}) => [reason, samples, first]),
@@ -98,13 +98,13 @@ describe('The report of a run', () => {
     );
   });
 
-  it('shows the preemptions of the run as a number and as a curve', async () => {
+  it('the report of a run shows the preemptions of the run as a number and as a curve', async () => {
     const text = runReport(await aReport(), MADE);
     assert.match(text, /3 preemptions/);
     assert.match(text, /aria-label="Preemptions: 3 now, 3 at most"/);
   });
 
-  it('says whether the shards were read again for it', async () => {
+  it('the report of a run says whether the shards were read again for it', async () => {
     const report = await aReport();
     const text = runReport(report, MADE);
     assert.match(text, /gleaner run report my-run --verify/);
@@ -131,7 +131,7 @@ describe('The report of a run', () => {
 });
 
 describe('The comparison of two runs', () => {
-  it('loads nothing, escapes every text, and says whether the runs hold the same', () => {
+  it('the comparison of two runs loads nothing, escapes every text, and says whether the runs hold the same', () => {
     const side = (norm: number) => ({
       run: aRun({run: 'one', status: 'completed', spec: {model: HOSTILE + norm}}),
       result: null,

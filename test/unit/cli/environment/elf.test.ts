@@ -36,7 +36,7 @@ describe('A library of the worker environment', () => {
   const put = (name: string, elf: ElfFacts) => folder.put(name, anElf(elf));
 
   for (const {name, elf, why} of CASES)
-    it(`with ${name} is ${why ? 'refused' : 'accepted'}`, async () => {
+    it(`a library of the worker environment with ${name} is ${why ? 'refused' : 'accepted'}`, async () => {
       put('lib/a.so', elf);
       put('lib/b/libown.so.1', {});
       folder.put('lib/text.so', 'no program');
@@ -44,12 +44,12 @@ describe('A library of the worker environment', () => {
       await (why ? assert.rejects(checked, why) : checked);
     });
 
-  it('of a package is refused with the package as the cure', async () => {
+  it('a library of the worker environment of a package is refused with the package as the cure', async () => {
     put('lib/python3.12/site-packages/a.so', {versions: {'libc.so.6': ['GLIBC_2.38']}});
     await assert.rejects(requirePortable(folder.path), /lock another version of this package$/);
   });
 
-  it('keeps all facts but its search path when the search path changes', () => {
+  it('a library of the worker environment keeps all facts but its search path when the search path changes', () => {
     const facts = {needed: ['libc.so.6', 'libz.so.1'], versions: LIBC, runpath: '/opt/pythons/3.12.1/lib'};
     const path = put('a.so', facts);
     const before = readElf(path);
@@ -60,7 +60,7 @@ describe('A library of the worker environment', () => {
     assert.deepEqual(readElf(path), {...before, runpath: {...before.runpath, text: '$ORIGIN/../lib'}});
   });
 
-  it('refuses a search path that is longer than the old one', () => {
+  it('a library of the worker environment refuses a search path that is longer than the old one', () => {
     const path = put('a.so', {runpath: '/lib'});
     const {runpath} = readElf(path) ?? {};
     assert.ok(runpath);
@@ -68,7 +68,7 @@ describe('A library of the worker environment', () => {
     assert.deepEqual(readElf(path)?.runpath, runpath);
   });
 
-  it('of this machine needs the library of C', function () {
+  it('a library of the worker environment of this machine needs the library of C', function () {
     if (process.platform !== 'linux') this.skip();
     const {needed, versions} = readElf('/bin/ls') ?? {};
     assert.ok(needed?.includes('libc.so.6'));

@@ -34,14 +34,14 @@ describe('The archive of the worker environment @long', () => {
   });
   after(() => folder.end());
 
-  it('starts JAX from another folder, without a variable of this machine', async () => {
+  it('the archive of the worker environment starts JAX from another folder, without a variable of this machine', async () => {
     const {stdout} = await run(join(place, 'bin/python3'), ['-c', IMPORTS], {env: {JAX_PLATFORMS: 'cpu'}});
     const [prefix, executable, sum, certificates] = JSON.parse(stdout);
     assert.deepEqual([prefix, executable, sum], [place, join(place, 'bin/python3'), '3.0']);
     assert.ok(certificates > 0, 'ssl finds the certificates of the system');
   });
 
-  it('makes the environment of a job with its own uv and Python', async () => {
+  it('the archive of the worker environment makes the environment of a job with its own uv and Python', async () => {
     const code = 'from gleaner_worker.source.environment import _find_uv; print(_find_uv())';
     const python = join(place, 'bin/python3');
     const env = {PYTHONPATH: WORKER_FOLDER, PYTHONDONTWRITEBYTECODE: '1', UV_CACHE_DIR: folder.at('uv')};
@@ -53,12 +53,12 @@ describe('The archive of the worker environment @long', () => {
     assert.ok(stdout.startsWith(`${place} ${place}/include/python3.`), stdout);
   });
 
-  it('names its lock file as other environments do', async () => {
+  it('the archive of the worker environment names its lock file as other environments do', async () => {
     const name = readFileSync(join(place, 'lock-sha256'), 'utf8').slice(0, 16);
     assert.equal(`env-${name}`, (await environmentFolder(LOCK)).split('/').at(-1));
   });
 
-  it('holds no link, no test and no path of the build', async () => {
+  it('the archive of the worker environment holds no link, no test and no path of the build', async () => {
     const {stdout: members} = await run('tar', ['-tvzf', built.archive], {maxBuffer: 1 << 26});
     assert.deepEqual(
       members.split('\n').filter(line => line !== '' && !line.startsWith('-')),
@@ -93,7 +93,7 @@ describe('A build of the worker environment in a new cache @long', () => {
     return {built: JSON.parse(stdout) as Environment, said: stderr};
   };
 
-  it('publishes the same bytes as a build beside it, and removes what a killed build left', async () => {
+  it('a build of the worker environment in a new cache publishes the same bytes as a build beside it, and removes what a killed build left', async () => {
     folder.put('gleaner/environments/0.unfinished.99999999/tree/file', '');
     const [{built: one}, {built: two}] = await Promise.all([build(), build()]);
     assert.deepEqual(one, two);
@@ -104,7 +104,7 @@ describe('A build of the worker environment in a new cache @long', () => {
     assert.ok(existsSync(one.archive));
   });
 
-  it('takes the Python that uv downloads, and no trace of the download', async () => {
+  it('a build of the worker environment in a new cache takes the Python that uv downloads, and no trace of the download', async () => {
     const place = await unpacked(await workerEnvironment(), folder.at('place'));
     env.UV_PYTHON_DOWNLOADS_JSON_URL = await aDownload(folder, place);
     const {built, said} = await build();

@@ -7,7 +7,7 @@ describe('The cache of worker environments', () => {
   const folder = new Folder();
   afterEach(() => folder.end());
 
-  it('keeps the three environments used last, and an unfinished one', async () => {
+  it('the cache of worker environments keeps the three environments used last, and an unfinished one', async () => {
     const keys = [...'abcde'].map(digit => digit.repeat(16));
     for (const [index, key] of keys.entries()) {
       folder.put(`${key}/environment.tar.gz`, 'env');
@@ -20,7 +20,7 @@ describe('The cache of worker environments', () => {
     assert.deepEqual(folder.names('.').sort(), kept);
   });
 
-  it('fails no build where another process removes an environment, or the whole cache', async () => {
+  it('the cache of worker environments fails no build where another process removes an environment, or the whole cache', async () => {
     for (const digit of 'abcd') folder.put(`${digit.repeat(16)}/environment.tar.gz`, 'env');
     const gone = 'e'.repeat(16);
     symlinkSync(folder.at('absent'), folder.at(gone));

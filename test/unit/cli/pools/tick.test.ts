@@ -29,7 +29,7 @@ describe('gleaner tick @full', () => {
     assert.equal((await stateAfter('resume')).state, 'ENABLED');
   });
 
-  it('exits with 1 for a region without the job', async () => {
+  it('gleaner tick exits with 1 for a region without the job', async () => {
     const {code, stderr} = await gleaner(['tick', '--location', 'x', '--port', new URL(cloud.url).port]);
     assert.equal(code, 1);
     assert.match(stderr, /^gleaner: Failed to run .*Job not found/);

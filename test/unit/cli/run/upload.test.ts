@@ -19,7 +19,7 @@ describe('The upload of streams', () => {
   });
   afterEach(() => to.folder.end());
 
-  it('puts run.json and every stream under the names that a run reads', async () => {
+  it('the upload of streams puts run.json and every stream under the names that a run reads', async () => {
     await to.streams(5, 2);
     to.folder.put('streams/run.json', '{"layers": "all"}');
     const whole = await to.start();
@@ -39,7 +39,7 @@ describe('The upload of streams', () => {
     ]);
   });
 
-  it('skips what is there, and uploads the rest', async () => {
+  it('the upload of streams skips what is there, and uploads the rest', async () => {
     await to.streams(6, 3);
     await put(cloud, `datasets/${to.run}/stream_001.jsonl`, to.folder.streams('streams')[1]);
     const {uploaded, already_there} = await to.start();
@@ -52,7 +52,7 @@ describe('The upload of streams', () => {
     {name: 'another size', content: 'other'},
     {name: 'the same size', content: undefined},
   ])
-    it(`replaces no object of other content and ${name}, and sends nothing`, async () => {
+    it(`the upload of streams replaces no object of other content and ${name}, and sends nothing`, async () => {
       await to.streams(4, 2);
       const there = content ?? to.folder.streams('streams')[1]?.replaceAll('row', 'ROW');
       await put(cloud, `datasets/${to.run}/stream_001.jsonl`, there);
@@ -60,7 +60,7 @@ describe('The upload of streams', () => {
       assert.deepEqual(await to.stored(), [['stream_001.jsonl', there]]);
     });
 
-  it('replaces no object of the same size for a folder without checksums', async () => {
+  it('the upload of streams replaces no object of the same size for a folder without checksums', async () => {
     await to.streams(4, 2);
     rmSync(to.folder.at('streams/checksums.json'));
     const there = to.folder.streams('streams')[1]?.replaceAll('row', 'ROW');
@@ -71,13 +71,13 @@ describe('The upload of streams', () => {
     );
   });
 
-  it('refuses a stream that the run has in its other form', async () => {
+  it('the upload of streams refuses a stream that the run has in its other form', async () => {
     await to.streams(2, 1);
     await put(cloud, `datasets/${to.run}/stream_000.jsonl.gz`, 'x');
     await assert.rejects(to.start(), /the run has this stream as gs:/);
   });
 
-  it('refuses a spec that differs from the spec of the run', async () => {
+  it('the upload of streams refuses a spec that differs from the spec of the run', async () => {
     await to.streams(2, 1);
     to.folder.put('streams/run.json', '{}');
     await put(cloud, `datasets/${to.run}/run.json`, '{"layers":"all"}');
@@ -85,7 +85,7 @@ describe('The upload of streams', () => {
   });
 
   const changed = (name: string, change: () => void, error: RegExp) =>
-    it(`refuses ${name}, and sends nothing`, async () => {
+    it(`the upload of streams refuses ${name}, and sends nothing`, async () => {
       await to.streams(4, 2);
       change();
       await assert.rejects(to.start(), error);
@@ -128,7 +128,7 @@ describe('The upload of streams', () => {
   );
   changed('an invalid run.json', () => to.folder.put('streams/run.json', '{"layer": 1}'), /run\.json.*layer/);
 
-  it('refuses a stream of the same size with other content than checksums.json says', async () => {
+  it('the upload of streams refuses a stream of the same size with other content than checksums.json says', async () => {
     await to.streams(4, 1);
     to.folder.put(
       'streams/stream_000.jsonl',
@@ -138,7 +138,7 @@ describe('The upload of streams', () => {
     assert.deepEqual(await to.stored(), []);
   });
 
-  it('refuses an empty folder, a missing folder, a missing bucket and a stopped cloud with what to do', async () => {
+  it('the upload of streams refuses an empty folder, a missing folder, a missing bucket and a stopped cloud with what to do', async () => {
     await assert.rejects(to.start(), /Failed to read the folder/);
     to.folder.put('streams/.hidden', '');
     await assert.rejects(to.start(), /There is no stream in .*: create streams/);
@@ -153,7 +153,7 @@ describe('The upload of streams', () => {
     );
   });
 
-  it('prints the commands of gcloud that upload the same files', async () => {
+  it('the upload of streams prints the commands of gcloud that upload the same files', async () => {
     await to.streams(2, 2);
     to.folder.put('streams/run.json', '{}');
     const {stdout} = await gleaner([

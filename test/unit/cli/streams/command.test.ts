@@ -15,7 +15,7 @@ describe('gleaner streams create @full', () => {
   beforeEach(() => folder.put('qa.csv', 'q,a\nwhy,so\n'));
   afterEach(() => folder.end());
 
-  it('reads \\n of a template as a newline, and answers in JSON', async () => {
+  it('gleaner streams create reads \\n of a template as a newline, and answers in JSON', async () => {
     const more = ['--num-streams', '1', '--output-dir', 'out', '--json'];
     const args = ['streams', 'create', 'qa.csv', '--template', 'Q: {q}\\nA: {a}', ...more];
     const {code, stdout} = await gleaner(args, {cwd: folder.path});
@@ -40,13 +40,13 @@ describe('gleaner streams create @full', () => {
     },
     {args: ['qa.csv', '--num-streams', '1', '--format', 'xml'], says: /Allowed choices are jsonl, json/},
   ])
-    it(`exits with 2 for the arguments "${args.join(' ')}"`, async () => {
+    it(`gleaner streams create exits with 2 for the arguments "${args.join(' ')}"`, async () => {
       const {code, stderr} = await gleaner(['streams', 'create', ...args], {cwd: folder.path});
       assert.equal(code, 2);
       assert.match(stderr, says);
     });
 
-  it('exits with 130 at once after Ctrl-C, also when a hub does not answer', async () => {
+  it('gleaner streams create exits with 130 at once after Ctrl-C, also when a hub does not answer', async () => {
     const hub = createServer(() => {}).listen(0, '127.0.0.1');
     await once(hub, 'listening');
     const asked = once(hub, 'request');

@@ -23,7 +23,7 @@ describe('The creation of streams', () => {
     );
   const rows = (count: number) => Array.from({length: count}, (_, index) => `{"text":"row ${index}"}`);
 
-  it('puts every row of the range into exactly one stream, in order, under every combination of options', async () => {
+  it('the creation of streams puts every row of the range into exactly one stream, in order, under every combination of options', async () => {
     const some = (least: number, most: number) =>
       fc.option(fc.integer({min: least, max: most}), {nil: undefined});
     const choice = fc.record({
@@ -75,7 +75,7 @@ describe('The creation of streams', () => {
     );
   });
 
-  it('shuffles by the seed: the same order again, and another one for another seed', async () => {
+  it('the creation of streams shuffles by the seed: the same order again, and another one for another seed', async () => {
     folder.put('in.jsonl', rows(200).join('\n'));
     const order = async (shuffle_seed: number, output: string) => {
       await create(['in.jsonl'], {shuffle_seed, output_dir: folder.at(output)});
@@ -87,7 +87,7 @@ describe('The creation of streams', () => {
     assert.notEqual(first[0], `${rows(200).join('\n')}\n`);
   });
 
-  it('keeps the bytes of JSON lines: spaces, escapes, large numbers and carriage returns', async () => {
+  it('the creation of streams keeps the bytes of JSON lines: spaces, escapes, large numbers and carriage returns', async () => {
     const lines = ['{ "text" : "\\u00e9" }', '{"n":12345678901234567890, "text":"x"}\r', '{"text":"é"}'];
     folder.put('in.jsonl', `\ufeff${lines[0]}\n\n${lines[1]}\n  \r\n${lines[2]}`);
     await create(['in.jsonl']);
@@ -113,7 +113,7 @@ describe('The creation of streams', () => {
     },
   ];
   for (const {options, left_out, says} of leaving)
-    it(`says which columns it leaves out, with ${JSON.stringify(options)}`, async () => {
+    it(`the creation of streams says which columns it leaves out, with ${JSON.stringify(options)}`, async () => {
       folder.put('in.jsonl', '{"id":1,"prompt":"a","text":"b","a label":2}\n'.repeat(2));
       folder.put('more.csv', 'id,prompt,text,a label\n1,a,b,2\n');
       const columnData = ['id', 'prompt', 'text', 'a label'].map(name => ({name, data: ['a']}));
@@ -138,14 +138,14 @@ describe('The creation of streams', () => {
       says: [],
     },
   ])
-    it(`says what it leaves out: ${name}`, async () => {
+    it(`the creation of streams says what it leaves out: ${name}`, async () => {
       folder.put('in.jsonl', content);
       const said: string[] = [];
       await create(['in.jsonl'], {column}, line => void (/^Left out/.test(line) && said.push(line)));
       assert.deepEqual(said, says);
     });
 
-  it('writes checksums that are those of the files', async () => {
+  it('the creation of streams writes checksums that are those of the files', async () => {
     folder.put('in.jsonl', rows(5).join('\n'));
     await create(['in.jsonl'], {num_streams: 2});
     const {streams, samples, sources} = JSON.parse(folder.text('out/checksums.json'));
@@ -163,7 +163,7 @@ describe('The creation of streams', () => {
     assert.deepEqual(folder.names('out'), ['checksums.json', 'stream_000.jsonl', 'stream_001.jsonl']);
   });
 
-  it('changes nothing in a complete folder', async () => {
+  it('the creation of streams changes nothing in a complete folder', async () => {
     folder.put('in.jsonl', rows(5).join('\n'));
     await create(['in.jsonl']);
     const report = await create(['in.jsonl']);
@@ -175,7 +175,7 @@ describe('The creation of streams', () => {
     {name: 'other options', change: {num_streams: 2}},
     {name: 'another order', change: {shuffle_seed: 1}},
   ])
-    it(`refuses a folder with streams of ${name}, and replaces them with force`, async () => {
+    it(`the creation of streams refuses a folder with streams of ${name}, and replaces them with force`, async () => {
       folder.put('in.jsonl', rows(5).join('\n'));
       await create(['in.jsonl'], {num_streams: 3});
       const before = folder.streams('out');
@@ -185,7 +185,7 @@ describe('The creation of streams', () => {
       assert.equal(folder.streams('out').length, change.num_streams ?? 1);
     });
 
-  it('writes a stream anew that was changed or deleted, with force', async () => {
+  it('the creation of streams writes a stream anew that was changed or deleted, with force', async () => {
     folder.put('in.jsonl', rows(4).join('\n'));
     await create(['in.jsonl'], {num_streams: 2});
     const before = folder.streams('out');
@@ -195,7 +195,7 @@ describe('The creation of streams', () => {
     assert.deepEqual(folder.streams('out'), before);
   });
 
-  it('finishes the renaming of an interrupted process', async () => {
+  it('the creation of streams finishes the renaming of an interrupted process', async () => {
     folder.put('in.jsonl', rows(4).join('\n'));
     await create(['in.jsonl'], {num_streams: 2});
     const [first = '', second = ''] = folder.streams('out');
@@ -210,7 +210,7 @@ describe('The creation of streams', () => {
     assert.deepEqual(folder.names('out'), ['checksums.json', 'stream_000.jsonl', 'stream_001.jsonl']);
   });
 
-  it('leaves no stream after a stop between two streams, and starts again', async () => {
+  it('the creation of streams leaves no stream after a stop between two streams, and starts again', async () => {
     folder.put('in.csv', `text,prompt\n${'x,y\n'.repeat(5000)}`);
     const options = {num_streams: 50, output_dir: folder.at('out')};
     const stop = new AbortController();
@@ -222,13 +222,13 @@ describe('The creation of streams', () => {
     assert.equal((await create(['in.csv'], options)).status, 'created');
   });
 
-  it('refuses a folder into which another process writes', async () => {
+  it('the creation of streams refuses a folder into which another process writes', async () => {
     folder.put('in.jsonl', rows(4).join('\n'));
     folder.put('out/.create/pid', String(process.ppid));
     await assert.rejects(create(['in.jsonl']), /process \d+ is writing streams/);
   });
 
-  it('plans without writing', async () => {
+  it('the creation of streams plans without writing', async () => {
     folder.put('in.jsonl', rows(5).join('\n'));
     const report = await create(['in.jsonl'], {num_streams: 2, dry_run: true});
     assert.deepEqual(
@@ -238,7 +238,7 @@ describe('The creation of streams', () => {
     assert.deepEqual(folder.names(), ['in.jsonl']);
   });
 
-  it('refuses records that no run reads by itself, unless a template of the run reads them', async () => {
+  it('the creation of streams refuses records that no run reads by itself, unless a template of the run reads them', async () => {
     folder.put('in.csv', 'question,answer\na,b\n');
     await assert.rejects(create(['in.csv'], {}), /fields question, answer, .* --column or --template/);
     await create(['in.csv'], {check: false});
@@ -252,7 +252,7 @@ describe('The files of a shuffle', () => {
     {lines: 7, bytes: 1e12},
     {lines: 3000, bytes: 0},
   ])
-    it(`give ${lines} lines back in the order of their places, for about ${bytes} bytes`, async () => {
+    it(`the files of a shuffle give ${lines} lines back in the order of their places, for about ${bytes} bytes`, async () => {
       const folder = new Folder();
       const spool = await Spool.open(folder.at('spool'), lines, bytes);
       const places = positionsOf(lines, 5);

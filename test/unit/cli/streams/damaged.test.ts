@@ -46,9 +46,10 @@ describe('a damaged source', () => {
   };
 
   for (const name of readdirSync(CORPUS)) {
-    it(`gives rows or an error that names it: ${name}`, () => check(name, 40));
+    it(`a damaged source gives rows or an error that names it: ${name}`, () => check(name, 40));
     // What a page of Parquet claims is not checked, so damage may take time.
     if (!name.endsWith('.parquet'))
-      it(`gives rows or an error that names it, in many cases: ${name} @long`, () => check(name, 20_000));
+      it(`a damaged source gives rows or an error that names it, in many cases: ${name} @long`, () =>
+        check(name, 20_000));
   }
 });

@@ -231,7 +231,7 @@ describe('Datasets as records of streams', () => {
     },
   ];
   for (const {name, file, content, options, records} of good)
-    it(`are read from ${name}`, async () =>
+    it(`Datasets as records of streams are read from ${name}`, async () =>
       assert.deepEqual(await recordsOf(file, content, options), records));
 
   it('number the ARC tasks by their rows, whatever the range is', async () => {
@@ -244,7 +244,7 @@ describe('Datasets as records of streams', () => {
     );
   });
 
-  it('are read from the files of a folder or pattern, in the order of their names', async () => {
+  it('Datasets as records of streams are read from the files of a folder or pattern, in the order of their names', async () => {
     for (const name of ['b', 'a', 'c']) folder.put(`in/${name}.txt`, name);
     folder.put('in/.hidden.txt', 'no');
     for (const [index, source] of ['in', 'in/*.txt'].entries()) {
@@ -253,7 +253,7 @@ describe('Datasets as records of streams', () => {
     }
   });
 
-  it('are read from the folders inside of a folder, and skipped files are named', async () => {
+  it('Datasets as records of streams are read from the folders inside of a folder, and skipped files are named', async () => {
     for (const name of ['b.txt', 'sub/a.txt', 'README.md', '.hidden.txt', 'sub/deep/c.txt'])
       folder.put(`in/${name}`, name);
     const said: string[] = [];
@@ -280,14 +280,14 @@ describe('Datasets as records of streams', () => {
     },
     {name: 'a.txt', content: 'a', options: {}, says: /each line .* is a sample/},
   ])
-    it(`say of ${name} what is taken: ${says.source}`, async () => {
+    it(`Datasets as records of streams say of ${name} what is taken: ${says.source}`, async () => {
       const said: string[] = [];
       const output = {num_streams: 1, output_dir: folder.at('out'), check: false, ...options};
       await createStreams([folder.put(name, content)], output, {say: line => said.push(line)});
       assert.match(said.join('\n'), says);
     });
 
-  it('are refused from a folder with files of different formats', async () => {
+  it('Datasets as records of streams are refused from a folder with files of different formats', async () => {
     folder.put('in/a.txt', 'a');
     folder.put('in/a.csv', 'a');
     const made = createStreams([folder.at('in')], {num_streams: 1, output_dir: folder.at('out')});

@@ -22,7 +22,7 @@ describe('The creation of streams on a full disk @full', () => {
   });
 
   for (const more of [[], ['--shuffle-seed', '1']])
-    it(`names the folder, says what to do, and leaves no stream ${more.join(' ')}`, async () => {
+    it(`the creation of streams on a full disk names the folder, says what to do, and leaves no stream ${more.join(' ')}`, async () => {
       const source = folder.put('in.jsonl', `{"text":"${'x'.repeat(99_988)}"}\n`.repeat(120));
       const output = folder.at('disk/out');
       const args = ['streams', 'create', source, '--num-streams', '4', '--output-dir', output, ...more];

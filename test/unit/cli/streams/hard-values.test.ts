@@ -70,7 +70,7 @@ describe('Hard values', () => {
     'a.parquet': texts => parquet([{name: 'text', data: texts, type: 'STRING'}]),
   };
   for (const [name, write] of Object.entries(textFiles))
-    it(`are the same texts in ${name}`, async () => {
+    it(`Hard values are the same texts in ${name}`, async () => {
       const lines = await linesOf(name, write(TEXTS), {column: 'text'});
       assert.deepEqual(
         lines.map(line => JSON.parse(line)),
@@ -78,7 +78,7 @@ describe('Hard values', () => {
       );
     });
 
-  it('are the same texts in lines of text', async () => {
+  it('Hard values are the same texts in lines of text', async () => {
     const lines = await linesOf('a.txt', `\ufeff${ONE_LINE.join('\r\n')}`);
     assert.deepEqual(
       lines,
@@ -149,7 +149,7 @@ json.dump([verdict(text) for text in json.load(sys.stdin)], sys.stdout)`;
     assert.ok(python.includes(true) && python.includes(false));
   });
 
-  it('of Parquet are those of pyarrow', async () => {
+  it('Hard values of Parquet are those of pyarrow', async () => {
     const file = `${ROOT}test/fixtures/hard-values.parquet`;
     await createStreams([file], {num_streams: 1, output_dir: folder.at('out')});
     assert.deepEqual(folder.streams('out'), [readFileSync(file.replace(/parquet$/, 'jsonl'), 'utf8')]);
@@ -171,7 +171,7 @@ json.dump([verdict(text) for text in json.load(sys.stdin)], sys.stdout)`;
       texts: ['1.0 {"z":1.0,"10":"ten","2":[2]}', '-0.0 {"z":null,"10":null,"2":null}'],
     },
   ])
-    it(`are written as people write them in the template ${template}`, async () => {
+    it(`Hard values are written as people write them in the template ${template}`, async () => {
       const options = {num_streams: 1, output_dir: folder.at('out'), template, max_samples: 2};
       await createStreams([`${ROOT}test/fixtures/hard-values.parquet`], options);
       const lines = (folder.streams('out')[0] ?? '').split('\n').slice(0, -1);

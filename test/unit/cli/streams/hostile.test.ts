@@ -19,7 +19,7 @@ describe('gleaner streams create @full', () => {
 
   const create = (...args: string[]) => gleaner(['streams', 'create', ...args], {cwd: folder.path});
 
-  it('is complete for one of two that write into a folder at once, and refused for the other', async () => {
+  it('gleaner streams create is complete for one of two that write into a folder at once, and refused for the other', async () => {
     folder.put('rows.jsonl', Array.from({length: 2000}, (_, row) => `{"text":"${row}"}\n`).join(''));
     const both = await Promise.all(
       ['300', '200'].map(streams =>
@@ -38,7 +38,7 @@ describe('gleaner streams create @full', () => {
   });
 
   for (const sources of [['in'], ['in/stream_000.jsonl'], ['in/*.jsonl']])
-    it(`refuses ${sources} in its own output folder, and changes nothing`, async () => {
+    it(`gleaner streams create refuses ${sources} in its own output folder, and changes nothing`, async () => {
       folder.put('in/stream_000.jsonl', '{"text":"a"}\n{"text":"b"}\n');
       const {code, stderr} = await create(...sources, '--num-streams', '2', '--output-dir', 'in', '--force');
       assert.equal(code, 1);
@@ -47,7 +47,7 @@ describe('gleaner streams create @full', () => {
     });
 
   for (const source of ['in', 'in/*.jsonl'])
-    it(`names a link that leads nowhere among ${source}`, async () => {
+    it(`gleaner streams create names a link that leads nowhere among ${source}`, async () => {
       folder.put('in/a.jsonl', '{"text":"a"}\n');
       symlinkSync(folder.at('absent'), folder.at('in/b.jsonl'));
       const {code, stderr} = await create(source, '--num-streams', '1', '--output-dir', 'out');
@@ -56,7 +56,7 @@ describe('gleaner streams create @full', () => {
       assert.doesNotMatch(stderr, /\n\s+at /);
     });
 
-  it('replaces unreadable checksums with --force', async () => {
+  it('gleaner streams create replaces unreadable checksums with --force', async () => {
     folder.put('a.jsonl', '{"text":"a"}\n');
     folder.put('out/checksums.json', 'garbage');
     const args = ['a.jsonl', '--num-streams', '1', '--output-dir', 'out'];
@@ -83,7 +83,7 @@ describe('gleaner streams create @full', () => {
       secret: /PASSW/,
     },
   ])
-    it(`prints nothing of ${what}`, async () => {
+    it(`gleaner streams create prints nothing of ${what}`, async () => {
       const {code, stdout, stderr} = await gleaner(
         ['streams', 'create', 'org/name', '--num-streams', '1', '--output-dir', 'out'],
         {cwd: folder.path, env},
@@ -117,7 +117,7 @@ describe('gleaner streams upload @full', () => {
   });
   afterEach(() => to.folder.end());
 
-  it('sends nothing to the address of a session that is not of its bucket', async () => {
+  it('gleaner streams upload sends nothing to the address of a session that is not of its bucket', async () => {
     to.large(9);
     const path = to.folder.at('streams/stream_000.jsonl');
     const session = `http://127.0.0.1:${(foreign.address() as AddressInfo).port}/steal`;
@@ -136,7 +136,7 @@ describe('gleaner streams upload @full', () => {
     assert.equal((await to.stored()).length, 1);
   });
 
-  it('follows no redirect of a session to another server', async () => {
+  it('gleaner streams upload follows no redirect of a session to another server', async () => {
     const {port} = foreign.address() as AddressInfo;
     const bucket = createServer((request, response) => {
       const answer = () => response.writeHead(307, {location: `http://127.0.0.1:${port}/steal`}).end();
@@ -156,14 +156,14 @@ describe('gleaner streams upload @full', () => {
     bucket.close();
   });
 
-  it('refuses sessions behind a link', async () => {
+  it('gleaner streams upload refuses sessions behind a link', async () => {
     to.large(9);
     mkdirSync(to.folder.at('victim'));
     symlinkSync(to.folder.at('victim'), to.folder.at('streams/.upload'));
     await assert.rejects(to.start(), /\.upload is not a folder of this user/);
   });
 
-  it('refuses an empty stream before the first byte is sent', async () => {
+  it('gleaner streams upload refuses an empty stream before the first byte is sent', async () => {
     to.folder.put('streams/stream_000.jsonl', '{"text":"a"}\n');
     to.folder.put('streams/stream_001.jsonl', '');
     await assert.rejects(to.start(), /stream_001\.jsonl is empty/);

@@ -80,16 +80,16 @@ describe('A hub that redirects', () => {
       .replace('HUB', hub.url);
   }
 
-  it('leads no token away, and every read ends', () => check(60));
-  it('leads no token away, and every read ends, in many cases @long', () => check(5000));
+  it('a hub that redirects leads no token away, and every read ends', () => check(60));
+  it('a hub that redirects leads no token away, and every read ends, in many cases @long', () => check(5000));
 
-  it('without end is an error at once', async () => {
+  it('a hub that redirects without end is an error at once', async () => {
     for (let hop = 0; hop < 50; hop++) hub.refusals.push({status: 302, headers: {location: PATH}});
     await assert.rejects(clientOf(hub.url).text(PATH, 'README.md', 1000), /it redirects without end$/);
     assert.equal(hub.requests.length, 11);
   });
 
-  it('from https to http is refused before the request', async () => {
+  it('a hub that redirects from https to http is refused before the request', async () => {
     const requested: string[] = [];
     const real = globalThis.fetch;
     globalThis.fetch = async url => {

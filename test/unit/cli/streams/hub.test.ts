@@ -52,14 +52,14 @@ describe('A data set of Hugging Face', () => {
     hub.revisions['refs/convert/parquet'] = {commit: CONVERTED_COMMIT, files};
   };
 
-  it('gives the converted rows of one split in the order of its files', async () => {
+  it('a data set of Hugging Face gives the converted rows of one split in the order of its files', async () => {
     assert.deepEqual(await textsOf(), ['a', 'b', 'c', 'd', 'e']);
     assert.deepEqual(await textsOf({split: 'test'}), ['t']);
     // As checksums.json names it.
     assert.deepEqual(await textsOf({split: 'test', revision: 'refs/convert/parquet'}), ['t']);
   });
 
-  it('gives the rows of the files that are named, at the commit of a revision', async () => {
+  it('a data set of Hugging Face gives the rows of the files that are named, at the commit of a revision', async () => {
     assert.deepEqual(await textsOf({}, [], 'data/train-1.parquet'), ['own 1']);
     assert.deepEqual(await textsOf({}, [], 'data/*'), ['own 0', 'own 1']);
     hub.revisions['v1.0'] = {commit: 'c'.repeat(40), files: {'old.parquet': parquet('old')}};
@@ -74,7 +74,7 @@ describe('A data set of Hugging Face', () => {
     }
   });
 
-  it('states its commit and the size of each file', async () => {
+  it('a data set of Hugging Face states its commit and the size of each file', async () => {
     const [source] = await open({split: 'test'});
     const bytes = parquet('t').length;
     const name = 'hf://datasets/org/data/default/test/0000.parquet';
@@ -112,24 +112,24 @@ describe('A data set of Hugging Face', () => {
       error: /several configurations: .*--config with one of a, b/,
     },
   ])
-    it(`is refused for ${name}`, async () => {
+    it(`a data set of Hugging Face is refused for ${name}`, async () => {
       if (converted) convert(...converted);
       await assert.rejects(open(options, [], path), error);
     });
 
-  it('without the converted branch is refused, and its files are listed', async () => {
+  it('a data set of Hugging Face without the converted branch is refused, and its files are listed', async () => {
     delete hub.revisions['refs/convert/parquet'];
     await assert.rejects(open(), /name its Parquet files as the source hf:.*data\/train-1\.parquet/);
     hub.revisions.main = {commit: COMMIT, files: {'rows.jsonl': new Uint8Array(1)}};
     await assert.rejects(open(), /no Parquet file of its own: download its files \(rows\.jsonl\)/);
   });
 
-  it('is read with the token of the user', async () => {
+  it('a data set of Hugging Face is read with the token of the user', async () => {
     await openDataset({id: 'org/data'}, {}, () => {}, hub.client('hf_secret'));
     assert.equal(hub.requests[0]?.authorization, 'Bearer hf_secret');
   });
 
-  it('sends the token to the hub alone, and not to the host of a redirect', async () => {
+  it('a data set of Hugging Face sends the token to the hub alone, and not to the host of a redirect', async () => {
     const store = await FakeHub.start(hub.revisions);
     const [source] = await openDataset({id: 'org/data'}, {split: 'test'}, () => {}, hub.client('hf_secret'));
     const {pathname} = new URL(
@@ -145,7 +145,7 @@ describe('A data set of Hugging Face', () => {
     await store.end();
   });
 
-  it('is read in spite of errors that pass', async () => {
+  it('a data set of Hugging Face is read in spite of errors that pass', async () => {
     hub.refusals.push({status: 503}, {status: 429});
     assert.deepEqual(await textsOf({split: 'test'}), ['t']);
   });
@@ -168,7 +168,7 @@ describe('A data set of Hugging Face', () => {
     {name: 'does not exist', status: 404, error: /There is no file and no data set/},
     {name: 'fails again and again', status: 500, error: /500 .*after 3 attempts.*try again later/},
   ])
-    it(`ends with advice where the hub answers ${status} because it ${name}`, async () => {
+    it(`a data set of Hugging Face ends with advice where the hub answers ${status} because it ${name}`, async () => {
       for (let times = 0; times < 3; times++)
         hub.refusals.push({status, ...(headers ? {headers} : {}), ...(body ? {body} : {})});
       await assert.rejects(
@@ -181,7 +181,7 @@ describe('A data set of Hugging Face', () => {
     {name: 'a listing', status: 200, headers: {}, error: /org\/data: the hub sends more than 67 MB/},
     {name: 'an error', status: 500, headers: {}, error: /500 Internal Server Error.*after 3 attempts/},
   ])
-    it(`ends an answer that is longer than it may be: ${name}`, async () => {
+    it(`a data set of Hugging Face ends an answer that is longer than it may be: ${name}`, async () => {
       for (let times = 0; times < 3; times++) hub.refusals.push({status, headers, isEndless: true});
       await assert.rejects(
         openDataset({id: 'org/data'}, {}, () => {}, hub.client()),
@@ -189,13 +189,13 @@ describe('A data set of Hugging Face', () => {
       );
     });
 
-  it('ends an answer that is longer than it may be: a part of a file', async () => {
+  it('a data set of Hugging Face ends an answer that is longer than it may be: a part of a file', async () => {
     const [source] = await openDataset({id: 'org/data'}, {split: 'test'}, () => {}, hub.client());
     hub.refusals.push({status: 206, headers: {'content-range': 'bytes 0-0/1'}, isEndless: true});
     await assert.rejects(source?.count(watch(), 1) ?? assert.fail(), /the hub sends (more than|no parts)/);
   });
 
-  it('ends with advice where no hub answers', async () => {
+  it('a data set of Hugging Face ends with advice where no hub answers', async () => {
     const client = hub.client();
     await hub.end();
     await assert.rejects(
@@ -204,7 +204,7 @@ describe('A data set of Hugging Face', () => {
     );
   });
 
-  it('becomes streams that name the commit, and the same command finds them complete', async () => {
+  it('a data set of Hugging Face becomes streams that name the commit, and the same command finds them complete', async () => {
     const folder = new Folder();
     process.env.HF_ENDPOINT = hub.url;
     try {
@@ -232,12 +232,12 @@ describe('A data set of Hugging Face', () => {
 });
 
 describe('The settings of the hub', () => {
-  it('are the public hub without a token by default', () => {
+  it('the settings of the hub are the public hub without a token by default', () => {
     const {endpoint, token} = hubSettings({});
     assert.deepEqual([endpoint, token], ['https://huggingface.co', undefined]);
   });
 
-  it('never send a token over plain HTTP to another machine', () => {
+  it('the settings of the hub never send a token over plain HTTP to another machine', () => {
     for (const HF_ENDPOINT of ['http://mirror.example', 'ftp://x', 'http://127.0.0.1.example'])
       assert.throws(() => hubSettings({HF_ENDPOINT}), /not an https:\/\/ address/);
     assert.equal(hubSettings({HF_ENDPOINT: 'http://127.0.0.1:80/'}).endpoint, 'http://127.0.0.1:80');

@@ -351,7 +351,7 @@ describe('Datasets with an error', () => {
     },
   ];
   for (const {name, file, content, options, error} of bad)
-    it(`are refused for ${name}, and no stream is left`, async () => {
+    it(`Datasets with an error are refused for ${name}, and no stream is left`, async () => {
       await assert.rejects(create(file, content, options), error);
       assert.deepEqual(folder.names().includes('out') ? folder.names('out') : [], []);
     });
@@ -361,18 +361,18 @@ describe('Datasets with an error', () => {
     'of a column with metadata': ARROW_METADATA,
     'of a file with an Arrow schema that is cut off': ARROW_SCHEMA.slice(0, 96),
   }))
-    it(`keep the numbers ${name}`, async () => {
+    it(`Datasets with an error keep the numbers ${name}`, async () => {
       await create('a.parquet', withArrowSchema({name: 'n', data: [1n], type: 'INT64'}, schema));
       assert.deepEqual(folder.streams('out'), ['{"n":1}\n']);
     });
 
-  it('are refused for a duration beside a column with metadata', () =>
+  it('Datasets with an error are refused for a duration beside a column with metadata', () =>
     assert.rejects(
       create('a.parquet', withArrowSchema({name: 'took', data: [1n], type: 'INT64'}, ARROW_METADATA)),
       /column "took" has the type duration/,
     ));
 
-  it('are refused for a folder of save_to_disk, with the line of Python that writes Parquet', async () => {
+  it('Datasets with an error are refused for a folder of save_to_disk, with the line of Python that writes Parquet', async () => {
     folder.put('saved/dataset_dict.json', '{"splits": ["train"]}');
     for (const name of ['state.json', 'dataset_info.json', 'data-00000-of-00001.arrow'])
       folder.put(`saved/train/${name}`, '{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}');

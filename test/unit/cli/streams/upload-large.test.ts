@@ -25,7 +25,7 @@ describe('The upload of a large stream @full', () => {
   });
   afterEach(() => to.folder.end());
 
-  it('stores the stream from pieces', async () => {
+  it('the upload of a large stream stores the stream from pieces', async () => {
     to.large(20);
     assert.equal((await to.start()).uploaded, 1);
     const [[, content] = []] = await to.stored();
@@ -56,7 +56,7 @@ describe('The upload of a large stream @full', () => {
     {signal: 'SIGKILL', code: null},
     {signal: 'SIGINT', code: 130},
   ] as const)
-    it(`goes on where it was after ${signal}`, async () => {
+    it(`the upload of a large stream goes on where it was after ${signal}`, async () => {
       to.large(60);
       const child = start();
       const ended = exit(child);
@@ -75,7 +75,7 @@ describe('The upload of a large stream @full', () => {
       assert.deepEqual(to.folder.names('streams'), ['stream_000.jsonl']);
     });
 
-  it('begins again where the cloud has forgotten the session', async () => {
+  it('the upload of a large stream begins again where the cloud has forgotten the session', async () => {
     to.large(9);
     const crc32c = await crc32cOf(to.folder.at('streams/stream_000.jsonl'));
     const record = {
@@ -91,7 +91,7 @@ describe('The upload of a large stream @full', () => {
     );
     assert.equal((await to.start()).uploaded, 1);
   });
-  it('of two processes at once stores every stream once, and both succeed', async () => {
+  it('the upload of a large stream of two processes at once stores every stream once, and both succeed', async () => {
     to.large(9);
     for (let index = 1; index < 9; index++)
       to.folder.put(`streams/stream_00${index}.jsonl`, `{"text":"${index}"}\n`);

@@ -29,7 +29,7 @@ describe('Completion @full', () => {
       lacks: ['--limit'],
     },
   ])
-    it(`suggests ${title}`, async () => {
+    it(`Completion suggests ${title}`, async () => {
       const found = await suggestions(...words);
       for (const word of has) assert.ok(found.includes(word), `${word} is not in ${found}`);
       for (const word of lacks) assert.ok(!found.includes(word), `${word} is in ${found}`);
@@ -40,19 +40,19 @@ describe('Completion @full', () => {
     ['zsh', '#compdef gleaner'],
     ['fish', 'complete -c gleaner'],
   ] as const)
-    it(`prints a script for ${shell}`, async () => {
+    it(`Completion prints a script for ${shell}`, async () => {
       const {stdout, code} = await gleaner(['completion', shell]);
       assert.equal(code, 0);
       assert.ok(stdout.includes(mark), stdout.slice(0, 500));
     });
 
-  it('refuses another shell', async () => {
+  it('Completion refuses another shell', async () => {
     const {stderr, code} = await gleaner(['completion', 'tcsh']);
     assert.equal(code, 2);
     assert.match(stderr, /Allowed choices are bash, zsh, fish/);
   });
 
-  it('completes a command line in bash', function () {
+  it('Completion completes a command line in bash', function () {
     if (!existsSync(BASH_COMPLETION)) {
       if (process.env.CI) throw new Error('bash-completion is missing, and CI needs it');
       return this.skip();

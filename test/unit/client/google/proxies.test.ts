@@ -30,12 +30,12 @@ describe('The proxies of the environment', () => {
     proxy.close();
   });
 
-  it('get the requests to a hub on another machine', async () => {
+  it('the proxies of the environment get the requests to a hub on another machine', async () => {
     await assert.rejects(fetch('https://hub.example/api/datasets/org/data'));
     assert.deepEqual(asked, ['CONNECT hub.example:443']);
   });
 
-  it('get no request to a hub on loopback', async () => {
+  it('the proxies of the environment get no request to a hub on loopback', async () => {
     const hub = await FakeHub.start({main: {commit: 'a'.repeat(40), files: {}}});
     assert.ok(await hub.client().commit('datasets', 'org/data', 'main'));
     assert.deepEqual(asked, []);
@@ -55,7 +55,7 @@ describe('An environment with a proxy', () => {
       assert.deepEqual([env.no_proxy, env.NO_PROXY, env.no_grpc_proxy], [no_proxy, no_proxy, no_grpc_proxy]);
     });
 
-  it('stays as it is without a proxy', () => {
+  it('an environment with a proxy stays as it is without a proxy', () => {
     assert.deepEqual(withDirectLoopback({PATH: 'x', HTTPS_PROXY: ''}), {PATH: 'x', HTTPS_PROXY: ''});
   });
 });

@@ -55,7 +55,7 @@ describe('gleaner preflight recommends', () => {
 });
 
 describe('gleaner preflight', () => {
-  it('ranks and prices by the slowest stage, and says on what the price rests', () => {
+  it('gleaner preflight ranks and prices by the slowest stage, and says on what the price rests', () => {
     // By the chips alone: $0.0070, $0.0047 and $0.010.
     assert.deepEqual(
       LLAMA.map(({usd_per_million_tokens: {spot}}) => spot?.toFixed(3)),
@@ -66,7 +66,7 @@ describe('gleaner preflight', () => {
     assert.match(line, /limited by the upload, at an assumed 1\.0 GB\/s \(list prices of 2026-11-23/);
   });
 
-  it('names a type without a price and its speed', () => {
+  it('gleaner preflight names a type without a price and its speed', () => {
     const program = compiled('tpu7x-8', {tokens_per_s: 320_000, stored_bytes_per_token: 262_144});
     assert.equal(
       remarks([program], ASKED)[0],
@@ -74,7 +74,7 @@ describe('gleaner preflight', () => {
     );
   });
 
-  it('names what helps the recommended type, with bytes and price', () => {
+  it('gleaner preflight names what helps the recommended type, with bytes and price', () => {
     const lines = remarks(LLAMA, ASKED);
     assert.ok(
       lines.some(line => /^ {2}tokens "::8": 33 kB a token, \$/.test(line)),
@@ -82,7 +82,7 @@ describe('gleaner preflight', () => {
     );
   });
 
-  it('prints a row as it comes in the columns of the rows that follow', () => {
+  it('gleaner preflight prints a row as it comes in the columns of the rows that follow', () => {
     const types = LLAMA.map(({accelerator}) => accelerator);
     const [titles = '', ...rows] = LLAMA.flatMap((program, index) =>
       rowLines([program], types).slice(index && 1),

@@ -41,7 +41,7 @@ describe('a source that is too large', () => {
   afterEach(() => folder.end());
 
   for (const {name, file, bytes, says} of CASES)
-    it(`is refused with its name and the limit: ${name}`, async () => {
+    it(`a source that is too large is refused with its name and the limit: ${name}`, async () => {
       folder.put(file, bytes());
       const read = async () => {
         for (const source of await openSources([folder.at(file)], {max_row_mib: 1}, () => {}))
