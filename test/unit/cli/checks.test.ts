@@ -49,7 +49,7 @@ describe('A config.json before a run', () => {
     },
     {text: '{"model_type": "toString"}', layers: 'all', says: /model_type "toString"/},
     {text: '{}', layers: 'all', says: /has no model_type, and/},
-    {text: '[1]', layers: 'all', says: /not a JSON object/},
+    {text: '[1]', layers: 'all', says: /no JSON object/},
   ];
   for (const {text, layers, says} of cases)
     it(`${text} with layers ${JSON.stringify(layers)} ${says ? 'is refused' : 'is accepted'}`, () => {

@@ -24,12 +24,12 @@ describe('A call of a REST API of Google', () => {
     {
       name: 'with the page of a proxy',
       answer: answer => void answer.writeHead(200).end('<html>sign in</html>'),
-      says: /Failed to GET x\.googleapis\.com\/v1\/a: the answer {2}is not a JSON object; a proxy/,
+      says: /Failed to GET x\.googleapis\.com\/v1\/a: the answer is not a JSON object; a proxy/,
     },
     {
       name: 'with a value that is no object',
       answer: answer => void answer.writeHead(200).end('null'),
-      says: /the answer {2}is not a JSON object/,
+      says: /the answer is not a JSON object/,
     },
   ];
   for (const {name, answer, says} of refusals)

@@ -265,7 +265,7 @@ describe('gleaner jobs @full', () => {
       [1, /--bundle FOLDER --command$/, [file('long.py', 'x'.repeat(180_001))]],
       [1, /is not JSON/, [file('bad.json', '{')]],
       [1, /not valid/, [file('odd.json', '{"code":"x","timeout":"5m"}')]],
-      [2, /There is no command: give it after --/, ['--command']],
+      [2, /--command needs its words after --/, ['--command']],
       [2, /give one of FILE, --test and --command/, [file('a.py', 'x'), '--command', '--', 'x']],
       [2, /leave out --repo none/, [file('c.py', 'x'), '--repo', 'none']],
       [2, /--branch, --pr and --commit need --repo/, [file('b.py', 'x'), '--branch', 'main']],
