@@ -2,7 +2,7 @@ import {randomUUID} from 'node:crypto';
 import {type Moment, storyLine, Timeline} from '../../client/events/timeline.ts';
 import {numberText} from '../../client/text/format.ts';
 import type {StyledLine} from '../../client/text/output.ts';
-import type {RunState} from '../../client/views/run.ts';
+import type {RunState} from '../../client/views/run-state.ts';
 import {LiveScreen} from '../screen/live.ts';
 import {streamLines, tpuLines} from '../screen/run-screen.ts';
 

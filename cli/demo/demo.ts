@@ -11,7 +11,7 @@ import {CliError} from '../../client/text/errors.ts';
 import {setTypedPort} from '../../client/text/hints.ts';
 import {print, quoted} from '../../client/text/output.ts';
 import {listRuns} from '../../client/views/overview.ts';
-import {readRun} from '../../client/views/run.ts';
+import {readRun} from '../../client/views/run-state.ts';
 import {checkPort} from '../../emulator/http/http.ts';
 import {lockFolder} from '../../emulator/state/database.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';

@@ -18,7 +18,7 @@ import {
   runColumns,
 } from '../../client/views/overview.ts';
 import {usdPerHourFor, usdPerMillionTokens} from '../../client/views/rates.ts';
-import {readResult, viewRun} from '../../client/views/run.ts';
+import {readResult, viewRun} from '../../client/views/run-state.ts';
 import {countedBill} from '../../client/views/whole-bill.ts';
 import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
 import {expiresFrom, type Run} from '../../shared/domain/records/run.ts';

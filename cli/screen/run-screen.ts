@@ -5,7 +5,7 @@ import {aligned, bytesText, counted, dollarText, durationText, numberText} from 
 import type {StyledLine} from '../../client/text/output.ts';
 import {type Progress, paceOf, progressOf, type Records} from '../../client/views/pace.ts';
 import {usdPerMillionTokens} from '../../client/views/rates.ts';
-import {type RunState, streamCount} from '../../client/views/run.ts';
+import {type RunState, streamCount} from '../../client/views/run-state.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';

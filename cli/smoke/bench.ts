@@ -7,7 +7,7 @@ import {CliError} from '../../client/text/errors.ts';
 import {dollarText} from '../../client/text/format.ts';
 import {complain} from '../../client/text/output.ts';
 import {isEnded} from '../../client/views/job-view.ts';
-import {type RunView, viewRun} from '../../client/views/run.ts';
+import {type RunView, viewRun} from '../../client/views/run-state.ts';
 import {MAX_SPEC_BYTES} from '../../shared/contracts/spec/spec.ts';
 import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';

@@ -5,7 +5,7 @@ import {openLogs} from '../../client/logs/agent-logs.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {dollarText} from '../../client/text/format.ts';
 import {isEnded} from '../../client/views/job-view.ts';
-import type {RunView} from '../../client/views/run.ts';
+import type {RunView} from '../../client/views/run-state.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';

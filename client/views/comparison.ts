@@ -8,7 +8,7 @@ import {unknownRun} from '../cloud/fleet.ts';
 import type {Answers} from '../json/index.ts';
 import {bytesText, dollarText, listText, numberText} from '../text/format.ts';
 import {usdPerMillionTokens} from './rates.ts';
-import {readResult, streamsOf} from './run.ts';
+import {readResult, streamsOf} from './run-state.ts';
 
 /** Relative difference of two statistics that another machine or order of sums may make. */
 export const TOLERANCE = 1e-3;

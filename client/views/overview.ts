@@ -19,7 +19,7 @@ import {bytesText, type Column, dollarText, numberText} from '../text/format.ts'
 import {complain} from '../text/output.ts';
 import {viewDeployment} from './deployment.ts';
 import {speedOf} from './pace.ts';
-import {streamsOf} from './run.ts';
+import {streamsOf} from './run-state.ts';
 import {keptText, type Totals, totalsOf, tpuRow} from './tpus.ts';
 
 /** A run in a list. `share`: of its streams, with those at work in part; null before the first count. */

@@ -2,7 +2,7 @@
 import {parseWork} from '../../shared/domain/names.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import type {RunState} from './run.ts';
+import type {RunState} from './run-state.ts';
 
 /** Lines of a run by stream number, where they are known from elsewhere. */
 export type Records = readonly number[];

@@ -11,8 +11,8 @@ import type {Objects, Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {phases} from '../json/tpus.ts';
 import {complain} from '../text/output.ts';
-import {streamsOf} from './run.ts';
 import {type Rejects, type RunPage, readRejects, readRunPage} from './run-page.ts';
+import {streamsOf} from './run-state.ts';
 
 /** Streams with rejected lines that are read, and lines of each. */
 const REJECTING = {streams: 50, lines: 100_000};

@@ -18,7 +18,7 @@ import type {Answers} from '../json/index.ts';
 import {isFor} from '../logs/run-tpus.ts';
 import {type Pace, paceOf} from './pace.ts';
 import {usdPerHourFor, usdPerMillionTokens} from './rates.ts';
-import {type RunState, readResult, readRun} from './run.ts';
+import {type RunState, readResult, readRun} from './run-state.ts';
 import {MOST_READ} from './timeline.ts';
 import {type CountedBill, countedBill} from './whole-bill.ts';
 import {explain} from './why.ts';

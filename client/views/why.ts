@@ -20,7 +20,7 @@ import type {Answers} from '../json/index.ts';
 import {type Kinds, kindOf} from '../logs/target.ts';
 import {CliError} from '../text/errors.ts';
 import {readJob} from './jobs.ts';
-import {streamsOf} from './run.ts';
+import {streamsOf} from './run-state.ts';
 
 type Answer = Answers['why'];
 /** `state`: the status word. `moves`: the sentence for work without a constraint. */

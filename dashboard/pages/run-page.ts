@@ -11,8 +11,8 @@ import {
   numberText,
 } from '../../client/text/format.ts';
 import {progressOf} from '../../client/views/pace.ts';
-import {endOf, streamCount, tookSeconds} from '../../client/views/run.ts';
 import type {RunPage, StatsView} from '../../client/views/run-page.ts';
+import {endOf, streamCount, tookSeconds} from '../../client/views/run-state.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';

@@ -10,7 +10,7 @@ import {
   numberText,
 } from '../../client/text/format.ts';
 import type {Life, Report} from '../../client/views/report.ts';
-import {streamCount} from '../../client/views/run.ts';
+import {streamCount} from '../../client/views/run-state.ts';
 import {ENDS} from '../../client/views/tpus.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';

@@ -1,5 +1,5 @@
 /** Faults for two deployments in one project. Each wait ends with the fact that it waits for. */
-import type {RunView} from '../../client/views/run.ts';
+import type {RunView} from '../../client/views/run-state.ts';
 import {until} from '../support/machine/until.ts';
 import type {Documents, SharedProject, TeamDeployment} from './shared-project.ts';
 

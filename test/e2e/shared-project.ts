@@ -7,7 +7,7 @@ import {DatabaseSync} from 'node:sqlite';
 import {deployLocally, type LocalDeployment} from '../../cli/local/local-deployment.ts';
 import {type Report, verifyRun} from '../../cli/run/verify.ts';
 import {running} from '../../client/connection/connect.ts';
-import {type RunView, viewRun} from '../../client/views/run.ts';
+import {type RunView, viewRun} from '../../client/views/run-state.ts';
 import type {Deployment, LocalCloud} from '../../emulator/cloud.ts';
 import {openStore} from '../../shared/compose.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';

@@ -5,7 +5,7 @@ import {CliError} from '../../../client/text/errors.ts';
 import type {Earlier} from '../../../client/views/assumptions.ts';
 import {meanUsdPerHour, usdPerHourFor, usdPerMillionTokens} from '../../../client/views/rates.ts';
 import {readLives} from '../../../client/views/report.ts';
-import {readResult} from '../../../client/views/run.ts';
+import {readResult} from '../../../client/views/run-state.ts';
 import {poolRecords, runRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import type {Prices} from '../../../shared/domain/billing/prices.ts';
 import {uploadRateOf, withMeasured} from '../../../shared/domain/fleet/upload-rates.ts';

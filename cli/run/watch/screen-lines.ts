@@ -3,7 +3,7 @@
 import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
 import {bytesText, counted, dollarText, timeText} from '../../../client/text/format.ts';
 import type {StyledLine} from '../../../client/text/output.ts';
-import type {RunState} from '../../../client/views/run.ts';
+import type {RunState} from '../../../client/views/run-state.ts';
 import {capped} from '../../../shared/domain/billing/network.ts';
 import {
   costLine,

@@ -14,7 +14,7 @@ import {CliError} from '../../../client/text/errors.ts';
 import {counted} from '../../../client/text/format.ts';
 import type {StyledLine} from '../../../client/text/output.ts';
 import {printJson, say} from '../../../client/text/output.ts';
-import {type RunState, readRun, streamCount} from '../../../client/views/run.ts';
+import {type RunState, readRun, streamCount} from '../../../client/views/run-state.ts';
 import {parseWork} from '../../../shared/domain/names.ts';
 import {LiveScreen} from '../../screen/live.ts';
 import {abortedAtStop} from '../../terminal/stop-signal.ts';

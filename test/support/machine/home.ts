@@ -10,7 +10,7 @@ import {fileURLToPath} from 'node:url';
 import type {Report} from '../../../cli/run/verify.ts';
 import {running, runningCloud} from '../../../client/connection/connect.ts';
 import type {Connection} from '../../../client/connection/connection.ts';
-import {type RunView, viewRun} from '../../../client/views/run.ts';
+import {type RunView, viewRun} from '../../../client/views/run-state.ts';
 import {tokenFile} from '../../../emulator/http/guard.ts';
 import {secretFile} from '../../../emulator/secrets.ts';
 import {openStore} from '../../../shared/compose.ts';

@@ -6,7 +6,7 @@ import {DemoScreen} from '../../../cli/demo/demo-screen.ts';
 import {plainLine, screenLines} from '../../../cli/run/watch/screen-lines.ts';
 import {LiveScreen} from '../../../cli/screen/live.ts';
 import {costLine, streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
-import type {RunState} from '../../../client/views/run.ts';
+import type {RunState} from '../../../client/views/run-state.ts';
 import {aTerminal} from '../../support/machine/terminal.ts';
 import {aRun, aStream, aWorker, T0} from '../../support/world/builders.ts';
 
