@@ -10,7 +10,7 @@ import {abortedAtStop} from '../terminal/stop-signal.ts';
 import type {Checksums, StreamChecksum} from './checksums.ts';
 import {OutputFolder, type Wanted} from './output-folder.ts';
 import {positionsOf} from './permutation.ts';
-import {PassProgress} from './progress.ts';
+import {type PassProgress, passProgress} from './progress.ts';
 import {
   type Convert,
   columnsRead,
@@ -55,7 +55,7 @@ export async function createStreams(
   const begun_ms = performance.now();
   const left_out = new LeftOut(options);
   const convert = converter(options, left_out);
-  const progress = new PassProgress(say);
+  const progress = passProgress(say);
   const watch: Watch = {stop: stopped, moved: bytes => progress.moved(bytes)};
   const seconds = () => (performance.now() - begun_ms) / 1000;
   const output = new OutputFolder(options.output_dir);

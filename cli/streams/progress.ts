@@ -3,80 +3,54 @@ import {bytesText, counted, durationText} from '../../client/text/format.ts';
 
 const SHOWN_EVERY_MS = 2000;
 
-abstract class Progress {
-  readonly #timer: NodeJS.Timeout;
-  #begun_ms = performance.now();
-  protected bytes = 0;
+type Moved = {bytes: number; seconds: number};
 
-  constructor(say: (line: string) => void) {
-    this.#timer = setInterval(() => say(this.line()), SHOWN_EVERY_MS);
-  }
-
-  protected abstract line(): string;
-
-  protected restart(): void {
-    this.#begun_ms = performance.now();
-    this.bytes = 0;
-  }
-
-  protected get seconds(): number {
-    return (performance.now() - this.#begun_ms) / 1000;
-  }
-
-  moved(bytes: number): void {
-    this.bytes += bytes;
-  }
-
-  end(): void {
-    clearInterval(this.#timer);
-  }
+function openProgress(say: (line: string) => void, lineOf: (moved: Moved) => string) {
+  let [begun_ms, bytes] = [performance.now(), 0];
+  const seconds = () => (performance.now() - begun_ms) / 1000;
+  const timer = setInterval(() => say(lineOf({bytes, seconds: seconds()})), SHOWN_EVERY_MS);
+  return {
+    seconds,
+    moved: (more: number) => {
+      bytes += more;
+    },
+    restart: () => {
+      [begun_ms, bytes] = [performance.now(), 0];
+    },
+    end: () => clearInterval(timer),
+  };
 }
+
+export type PassProgress = ReturnType<typeof passProgress>;
 
 /** One pass over the sources after the other. */
-export class PassProgress extends Progress {
-  #what = '';
-  rows = 0;
-
-  begin(what: string): void {
-    this.#what = what;
-    this.rows = 0;
-    this.restart();
-  }
-
-  protected override line(): string {
-    const rows = this.rows > 0 ? `, ${counted(this.rows, 'row')}` : '';
-    const rate = bytesText(Math.round(this.bytes / this.seconds));
-    return `${this.#what}: ${bytesText(this.bytes)}${rows}, ${rate}/s, ${durationText(this.seconds)}`;
-  }
+export function passProgress(say: (line: string) => void) {
+  let what = '';
+  const {moved, restart, end} = openProgress(say, ({bytes, seconds}) => {
+    const rows = pass.rows > 0 ? `, ${counted(pass.rows, 'row')}` : '';
+    return `${what}: ${bytesText(bytes)}${rows}, ${bytesText(Math.round(bytes / seconds))}/s, ${durationText(seconds)}`;
+  });
+  const begin = (name: string) => {
+    what = name;
+    pass.rows = 0;
+    restart();
+  };
+  const pass = {rows: 0, begin, moved, end};
+  return pass;
 }
 
-export class TransferProgress extends Progress {
-  readonly #streams: number;
-  readonly #total: number;
-  #counts = {uploaded: 0, already_there: 0, uploaded_bytes: 0};
-
-  constructor(say: (line: string) => void, streams: number, total: number) {
-    super(say);
-    this.#streams = streams;
-    this.#total = total;
-  }
-
-  get done(): number {
-    return this.#counts.uploaded + this.#counts.already_there;
-  }
-
-  ended({isNew, bytes}: {isNew: boolean; bytes: number}): void {
-    this.#counts[isNew ? 'uploaded' : 'already_there'] += 1;
-    if (isNew) this.#counts.uploaded_bytes += bytes;
-  }
-
-  report() {
-    return {...this.#counts, seconds: this.seconds};
-  }
-
-  protected override line(): string {
-    const rate = this.bytes / this.seconds;
-    const left = rate > 0 ? `, ${durationText((this.#total - this.bytes) / rate)} left` : '';
-    return `${this.done} of ${counted(this.#streams, 'stream')}, ${bytesText(this.bytes)} of ${bytesText(this.#total)}, ${bytesText(Math.round(rate))}/s${left}`;
-  }
+/** An upload of streams with `total` bytes. */
+export function transferProgress(say: (line: string) => void, streams: number, total: number) {
+  const counts = {uploaded: 0, already_there: 0, uploaded_bytes: 0};
+  const done = () => counts.uploaded + counts.already_there;
+  const {seconds, moved, end} = openProgress(say, ({bytes, seconds}) => {
+    const rate = bytes / seconds;
+    const left = rate > 0 ? `, ${durationText((total - bytes) / rate)} left` : '';
+    return `${done()} of ${counted(streams, 'stream')}, ${bytesText(bytes)} of ${bytesText(total)}, ${bytesText(Math.round(rate))}/s${left}`;
+  });
+  const ended = ({isNew, bytes}: {isNew: boolean; bytes: number}) => {
+    counts[isNew ? 'uploaded' : 'already_there'] += 1;
+    if (isNew) counts.uploaded_bytes += bytes;
+  };
+  return {done, ended, moved, end, report: () => ({...counts, seconds: seconds()})};
 }

@@ -11,7 +11,7 @@ import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.
 import {datasetPrefix, specObject, streamObject, streamPrefix} from '../../shared/domain/names.ts';
 import type {ObjectInfo} from '../../shared/ports/ports.ts';
 import {readStreamFolder, type StreamFile, type StreamFolder} from './folder.ts';
-import {TransferProgress} from './progress.ts';
+import {transferProgress} from './progress.ts';
 import {Sessions} from './sessions.ts';
 import {contentOf, type Uploader, uploadFile} from './upload-file.ts';
 
@@ -46,7 +46,7 @@ export async function uploadStreams(
   const failed = new AbortController();
   const stop = stopped ? AbortSignal.any([stopped, failed.signal]) : failed.signal;
   const total = local.streams.reduce((sum, {bytes}) => sum + bytes, 0);
-  const progress = new TransferProgress(say, local.streams.length, total);
+  const progress = transferProgress(say, local.streams.length, total);
   const sessions = new Sessions(folder, bucket);
   const resumable = resumableUploads({project, bucket, endpoint, token});
   const to: Destination = {objects, resumable, sessions, run, stop, moved: bytes => progress.moved(bytes)};
@@ -68,7 +68,7 @@ export async function uploadStreams(
   } catch (error) {
     if (!stopped?.aborted) throw error;
     throw new Interrupted(
-      `Interrupted after ${progress.done} of ${counted(local.streams.length, 'stream')}: the same command continues there`,
+      `Interrupted after ${progress.done()} of ${counted(local.streams.length, 'stream')}: the same command continues there`,
     );
   } finally {
     progress.end();
