@@ -78,7 +78,7 @@ describe('gleaner demo', () => {
     {
       name: 'a missing input',
       args: ['--input', 'nowhere.jsonl'],
-      says: /nowhere\.jsonl does not exist/,
+      says: /There is no file nowhere\.jsonl/,
     },
     {name: 'a model folder without config.json', args: ['--model', tmpdir()], says: /has no config\.json/},
     {name: 'a word in place of a number', args: ['--streams', 'two'], exits: 2, says: /from 1 to 9999/},
@@ -110,7 +110,7 @@ describe('gleaner demo', () => {
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
     const {port} = server.address() as AddressInfo;
     for (const [args, says] of [
-      [['--input', 'typo.jsonl'], /typo\.jsonl does not exist/],
+      [['--input', 'typo.jsonl'], /There is no file typo\.jsonl/],
       [['--input', 'short.jsonl'], /1 sample cannot fill 2 streams/],
       [['--port', String(port)], /another program has the port/],
     ] as const) {

@@ -164,7 +164,7 @@ export function testEmulators(cloud: () => {home: TestHome; job: DocumentReferen
     assert.equal(stopped.code, 1);
     assert.match(
       stopped.stderr,
-      /^gleaner: There is no document of this stopped cloud, .* start the cloud with `gleaner local up --emu/,
+      /^gleaner: Google's Firestore emulator had the documents of this stopped cloud: start the cloud with `gleaner local up --emu/,
     );
     await home.up();
     const view = await home.until(

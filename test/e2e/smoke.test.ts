@@ -49,7 +49,7 @@ describe("gleaner smoke on Google's emulators of Firestore and Pub/Sub @long", (
     const [run] = await lostRuns();
     assert.match(
       said,
-      new RegExp(`Interrupted: the same command goes on .*\\. ${run} works on within its budget`),
+      new RegExp(`Interrupted: the same command continues .*\\. ${run} still runs within its budget`),
     );
   });
 

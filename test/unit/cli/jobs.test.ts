@@ -266,7 +266,7 @@ describe('gleaner jobs @full', () => {
       [1, /is not JSON/, [file('bad.json', '{')]],
       [1, /not valid/, [file('odd.json', '{"code":"x","timeout":"5m"}')]],
       [2, /--command needs its words after --/, ['--command']],
-      [2, /give one of FILE, --test and --command/, [file('a.py', 'x'), '--command', '--', 'x']],
+      [2, /Give only one of FILE, --test and --command/, [file('a.py', 'x'), '--command', '--', 'x']],
       [2, /leave out --repo none/, [file('c.py', 'x'), '--repo', 'none']],
       [2, /--branch, --pr and --commit need --repo/, [file('b.py', 'x'), '--branch', 'main']],
       [1, /the deadline 2020.* is past/, [file('d.py', 'x'), '--deadline', '2020-01-01T00:00:00Z']],
