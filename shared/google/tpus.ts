@@ -17,21 +17,25 @@ type Opened = {client: Client; words: Words};
 /** `client` replaces the client of the other options. */
 type TpuClientOptions = DriverOptions & {client?: Client | undefined};
 
-export function openTpus({project, endpoint, token, client, ...settings}: TpuClientOptions): Tpus {
-  const open = memoizeAsync(async (): Promise<Opened> => {
-    const {v2, protos} = (await import('@google-cloud/tpu')).default;
-    const {Node, QueuedResourceState, Symptom} = protos.google.cloud.tpu.v2;
-    return {
-      client: client ?? new v2.TpuClient({projectId: project, ...clientOptionsFor(endpoint, token)}),
-      words: {
-        state: Node.State,
-        health: Node.Health,
-        symptom: Symptom.SymptomType,
-        queued: QueuedResourceState.State,
-        initiator: QueuedResourceState.StateInitiator,
-      },
-    };
-  });
+/** The client, loaded with the first call, and the words of its enumerations. */
+async function openClient({project, endpoint, token, client}: TpuClientOptions): Promise<Opened> {
+  const {v2, protos} = (await import('@google-cloud/tpu')).default;
+  const {Node, QueuedResourceState, Symptom} = protos.google.cloud.tpu.v2;
+  return {
+    client: client ?? new v2.TpuClient({projectId: project, ...clientOptionsFor(endpoint, token)}),
+    words: {
+      state: Node.State,
+      health: Node.Health,
+      symptom: Symptom.SymptomType,
+      queued: QueuedResourceState.State,
+      initiator: QueuedResourceState.StateInitiator,
+    },
+  };
+}
+
+export function openTpus(options: TpuClientOptions): Tpus {
+  const {project, endpoint: _, token: __, client: ___, ...settings} = options;
+  const open = memoizeAsync(() => openClient(options));
   const parent = (zone: string): string => `projects/${project}/locations/${zone}`;
   const nodePath = (name: string, zone: string): string => `${parent(zone)}/nodes/${name}`;
   const queuedPath = (name: string, zone: string): string => `${parent(zone)}/queuedResources/${name}`;

@@ -10,12 +10,10 @@ the last line of stderr. Earlier lines report waits for a hub.
 import argparse
 import json
 import logging
-import math
 import os
 import re
 import sys
 import tempfile
-from collections import Counter
 
 from gleaner_reader.format.errors import printable
 
@@ -24,7 +22,6 @@ from ..model.files.hub import Hub, own_hub, print_wait
 from ..model.files.model_source import find_model, read_config
 from ..model.program.row_selection import check_token_selection, row_limits
 from ..records.lines.stream import no_lines
-from ..records.samples.sample import Reject
 from ..records.samples.tokenize_process import limited_settings
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
@@ -32,7 +29,8 @@ from ..spec.read_spec import read_spec
 from ..spec.spec import Spec, capture_of
 from ..storage.objects import Bucket, make_client
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
-from .count import Counts, Range, common_reasons, count_lines_of, extrapolate, plan_of, repeat_samples
+from .count import common_reasons
+from .counter import Counter
 
 _STREAM = re.compile(r"stream_\d+\.jsonl(\.gz)?")
 
@@ -97,85 +95,31 @@ def estimate(
     max_length = spec.max_length(config.max_positions)
     check_token_selection(spec, max_length)
     capture = capture_of(spec, config, layers)
-    row_bytes = capture.row_bytes
-    capacity = Capacity(spec.shard_size_bytes, row_bytes, spec.selection.is_pool)
-    window, row = window_limits(spec, row_bytes), row_limits(spec, max_length)
-    depth, total_bytes = capture.depth, sum(source.size for source in sources)
+    capacity = Capacity(spec.shard_size_bytes, capture.row_bytes, spec.selection.is_pool)
+    limits = window_limits(spec, capture.row_bytes), row_limits(spec, max_length)
+    total_bytes = sum(source.size for source in sources)
     sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))
-    reasons: Counter = Counter()
     with tempfile.TemporaryDirectory(prefix="gleaner-estimate-") as folder:
-        path = os.path.join(folder, "lines")
-
-        def count_data(data: bytes, stream: str):
-            with open(path, "wb") as file:
-                file.write(data)
-            counted = count_lines_of(path, stream, settings, capacity)
-            reasons.update(counted.reasons)
-            return counted
-
-        if sampled is None:
-            whole, plans = Counts(), []
-            for source in sources:
-                counted = count_data(source.read(0, source.size), source.name)
-                if counted.counts.lines == 0:
-                    raise no_lines(source.name)
-                for name, value in vars(counted.counts).items():
-                    setattr(whole, name, getattr(whole, name) + value)
-                plans.append(plan_of(counted.items, capacity, config, depth, window, row))
-            totals = {name: Range(value, value, value) for name, value in vars(whole).items()}
-            shards = sum(plan.shards for plan in plans)
-            totals["shards"] = Range(shards, shards, shards)
-            computed = sum(plan.computed_tokens for plan in plans)
-            operations = sum(plan.operations for plan in plans)
-            blocks, sampled_bytes, lines = len(plans), total_bytes, whole.lines
-        else:
-            samples, parts = [], []
-            for block in sampled:
-                counted = count_data(block.data, block.stream)
-                samples += [item for item in counted.items if not isinstance(item, Reject)]
-                parts.append((counted.counts, block.stream_bytes))
-            if not parts:
-                raise Failure(
-                    "stream",
-                    "Failed to estimate: no line of the sample is short enough to be a record; raise --sample-bytes, "
-                    "or shorten the lines",
-                )
-            totals = extrapolate(parts, total_bytes)
-            plan = plan_of(repeat_samples(samples, capacity), capacity, config, depth, window, row)
-            totals["shards"] = _shards(totals["shard_bytes"], sources, total_bytes, plan.fill, capacity)
-            scale = totals["tokens"].estimate / max(plan.tokens, 1)
-            computed, operations = plan.computed_tokens * scale, plan.operations * scale
-            blocks, sampled_bytes = len(parts), sum(size for _, size in parts)
-            lines = sum(counts.lines for counts, _ in parts)
+        counter = Counter(os.path.join(folder, "lines"), settings, capacity, config, capture.depth, *limits)
+        found = counter.whole(sources) if sampled is None else counter.sample(sampled, sources)
     return {
         "schema": "gleaner/1",
         "model": {"name": files.name, "revision": files.revision, "family": config.family, "d_model": config.d_model},
         "layers": len(layers),
-        "deepest_layer": depth - 1,
+        "deepest_layer": capture.depth - 1,
         "model_layers": config.num_layers,
-        "row_bytes": row_bytes,
+        "row_bytes": capture.row_bytes,
         "streams": len(sources),
         "stream_bytes": total_bytes,
         "exact": sampled is None,
-        "sample": {"blocks": blocks, "lines": lines, "bytes": round(sampled_bytes)},
-        "totals": {name: value.record() for name, value in totals.items()},
-        "computed_tokens": round(computed),
-        "generated_tokens": round(totals["samples"].estimate * spec.new_tokens),
-        "operations": operations,
-        "reject_reasons": common_reasons(reasons),
+        "sample": {"blocks": found.blocks, "lines": found.lines, "bytes": round(found.bytes)},
+        "totals": {name: value.record() for name, value in found.totals.items()},
+        "computed_tokens": round(found.computed_tokens),
+        "generated_tokens": round(found.totals["samples"].estimate * spec.new_tokens),
+        "operations": found.operations,
+        "reject_reasons": common_reasons(counter.reasons),
         "warnings": list(settings.warnings),
     }
-
-
-def _shards(shard_bytes: Range, sources: list[Source], total: int, fill: float, capacity: Capacity) -> Range:
-    """The number of shards of all streams. The last shard of each stream is partly filled."""
-
-    def count(whole: float) -> int:
-        return sum(max(1, math.ceil(whole * source.size / total / (fill * capacity.shard_bytes))) for source in sources)
-
-    if math.isinf(shard_bytes.high):
-        return Range(count(shard_bytes.estimate), len(sources), math.inf)
-    return Range(count(shard_bytes.estimate), count(shard_bytes.low), count(shard_bytes.high))
 
 
 if __name__ == "__main__":
