@@ -5,8 +5,8 @@ import type {Edit, Mistakes} from '../planting/anchors.ts';
 function uncheckedFor(task: string): Edit {
   return {
     in: 'authenticate',
-    find: 'if (!$rule.$binds && !$speaksFor($worker, $request)) return $refuse($rule.$task, $request);',
-    replace: `if ($rule.$task !== '${task}' && !$rule.$binds && !$speaksFor($worker, $request)) return $refuse($rule.$task, $request);`,
+    find: 'if (!rule.bindsSecret && $UNPROVEN) return $REFUSAL;',
+    replace: `if (rule.task !== '${task}' && !rule.bindsSecret && $UNPROVEN) return $REFUSAL;`,
   };
 }
 
@@ -17,32 +17,31 @@ export const FORGE: Mistakes = {
   'an end of a job whose secret is not compared': uncheckedFor('finish a job'),
   'a host without a hello that may speak': {
     in: 'speaksFor',
-    find: 'if ($bound === undefined || $worker.incarnation !== $incarnation) return false;',
-    replace: 'if ($bound === undefined || $worker.incarnation !== $incarnation) return true;',
+    find: 'if ($BOUND === undefined || $WORKER.incarnation !== $INCARNATION) return false;',
+    replace: 'if ($BOUND === undefined || $WORKER.incarnation !== $INCARNATION) return true;',
   },
   'a secret that the next incarnation keeps': {
     in: 'toCreating',
-    within: "$enter($worker, 'creating', $now, $fields)",
-    find: 'born_at: $born_at',
-    replace: 'host_secrets: $worker.host_secrets, born_at: $born_at',
+    find: 'born_at: $BORN_AT',
+    replace: 'host_secrets: worker.host_secrets, born_at: $BORN_AT',
   },
   'a hello whose ticket is not checked': {
     in: 'bindHost',
-    find: "$hasTicket() ? 'ticket' : 'none'",
+    find: "$HAS_TICKET() ? 'ticket' : 'none'",
     replace: "'ticket'",
   },
   'a ticket that is good for every worker of its age': {
     in: 'ticketOf',
-    find: "$signed($identity, $user, 'gleaner-ticket/1', [$name, $incarnation, $born_at])",
-    replace: "$signed($identity, $user, 'gleaner-ticket/1', [$name.length, $incarnation, $born_at])",
+    find: "$SIGNED($IDENTITY, $USER, 'gleaner-ticket/1', [$NAME, $INCARNATION, $BORN_AT])",
+    replace: "$SIGNED($IDENTITY, $USER, 'gleaner-ticket/1', [$NAME.length, $INCARNATION, $BORN_AT])",
   },
   'a second secret that replaces the first': {
     in: 'decideHello',
-    find: 'if ($worker.host_secrets[$host] !== undefined) {$$refuse}',
+    find: 'if ($WORKER.host_secrets[$HOST] !== undefined) {$$$REFUSE}',
   },
   'a repeated hello that is refused': {
     in: 'bindHost',
-    find: "$speaksFor($worker, $request) ? 'secret' : $proof",
-    replace: '$proof',
+    find: "$SPEAKS_FOR($WORKER, $REQUEST) ? 'secret' : $PROOF",
+    replace: '$PROOF',
   },
 };

@@ -4,36 +4,33 @@ import type {Mistakes} from '../planting/anchors.ts';
 export const LEAK: Mistakes = {
   'a stray that is deleted only while it is being deleted': {
     in: 'planTick',
-    find: '$nodes.$strays.filter($stray => !$isGoing($stray))',
-    replace: '$nodes.$strays.filter($stray => $isGoing($stray))',
+    find: '$NODES.$STRAYS.filter($STRAY => !$IS_GOING($STRAY))',
+    replace: '$NODES.$STRAYS.filter($STRAY => $IS_GOING($STRAY))',
   },
   'a plan that passes over nodes without a document': {
     in: 'planTick',
-    find: 'new Set([...$workers.keys(), ...$fleet.$wanted, ...$managed])',
-    replace: 'new Set([...$workers.keys(), ...$fleet.$wanted])',
+    find: 'new Set([...$WORKERS.keys(), ...$FLEET.$WANTED, ...$MANAGED])',
+    replace: 'new Set([...$WORKERS.keys(), ...$FLEET.$WANTED])',
   },
   'many orphans that wait beyond their hour': {
     in: 'decideOrphans',
-    find: '$mark !== null && !$isOlderThan($mark.since_at, $wait, $now) && $isPaidFor',
-    replace: '$mark !== null && $isPaidFor',
+    find: '$MARK !== null && !$IS_OLDER_THAN($MARK.since_at, $WAIT, $NOW) && $IS_PAID_FOR',
+    replace: '$MARK !== null && $IS_PAID_FOR',
   },
   'a kept TPU that stays for ever': {
     in: 'keptBy',
-    find: '!$keep || $msOf($keep.until_at) <= $now',
-    replace: '!$keep',
+    find: '!$KEEP || $MS_OF($KEEP.until_at) <= $NOW',
+    replace: '!$KEEP',
   },
   'a late message by which TPUs are kept for longer': {
     in: 'decideKeep',
-    within:
-      '{$$before; const $until = $msOf($published_at) + $minutes * 60_000; if ($until <= $now) return $late; $$after}',
-    find: '$msOf($published_at) + $minutes * 60_000',
-    replace: '$now + $minutes * 60_000',
+    find: 'const until_ms = $PUBLISHED + $MINUTES;',
+    replace: 'const until_ms = now + $MINUTES;',
   },
   'a delete without effect that is not requested again': {
     in: 'askAgain',
-    within: '{worker: {...$worker, asked_at: $now}, $$rest}',
-    find: 'actions: [$ask($kind, $worker)]',
-    replace: "actions: $kind === 'create' ? [$ask($kind, $worker)] : []",
+    find: 'actions: [$ASK($KIND, $WORKER)]',
+    replace: "actions: $KIND === 'create' ? [$ASK($KIND, $WORKER)] : []",
   },
   'a query of living workers that lacks those being deleted': {
     in: 'LIVING',
@@ -42,14 +39,12 @@ export const LEAK: Mistakes = {
   },
   'a deleted node that must be unheard for a lease before it counts as gone': {
     in: 'missingIn',
-    find: "if ($worker.phase === 'deleting') return true;",
+    find: "if ($WORKER.phase === 'deleting') return true;",
   },
   'an answer about a missing node that its decision does not use': {
     in: 'reconcileMissing',
-    within:
-      '{$$before; const $asked = {...$terms, nodes: $nodes}; const {deletes: $deletes, others: $others} = $split; $$after}',
-    find: '$reconcile($deps, $others, $asked, $failures)',
-    replace: '$reconcile($deps, $others, $terms, $failures)',
+    find: '$RECONCILE(deps, others, answered, $FAILURES)',
+    replace: '$RECONCILE(deps, others, inputs, $FAILURES)',
   },
   'a suspended queued resource that counts as given': {
     in: 'QUEUE_STANDINGS',
@@ -58,52 +53,48 @@ export const LEAK: Mistakes = {
   },
   'a worker that reports a broken machine and is kept': {
     in: 'causeOfDeath',
-    find: 'if ($worker.fault !== null) return $saidBy($worker, $worker.fault);',
+    find: 'if ($WORKER.fault !== null) return $SAID_BY($WORKER, $WORKER.fault);',
     replace:
-      "if ($worker.fault !== null && $worker.phase === 'booting') return $saidBy($worker, $worker.fault);",
+      "if ($WORKER.fault !== null && $WORKER.phase === 'booting') return $SAID_BY($WORKER, $WORKER.fault);",
   },
   'a task that stays locked after its delivery died': {
     in: 'claimTask',
-    find: '$found.busy_until_at !== null && $msOf($found.busy_until_at) > $now',
-    replace: '$found.busy_until_at !== null',
+    find: '$FOUND.busy_until_at !== null && $MS_OF($FOUND.busy_until_at) > $NOW',
+    replace: '$FOUND.busy_until_at !== null',
   },
   'a rebuild that does not wait for the deletes of orphans': {
     in: 'deleteOrphans',
-    find: 'left: $orphansLeft($nodes, $workers)',
+    find: 'left: $ORPHANS_LEFT($NODES, $WORKERS)',
     replace: 'left: []',
   },
   'a cancelled job that its worker keeps': {
     in: 'concludeJobs',
-    find: 'if ($decision.$next.lease === null) $clearWork($tx, $holder);',
+    find: 'if ($DECISION.$NEXT.lease === null) $CLEAR_WORK($TX, $HOLDER);',
   },
   'a job that keeps its place while it runs': {
     in: 'grantJob',
-    within: "{status: 'running', $$fields}",
     find: 'queue: null',
   },
   'a job whose lease runs out and that its worker keeps': {
     in: 'endExpiredJobs',
-    within: '{$$before; $clearWork($tx, $worker, ...$others); if (!$job) return; $$after}',
-    find: '$clearWork($tx, $worker, ...$others);',
+    find: '$CLEAR_WORK($TX, $WORKER, ...$OTHERS);',
   },
   'a due job that its worker keeps': {
     in: 'endDueJob',
-    within:
-      '{$$before; if (!$end) return false; $$read; $storeEnded($deps, $tx, $$job); $clearWork($tx, $holder, ...$others); return true;}',
-    find: '$clearWork($tx, $holder, ...$others);',
+    find: '$CLEAR_WORK($TX, $HOLDER, ...$OTHERS);',
   },
   'an expired run that keeps the documents of its streams': {
     in: 'deleteStream',
-    find: 'if ($shards.length < $most) $tx.delete($path);',
+    find: 'if ($SHARDS.length < $MOST) $TX.delete($PATH);',
   },
   'a cancelled stream that its worker keeps': {
     in: 'onStreams',
-    find: "$decision.kind === 'applied' && $decision.$next.lease === null",
+    find: "$DECISION.kind === 'applied' && $DECISION.$NEXT.lease === null",
     replace: 'false',
   },
   'an old run that keeps the documents of its streams': {
     in: 'expireSome',
-    find: '$isOlderThan($run.updated_at, $days.streams * 86_400, $now)',
-    replace: '$isOlderThan($run.created_at, $days.streams * 86_400, $now)',
+    find: '$IS_OLDER_THAN($RUN.updated_at, $DAYS.streams * 86_400, $NOW)',
+    replace: '$IS_OLDER_THAN($RUN.created_at, $DAYS.streams * 86_400, $NOW)',
   },
 };

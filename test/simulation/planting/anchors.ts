@@ -1,27 +1,18 @@
-/** Finds the place of an edit by a function and an expression. Another name, file or format of the sources keeps the place. */
+/** Finds the place of an edit by a function and a pattern of ast-grep. Another file, line or format of the sources keeps the place. */
 import {globSync, readFileSync} from 'node:fs';
-import {distance} from 'fastest-levenshtein';
+import {stripTypeScriptTypes} from 'node:module';
+import {type NapiConfig, parse, type SgNode} from '@ast-grep/napi';
 import {ROOT} from '../../support/machine/process.ts';
-import {
-  type Bound,
-  childrenOf,
-  matches,
-  parsePattern,
-  parseTypes,
-  type Tree,
-  withDescendants,
-} from './pattern.ts';
 
+/** The patterns are ast-grep's: `$NAME` stands for any node, `$$$NAME` for any number of items of a list. */
 export type Edit = {
-  /** The function, class or constant that has the place. If none of this name has it, all sources are searched. */
+  /** The function, class or constant that has the place, or the end of its file's name. If none of this name has it, all sources are searched. */
   in: string;
   /** A pattern around the place. */
   within?: string;
-  /** The pattern of the place. */
+  /** The pattern of the place: an expression, a property, a statement or a `case`. */
   find: string;
-  /** A wildcard of `find`. The place is then the value of the constant that it stands for. */
-  constant?: string;
-  /** Repeats wildcards. Without it, the statement or the property is removed. */
+  /** Repeats names of the patterns. Without it, the statement or the property is removed. */
   replace?: string;
 };
 
@@ -31,75 +22,99 @@ export type Mistakes = Record<string, Edit | Edit[]>;
 /** A change of a file: `text` replaces the characters from `start` to `end`. */
 export type Splice = {file: string; start: number; end: number; text: string};
 
-type Module = {file: string; text: string; tree: Tree; nodes: Tree[]};
-type Place = {module: Module; node: Tree; bound: Bound};
+type Rule = NapiConfig['rule'];
+type Place = {file: string; node: SgNode};
 
-const WILDCARD = /(\$\$?[a-zA-Z]\w*)(\s*,)?/g;
+const NAME = /\$(\$\$)?([A-Z_]+)(\s*,)?/g;
 const WORD = /(?<![\w$])[a-zA-Z]\w*/g;
+
+/** The code around a pattern that is no statement, and the kind of the pattern's node. */
+const CONTEXTS = [
+  [/^case /, 'switch (0) {', '}', 'switch_case'],
+  [/^[\w$]+: /, '({', '})', 'pair'],
+  [/^\{/, '(', ')', 'object'],
+] as const;
 
 /** The sources of the control plane. A file is parsed when a pattern first needs it. */
 export class Sources {
   readonly #texts: ReadonlyMap<string, string>;
-  readonly #modules = new Map<string, Module>();
+  readonly #roots = new Map<string, SgNode>();
 
   /** The text of each file. */
   constructor(texts: ReadonlyMap<string, string>) {
     this.#texts = texts;
   }
 
-  splice(edit: Edit, {module, node, bound} = this.find(edit)): Splice {
-    const {start, end} = edit.constant ? constantOf(module, bound.get(edit.constant)?.[0]) : node;
-    const replacement = edit.replace || (node.type === 'Property' ? '...{}' : ';');
-    const text = replacement.replace(WILDCARD, (_, name: string, comma = '') => {
-      const nodes = bound.get(name);
-      if (!nodes) throw new Error(`${edit.find} has no ${name}`);
-      return nodes.length > 0 ? textOf(module, nodes) + comma : '';
+  splice(edit: Edit): Splice {
+    const {file, node} = this.find(edit);
+    const source = this.#texts.get(file) ?? '';
+    const {start, end} = node.range();
+    const replacement = edit.replace || (node.kind() === 'pair' ? '...{}' : ';');
+    const text = replacement.replace(NAME, (_, many, name: string, comma = '') => {
+      const nodes = many
+        ? node.getMultipleMatches(name).filter(each => each.isNamed())
+        : [node.getMatch(name)];
+      const [first, last] = [nodes[0], nodes.at(-1)];
+      if (!first || !last) {
+        if (many) return '';
+        throw new Error(`${edit.find} has no ${name}`);
+      }
+      return source.slice(first.range().start.index, last.range().end.index) + comma;
     });
-    return narrow(module.text, {file: module.file, start, end, text});
+    return narrow(source, {file, start: start.index, end: end.index, text});
   }
 
-  /** The only place of the edit. Throws an error with the nearest places if there is none, and with all if there are several. */
-  find(edit: Edit): Place {
-    const all = this.#search(edit.find, edit.within ? this.#search(edit.within) : undefined);
-    const own = all.filter(place => isIn(edit.in, place));
+  /** The only place of the edit. Throws an error with all places if there is none, or if there are several. */
+  find({in: name, within, find}: Edit): Place {
+    const words = `${find} ${within ?? ''}`.match(WORD) ?? [];
+    const around: Rule[] = within ? [{inside: {...ruleOf(within), stopBy: 'end'}}] : [];
+    const owner: Rule = {inside: {has: {field: 'name', regex: `^${name}$`}, stopBy: 'end'}};
+    const all = this.#search(words, {all: [ruleOf(find), ...around]});
+    const own = all.filter(({file, node}) => file.endsWith(name) || node.matches({rule: owner}));
     const found = own.length > 0 ? own : all;
     if (found[0] && found.length === 1) return found[0];
-    const near = found.length > 0 ? found : this.#nearest(edit);
-    const shown = near.map(({module, node}) => `\n  ${module.file}: ${textOf(module, [node])}`).join('');
-    const what = edit.within ? `${edit.find} within ${edit.within}` : edit.find;
-    throw new Error(`${edit.in} has ${found.length} places of ${what}; the nearest are${shown}`);
+    const shown = found.map(({file, node}) => `\n  ${file}: ${node.text()}`).join('');
+    const what = within ? `${find} within ${within}` : find;
+    throw new Error(`${name} has ${found.length} places of ${what}${shown}`);
   }
 
-  /** The nodes, in these places or in all files, that match the pattern. */
-  #search(pattern: string, around?: Place[]): Place[] {
-    const tree = parsePattern(pattern);
-    return (around ?? this.#wholeFiles(pattern.match(WORD) ?? [])).flatMap(({module, node: outer, bound}) =>
-      module.nodes
-        .filter(node => node.type === tree.type && isAround(outer, node))
-        .map(node => ({module, node, bound: new Map(bound)}))
-        .filter(place => matches(tree, place.node, place.bound)),
-    );
-  }
-
-  /** The files that have all the words. */
-  #wholeFiles(words: readonly string[]): Place[] {
+  /** The nodes that the rule finds in the files that have all the words. */
+  #search(words: readonly string[], rule: Rule): Place[] {
     const files = [...this.#texts].filter(([, text]) => words.every(word => text.includes(word)));
-    return files.map(([file, text]) => {
-      const module = this.#modules.get(file) ?? toModule(file, text);
-      this.#modules.set(file, module);
-      return {module, node: module.tree, bound: new Map()};
+    return files.flatMap(([file, text]) => {
+      const root = this.#roots.get(file) ?? parse('JavaScript', withoutTypes(text)).root();
+      this.#roots.set(file, root);
+      return root.findAll({rule}).map(node => ({file, node}));
     });
   }
+}
 
-  /** The nodes that are written most like the edit: in its function, or in all files if there is no such function. */
-  #nearest(edit: Edit): Place[] {
-    const {type} = parsePattern(edit.find);
-    const all = this.#wholeFiles([]).flatMap(({module, bound}) =>
-      module.nodes.filter(node => node.type === type).map(node => ({module, node, bound})),
-    );
-    const own = all.filter(place => isIn(edit.in, place));
-    const unlike = ({module, node}: Place) => distance(textOf(module, [node]), edit.find);
-    return (own.length > 0 ? own : all).toSorted((a, b) => unlike(a) - unlike(b)).slice(0, 3);
+function ruleOf(pattern: string): Rule {
+  // A list of statements has no semicolon.
+  const text = pattern.replace(/(\$\$\$\w+);/g, '$1\n');
+  const strictness = 'relaxed';
+  for (const [start, before, after, selector] of CONTEXTS) {
+    const context = `${before}${text}${after}`;
+    if (
+      start.test(text) &&
+      !parse('JavaScript', context)
+        .root()
+        .find({rule: {kind: 'ERROR'}})
+    )
+      return {pattern: {context, selector, strictness}};
+  }
+  return {pattern: {context: text, strictness}};
+}
+
+/** The text with spaces in place of its types. */
+function withoutTypes(text: string): string {
+  const {emitWarning} = process;
+  // Node warns that the removal of types is experimental.
+  process.emitWarning = () => {};
+  try {
+    return stripTypeScriptTypes(text);
+  } finally {
+    process.emitWarning = emitWarning;
   }
 }
 
@@ -117,15 +132,6 @@ export function spliceAll(edits: readonly Edit[]): Splice[] {
   return edits.map(edit => sources.splice(edit));
 }
 
-function isIn(name: string, {module, node}: Place): boolean {
-  return module.nodes.some(each => nameOf(each) === name && isAround(each, node));
-}
-
-function toModule(file: string, text: string): Module {
-  const tree = parseTypes(text);
-  return {file, text, tree, nodes: withDescendants(tree)};
-}
-
 /** The change without the start and the end that it keeps. At the end, spaces and commas count for nothing. */
 function narrow(source: string, {file, start, end, text}: Splice): Splice {
   let [from, to, first, last] = [start, end, 0, text.length];
@@ -137,26 +143,4 @@ function narrow(source: string, {file, start, end, text}: Splice): Splice {
     [to, last] = [left - 1, right - 1];
   }
   return {file, start: from, end: to, text: text.slice(first, last)};
-}
-
-/** The value of a constant at the top of a file. */
-function constantOf({file, tree}: Module, name: Tree | undefined): Tree {
-  const statements = childrenOf(tree).flatMap(each => [each, ...childrenOf(each)]);
-  const found = statements.flatMap(childrenOf).find(each => nameOf(each) === name?.name && each.init);
-  if (!found) throw new Error(`${file} has no constant ${name?.name}`);
-  return found.init as Tree;
-}
-
-function textOf({text}: Module, nodes: readonly Tree[]): string {
-  return text.slice(nodes[0]?.start, nodes.at(-1)?.end ?? 0);
-}
-
-function isAround(outer: Tree, inner: Tree): boolean {
-  return outer.start <= inner.start && inner.end <= outer.end;
-}
-
-/** The name of a function, a class, a variable or a member of a class. */
-function nameOf(node: Tree): unknown {
-  const name = node.id ?? (/^(Method|Property)Definition$/.test(node.type) ? node.key : undefined);
-  return (name as Tree | null | undefined)?.name;
 }

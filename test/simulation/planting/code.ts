@@ -43,99 +43,88 @@ export const EDITS: Record<Release, Edit[]> = {
   next: [
     {
       in: 'recordsOf',
-      within: '($tx, $path, $value) => {$$steps}',
-      find: '$isNamed ? {release: $release} : {}',
+      find: '$IS_NAMED ? {release: $RELEASE} : {}',
       replace:
-        "$isNamed ? {release: $release, next_release: {kind: 'tide', writes: ($value.next_release?.writes ?? 0) + 1}} : {}",
+        "$IS_NAMED ? {release: $RELEASE, next_release: {kind: 'tide', writes: (value.next_release?.writes ?? 0) + 1}} : {}",
     },
     {
       in: 'recordEvent',
-      find: '{...$event, text: $text, at: $at, $$expiry}',
-      replace: "{...$event, kind: 'tide', text: $text, at: $at, $$expiry}",
+      find: '{...$EVENT, text, at: $AT, $$$EXPIRY}',
+      replace: "{...$EVENT, kind: 'tide', text: text, at: $AT, $$$EXPIRY}",
     },
     {
       in: 'endByDeath',
-      within: "$isMachineDeath($death) ? $failed('machine', $error) : $other",
-      find: '$preempted($error)',
-      replace: "{outcome: 'preempted', cause: 'evicted', error: $error}",
+      find: 'preempted($ERROR)',
+      replace: "{outcome: 'preempted', cause: 'evicted', error: $ERROR}",
     },
     {
       in: 'streamDocument',
-      within: '$stored({run: $run, stream: $stream, worker_id: $count, $$fields})',
-      find: 'worker_id: $count',
-      replace: 'worker_id: $count, grant_count: $count.default(0)',
+      find: 'worker_id: $COUNT',
+      replace: 'worker_id: $COUNT, grant_count: $COUNT.default(0)',
     },
     {
       in: 'grantLease',
-      within: "{$$before; const $lease = $of; return {...$stream, status: 'in_progress', $$fields};}",
-      find: '{$$holder, epoch: $epoch}',
-      replace: "{$$holder, granted_by: 'next', epoch: $epoch}",
+      find: '{$$$HOLDER, epoch}',
+      replace: "{$$$HOLDER, granted_by: 'next', epoch: epoch}",
     },
     {
       in: 'grantLease',
-      find: "return {...$stream, status: 'in_progress', $$fields};",
+      find: "return {...$STREAM, status: 'in_progress', $$$FIELDS};",
       replace:
-        "return {...$stream, grant_count: ($stream.grant_count ?? 0) + 1, status: 'in_progress', $$fields};",
+        "return {...$STREAM, grant_count: ($STREAM.grant_count ?? 0) + 1, status: 'in_progress', $$$FIELDS};",
     },
     {
       in: 'workerDocument',
-      within: '$stored({name: $name, pool: $pool, zone: $zone, slot: $count, $$fields})',
-      find: 'slot: $count',
-      replace: 'slot: $count, create_count: $count.default(0)',
+      find: 'slot: $COUNT',
+      replace: 'slot: $COUNT, create_count: $COUNT.default(0)',
     },
     {
       in: 'toCreating',
-      within: "$enter($worker, 'creating', $now, $fields)",
-      find: 'born_at: $born_at',
-      replace: 'create_count: ($worker.create_count ?? 0) + 1, born_at: $born_at',
+      find: 'born_at: $BORN_AT',
+      replace: 'create_count: (worker.create_count ?? 0) + 1, born_at: $BORN_AT',
     },
     {
       in: 'zoneDocument',
-      within: '$stored({zone: $zone, pool: $pool, $$fields})',
-      find: 'losses: $z.array($loss).describe($text)',
-      replace: 'losses: $z.array($loss).describe($text), request_count: $z.number().default(0)',
+      find: 'losses: $Z.array($LOSS).describe($TEXT)',
+      replace: 'losses: $Z.array($LOSS).describe($TEXT), request_count: $Z.number().default(0)',
     },
     {
       in: 'withLimiter',
-      within: '$limiter === $zone.limiter ? $zone : {...$zone, limiter: $limiter, updated_at: $now}',
-      find: '{...$zone, limiter: $limiter, updated_at: $now}',
+      find: '{...$ZONE, limiter, updated_at: $NOW}',
       replace:
-        "{...$zone, limiter: {...$limiter, by: 'next'}, request_count: ($zone.request_count ?? 0) + 1, updated_at: $now}",
+        "{...$ZONE, limiter: {...limiter, by: 'next'}, request_count: ($ZONE.request_count ?? 0) + 1, updated_at: $NOW}",
     },
     {
       in: 'runDocument',
-      within: '$stored({run: $run, status: $status, reason: $reason, $$fields})',
-      find: 'preemptions: $orNull($count).describe($text)',
-      replace: 'preemptions: $orNull($count).describe($text), fold_count: $count.default(0)',
+      find: 'preemptions: $OR_NULL($COUNT).describe($TEXT)',
+      replace: 'preemptions: $OR_NULL($COUNT).describe($TEXT), fold_count: $COUNT.default(0)',
     },
     {
       in: 'decideRunAction',
-      find: '{...$run, message_times: $said, status: $status, updated_at: $now}',
+      find: '{...$RUN, message_times, status, updated_at: $NOW}',
       replace:
-        '{...$run, fold_count: ($run.fold_count ?? 0) + 1, message_times: $said, status: $status, updated_at: $now}',
+        '{...$RUN, fold_count: ($RUN.fold_count ?? 0) + 1, message_times: message_times, status: status, updated_at: $NOW}',
     },
     {
       in: 'poolDocument',
-      within: '$stored({pool: $pool, ...$terms, $$fields})',
-      find: 'source_version: $count.describe($text)',
-      replace: 'source_version: $count.describe($text), scale_count: $count.default(0)',
+      find: 'source_version: $COUNT.describe($TEXT)',
+      replace: 'source_version: $COUNT.describe($TEXT), scale_count: $COUNT.default(0)',
     },
     {
       in: 'decideScale',
-      find: '{...$pool, ...$current, message_times: $said, version: $version}',
+      find: '{...$POOL, ...$CURRENT, message_times, version: $VERSION}',
       replace:
-        '{...$pool, ...$current, scale_count: ($pool.scale_count ?? 0) + 1, message_times: $said, version: $version}',
+        '{...$POOL, ...$CURRENT, scale_count: ($POOL.scale_count ?? 0) + 1, message_times: message_times, version: $VERSION}',
     },
     {
       in: 'publishActions',
-      within: "$bus.publish('tpu', $message)",
-      find: '{action: $kind, worker: $worker, incarnation: $incarnation}',
-      replace: "{action: $kind, worker: $worker, incarnation: $incarnation, requested_by: 'next'}",
+      find: '{action: $KIND, worker, incarnation}',
+      replace: "{action: $KIND, worker: worker, incarnation: incarnation, requested_by: 'next'}",
     },
     {
       in: 'tpuMessage',
-      find: "action: $z.enum(['create', 'delete'])",
-      replace: "action: $z.enum(['create', 'delete']), requested_by: $z.string().default('current')",
+      find: "action: $Z.enum(['create', 'delete'])",
+      replace: "action: $Z.enum(['create', 'delete']), requested_by: $Z.string().default('current')",
     },
   ],
   'small pages': withPages({listed: 7, named: 11, audited: 4, batch: 3}),
@@ -149,58 +138,21 @@ function withPages({
   audited,
   batch,
 }: Record<'listed' | 'named' | 'audited' | 'batch', number>): Edit[] {
-  return [
-    {
-      in: 'pagesOf',
-      within: 'for (let $limit = $first; ; $limit = $next) $body',
-      find: 'Math.min($most, $size)',
-      constant: '$size',
-      replace: `${listed}`,
-    },
-    {
-      in: 'reconcileWorkers',
-      find: 'const $batch = $queue.slice($first, $first + $size);',
-      constant: '$size',
-      replace: `${batch}`,
-    },
-    {
-      in: 'foldPage',
-      find: '$store.query($streams, {...$after, limit: $size})',
-      constant: '$size',
-      replace: `${listed}`,
-    },
-    {
-      in: 'registerPage',
-      find: '$listed.length < $size ? undefined : $listed.at(-1)?.name',
-      constant: '$size',
-      replace: `${listed}`,
-    },
-    {
-      in: 'countPage',
-      within: "{const $limit = $size; const $listed = await $objects.list('datasets/', $page); $$rest}",
-      find: 'const $limit = 5000;',
-      replace: `const $limit = ${named};`,
-    },
-    {
-      in: 'rebuildPage',
-      find: '$objects.list($prefix($run.run), {...$start, limit: $size})',
-      constant: '$size',
-      replace: `${listed}`,
-    },
-    {
-      in: 'auditPage',
-      find: '$page.length < $size ? undefined : $page.at(-1)?.id',
-      constant: '$size',
-      replace: `${audited}`,
-    },
-    {
-      in: 'applyToLeases',
-      within: '$notices.flatMap(({run: $run, workers: $workers}) => $batches)',
-      find: '$batchesOf($workers, $size)',
-      constant: '$size',
-      replace: `${batch}`,
-    },
+  const sizes: [file: string, constant: string, now: number, size: number][] = [
+    ['documents/pages.ts', 'PAGE', 500, listed],
+    ['workers/reconcile-workers.ts', 'MOST_SLOTS', 50, batch],
+    ['tasks/finish-run.ts', 'PAGE', 500, listed],
+    ['streams/resync-streams.ts', 'LISTED', 500, listed],
+    ['streams/resync-streams.ts', 'limit', 5000, named],
+    ['streams/rebuild-streams.ts', 'LISTED', 500, listed],
+    ['streams/audit-streams.ts', 'PAGE', 500, audited],
+    ['tick/apply-plan.ts', 'MOST_NOTIFIED', 50, batch],
   ];
+  return sizes.map(([file, constant, now, size]) => ({
+    in: file,
+    find: `const ${constant} = ${now};`,
+    replace: `const ${constant} = ${size};`,
+  }));
 }
 
 const loading = new Map<string, Promise<Code>>();
