@@ -98,6 +98,9 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     if (limiter.state === 'probing') await wake(deps.bus);
     return;
   }
+  // An earlier delivery of the message may have made the node. Then the next list shows it, and its slot is not free.
+  const made = await deps.tpus.get(worker.name, worker.zone);
+  if (made && isManaged(made, deps.config.deployment)) return;
   await deps.store.transaction(async tx => {
     const current = await workerRecords.get(tx, worker.name);
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;

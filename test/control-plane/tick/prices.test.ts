@@ -41,6 +41,19 @@ describe('the prices of TPUs', () => {
     await world.untilAsleep();
   });
 
+  it('that change before a create is delivered again leave the node of the first delivery', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(2));
+    while (await world.deliverNext('object'));
+    await world.tick();
+    const create = world.queue.find(({topic}) => topic === 'tpu') ?? assert.fail();
+    await world.handle(create);
+    world.redeploy({GLEANER_ACCELERATOR: 'v6e-4'});
+    await world.handle(create);
+    assert.deepEqual(world.tpus.made, [`${SLOT}#1`]);
+    assert.equal((await world.worker(SLOT))?.phase, 'creating');
+  });
+
   it('that become known later count from the time when the TPU was READY', async () => {
     const world = await aPricedRun({}, {GLEANER_ACCELERATOR: 'v9-8', GLEANER_STALL_S: '86400'});
     await world.minutes(9, 0);
