@@ -75,17 +75,17 @@ export const PARTS: Part[] = [
 
 /** How much a tier tries where a test repeats itself; the defaults in the test files are those of full. */
 const EFFORT: Record<Tier, Record<string, string>> = {
-  fast: {GLEANER_RANDOM_RUNS: '4'},
+  fast: {},
   full: {},
   long: {
     GLEANER_CALLS: '1',
+    GLEANER_CONDITION_WORLDS: '200',
     GLEANER_CRASHES: '6',
     GLEANER_DELIVERIES: '1',
     GLEANER_KILLS: '60',
     GLEANER_MIXED: '4',
     GLEANER_ORDERS: '300',
     GLEANER_PAIRS: '101',
-    GLEANER_RANDOM_RUNS: '1000',
     GLEANER_ROUNDS: '4',
     GLEANER_SIMULATION_PAIRS: '300',
     GLEANER_SIMULATION_SEEDS: '20000',

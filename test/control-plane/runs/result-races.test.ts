@@ -1,38 +1,12 @@
-/** Ends of runs beside failed calls, other ticks and new streams. */
+/** Ends of runs beside failed writes, other ticks and new streams. */
 import assert from 'node:assert/strict';
 import {streamRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {NoAnswer} from '../../support/fakes/interleaver.ts';
-import {seeded} from '../../support/fakes/kernel.ts';
 import type {World} from '../../support/world/control-plane-harness.ts';
-import {ORDERS} from '../../support/world/every-order.ts';
 import {someLines} from '../../support/world/shard-plan.ts';
 import {aStoredWorld, deliverFinish, endRun, MANIFEST, resultIn} from '../../support/world/stored-run.ts';
 
-/** An odd number, because the calls die before and after their effect in turn. */
-const EVERY_CALL = Number(process.env.GLEANER_CALLS ?? 3);
-
 describe('the manifest of a run that ends', () => {
-  it('is written by a later message when the tick or the message that ends the run died at every third call (GLEANER_CALLS=1: every call) @full', async () => {
-    const calls = await callsOfAnEnd(await aStoredWorld());
-    assert.ok(calls > 10);
-    for (let dies = 0; dies < calls; dies += EVERY_CALL) {
-      const world = await aStoredWorld();
-      let call = 0;
-      // Half of them die before the call does anything, the others after it did.
-      world.outage.begin(1, () => (call++ < dies ? 1 : dies % 2 === 0 ? 0.2 : 0.7));
-      const hasEnded = await endRun(world).catch((error: Error) => {
-        assert.ok(error instanceof NoAnswer);
-        return false;
-      });
-      assert.equal(hasEnded, false, `call ${dies}`);
-      world.outage.end();
-      assert.ok((await world.run('my-run'))?.status !== 'completed' || resultIn(world), `call ${dies}`);
-      await world.untilAsleep();
-      assert.equal((await world.run('my-run'))?.status, 'completed', `call ${dies}`);
-      assert.equal(resultIn(world)?.streams, 2, `call ${dies}`);
-    }
-  });
-
   it('keeps no TPU and holds back no other run while it cannot be written', async () => {
     const world = await aStoredWorld();
     world.drop('other', 0, someLines(3, 'other'));
@@ -176,44 +150,4 @@ describe('the manifest of a run that ends', () => {
     const other = (await world.stream('my-run', '001'))?.total_tokens ?? 0;
     assert.deepEqual([tokens > 5, resultIn(world)?.tokens], [true, tokens + other]);
   });
-
-  for (const read_ms of [0, 15_000])
-    it(`counts three streams in any order of two ends, an event and a worker, where a read takes ${read_ms} ms`, async () => {
-      for (let seed = 0; seed < ORDERS; seed++) {
-        const random = seeded(seed);
-        const world = await aStoredWorld([someLines(2, 'a'), someLines(3, 'b')]);
-        const read = world.deps.objects.read.bind(world.deps.objects);
-        world.deps.objects.read = (name, options) => {
-          if (name.endsWith('metadata.json')) world.now += read_ms;
-          return read(name, options);
-        };
-        world.drop('my-run', 2, someLines(2, 'late'));
-        await world.interleaver.run(random, [
-          () => endRun(world),
-          () => endRun(world),
-          () => world.deliverNext('object'),
-          async () => {
-            for (let step = 0; step < 4; step++)
-              for (const agent of world.agents.values()) await agent.step();
-          },
-        ]);
-        await world.untilAsleep();
-        const run = await world.run('my-run');
-        assert.deepEqual([run?.status, run?.streams_completed], ['completed', 3], `seed ${seed}`);
-        assert.deepEqual([resultIn(world)?.streams, resultIn(world)?.samples], [3, 7], `seed ${seed}`);
-      }
-    });
 });
-
-/** Calls of ports that the tick and the message make that complete the run of this world. */
-async function callsOfAnEnd(world: World): Promise<number> {
-  let calls = 0;
-  world.outage.begin(1, () => {
-    calls += 1;
-    return 1;
-  });
-  assert.ok(await endRun(world));
-  world.outage.end();
-  assert.ok(resultIn(world));
-  return calls;
-}
