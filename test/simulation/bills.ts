@@ -5,7 +5,7 @@ import {LISTED} from '../../shared/domain/billing/list-prices.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {callAtOnce} from '../support/fakes/call.ts';
 import {chipSkus} from '../support/fakes/fake-catalog.ts';
-import {Chance} from '../support/fakes/kernel.ts';
+import type {Chance} from '../support/fakes/kernel.ts';
 import {T0} from '../support/world/builders.ts';
 import {RISE} from './conditions/prices.ts';
 import type {Context} from './context.ts';
@@ -14,22 +14,14 @@ const MINUTE_MS = 60_000;
 /** No zone of a world is near it. */
 export const FAR_REGION = 'southamerica-west1';
 
-/** True for a seed whose world has its bucket in another region. */
-export function isFar(seed: number): boolean {
-  return seed % 6 === 4;
-}
-
 /** Price of TPUs in a world: `since_ms` is when Google raises it, and `seen_ms` when the catalog is read. */
 export class PriceRise {
   readonly since_ms: number;
   readonly seen_ms: number;
 
-  constructor(seed: number) {
-    // Draws of its own, so that the other worlds stay as they are.
-    const chance = new Chance(seed + 7_000_000);
-    const happens = seed % 5 === 3;
-    this.seen_ms = happens ? T0 + chance.between(4, 25) * MINUTE_MS : Number.POSITIVE_INFINITY;
-    this.since_ms = this.seen_ms - chance.between(0, 10) * MINUTE_MS;
+  constructor(chance: Chance | undefined) {
+    this.seen_ms = T0 + (chance?.between(4, 25) ?? Number.POSITIVE_INFINITY) * MINUTE_MS;
+    this.since_ms = this.seen_ms - (chance?.between(0, 10) ?? 0) * MINUTE_MS;
   }
 
   /** Hours of the list price that a life costs. */

@@ -11,9 +11,10 @@ import type {SharedProject} from '../support/fakes/shared-project.ts';
 import {SimStore} from '../support/fakes/store.ts';
 import {aConfig, T0} from '../support/world/builders.ts';
 import type {Failure} from '../support/world/fake-agent.ts';
-import {FAR_REGION, isFar, PriceRise} from './bills.ts';
+import {FAR_REGION, PriceRise} from './bills.ts';
+import type {Condition} from './conditions/conditions.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './conditions/faults.ts';
-import {drawsOf, PART_NAMES, type PartName} from './conditions/parts.ts';
+import {drawParts, drawsOf, PART_NAMES, type PartName, withNeeds} from './conditions/parts.ts';
 import {SPOT_V5E_USD} from './conditions/prices.ts';
 import {MINUTE_MS} from './conditions/times.ts';
 import type {Submitted} from './invariants/facts.ts';
@@ -21,23 +22,13 @@ import {Invariants} from './invariants.ts';
 import type {Splice} from './planting/anchors.ts';
 import type {Code, Release} from './planting/code.ts';
 import {Receiver} from './receiver.ts';
-import {hasSecondPool, secondSlotsOf} from './second-pool.ts';
+import {secondSlotsOf} from './second-pool.ts';
 
 /** Time from the moment when a resync is due until it has registered the streams that it finds. */
 const RESYNC_MS = 4 * MINUTE_MS;
 
 const ZONES = ['us-central1-a', 'europe-west4-b', 'asia-east1-c'];
-/** Every 24th world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
-const WIDE_EVERY = 24;
 export const WIDE_SLOTS = 7;
-
-/** In some worlds no node boots before the calm, and in some the next release is rolled back. */
-const BAD_IMAGE = {every: 16, remainder: 5};
-/** Every second wide world has enough boots at once to stop a zone. */
-const WIDE_BAD_IMAGE = {every: 2 * WIDE_EVERY, remainder: 2 * WIDE_EVERY - 1};
-/** Worlds whose own pool has instances of Compute Engine. A second pool has nodes of Cloud TPU. */
-const INSTANCES = {every: 9, remainder: 5};
-const ROLL_BACK = {every: 10, remainder: 7};
 
 /** Parts that a smaller world can leave out, in addition to kinds of faults. */
 export const SIMPLER = [
@@ -48,25 +39,14 @@ export const SIMPLER = [
   'second run',
   'second stream',
   'long storm',
-  'jobs',
-  'second pool',
-  'broken model',
-  'instances',
-  'keeping',
-  'orders',
   ...PART_NAMES,
 ];
 
-/** Two of eleven worlds have a run without a usable model until the calm, by their seeds: so no other draw changes. */
-const BROKEN_MODELS: Record<number, Failure> = {
-  4: {kind: 'model', reason: 'the model has no such layer'},
-  7: {kind: 'hub', reason: 'the hub does not answer'},
-};
-
-const MODELS_EVERY = 11;
 const BROKEN_RUN = 'run-0';
 
 export type Options = {
+  /** The parts and faults that the world has for certain, and no other part. */
+  condition?: Condition | undefined;
   /** Kinds of faults and parts of `SIMPLER` that this world leaves out. */
   without?: ReadonlySet<string>;
   trace?: boolean;
@@ -143,11 +123,9 @@ export class Context {
   /** True if the present call ended a stream, a run or an incarnation. */
   isDangerous = false;
   readonly isWide: boolean;
-  readonly #brokenModel: Failure | undefined;
   readonly hasSecondPool: boolean;
-  readonly hasBadImage: boolean;
-  readonly isRolledBack: boolean;
   readonly #seed: number;
+  readonly #parts: ReadonlySet<PartName>;
 
   constructor(seed: number, options: Options) {
     this.chance = new Chance(seed);
@@ -157,16 +135,13 @@ export class Context {
     this.store = new SimStore(this.clockwork);
     this.objects = new FakeBucket(() => this.clockwork.now);
     this.tpus = new FakeTpus(this);
-    this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
-    this.rise = new PriceRise(options.plan ? 0 : seed);
-    this.isFar = isFar(seed) && !options.plan;
+    this.#parts = new Set(withNeeds(options.condition?.parts ?? drawParts(seed)));
+    this.isWide = this.#has('wide');
+    this.rise = new PriceRise(this.drawsOf('dearer TPUs'));
+    this.isFar = this.#has('far bucket');
     const receiver = this.drawsOf('receiver');
     this.receiver = receiver && new Receiver(this, receiver);
-    this.#brokenModel = this.hasPart('broken model') ? BROKEN_MODELS[seed % MODELS_EVERY] : undefined;
-    this.hasSecondPool = hasSecondPool(seed) && this.hasPart('second pool');
-    this.hasBadImage =
-      !options.plan && [BAD_IMAGE, WIDE_BAD_IMAGE].some(({every, remainder}) => seed % every === remainder);
-    this.isRolledBack = seed % ROLL_BACK.every === ROLL_BACK.remainder;
+    this.hasSecondPool = this.#has('second pool');
     this.store.isPessimistic = this.chance.happens(this.isWide ? 0.7 : 0.2);
     this.ack_deadline_ms = this.chance.pick([1, 10]) * MINUTE_MS;
     const drawn = this.isWide ? ZONES : ZONES.slice(0, this.count('second zone', 2));
@@ -195,7 +170,9 @@ export class Context {
   /** In some worlds the budget of the pool is spent after some minutes of one TPU, and is removed in the calm. */
   #budget(): Record<string, string> {
     const [isLimited, hours] = [this.chance.happens(0.2), this.chance.between(0.05, 1)];
-    return isLimited && this.hasPart('budget') ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)} : {};
+    return (isLimited || this.#has('small budget')) && this.hasPart('budget')
+      ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
+      : {};
   }
 
   /** In some worlds the deployment limits its workers to the first size of the pool, or has a small month budget. */
@@ -226,8 +203,7 @@ export class Context {
   }
 
   #instances(): Record<string, string> {
-    const {every, remainder} = INSTANCES;
-    if (this.#seed % every !== remainder || !this.hasPart('instances')) return {};
+    if (!this.#has('instances')) return {};
     return {
       ...{GLEANER_PROVIDER: 'compute-engine', GLEANER_PROVIDERS: 'tpu-api,compute-engine'},
       ...{GLEANER_PROVISIONING: 'node', GLEANER_RUNTIME_VERSION: 'ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e'},
@@ -251,7 +227,27 @@ export class Context {
 
   /** The draws of a part that only some worlds have; undefined in the others. */
   drawsOf(part: PartName): Chance | undefined {
-    return this.hasPart(part) ? drawsOf(part, this.#seed) : undefined;
+    return this.#has(part) ? this.drawsAt(part) : undefined;
+  }
+
+  drawsAt(part: PartName): Chance {
+    return drawsOf(part, this.#seed);
+  }
+
+  #has(part: PartName): boolean {
+    return this.#parts.has(part) && this.hasPart(part);
+  }
+
+  get hasBadImage(): boolean {
+    return this.#has('bad image');
+  }
+
+  get isBusy(): boolean {
+    return this.#has('busy operators');
+  }
+
+  get isRolledBack(): boolean {
+    return this.#has('roll-back');
   }
 
   /** Draws a count of at least one. Draws also when the second is left out, so that no other draw changes. */
@@ -268,7 +264,9 @@ export class Context {
 
   /** The failure of each load of the run's model, until the calm. */
   modelFailure(run: string): Failure | undefined {
-    return run === BROKEN_RUN && !this.isCalm ? this.#brokenModel : undefined;
+    if (run !== BROKEN_RUN || this.isCalm) return undefined;
+    if (this.#has('broken model')) return {kind: 'model', reason: 'the model has no such layer'};
+    return this.#has('silent hub') ? {kind: 'hub', reason: 'the hub does not answer'} : undefined;
   }
 
   get isCalm(): boolean {

@@ -51,7 +51,8 @@ export class Delivery {
     }
     const copies = this.#context.strikes('duplicate') ? 2 : 1;
     for (let copy = 0; copy < copies; copy++) {
-      const late_s = chance.happens(0.3) ? faults.delay_s * chance.next() : 0;
+      const isOften = topic === 'control' && this.#context.isBusy;
+      const late_s = chance.happens(isOften ? 0.8 : 0.3) ? faults.delay_s * chance.next() : 0;
       if (late_s > 0) this.#context.see('fault: delay_s');
       this.#deliver({id, topic, content, data, attempt: 1}, 50 + 1000 * (late_s + chance.next()));
     }

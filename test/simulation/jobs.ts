@@ -2,16 +2,12 @@
 import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {Chance} from '../support/fakes/kernel.ts';
+import type {Chance} from '../support/fakes/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import type {Course} from './invariants/facts.ts';
-import {hasLeftAlone} from './left-alone.ts';
-import {hasOrders} from './orders.ts';
 import {GANG_SLICES, type SecondPool} from './second-pool.ts';
 
-/** Every third world has jobs. Their draws are apart, so that the other worlds stay as they are. */
-const JOBS_EVERY = 3;
 const MOST_JOBS = 8;
 /** A deadly job takes its worker about an hour: the calm of a world with one slot has time for one. */
 const MOST_DEADLY = 1;
@@ -32,6 +28,7 @@ type Fields = {
   max_retries: number;
   priority?: number;
   deadline_at?: string;
+  budget_usd?: number;
   pool?: string;
   slices?: number;
 };
@@ -40,7 +37,6 @@ export class Jobs {
   readonly #context: Context;
   readonly #delivery: Delivery;
   readonly #second: SecondPool;
-  readonly #chance: Chance;
   /** Draws of the worlds with orders: long and broken jobs, deadlines and budgets. */
   readonly #more: Chance | undefined;
   readonly #isLeftAlone: boolean;
@@ -48,19 +44,20 @@ export class Jobs {
   /** The most machines that the jobs end: a job fails at its fifth. */
   machines = 0;
 
-  constructor(context: Context, delivery: Delivery, second: SecondPool, seed: number) {
+  constructor(context: Context, delivery: Delivery, second: SecondPool) {
     this.#context = context;
     this.#delivery = delivery;
     this.#second = second;
-    this.#chance = new Chance(seed * 7919 + 1);
-    this.#isLeftAlone = hasLeftAlone(seed);
-    this.#more = hasOrders(seed) ? new Chance(seed * 613 + 7) : undefined;
+    this.#isLeftAlone = context.drawsOf('left alone') !== undefined;
+    this.#more = context.drawsOf('orders');
     this.#planShort();
     this.#planGangs();
     this.#planCollisions();
-    if (seed % JOBS_EVERY !== 1 || !context.hasPart('jobs')) return;
-    const count = this.#chance.integer(1, MOST_JOBS);
-    for (let number = 0; number < count; number++) this.#planJob(`job-${number}`);
+    const chance = context.drawsOf('jobs');
+    if (!chance) return;
+    const most = MOST_JOBS * (context.drawsOf('many jobs') ? 3 : 1);
+    const count = chance.integer(most / 8, most);
+    for (let number = 0; number < count; number++) this.#planJob(`job-${number}`, chance);
     this.#planHurry(count);
   }
 
@@ -76,6 +73,13 @@ export class Jobs {
     }
     const fields = {code: 'fails 100', timeout: 600, max_retries: 2, priority: 1};
     context.after(chance.between(0, 15) * 60_000, () => this.#submit('again', 'fails', fields));
+    context.after(chance.between(8, 25) * 60_000, () =>
+      this.#send({action: 'retry', where: {cause: 'timeout'}}),
+    );
+    for (let number = 0; number < count; number += 2) {
+      const [job, status] = [`job-${number}`, chance.pick(['completed', 'failed'])];
+      context.after(60_000, () => this.#whenIs(job, status, () => this.#send({action: 'retry', job})));
+    }
     for (let number = 0; number < count; number++)
       if (chance.happens(0.5))
         this.#cancelWhileRunning(`job-${number}`, chance.between(5, 60) * 1000, chance.between(-3, 3) * 1000);
@@ -94,6 +98,13 @@ export class Jobs {
       context.after(minutes * 60_000, () => {
         const deadline_at = iso(context.clockwork.now + due_ms);
         this.#submit(`short-${number}`, 'works', {code, timeout: 600, max_retries: 0, deadline_at});
+        const costly = {
+          code: 'works 600',
+          timeout: 900,
+          max_retries: 1,
+          budget_usd: chance.between(0.002, 0.02),
+        };
+        if (number % 4 === 0) this.#submit(`costly-${number}`, 'works', costly);
       });
     }
   }
@@ -133,7 +144,7 @@ export class Jobs {
 
   #submit(id: string, course: Course, fields: Fields): void {
     if (this.#context.isCalm) return;
-    const isBounded = fields.deadline_at !== undefined;
+    const isBounded = fields.deadline_at !== undefined || fields.budget_usd !== undefined;
     this.#context.submitted.set(id, {course, max_retries: fields.max_retries, isDeleted: false, isBounded});
     this.#write(id, {...fields, status: 'pending', created_at: iso(this.#context.clockwork.now)});
   }
@@ -154,8 +165,8 @@ export class Jobs {
     else this.#context.after(LOOK_MS, () => this.#whenIs(id, status, act));
   }
 
-  #planJob(id: string): void {
-    const [context, chance] = [this.#context, this.#chance];
+  #planJob(id: string, chance: Chance): void {
+    const context = this.#context;
     const drawn = chance.pick<Course>([
       ...(['works', 'works', 'works', 'works', 'fails', 'endless', 'deadly', 'invalid'] as const),
     ]);

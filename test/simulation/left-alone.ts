@@ -3,14 +3,11 @@
  * over. Until then no release may write it. The machine of a job that is left alone is often recreated.
  */
 import type {Document} from '../../shared/ports/ports.ts';
-import {Chance} from '../support/fakes/kernel.ts';
+import type {Chance} from '../support/fakes/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import type {Lease} from './invariants/leases.ts';
 
-/** Every fifth world has such documents. Their draws are apart, so that the other worlds stay as they are. */
-const EVERY = 5;
-const REMAINDER = 2;
 const MOST = 3;
 
 /** Fields of a type that no release knows. The invariants read none of them. */
@@ -20,28 +17,21 @@ const FIELDS: Record<string, Document> = {
   zones: {orphans: 7, later: {nested: [1]}},
 };
 
-/** True for a seed whose world has such documents. */
-export function hasLeftAlone(seed: number): boolean {
-  return seed % EVERY === REMAINDER;
-}
-
 export class LeftAlone {
   readonly #context: Context;
   readonly #delivery: Delivery;
-  readonly #chance: Chance;
 
-  constructor(context: Context, delivery: Delivery, seed: number, storm_ms: number) {
+  constructor(context: Context, delivery: Delivery, storm_ms: number) {
     this.#context = context;
     this.#delivery = delivery;
-    this.#chance = new Chance(seed * 6151 + 5);
-    if (!hasLeftAlone(seed) || !context.hasPart('left alone')) return;
-    for (let count = this.#chance.integer(1, MOST); count > 0; count--)
-      context.after(this.#chance.between(0.1, 0.9) * storm_ms, () => void this.#spoil());
+    const chance = context.drawsOf('left alone');
+    for (let count = chance?.integer(1, MOST) ?? 0; chance && count > 0; count--)
+      context.after(chance.between(0.1, 0.9) * storm_ms, () => void this.#spoil(chance));
   }
 
-  async #spoil(): Promise<void> {
+  async #spoil(chance: Chance): Promise<void> {
     const {alone, config, isCalm, store} = this.#context;
-    const kind = this.#chance.pick(['streams', 'jobs', 'zones']);
+    const kind = chance.pick(['streams', 'jobs', 'zones']);
     const streams = store.collection('runs').map(({id}) => `runs/${id}/streams`);
     const names = kind === 'streams' ? streams : [kind === 'jobs' ? config.jobs_collection : kind];
     // A new job is input, and no document of the control plane yet.
@@ -53,9 +43,9 @@ export class LeftAlone {
       .map(({path}) => path)
       .filter(path => !alone.has(path));
     if (isCalm || paths.length === 0) return;
-    const path = this.#chance.pick(paths);
+    const path = chance.pick(paths);
     const worker = (store.peek(path)?.lease as Lease | null | undefined)?.worker;
-    if (kind === 'jobs' && worker && this.#chance.happens(0.7))
+    if (kind === 'jobs' && worker && chance.happens(0.7))
       this.#context.after(
         60_000,
         () => this.#context.isCalm || this.#delivery.command({action: 'recreate', worker}),

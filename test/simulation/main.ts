@@ -1,14 +1,10 @@
 /** `npm run simulate` runs many worlds, or prints the trace of one world. */
-import {readFileSync, writeFileSync} from 'node:fs';
 import {Command, InvalidArgumentError} from 'commander';
 import {KINDS} from './conditions/faults.ts';
 import {SIMPLER} from './context.ts';
 import {gaps, tableOf} from './coverage.ts';
-import {refreshSeeds} from './found.ts';
 import {type Case, runSeeds, shrink} from './run.ts';
 import {simulate} from './world.ts';
-
-const KEPT = new URL('./regressions.json', import.meta.url);
 
 /** The most worlds to shrink, because each needs some tens of runs. */
 const MAX_SHRUNK = 10;
@@ -40,8 +36,6 @@ const command = new Command('simulate')
   .option('--seed <seed>', 'run only the world of this seed', from(0))
   .option('--without <kinds>', 'with --seed: faults and parts to leave out, separated by commas', names, [])
   .option('--trace', 'with --seed: print every event')
-  .option('--find-mistakes', 'find a world for each planted mistake and store its seed in found.json')
-  .option('--no-keep', 'do not add broken worlds to regressions.json')
   .parse();
 
 type Chosen = {
@@ -50,21 +44,12 @@ type Chosen = {
   seed?: number;
   without: string[];
   trace?: boolean;
-  findMistakes?: boolean;
-  keep: boolean;
 };
 const chosen = command.opts<Chosen>();
 
-if (chosen.findMistakes) await findMistakes();
-else if (chosen.seed !== undefined) await replay(chosen.seed, chosen);
+if (chosen.seed !== undefined) await replay(chosen.seed, chosen);
 else if (chosen.trace || chosen.without.length > 0) command.error('error: --trace and --without need --seed');
 else await search(chosen);
-
-async function findMistakes(): Promise<void> {
-  const unfound = await refreshSeeds(console.log);
-  console.log(unfound.length === 0 ? 'every mistake is found' : `not found: ${unfound.join('; ')}`);
-  process.exitCode = unfound.length === 0 ? 0 : 1;
-}
 
 async function replay(seed: number, {without, trace = false}: Chosen): Promise<void> {
   const {events, violation, trace: lines} = await simulate(seed, {without: new Set(without), trace});
@@ -72,7 +57,7 @@ async function replay(seed: number, {without, trace = false}: Chosen): Promise<v
   process.exitCode = violation === undefined ? 0 : 1;
 }
 
-async function search({from, seeds, keep}: Chosen): Promise<void> {
+async function search({from, seeds}: Chosen): Promise<void> {
   const started = performance.now();
   let reported_ms = started;
   let shown = 0;
@@ -90,7 +75,6 @@ async function search({from, seeds, keep}: Chosen): Promise<void> {
   const cases: Case[] = [];
   for (const [index, {seed, violation}] of total.violations.entries())
     cases.push((index < MAX_SHRUNK && (await shrink(seed))) || {seed, without: [], violation});
-  if (keep) for (const found of cases.slice(0, MAX_SHRUNK)) keepForTests(found);
   process.exitCode = cases.length === 0 ? 0 : 1;
   console.log(`${total.seeds} worlds in ${Math.round((performance.now() - started) / 1000)} s`);
   for (const line of tableOf(total.seen)) console.log(line);
@@ -103,11 +87,4 @@ async function search({from, seeds, keep}: Chosen): Promise<void> {
 function replayOf({seed, without}: Case): string {
   const option = without.length > 0 ? ` --without '${without}'` : '';
   return `npm run simulate -- --seed ${seed}${option} --trace`;
-}
-
-function keepForTests(found: Case): void {
-  const kept: Case[] = JSON.parse(readFileSync(KEPT, 'utf8'));
-  const isSame = ({seed, without}: Case) => seed === found.seed && `${without}` === `${found.without}`;
-  if (!kept.some(isSame)) kept.push(found);
-  writeFileSync(KEPT, `${JSON.stringify(kept, null, 2)}\n`);
 }

@@ -9,7 +9,7 @@ import {ORDERS} from './mistakes/orders.ts';
 import {OVERSPEND} from './mistakes/overspend.ts';
 import {SLICES} from './mistakes/slices.ts';
 import {STICK} from './mistakes/stick.ts';
-import type {Edit, Mistakes} from './planting/anchors.ts';
+import type {Mistakes} from './planting/anchors.ts';
 
 export const CLASSES = {
   lose: LOSE,
@@ -23,9 +23,12 @@ export const CLASSES = {
   slices: SLICES,
 };
 
-/** The edits of each mistake, by its name. */
-export const MISTAKES: Record<string, Edit[]> = Object.fromEntries(
+/** All mistakes by name. */
+export const MISTAKES = Object.fromEntries(
   Object.values<Mistakes>(CLASSES)
-    .flatMap(Object.entries)
-    .map(([name, edits]) => [name, [edits].flat()]),
+    .flatMap(mistakes => Object.entries(mistakes))
+    .map(([name, {shown_by = 'storm', ...given}]) => [
+      name,
+      {shown_by, edits: 'edits' in given ? given.edits : [given]},
+    ]),
 );

@@ -34,7 +34,7 @@ export class OldRuns {
   onRun(run: string, before: Document | undefined, after: Document): void {
     const {context, chance} = {context: this.#context, chance: this.#chance};
     const hasEnded = before?.status !== after.status && isEnded(after);
-    if (!chance || !hasEnded || context.aged.has(run) || !chance.happens(0.5)) return;
+    if (!chance || !hasEnded || context.aged.has(run) || !chance.happens(0.6)) return;
     context.after(chance.between(1, 6) * 60_000, () => void this.#age(run, chance));
   }
 
@@ -54,12 +54,15 @@ export class OldRuns {
       await openTask(tx, {task: 'expire', run: null}, now);
       tx.set(paths.run(run), {...found, updated_at: iso(now - OLD_DAYS * 86_400_000)});
     });
-    if (chance.happens(0.6)) context.after(chance.between(1, 9) * 60_000, () => this.#goOn(run, chance));
+    if (chance.happens(0.8)) context.after(chance.between(1, 9) * 60_000, () => this.#goOn(run, chance));
   }
 
   #goOn(run: string, chance: Chance): void {
     const name = streamObject(run, LATE_STREAM);
-    const [action, lines] = [chance.pick(['drop', 'rebuild', 'start', 'retry']), chance.integer(1, 4)];
+    // A stop is final: nothing but a rebuild or a stream concerns a stopped run.
+    const isStopped = this.#context.store.peek(paths.run(run))?.status === 'cancelled';
+    const actions = isStopped ? ['drop', 'rebuild'] : ['drop', 'rebuild', 'start', 'retry'];
+    const [action, lines] = [chance.pick(actions), chance.integer(1, 4)];
     if (action === 'drop') this.#context.drop(name, someLines(lines, `${run} goes on`));
     else this.#delivery.command({action, run});
   }

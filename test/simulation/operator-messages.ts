@@ -3,12 +3,14 @@ import {streamId} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import type {Context} from './context.ts';
 
-export function aCommand({chance, config, isWide, tpus}: Context): Document {
+export function aCommand({chance, config, isBusy, isWide, tpus}: Context): Document {
   const run = `run-${chance.integer(0, isWide ? 3 : 1)}`;
   const stream = streamId(chance.integer(0, isWide ? 14 : 2));
   const worker = chance.pick([...tpus.nodes.keys(), `${config.pool.pool}-us-central1-a-0`]);
   const zones = chance.happens(0.5) ? {zones: [chance.pick(config.pool.zones)]} : {};
+  const scale = {action: 'scale', workers_per_zone: chance.integer(0, 3), ...zones};
   return chance.pick<Document>([
+    ...(isBusy ? [scale, scale, scale, scale, {action: 'stop', run: 'run-1'}] : []),
     {action: 'pause', run},
     {action: 'pause', run},
     {action: 'resume', run},
@@ -25,7 +27,7 @@ export function aCommand({chance, config, isWide, tpus}: Context): Document {
     {action: 'delete', worker},
     {action: 'delete', worker},
     {action: 'configure', run, priority: chance.integer(-1, 1), budget_usd: chance.pick([0.01, 0.1])},
-    {action: 'scale', workers_per_zone: chance.integer(0, 3), ...zones},
+    scale,
     {action: 'update', source: {bundle: 'b'.repeat(64)}},
   ]);
 }

@@ -15,6 +15,7 @@ import type {Orders} from './orders.ts';
 import type {SecondPool} from './second-pool.ts';
 
 const MAX_MESSAGES = 10;
+const BUSY_MESSAGES = 40;
 
 export class Operators {
   readonly #context: Context;
@@ -49,9 +50,14 @@ export class Operators {
       this.#planWide();
       return;
     }
+    const hasLines = this.#context.drawsOf('single lines') !== undefined;
     for (let run = 0, runs = this.#context.count('second run', 2); run < runs; run++)
-      for (let stream = 0, streams = this.#context.count('second stream', 3); stream < streams; stream++)
-        this.#planStream(run, stream, chance.integer(1, 9));
+      for (
+        let stream = 0, streams = this.#context.count('second stream', hasLines ? 1 : 3);
+        stream < streams;
+        stream++
+      )
+        this.#planStream(run, stream, chance.integer(1, hasLines ? 1 : 9));
   }
 
   /** Plans four runs of about fifty streams. In some worlds each stream of one run has a fixed slot. */
@@ -70,7 +76,9 @@ export class Operators {
 
   #planStream(run: number, stream: number, lines: number): void {
     const {chance} = this.#context;
-    const invalidLine = chance.happens(0.3) ? chance.integer(0, lines - 1) : undefined;
+    const invalidLine = chance.happens(this.#context.drawsOf('single lines') ? 0.7 : 0.3)
+      ? chance.integer(0, lines - 1)
+      : undefined;
     const name = streamObject(`run-${run}`, streamId(stream));
     const text = someLines(lines, `${run}/${stream}`, invalidLine);
     this.#context.after(this.#context.minutes(0, 12), () => this.#drop(name, text));
@@ -88,8 +96,9 @@ export class Operators {
 
   planMessages(): void {
     const {chance, faults} = this.#context;
-    const probability = faults.meddling > 0 ? 0.6 + 0.4 * faults.meddling : 0;
-    for (let count = 0; chance.happens(probability) && count < MAX_MESSAGES; count++)
+    const probability = this.#context.isBusy ? 1 : faults.meddling > 0 ? 0.6 + 0.4 * faults.meddling : 0;
+    const most = this.#context.isBusy ? BUSY_MESSAGES : MAX_MESSAGES;
+    for (let count = 0; chance.happens(probability) && count < most; count++)
       this.#context.after(this.#context.minutes(1, 25), () => {
         if (this.#context.isCalm) return;
         this.#context.see('fault: meddling');
@@ -134,7 +143,7 @@ export class Operators {
     const message = aCommand(this.#context);
     this.#send(message);
     const opposite = oppositeOf(message);
-    if (opposite && chance.happens(0.5))
+    if (opposite && chance.happens(this.#context.isBusy ? 0.9 : 0.5))
       this.#context.after(10_000 * chance.next(), () => this.#send(opposite));
   }
 
@@ -147,7 +156,7 @@ export class Operators {
   #sendAfterStop(run: string): void {
     const {chance, invariants} = this.#context;
     invariants.operatorIntent.onStop(run);
-    if (chance.happens(0.5)) return;
+    if (!this.#context.isBusy && chance.happens(0.5)) return;
     const action = chance.pick(['start', 'resume', 'pause', 'retry']);
     const delay_ms = chance.happens(0.5) ? 10_000 * chance.next() : this.#context.minutes(1, 10);
     this.#context.after(delay_ms, () => this.#send({action, run}));

@@ -4,38 +4,29 @@ import {paths} from '../../shared/domain/names.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {Chance} from '../support/fakes/kernel.ts';
+import type {Chance} from '../support/fakes/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import type {SecondPool} from './second-pool.ts';
 
-const EVERY = 4;
-const REMAINDER = 1;
 const MOST = 14;
 const CAUSES = ['exit', 'timeout', 'machine', 'setup', 'deadline', 'budget'];
-
-/** True for a seed whose world has such orders. */
-export function hasOrders(seed: number): boolean {
-  return seed % EVERY === REMAINDER;
-}
 
 export class Orders {
   readonly #context: Context;
   readonly #delivery: Delivery;
   readonly #second: SecondPool;
-  /** Draws of its own, so that the other worlds stay as they are. */
-  readonly #chance: Chance;
   #commands = 0;
 
-  constructor(context: Context, delivery: Delivery, second: SecondPool, seed: number) {
+  constructor(context: Context, delivery: Delivery, second: SecondPool) {
     this.#context = context;
     this.#delivery = delivery;
     this.#second = second;
-    this.#chance = new Chance(seed * 15_485_863 + 11);
-    if (!hasOrders(seed) || !context.hasPart('orders')) return;
-    for (let count = this.#chance.integer(3, MOST); count > 0; count--)
-      context.after(this.#chance.between(3, 28) * 60_000, () => context.isCalm || this.#order());
-    context.after(this.#chance.between(0, 10) * 60_000, () => this.#addNeighbour());
+    const chance = context.drawsOf('orders');
+    if (!chance) return;
+    for (let count = chance.integer(3, MOST); count > 0; count--)
+      context.after(chance.between(3, 28) * 60_000, () => context.isCalm || this.#order(chance));
+    context.after(chance.between(0, 10) * 60_000, () => this.#addNeighbour());
   }
 
   /** A node of a deployment whose name begins with the name of this one. */
@@ -50,8 +41,7 @@ export class Orders {
     tpus.add({name, zone, state: 'READY', ...health, labels, created_at: iso(clockwork.now)});
   }
 
-  #order(): void {
-    const chance = this.#chance;
+  #order(chance: Chance): void {
     const {config} = this.#context;
     const pool = chance.pick([config.pool.pool, config.pool.pool, this.#second.name]);
     const before_at = iso(this.#context.clockwork.now - chance.between(-2, 8) * 60_000);
@@ -67,7 +57,7 @@ export class Orders {
     ] as const);
     switch (kind) {
       case 'exec':
-        this.#exec(pool);
+        this.#exec(pool, chance);
         break;
       case 'clear':
         this.#send({action: 'clear', ...(chance.happens(0.6) ? {before_at} : {})});
@@ -76,15 +66,15 @@ export class Orders {
         this.#send({action: 'retry', where: {cause: chance.pick(this.#causes())}});
         break;
       case 'update':
-        this.#send({action: 'update', pool, ...this.#aSource()});
+        this.#send({action: 'update', pool, ...aSource(chance)});
         break;
       case 'pause':
         this.#send({action: 'pause', pool});
-        this.#later({action: 'resume', pool});
+        this.#later({action: 'resume', pool}, chance);
         break;
       case 'shrink':
         this.#send({action: 'scale', pool, workers_per_zone: 0});
-        this.#later({action: 'scale', pool, workers_per_zone: 1});
+        this.#later({action: 'scale', pool, workers_per_zone: 1}, chance);
         break;
     }
   }
@@ -97,29 +87,18 @@ export class Orders {
     return failed.length > 0 ? failed.map(({cause}) => String(cause)) : CAUSES;
   }
 
-  #aSource(): Document {
-    return this.#chance.pick<Document>([
-      {},
-      {source: {bundle: 'c'.repeat(64)}},
-      {source: null},
-      {environment: {jax_version: 'newest'}},
-      {environment: {setup_script: 'true'}},
-    ]);
-  }
-
   #send(message: Document): void {
     this.#delivery.command(message);
   }
 
   /** The opposite message often follows, sometimes so soon that it may arrive first. */
-  #later(message: Document): void {
-    const minutes = this.#chance.happens(0.3) ? 0.1 : this.#chance.between(1, 15);
-    if (this.#chance.happens(0.8)) this.#context.after(minutes * 60_000, () => this.#send(message));
+  #later(message: Document, chance: Chance): void {
+    const minutes = chance.happens(0.3) ? 0.1 : chance.between(1, 15);
+    if (chance.happens(0.8)) this.#context.after(minutes * 60_000, () => this.#send(message));
   }
 
   /** A command that takes some seconds and ends with a code. An id is sometimes taken already. */
-  #exec(pool: string): void {
-    const chance = this.#chance;
+  #exec(pool: string, chance: Chance): void {
     const {tpus} = this.#context;
     const isTaken = this.#commands > 0 && chance.happens(0.15);
     const exec = `exec-${isTaken ? 0 : this.#commands++}`;
@@ -141,4 +120,14 @@ export class Orders {
     const open = this.#context.store.collection('execs').filter(({data}) => data.status === 'running');
     return open.map(({id}) => id);
   }
+}
+
+function aSource(chance: Chance): Document {
+  return chance.pick<Document>([
+    {},
+    {source: {bundle: 'c'.repeat(64)}},
+    {source: null},
+    {environment: {jax_version: 'newest'}},
+    {environment: {setup_script: 'true'}},
+  ]);
 }

@@ -15,8 +15,8 @@ export class Receiver {
   constructor(context: Context, chance: Chance) {
     this.#context = context;
     this.#chance = chance;
-    this.#refuses = chance.pick([0, 0, 0.2, 0.6]);
-    this.#isAway = chance.pick([0, 0, 0.2, 0.6]);
+    this.#refuses = chance.pick([0, 0.2, 0.9]);
+    this.#isAway = chance.pick([0, 0.2, 0.6]);
   }
 
   /** The receiver as one caller sees it: a call without an answer is no delivery. */

@@ -3,16 +3,10 @@ import {availableParallelism} from 'node:os';
 import {Worker} from 'node:worker_threads';
 import {KINDS} from './conditions/faults.ts';
 import {SIMPLER} from './context.ts';
-import {type Edit, type Splice, spliceAll} from './planting/anchors.ts';
 import {findChanges} from './planting/code.ts';
 import {type Outcome, simulate} from './world.ts';
 
-export type Share = {
-  first: number;
-  step: number;
-  end: number;
-  mistake: Splice[];
-};
+export type Share = {first: number; step: number; end: number};
 export type Ran = Pick<Outcome, 'seed' | 'violation' | 'seen'>;
 export type Seen = Record<string, {worlds: number; times: number}>;
 export type Report = {
@@ -22,35 +16,22 @@ export type Report = {
   violations: {seed: number; violation: string}[];
 };
 
-export type Search = {
-  first: number;
-  seeds: number;
-  /** The edits of a mistake. */
-  mistake?: readonly Edit[];
-  /** Stops at the first violation. */
-  untilFound?: boolean;
-  onProgress?: (total: Report) => void;
-};
+export type Search = {first: number; seeds: number; onProgress?: (total: Report) => void};
 
 /** A thread for fewer worlds takes longer to load the code than to play them. */
 const WORLDS_OF_A_THREAD = 50;
 
-export async function runSeeds(search: Search): Promise<Report> {
-  const {first, seeds, untilFound = false, onProgress = () => {}} = search;
-  const mistake = spliceAll(search.mistake ?? []);
+export async function runSeeds({first, seeds, onProgress = () => {}}: Search): Promise<Report> {
   findChanges();
   const threads = Math.min(availableParallelism(), Math.ceil(seeds / WORLDS_OF_A_THREAD));
   const total: Report = {seeds: 0, seen: {}, violations: []};
-  const workers: Worker[] = [];
   const running = Array.from({length: threads}, (_, thread) => {
-    const share: Share = {first: first + thread, step: threads, end: first + seeds, mistake};
+    const share: Share = {first: first + thread, step: threads, end: first + seeds};
     const worker = new Worker(new URL('./worker.ts', import.meta.url), {workerData: share});
-    workers.push(worker);
     return new Promise<void>((resolve, reject) => {
       worker.on('message', (ran: Ran) => {
         add(total, ran);
         onProgress(total);
-        if (untilFound && total.violations.length > 0) for (const each of workers) void each.terminate();
       });
       worker.once('error', reject);
       worker.once('exit', () => resolve());

@@ -6,13 +6,11 @@ import {slotsOf} from '../../shared/domain/fleet/slots.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {Chance} from '../support/fakes/kernel.ts';
+import type {Chance} from '../support/fakes/kernel.ts';
 import {chipsOfHosts, SPOT_V5E_USD} from './conditions/prices.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
 
-const EVERY = 5;
-const REMAINDER = 2;
 /** Slots of the pool that the ceiling of the deployment has room for. */
 const SLOTS = 2;
 const GANG_SLOTS = 4;
@@ -24,11 +22,6 @@ const MOST_MESSAGES = 4;
 
 /** Type of the TPUs of the pool in worlds with slices: four hosts, and 16 chips. */
 const SLICE = 'v5litepod-16';
-
-/** True for a seed whose world has a second pool. */
-export function hasSecondPool(seed: number): boolean {
-  return seed % EVERY === REMAINDER;
-}
 
 export function secondPoolOf({deployment}: Pick<Config, 'deployment'>): string {
   return nameIn(deployment, 'second');
@@ -43,18 +36,20 @@ export class SecondPool {
   readonly #slots: number;
   readonly #context: Context;
   readonly #delivery: Delivery;
-  /** Draws of its own, so that the other worlds stay as they are. */
   readonly #chance: Chance;
   readonly #isThere: boolean;
   readonly #creation: Document;
+  /** True if most jobs run on slices: one pair of slices is enough for each. */
+  readonly #isDense: boolean;
 
-  constructor(context: Context, delivery: Delivery, seed: number) {
+  constructor(context: Context, delivery: Delivery) {
     this.#context = context;
     this.#delivery = delivery;
-    this.#chance = new Chance(seed * 104_729 + 3);
+    this.#chance = context.drawsAt('second pool');
     const {config, tpus} = context;
     this.name = secondPoolOf(config);
     this.#isThere = context.hasSecondPool;
+    this.#isDense = context.hasSlices && !context.hasGangs;
     this.#slots = secondSlotsOf(context);
     const {provisioning} = config.pool;
     const accelerator = context.hasSlices ? SLICE : config.pool.accelerator;
@@ -75,7 +70,7 @@ export class SecondPool {
     if (!this.#isThere) return;
     const {objects} = this.#context;
     const chance = this.#chance;
-    this.#after(chance.between(0, 8), () => this.#delivery.command(this.#creation));
+    this.#after(chance.between(0, this.#isDense ? 1 : 8), () => this.#delivery.command(this.#creation));
     const run = chance.pick(['run-0', 'run-1', '']);
     const spec = JSON.stringify({pool: this.name});
     // A run has no use for a slice of several hosts.
@@ -134,7 +129,7 @@ export class SecondPool {
 
   /** The pool for a new job: this one or that of the deployment. */
   forJob(): {pool?: string; slices?: number} {
-    const isNamed = this.#chance.happens(0.5);
+    const isNamed = this.#chance.happens(this.#isDense ? 0.9 : 0.5);
     const pool = isNamed && this.#isThere ? this.#find() : undefined;
     if (!pool) return {};
     const isGang = this.#context.hasSlices && pool.workers_per_zone >= SLOTS;

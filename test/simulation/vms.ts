@@ -87,7 +87,7 @@ export class Vms {
   #planHostFaults(node: FakeNode, hosts: number, ills: Ills): void {
     const draws = this.#slices;
     if (!draws) return;
-    const [kind, host, minutes] = [draws.next(), draws.integer(0, hosts - 1), draws.between(1, 30)];
+    const [kind, host, minutes] = [draws.next(), draws.integer(0, hosts - 1), draws.between(1, 15)];
     this.#context.after(minutes * MINUTE_MS, () => {
       const machine = this.#vms.get(node)?.[host];
       if (!machine || !this.#exists(node) || kind > 0.6) return;

@@ -1,13 +1,10 @@
 /** In some worlds operators keep TPUs without work for the next job, rebuild runs, or prefer one of them. */
 import {streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {Chance} from '../support/fakes/kernel.ts';
 import {someLines} from '../support/world/shard-plan.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
 
-const EVERY = 4;
-const REMAINDER = 1;
 const MOST_MESSAGES = 3;
 const MOST_PAUSES = 8;
 const MOST_BUDGETS = 6;
@@ -16,10 +13,9 @@ const MOST_CANCELS = 6;
 /** Bytes of an object for each byte of its content: a stream costs some cents to move. */
 const HEAVY = 1_000_000;
 
-/** Plans the messages with draws of their own, so that the other worlds stay as they are. */
-export function planKeeping(context: Context, delivery: Delivery, seed: number): void {
-  if (seed % EVERY !== REMAINDER || !context.hasPart('keeping')) return;
-  const chance = new Chance(seed * 15_485_863 + 5);
+export function planKeeping(context: Context, delivery: Delivery): void {
+  const chance = context.drawsOf('keeping');
+  if (!chance) return;
   for (let count = chance.integer(1, MOST_MESSAGES); count > 0; count--) {
     const minutes = chance.pick([0, 5, 15, 40]);
     const message: Document = {action: 'keep', minutes, workers: chance.integer(1, 2)};
@@ -34,7 +30,7 @@ export function planRebuilds(context: Context, delivery: Delivery): void {
   for (let stream = 3; chance && stream < 6; stream++) {
     const text = someLines(chance.integer(1, 3), `0/${stream} unnoticed`);
     const drop = () => context.drop(streamObject('run-0', streamId(stream)), text, false);
-    context.after(chance.between(2, 20) * 60_000, drop);
+    context.after(chance.between(2, 40) * 60_000, drop);
   }
   for (let count = chance?.integer(1, 3) ?? 0; chance && count > 0; count--) {
     const run = chance.pick([{run: 'run-0'}, {run: 'run-1'}, {}]);

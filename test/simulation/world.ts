@@ -81,7 +81,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   const path = paths.task('resync');
   await store.edit(tx => openTask(tx, {task: 'resync', run: null}, T0 - 10 * MINUTE_MS));
   await store.edit(async tx => tx.set(path, {...(await tx.get(path)), status: 'done', result: 'compared'}));
-  context.storm = drawFaults(chance, options.without);
+  context.storm = drawFaults(chance, options.without, options.condition);
   if (context.drawsOf('lost database')) context.storm.wipe = 1;
   // A slow tick starts the next one late, and a slow message wakes one late.
   if (context.drawsOf('slow ticks') || context.drawsOf('collisions'))
@@ -95,9 +95,9 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   context.tpuConstraint = codes.current.tpuConstraint;
   const delivery = new Delivery(context, codes);
   const vms = new Vms(context, delivery.processes, codes);
-  const second = new SecondPool(context, delivery, seed);
-  const jobs = new Jobs(context, delivery, second, seed);
-  const orders = new Orders(context, delivery, second, seed);
+  const second = new SecondPool(context, delivery);
+  const jobs = new Jobs(context, delivery, second);
+  const orders = new Orders(context, delivery, second);
   const operators = new Operators(context, delivery, jobs, second, orders);
   objects.onFinalized = info => {
     invariants.progress.onObject(info);
@@ -130,7 +130,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   operators.planForeign();
   operators.planStray();
   second.plan();
-  planKeeping(context, delivery, seed);
+  planKeeping(context, delivery);
   planRebuilds(context, delivery);
   planPriorities(context, delivery);
   planRunBudgets(context, delivery);
@@ -141,7 +141,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   invariants.watchCaps();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
   const calm_ms = (CALM_MINUTES + CHURN_MINUTES * jobs.machines) * MINUTE_MS;
-  const leftAlone = new LeftAlone(context, delivery, seed, storm_ms);
+  const leftAlone = new LeftAlone(context, delivery, storm_ms);
   let isLost = false;
   const loseDatabase = () => {
     if (isLost || context.isCalm) return;

@@ -1,12 +1,9 @@
 import assert from 'node:assert/strict';
-import {readFileSync} from 'node:fs';
 import {gaps} from './coverage.ts';
-import {type Case, runSeeds} from './run.ts';
+import {runSeeds} from './run.ts';
 import {simulate} from './world.ts';
 
 const SEEDS = Number(process.env.GLEANER_SIMULATION_SEEDS ?? 16);
-
-const kept: Case[] = JSON.parse(readFileSync(new URL('./regressions.json', import.meta.url), 'utf8'));
 
 describe('simulated worlds', () => {
   it(`${SEEDS} worlds lose no work, repeat no work, leave no node, and show every state and fault`, async () => {
@@ -17,11 +14,6 @@ describe('simulated worlds', () => {
     assert.deepEqual([seeds, replay], [SEEDS, []]);
     if (SEEDS >= 5000) assert.deepEqual(gaps(seen), [], 'no world showed these states and faults');
   }).timeout(14_400_000);
-
-  for (const {seed, without, violation} of kept)
-    it(`seed ${seed} holds, which broke before: ${violation} @full`, async () => {
-      assert.equal((await simulate(seed, {without: new Set(without)})).violation, undefined);
-    });
 
   it('one seed gives the same world every time @full', async () => {
     const [one, two] = [await simulate(22, {trace: true}), await simulate(22, {trace: true})];

@@ -96,6 +96,9 @@ const LIMITS = {
 
 export type Faults = Record<keyof typeof LIMITS, number>;
 
+/** Terms of the draws: the share of the kinds of faults that a world has, and kinds that it has at their greatest value. */
+export type FaultTerms = {share?: number; faults?: readonly (keyof Faults)[]};
+
 /** An upper bound of the difference between the clocks of two instances. */
 export const MAX_SKEW_MS = (2 * LIMITS.skew_s + 5) * 1000;
 
@@ -118,13 +121,17 @@ export const KINDS = Object.keys(LIMITS) as (keyof Faults)[];
 export const CALM = Object.fromEntries(KINDS.map(kind => [kind, 0])) as Faults;
 
 /** Draws the faults of a world: most worlds have a few kinds, some have every kind, and a few have none. */
-export function drawFaults(chance: Chance, without: ReadonlySet<string> = new Set()): Faults {
-  const share = chance.pick([0, 0.15, 0.3, 0.5, 0.7, 1]);
+export function drawFaults(
+  chance: Chance,
+  without: ReadonlySet<string> = new Set(),
+  {share = chance.pick([0, 0.15, 0.3, 0.5, 0.7, 1]), faults: certain = []}: FaultTerms = {},
+): Faults {
   const faults = {...CALM};
   for (const kind of KINDS) {
     // Every kind is drawn, so leaving out one kind does not change the others.
     const [on, level] = [chance.happens(share), chance.next()];
     if (on && !without.has(kind)) faults[kind] = level * LIMITS[kind];
   }
+  for (const kind of certain) if (!without.has(kind)) faults[kind] = LIMITS[kind];
   return faults;
 }

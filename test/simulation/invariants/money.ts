@@ -201,7 +201,8 @@ export class Money extends Check {
       const pool = String(data.pool);
       total += Number(data.network_usd);
       byPool.set(pool, (byPool.get(pool) ?? 0) + Number(data.network_usd));
-      this.#checkTraffic(id, data);
+      // The streams of a run that is old are gone, or registered anew.
+      if (!this.context.aged.has(id)) this.#checkTraffic(id, data);
     }
     const months = Object.values((store.peek(paths.spending())?.months ?? {}) as Record<string, number>);
     const inMonths = months.reduce((sum, usd) => sum + usd, 0);

@@ -3,6 +3,7 @@ import {globSync, readFileSync} from 'node:fs';
 import {stripTypeScriptTypes} from 'node:module';
 import {type NapiConfig, parse, type SgNode} from '@ast-grep/napi';
 import {ROOT} from '../../support/machine/process.ts';
+import type {ConditionName} from '../conditions/conditions.ts';
 
 /** The patterns are ast-grep's: `$NAME` stands for any node, `$$$NAME` for any number of items of a list. */
 export type Edit = {
@@ -16,8 +17,11 @@ export type Edit = {
   replace?: string;
 };
 
-/** Mistakes by name, with one edit or several. */
-export type Mistakes = Record<string, Edit | Edit[]>;
+/**
+ * Mistakes by name, with one edit or several. The worlds of a condition show them, by default those of `storm`. `rare`: no condition shows
+ * the mistake within five worlds, and only `npm run test:long` looks for it.
+ */
+export type Mistakes = Record<string, (Edit | {edits: Edit[]}) & {shown_by?: ConditionName | 'rare'}>;
 
 /** A change of a file: `text` replaces the characters from `start` to `end`. */
 export type Splice = {file: string; start: number; end: number; text: string};
