@@ -19,6 +19,15 @@ describe('the news of a budget', () => {
       assert.equal(news.length, told);
     });
 
+  for (const [misses, count] of [
+    [2, 1],
+    [3, 0],
+  ] as const)
+    it(`a run that is paused after ${misses} tries without its model has ${count} news`, () => {
+      const paused = aRun({status: 'paused', model_next_at: at(60), model_misses: misses});
+      assert.equal(newsOfRun(aRun(), paused).length, count);
+    });
+
   it('a budget of a run that is lowered to its cost has news', () => {
     const run = aRun({budget_usd: 1000, cost_usd: 95});
     const news = newsOfRun(run, {...run, budget_usd: 100});

@@ -5,6 +5,7 @@ import {
   NEVER_SERVED,
   PROOF_S,
   type Served,
+  servedBetween,
   withPing,
   withProof,
 } from '../../../../shared/domain/worker/served-time.ts';
@@ -45,6 +46,10 @@ describe('served time', () => {
   it('a clock that was set back keeps the fields of a later release', () => {
     const later = {...proofs(0, 60), of_a_later_release: 1};
     assert.equal((withPing(later, T0 - 7_260_000) as typeof later).of_a_later_release, 1);
+  });
+
+  it('no time between two instants is served after the newest proof', () => {
+    assert.equal(servedBetween(proofs(0, 60), at(0), at(600)), 60_000);
   });
 
   it('no served time has passed since null', () => {

@@ -42,6 +42,11 @@ describe('the requests to a zone', () => {
       assert.equal(paceOf(aZone({losses: given}), LIMITS, T0), then);
     });
 
+  it('name the time of the next request while the zone is churning', () => {
+    const zone = {...limited({asked_at: at(-50)}), losses: losses(10, 600, 700)};
+    assert.equal(allowanceOf(zone, LIMITS, bundle, T0).why?.next_try_at, at(70));
+  });
+
   it('forget losses that are older than the window', () => {
     const zone = aZone({losses: losses(10, 10, 10)});
     assert.equal(paceOf(zone, LIMITS, T0 + 1600_000), ALL);
