@@ -56,6 +56,8 @@ const CASES: {
     rights: rightsOfStream({run: 'default', stream: '001'}, 'gs://data/models/a"b\\', PLACE),
     names: [
       ['activations/tpu_1/shard_0001.safetensors', CREATE],
+      ['partials/tpu_1/0001.jsonl', CREATE],
+      ['partials/tpu_2/0001.jsonl', []],
       ['activations/model.json', ['create', 'get']],
       ['activations/manifest.json', []],
       ['activations/other/tpu_1/shard_0001.safetensors', []],
