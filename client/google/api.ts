@@ -1,6 +1,8 @@
 /** REST calls to Google's APIs with the credentials of the person who types, for what no client of the project covers. */
+import {splitTokenPath} from '../../emulator/http/token-path.ts';
 import {adviceFor} from '../../shared/google/error-advice.ts';
 import {isNotFound, reasonOf} from '../../shared/google/errors.ts';
+import {memoizeAsync} from '../../shared/google/memoize-async.ts';
 import {requireCredentials} from '../connection/connect.ts';
 import type {Connection} from '../connection/connection.ts';
 import {CliError} from '../text/errors.ts';
@@ -42,14 +44,14 @@ export function openGoogle(
 }
 
 /** The APIs of the cloud of a command. A local cloud serves every API at one address. */
-export function googleOf({
-  storage_endpoint: endpoint,
-  token,
-}: Pick<Connection, 'storage_endpoint' | 'token'>): GoogleApi {
+export function googleOf({storage_endpoint: endpoint, token}: Connection): GoogleApi {
   return openGoogle(endpoint === undefined ? undefined : {endpoint, token});
 }
 
-function servedGoogle(endpoint: string, token: string | undefined): GoogleApi {
+function servedGoogle(address: string, given: string | undefined): GoogleApi {
+  const {origin: endpoint, pathname} = new URL(address);
+  // Google's own clients drop the path of an address, and with it a token.
+  const token = given ?? splitTokenPath(pathname).token;
   const headers: Record<string, string> = token ? {authorization: `Bearer ${token}`} : {};
   return {
     ...{endpoint, token},
@@ -60,13 +62,11 @@ function servedGoogle(endpoint: string, token: string | undefined): GoogleApi {
 }
 
 function realGoogle(): GoogleApi {
-  const open = async () => {
+  const auth = memoizeAsync(async () => {
     await requireCredentials();
     const {GoogleAuth} = (await import('google-auth-library')).default;
     return new GoogleAuth({scopes: ['https://www.googleapis.com/auth/cloud-platform']});
-  };
-  let opened: ReturnType<typeof open> | undefined;
-  const auth = () => (opened ??= open());
+  });
   return {
     ...{endpoint: undefined, token: undefined},
     async call(method, address, body) {
