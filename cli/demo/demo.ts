@@ -55,7 +55,7 @@ export async function demo(options: DemoOptions): Promise<void> {
   const dir = await checkFolder(options.dir);
   const {input = []} = options;
   await checkModel(options.model);
-  await checkInput(input, options.streams);
+  await checkInput(input, options.streams, dir);
   await checkPort(options.port);
   const interrupted = stopSignal().then(() => 'interrupted' as const);
   const {port, workers} = options;

@@ -38,10 +38,10 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/** Throws `CliError` where the inputs do not fill the streams. */
-export async function checkInput(input: readonly string[], streams: number): Promise<void> {
+/** Throws `CliError` where the inputs do not fill the streams, or lie in the folder of the demo. */
+export async function checkInput(input: readonly string[], streams: number, dir: string): Promise<void> {
   if (input.length === 0) planSplit(SAMPLE_TASKS, {num_streams: streams});
-  else await createStreams(input, {...optionsOf('.', streams), dry_run: true});
+  else await createStreams(input, {...optionsOf(dir, streams), dry_run: true});
 }
 
 /** Writes the streams into a folder, as `gleaner streams create` does. `tokens`: about those of the first stream. */

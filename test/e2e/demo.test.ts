@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
-import {existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
+import {existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
 import {type AddressInfo, createServer} from 'node:net';
 import {tmpdir} from 'node:os';
-import {dirname, join} from 'node:path';
+import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {lockFolder} from '../../emulator/state/database.ts';
 import * as command from '../support/machine/command.ts';
 import {Folder} from '../support/machine/folder.ts';
 import {gleaner, processes, texts} from '../support/machine/home.ts';
@@ -73,54 +72,6 @@ describe('gleaner demo', () => {
       assert.equal(result.stored_once + result.rejected, result.samples);
       assert.ok(result.stored_once > result.samples * 0.9, stdout);
     });
-
-  const mistakes: {name: string; args: string[]; exits?: number; says: RegExp}[] = [
-    {
-      name: 'a missing input',
-      args: ['--input', 'nowhere.jsonl'],
-      says: /There is no file nowhere\.jsonl/,
-    },
-    {name: 'a model folder without config.json', args: ['--model', tmpdir()], says: /has no config\.json/},
-    {name: 'a word in place of a number', args: ['--streams', 'two'], exits: 2, says: /from 1 to 9999/},
-    {name: 'zero workers', args: ['--workers', '0'], exits: 2, says: /from 1 to 9999/},
-    {name: 'an unknown option', args: ['--speed'], exits: 2, says: /unknown option '--speed'/},
-    {
-      name: 'a folder with other files',
-      args: ['--dir', fileURLToPath(new URL('.', import.meta.url))],
-      says: /holds something else/,
-    },
-  ];
-  for (const {name, args, exits = 1, says} of mistakes)
-    it(`names ${name} in its error`, async () => {
-      const {code, stderr} = await command.gleaner(['demo', '--dir', join(dir, 'wrong'), ...args]);
-      assert.equal(code, exits);
-      assert.match(stderr, says);
-      assert.doesNotMatch(stderr, /\n\s+at /, 'no stack');
-    });
-
-  it('keeps the results of an earlier demo when an option is wrong', async () => {
-    const cwd = mkdtempSync(join(dir, 'earlier-'));
-    const kept = join(cwd, '.gleaner/demo/buckets/kept');
-    lockFolder(join(cwd, '.gleaner/demo')).release();
-    mkdirSync(dirname(kept), {recursive: true});
-    writeFileSync(kept, 'a shard');
-    writeFileSync(join(cwd, '.gleaner/demo/cloud.db'), '');
-    writeFileSync(join(cwd, 'short.jsonl'), '{"text":"a"}\n');
-    const server = createServer();
-    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-    const {port} = server.address() as AddressInfo;
-    for (const [args, says] of [
-      [['--input', 'typo.jsonl'], /There is no file typo\.jsonl/],
-      [['--input', 'short.jsonl'], /1 sample cannot fill 2 streams/],
-      [['--port', String(port)], /another program has the port/],
-    ] as const) {
-      const {code, stderr} = await command.gleaner(['demo', ...args], {cwd});
-      assert.equal(code, 1);
-      assert.match(stderr, says);
-      assert.ok(existsSync(kept), `deleted after ${args.join(' ')}`);
-    }
-    server.close();
-  });
 });
 
 describe('gleaner local up', () => {

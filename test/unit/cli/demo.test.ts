@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
+import {once} from 'node:events';
 import {existsSync, mkdirSync} from 'node:fs';
+import {type AddressInfo, createServer} from 'node:net';
 import {join} from 'node:path';
 import {lockFolder} from '../../../emulator/state/database.ts';
 import * as command from '../../support/machine/command.ts';
@@ -22,18 +24,48 @@ describe('gleaner demo @full', () => {
   beforeEach(() => leaveDemo(folder));
   afterEach(() => folder.end());
 
-  for (const [config, says] of [
-    ['{bad', /^gleaner: m\/config\.json is not JSON: .*\n$/],
-    ['null', /^gleaner: m\/config\.json is not valid: expected an object, got null\n$/],
-    ['{"hidden_size": "many"}', /^gleaner: m\/config\.json is not valid: hidden_size: expected a number/],
-  ] as const)
-    it(`gleaner demo keeps the results of an earlier demo when config.json of the model is ${config}`, async () => {
-      folder.put('m/config.json', config);
-      const {code, stderr} = await command.gleaner(['demo', '--model', 'm'], {cwd: folder.path});
-      assert.equal(code, 1);
+  const mistakes: [name: string, args: string[], says: RegExp, exits?: number][] = [
+    ['a missing input', ['--input', 'typo.jsonl'], /^gleaner: There is no file typo\.jsonl/],
+    ['too few samples', ['--input', 'short.jsonl'], /^gleaner: 1 sample cannot fill 2 streams/],
+    ['a model folder without config.json', ['--model', '.'], /has no config\.json/],
+    ['config.json that is not JSON', ['--model', 'bad'], /^gleaner: bad\/config\.json is not JSON: .*\n$/],
+    [
+      'config.json that is null',
+      ['--model', 'null'],
+      /^gleaner: null\/config\.json is not valid: expected an object, got null\n$/,
+    ],
+    [
+      'config.json with a word in place of a number',
+      ['--model', 'word'],
+      /^gleaner: word\/config\.json is not valid: hidden_size: expected a number/,
+    ],
+    ['a word in place of a number', ['--streams', 'two'], /from 1 to 9999/, 2],
+    ['zero workers', ['--workers', '0'], /from 1 to 9999/, 2],
+    ['a folder with other files', ['--dir', '.'], /holds something else/],
+  ];
+  for (const [name, args, says, exits = 1] of mistakes)
+    it(`gleaner demo names ${name}, and keeps the results of an earlier demo`, async () => {
+      folder.put('short.jsonl', '{"text":"a"}\n');
+      folder.put('bad/config.json', '{bad');
+      folder.put('null/config.json', 'null');
+      folder.put('word/config.json', '{"hidden_size": "many"}');
+      const {code, stderr} = await command.gleaner(['demo', ...args], {cwd: folder.path});
+      assert.equal(code, exits);
       assert.match(stderr, says);
+      assert.doesNotMatch(stderr, /\n\s+at /, 'no stack');
       assert.ok(existsSync(folder.at(KEPT)));
     });
+
+  it('gleaner demo keeps the results of an earlier demo when another program has the port', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const {port} = server.address() as AddressInfo;
+    const {code, stderr} = await command.gleaner(['demo', '--port', String(port)], {cwd: folder.path});
+    server.close();
+    assert.equal(code, 1);
+    assert.match(stderr, /another program has the port/);
+    assert.ok(existsSync(folder.at(KEPT)));
+  });
 
   it('gleaner demo keeps the results of an earlier demo when the Python environment fails, and prints plain lines', async () => {
     const {code, stdout, stderr} = await run(['demo'], {XDG_CACHE_HOME: '/dev/null'});
