@@ -8,34 +8,22 @@ import {planSplit} from '../streams/split.ts';
 const SAMPLE_TASKS = 64;
 const TASK_PROMPT_TOKENS = 250;
 
-/** Sample tasks in the format of ARC tasks, as JSON lines. Every call yields the same tasks. */
+/** Sample tasks in the format of ARC tasks, as JSON lines: each mirrors grids. Every call yields the same tasks. */
 function sampleTasks(): string[] {
-  const random = seeded(7);
-  const pick = (n: number) => Math.floor(random() * n);
-  return Array.from({length: SAMPLE_TASKS}, (_, index) => {
-    const [height, width, colours] = [3 + pick(8), 3 + pick(8), 2 + pick(4)];
-    const grid = () => Array.from({length: height}, () => Array.from({length: width}, () => pick(colours)));
-    const mirrored = (rows: number[][]) => rows.map(row => [...row].reverse());
-    const pair = () => {
-      const input = grid();
-      return {input, output: mirrored(input)};
+  return Array.from({length: SAMPLE_TASKS}, (_, task) => {
+    const [height, width, colours] = [3 + (task % 8), 3 + ((task * 5) % 7), 2 + (task % 4)];
+    const cell = (which: number, y: number, x: number) =>
+      (task + 3 * which + y * y + x * (x + which)) % colours;
+    const grid = (which: number) =>
+      Array.from({length: height}, (_, y) => Array.from({length: width}, (_, x) => cell(which, y, x)));
+    const pair = (_: unknown, which: number) => {
+      const input = grid(which);
+      return {input, output: input.map(row => row.toReversed())};
     };
-    const train = Array.from({length: 2 + pick(3)}, pair);
-    return JSON.stringify({
-      task_id: `mirror_${String(index).padStart(4, '0')}`,
-      train,
-      test: [{input: grid()}],
-    });
+    const train = Array.from({length: 2 + (task % 3)}, pair);
+    const task_id = `mirror_${String(task).padStart(4, '0')}`;
+    return JSON.stringify({task_id, train, test: [{input: grid(train.length)}]});
   });
-}
-
-/** Linear congruential generator of numbers in [0, 1): the same seed gives the same sample data. */
-export function seeded(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
 }
 
 /** Throws `CliError` where the inputs do not fill the streams, or lie in the folder of the demo. */

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {seeded} from '../../cli/demo/input.ts';
 import type {Job} from '../../shared/domain/records/job.ts';
 import {isAlive} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports/ports.ts';
+import {seeded} from '../support/fakes/kernel.ts';
 import {FAST, signal} from '../support/machine/home.ts';
 import {JobHome} from './job-home.ts';
 

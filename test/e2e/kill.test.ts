@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {seeded} from '../../cli/demo/input.ts';
 import type {RunView} from '../../client/views/run-state.ts';
+import {seeded} from '../support/fakes/kernel.ts';
 import {FAST, processes, SPEC, signal, TestHome, texts} from '../support/machine/home.ts';
 
 /**
