@@ -1,29 +1,29 @@
 import {existsSync} from 'node:fs';
 import {mkdir, readdir, readFile, writeFile} from 'node:fs/promises';
 import {dirname, join, relative, resolve} from 'node:path';
-import {setTimeout as sleep} from 'node:timers/promises';
 import {z} from 'zod';
 import {type Cloud, openCloud} from '../../client/cloud/cloud.ts';
 import {running} from '../../client/connection/connect.ts';
+import {tinyModel} from '../../client/connection/tiny-model.ts';
 import {openFilter} from '../../client/events/filter.ts';
 import {readerOf} from '../../client/events/read.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {setTypedPort} from '../../client/text/hints.ts';
 import {print, quoted} from '../../client/text/output.ts';
-import {listRuns} from '../../client/views/overview.ts';
-import {readRun} from '../../client/views/run-state.ts';
+import {type RunState, readRun} from '../../client/views/run-state.ts';
 import {checkPort} from '../../emulator/http/http.ts';
 import {lockFolder} from '../../emulator/state/database.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec/spec.ts';
 import {LEAST_SHARD_GB} from '../../shared/contracts/spec/spec-forms.ts';
-import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
-import {outputPrefix, parseOutputObject} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/records/run.ts';
+import {nextRunName, outputPrefix, paths} from '../../shared/domain/names.ts';
+import {isOpen, type Run} from '../../shared/domain/records/run.ts';
 import type {Store} from '../../shared/ports/ports.ts';
+import {CLOCK} from '../deploy/until-ready.ts';
 import {openBrowser, serveBeside} from '../local/dashboard.ts';
 import {deployLocally, type LocalDeployment} from '../local/local-deployment.ts';
 import {type Report, verdictLines, verifyRun} from '../run/verify.ts';
+import {type Limit, waitFor} from '../run/wait.ts';
 import {uploadStreams} from '../streams/upload-streams.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {DemoScreen} from './demo-screen.ts';
@@ -46,7 +46,7 @@ const DEFAULT_DIR = '.gleaner/demo';
 /** Shards of a stream when every shard is full. */
 const FULL_SHARDS = 6;
 /** Time without a stored shard or a change of status after which the demo fails. */
-const STUCK_MS = 300_000;
+const STUCK_S = 300;
 
 /** Drops streams, preempts a worker during the extraction, and verifies the shards. Exit 0 only for a verified run. */
 export async function demo(options: DemoOptions): Promise<void> {
@@ -54,7 +54,7 @@ export async function demo(options: DemoOptions): Promise<void> {
   const started = Date.now();
   const dir = await checkFolder(options.dir);
   const {input = []} = options;
-  await checkModel(options.model);
+  if (options.model !== undefined) await readConfig(options.model);
   await checkInput(input, options.streams, dir);
   await checkPort(options.port);
   const interrupted = stopSignal().then(() => 'interrupted' as const);
@@ -69,13 +69,14 @@ export async function demo(options: DemoOptions): Promise<void> {
   const {store} = cloud;
   const page = await serveBeside(cloud, port);
   try {
-    const run = await freeRunId(store);
-    const preemptions = injectPreemptions(deployment, store, run, options, screen.tell);
+    let run = 'demo';
+    while (await store.get(paths.run(run))) run = nextRunName(run);
+    const {act, done} = openPreemptions(deployment, options, screen.tell);
     screen.say(`Its pages: ${page.url}`, 'dim');
     if (options.open) openBrowser(page.url);
-    const streams = await dropStreams(deployment, cloud, run, options);
+    const streams = await dropStreams(cloud, dir, run, options);
     const outcome = await Promise.race([
-      watch(store, run, screen, {records: streams, since: new Date(started).toISOString()}),
+      watch(store, run, screen, {records: streams, since: new Date(started).toISOString(), act}),
       interrupted,
       deployment.full,
     ]);
@@ -89,7 +90,7 @@ export async function demo(options: DemoOptions): Promise<void> {
     screen.end();
     report.ok &&= outcome.status === 'completed';
     const seconds = Math.round((Date.now() - started) / 1000);
-    printResult(deployment, outcome, report, preemptions(), seconds, options);
+    printResult(deployment, outcome, report, done(), seconds, options);
     process.exitCode = report.ok ? 0 : 1;
     if (options.keep || options.open) {
       screen.say(
@@ -117,35 +118,28 @@ async function checkFolder(named: string | undefined): Promise<string> {
   return dir;
 }
 
-async function checkModel(model: string | undefined): Promise<void> {
-  if (model === undefined) return;
+async function readConfig(model: string): Promise<ModelConfig> {
   const file = join(model, 'config.json');
   if (!existsSync(file)) throw new CliError(`--model ${model} is not a model folder: it has no config.json`);
-  parseConfig(await readFile(file, 'utf8'), file);
-}
-
-async function freeRunId(store: Store): Promise<string> {
-  const taken = new Set((await listRuns(store)).map(run => run.run));
-  for (let n = 1; ; n++) {
-    const id = n === 1 ? 'demo' : `demo-${n}`;
-    if (!taken.has(id)) return id;
-  }
+  return parseJson(modelConfig, await readFile(file, 'utf8'), file);
 }
 
 /** Makes the streams and the spec of the run, and uploads them. Returns the number of samples of each stream. */
 async function dropStreams(
-  deployment: LocalDeployment,
   cloud: Cloud,
+  dir: string,
   run: string,
   {input = [], streams, model}: DemoOptions,
 ): Promise<number[]> {
-  const folder = join(deployment.cloud.dir, 'input', run);
+  const {bucket} = cloud.connection;
+  const folder = join(dir, 'input', run);
   await mkdir(dirname(folder), {recursive: true});
   const written = await writeStreams(folder, input, streams);
+  const config = await readConfig(model ?? join(dir, 'buckets', bucket, 'models/tiny'));
   const spec: RunSpecInput = {
-    model: model === undefined ? deployment.model : resolve(model),
+    model: model === undefined ? tinyModel(bucket) : resolve(model),
     max_seq_length: 4096,
-    shard_size_gb: await shardSize(deployment, written.tokens, model),
+    shard_size_gb: shardSize(config, written.tokens),
   };
   await writeFile(join(folder, 'run.json'), JSON.stringify(spec, null, 2));
   await uploadStreams(cloud, folder, run);
@@ -153,54 +147,36 @@ async function dropStreams(
 }
 
 /** Shard size in GB for four to twelve shards a stream, because a shard may be half full. */
-async function shardSize(
-  {objects}: LocalDeployment,
-  tokens: number,
-  model: string | undefined,
-): Promise<number> {
-  const name = model ? join(model, 'config.json') : 'models/tiny/config.json';
-  const bytes = model ? await readFile(name) : await objects.read(name, {max_bytes: 1 << 20});
-  const {num_hidden_layers, hidden_size} = parseConfig(Buffer.from(bytes ?? '{}').toString('utf8'), name);
+function shardSize({num_hidden_layers, hidden_size}: ModelConfig, tokens: number): number {
   return Math.max(LEAST_SHARD_GB, (tokens * num_hidden_layers * hidden_size * 2) / FULL_SHARDS / 1e9);
 }
 
 const size = z.number().int().positive().default(1);
 const modelConfig = z.object({num_hidden_layers: size, hidden_size: size});
+type ModelConfig = z.infer<typeof modelConfig>;
 
-function parseConfig(text: string, name: string): z.infer<typeof modelConfig> {
-  return parseJson(modelConfig, text, name);
-}
-
-/** Shows the run until the run has ended and every TPU is gone. */
+/** Shows the run, and lets `act` disturb it, until the run has ended and every TPU is gone. */
 async function watch(
   store: Store,
   run: string,
   screen: DemoScreen,
-  {records, since}: {records: readonly number[]; since: string},
+  {records, since, act}: {records: readonly number[]; since: string; act: (state: RunState) => Promise<void>},
 ): Promise<Run> {
-  let [last, changed_ms] = ['', Date.now()];
   const reader = readerOf(store, await openFilter(store));
   const news = async () => (await reader.next()).filter(({at}) => at >= since);
-  for (;;) {
+  const show = async (state: RunState, now_ms?: number) => screen.show(state, await news(), records, now_ms);
+  const limit: Limit = {limit_s: STUCK_S, look_s: 0.25, cure: 'read the logs in the subfolder logs/'};
+  return waitFor({clock: CLOCK}, `progress of run ${run}`, limit, async () => {
     const state = await readRun(store, run);
-    if (state.run) {
-      screen.show(state, await news(), records);
-      const isEnded = !['active', 'paused'].includes(state.run.status);
-      if (isEnded && state.tpus.length === 0) {
-        screen.show(state, await news(), records, Number.POSITIVE_INFINITY);
-        screen.end();
-        return state.run;
-      }
-      const now = JSON.stringify([state.run, state.streams, state.tpus.map(({phase}) => phase)]);
-      if (now !== last) changed_ms = Date.now();
-      last = now;
-    }
-    if (Date.now() - changed_ms > STUCK_MS)
-      throw new CliError(
-        `the run made no progress for ${STUCK_MS / 1000} s: see the logs in the subfolder logs/`,
-      );
-    await sleep(250);
-  }
+    if (!state.run) return undefined;
+    await act(state);
+    await show(state);
+    limit.facts = JSON.stringify([state.run, state.streams, state.tpus.map(({phase}) => phase)]);
+    if (isOpen(state.run) || state.tpus.length > 0) return undefined;
+    await show(state, Number.POSITIVE_INFINITY);
+    screen.end();
+    return state.run;
+  });
 }
 
 function printResult(
@@ -243,36 +219,28 @@ function preemptionsText(done: number, asked: number, recovered: boolean): strin
 }
 
 /**
- * Preempts the worker of a stream without notice when the stream stores its second shard, and where more preemptions than
- * streams are asked for also its fourth and later ones. Returns a function that counts the preemptions.
+ * Preempts the worker of a stream without notice when the stream has two shards, and where more preemptions than streams are asked for
+ * also at four shards and later. `act` looks at a state of the run; `done` counts the preemptions.
  */
-function injectPreemptions(
-  deployment: LocalDeployment,
-  store: Store,
-  run: string,
-  options: {preempt: number; streams: number},
+function openPreemptions(
+  {cloud}: LocalDeployment,
+  {preempt, streams}: DemoOptions,
   tell: (text: string) => void,
-): () => number {
+) {
+  const epochs = new Map<string, number[]>();
   let done = 0;
-  const times = new Map<string, number>();
-  const preempt = async (stream: string): Promise<void> => {
-    const found = await streamRecords.get(store, run, stream);
-    const tpu = found?.lease?.worker ?? '';
-    tell(`preempted ${tpu} without notice, in the middle of stream ${stream}`);
-    await deployment.cloud.fault('preempt', tpu);
+  const act = async (state: RunState): Promise<void> => {
+    for (const {stream, lease, total_shards} of state.streams) {
+      const earlier = epochs.get(stream) ?? [];
+      const isDue = earlier.length < preempt / streams && total_shards >= 2 + 2 * earlier.length;
+      if (!lease || !isDue || done >= preempt || earlier.includes(lease.epoch)) continue;
+      epochs.set(stream, [...earlier, lease.epoch]);
+      tell(`preempted ${lease.worker} without notice, in the middle of stream ${stream}`);
+      await cloud.fault('preempt', lease.worker).then(
+        () => done++,
+        (error: Error) => tell(`a preemption failed: ${error.message}`),
+      );
+    }
   };
-  deployment.cloud.onObject(object => {
-    const shard = parseOutputObject(object.name);
-    if (shard?.run !== run || done >= options.preempt || object.metadata.final === 'true') return;
-    const earlier = times.get(shard.stream) ?? 0;
-    if (earlier >= options.preempt / options.streams || shard.shard < 2 + 2 * earlier) return;
-    times.set(shard.stream, earlier + 1);
-    done++;
-    preempt(shard.stream).catch((error: Error) => {
-      done--;
-      times.set(shard.stream, earlier);
-      tell(`a preemption failed: ${error.message}`);
-    });
-  });
-  return () => done;
+  return {act, done: () => done};
 }

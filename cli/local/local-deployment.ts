@@ -23,7 +23,6 @@ import {LOCAL_HOSTS} from '../../emulator/tpu/catalog.ts';
 import {timingDefaults} from '../../shared/contracts/settings/environment.ts';
 import {receiverProblem} from '../../shared/contracts/settings/webhook.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Objects} from '../../shared/ports/ports.ts';
 import {buildArtifacts} from '../build/artifacts.ts';
 import {buildEnvironment} from '../build/environment/environment.ts';
 import {packWorker} from '../python/bundle.ts';
@@ -34,8 +33,6 @@ export const ZONE = 'us-central1-a';
 /** Gleaner on a local cloud: functions deployed, worker bundle and tiny model in the bucket. */
 export type LocalDeployment = {
   cloud: LocalCloud;
-  objects: Objects;
-  model: string;
   /** Rejects when the folder is full. */
   full: Promise<never>;
   close(): Promise<void>;
@@ -145,9 +142,8 @@ async function start({
   try {
     const {project, url, token} = cloud;
     pointClientsAt(cloud);
-    const objectsIn = (bucket: string) => openObjects({project, bucket, endpoint: url, token});
     for (const {bucket} of cloud.deployments) {
-      const objects = objectsIn(bucket);
+      const objects = openObjects({project, bucket, endpoint: url, token});
       await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {
         content_type: 'application/gzip',
       });
@@ -163,7 +159,7 @@ async function start({
       space.end();
       await cloud.close();
     };
-    return {cloud, objects: objectsIn(cloud.bucket), model: tinyModel(cloud.bucket), full: space.full, close};
+    return {cloud, full: space.full, close};
   } catch (error) {
     await cloud.close();
     throw error;

@@ -1,4 +1,4 @@
-/** Tools of the steps: runs with a budget, messages, waits, and the dollars that the test has cost. */
+/** Tools of the steps: runs with a budget, messages, their waits, and the dollars that the test has cost. */
 import {isDeepStrictEqual} from 'node:util';
 import type {Cloud} from '../../client/cloud/cloud.ts';
 import {apply} from '../../client/cloud/send-message.ts';
@@ -28,9 +28,8 @@ import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Tpu, Tpus} from '../../shared/ports/ports.ts';
 import type {Clock} from '../deploy/until-ready.ts';
 import {contextOf} from '../doctor/doctor.ts';
+import {type Limit, waitFor} from '../run/wait.ts';
 import type {SmokeState} from './state.ts';
-
-const LOOK_S = 2;
 
 /** A create has 2700 s (GLEANER_CREATE_S), and a boot with the download of a model some minutes more. */
 export const TPU_S = 3600;
@@ -48,22 +47,6 @@ export type Bench = {
   model: string | undefined;
   record: {state_bucket?: string | undefined};
 };
-
-type Limit = {limit_s: number; readonly cure: string};
-
-/** Waits for an answer of `look`. `cure` ends the error after the limit. */
-export async function waitFor<T>(
-  {clock}: Pick<Bench, 'clock'>,
-  what: string,
-  limit: Limit,
-  look: () => Promise<T | undefined>,
-): Promise<T> {
-  for (const end_ms = clock.now() + limit.limit_s * 1000; ; await clock.sleep(LOOK_S)) {
-    const found = await look();
-    if (found !== undefined) return found;
-    if (clock.now() > end_ms) throw new CliError(`No ${what} after ${limit.limit_s} s: ${limit.cure}`);
-  }
-}
 
 /** Waits until a run that should work has what `pick` finds. Throws `CliError` for a run that waits for a person. */
 export function waitForRun<T>(
@@ -233,17 +216,11 @@ export async function testTpus(bench: Bench): Promise<Tpu[]> {
 
 /** Waits until no TPU of the test is left. TPUs of other work stay. */
 export async function withoutTpus(bench: Bench): Promise<void> {
-  let left: Tpu[] = [];
-  const limit: Limit = {
-    limit_s: 600,
-    get cure() {
-      const names = left.map(({name}) => name).join(' ');
-      return `delete them with \`gleaner tpus delete ${names}\`, then read the log of on-tpu`;
-    },
-  };
+  const limit: Limit = {limit_s: 600, cure: ''};
   await waitFor(bench, 'end of the TPUs of the test', limit, async () => {
-    left = await testTpus(bench);
-    return left.length === 0 ? true : undefined;
+    const names = (await testTpus(bench)).map(({name}) => name);
+    limit.cure = `delete them with \`gleaner tpus delete ${names.join(' ')}\`, then read the log of on-tpu`;
+    return names.length === 0 || undefined;
   });
 }
 

@@ -12,6 +12,7 @@ import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import {contextOf, diagnose} from '../doctor/doctor.ts';
 import {verifyRun} from '../run/verify.ts';
+import {waitFor} from '../run/wait.ts';
 import {
   type Bench,
   control,
@@ -24,7 +25,6 @@ import {
   spentBy,
   TPU_S,
   testTpus,
-  waitFor,
   waitForRun,
   withoutTpus,
 } from './bench.ts';
@@ -96,8 +96,11 @@ const burst: Step = {
     const run = await newRun(bench, 'burst', Array<string>(size).fill(''));
     const cure = 'raise `instances` in functions/triggers.json';
     const what = `count of ${size} streams in ${run}`;
-    await waitFor(bench, what, {limit_s: 180, cure}, async () =>
-      (await runRecords.get(bench.cloud.store, run))?.streams_failed === size ? true : undefined,
+    await waitFor(
+      bench,
+      what,
+      {limit_s: 180, cure},
+      async () => (await runRecords.get(bench.cloud.store, run))?.streams_failed === size || undefined,
     );
     return `${run} counts ${size} streams`;
   },
