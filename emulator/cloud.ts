@@ -48,10 +48,6 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       ...where,
       ...{token: parts.token, deployments, fault, port},
       routes: routes.map(([method, template]) => ({method, template})),
-      onObject: listener => {
-        parts.listeners.add(listener);
-        return () => parts.listeners.delete(listener);
-      },
       close: () => ends.close(),
       closed: closedOf(context, parts),
     };
@@ -180,4 +176,3 @@ function closedOf({ends}: CloudContext, {google}: Parts): Promise<void> {
 }
 
 export type {CloudAddress} from './state/cloud-address.ts';
-export type {StoredInfo} from './storage/stored-info.ts';

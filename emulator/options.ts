@@ -2,7 +2,6 @@ import type {FunctionProcess} from './functions/function-hosts.ts';
 import type {Deployment} from './functions/subscriptions.ts';
 import type {SecretReaders} from './secrets.ts';
 import type {CloudAddress} from './state/cloud-address.ts';
-import type {StoredInfo} from './storage/stored-info.ts';
 
 /** `source` is `cloud`, `functions`, or the name of a TPU. */
 export type LogLine = {at: string; source: string; text: string};
@@ -55,8 +54,6 @@ export type LocalCloud = CloudAddress & {
   deployments: readonly Deployment[];
   /** Injects a fault like `gleaner local fault KIND TARGET`, and returns a sentence about the effect. */
   fault(kind: string, target: string): Promise<string>;
-  /** Calls `listener` right after an object is finalised. The returned function removes the listener. */
-  onObject(listener: (object: StoredInfo) => void): () => void;
   /** Ends the servers, every VM and the functions. The files stay for the next cloud in the folder. */
   close(): Promise<void>;
   /** Resolves after `close` or `POST /_local/shutdown`. Rejects when an emulator of Google has ended. */

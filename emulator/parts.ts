@@ -19,10 +19,9 @@ import type {CloudAddress} from './state/cloud-address.ts';
 import {CloudDatabase, requireWhole} from './state/database.ts';
 import {Faults} from './state/faults.ts';
 import {startSweeps} from './storage/lifecycle.ts';
-import {infoOf, resourceOf} from './storage/resource.ts';
+import {resourceOf} from './storage/resource.ts';
 import {type RequireRight, rightsOf} from './storage/rights.ts';
 import {openStorage} from './storage/routes.ts';
-import type {StoredInfo} from './storage/stored-info.ts';
 import {startExpiry} from './store-expiry.ts';
 import {NODES} from './tpu/node.ts';
 import {Queue} from './tpu/queue.ts';
@@ -103,8 +102,7 @@ export async function openParts(context: CloudContext) {
     random: Math.random,
     forward: google && ((topic, message) => google.pubsub.publish(topic, message)),
   });
-  const listeners = new Set<(object: StoredInfo) => void>();
-  const storage = openBuckets(context, database, events, listeners, rightsOf(deployments));
+  const storage = openBuckets(context, database, events, rightsOf(deployments));
 
   const fleet = new Fleet({
     ...{dir, project, database, token, identities, log, trouble},
@@ -139,7 +137,6 @@ export async function openParts(context: CloudContext) {
       faults,
       hosts,
       events,
-      listeners,
     },
     ...{storage, fleet, nodes, instances, queue, scheduler, publisher},
   };
@@ -183,31 +180,15 @@ function functionHosts(
 
 /** Opens the storage, sweeps what an interrupted upload left, and makes the bucket of each deployment. */
 function openBuckets(
-  {where, deployments, log, trouble}: CloudContext,
+  {where, deployments, log}: CloudContext,
   database: CloudDatabase,
   events: Events,
-  listeners: Set<(object: StoredInfo) => void>,
   requireRight: RequireRight,
 ) {
   const storage = openStorage(
     where.dir,
     database,
-    {
-      recorded: (kind, object) => {
-        if (kind === 'finalized') events.objectFinalized(object.bucket, resourceOf(object, where.url));
-      },
-      committed: (kind, object) => {
-        if (kind !== 'finalized') return;
-        for (const listener of listeners) {
-          // The object stays stored when a listener throws.
-          try {
-            listener(infoOf(object));
-          } catch (error) {
-            trouble(error, 'onObject');
-          }
-        }
-      },
-    },
+    object => events.objectFinalized(object.bucket, resourceOf(object, where.url)),
     requireRight,
   );
   const {swept, found} = storage.recover();

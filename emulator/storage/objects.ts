@@ -16,25 +16,21 @@ export type ObjectContent = {
   component_count?: number;
 };
 
-export type ObjectEvents = {
-  /** Called inside the transaction of the change. */
-  recorded(kind: 'finalized' | 'deleted', object: StoredObject): void;
-  /** Called after the commit of the change. */
-  committed(kind: 'finalized' | 'deleted', object: StoredObject): void;
-};
+/** Called for each new object, inside its transaction. */
+export type OnFinalized = (object: StoredObject) => void;
 
 /** Buckets and objects as rows of the database. `Blobs` holds the bytes, which a caller stores and fsyncs first. */
 export class ObjectTable {
   readonly #database: CloudDatabase;
   readonly #blobs: Blobs;
   readonly #view: BucketView;
-  readonly #events: ObjectEvents;
+  readonly #onFinalized: OnFinalized;
 
-  constructor(database: CloudDatabase, blobs: Blobs, view: BucketView, events: ObjectEvents) {
+  constructor(database: CloudDatabase, blobs: Blobs, view: BucketView, onFinalized: OnFinalized) {
     this.#database = database;
     this.#blobs = blobs;
     this.#view = view;
-    this.#events = events;
+    this.#onFinalized = onFinalized;
   }
 
   buckets(): {name: string; created_at: string}[] {
@@ -107,7 +103,7 @@ export class ObjectTable {
         };
         this.#insert(made);
         this.#blobs.note(generation, made);
-        this.#events.recorded('finalized', made);
+        this.#onFinalized(made);
         also(made);
         return made;
       });
@@ -117,7 +113,6 @@ export class ObjectTable {
       throw error;
     }
     this.#view.show(bucket, name, this.#blobs.file(object.generation));
-    this.#events.committed('finalized', object);
     if (before) await this.#blobs.drop(before.generation);
     return object;
   }
@@ -154,11 +149,9 @@ export class ObjectTable {
       const found = this.get(bucket, name, generation);
       requireConditions(conditions, found);
       this.#database.run('DELETE FROM objects WHERE generation = ?', found.generation);
-      this.#events.recorded('deleted', found);
       return found;
     });
     this.#view.hide(bucket, name);
-    this.#events.committed('deleted', object);
     await this.#blobs.drop(object.generation);
   }
 

@@ -1,7 +1,6 @@
 import {ApiError} from '../http/errors.ts';
 import {isObject, type Json, type JsonObject} from '../http/json.ts';
 import {optionalString, stringMap} from '../http/request-body.ts';
-import type {StoredInfo} from './stored-info.ts';
 
 /** Writable fields of an object, under the names of the API. */
 export type Fields = {
@@ -162,11 +161,4 @@ export function bucketResource(bucket: {name: string; created_at: string}, url: 
       publicAccessPrevention: 'inherited',
     },
   };
-}
-
-/** Description of an object for listeners. */
-export function infoOf(object: StoredObject): StoredInfo {
-  const {bucket, name, generation, size_bytes, crc32c, created_at, fields} = object;
-  const metadata = fields.metadata ?? {};
-  return {bucket, name, generation: String(generation), size_bytes, crc32c, created_at, metadata};
 }

@@ -9,7 +9,7 @@ import {conditionsFrom, wholeNumber} from './conditions.ts';
 import {compose, copy, rewrite} from './copy.ts';
 import {download, isObjectFound, readable} from './download.ts';
 import {listObjects} from './list.ts';
-import {type ObjectEvents, ObjectTable} from './objects.ts';
+import {ObjectTable, type OnFinalized} from './objects.ts';
 import {bucketResource, patched, resourceOf} from './resource.ts';
 import {ResumableUploads} from './resumable.ts';
 import type {RequireRight} from './rights.ts';
@@ -28,11 +28,11 @@ export type Storage = {
 export function openStorage(
   dir: string,
   database: CloudDatabase,
-  events: ObjectEvents,
+  onFinalized: OnFinalized,
   requireRight: RequireRight = () => {},
 ): Storage {
   const blobs = new Blobs(dir);
-  const objects = new ObjectTable(database, blobs, new BucketView(dir), events);
+  const objects = new ObjectTable(database, blobs, new BucketView(dir), onFinalized);
   const resumable = new ResumableUploads(database, blobs, objects);
   const stores = {objects, blobs, resumable, requireRight};
   const permitted = withRight(requireRight);

@@ -25,7 +25,7 @@ describe('a lifecycle rule of the local cloud', () => {
     await save('partials/my-run/tpu_0/0001');
     await cloud.close();
     const database = new CloudDatabase(join(dir, 'cloud.db'));
-    const {objects} = openStorage(dir, database, {recorded: () => {}, committed: () => {}});
+    const {objects} = openStorage(dir, database, () => {});
     const swept = async (days: number) =>
       (await sweepExpired(objects, now + days * DAY_MS)).map(name => name.split('/').slice(1).join('/'));
     assert.deepEqual(await swept(6.5), []);

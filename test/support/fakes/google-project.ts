@@ -27,7 +27,7 @@ export class GoogleProject {
   readonly calls: string[] = [];
   readonly #dir = mkdtempSync(join(tmpdir(), 'gleaner-google-'));
   readonly #database = new CloudDatabase(join(this.#dir, 'cloud.db'));
-  readonly #storage = openStorage(this.#dir, this.#database, {recorded: () => {}, committed: () => {}});
+  readonly #storage = openStorage(this.#dir, this.#database, () => {});
   #server: HttpServer | undefined;
   #operations = 0;
 
