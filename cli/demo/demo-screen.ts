@@ -1,4 +1,3 @@
-import {randomUUID} from 'node:crypto';
 import {type Moment, storyLine, Timeline} from '../../client/events/timeline.ts';
 import {numberText} from '../../client/text/format.ts';
 import type {StyledLine} from '../../client/text/output.ts';
@@ -15,8 +14,6 @@ export class DemoScreen {
   readonly #screen: LiveScreen;
   readonly #isQuiet: boolean;
   readonly #timeline = new Timeline();
-  /** Events of this process that are not shown yet. */
-  readonly #told: Moment[] = [];
   #timer: NodeJS.Timeout | undefined;
 
   constructor(out: NodeJS.WriteStream, isQuiet: boolean) {
@@ -28,8 +25,7 @@ export class DemoScreen {
   show(state: RunState, events: readonly Moment[], records: readonly number[], now_ms = Date.now()): void {
     if (this.#isQuiet) return;
     if (this.#timer) this.end();
-    const moments = [...events, ...this.#told.splice(0)];
-    const story = this.#timeline.add(moments, now_ms).flatMap(line => storyLine(line) ?? []);
+    const story = this.#timeline.add(events, now_ms).flatMap(line => storyLine(line) ?? []);
     // Bars show the shards of a terminal.
     const shown = this.#screen.isTerminal ? story.filter(({text}) => !/ {2}stored /.test(text)) : story;
     this.#screen.show(this.#table(state, records), shown);
@@ -43,11 +39,6 @@ export class DemoScreen {
 
   say = (text: string, style?: StyledLine['style']): void => {
     if (!this.#isQuiet) this.#screen.add([{text, style}]);
-  };
-
-  /** Adds an event of this moment to the story. */
-  tell = (text: string): void => {
-    this.#told.push({id: randomUUID(), at: new Date().toISOString(), text});
   };
 
   /** Begins a long step. Its seconds count until the next step or the first state of a run. */

@@ -1,3 +1,4 @@
+import {randomUUID} from 'node:crypto';
 import {existsSync} from 'node:fs';
 import {mkdir, readdir, readFile, writeFile} from 'node:fs/promises';
 import {dirname, join, relative, resolve} from 'node:path';
@@ -7,6 +8,7 @@ import {running} from '../../client/connection/connect.ts';
 import {tinyModel} from '../../client/connection/tiny-model.ts';
 import {openFilter} from '../../client/events/filter.ts';
 import {readerOf} from '../../client/events/read.ts';
+import type {Moment} from '../../client/events/timeline.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {setTypedPort} from '../../client/text/hints.ts';
 import {print, quoted} from '../../client/text/output.ts';
@@ -71,7 +73,7 @@ export async function demo(options: DemoOptions): Promise<void> {
   try {
     let run = 'demo';
     while (await store.get(paths.run(run))) run = nextRunName(run);
-    const {act, done} = openPreemptions(deployment, options, screen.tell);
+    const {act, done} = openPreemptions(deployment, options);
     screen.say(`Its pages: ${page.url}`, 'dim');
     if (options.open) openBrowser(page.url);
     const streams = await dropStreams(cloud, dir, run, options);
@@ -155,25 +157,33 @@ const size = z.number().int().positive().default(1);
 const modelConfig = z.object({num_hidden_layers: size, hidden_size: size});
 type ModelConfig = z.infer<typeof modelConfig>;
 
-/** Shows the run, and lets `act` disturb it, until the run has ended and every TPU is gone. */
+/** `records`: lines of each stream. Events before `since` belong to earlier demos. */
+type Watched = {
+  records: readonly number[];
+  since: string;
+  act: (state: RunState) => Promise<Moment[]>;
+};
+
+/** Shows the run, and lets `act` disturb it and add events, until the run has ended and every TPU is gone. */
 async function watch(
   store: Store,
   run: string,
   screen: DemoScreen,
-  {records, since, act}: {records: readonly number[]; since: string; act: (state: RunState) => Promise<void>},
+  {records, since, act}: Watched,
 ): Promise<Run> {
   const reader = readerOf(store, await openFilter(store));
-  const news = async () => (await reader.next()).filter(({at}) => at >= since);
-  const show = async (state: RunState, now_ms?: number) => screen.show(state, await news(), records, now_ms);
+  const show = async (state: RunState, own: Moment[], now_ms?: number) => {
+    const news = (await reader.next()).filter(({at}) => at >= since);
+    screen.show(state, [...news, ...own], records, now_ms);
+  };
   const limit: Limit = {limit_s: STUCK_S, look_s: 0.25, cure: 'read the logs in the subfolder logs/'};
   return waitFor({clock: CLOCK}, `progress of run ${run}`, limit, async () => {
     const state = await readRun(store, run);
     if (!state.run) return undefined;
-    await act(state);
-    await show(state);
+    await show(state, await act(state));
     limit.facts = JSON.stringify([state.run, state.streams, state.tpus.map(({phase}) => phase)]);
     if (isOpen(state.run) || state.tpus.length > 0) return undefined;
-    await show(state, Number.POSITIVE_INFINITY);
+    await show(state, [], Number.POSITIVE_INFINITY);
     screen.end();
     return state.run;
   });
@@ -222,14 +232,12 @@ function preemptionsText(done: number, asked: number, recovered: boolean): strin
  * Preempts the worker of a stream without notice when the stream has two shards, and where more preemptions than streams are asked for
  * also at four shards and later. `act` looks at a state of the run; `done` counts the preemptions.
  */
-function openPreemptions(
-  {cloud}: LocalDeployment,
-  {preempt, streams}: DemoOptions,
-  tell: (text: string) => void,
-) {
+function openPreemptions({cloud}: LocalDeployment, {preempt, streams}: DemoOptions) {
   const epochs = new Map<string, number[]>();
   let done = 0;
-  const act = async (state: RunState): Promise<void> => {
+  const act = async (state: RunState): Promise<Moment[]> => {
+    const moments: Moment[] = [];
+    const tell = (text: string) => moments.push({id: randomUUID(), at: new Date().toISOString(), text});
     for (const {stream, lease, total_shards} of state.streams) {
       const earlier = epochs.get(stream) ?? [];
       const isDue = earlier.length < preempt / streams && total_shards >= 2 + 2 * earlier.length;
@@ -241,6 +249,7 @@ function openPreemptions(
         (error: Error) => tell(`a preemption failed: ${error.message}`),
       );
     }
+    return moments;
   };
   return {act, done: () => done};
 }

@@ -245,20 +245,11 @@ describe('The screen of a demo', () => {
     assert.equal(String(out.read()), '10:00:07  PREEMPTED  tpu-a-0 without notice\n');
   });
 
-  it('the screen of a demo has its own events and those of the run in the order of time', () => {
-    const out = new PassThrough();
-    const screen = new DemoScreen(out as unknown as NodeJS.WriteStream, false);
-    screen.tell('preempted tpu-a-0 without notice');
-    screen.show(aState(2), [{...event, text: 'Shard 1 of demo/000 stored'}], [], Number.POSITIVE_INFINITY);
-    assert.match(String(out.read()), /^10:00:07 {2}stored .*\n..:..:.. {2}PREEMPTED {2}tpu-a-0 .*\n$/);
-  });
-
   it('the screen of a demo is empty with --json', () => {
     const out = new PassThrough();
     const screen = new DemoScreen(out as unknown as NodeJS.WriteStream, true);
     screen.begin('Preparing');
     screen.show(aState(2), [event], [], 0);
-    screen.tell('preempted tpu-a-0');
     screen.end();
     assert.equal(out.read(), null);
   });
