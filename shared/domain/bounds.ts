@@ -5,7 +5,7 @@
 
 /** Largest epoch of a shard: one grant a minute for two years. A shard with a larger epoch fails its stream. */
 export const MAX_EPOCH = 1_000_000;
-/** Largest epoch of a lease. The lease after a shard of the largest epoch is below it. */
+/** Largest epoch of a lease. A lease granted after a shard of the largest epoch stays below it. */
 export const MAX_LEASE_EPOCH = 2 * MAX_EPOCH;
 /** Largest number in a name, of nine digits: of a shard, a stream, an incarnation or a host. */
 export const MAX_ORDINAL = 999_999_999;

@@ -7,10 +7,7 @@ export const DEPLOYMENT = /^[a-z][a-z0-9-]{2,13}[a-z0-9]$/;
 
 export const isDeployment = (text: string) => DEPLOYMENT.test(text);
 
-/**
- * Name of a topic or a pool in Google Cloud, where a deployment other than the default one adds a prefix. The control plane knows
- * the plain name alone.
- */
+/** Name of a topic or a pool in Google Cloud: deployments other than the default one add a prefix. The control plane uses the plain name only. */
 export function nameIn(deployment: string, name: string): string {
   return deployment === DEFAULT_DEPLOYMENT ? name : `${deployment}-${name}`;
 }
@@ -20,12 +17,12 @@ export const poolOf = (deployment: string) => nameIn(deployment, 'tpu');
 
 export const POOL = /^[a-z][a-z0-9-]{0,30}$/;
 
-/** Why the deployment has no pool of this name, or undefined. Pools of other deployments have other names. */
+/** Why this deployment cannot have a pool of this name, or undefined. Other deployments have other pool names. */
 export function poolNameProblem(name: string, deployment: string): string | undefined {
   if (!POOL.test(name))
-    return `"${name}" is no name of a pool: use 1 to 31 lower-case letters, digits and dashes`;
+    return `"${name}" is not a pool name: use 1 to 31 lower-case letters, digits and dashes`;
   const prefix = nameIn(deployment, '');
-  return name.startsWith(prefix) ? undefined : `names of pools of this deployment start with ${prefix}`;
+  return name.startsWith(prefix) ? undefined : `pool names of this deployment start with ${prefix}`;
 }
 
 export const tickJobOf = (deployment: string) => `${deployment}-tick`;

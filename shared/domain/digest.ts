@@ -1,5 +1,5 @@
 /**
- * The digest of a list that grows: SHA-256 of the digest before each entry, and of the line that `sha256sum` prints for the entry. And the
+ * The digest of a growing list: SHA-256 over the digest of the earlier entries and the line that `sha256sum` prints for the new one. Also the
  * proof of an entry with a key.
  */
 import {createHmac, hash} from 'node:crypto';

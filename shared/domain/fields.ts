@@ -1,6 +1,6 @@
 /**
- * Fields of stored documents, apart from those of input. Unknown keys are kept at every depth, and words that only describe are text: a
- * newer release writes the same documents. After the first release a new field has a `default`, because its documents lack the field.
+ * Fields of stored documents. Unknown keys are kept at every depth, and descriptive words are plain text, because a newer release writes the
+ * same documents. A field added after the first release needs a `default`, because older documents lack it.
  */
 import {z} from 'zod';
 import {MAX_LEASE_EPOCH, MAX_ORDINAL} from './bounds.ts';
@@ -21,22 +21,22 @@ export const message_times = z
 
 export const orNull = <Field extends z.ZodType>(field: Field): z.ZodNullable<Field> => z.nullable(field);
 
-/** An object that keeps its unknown keys. They have no type. */
+/** An object that keeps its unknown keys, which have no type. */
 export function stored<Shape extends z.ZodRawShape>(shape: Shape): z.ZodObject<Shape> {
   return z.looseObject(shape) as unknown as z.ZodObject<Shape>;
 }
 
-/** Words that only describe: a word of a newer release is kept. */
+/** Words that no decision uses, so a word of a newer release is accepted. */
 export function describing<const Word extends string>(words: readonly Word[]): z.ZodType<Word> {
   return z.enum(words).or(z.string()) as z.ZodType<unknown> as z.ZodType<Word>;
 }
 
-/** An object that no decision looks into. It is kept as it is. */
+/** An object that no decision looks into; it is stored unchanged. */
 export function kept<T>(): z.ZodType<T> {
   return z.record(z.string(), z.unknown()) as z.ZodType<unknown> as z.ZodType<T>;
 }
 
-/** The value of each field that says nothing: null where the field allows it, and else 0, false, or no entry. */
+/** The empty value of each field: null where the field allows it, else 0, false, or no entry. */
 export function emptyOf<Shape extends z.ZodRawShape>(shape: Shape): z.infer<z.ZodObject<Shape>> {
   const emptyFor = (field: z.core.$ZodType) =>
     [null, 0, false, {}, []].find(value => z.safeParse(field, value).success);

@@ -1,4 +1,4 @@
-/** Names of paths, ids and labels: one builder and one parser each. `parse(build(x))` equals `x`. */
+/** Names of paths, ids and labels, with one builder and one parser each. `parse(build(x))` equals `x`. */
 
 export const RUN = /^[a-z][a-z0-9-]{0,38}$/;
 const MOST_RUN_CHARS = 39;
@@ -26,11 +26,11 @@ export type OutputObject = {kind: 'shard'; run: string; stream: string; shard: n
 
 export type Slot = {pool: string; zone: string; slot: number};
 
-/** Id of a job and of a command on hosts: it becomes part of object names, and of documents, where Firestore keeps `__x__` for itself. */
+/** Id of a job and of a command on hosts. It becomes part of object names and of document ids, where Firestore reserves `__x__`. */
 export const JOB = /^(?!__.*__$)[A-Za-z0-9_-]{1,100}$/;
 const JOB_WORK = 'job:';
 
-/** The name of a run, counted up: `my-run`, `my-run-2`, `my-run-3`. */
+/** The next name of a run: `my-run`, `my-run-2`, `my-run-3`. */
 export function nextRunName(run: string): string {
   const [, base = run, number = '1'] = /^(.*?)(?:-([1-9]\d{0,5}))?$/.exec(run) ?? [];
   const end = `-${Number(number) + 1}`;
@@ -74,12 +74,12 @@ export const specObject = (run: string) => `datasets/${runSegment(run)}run.json`
 export const datasetPrefix = (run: string) => `datasets/${runSegment(run)}`;
 /** Prefix of every stream of a run, and of no object of another run. */
 export const streamPrefix = (run: string) => `${datasetPrefix(run)}stream_`;
-/** Copy of a final stop: a lost database does not start the run again. */
+/** Copy of a final stop, so that a run does not restart after its document was lost. */
 export const stopObject = (run: string) => `system/stops/${run}.json`;
-/** Copy of the dollars of a month, named as in `2026-11`. */
+/** Copy of the spending of a month, named as in `2026-11`. */
 export const monthObject = (month: string) => `system/spending/${month}.json`;
 export const manifestObject = (run: string) => `activations/${runSegment(run)}manifest.json`;
-/** Hashes of the files of the run's model, by the first worker that loads the model. */
+/** Hashes of the model's files, written by the first worker of the run that loads the model. */
 export const modelLockObject = (run: string) => `activations/${runSegment(run)}model.json`;
 /** Prefix of the folders of every stream of a run, and of no other run. */
 export const outputsPrefix = (run: string) => `activations/${runSegment(run)}tpu_`;
@@ -90,7 +90,7 @@ export function outputPrefix(run: string, stream: string): string {
 
 export const metadataObject = (run: string, stream: string) => `${outputPrefix(run, stream)}metadata.json`;
 
-/** Folder for the computed batches of an open shard, from workers preempted with notice. */
+/** Folder for computed batches of an unfinished shard, from workers that were preempted with notice. */
 export function partialsPrefix(run: string, stream: string): string {
   return `partials/${runSegment(run)}tpu_${streamIndexOf(stream)}/`;
 }
@@ -102,11 +102,11 @@ export function shardObject(run: string, stream: string, shard: number, format: 
   return `${outputPrefix(run, stream)}shard_${shardId(shard)}.${format}`;
 }
 
-/** Name of an object that was no shard, away from the shards. */
+/** Name to which an object is moved that was not the shard its name claims. */
 export const setAsideObject = (object: string, generation: string) => `set-aside/${object}/${generation}`;
 
 /**
- * Start of a listing of a stream's folder that contains every shard from `shard` on.
+ * Prefix and start of a listing of a stream's folder that includes every shard from `shard` on.
  * Five-digit names sort among four-digit names, so from shard 1000 on the listing starts at `shard_1`.
  */
 export function shardListingStart(run: string, stream: string, shard: number): string {
@@ -115,7 +115,7 @@ export function shardListingStart(run: string, stream: string, shard: number): s
 
 const unknown = (reason: string): DatasetObject => ({kind: 'unknown', reason});
 
-/** Parses the name of an object under `datasets/`. An unknown name has a reason, for the person who chose it. */
+/** Parses the name of an object under `datasets/`. An unknown name returns the reason, for the person who chose it. */
 export function parseDatasetObject(name: string): DatasetObject {
   const parts = name.split('/');
   const file = parts.at(-1) ?? '';
@@ -191,7 +191,7 @@ export const paths = {
   shard: (run: string, stream: string, shard: number) =>
     `runs/${run}/streams/${stream}/shards/${shardId(shard)}`,
   pool: (pool: string) => `pools/${pool}`,
-  /** A zone as the deployment's own pool knows it (null), or as another pool does. No name of a pool has a dot. */
+  /** A zone as the deployment's own pool sees it (null), or as another pool does. Pool names have no dot. */
   zone: (zone: string, pool: string | null = null) => `zones/${pool === null ? '' : `${pool}.`}${zone}`,
   prices: () => 'prices/chips',
   spending: () => 'system/spending',

@@ -258,7 +258,7 @@ export const environment = variables.superRefine((given, {addIssue}) => {
   if (stall < 2 * poll)
     refuse(
       'GLEANER_POLL_S',
-      `${poll} s is more than half of ${stall} s (GLEANER_STALL_S), when an idle worker is replaced`,
+      `${poll} s is more than half of ${stall} s (GLEANER_STALL_S), after which an idle worker is replaced`,
     );
   if (given.GLEANER_STORE === 'firestore' && given.GLEANER_DEPLOYMENT !== DEFAULT_DEPLOYMENT)
     refuse('GLEANER_STORE', 'name a database, such as firestore:NAME: the default one is for one deployment');

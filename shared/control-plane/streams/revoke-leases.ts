@@ -60,7 +60,7 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
       const parent = await runOfFailed(deps.log, tx, free);
       const idle_leases = idleLeasesAfter(worker, stream);
       returnStream(deps.log, tx, free, {...worker, suspect, idle_leases}, now, parent);
-      const text = `The lease of ${worker.work} ran out: ${name} has not claimed it for ${lease_s} s`;
+      const text = `The lease of ${worker.work} ran out: ${name} has not renewed it for ${lease_s} s`;
       const {run, epoch} = stream;
       recordEvent(tx, {kind: 'stream', run, stream: stream.stream, epoch, text}, now);
       return stream;

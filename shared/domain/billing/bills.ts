@@ -6,7 +6,7 @@ import {iso} from '../time.ts';
 import {downloadsOf, runsAmong, totalOf} from './cost.ts';
 import {addLives, type Spending} from './monthly-spending.ts';
 
-/** Documents that pay for ended incarnations. An undefined or missing document is left alone. */
+/** Documents that pay for ended incarnations. A missing or undefined document is not changed. */
 export type Payers = {
   runs: Map<string, Run>;
   pool: Pool | undefined;
@@ -31,7 +31,7 @@ export function sharesOf(ended: readonly Worker[]): Map<string, Share> {
 
 export const billOf = (ended: readonly Worker[]) => ended.reduce((sum, {costs}) => sum + totalOf(costs), 0);
 
-/** Adds the cost of ended incarnations to their payers. The caller ends the incarnations with it, so each is billed once. */
+/** Adds the cost of ended incarnations to their payers. The caller ends the incarnations in the same write, so each is billed once. */
 export function addBill(payers: Payers, ended: readonly Worker[], now: number): void {
   const total = billOf(ended);
   if (total === 0) return;
@@ -44,7 +44,7 @@ export function addBill(payers: Payers, ended: readonly Worker[], now: number): 
     runs.set(name, {
       ...run,
       ...{spent_usd, spent_download_usd},
-      // No later tick updates the cost of an ended run.
+      // No later tick updates the cost of a run that has ended.
       cost_usd: Math.max(run.cost_usd, spent_usd),
       download_usd: Math.max(run.download_usd, spent_download_usd),
       updated_at: iso(now),
@@ -54,7 +54,7 @@ export function addBill(payers: Payers, ended: readonly Worker[], now: number): 
   if (spending) payers.spending = {...spending, months: addLives(spending, ended)};
 }
 
-/** Counts a preempted TPU in the run that paid for it. A run without a count gets none. */
+/** Counts a preempted TPU in the run that paid for it. A run whose count is unknown stays without one. */
 export function addPreemption({runs}: Payers, {charged_to}: Worker, now: number): void {
   const run = runs.get(charged_to ?? '');
   if (run && run.preemptions !== null)
@@ -62,10 +62,10 @@ export function addPreemption({runs}: Payers, {charged_to}: Worker, now: number)
 }
 
 export function unpaidText(payer: string, usd: number): string {
-  return `${usd} USD are not added to the document of ${payer}, which is missing or left alone`;
+  return `${usd} USD are not added to the document of ${payer}, which is missing or invalid`;
 }
 
-/** Dollars of these incarnations that no document of a payer takes, by payer. */
+/** Dollars of these incarnations, by payer, for payers without a document to add them to. */
 export function unpaid(
   {runs, pool, spending}: Payers,
   ended: readonly Worker[],

@@ -6,9 +6,9 @@ import {costOfDeleting, repricedAt} from './cost.ts';
 import {capped} from './network.ts';
 import {type Prices, sinceOf, usdPerHour} from './prices.ts';
 
-/** The begin of the reason of a run that a budget paused. */
+/** Start of the reason of a run that a budget paused. */
 export const BY_BUDGET = 'its budget allows no more: ';
-export const BUDGET_ALLOWS = 'a budget paused it, and its budgets allow more now: resume it';
+export const BUDGET_ALLOWS = 'a budget paused this run, and its budgets allow more now: resume it';
 
 export function isPausedByBudget({status, reason}: Pick<Run, 'status' | 'reason'>): boolean {
   return status === 'paused' && (reason === BUDGET_ALLOWS || (reason?.startsWith(BY_BUDGET) ?? false));
@@ -23,7 +23,7 @@ export function pricedAs({accelerator, spot}: Pick<Pool, 'accelerator' | 'spot'>
   return `${accelerator} ${spot ? 'on spot' : 'on demand'}`;
 }
 
-/** The worker at the price that is in force. A node of a type that the pool had before keeps its price. */
+/** The worker at the current price. If the pool has changed its type since, the node keeps its price. */
 export function atPrice(worker: Worker, prices: Prices, pool: Pool, now: number): Worker {
   if (worker.priced_as !== pricedAs(pool)) return worker;
   const usd_per_hour = priceOf(prices, pool, worker.zone);
@@ -32,15 +32,15 @@ export function atPrice(worker: Worker, prices: Prices, pool: Pool, now: number)
   return repricedAt(worker, usd_per_hour, since_at === undefined ? now : msOf(since_at), now);
 }
 
-/** The run after a grant: its budget has to carry the worker from now on. The tick replaces both numbers by counts. */
+/** The run after a grant: from now on its budget has to pay for the worker. The next tick replaces both numbers by exact counts. */
 export function withGrant(run: Run): Run {
   const streams_pending = Math.max(0, run.streams_pending - 1);
   return {...run, streams_in_progress: run.streams_in_progress + 1, streams_pending};
 }
 
 /**
- * True if the budget of the run may not carry every worker of the deployment, so that each grant has to count. The run's count of
- * pending streams says nothing here: it is as of the last tick.
+ * True if the budget of the run may not pay for every worker of the deployment, so that each grant has to count. The run's count of pending
+ * streams proves nothing here: it is only as new as the last tick.
  */
 export function isScarce(run: Run, usd_per_hour: number | null, max_workers: number): boolean {
   const streams_in_progress = Math.max(run.streams_in_progress, max_workers);
@@ -48,8 +48,8 @@ export function isScarce(run: Run, usd_per_hour: number | null, max_workers: num
 }
 
 /**
- * Why the run's budget does not carry one more worker at this price; undefined if it does. `isHolder`: the worker has a stream of the
- * run, and counts already. `cost_usd` is as of the last tick. Each grant since then counts in `streams_in_progress`.
+ * Why the run's budget does not pay for one more worker at this price; undefined if it does. `isHolder`: the worker holds a stream of the run
+ * and is counted already. `cost_usd` is from the last tick; `streams_in_progress` has each grant since then.
  */
 export function budgetProblem(
   run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'network_usd' | 'download_usd' | 'streams_in_progress'>,
@@ -61,5 +61,5 @@ export function budgetProblem(
   const kept_usd = costOfDeleting(usd_per_hour) * (run.streams_in_progress + (isHolder ? 0 : 1));
   const spent_usd = capped(run);
   if (spent_usd + kept_usd < run.budget_usd) return undefined;
-  return `run "${run.run}" has cost $${spent_usd.toFixed(2)} of $${run.budget_usd.toFixed(2)}, which carries no further worker`;
+  return `run "${run.run}" has cost $${spent_usd.toFixed(2)} of $${run.budget_usd.toFixed(2)}, which does not pay for another worker`;
 }

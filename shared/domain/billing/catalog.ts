@@ -45,8 +45,8 @@ export const NO_PRICES: Found = {chips: {}, unknown: []};
 const GENERATION_OF: Record<string, string> = {TpuV5e: 'v5litepod', TpuV5p: 'v5p', TpuV6e: 'v6e'};
 
 /**
- * Plain prices: `TpuV6e running in Columbus` and `TpuV6e attached to Spot Preemptible VMs running in Columbus`. Reservations,
- * commitments, flex-start and capacity-optimised chips have other words in front, and other prices.
+ * Plain prices: `TpuV6e running in Columbus` and `TpuV6e attached to Spot Preemptible VMs running in Columbus`. Reservations, commitments,
+ * flex-start and capacity-optimised chips start with other words and have other prices.
  */
 const CHIP = /^(tpu\w+) (attached to Spot Preemptible VMs )?running in /i;
 
@@ -89,24 +89,24 @@ function rateOf({pricingInfo}: Sku, now: number): {usd: number; since_at: string
   return {usd, since_at: iso(msOf(inForce.effectiveTime))};
 }
 
-/** The next `prices/chips`, and a line for each price that changed or stayed without the catalog. */
+/** The next `prices/chips`, and a line for each price that changed, and for each that the catalog does not have. */
 export type Refresh = {prices: Record<string, Price>; changed: string[]; kept: string[]};
 
 /**
- * Prices of the catalog over the stored ones. A price of a person stays. A price that the catalog lacks stays too, and is named: no
- * price becomes less exact without a word. `stored`: the valid entries of `prices/chips`.
+ * Replaces stored prices by those of the catalog. A price that a person set stays. A price that the catalog lacks stays too and is reported,
+ * so no price becomes stale silently. `stored`: the valid entries of `prices/chips`.
  */
 export function refreshed(stored: Prices, {chips, unknown}: Found, now: number): Refresh {
   const prices: Record<string, Price> = {};
   const changed: string[] = [];
-  const kept: string[] = unknown.map(chip => `${chip}: this release has no such chip`);
+  const kept: string[] = unknown.map(chip => `${chip}: this release does not know this chip`);
   const isOfPerson = (key: string) => stored[key] !== undefined && stored[key]?.source !== 'catalog';
   const keys = new Set([...Object.keys(LISTED), ...Object.keys(stored), ...Object.keys(chips)]);
   for (const key of [...keys].sort()) {
     const [generation = '', region] = key.split('@');
     const before = stored[key] ?? LISTED[key];
     if (isOfPerson(key) || isOfPerson(generation)) {
-      if (isOfPerson(key) || chips[key]) kept.push(`${key}: the price of a person stays`);
+      if (isOfPerson(key) || chips[key]) kept.push(`${key}: keeps the price that a person set`);
       continue;
     }
     const {usd, spot_usd, since_at} = chips[key] ?? {};
@@ -116,7 +116,7 @@ export function refreshed(stored: Prices, {chips, unknown}: Found, now: number):
         ? `the catalog has no price ${usd === undefined ? 'on demand' : 'on spot'}`
         : 'not in the catalog';
       if (region)
-        kept.push(`${key}: ${lacks}${before ? `; ${textOf(before)} of ${before.as_of} stays` : ''}`);
+        kept.push(`${key}: ${lacks}${before ? `; keeps ${textOf(before)} of ${before.as_of}` : ''}`);
       continue;
     }
     const known = {usd, spot_usd, source: 'catalog' as const, as_of: iso(now).slice(0, 10), since_at};

@@ -1,4 +1,4 @@
-/** Ceilings of the deployment: no message and no document lifts them. */
+/** Ceilings of the deployment, which no message and no document can raise. */
 
 import {MOST_NAME_CHARS, workerName} from '../names.ts';
 import type {Pool} from '../records/pool.ts';
@@ -44,7 +44,7 @@ const HUB_ID = /^[A-Za-z0-9][\w.-]*(\/[\w.-]+)?$/;
 
 export function modelProblem(model: string, {model_sources, has_internet}: Ceilings): string | undefined {
   if (has_internet === false && kindOf(model) === 'hub')
-    return `model "${model}" is of the hub, which the TPUs of this deployment do not reach (GLEANER_INTERNET): copy it with \`gleaner models mirror ${model}\`, and name its address in the bucket`;
+    return `model "${model}" is on the hub, which the TPUs of this deployment cannot reach (GLEANER_INTERNET): copy it with \`gleaner models mirror ${model}\`, and set \`model\` to its address in the bucket`;
   if (model_sources.some(source => isFrom(source, model))) return undefined;
   return `model "${model}" is not from a source that this deployment allows: ${model_sources.join(', ')} (GLEANER_MODEL_SOURCES)`;
 }

@@ -4,17 +4,17 @@ import {type Costs, hasEnded, type Worker} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
 
 const IDLE = '_idle';
-/** The payer of nodes for jobs. It has no document and no budget of its own: those of the pool and of the month hold. */
+/** The payer of nodes for jobs. It has no document and no budget of its own; the budgets of the pool and of the month bound it. */
 export const JOBS = '_jobs';
-/** The payer of nodes that a pool keeps without work. The budgets of the pool and of the month hold. */
+/** The payer of nodes that a pool keeps without work. The budgets of the pool and of the month bound it. */
 export const KEPT = '_kept';
 /** Key prefix of downloads in `costs`, before their payer. */
 const DOWNLOADS = '_downloads/';
 const HOUR_MS = 3_600_000;
 
 /**
- * Paid time of a TPU after the request to delete it. Google's guides give deleting a minute or two, and the tick that finds the node
- * gone comes up to a minute later.
+ * Paid time of a TPU after the request to delete it. Google's guides say that deleting takes a minute or two, and the tick that notices the
+ * end comes up to a minute later.
  */
 const DELETING_MS = 180_000;
 
@@ -28,12 +28,12 @@ export function accrue(worker: Worker, now: number): Worker {
   return {...worker, costs: counted.costs, costs_at: iso(counted.until_ms), charged_to: payerOf(worker)};
 }
 
-/** The costs up to `now`; undefined for a worker whose time costs nothing, or has no known price. */
+/** The costs up to `now`; undefined for a worker that costs nothing yet or whose price is unknown. */
 function countedTo(worker: Worker, now: number): {costs: Costs; until_ms: number} | undefined {
   const {ready_at, usd_per_hour, phase} = worker;
   if (ready_at === null || usd_per_hour === null || phase === 'gone') return undefined;
   const since = msOf(worker.costs_at ?? ready_at);
-  // A clock that is behind, or a slow transaction, must not count the same time again.
+  // A slow clock or a slow transaction must not count the same time twice.
   const until = Math.max(now, since);
   const usd = ((until - since) / HOUR_MS) * usd_per_hour;
   const {[IDLE]: idle = 0, ...costs} = worker.costs;
@@ -46,8 +46,8 @@ function countedTo(worker: Worker, now: number): {costs: Costs; until_ms: number
 export type ReserveBudget = (run: string, slot: string) => Constraint | undefined;
 
 /**
- * `left`: budgets minus spending, minus the cost of deleting the living workers. A run that `left` lacks has no budget. `shared`: name of
- * the tighter budget of pool and month.
+ * `left`: budgets minus spending, minus the cost of deleting the living workers. A run that is missing in `left` has no budget. `shared`:
+ * name of the tighter budget of pool and month.
  */
 export function budgetReserver(
   left: {runs: ReadonlyMap<string, number>; pool: number},
@@ -75,7 +75,7 @@ function noBudget(about: string, left_usd: number, usd: number): Constraint {
   return constraint('budget', about, `${left} are left, and a TPU needs ${needed} until it is gone`);
 }
 
-/** True for a worker that fell silent at work: it stays with its run. */
+/** True for a worker that fell silent at work: its run keeps paying for it. */
 export const isHeld = ({suspect}: Worker) => suspect !== null;
 
 /** True for a worker without work that another payer may take over. */
@@ -84,14 +84,14 @@ export function isSpare({phase, work, charged_to}: Worker): boolean {
   return isThere && work === null && charged_to !== null;
 }
 
-/** The worker with `run` as its payer. The earlier cost stays with the earlier run. */
+/** The worker with `run` as its payer. The cost until now stays with the earlier run. */
 export function withPayer(worker: Worker, run: string | null): Worker {
   return run === null || run === worker.charged_to || !isSpare(worker) || isHeld(worker)
     ? worker
     : {...worker, charged_to: run};
 }
 
-/** The worker with its price, once the price is known. The time before counts at this price too. */
+/** The worker with its price, once the price is known. Its earlier time is billed at this price too. */
 export function pricedAt(worker: Worker, price: () => number | null): Worker {
   const isPaidFor = worker.ready_at !== null && worker.phase !== 'gone';
   if (!isPaidFor || worker.usd_per_hour !== null) return worker;
@@ -100,12 +100,12 @@ export function pricedAt(worker: Worker, price: () => number | null): Worker {
 }
 
 /**
- * The worker at another price from `since_ms` on. The time before keeps the earlier price. Time after `since_ms` that was counted at the
- * earlier price is corrected, for the run that pays now: each hour once, though a slow tick may bring an earlier price back.
+ * The worker at another price from `since_ms` on. Time before `since_ms` keeps the earlier price. Time after it that was already billed at
+ * the earlier price is corrected for the run that pays now. Each hour is corrected once, even if a slow tick brings the earlier price back.
  */
 export function repricedAt(worker: Worker, usd_per_hour: number, since_ms: number, now: number): Worker {
   const {ready_at, priced_from_at, usd_per_hour: before, phase} = worker;
-  // A node may have been READY before the tick that sees it: until then it keeps the price of that time.
+  // A node may have been READY before the tick that sees it; it keeps the earlier price until that tick.
   if (before === null || before === usd_per_hour || ready_at === null || phase === 'gone') return worker;
   const counted = accrue(worker, now);
   const from_ms = Math.max(since_ms, msOf(priced_from_at ?? ready_at));
@@ -120,7 +120,7 @@ export function repricedAt(worker: Worker, usd_per_hour: number, since_ms: numbe
   };
 }
 
-/** The run that the worker works for, or whose stream the worker lost by silence or a failure of its machine. */
+/** The run that the worker works for, or whose stream the worker lost when it fell silent or its machine failed. */
 export function runAtWork(worker: Worker): string | undefined {
   const {work, suspect} = worker;
   return parseWork(work ?? (hasEnded(worker) ? null : (suspect?.work ?? null)))?.run;
@@ -139,7 +139,7 @@ export function payerText(payer: string | null): string {
 
 export const downloadsOf = (payer: string) => `${DOWNLOADS}${payer}`;
 
-/** The payers among these that are runs. No run id starts with an underscore. */
+/** The keys that are runs. No run id starts with an underscore. */
 export function runsAmong(costs: Costs): string[] {
   const payers = Object.keys(costs).map(key =>
     key.startsWith(DOWNLOADS) ? key.slice(DOWNLOADS.length) : key,
@@ -162,7 +162,7 @@ export function costOfLiving(workers: Iterable<Worker>, now: number) {
   return {runs, total};
 }
 
-/** Cost of deleting all living workers now, by run and in total. A worker that is not READY may become READY before its delete. */
+/** Cost of deleting all living workers now, by run and in total. A worker that is not READY yet may become READY before it is deleted. */
 export function costOfDeletingAll(workers: Iterable<Worker>): {runs: Map<string, number>; total: number} {
   const runs = new Map<string, number>();
   let total = 0;
@@ -181,7 +181,7 @@ export const costOfDeleting = (usd_per_hour: number) => (DELETING_MS / HOUR_MS) 
 /** Life in which a TPU can boot and store a shard. */
 const SHORT_LIFE_MS = 300_000;
 
-/** Dollars with two decimals, or two digits where cents would be nothing. */
+/** Dollars with two decimals; amounts below a cent have two significant digits. */
 const cents = (usd: number) => `$${usd > 0 && usd < 0.01 ? usd.toPrecision(2) : usd.toFixed(2)}`;
 
 /** Least budget that pays for a TPU of this price: a short life and its deletion. */

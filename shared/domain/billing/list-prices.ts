@@ -1,8 +1,8 @@
 export type PriceSource = 'list' | 'catalog' | 'person';
 
 /**
- * Dollars an hour, on demand and on spot. `source`: a price without a source is of a person. `as_of`: day on which the price was read.
- * `since_at`: instant from which Google charges a price of the catalog.
+ * Dollars an hour, on demand and on spot. A price without `source` was set by a person. `as_of`: day on which the price was read. `since_at`:
+ * instant from which Google charges a price of the catalog.
  */
 export type Price = {
   usd: number;
@@ -81,8 +81,8 @@ export const LISTED: Readonly<Record<string, Price>> = Object.fromEntries(
 );
 
 /**
- * Adds the price of each generation, `v6e`, for every other region. There a chip has the highest price of any region, because a budget
- * must not be exceeded.
+ * Adds the price of each generation, `v6e`, for all regions that the list lacks: the highest price of any region, because a budget must not
+ * be exceeded.
  */
 export function withHighest(byRegion: Readonly<Record<string, Price>>): Record<string, Price> {
   const prices: Record<string, Price> = {...byRegion};

@@ -26,12 +26,12 @@ export const NO_SPENDING: Spending = {months: {}, copied_at: null, budget_notice
 
 export const monthOf = (now: number) => iso(now).slice(0, 7);
 
-/** Cost of a life from `copied_at` up to `costs_at`, by month: every hour of the life costs the same. */
+/** Cost by month of a worker's life from `copied_at` up to `costs_at`, spread evenly over its hours. */
 export function costByMonth({costs, ready_at, costs_at}: Worker, copied_at: string | null): Months {
   const total = totalOf(costs);
   if (total === 0 || ready_at === null) return {};
   const [begin, end] = [msOf(ready_at), msOf(costs_at ?? ready_at)];
-  // Downloads have a cost before the time has one.
+  // Downloads may cost something before the node is READY.
   if (begin === end) return {[monthOf(begin)]: total};
   const months: Months = {};
   for (let from = Math.max(begin, copied_at === null ? begin : msOf(copied_at)); from < end; ) {
@@ -49,7 +49,7 @@ function nextMonth(ms: number): number {
   );
 }
 
-/** Cost of these lives in the month by now, without the lives that have ended. */
+/** Cost so far in this month of incarnations that are still alive. */
 export function livingInMonth(
   {name, copied_at}: {name: string; copied_at: string | null},
   workers: Iterable<Worker>,

@@ -1,6 +1,6 @@
 /**
- * Traffic between the region of a TPU and the region of the bucket. A stream costs its bytes at each grant, and a shard its bytes when it is
- * counted. Both use the price of the grant.
+ * Traffic between the region of a TPU and the region of the bucket. A stream is billed at each grant, and a shard when it is counted, both at
+ * the price of the grant.
  */
 import {regionOf} from '../names.ts';
 import type {Run} from '../records/run.ts';
@@ -40,13 +40,13 @@ export function withTraffic<S extends Stream>(stream: S, bytes: number): S {
 export const TRAFFIC = ['network_bytes', 'network_usd'] as const;
 export type Traffic = Record<(typeof TRAFFIC)[number], number>;
 
-/** The run with its traffic, and the dollars that are new. A slow tick may know less than a later tick: traffic never shrinks. */
+/** The run with its traffic, and the dollars that are new. Traffic never shrinks, because a slow tick may know less than a later one. */
 export function withNetwork(run: Run, traffic: Traffic): {run: Run; usd: number} {
   const usd = traffic.network_usd - run.network_usd;
   return usd > 0 ? {run: {...run, ...traffic}, usd} : {run, usd: 0};
 }
 
-/** Dollars of the run for network: traffic of its streams, and downloads of its TPUs. */
+/** Dollars that the run has spent on network: traffic of its streams, and downloads of its TPUs. */
 export function networkOf({network_usd, download_usd}: Pick<Run, 'network_usd' | 'download_usd'>): number {
   return network_usd + download_usd;
 }

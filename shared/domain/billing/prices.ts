@@ -4,7 +4,7 @@ import {GENERATIONS, LIST_PRICES, LISTED, type Price, type PriceSource, withHigh
 
 /**
  * Dollars an hour. The price of a generation, `v6e`, is for one chip; the price of a type, `v6e-8`, is for one node.
- * Both may name a region, `v6e@europe-west4`. A type goes before its generation, and a region before all regions.
+ * Both may name a region, `v6e@europe-west4`. A type takes precedence over its generation, and a region over all regions.
  * Null is an unknown price.
  */
 export type Prices = Record<string, Price | null>;
@@ -22,8 +22,8 @@ export function chipsOf(accelerator: string): {generation: string; chips: number
 }
 
 /**
- * The list under the prices of the catalog, and both under the prices of people. A person's price without a region replaces the prices
- * of all regions.
+ * Merges the built-in list, the prices of the catalog and those that people set; the later ones win. A person's price without a region
+ * replaces the prices of all regions.
  */
 export function overList(given: Prices): Prices {
   const isOfCatalog = ([, price]: [string, Prices[string]]) => price?.source === 'catalog';
@@ -75,7 +75,7 @@ export function sinceOf(prices: Prices, accelerator: string, zone: string): stri
 /** Days after which every text about money says how old its prices are. */
 const FRESH_DAYS = 7;
 
-/** `24 days old`; undefined for a price that is fresh, or whose day is unknown. */
+/** `24 days old`; undefined for a price that is fresh or has no known day. */
 export function ageText(as_of: string | null | undefined, now: number): string | undefined {
   const days = as_of ? Math.floor((now - msOf(`${as_of}T00:00:00.000Z`)) / 86_400_000) : 0;
   return days > FRESH_DAYS ? `${days} days old` : undefined;

@@ -2,7 +2,7 @@
 
 const GIB = 1024 ** 3;
 
-/** Day on which a person wrote this table down from memory. It is not checked against the price pages of Google. */
+/** Day on which a person wrote this table from memory. Nobody has checked it against Google's price pages. */
 export const UNIT_PRICES_OF = '2026-11-25';
 
 /** Prices of us-central1. Free tiers are left out. */
@@ -21,7 +21,7 @@ export const UNIT_PRICES = {
   request: 0.4 / 1e6,
   vcpu_s: 0.000024,
   gib_s: 0.0000025,
-  /** Of messages and events. Each is billed once in and once out. */
+  /** For messages and events, each billed once in and once out. */
   pubsub_gib: 40 / 1024,
   logging_gib: 0.5,
   scheduler_job_month: 0.1,
@@ -30,7 +30,7 @@ export const UNIT_PRICES = {
   control_shard: 0.0000053,
 };
 
-/** Dollars of a GiB between two regions of a continent, and to another continent. The dearer end counts. */
+/** Dollars of a GiB between two regions of a continent, and to another continent. The more expensive end counts. */
 const NETWORK_GIB: Record<string, [within: number, beyond: number]> = {
   us: [0.02, 0.05],
   northamerica: [0.02, 0.05],

@@ -1,4 +1,4 @@
-/** Decisions that operators ask for with messages, each about one document. */
+/** Decisions about operators' messages; each concerns one document. */
 
 import {isPausedByBudget} from '../billing/budget.ts';
 import {streamObject} from '../names.ts';
@@ -24,8 +24,8 @@ const BY_PERSON = 'a person paused it';
 export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
 
 /**
- * Decision about the document that a message names. The message published last decides each field, whatever the order of delivery.
- * `stop` and `cancel` apply however late.
+ * Decision about the document that a message names. For each field, the message that was published last wins, in whatever order messages
+ * arrive. `stop` and `cancel` apply however late they arrive.
  */
 export type Decision<T> = {kind: 'applied'; next: T; what: string} | Rejection;
 export type Rejection = {kind: 'rejected'; reason: string};
@@ -34,9 +34,9 @@ export const applied = <T>(next: T, what: string): Decision<T> => ({kind: 'appli
 export const rejected = (reason: string): Rejection => ({kind: 'rejected', reason});
 
 /**
- * Decides a command about a run. A command for the status that the run has already applies and changes nothing, so a repeated message
- * is harmless. An impossible command is rejected with the reason. `stop` is final: a completed run stays completed, and takes no
- * further stream.
+ * Decides a command about a run. A command for a status that the run already has applies and changes nothing, so a repeated message is
+ * harmless. An impossible command is rejected with the reason. `stop` is final: a completed run stays completed and accepts no further
+ * streams.
  */
 export function decideRunAction(
   action: RunAction,
@@ -57,7 +57,7 @@ export function decideRunAction(
   };
   const refuse = (): Decision<Run> =>
     rejected(
-      `run "${name}" is ${run.status}: ${action} does nothing to it${run.status === 'cancelled' ? ', because a stop is final; drop the streams as a new run' : ''}`,
+      `run "${name}" is ${run.status}: ${action} has no effect${run.status === 'cancelled' ? ', because a stop is final; drop the streams as a new run' : ''}`,
     );
   switch (action) {
     case 'start':
@@ -87,7 +87,7 @@ export function decideRunAction(
       if (run.status === 'completed')
         return applied(
           {...run, message_times, stopped_at: run.stopped_at ?? iso(now)},
-          `${name} is completed, and takes no further stream`,
+          `${name} is completed and accepts no further streams`,
         );
       if (run.status === 'cancelled') return become('cancelled', '');
       // The reason of a pause ends with it.
@@ -102,7 +102,7 @@ export function decideRunAction(
   }
 }
 
-/** Why a breaker or a budget paused the run: it is paused again while that holds. The figures of a budget may be old. */
+/** Says that the cause of a pause by a breaker or a budget would pause the run again. Figures of a budget may be out of date. */
 function pauseText(run: Run): string {
   const {status, reason} = run;
   if (status !== 'paused' || reason === null || reason === BY_PERSON) return '';
@@ -123,7 +123,7 @@ export function decideRecreate(name: string, worker: Worker | undefined, publish
   });
 }
 
-/** `delete`: deletes the slot's TPU, frees its stream, and keeps the slot empty until `recreate`. */
+/** `delete`: deletes the slot's TPU, releases its stream, and keeps the slot empty until `recreate`. */
 export function decideDelete(name: string, worker: Worker | undefined, published_at: string) {
   return decideHeld(name, worker, published_at, current => [
     {...current, held: true, recreate: !hasEnded(current)},
@@ -144,7 +144,7 @@ function decideHeld(
   return applied({...next, message_times}, `${name} ${what}`);
 }
 
-/** `retry`: revives a failed stream. Its failures are reset, and its checkpoint stays. */
+/** `retry`: revives a failed stream. Its failures are reset; its checkpoint stays. */
 export function decideRetry(stream: Stream, published_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status !== 'failed') return rejected(`stream ${of} is ${stream.status}, not failed`);
@@ -175,7 +175,7 @@ export function decideCancel(stream: Stream, published_at: string, now: number):
     message_times: withPublishTime(stream.message_times, ['status'], published_at),
     status: 'failed' as const,
     last_error: CANCELLED,
-    refused_generation: null, // a person has decided: what is dropped from now on is a new beginning
+    refused_generation: null, // a person has decided: objects uploaded from now on are new
     updated_at: iso(now),
   };
   return applied(next, `stream ${of} is cancelled`);
@@ -210,7 +210,7 @@ export function decideResumePool(pool: Pool, published_at: string): Decision<Poo
   const {cause, since_at} = pool.limiter;
   const stopped_at = cause === 'person' ? null : since_at;
   if (stopped_at !== null && published_at < stopped_at)
-    return rejected(`outdated: the creates of pool ${pool.pool} stopped later, at ${utcText(stopped_at)}`);
+    return rejected(`outdated: pool ${pool.pool} stopped creating nodes later, at ${utcText(stopped_at)}`);
   const what = cause === null ? 'was not stopped' : 'creates nodes again';
   const message_times = withPublishTime(pool.message_times, ['creates'], published_at);
   return applied({...pool, message_times, limiter: OPEN}, `pool ${pool.pool} ${what}`);

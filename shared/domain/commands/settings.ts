@@ -51,9 +51,9 @@ export function decideScale(
   if (stale) return stale;
   const {current, message_times, outdated} = sortSettings(pool, settings, published_at);
   if (!current) return outdatedBy(pool, outdated);
-  // A pool may always shrink, whatever the other pools have.
+  // A pool may always shrink, however large the other pools are.
   const isLarger = slotsIn({...pool, ...current}) > slotsIn(pool);
-  // A pool without slots buys nothing, so it may empty in a zone that the deployment no longer allows.
+  // A pool without slots buys nothing, so it may be emptied even in a zone that the deployment no longer allows.
   const isEmptied = current.zones === undefined && slotsIn({...pool, ...current}) === 0;
   const tooLarge = isEmptied
     ? undefined
@@ -71,7 +71,7 @@ export function decideScale(
 
 /**
  * `elsewhere`: slots of the other pools. `longest_poll_s`: an idle worker that is silent for longer counts as stalled. `providers`: those of
- * the deployment; by default that of the pool. `max_hosts`: hosts that a TPU may have.
+ * the deployment, by default only that of the pool. `max_hosts`: hosts that a TPU may have.
  */
 export type PoolLimits = {
   ceilings: Ceilings;
@@ -87,10 +87,10 @@ export function slotsIn({zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers
 
 function pollProblem(poll_s: number | undefined, longest_poll_s: number): string | undefined {
   if (poll_s === undefined || poll_s <= longest_poll_s) return undefined;
-  return `poll_s ${poll_s} is more than ${longest_poll_s} s, half of GLEANER_STALL_S, when an idle worker is replaced`;
+  return `poll_s ${poll_s} is more than ${longest_poll_s} s, half of GLEANER_STALL_S, after which an idle worker is replaced`;
 }
 
-/** Keeps TPUs without work for some minutes from the publish time on, however late the message arrives. No minutes: keeps none. */
+/** Keeps TPUs without work for some minutes, counted from the publish time however late the message arrives. Without minutes, keeps none. */
 export function decideKeep(
   pool: Pool,
   {minutes, workers}: {minutes: number; workers: number},
@@ -112,7 +112,7 @@ export function decideKeep(
   return applied({...pool, message_times, keep: {workers, until_at: iso(until_ms)}}, what);
 }
 
-/** A pool that no document describes yet. Provider, accelerator, runtime version, disk and spot stay as they are then. */
+/** A pool without a document yet. Provider, accelerator, runtime version, disk and spot never change afterwards. */
 export function decideNewPool(
   pool: Pool,
   {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY, providers, max_hosts}: PoolLimits,
@@ -139,7 +139,7 @@ export function alsoOutdated(
   return fields.length > 0 ? `; ${outdatedText(message_times, fields)}` : '';
 }
 
-/** `current`: the settings that no later message has set; undefined if later messages have set all. */
+/** `current`: the settings that no later message has set; undefined if later messages have set all of them. */
 export function sortSettings<T extends object>(
   {message_times}: {message_times: PublishTimes},
   settings: T,

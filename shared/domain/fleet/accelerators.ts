@@ -3,7 +3,7 @@ import {acceleratorOf, INSTANCE_TYPES, isImage, type Provider} from '../records/
 
 const doubled = (from: number, to: number): number[] => (from > to ? [] : [from, ...doubled(2 * from, to)]);
 
-/** Sizes of each generation, as the number of the type: doubled from the first to the last. */
+/** Sizes of each generation, as the number in the type: the first one doubled up to the last. */
 const SIZES: Readonly<Record<string, readonly number[]>> = {
   v2: [8, 32, 128, 256, 512],
   v3: [8, ...doubled(32, 2048)],
@@ -17,7 +17,7 @@ export const ACCELERATORS = Object.entries(SIZES).flatMap(([generation, sizes]) 
   sizes.map(size => `${generation}-${size}`),
 );
 
-/** Chips of each host of a slice of several hosts. */
+/** Chips of each host in a slice of several hosts. */
 export const HOST_CHIPS = 4;
 
 /** Hosts of a node of this type: 1 for an unknown type. A host of v5e and v6e has up to 8 chips where it is the only one. */
@@ -35,7 +35,7 @@ export const COMPILED = [
   ...['v5p-8', 'v5p-16', 'tpu7x-8', 'tpu7x-16'],
 ];
 
-/** Hosts that a TPU may have where the deployment says nothing: all of them write one document. */
+/** Hosts that a TPU may have by default: all of them write one document. */
 export const MAX_HOSTS = 16;
 
 export function acceleratorProblem(
@@ -58,7 +58,7 @@ export function acceleratorProblem(
   return `"${accelerator}" has ${hosts} hosts, and this deployment allows ${max_hosts} (max_hosts, GLEANER_MAX_HOSTS): ${types}`;
 }
 
-/** Why a run cannot have TPUs of this type, or undefined. A stream has one writer, so hosts of a slice would compute nothing for it. */
+/** Why a run cannot use TPUs of this type, or undefined. A stream has one writer, so further hosts of a slice would have nothing to do. */
 export function runAcceleratorProblem(accelerator: string): string | undefined {
   const hosts = hostsOfType(accelerator);
   if (hosts === 1) return undefined;
@@ -104,21 +104,21 @@ export function runtimeOf(accelerator: string, provider: Provider = 'tpu-api'): 
 }
 
 /**
- * Why nodes of this accelerator cannot have the runtime version, or undefined. An unknown generation has no table. An instance may
- * have any image that a path names.
+ * Why nodes of this accelerator cannot have the runtime version, or undefined. Unknown generations are not checked. An instance may have any
+ * image that a path names.
  */
 export function runtimeProblem(accelerator: string, runtime_version: string, provider: Provider = 'tpu-api') {
   if (provider === 'compute-engine') {
     if (runtime_version.includes('/') && isImage(runtime_version)) return undefined;
     if (runtime_version.includes('/'))
-      return `runtime_version "${runtime_version}" is no path of an image: use projects/PROJECT/global/images/family/FAMILY`;
+      return `runtime_version "${runtime_version}" is not the path of an image: use projects/PROJECT/global/images/family/FAMILY`;
   }
   const known = versionsOf(provider)[generationOf(accelerator)];
   if (!known || known.includes(runtime_version)) return undefined;
   return `runtime_version "${runtime_version}" is not for ${accelerator}: leave it out, or use ${known.join(' or ')}`;
 }
 
-/** Middle of the ids of quotas, behind `TPU`, of on-demand and of spot TPUs. */
+/** Middle part of quota ids, after `TPU`, for on-demand and for spot TPUs. */
 const QUOTAS: Readonly<Record<string, readonly [on_demand: string, spot: string]>> = {
   v2: ['V2s', 'V2sPreemptible'],
   v3: ['V3s', 'V3sPreemptible'],
@@ -141,7 +141,7 @@ export const QUOTA_SERVICE: Readonly<Record<Provider, string>> = {
   'compute-engine': 'compute.googleapis.com',
 };
 
-/** Count of a node against its quotas: the number in the name of its type, or the chips of an instance. */
+/** Count of a node against its quotas: the number in its type, or the chips of an instance. */
 export function quotaSizeOf(accelerator: string, provider: Provider = 'tpu-api'): number {
   const size = Number(accelerator.split('-')[1]);
   return provider === 'tpu-api' ? size : (chipsOf(accelerator)?.chips ?? size);
@@ -151,9 +151,9 @@ export function quotaSizeOf(accelerator: string, provider: Provider = 'tpu-api')
 export const isRegional = (quota: string) => /PerRegion|-region$/.test(quota);
 
 /**
- * Ids of the quotas that bound nodes of an accelerator. `tpu.googleapis.com` has one of the zone and one of the region, and each
- * counts the number in the name of the type. Its types of v5e with one host have the quota of serving, apart from larger slices.
- * `compute.googleapis.com` has one of the region, apart from both: a project may have one without the other. Flex-start TPUs count as spot.
+ * Ids of the quotas that bound nodes of an accelerator. `tpu.googleapis.com` has a quota for the zone and one for the region; both count the
+ * number in the type. Its v5e types with one host use the quota of serving, larger slices another. `compute.googleapis.com` has one quota for
+ * the region, which is independent: a project may have one service without the other. Flex-start TPUs count as spot.
  */
 export function quotaIdsOf(accelerator: string, spot: boolean, provider: Provider = 'tpu-api'): string[] {
   const generation = generationOf(accelerator);

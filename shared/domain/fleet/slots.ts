@@ -19,7 +19,7 @@ export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; 
   );
 }
 
-/** Zones without a slot for a canary: each slot has a worker that has spoken, or stays empty after a `delete`. */
+/** Zones without a slot for a canary: each slot has a worker that has sent a heartbeat, or stays empty after a `delete`. */
 export function fullZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
   const isTaken = ({name}: {name: string}) => {
     const worker = workers.get(name);
@@ -30,12 +30,12 @@ export function fullZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set
 }
 
 /**
- * Slots that may work on a run. `any`: every slot. `fixed`: stream N is bound to slot number N - stream_offset, in the order of
- * `slotsOf`. A slot keeps its stream when its TPU is recreated.
+ * Slots that may work on a run. `any`: every slot. `fixed`: stream N belongs to slot number N - stream_offset, in the order of `slotsOf`. A
+ * slot keeps its stream when its TPU is recreated.
  */
 export type Assignment = {affinity: 'any' | 'fixed'; stream_offset: number};
 
-/** Slots that may work on a stream of the run. Undefined: every slot. Empty: the pool lacks the slot of the stream. */
+/** Slots that may work on a stream of the run. Undefined: every slot. Empty: the pool does not have the slot of the stream. */
 export function slotsFor(pool: Pool, run: Assignment, worker_id: number): string[] | undefined {
   if (run.affinity === 'any') return undefined;
   const number = worker_id - run.stream_offset;
@@ -44,13 +44,13 @@ export function slotsFor(pool: Pool, run: Assignment, worker_id: number): string
   return [workerName({pool: pool.pool, zone, slot: number % pool.workers_per_zone})];
 }
 
-/** Number of the stream that is bound to this slot, whether it exists or not. Undefined for a slot outside the pool. */
+/** Number of the stream that is bound to this slot, whether or not it exists. Undefined for a slot outside the pool. */
 export function streamFor(pool: Pool, {stream_offset}: Assignment, worker: string): number | undefined {
   const number = slotsOf(pool).findIndex(({name}) => name === worker);
   return number < 0 ? undefined : number + stream_offset;
 }
 
-/** Order in which a shrinking pool keeps workers: the most advanced first, so that it loses the least work. */
+/** Order in which a shrinking pool keeps workers: the most advanced first, to lose the least work. */
 const KEEP_ORDER: Record<Phase, number> = {
   working: 0,
   idle: 1,
@@ -61,13 +61,13 @@ const KEEP_ORDER: Record<Phase, number> = {
   draining: 5,
 };
 
-/** Order of a slot without a node whose zone is not open: after the empty slots of open zones. */
+/** Rank of a slot without a node in a zone that is not open: after the empty slots of open zones. */
 const LIMITED_ORDER = 4.5;
 
-/** Seconds after which a requested node that no list shows keeps no work from an open zone: older lists may leave it out. */
+/** A requested node that no list shows blocks its work for this long; then an open zone takes the work. Older lists may leave the node out. */
 const UNSHOWN_S = 90;
 
-/** Seconds after which a node that is still deleting counts for no stream. Its slot waits; another slot takes the work. */
+/** A node that is still deleting after this many seconds no longer counts for a stream: another slot takes the work. */
 const STUCK_DELETE_S = 600;
 
 export type WantedOptions = {
@@ -75,26 +75,25 @@ export type WantedOptions = {
   blocked: ReadonlyMap<string, Constraint>;
   /** Slots with an unfinished stream that is bound to them. */
   bound: ReadonlySet<string>;
-  /** Creates that each zone allows now. A zone that is missing has no limit. */
+  /** Creates that each zone allows now. A zone without an entry has no limit. */
   allowances: ReadonlyMap<string, Allowance>;
   most: number;
   /** Canaries that each zone is due: see silence-guard.ts. */
   canaries: ReadonlyMap<string, number>;
-  /** Zones whose limiter is not open. Their slots come after the empty slots of other zones. */
+  /** Zones whose limiter is not open. Their slots rank after the empty slots of other zones. */
   limited: ReadonlySet<string>;
   silent: ReadonlySet<string>;
 };
 
-/** `wanted`: slots that should have a TPU. `withheld`: slots that get none, although work may wait for them, and why. */
+/** `wanted`: slots that should have a TPU. `withheld`: slots that get none although work may wait for them, with the reason. */
 export type ChosenSlots = {wanted: Set<string>; withheld: ReadonlyMap<string, Constraint>};
 
 /**
  * Chooses the slots that should have a TPU: each slot with a bound stream, and a slot for each other unfinished stream.
- *
- * - A deleting slot counts, because its TPU is created again; not after `STUCK_DELETE_S`.
- * - An empty slot is left out while it is blocked, while its zone allows no create, and while it is in `blocked`.
+ * - A deleting slot counts, because its TPU will be created again, but only for `STUCK_DELETE_S`.
+ * - An empty slot is left out if it is blocked itself, is in `blocked`, or its zone allows no create.
  * - Living nodes count against `most` before new nodes.
- * - A canary comes before the silent workers that wait for its first heartbeat.
+ * - A canary comes before the silent workers that depend on its first heartbeat.
  */
 export function wantedSlots(
   pool: Pool,
@@ -109,7 +108,7 @@ export function wantedSlots(
     if (probing.has(name)) return KEEP_ORDER.booting;
     if (worker?.phase === 'deleting' && isOlderThan(worker.phase_since_at, STUCK_DELETE_S, now))
       return KEEP_ORDER.draining;
-    // A worker whose lease was revoked has sent nothing since.
+    // The lease of this worker was revoked, and it has sent nothing since.
     if (silent.has(name) || (worker?.phase === 'working' && worker.work === null)) return KEEP_ORDER.creating;
     if (limited.has(zone) && isWithoutNode(worker, now)) return LIMITED_ORDER;
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
@@ -117,7 +116,7 @@ export function wantedSlots(
   const createsLeft = new Map(allowances);
   const canariesLeft = new Map(canaries);
   const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
-  // A zone's creates go first to slots with a bound stream: no other slot can take their place.
+  // A zone creates nodes for slots with a bound stream first, because no other slot can replace them.
   const inOrder = slotsOf(pool).sort((a, b) => Number(bound.has(b.name)) - Number(bound.has(a.name)));
   const whyNot = ({name, zone}: {name: string; zone: string}): Constraint | undefined => {
     const own = blocked.get(name) ?? slotConstraint(workers.get(name), now);
@@ -163,7 +162,7 @@ export function isOpenSlot(worker: Worker | undefined, now: number): boolean {
   return worker === undefined || (worker.phase === 'gone' && !slotConstraint(worker, now));
 }
 
-/** Count of nodes that exist or were requested, deleting nodes included. */
+/** Count of nodes that exist or were requested, including those being deleted. */
 export function livingAmong(workers: ReadonlyMap<string, Worker>): number {
   return [...workers.values()].filter(({phase}) => phase !== 'gone').length;
 }

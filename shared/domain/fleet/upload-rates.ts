@@ -4,8 +4,8 @@ import type {Uploads} from '../run/result.ts';
 import {hostsOfType} from './accelerators.ts';
 
 /**
- * `measured`: a run of Gleaner had this rate while its uploads were the limit. `vendor`: Google documents the rate. `assumed`: neither.
- * `source`: what the numbers rest on.
+ * `measured`: a run of Gleaner reached this rate while uploads were the bottleneck. `vendor`: documented by Google. `assumed`: neither.
+ * `source`: the evidence for the numbers.
  */
 export type UploadRate = {
   estimate: number;
@@ -19,8 +19,8 @@ const PUBLIC = 'public measurements of one VM, 1.66 GB/s at most';
 const CLAIM = 'and a page of 2024-02 that claims 8 GiB/s with parallel streams';
 
 /**
- * Each row: GB/s low, estimate and high, and the network of the host as Google documents it. No network binds these estimates. No run
- * of Gleaner on a real TPU has measured an upload yet, so every row is assumed: a VM of one chip has an eighth of a host and 24 or 44 vCPUs.
+ * Each row: GB/s low, estimate and high, and the network of the host as Google documents it, which is faster than these estimates. No run of
+ * Gleaner on a real TPU has measured an upload yet, so every row is assumed: a VM of one chip has an eighth of a host and 24 or 44 vCPUs.
  */
 const ROWS: Record<string, readonly [low: number, estimate: number, high: number, network: string]> = {
   'v5litepod-1': [0.3, 1, 1.7, '2 x 100 Gbit/s for 8 chips'],
@@ -46,14 +46,14 @@ export function uploadRateOf(accelerator: string): UploadRate {
   return {low: of(low), estimate: of(estimate), high: of(high), basis: 'assumed', source};
 }
 
-/** More than any network of a host: a worker that reports more is not believed. */
+/** More than any host's network: a worker that reports more is not believed. */
 const MOST_BYTES_PER_S = 125e9;
-/** Share of the uploading time in which every upload was busy, from which on the uploads were the limit. */
+/** Uploads were the bottleneck if all of them were busy for at least this share of the uploading time. */
 const BOUND_SHARE = 0.5;
 
 /**
- * The rate of a host with what a run measured. Uploads that were the limit measured the rate itself. Others only show that the host has
- * at least this rate.
+ * The rate of a host, corrected by what a run measured. If uploads were the bottleneck, the run measured the rate itself; otherwise the host
+ * has at least this rate.
  */
 export function withMeasured(rate: UploadRate, uploads: Uploads, run: string): UploadRate {
   const {bytes, seconds, bound_seconds} = uploads;

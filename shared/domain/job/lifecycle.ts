@@ -10,16 +10,16 @@ import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import {queuePlace} from './queue.ts';
 
-/** Ends of machines that a job may have caused, before the job counts as their cause. */
+/** Machines that may die while running a job before the job itself counts as the cause. */
 export const MAX_MACHINE_FAILURES = 5;
-/** Attempts that a document keeps, and characters of an error: a job that fails for ever must not outgrow its document. */
+/** Attempts that a document keeps, and characters of an error, so that a job that keeps failing does not outgrow its document. */
 export const MOST_ATTEMPTS = 50;
 export const MOST_ERROR_CHARS = 20_000;
 const MOST_ATTEMPT_ERROR_CHARS = 500;
 const MOST_HOST_ERROR_CHARS = 200;
-/** Time for which an attempt waits for the true cause, after a host that lost a peer. */
+/** After a host reports that it lost a peer, the attempt waits this long for the true cause. */
 const PEERS_S = 30;
-/** Time after its timeout at which a tick ends a job, because its agent has not: a timeout counts neither 60 s of preparation nor 60 s of JAX. */
+/** A tick ends a job this long after its timeout if its agent has not. The timeout excludes 60 s of preparation and 60 s of JAX. */
 const GRACE_S = 180;
 const KEPT_DAYS = 30;
 
@@ -41,7 +41,7 @@ export function processOf({host_count, members}: JobLease, {worker}: Holder, hos
   return Math.max(0, slice) * host_count + host;
 }
 
-/** True if host 0 of the worker has ended the attempt, which goes on with other hosts. Such a worker claims the lease no more. */
+/** True if host 0 has finished the attempt while other hosts still run. Such a worker no longer renews its lease. */
 export function waitsForOthers({lease, ends}: Job, {name, incarnation}: Worker): boolean {
   return lease !== null && ends[processOf(lease, {worker: name, incarnation}, FIRST_HOST)] !== undefined;
 }
@@ -62,7 +62,7 @@ export function scheduleJob(job: Job, now: number): Job {
   };
 }
 
-/** The job as leased to a worker at this price. The new epoch makes every earlier lease worthless. */
+/** The job as leased to a worker at this price. The new epoch invalidates every earlier lease. */
 export function grantJob(
   job: Job,
   holder: Holder & Partial<Pick<JobLease, 'host_count' | 'members'>>,
@@ -99,7 +99,7 @@ function dueAt(
   return iso(Math.max(now, Math.min(...ends)));
 }
 
-/** The end of a job that no worker of this price may run. Undefined for a job that may be granted. */
+/** The end of a job that no worker of this price may run; undefined if it may be granted. */
 export function grantProblem(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
   const {budget_usd, spent_usd, deadline_at} = job;
   if (deadline_at !== null && msOf(deadline_at) <= now)
@@ -111,8 +111,8 @@ export function grantProblem(job: Job, usd_per_hour: number | null, now: number)
 }
 
 /**
- * The job after the end of its attempt on one host. The attempt ends with the first failure of its own, or with the last host: a host may
- * store its artifacts for longer than the others. JAX ends the other processes where one is lost: their ends wait for its cause.
+ * The job after its attempt ended on one host. The attempt ends with the first failure of its own, or with the last host, because storing
+ * artifacts may take longer on one host. JAX ends the other processes when one dies: their ends wait for the true cause.
  */
 export function endProcess(
   job: Job & {lease: JobLease},
@@ -143,26 +143,26 @@ function byHost(end: JobEnd, index: number, processes: number): JobEnd {
   return {...end, error};
 }
 
-/** The end of an attempt whose hosts have succeeded, have lost a peer, or have given no end in time. */
+/** The end of an attempt whose hosts have succeeded, lost a peer, or not reported an end in time. */
 function endOfAll(ends: Job['ends'], processes: number): JobEnd {
   const all = Array.from({length: processes}, (_, index) => ends[index]);
   const lost = all.indexOf(undefined);
   const peer = all.findIndex(end => end?.cause === 'peer');
   const lostBy = (index: number, error: string) => byHost(failed('machine', error), index, processes);
-  if (lost >= 0) return lostBy(lost, 'it gave no end');
+  if (lost >= 0) return lostBy(lost, 'it did not report its end');
   if (peer >= 0) return lostBy(peer, all[peer]?.error ?? 'it lost another host');
-  return all[0] ?? lostBy(0, 'it gave no end');
+  return all[0] ?? lostBy(0, 'it did not report its end');
 }
 
-/** The ends without the results, which the job has now. */
+/** The ends without their results, which are in the job now. */
 function withoutResults(ends: Job['ends']): Job['ends'] {
   const without = (end: HostEnd) => ({...end, ...NO_RESULT, exit_code: end.exit_code});
   return Object.fromEntries(Object.entries(ends).map(([index, end]) => [index, without(end)]));
 }
 
 /**
- * The job after the end of its attempt, or of its wait. Preemptions and drains cost it nothing. Its own failures count against
- * `max_retries`. Machines that end with it count apart.
+ * The job after the end of its attempt, or of its wait. Preemptions and drains cost it nothing. Its own failures count against `max_retries`;
+ * machines that die under it are counted separately.
  */
 export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: number): Job {
   const ended = withAttempt(job, end, usd_per_hour, now);
@@ -188,7 +188,7 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
       if (cause === 'machine' || cause === 'peer') {
         const machine_failures = job.machine_failures + 1;
         const next = {...told, machine_failures};
-        const error = `${MAX_MACHINE_FAILURES} machines ended at work on it, the last one because ${end.error}`;
+        const error = `${MAX_MACHINE_FAILURES} machines died while working on it, the last one because ${end.error}`;
         return machine_failures < MAX_MACHINE_FAILURES
           ? scheduleJob(next, now)
           : closed(next, 'failed', {...end, error}, now);
@@ -203,10 +203,10 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
   }
 }
 
-/** Time until which a job is kept that ends now, unless a person gave a later time. */
+/** Time until which a job that ends now is kept, unless a person set a later time. */
 const keptUntil = (now: number) => iso(now + KEPT_DAYS * 86_400_000);
 
-/** A job that waits or runs must not expire: an earlier time than that of an ended job counts for nothing. */
+/** A job that waits or runs must not expire: an expiry earlier than that of an ended job is ignored. */
 export function laterThanKept(expire_at: string | null, now: number): string | null {
   return expire_at !== null && expire_at > keptUntil(now) ? expire_at : null;
 }
@@ -230,7 +230,7 @@ function clipped(text: string | null, most: number): string | null {
 function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: number): Job {
   const {lease, started_at} = job;
   if (!lease || started_at === null) return job;
-  // The clock of another process may be behind the clock that started the attempt.
+  // The clock of another process may be behind the one that started the attempt.
   const ended_ms = Math.max(now, msOf(started_at));
   const hours = (ended_ms - msOf(started_at)) / 3_600_000;
   const cost_usd = usd_per_hour === null ? null : hours * job.slices * usd_per_hour;
@@ -250,7 +250,7 @@ function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: nu
   };
 }
 
-/** The end that the death of its worker means for a job: a preemption, or a machine that the job may have ended. */
+/** The end of a job whose worker died: a preemption, or a machine that the job may have killed. */
 export function endByDeath(worker: string, death: Death | undefined): JobEnd {
   if (!death) return {outcome: 'drained', cause: 'drained', error: `${worker} is not needed any more`};
   const error = `${worker} is lost: ${death.cause}`;
@@ -258,30 +258,30 @@ export function endByDeath(worker: string, death: Death | undefined): JobEnd {
 }
 
 export function endByExpiry(worker: Worker, lease_s: number): JobEnd {
-  return endByMachine(worker, `${worker.name} has not claimed it for ${lease_s} s`);
+  return endByMachine(worker, `${worker.name} has not renewed its lease for ${lease_s} s`);
 }
 
-/** The end of an attempt whose machine failed. A node that Google repairs says nothing about its job. */
+/** The end of an attempt whose machine failed. A node that Google repairs is not the fault of its job. */
 export function endByMachine(worker: Worker, error: string): JobEnd {
   return nodeStanding(worker) === 'mending' ? preempted(error) : failed('machine', error);
 }
 
-/** The end by a request of the worker. A restart of the host may be the job's work. Without one, the answer with the lease was lost. */
+/** The end of an attempt whose worker asks for work again: its host restarted, maybe because of the job, or never received the lease. */
 export function endByRequest({name, claimed_at}: Worker): JobEnd {
   return claimed_at === null
     ? failed('machine', `${name} restarted in the middle of it`)
     : preempted(`${name} asked for work again`);
 }
 
-/** The end of an attempt that no worker holds: no failure of the job. */
+/** The end of an attempt that no worker holds; it does not count as a failure of the job. */
 export function endWithoutHolder({lease}: Job): JobEnd {
   return preempted(`${lease?.worker ?? 'its worker'} does not hold it any more`);
 }
 
 /**
- * The end of a job that is due: by its deadline, its budget or its timeout. A holder that was not heard, or has restarted, may have ended
- * the job in time, or died at it: its silence is no failure of the job. Nor is the lost document of a holder. Undefined for a job that is
- * not due: an edit of its document moved the time.
+ * The end of a job that is due: by its deadline, its budget or its timeout. A worker that is silent or has restarted may have finished the
+ * job in time or died running it, so its silence is no failure of the job. Nor is a lost document of the worker. Undefined for a job that is
+ * not due, because an edit moved its time.
  */
 export function endOfDue(
   job: Job,

@@ -1,4 +1,4 @@
-/** The facts of a change that people are told: the end or the pause of a run, a budget that is half or nearly spent, silent workers. */
+/** Changes that people are notified of: the end or the pause of a run, a budget that is half or nearly spent, silent workers. */
 
 import type {Spending} from '../billing/monthly-spending.ts';
 import {capped} from '../billing/network.ts';
@@ -15,7 +15,7 @@ const TOLD: Partial<Record<Run['status'], NoticeType>> = {
   paused: 'run.paused',
 };
 
-/** A run without a document before has no past: a paused one still waits for a person. */
+/** A run that had no document yet has no earlier state; if it is paused, it still waits for a person. */
 export function newsOfRun(before: Run | undefined, run: Run): News[] {
   const news: News[] = [];
   const type = TOLD[run.status];
@@ -81,7 +81,7 @@ export function newsOfZone(before: Zone | undefined, {zone, pool, silence_guard}
   const cost =
     held_usd_per_hour === null ? 'at an unknown price' : `for $${held_usd_per_hour.toFixed(2)} an hour`;
   const text = `${zone} holds ${held} silent workers ${cost}`;
-  const reason = 'They stay until a new worker speaks: check worker-api and the network';
+  const reason = 'They are kept until a new worker sends a heartbeat: check worker-api and the network';
   const facts = {zone, pool, held, held_usd_per_hour};
   return [{type: 'zone.silent', key: `zone.silent ${pool ?? ''} ${zone}`, text, reason, facts}];
 }

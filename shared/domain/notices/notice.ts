@@ -1,4 +1,4 @@
-/** Notifications: facts that people are told by a webhook. The document of a notification is written with the change that it tells. */
+/** Notifications: changes that a webhook reports to people. A notification is written together with the change that it reports. */
 import {z} from 'zod';
 import {count, describing, emptyOf, instant, orNull, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
@@ -15,7 +15,7 @@ const fact = z.string().or(z.number()).or(z.null());
 export const noticeDocument = stored({
   type: describing(NOTICE_TYPES).describe('Kind of the change.'),
   key: text.describe(
-    'Type and subject. Of the notifications of one key within ten minutes the last is sent.',
+    'Type and subject. Of several notifications with one key within ten minutes, only the last is sent.',
   ),
   text: text.describe('The change as a sentence.'),
   reason: text.nullable().describe('Its reason; null without one.'),
@@ -45,12 +45,12 @@ export const receiverDocument = stored({
 export type Receiver = z.infer<typeof receiverDocument>;
 export const NOTHING_SENT = emptyOf(receiverDocument.shape);
 
-/** Notifications of one key within this time are one: the last. A state that flaps sends one message at once, and then one each time. */
+/** Of several notifications with one key within this time, only the last is sent. A flapping state is reported at once, then once per interval. */
 const QUIET_S = 600;
 const RETRY = {first_s: 60, longest_s: 3600};
-/** A notification that did not arrive for this time is lost. */
+/** A notification that could not be delivered for this long is dropped. */
 const MOST_S = 86_400;
-/** Failures in a row after which the receiver is worth an alert. */
+/** Failures in a row after which an alert about the receiver is raised. */
 export const MANY_FAILURES = 3;
 
 export function newNotice(news: News, now: number, kept_ms: number): Notice {
@@ -58,7 +58,7 @@ export function newNotice(news: News, now: number, kept_ms: number): Notice {
   return {...news, ...fresh, next_at: iso(now), at: iso(now), expire_at: iso(now + kept_ms)};
 }
 
-/** The decision about a notification that is due: it is sent, it waits, or a later notification of its key tells it too. */
+/** The decision about a notification that is due: send it, wait, or drop it because a later one with its key reports the same. */
 export type Due = {kind: 'send'} | {kind: 'waits'; next_at: string} | {kind: 'folded'};
 
 export function decideDue(notice: Notice, others: readonly Notice[], {recent}: Receiver, now: number): Due {
@@ -83,7 +83,7 @@ export function afterSent(notice: Notice, receiver: Receiver, now: number): Atte
   };
 }
 
-/** After each failure the wait doubles. After a day the notification is lost. */
+/** After each failure the wait doubles. After a day the notification is dropped. */
 export function afterFailure(notice: Notice, receiver: Receiver, now: number, error: string): Attempt {
   const tries = notice.tries + 1;
   const wait_s = Math.min(RETRY.longest_s, RETRY.first_s * 2 ** Math.min(notice.tries, 10));

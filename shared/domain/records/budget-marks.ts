@@ -2,10 +2,10 @@
 import {z} from 'zod';
 import {dollars, stored, text} from '../fields.ts';
 
-/** Percents of a budget that people are told of, the greatest first. */
+/** Percentages of a budget at which people are notified, the greatest first. */
 const PERCENTS = [90, 50] as const;
 
-/** `of`: the pool or the month of the budget. The mark holds for this budget alone. */
+/** `of`: the pool or the month of the budget. The mark belongs to this budget only. */
 export const budgetMark = stored({
   of: text,
   budget_usd: dollars,
@@ -19,7 +19,7 @@ export function reachedPercent(budget_usd: number | null, spent_usd: number): nu
   return PERCENTS.find(percent => spent_usd * 100 >= percent * budget_usd) ?? 0;
 }
 
-/** Returns the same mark if nothing changes. The spending of a mark is that of the time when it was reached. */
+/** Returns the same mark if nothing changes. A mark keeps the spending of the time when it was reached. */
 export function withSpending(
   mark: BudgetMark | null,
   now_is: {of: string; budget_usd: number | null; spent_usd: number},

@@ -1,11 +1,11 @@
 /** Why attempts of jobs end. This file imports nothing, because the help of the command shows the causes. */
 
-/** Failures of the job's own, which count against `max_retries`. */
+/** Failures that the job itself caused, which count against `max_retries`. */
 export const OWN_CAUSES = ['exit', 'timeout', 'memory', 'disk', 'output', 'result'] as const;
 
 /**
- * Causes that an agent reports. A retry cannot mend `source`, `setup`, `isolation` and `tpu`. Few ends by `machine` fail the job. `peer`: JAX
- * ended the process because another host was lost, so the cause of that host counts.
+ * Causes that an agent reports. A retry cannot fix `source`, `setup`, `isolation` and `tpu`. Several ends by `machine` fail the job. `peer`:
+ * JAX ended the process because another host died, so the cause of that host counts.
  */
 export const REPORTED_CAUSES = [
   ...OWN_CAUSES,
@@ -18,8 +18,8 @@ export const REPORTED_CAUSES = [
 ] as const;
 
 /**
- * Why an attempt ended. A retry cannot mend `invalid` (the document), `deadline` and `budget` either. `machine` is also a worker that
- * fell silent or hung. `preempted` and `drained` cost the job nothing.
+ * Why an attempt ended. A retry cannot fix `invalid` (the document), `deadline` and `budget` either. `machine` includes workers that fell
+ * silent or hung. `preempted` and `drained` cost the job nothing.
  */
 export const CAUSES = [
   'invalid',

@@ -1,4 +1,4 @@
-/** The churn of a zone for a pool: what its requests and its TPUs met, by day and accelerator, for a week. */
+/** The churn of a zone for a pool: how its requests and its TPUs fared, by day and accelerator, for a week. */
 import {z} from 'zod';
 import {count, dollars, emptyOf, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
@@ -6,10 +6,10 @@ import {iso, msOf} from '../time.ts';
 const counts = {
   tries: count,
   refusals: count,
-  /** Nodes that became READY, and the seconds from their requests until then. */
+  /** Nodes that became READY, and the seconds that they took from request to READY. */
   given: count,
   wait_s: count,
-  /** Nodes that are gone, the seconds for which they were READY, and those that Cloud TPU took. */
+  /** Nodes that are gone, the seconds for which they were READY, and how many of them Cloud TPU preempted. */
   lives: count,
   life_s: count,
   preemptions: count,

@@ -7,15 +7,14 @@ const ADD_TPUS = 'wait, or add TPUs: gleaner scale {pool} --workers-per-zone N';
 const ADD_ZONES = 'gleaner scale {pool} --zones ZONES';
 
 /**
- * `head`: the headline. `step`: what a person can do, or null where the wait ends by itself; where it depends on what binds, by the first word
- * of `about`. `moves`: other work of the run is done, or a TPU is about to take it.
- *
- * `{about}`: the zone, TPU, run or document that binds. `{name}`: its last word, such as the run of `run my-run`. `{run}` and `{pool}`: of the
- * work that a person asks about.
+ * `head`: the headline. `step`: what a person can do, or null if the wait ends by itself. A record has one step for each first word of
+ * `about`. `moves`: other work of the run is being done, or a TPU is about to start.
+ * `{about}`: the zone, TPU, run or document that is the cause. `{name}`: its last word, such as `my-run` of `run my-run`. `{run}` and
+ * `{pool}`: those of the work that a person asks about.
  */
 type Kind = {head: string; step: string | Record<string, string> | null; moves?: true};
 
-/** All kinds, in the order of dominance: the first that applies is the one that binds. */
+/** All kinds in order of precedence: if several apply, the first one is shown. */
 const KINDS = {
   failed: {
     head: '{about} has failed',
@@ -97,7 +96,7 @@ const KINDS = {
   },
   away: {head: '{about} cannot work now', step: null},
   coming: {head: '{about} is on its way', step: null},
-  idle: {head: '{about} is ready and about to ask for work', step: null, moves: true},
+  idle: {head: '{about} is ready and has not asked for work yet', step: null, moves: true},
   slices: {head: '{about} waits for several TPUs in one zone', step: ADD_TPUS},
   'pool-full': {head: 'every TPU of pool {about} is at work', step: ADD_TPUS, moves: true},
 } satisfies Record<string, Kind>;
@@ -106,8 +105,8 @@ export type ConstraintKind = keyof typeof KINDS;
 export const CONSTRAINT_KINDS = Object.keys(KINDS) as ConstraintKind[];
 
 /**
- * A constraint in a document. `refusals`: refused requests since `since_at`. The first tick
- * that finds a constraint of unknown begin gives its own time as `since_at`.
+ * A constraint in a document. `refusals`: refused requests since `since_at`. If the beginning of a constraint is unknown, `since_at` is the
+ * time of the first tick that finds it.
  */
 export const waiting = stored({
   kind: describing(CONSTRAINT_KINDS),
@@ -129,7 +128,7 @@ export function constraint(
   return {kind, about, evidence, since_at, refusals, next_try_at};
 }
 
-/** The constraint that binds among several: the first by kind, and then the first of the list. */
+/** The constraint to show among several: the first by kind, then the first of the list. */
 export function dominant(constraints: Iterable<Constraint>): Constraint | undefined {
   const rank = ({kind}: Constraint) => CONSTRAINT_KINDS.indexOf(kind);
   return [...constraints].sort((a, b) => rank(a) - rank(b))[0];
@@ -137,7 +136,7 @@ export function dominant(constraints: Iterable<Constraint>): Constraint | undefi
 
 const CHANGING = ['evidence', 'since_at', 'refusals', 'next_try_at'] as const;
 
-/** The constraint with the time of its beginning. A constraint of the same kind and subject goes on. Returns the same object if nothing changes. */
+/** The constraint with its beginning, which is kept while kind and subject stay the same. Returns the same object if nothing changes. */
 export function goesOn(before: Waiting | null, now_is: Constraint | undefined, now: number): Waiting | null {
   if (!now_is) return null;
   const isSame = before?.kind === now_is.kind && before.about === now_is.about;
@@ -146,7 +145,7 @@ export function goesOn(before: Waiting | null, now_is: Constraint | undefined, n
   return isSame && CHANGING.every(field => before[field] === next[field]) ? before : next;
 }
 
-/** A later release stores kinds that this release does not know. */
+/** Undefined for a kind that a later release stored. */
 const kindOf = ({kind}: Pick<Constraint, 'kind'>): Kind | undefined =>
   CONSTRAINT_KINDS.includes(kind) ? KINDS[kind] : undefined;
 
@@ -176,7 +175,7 @@ export function waitText(waits: Constraint): string {
   return [shortText(waits), [...times, ...next].join(', ')].filter(part => part !== '').join('; ');
 }
 
-/** The words of `waitText` that no further try changes. */
+/** The part of `waitText` that does not change with each further try. */
 export function shortText(waits: Omit<Constraint, 'refusals' | 'next_try_at'>): string {
   const {kind, about, evidence, since_at} = waits;
   const head = fill(kindOf(waits)?.head ?? `{about} waits (${kind})`, {about});

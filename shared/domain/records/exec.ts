@@ -28,7 +28,7 @@ export const execDocument = stored({
 export type Exec = z.infer<typeof execDocument>;
 
 /**
- * The document of a command on one host. `refused`: the host did not start the command. `lost`: the host gave no answer before the deadline,
+ * The document of a command on one host. `refused`: the host did not start the command. `lost`: the host did not answer before the deadline,
  * or its worker ended.
  */
 export const execHostDocument = stored({
@@ -48,11 +48,11 @@ export const execHostDocument = stored({
 });
 export type ExecHost = z.infer<typeof execHostDocument>;
 
-/** Time until a host must have asked for its command: heartbeats name it, and a booting host sends the first one late. */
+/** A host must ask for its command within this time: heartbeats name the command, and a booting host sends its first one late. */
 const START_S = 300;
 export const REPORT_S = 60;
 
-/** Most commands that a worker has at once: a heartbeat names all of them. */
+/** Most commands that a worker may have at once: each heartbeat's answer names all of them. */
 export const MOST_OPEN_EXECS = 20;
 
 export function execTimes(timeout_s: number, now: number, kept_days: number) {
@@ -81,7 +81,7 @@ export function parseTarget(target: string): Target {
   return parseWorkerName(target) ? {kind: 'worker', worker: target} : {kind: 'pool', pool: target};
 }
 
-/** Why no host can run the command, or undefined. `found`: workers of the target, living or not. */
+/** Why no host can run the command, or undefined. `found`: the workers of the target, whether they live or not. */
 export function targetProblem(target: Target, found: readonly Worker[]): string | undefined {
   if (found.some(isAlive)) return undefined;
   if (target.kind === 'all') return 'no worker is running: workers are created when there is work';
@@ -93,7 +93,7 @@ export function targetProblem(target: Target, found: readonly Worker[]): string 
     : `there is no worker "${target.worker}"`;
 }
 
-/** A worker that shall run the command on its hosts, and why it cannot, if it has too many commands. */
+/** Why a worker cannot run another command: it has too many already. Undefined if it can. */
 export function workerProblem({name, execs}: Worker): string | undefined {
   if (execs.length < MOST_OPEN_EXECS) return undefined;
   return `${name} has ${execs.length} commands that have not ended: wait for them`;
@@ -108,7 +108,7 @@ export function withoutExec(worker: Worker, exec: string): Worker {
   return {...worker, execs: worker.execs.filter(id => id !== exec)};
 }
 
-/** Why a host that has not ended gives no answer any more, or undefined. `worker`: the present document. */
+/** Why a host that has not finished can no longer answer, or undefined. `worker`: the present document. */
 export function lossReason(host: ExecHost, exec: Exec, worker: Worker | undefined, now: number) {
   if (isOverdue(exec, now)) return 'the host gave no answer before the deadline';
   if (!worker || worker.incarnation !== host.incarnation || !isAlive(worker))

@@ -6,7 +6,7 @@ export type OwnForms = {[Name in keyof OwnValues]?: z.ZodType<OwnValues[Name]>};
 type Schemas<All extends Fields> = {-readonly [Name in keyof All]: z.ZodType<ValueOf<All[Name]>>};
 type Known<F extends Field> = F extends {default: unknown} ? ValueOf<F> : ValueOf<F> | undefined;
 
-/** Text without lone surrogates: JSON may have them, and documents cannot. */
+/** Text without lone surrogates, which JSON allows and documents do not. */
 export const wellFormed = (most: number) =>
   z
     .string()
@@ -27,7 +27,7 @@ function schemaOf(form: Form, number: z.ZodNumber = z.number(), own: OwnForms = 
 
 const orNull = (field: Field, schema: z.ZodType) => (field.default === null ? schema.nullable() : schema);
 
-/** From the lower bound of the message or of the deployment on, and without an upper one: a later release may have raised it. Words decide. */
+/** Checks the lower bound of the message or the deployment; a later release may have raised the upper one. Words are checked exactly. */
 function storedForm(field: Field): z.ZodType {
   if (field.kind === 'text' || field.kind === 'own') return z.string();
   if (field.kind !== 'number') return schemaOf(field);
@@ -36,14 +36,14 @@ function storedForm(field: Field): z.ZodType {
   return (field.whole ? z.number().int() : z.number()).min(least);
 }
 
-/** Fields of documents. A document of an earlier release has the default of a field that it lacks. */
+/** Fields of documents. A document of an earlier release gets the default of a field that it lacks. */
 export const storedShape = <All extends Fields>(all: All) =>
   mapFields(all, field => {
     const schema = orNull(field, storedForm(field));
     return (field.default === undefined ? schema : schema.default(field.default)).describe(field.means);
   }) as Schemas<All>;
 
-/** Fields of messages, each of which may be absent. */
+/** Fields of messages; each may be absent. */
 export const messageShape = <All extends Fields>(all: All) =>
   mapFields(all, field => orNull(field, schemaOf(field)).optional()) as {
     -readonly [Name in keyof All]: z.ZodOptional<z.ZodType<ValueOf<All[Name]>>>;

@@ -1,6 +1,6 @@
 /**
  * A field that people set, declared once as plain data. Schemas (`field-schema.ts`), options (`cli/terminal/field-options.ts`), variables,
- * pages, Terraform's limits and the worker's checks follow from it. Without imports: the help of a command loads no schema.
+ * pages, Terraform's limits and the worker's checks follow from it. It has no imports, so that the help of a command loads no schema.
  */
 
 /** A number from `least`, or above `above`, to `most`. */
@@ -29,8 +29,8 @@ export type OwnValues = {
 };
 
 /**
- * `default`: null where the value may be null; absent where the value of a missing field follows from others. `means`: a sentence for
- * pages. `option`: a phrase for the help. `deployed`: the form of the variable GLEANER_NAME, where it differs.
+ * `default`: null where the value may be null; absent if a missing value follows from other fields. `means`: a sentence for pages. `option`:
+ * a phrase for the help. `deployed`: the form of the variable GLEANER_NAME, if it differs.
  */
 type Declared = {default?: unknown; means: string; option?: string; deployed?: Form};
 export type Field = Form & Declared;
@@ -67,7 +67,7 @@ export function mapFields<All extends Fields, T>(
 export const defaultsOf = <All extends Fields>(all: All) =>
   mapFields(all, field => field.default) as ValuesOf<All>;
 
-/** The values of the fields that `values` has. */
+/** The values of those fields that `values` has. */
 export const pick = <All extends Fields, T extends object>(all: All, values: T) =>
   Object.fromEntries(
     Object.entries(values).filter(([name, value]) => name in all && value !== undefined),

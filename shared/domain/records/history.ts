@@ -1,11 +1,11 @@
-/** The past of a run as a few points over its whole life: curves need no document for each point. */
+/** The history of a run as a few points over its whole life, so that curves need no document for each point. */
 import {z} from 'zod';
 import {count, stored} from '../fields.ts';
 import {msOf} from '../time.ts';
 
-/** Points of a full history. The next point thins them, and from then on points come half as often. */
+/** Points of a full history. The next point removes half of them, and from then on points are added half as often. */
 const MOST_POINTS = 288;
-/** Least seconds between the points of a young run: 288 of them are 24 minutes. */
+/** Shortest distance in seconds between the points of a new run: 288 of them cover 24 minutes. */
 const FIRST_STEP_S = 5;
 
 const numbers = z.array(z.number().min(0));
@@ -32,7 +32,7 @@ type Totals = {
   preemptions: number | null;
 };
 
-/** The history with the totals of now, unless the last point is too young. `turns`: the run changes its status, which has a point. */
+/** The history with the present totals, unless the last point is too recent. `turns`: the run changes its status, which always gets a point. */
 export function withPoint(history: RunHistory | null, run: Totals, now: number, {turns = false} = {}) {
   const before = history ?? NO_HISTORY;
   const at_s = Math.max(0, Math.round((now - msOf(run.created_at)) / 1000));
@@ -49,7 +49,7 @@ export function withPoint(history: RunHistory | null, run: Totals, now: number, 
   };
 }
 
-/** About half of the points, at about equal distances. */
+/** About half of the points, evenly spaced. */
 function thinned(history: RunHistory): RunHistory {
   const {at_s} = history;
   const step_s = Math.ceil(((at_s.at(-1) ?? 0) * 2) / MOST_POINTS);

@@ -20,7 +20,7 @@ const cause = describing(CAUSES).nullable();
 const ran = kept<Ran>().nullable();
 const limit = z.number().nullable();
 
-/** The end of an attempt on one host. The results of host 0 count once all hosts have ended, and are null elsewhere. */
+/** The end of an attempt on one host. The results of host 0 count once all hosts have ended; other hosts have none. */
 const hostEnd = stored({
   outcome: describing(['completed', 'failed', 'preempted', 'drained']),
   cause,
@@ -33,12 +33,12 @@ const hostEnd = stored({
 });
 export type HostEnd = z.infer<typeof hostEnd>;
 
-/** The lease of a job: the worker of slice 0 and its hosts, and all workers where the job has several slices. */
+/** The lease of a job: the worker of slice 0 and its hosts, and all workers if the job has several slices. */
 const members = z.array(stored({worker: text, incarnation}));
 const jobLease = lease.extend({host_count: count.min(1), members});
 export type JobLease = z.infer<typeof jobLease>;
 
-/** An ended attempt: the epoch of its lease is its number. Where the job has several slices, the attempt names the workers of all. */
+/** An ended attempt, numbered by the epoch of its lease. If the job has several slices, the attempt names all of their workers. */
 const attempt = stored({
   ...{epoch, worker: text, incarnation, members, started_at: instant, ended_at: instant, cause},
   outcome: describing(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
@@ -66,13 +66,13 @@ export const ownFields = {
   ends: z
     .record(text, hostEnd)
     .describe(
-      'Ends that hosts of the newest attempt have reported, by the number of the process: slice times hosts, plus host. Empty for one host.',
+      'Ends of the newest attempt as its hosts reported them, by process number: slice times hosts, plus host. Empty for one host.',
     ),
   due_at: instant
     .nullable()
     .describe('Time at which a tick ends the job: deadline, timeout or budget. Null for an ended job.'),
   failures: count.describe('Failures of the job itself, counted against `max_retries`.'),
-  machine_failures: count.describe('Ends of machines that the job may have caused.'),
+  machine_failures: count.describe('Machines that died while running the job, perhaps because of it.'),
   result: text.nullable().describe('Result of the job as text. Null without one, or where it is too long.'),
   result_path: text.nullable().describe('Address of a result that is too long for the document; else null.'),
   error: text.nullable().describe('Text of the last error; null without one.'),
@@ -82,10 +82,10 @@ export const ownFields = {
   reservation_timeouts: z
     .record(text, stored({count, next_at: instant}))
     .describe(
-      'Zones in which slices of the job waited for others for too long: how often (`count`), and the end of the pause. Empty since its last attempt began.',
+      'Zones where slices of the job waited too long for the others: how often (`count`), and the end of the pause. Cleared when an attempt begins.',
     ),
   reason: orNull(text).describe(
-    'Why the job waits, where it is among the first ten of its pool, as of the last tick. Null while it runs.',
+    'Why the job waits, as the last tick found; only for the first ten jobs of a pool. Null while it runs.',
   ),
   exit_code: integer.nullable().describe('Exit code of the last attempt; null without one.'),
   attempts: z.array(attempt).describe('The newest ended attempts, the last one being the newest.'),
@@ -110,9 +110,9 @@ export const ownFields = {
 };
 
 /**
- * A document of the collection of jobs that the control plane has completed: the fields that people write are checked before. `pending`:
- * created, and not checked yet. `scheduled`: valid, and waits for a worker. `running`: leased to a worker. The other three statuses are final,
- * and a `retry` message alone reopens them.
+ * A document of the collection of jobs, completed by the control plane; the fields that people write are checked before. `pending`: created,
+ * and not checked yet. `scheduled`: valid, and waits for a worker. `running`: leased to a worker. The other three statuses are final; only a
+ * `retry` message reopens them.
  */
 export const jobDocument = stored({
   job: text.describe('Id of the job, which is the document id.'),
@@ -154,7 +154,7 @@ export const jobDocument = stored({
 });
 export type Job = z.infer<typeof jobDocument>;
 
-/** Begin of the wait: since the job was scheduled, or since its last attempt ended. */
+/** Start of the wait: when the job was scheduled, or when its last attempt ended. */
 export function waitsSince({created_at, scheduled_at, attempts}: Job): string {
   const [begun_at, ended_at] = [scheduled_at ?? created_at, attempts.at(-1)?.ended_at ?? ''];
   return ended_at > begun_at ? ended_at : begun_at;

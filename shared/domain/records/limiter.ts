@@ -2,9 +2,9 @@ import {z} from 'zod';
 import {count, instant, stored, text} from '../fields.ts';
 
 /**
- * `asked_at` is the last request, and `next_at` the earliest next one: null means at any time where the limiter is open, and never where a
- * person stopped it. `refuses_late`: the zone listed a node before it refused the node, so no node that is still being created opens it.
- * `failed_boots` counts those in a row of `bundle`.
+ * `asked_at` is the last request, and `next_at` the earliest next one. Null means at any time if the limiter is open, and never if a person
+ * stopped it. `refuses_late`: the zone listed a node before refusing it, so only a READY node opens the zone again. `failed_boots`:
+ * consecutive failed boots of `bundle`.
  */
 export const limiter = stored({
   state: z.enum(['open', 'probing', 'stopped']),
@@ -13,7 +13,7 @@ export const limiter = stored({
     .nullable(),
   reason: text.nullable(),
   since_at: instant.nullable(),
-  /** Refused requests since then. The requests of the first burst count once. */
+  /** Refused requests since then. The first burst of requests counts as one. */
   refusals: count,
   asked_at: instant.nullable(),
   next_at: instant.nullable(),
@@ -39,5 +39,5 @@ export const NO_CAUSE = {
 export const OPEN: Limiter = {...NO_CAUSE, asked_at: null, refuses_late: false, ...NO_FAILED_BOOTS};
 
 export const limiterField = limiter.describe(
-  'Limit of creates: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node that is still being created does not open the zone. The limiter of a pool limits all its zones.',
+  'Limit of creates: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node must be READY to open the zone again. The limiter of a pool limits all its zones.',
 );

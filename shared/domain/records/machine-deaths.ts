@@ -7,13 +7,13 @@ export const machineDeaths = {
     'Machines in a row that died at work on the run without a stored shard. Ten pause the run.',
   ),
   machine_deaths_shards: count.describe(
-    'Value of `total_shards` at the last counted death. A higher total starts the count again.',
+    'Value of `total_shards` at the last counted death. A higher total resets the count.',
   ),
   machine_failed_streams: count.describe(
     'Streams that failed because their machines died, since the last `resume`. Three pause the run.',
   ),
   unjudged_death_at: orNull(instant).describe(
-    'Time of the last counted silent machine without the verdict of a canary; else null.',
+    'Time at which a silent machine was last counted without a verdict of a canary; else null.',
   ),
 };
 

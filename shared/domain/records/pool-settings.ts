@@ -3,7 +3,7 @@ import {type Fields, flag, text, whole, word} from './field.ts';
 
 const deployed = {kind: 'number', above: 0, most: 86_400} as const;
 
-/** Settings that the deployment sets for its own pool until a message says otherwise, each for itself. */
+/** Settings of the deployment's own pool, each of which a message may override. */
 export const poolPaces = {
   poll_s: {
     ...{kind: 'number', least: 1, most: 86_400, deployed, default: 60},
@@ -36,10 +36,10 @@ export const poolSizes = {
   },
 } as const satisfies Fields;
 
-/** Settings of a pool that messages may change at any time. `zones` is another, with a form of its own at each place. */
+/** Settings of a pool that messages may change at any time. `zones` is one too, but its form differs in each place. */
 export const poolSettings = {...poolSizes, ...poolPaces};
 
-/** What a pool has from its beginning on. The deployment alone sets it for its own pool. */
+/** What a pool keeps from its creation on. For its own pool only the deployment sets it. */
 export const poolTerms = {
   provider: {
     ...word('tpu-api', 'compute-engine'),

@@ -9,12 +9,12 @@ import {limiterField, OPEN} from './limiter.ts';
 import {poolSettings, poolTerms} from './pool-settings.ts';
 import {type Environment, NO_ENVIRONMENT, type Source} from './source.ts';
 
-/** TPUs that stay without work, for the next job or command, until a time. */
+/** TPUs that stay without work until a time, for the next job or command. */
 const keep = stored({workers: count, until_at: instant});
 
 /**
- * A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them. The limiter stops
- * the creates of every zone.
+ * A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them. The limiter applies
+ * to creates in every zone.
  */
 export const poolDocument = stored({
   pool: text.describe('Name of the pool.'),
@@ -54,7 +54,7 @@ export const NEW_POOL = {
   ...{keep: null, budget_notice: null, jobs_wait: null, zones_wait: {}},
 };
 
-/** TPUs that the pool keeps now, with work or without. */
+/** TPUs that the pool keeps now, whether or not they have work. */
 export function keptBy({keep}: Pick<Pool, 'keep'>, now: number): number {
   if (!keep || msOf(keep.until_at) <= now) return 0;
   return keep.workers;

@@ -1,4 +1,4 @@
-/** Providers of TPUs: the Cloud TPU API, and Compute Engine, which alone has TPU7x. Each pool has one, and the plan is the same for both. */
+/** Providers of TPUs: the Cloud TPU API and Compute Engine, the only one with TPU7x. Each pool has one; plans are the same for both. */
 import {z} from 'zod';
 import {poolTerms} from './pool-settings.ts';
 
@@ -22,7 +22,7 @@ export function acceleratorOf(machine_type: string): string | undefined {
   return INSTANCE_TYPES.find(accelerator => MACHINE_TYPES[accelerator] === machine_type);
 }
 
-/** Type of the boot disk: newer machines have no Persistent Disk. */
+/** Type of the boot disk: newer machines cannot use Persistent Disk. */
 export function diskTypeOf(accelerator: string): string {
   return accelerator.startsWith('v5p-') ? 'pd-balanced' : 'hyperdisk-balanced';
 }
@@ -38,7 +38,7 @@ const IMAGE =
 
 export const isImage = (text: string) => IMAGE.test(text);
 
-/** The path of an image: a name alone is a family of Google's images. */
+/** The path of an image. A plain name is a family of Google's images. */
 export function imagePath(image: string): string {
   return image.includes('/') ? image : `projects/${IMAGE_PROJECT}/global/images/family/${image}`;
 }

@@ -7,19 +7,19 @@ import type {Worker} from './worker.ts';
 
 export type WorkLease = {run: string; stream: string; epoch: number} | {job: string; epoch: number};
 
-/** The documents that a decision changes. A missing field leaves its document as it is. */
+/** The documents that a decision changes. A document without a field here is not changed. */
 export type RequestWrites = {
   worker?: Worker | undefined;
   /** Workers of the other slices of a job. */
   members?: Worker[];
   stream?: Stream;
   run?: Run;
-  /** The run of a stream that failed for its machines or its model: a breaker may pause or end the run. */
+  /** The run of a stream that failed because of its machines or its model: a breaker may pause or end the run. */
   breaker?: {before: Run; after: Run};
   job?: Job;
   endedJob?: {before: Job; after: Job};
   execHost?: {exec: string; host: ExecHost};
   events?: TimelineEvent[];
-  /** Events that repeat an event of this time or later replace it. */
+  /** The new event replaces an equal one from this time or later. */
   events_since?: number;
 };

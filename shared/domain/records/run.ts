@@ -11,13 +11,13 @@ import {runSettings} from './spec-keys.ts';
 
 const modelFailures = {
   certain_failure: orNull(text).describe(
-    'Reason of a failure that comes again with every stream: it ended the run. `retry` and `rebuild` clear it.',
+    'Failure that ended the run, because every stream would fail in the same way. `retry` and `rebuild` clear it.',
   ),
   model_misses: count.describe(
     'Tries in a row in which the hub did not deliver the model. From the second on, each pauses the run until its next try.',
   ),
   model_misses_shards: count.describe(
-    'Value of `total_shards` at the last such try. A higher total starts the count again.',
+    'Value of `total_shards` at the last such try. A higher total resets the count.',
   ),
   model_next_at: orNull(instant).describe(
     'Time of the next try of a run that is paused for its model; else null.',
@@ -40,7 +40,7 @@ const totals = {
 /** History of a run: traffic between regions, downloads, messages, and failures of its machines and its model. */
 const history = {
   waits: orNull(waiting).describe(
-    'Why the run waits, as of the last tick: `kind` and `about` name the [constraint](operations.md#my-run-does-not-move), `evidence` is the text of its cause, `since_at` its begin, `refusals` the refused requests since then, `next_try_at` the next request. Null while it moves.',
+    'Why the run waits, as of the last tick: `kind` and `about` name the [constraint](operations.md#my-run-does-not-move), `evidence` is the text of its cause, `since_at` its beginning, `refusals` the refused requests since then, `next_try_at` the next request. Null while it moves.',
   ),
   network_bytes: count.describe('Bytes between the bucket and TPUs in other regions, as of the last tick.'),
   network_usd: amount.describe('Dollars of these bytes.'),
@@ -53,7 +53,7 @@ const history = {
   version: count.describe(
     'Count of applied `configure` messages. A message with `if_version` applies only to this version.',
   ),
-  paused_at: orNull(instant).describe('Since when the run is paused, or was last. Null: it never was.'),
+  paused_at: orNull(instant).describe('Time of the last pause. Null: never paused.'),
   stopped_at: orNull(instant).describe('Time of a final `stop`; else null.'),
   history: orNull(runHistory).describe(
     'The past of the run in at most 288 points over its life, for curves: `at_s`, `tokens`, `usd`, `leases` and `preemptions`, in steps of `step_s` seconds or more. Null before the first summary.',
@@ -64,8 +64,8 @@ const history = {
 };
 
 /**
- * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted. Operators, budgets and breakers
- * set the status `paused`, operators set `cancelled`, and the other statuses follow from the streams.
+ * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted. Operators, budgets and
+ * breakers set the status `paused`; only operators set `cancelled`; the other statuses follow from the streams.
  */
 export const runDocument = stored({
   run: text.describe('Id of the run, as in `datasets/RUN/`.'),
@@ -96,10 +96,10 @@ export const runDocument = stored({
   changed_at: instant
     .nullable()
     .describe(
-      'Since when streams may differ from these counts: the next tick counts them. Null: they are counted.',
+      'Time since which these counts may be out of date; the next tick counts the streams again. Null: up to date.',
     ),
   expired_at: orNull(instant).describe(
-    'Since when the documents of its streams are deleted; null: they are kept. The totals stay.',
+    'Time at which the documents of its streams were deleted; the totals stay. Null: not deleted.',
   ),
   created_at: instant.describe('Time at which the document was written first.'),
   updated_at: instant.describe(
@@ -111,7 +111,7 @@ export type Run = z.infer<typeof runDocument>;
 export type Placement = ValuesOf<typeof runSettings>;
 export type RunStatus = Run['status'];
 
-/** A run without a spec. `earlier`: its document, whose counts and history it keeps. */
+/** A run without a spec. `earlier`: its previous document, whose counts and history it keeps. */
 export function newRun(run: string, placement: Placement, now: number, earlier?: Run): Run {
   return {
     ...{...NO_STREAMS, ...NO_MESSAGES, ...earlier, ...placement},
@@ -125,7 +125,7 @@ export function pausedFor(reason: string, now: number) {
   return {status: 'paused' as const, reason, waits: null, paused_at: iso(now), updated_at: iso(now)};
 }
 
-/** The run that a person or its model ends before its streams end. Its history ends too. */
+/** The run, ended by a person or by its model before its streams have ended. Its history ends too. */
 export function endedAs(status: 'failed' | 'cancelled', run: Run, reason: string | null, now: number): Run {
   const history = withPoint(run.history, run, now, {turns: true});
   return {...run, status, reason, waits: null, history, updated_at: iso(now)};
@@ -133,7 +133,7 @@ export function endedAs(status: 'failed' | 'cancelled', run: Run, reason: string
 
 export const NO_STREAMS = emptyOf(totals);
 
-/** A new run: no message has changed it, no machine and no model has failed it, and nothing has crossed a region. */
+/** The history of a new run: no messages, no failures of machines or model, and no traffic between regions. */
 export const NO_MESSAGES = emptyOf(history);
 
 /** Sums over the streams of a run. `failed`: one of the failed streams. */
@@ -143,10 +143,10 @@ export type StreamTotals = typeof NO_STREAMS & {
   gone?: {object: string; count: number} | undefined;
 };
 
-/** Seconds after which a manifest without a document proves that the document was lost: a function creates both within minutes. */
+/** A manifest older than this without a document proves that the document was lost, because a function creates both within minutes. */
 export const LOST_AFTER_S = 3600;
 
-/** Reason of a run that lost its document and waits for an operator, with the command that resumes it. */
+/** Reason of a run that lost its document and waits for an operator, including the command that resumes it. */
 export function lostReason(run: string): string {
   return `run ${run} has output in the bucket and had no document: its database was lost, or the output is older than this deployment. Check the run, then publish: gcloud pubsub topics publish control --message='{"action":"resume","run":"${run}"}'`;
 }
@@ -158,7 +158,7 @@ export const isOpen = (run: Run) => run.status === 'active' || run.status === 'p
 
 export const againCommand = (run: string) => `gleaner run start ${nextRunName(run)} --from ${run}`;
 
-/** Instant from which the bucket may have deleted shards of the run; null for a run that keeps them. */
+/** Time from which the bucket may have deleted shards of the run; null for a run whose shards do not expire. */
 export function expiresFrom({
   created_at,
   expire_days,

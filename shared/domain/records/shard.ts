@@ -25,12 +25,12 @@ export const shardDocument = stored({
 
 export type Shard = z.infer<typeof shardDocument>;
 
-/** Stored part of a stream: the totals of its first `total_shards` shards. */
+/** The stored part of a stream: totals of its first `total_shards` shards. */
 export const progress = {
   last_processed_sample_idx: integer
     .min(-1)
     .describe(
-      'Index of the last sample of the gapless stored shards; -1 without a shard. Work continues behind it.',
+      'Index of the last sample that is stored without a gap; -1 without a shard. Work continues after it.',
     ),
   total_samples_processed: count.describe('Stored samples.'),
   total_shards: count.describe('Stored shards without a gap.'),

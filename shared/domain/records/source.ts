@@ -1,4 +1,4 @@
-/** Source and environment of the code that jobs run: both belong to a pool, and a job may name its own. */
+/** Source and environment of the code that jobs run. Both belong to a pool; a job may name its own. */
 import {z} from 'zod';
 import {count, emptyOf, integer} from '../fields.ts';
 
@@ -11,7 +11,7 @@ export const wellFormed = (most: number) =>
     .max(most)
     .transform(given => given.toWellFormed());
 
-/** No user, password, option or other transport of git: https, or this machine alone. */
+/** Only https, or this machine: no user, password, option or other transport of git. */
 const repo = z
   .string()
   .max(500)
@@ -19,7 +19,7 @@ const repo = z
     /^(https:\/\/[A-Za-z0-9.-]+(:\d{1,5})?|http:\/\/(127\.0\.0\.1|localhost)(:\d{1,5})?)\/[A-Za-z0-9._~/-]+$/,
     'an https address of a repository, without a user and a query',
   );
-/** As git check-ref-format accepts it, and never an option. */
+/** As git check-ref-format accepts it; it can never be an option. */
 const branch = z
   .string()
   .max(200)
@@ -42,13 +42,13 @@ export type Source = z.infer<typeof source>;
 
 const MAX_FILE_CHARS = 65_536;
 
-/** A source as messages name it: without `repo`, the repository is that of the pool. */
+/** A source as messages name it. Without `repo`, the pool's repository is used. */
 export const sourceChange = sourceWith(repo.optional());
 export type SourceChange = z.infer<typeof sourceChange>;
 
-/** Preparations of a host before a job. The texts are those of files. */
+/** Preparations of a host before a job. The scripts and files are given as text. */
 export const environment = z.strictObject({
-  /** Null is the locked version of the worker bundle. */
+  /** Null: the locked version of the worker bundle. */
   jax_version: z
     .string()
     .regex(/^(newest|nightly|\d{1,4}\.\d{1,4}\.\d{1,4})$/, 'newest, nightly or X.Y.Z')
@@ -73,7 +73,7 @@ export type Environment = z.infer<typeof environment>;
 
 export const NO_ENVIRONMENT = emptyOf(environment.shape);
 
-/** The part of source or environment that needs the internet; undefined without one. */
+/** The part of source or environment that needs the internet, or undefined. */
 export function internetNeed(
   source: Source | null,
   environment: {[Key in keyof Environment]?: Environment[Key] | undefined},
@@ -85,7 +85,7 @@ export function internetNeed(
 }
 
 export const reported = (most: number) => z.string().transform(given => given.slice(0, most).toWellFormed());
-/** Code that ran: of a job's attempt, or ready on a host. Reported by the agent, with digests of bundles and of the locked packages. */
+/** Code that ran in a job's attempt, or is ready on a host. The agent reports it, with digests of bundles and of the locked packages. */
 export const ran = z.object({
   bundle: sha256.nullable(),
   worker_bundle: sha256.nullable(),
@@ -96,7 +96,7 @@ export const ran = z.object({
 });
 export type Ran = z.infer<typeof ran>;
 
-/** Source of a pool as one worker has it. After an error the host keeps the version before. */
+/** The pool's source as one worker has it. After an error the host keeps the previous version. */
 export const sourceReport = z.object({
   version: count,
   status: z.enum(['preparing', 'ready', 'failed']),
@@ -106,8 +106,8 @@ export const sourceReport = z.object({
 export type SourceReport = z.infer<typeof sourceReport> & {at: string};
 
 /**
- * The worker with the version of its pool's source. The same object if it has this version or a later one: the pool may have been read
- * before the last message.
+ * The worker with the version of its pool's source. Returns the same object if it has this version or a later one, because the pool may have
+ * been read before the last message.
  */
 export function withSourceVersion<W extends {pool: string; source_version: number}>(
   worker: W,

@@ -1,8 +1,8 @@
-/** The keys of `run.json`, in the order of its page. Their words are the help of the options too, where `option` says no others. */
+/** The keys of `run.json`, in the order of its page. `means` is also the help of the option, unless `option` is set. */
 import {type Fields, flag, name, own, text, whole, word} from './field.ts';
 
 const MAX_LENGTH = 131_072;
-/** Powers of two: the shapes of rows that the kernels take. */
+/** Powers of two: the lengths of rows that the kernels support. */
 export const ROW_TOKENS = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072] as const;
 
 /** How a line becomes a sample. */
@@ -43,7 +43,7 @@ export const recordKeys = {
   },
 } as const satisfies Fields;
 
-/** Hash of the spec of an empty `run.json`. A new key of a spec changes the hash that every shard of a new run carries, and nothing else does. */
+/** Hash of the spec of an empty `run.json`. Adding a key to the spec changes the hash in every shard of new runs; nothing else may. */
 export const DEFAULT_SPEC_HASH = '2ad4988eeb72cee44d11d5b5cc97387bdd9a61eb1cd4e92e1b7bebc3662390bd';
 
 /** The keys that the spec of an extraction has, beside `record`. */

@@ -16,8 +16,8 @@ import {iso} from '../time.ts';
 import {NOTHING_STORED, type Progress, progress} from './shard.ts';
 
 /**
- * The right of one worker incarnation to work on a stream or a job for as long as its heartbeats arrive.
- * The worker's document has the same lease, and every change writes both, so a heartbeat touches the worker alone.
+ * The right of one worker incarnation to work on a stream or a job, for as long as its heartbeats arrive.
+ * The worker's document holds the same lease, and every change writes both, so a heartbeat writes only the worker.
  * Epochs only grow, so an old lease is recognised.
  */
 export const lease = stored({worker: text, incarnation, epoch});
@@ -34,13 +34,13 @@ export type Content = z.infer<z.ZodObject<typeof content>>;
 /**
  * A stream document: the fields of the seeds' checkpoint, of the stream object and of the lease, at the top level.
  * `pending`: no worker holds the stream. `in_progress`: a worker holds its lease. `completed`: the final shard is stored.
- * `failed`: the stream is not retried until a message says so; see `last_error`.
+ * `failed`: the stream is not retried until a message asks for it; see `last_error`.
  */
 export const streamDocument = stored({
   run: text.describe('Id of the run.'),
   stream: text.describe('Id of the stream, with three digits or more: `007`.'),
   worker_id: count.describe(
-    'Number of the stream: 7 for `007`. The name comes from the first design; it is no TPU. Shards lie in `tpu_7/`.',
+    'Number of the stream: 7 for `007`. The name comes from the first design; it does not name a TPU. Shards lie in `tpu_7/`.',
   ),
   ...content,
   dataset_path: text.describe('Address of the object: `gs://BUCKET/OBJECT`.'),
@@ -62,7 +62,7 @@ export const streamDocument = stored({
   kept_shards: z
     .array(count)
     .describe(
-      'Shards behind a gap at the last grant or rebuild, by number: they count without the present lease.',
+      'Numbers of the shards after a gap at the last grant or rebuild: they count although an earlier lease stored them.',
     ),
   lease_key: orNull(text).describe(
     'Key of the last grant: shards prove their lease with it. Null before the first grant of this document.',
@@ -80,9 +80,9 @@ export const streamDocument = stored({
     .array(text)
     .describe('`WORKER/INCARNATION` of each of these machines: one of them counts once.'),
   network_usd_per_byte: amount.describe(
-    'Dollars of a byte between the bucket and the TPU of the last lease. 0 in one region.',
+    'Dollars of a byte between the bucket and the TPU of the last lease; 0 within a region.',
   ),
-  network_bytes: count.describe('Bytes of the stream and its shards between regions.'),
+  network_bytes: count.describe('Bytes of the stream and its shards that crossed regions.'),
   network_usd: amount.describe('Dollars of these bytes.'),
   last_error: text.nullable().describe('Text of the last failure; null before the first.'),
   message_times,
@@ -99,7 +99,7 @@ export const MAX_FAILURES = 3;
 
 export const MAX_FAULTS = 5;
 
-/** Fields of a stream without a name, content and shards. */
+/** Fields of a stream before it has a name, content and shards. */
 const NO_STREAM = emptyOf(streamDocument.shape);
 
 export function newStream(
@@ -125,7 +125,7 @@ export function isUnfinished(stream: Stream): boolean {
   return stream.status === 'pending' || stream.status === 'in_progress';
 }
 
-/** The stream with more progress. A stored final shard completes the stream, whatever its lease and failures say. */
+/** The stream with more progress. A stored final shard completes the stream, whatever its lease and failures are. */
 export function withProgress(stream: Stream, progress: Progress, now: number): Stream {
   if (progress.total_shards <= stream.total_shards && progress.finished === stream.finished) return stream;
   return {
@@ -149,8 +149,8 @@ export const TRIED_AGAIN: Partial<Stream> = {
 const COMPLETED = {status: 'completed', lease: null, last_error: null} as const;
 
 /**
- * The stream with the progress in the bucket, also where that is less than before. The worker continues. Shards behind a gap stay.
- * The next grant is above the epoch of every shard.
+ * The stream with the progress found in the bucket, even if it is less than before. A worker continues there. Shards after a gap stay. The
+ * next grant is above the epoch of every shard.
  */
 export function withRebuilt(
   stream: Stream,
@@ -170,7 +170,7 @@ export function withRebuilt(
   return {...rebuilt, status: status === 'completed' ? 'pending' : status};
 }
 
-/** Fails a stream that has shards of an earlier run. A stream that had failed before keeps its reason. */
+/** Fails a stream that has shards of an earlier run. A stream that has already failed keeps its reason. */
 export function failedFor(stream: Stream, reason: string, now: number): Stream {
   if (stream.status === 'failed') return stream;
   const last_error = reason.toWellFormed();

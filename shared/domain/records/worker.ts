@@ -23,7 +23,7 @@ export const symptom = stored({symptom: text, details: text, created_at: instant
 
 export type Symptom = z.infer<typeof symptom>;
 
-/** A stream that may be the cause of its worker's end. That end charges the stream, unless a shard was stored since. */
+/** A stream that may have caused its worker's end. That end charges the stream, unless a shard was stored since. */
 const suspect = stored({work: text, epoch, total_shards: count});
 export type Suspect = z.infer<typeof suspect>;
 
@@ -31,7 +31,7 @@ export type Suspect = z.infer<typeof suspect>;
 const received = stored({nat_bytes: count, bucket_bytes: count, other_bytes: count});
 export type Received = z.infer<typeof received>;
 
-/** A host of a node, and its last word. Host 0 has no word here: the fields of the worker have it. */
+/** A host of a node, and its last report. Host 0 has no report here, because the fields of the worker hold it. */
 const host = stored({
   hostname: text,
   address: text,
@@ -64,7 +64,7 @@ const shown = {
     'Start of the present standing of the node and its queued resource; null if unknown.',
   ),
   unready_at: orNull(instant).describe(
-    'Last tick that found the node on its way and not READY, to within two minutes; else null.',
+    'Last time at which a tick saw that the node was not READY yet, to within two minutes; else null.',
   ),
   missing_since_at: orNull(instant).describe(
     'Time of the first complete list without the node that was listed before. Null while it is listed.',
@@ -76,7 +76,7 @@ const shown = {
 
 export const NOTHING_SHOWN = emptyOf(shown);
 
-/** Dollars that an incarnation has cost up to `costs_at`, by the run that it worked for: see billing/cost.ts. */
+/** Dollars that an incarnation has cost up to `costs_at`, by the run that paid: see billing/cost.ts. */
 const costs = {
   costs: z
     .record(text, dollars)
@@ -85,7 +85,7 @@ const costs = {
     ),
   costs_at: instant.nullable().describe('Time up to which `costs` is counted; null before the first count.'),
   priced_from_at: orNull(instant).describe(
-    'Start of the time that `costs` has at this price; null before a first change of the price.',
+    'Time from which `costs` uses the present price; null if the price never changed.',
   ),
   charged_to: text
     .nullable()
@@ -93,7 +93,7 @@ const costs = {
 };
 
 const seconds = amount;
-/** Time and tokens of an incarnation: see life-phases.ts. `unstored_*`: since the last stored shard of its stream. */
+/** Time and tokens of an incarnation: see life-phases.ts. `unstored_*`: since its stream stored the last shard. */
 const life = {
   phase_seconds: z
     .record(text, seconds)
@@ -106,7 +106,7 @@ const life = {
 const node = {
   born_at: orNull(instant).describe('Time of the request for this incarnation; null before.'),
   hello_at: orNull(instant).describe('First heartbeat of the host of this incarnation; null before.'),
-  agent_at: orNull(instant).describe('First word of its agent, after the boot; null before.'),
+  agent_at: orNull(instant).describe('First message of its agent, after the boot; null before.'),
   boot_step: orNull(text).describe(
     'Step of the boot while `activity` is `setup`: `metadata`, `bundle`, `environment` or `agent`. Else null.',
   ),
@@ -116,31 +116,31 @@ const node = {
   hosts: z
     .record(text, host)
     .describe(
-      '`hostname` and `address` of each host, by its number, as the agents report them. Of each host but 0 also its last word: `heartbeat_at`, `phase`, `source_version`, `source_error`. The fields of the document have the last word of host 0.',
+      '`hostname` and `address` of each host, by its number, as the agents report them. Hosts other than 0 also have their last report: `heartbeat_at`, `phase`, `source_version`, `source_error`. That of host 0 is in the fields of the document.',
     ),
   execs: z.array(text).describe('Ids of commands that the hosts have not finished.'),
-  source_version: count.describe('Version of the source of the pool that the TPU shall have.'),
+  source_version: count.describe('Version of the source of the pool that the TPU should have.'),
   source_report: orNull(kept<SourceReport>()).describe(
     'Last report about the source: `version`, `status`, `ran`, `error`, `at`. Null before a report.',
   ),
   bundle: orNull(text).describe('SHA-256 of the bundle of this incarnation; null if unknown.'),
   is_canary: z
     .boolean()
-    .describe('True: the node was created to find out whether its zone boots TPUs that are heard.'),
+    .describe('True: the node is a canary, created to test whether new TPUs of its zone boot and report.'),
   refused: z
     .boolean()
     .describe(
-      'True: Cloud TPU refused the node before it showed. The next request is for the same incarnation.',
+      'True: Cloud TPU refused the node before listing it. The next request is for the same incarnation.',
     ),
   suspect: orNull(suspect).describe(
     'Stream that the TPU lost through silence or a fault: `work`, `epoch`, `total_shards`. Else null.',
   ),
   model_loads: count.describe(
-    'Grants of this incarnation for another run than the grant before: each may load a model.',
+    'Count of grants to this incarnation that changed its run: each may load a model.',
   ),
   last_run: orNull(text).describe('Run of the last grant of a stream to this incarnation; null before.'),
   idle_leases: count.describe(
-    'Leases of streams in a row without a stored shard, with the present one. After three the TPU is replaced.',
+    'Consecutive leases of streams without a stored shard, including the present one. After three the TPU is replaced.',
   ),
   asked_at: instant
     .nullable()
@@ -170,7 +170,7 @@ const node = {
   activity: text
     .nullable()
     .describe(
-      "The agent's own word for its present work: `setup`, `idle`, `loading`, `compiling`, `running`, `uploading`. Null before.",
+      'Present work of the agent, as it reports it: `setup`, `idle`, `loading`, `compiling`, `running`, `uploading`. Null before.',
     ),
   blocked_until_at: instant
     .nullable()
@@ -215,9 +215,9 @@ export const NO_WORK = emptyOf(work);
 
 /**
  * A slot and its node. Phases of a slot:
- * `creating`: the node was requested, at once or in the queue. `booting`: the node is READY, and its agent has not spoken.
- * `idle` and `working`: the agent speaks. `draining`: the agent finishes its shard and gets no more work.
- * `deleting`: the node must go. `gone`: the slot has no node. A wanted slot is created from here, as the next incarnation.
+ * `creating`: the node was requested, directly or in the queue. `booting`: the node is READY, and its agent has sent nothing yet.
+ * `idle` and `working`: the agent sends heartbeats. `draining`: the agent finishes its shard and gets no more work.
+ * `deleting`: the node must go. `gone`: the slot has no node. If the slot is wanted, its next incarnation is created from here.
  */
 export const workerDocument = stored({
   name: text.describe('Name of the slot and of its TPU: `POOL-ZONE-SLOT`.'),
@@ -227,7 +227,7 @@ export const workerDocument = stored({
   phase: z
     .enum(['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'])
     .describe(
-      "The control plane's own state of the slot. Plans follow this word; [Operations](operations.md) explains each.",
+      "The control plane's own state of the slot. Plans use this field; [Operations](operations.md) explains each.",
     ),
   phase_since_at: instant.describe('Start of the phase.'),
   incarnation: incarnation.describe(
@@ -235,11 +235,11 @@ export const workerDocument = stored({
   ),
   usd_per_hour: dollars.nullable().describe('Price in force, in dollars an hour. Null: unknown.'),
   priced_as: orNull(text).describe(
-    'Type and kind of node that the price is of, such as `v6e-8 on spot`. Null: the price stays.',
+    'Type and kind of node that the price is for, such as `v6e-8 on spot`. Null: the price does not change.',
   ),
   host_count: integer
     .positive()
-    .describe('Hosts of each node of the slot, by the type of its last request. Host 0 speaks for the work.'),
+    .describe('Hosts of each node of the slot, by the type of its last request. Host 0 reports the work.'),
   provisioning: orNull(describing(['node', 'queued-resource', 'flex-start'])).describe(
     'Kind of the request: `node` at once, `queued-resource` or `flex-start`. Null before the first request.',
   ),
@@ -280,20 +280,20 @@ export function newWorker(
   };
 }
 
-/** More than a few ticks: a longer time without an observation means that ticks could not observe. */
+/** Longer than a few ticks: a longer time without an observation means that ticks could not observe the node. */
 const UNSEEN_MS = 300_000;
 
 /**
- * Billing start of a node first seen READY at `now`: `now`, or the newest bound if it is over 5 minutes old.
- * `bounds` are instants before which the node was not READY.
- * The start is late by less than `UNSEEN_MS`, or early by the rest of the node's creation.
+ * Billing start of a node first seen READY at `now`: `now`, or the newest bound if that is over 5 minutes old.
+ * `bounds`: instants at which the node was not READY yet.
+ * The start is at most `UNSEEN_MS` late, or early by the rest of the node's creation.
  */
 export function readySince(bounds: readonly (string | null)[], now: number): string {
   const since = Math.max(...bounds.map(at => (at === null ? 0 : msOf(at))));
   return iso(now - since > UNSEEN_MS ? since : now);
 }
 
-/** The phases in which an agent may hold a lease and be heard. */
+/** The phases in which an agent may hold a lease and send requests. */
 export const isAlive = ({phase}: Worker) => ['booting', 'idle', 'working', 'draining'].includes(phase);
 
 export const hasEnded = ({phase}: Pick<Worker, 'phase'>) => phase === 'deleting' || phase === 'gone';
@@ -302,11 +302,11 @@ export function isBlocked(worker: Worker, now: number): boolean {
   return worker.blocked_until_at !== null && !isOlderThan(worker.blocked_until_at, 0, now);
 }
 
-/** The worker whose lease of a stream the control plane ends: that lease is not idle. */
+/** The worker after the control plane ended its lease of a stream: that lease does not count as idle. */
 export const notIdle = (worker: Worker): Worker => ({
   ...worker,
   idle_leases: Math.max(0, worker.idle_leases - 1),
 });
 
-/** The worker after its lease was revoked: its agent learns so at the next heartbeat. */
+/** The worker after its lease was revoked. Its agent is notified at the next heartbeat. */
 export const withoutWork = (worker: Worker): Worker => ({...worker, ...NO_WORK});

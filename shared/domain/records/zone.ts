@@ -4,27 +4,27 @@ import {churnField} from './churn.ts';
 import {limiterField} from './limiter.ts';
 
 /**
- * The silence guard of a zone, because the silence of many of its workers may be our fault.
- * A share of the silent workers is replaced, and their replacements are canaries.
- * Silent workers beyond the share are held: they keep their nodes and charge no stream.
- * A canary that speaks shows that silent workers are dead: all of them end. A canary that stays unheard is a bad verdict.
- * A held worker gives its slot to a due canary that no other slot can take.
+ * The silence guard of a zone. If many of its workers are silent at once, the fault may be ours.
+ * A share of the silent workers is replaced, and the replacements are canaries.
+ * The other silent workers are held: they keep their nodes and charge no stream.
+ * A canary that sends a heartbeat shows that the silent workers are dead: all of them end. A canary that stays silent is a bad verdict.
+ * If a due canary finds no free slot, a held worker gives up its slot.
  */
 export const silenceGuard = stored({
   since_at: instant,
   active_at: instant,
   /** Silent workers that were replaced within the share. */
   replaced: count,
-  /** Time at which the last of them, or a worker whose slot a canary needed, was replaced. */
+  /** Time of the last replacement within the share, or of a worker whose slot a canary needed. */
   replaced_at: instant.nullable(),
-  /** Canaries still to create, also while other creates are stopped. */
+  /** Canaries still to create, even while other creates are stopped. */
   canaries_due: count,
   bad_verdicts: count,
   /** Time of the last further canary, after two bad verdicts. */
   canary_at: instant.nullable(),
-  /** Newest first word of a worker of the zone since the previous episode began. */
+  /** Latest first heartbeat of any worker of the zone since the previous episode began. */
   spoke_at: instant.nullable(),
-  /** Oldest first word that does not count yet. Its worker may be gone when the word counts. */
+  /** Oldest first heartbeat that does not count yet. Its worker may be gone by the time it counts. */
   hello_at: instant.nullable(),
   /** Workers held now, and dollars an hour of their nodes; null where a price is unknown. */
   held: count,
@@ -33,14 +33,14 @@ export const silenceGuard = stored({
 
 export type SilenceGuard = z.infer<typeof silenceGuard>;
 
-/** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
+/** Start of a surplus of orphans that cannot be deleted at once, and start of the time in which lists show none. */
 const orphans = stored({since_at: instant, unseen_since_at: orNull(instant)});
 
 export type OrphansMark = z.infer<typeof orphans>;
 
 /**
- * Recent history of a zone for one pool: its limiter, and the lifetimes of lost nodes. `pool` is null for the deployment's own pool: a
- * stock-out of one accelerator says nothing about another. A node that was no longer wanted is no loss.
+ * Recent history of a zone for one pool: its limiter, and the lifetimes of lost nodes. `pool` is null for the deployment's own pool. Each
+ * pool has its own, because a stock-out of one accelerator proves nothing about another. A node that was no longer wanted is no loss.
  */
 export const zoneDocument = stored({
   zone: text.describe('Name of the zone.'),
@@ -68,6 +68,6 @@ export type Zone = z.infer<typeof zoneDocument>;
 /**
  * Kind of a pool's requests. `node`: the zone answers at once, and after a stock-out another zone is tried.
  * `queued-resource`: the request waits in the queue of the zone.
- * `auto`: at once, or through the queue while the zone is sold out.
- * `flex-start`: an instance of Compute Engine that waits for its machine, and may then live for a week.
+ * `auto`: `node`, but `queued-resource` while the zone is sold out.
+ * `flex-start`: an instance of Compute Engine that waits for its machine and may then live for a week.
  */

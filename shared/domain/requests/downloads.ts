@@ -1,6 +1,6 @@
 /**
- * Downloads that a host reports: weights and the worker environment. A report has all bytes since the boot, so a repeated, late or lost
- * report changes no cost. Streams and shards are no downloads: see network.ts.
+ * Downloads that a host reports: weights and the worker environment. Each report has all bytes since the boot, so a repeated, late or lost
+ * report does not change the cost. Streams and shards do not count as downloads: see network.ts.
  */
 
 import {downloadsOf, payerOfWork} from '../billing/cost.ts';
@@ -11,20 +11,20 @@ import {regionOf} from '../names.ts';
 import type {Received, Worker} from '../records/worker.ts';
 import {foundFault} from '../worker/liveness.ts';
 
-/** Bytes of memory of a chip, as Google's pages of each generation give them. */
+/** Bytes of memory of a chip, from Google's pages of each generation. */
 const CHIP_BYTES: Record<string, number> = {
   ...{v2: 16e9, v3: 32e9, v4: 32e9, v5litepod: 16e9, v5p: 95e9, v6e: 32e9, tpu7x: 192e9},
 };
-/** Chips of the largest memory in one host, for a TPU of unknown type. */
+/** The host with the most memory, used for a TPU of unknown type. */
 const LARGEST = {generation: 'tpu7x', chips: 4};
-/** Files of a model in fp32 have twice the bytes of its weights on the chips, which are bf16. */
+/** On disk, a model in fp32 takes twice the bytes that it takes as bf16 on the chips. */
 const FILES_OF_MEMORY = 2;
-/** The worker environment and the tokenizers, many times over. */
+/** A generous bound for the worker environment and the tokenizers. */
 const ENVIRONMENT_BYTES = 20e9;
 
 const NOTHING: Received = {nat_bytes: 0, bucket_bytes: 0, other_bytes: 0};
 
-/** Dollars of a byte by its way to the zone. The region of another bucket is unknown, so its byte has the highest price. */
+/** Dollars of a byte for each way into the zone. The region of another bucket is unknown, so its bytes have the highest price. */
 function pricesOf(zone: string, region: BucketRegion): Received {
   return {
     nat_bytes: UNIT_PRICES.nat_byte,
@@ -33,16 +33,16 @@ function pricesOf(zone: string, region: BucketRegion): Received {
   };
 }
 
-/** Bytes that a host can need: its environment, and the model of each run that it has worked for, which fits into its chips. */
+/** Bytes that a host can need: its environment, and a model that fits into its chips for each run that it has worked for. */
 function mostBytes({priced_as, model_loads}: Worker): number {
   const {generation, chips} = chipsOf(priced_as?.split(' ')[0] ?? '') ?? LARGEST;
   return ENVIRONMENT_BYTES + (1 + model_loads) * FILES_OF_MEMORY * chips * (CHIP_BYTES[generation] ?? 0);
 }
 
 /**
- * The worker with the cost of the bytes that its host has received since the last report. They belong to the run or the job of its lease. A
- * worker without work keeps its counts: the report after its next grant has these bytes too. More bytes than the host can need cost nothing:
- * the report is wrong, and the worker is replaced.
+ * The worker with the cost of the bytes that its host has received since the last report. The run or the job of its lease pays for them. A
+ * worker without work keeps its counts, so the first report after its next grant includes these bytes. A report of more bytes than the host
+ * can need is wrong: it costs nothing, and the worker is replaced.
  */
 export function withReceived(
   worker: Worker,

@@ -24,8 +24,8 @@ export function lostJob({worker, lease}: Finish): WorkerAnswer {
 }
 
 /**
- * Records the end on the host, and asks for a tick: the pool may shrink, or the job waits again. A repeated report changes no document, and
- * asks for a tick too: the delivery before may have died before its wake.
+ * Records the end on the host and asks for a tick, because the pool may shrink or the job may wait again. A repeated report changes no
+ * document and asks for a tick too: the first delivery may have died before it did.
  */
 export function decideFinish(
   {job, worker, others}: FinishState,
@@ -44,7 +44,7 @@ export function decideFinish(
     host === FIRST_HOST ? gaveBack(of, end.outcome, fault, now) : lostToHost(of, host, fault);
   const answer = advise('continue', '');
   if (!isHeld || !job.lease) {
-    // A deleted job frees its worker.
+    // The job was deleted, so its worker becomes free.
     const isDeleted = isAtWork && job === undefined;
     if (!isKnown && !isDeleted) return {answer: lostJob(request)};
     return {answer, writes: {worker: isAtWork ? freed(worker) : undefined}, wakes: true};
@@ -67,7 +67,7 @@ export function decideFinish(
   };
 }
 
-/** True if the attempt ended by an earlier delivery of this report. Another end is that of a lost lease. */
+/** True if an earlier delivery of this report ended the attempt. Any other end means that the lease was lost. */
 function isReportOf(attempt: JobAttempt, claim: Claim, {outcome, cause}: JobEnd): boolean {
   const {epoch, worker, incarnation} = claim;
   const isTheirs =

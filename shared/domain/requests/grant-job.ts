@@ -12,8 +12,8 @@ import {beganWork, joinedWork, takenForWork} from './heard-from.ts';
 import type {GrantDecision} from './requests.ts';
 
 /**
- * `job`: undefined if its document is deleted. `hasOtherWork`: the worker holds a stream, or another job. `others`: the workers of the other
- * slices of its attempt, or those that may become so.
+ * `job`: undefined if its document was deleted. `hasOtherWork`: the worker holds a stream, or another job. `others`: the workers of the other
+ * slices of its attempt, or candidates for them.
  */
 export type JobGrantState = {
   job: Job | undefined;
@@ -36,16 +36,16 @@ export function decideJobGrant(
   const isAtWork = worker.work === jobWork(id);
   const isOwn = job?.status === 'running' && isLeasedTo(job, holder);
   if (!job || !(isOwn || job.status === 'scheduled') || job.pool !== worker.pool) {
-    // The job of the worker was deleted, or leased to another worker.
+    // The worker's job was deleted, or leased to another worker.
     const isLost = isAtWork && !(job && isHeldBy(job, worker));
     return isLost ? {writes: {worker: withoutWork(worker)}} : {};
   }
-  // A later request of this worker has been granted other work: this request is late.
+  // This request is late: a later request of the worker was granted other work.
   if (hasOtherWork) return {};
-  // Another slice, or an earlier request, has begun the attempt after this search: the next request joins it.
+  // Another slice, or an earlier request, has begun the attempt since the search; the worker's next request joins it.
   if (isOwn && job.lease && processesOf(job.lease) > 1 && worker.claimed_at !== null) return {};
   const price = worker.usd_per_hour;
-  // The worker asks again, so the attempt before has ended, or never began.
+  // The worker asks again, so its previous attempt has ended or never began.
   const free = isOwn ? endAttempt(job, endByRequest(worker), price, now) : job;
   const problem = free.status === 'scheduled' ? grantProblem(free, price, now) : undefined;
   const isReady = unreadyHosts(worker).length === 0;
@@ -80,7 +80,7 @@ export function decideJobGrant(
   };
 }
 
-/** True if the slice may run a job together with that of the worker: both are free, in one zone, and of one shape. */
+/** True if the slice may run a job together with that of the worker: both are free, in one zone, and of the same shape. */
 function isFreeBeside(other: Worker, {name, pool, zone, host_count}: Worker): boolean {
   const isAlike = other.pool === pool && other.zone === zone && other.host_count === host_count;
   const isFree = other.phase === 'idle' && other.work === null && other.activity === 'idle';
@@ -88,12 +88,12 @@ function isFreeBeside(other: Worker, {name, pool, zone, host_count}: Worker): bo
   return other.name !== name && isAlike && isFree && isSound;
 }
 
-/** `waits`: why the host gets no order, although its slice has an attempt. */
+/** `waits`: why the host gets no order although its slice has an attempt. */
 export type JoinDecision = GrantDecision & {waits?: string};
 
 /**
- * The order of the attempt that the slice has already, for each of its hosts. Undefined: there is none, or its one process is that of the
- * host that asks. A repeated request gets the same order.
+ * The order for each host of a slice that has an attempt already. Undefined if it has none, or if its only process belongs to the host that
+ * asks. A repeated request gets the same order.
  */
 export function decideJoin(
   {job, worker, others = []}: Omit<JobGrantState, 'hasOtherWork'>,
@@ -104,7 +104,7 @@ export function decideJoin(
   if (!job?.lease || !worker || worker.incarnation !== holder.incarnation) return undefined;
   const processes = processesOf(job.lease);
   if (!isAlive(worker) || !isHeldBy(job, worker) || processes === 1) return undefined;
-  // Host 0 has restarted: its request ends the attempt.
+  // Host 0 has restarted, so its request ends the attempt.
   if (host === FIRST_HOST && worker.claimed_at === null) return undefined;
   if (job.ends[processOf(job.lease, holder, host)])
     return {waits: `${Object.keys(job.ends).length} of ${processes} hosts have ended job ${job.job}`};

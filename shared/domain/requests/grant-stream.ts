@@ -29,13 +29,13 @@ export type StreamGrantState = {
   run: Run | undefined;
   worker: Worker | undefined;
   hasOtherWork: boolean;
-  /** Shards behind a gap that its last lease explains, and the epoch then. */
+  /** Shards after a gap that the stream's last lease explains, and the epoch at that time. */
   waiting?: Waiting | undefined;
 };
 
 export type Waiting = {epoch: number; shards: readonly number[]};
 
-/** Where the worker reads and writes, what the deployment allows, the bundle that it deploys, and the keys of leases. */
+/** Where the worker reads and writes, what the deployment allows, its worker bundle, and the keys of leases. */
 export type GrantSettings = {
   bucket: string;
   region: BucketRegion;
@@ -44,7 +44,7 @@ export type GrantSettings = {
   keyOf: LeaseKeys;
 };
 
-/** Leases in a row of one machine without a stored shard, after which it is replaced: it may be broken, or in wrong hands. */
+/** After this many consecutive leases without a stored shard the machine is replaced: it may be broken, or in the wrong hands. */
 const MOST_IDLE_LEASES = 3;
 
 export function isGrantable(stream: Stream, holder: Holder): boolean {
@@ -67,13 +67,13 @@ export function decideStreamGrant(
   const read_usd = isHolder ? 0 : stream.size_bytes * bytePrice(worker.zone, region);
   const withReadPaid = {...run, network_usd: run.network_usd + read_usd};
   if (budgetProblem(withReadPaid, worker.usd_per_hour, isHolder) || !isAlive(worker)) return {};
-  // A later request of this worker has been granted other work: this request is late.
+  // This request is late: a later request of the worker was granted other work.
   if (hasOtherWork) return {};
-  // The worker restarted, and asks for its own stream.
+  // The worker restarted and asks for its own stream.
   const free = isHolder ? freeFromLiving(stream, worker, now) : stream;
   if (!isClaimable(free)) return {writes: {worker: withoutWork(worker), ...returnedStream(free, run, now)}};
   const ended = isHolder ? idleLeasesAfter(worker, stream) : worker.idle_leases;
-  // Without a restart the answer of the last grant was lost: the same lease goes on.
+  // Without a restart, the worker never received its last grant: the same lease continues.
   const isNew = !isHolder || worker.claimed_at === null;
   if (isNew && ended >= MOST_IDLE_LEASES)
     return {writes: {...(isHolder ? {stream: free} : {}), ...replaced(worker, now)}};
@@ -81,7 +81,7 @@ export function decideStreamGrant(
   const kept_shards = waiting?.epoch === stream.epoch ? [...waiting.shards] : [];
   const leased = {...grantLease(free, holder, keyOf, now), kept_shards};
   const granted = withRead(leased, worker.zone, region);
-  // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
+  // Of many workers that ask at once, a scarce budget pays for only some. A write for each grant would make them wait for each other.
   const isCounted = !isHolder && isScarce(run, worker.usd_per_hour, ceilings.max_workers);
   const code = codeOf(run, worker, bundle);
   const served = {...(isCounted ? withGrant(run) : run), bundle: code.bundle};
@@ -103,8 +103,8 @@ export function decideStreamGrant(
 }
 
 /**
- * The newest worker bundle that works on the run, which the first lease and the first of each deployment set. A further bundle is an event:
- * shards of two bundles may differ in their last bits. The metadata of each shard names its bundle.
+ * The newest worker bundle that works on the run; the first lease of the run, and of each deployment, sets it. A change of the bundle is an
+ * event, because shards of two bundles may differ in their last bits. The metadata of each shard names its bundle.
  */
 function codeOf(
   {run, bundle}: Run,
@@ -115,7 +115,7 @@ function codeOf(
   if (bundle === null) return {bundle: worker.bundle, events: []};
   if (worker.bundle !== deployed) return {bundle, events: []};
   const [old, present] = [bundle, deployed].map(digest => digest.slice(0, 12));
-  const text = `Run ${run} goes on with worker bundle ${present}: its shards before are of ${old}, and may differ in their last bits`;
+  const text = `Run ${run} continues with worker bundle ${present}: its earlier shards are from ${old} and may differ in their last bits`;
   return {bundle: deployed, events: [{kind: 'run', run, text}]};
 }
 

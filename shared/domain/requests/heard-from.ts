@@ -1,4 +1,4 @@
-/** Words of a worker's hosts: what its document says after each of them. */
+/** Messages of a worker's hosts, and the worker's document after each of them. */
 import {accrue} from '../billing/cost.ts';
 import {leasedWork} from '../names.ts';
 import type {WorkLease} from '../records/request-writes.ts';
@@ -16,7 +16,7 @@ import {bootingHosts, FIRST_HOST, hostText} from '../worker/hosts.ts';
 import {livedUntil} from '../worker/life-phases.ts';
 import {advise, type RequestDecision} from './requests.ts';
 
-/** The worker after a word of a host but host 0. The same object for a word that repeats the last one soon. */
+/** The worker after a message of a host other than host 0. Returns the same object for a message that soon repeats the last one. */
 export function heardFromHost(
   worker: Worker,
   host: number,
@@ -38,7 +38,7 @@ export function leaseFieldsOf({work, epoch, claimed_at, drains, yields_to}: Work
   return {work, epoch, claimed_at, drains, yields_to};
 }
 
-/** The boot of the host has failed: the next tick replaces the worker. The first reason counts. */
+/** The boot of the host has failed, so the next tick replaces the worker. The first reason is kept. */
 export function decideFailedBoot(
   worker: Worker,
   {reason, host}: {reason: string; host: number},
@@ -61,7 +61,7 @@ export function beganWork(worker: Worker, lease: WorkLease, now: number): Worker
   return heardFrom(worker, {...NO_WORK, activity: 'loading', ...claim}, now);
 }
 
-/** The worker after the request of another slice has leased it a job. It hears of the job with its next request. */
+/** The worker after the request of another slice has leased it a job. It receives the job with its next request. */
 export function takenForWork(worker: Worker, lease: WorkLease, now: number): Worker {
   const claim = {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now)};
   return {...worker, ...NO_WORK, ...claim, phase: 'working', phase_since_at: iso(now)};
@@ -75,7 +75,7 @@ export function joinedWork(worker: Worker, host: number, now: number): Worker {
 
 const MOST_FAULT_CHARS = 2000;
 
-/** The worker without its work. After a `fault` it gets no work until it is replaced: another machine may succeed. */
+/** The worker without its work. After a `fault` it gets no more work and is replaced: another machine may succeed. */
 export function gaveBack(worker: Worker, outcome: string, fault: string | null, now: number): Worker {
   const activity = outcome === 'preempted' ? 'preempted' : 'idle';
   return {
@@ -93,12 +93,12 @@ const faultText = (fault: string) => fault.slice(0, MOST_FAULT_CHARS).toWellForm
 
 const PROGRESS = ['activity', 'work', 'samples_done', 'tokens_done', 'shards_done'] as const;
 
-/** A request for work, which counts as progress each time. */
+/** The worker after a request for work, which always counts as progress. */
 export function askedForWork(worker: Worker, now: number): Worker {
   return {...heardFrom(worker, {...NO_WORK, activity: 'idle'}, now), progress_at: iso(now)};
 }
 
-/** The word of host 0 proves that it lives. A node is up with the first word of host 0's agent after the agents of all other hosts. */
+/** A message of host 0 proves that it lives. A node is up once the agents of all hosts have sent a message, host 0 last. */
 export function heardFrom(
   worker: Worker,
   {step, ...said}: Pick<Worker, keyof typeof NO_WORK> & {activity: string; step?: string | undefined},
@@ -126,7 +126,7 @@ export function heardFrom(
 
 /**
  * Billing start of a node that sends a heartbeat before a tick has seen it READY.
- * The creation of a node in the queue begins at an unknown time, so its billing starts now.
+ * Nobody knows when the creation of a queued node began, so its billing starts now.
  */
 function readyBySaying(
   {provisioning, provider_state, provider_since_at, phase_since_at, unready_at}: Worker,

@@ -25,7 +25,7 @@ import {advise, notWantedText, ok, type RequestDecision} from './requests.ts';
 
 export type Heartbeat = Holder & {
   phase: string;
-  /** Step of the boot, in phase `setup`. */
+  /** Step of the boot while the phase is `setup`. */
   step?: string | undefined;
   lease: WorkLease | null;
   progress: Pick<
@@ -38,7 +38,7 @@ export type Heartbeat = Holder & {
 };
 
 /**
- * Documents of a heartbeat. `job`, or `stream` and `run`: the claimed work, unless the worker's document proves the lease.
+ * Documents of a heartbeat. `job`, or `stream` and `run`: the claimed work, read only if the worker's document does not prove the lease.
  * `suspected`: the stream that the worker lost before its host restarted. `suspectedRun`: its run, if the restart fails the stream.
  */
 export type HeartbeatState = {
@@ -52,8 +52,8 @@ export type HeartbeatState = {
 };
 
 /**
- * Renews the lease that the worker claims, and records its progress. A heartbeat with no lease, or an older lease, was sent before the
- * worker heard of its last grant: it releases nothing.
+ * Renews the lease that the worker claims, and records its progress. A heartbeat with no lease or an older one was sent before the worker
+ * received its last grant: it releases nothing.
  */
 export function decideHeartbeat(
   state: HeartbeatState,
@@ -85,21 +85,21 @@ export function decideHeartbeat(
   };
 }
 
-/** The event of a fault that the control plane has found. A restart, which may be an event too, reports no fault. */
+/** The event of a fault that the control plane has found. A restart, which may have an event too, reports no fault. */
 function faultEvents(before: Worker, {name, fault}: Worker): Pick<RequestWrites, 'events'> {
   if (fault === null || fault === before.fault) return {};
   return {events: [{kind: 'worker', worker: name, text: `${name} is replaced: ${fault}`}]};
 }
 
-/** The job that the slice has now: a host whose attempt is over stops its process, and a host without an attempt joins. */
+/** The job that the slice has now: a host whose attempt is over stops its process, and a host without one joins. */
 function jobLeaseOf({work, epoch}: Worker): {job: string; epoch: number} | null {
   const job = parseJobWork(work);
   return job === undefined || epoch === null ? null : {job, epoch};
 }
 
 /**
- * A heartbeat of a host but host 0. It proves that this host lives, and changes no lease but that of an attempt during which the host
- * restarted. Words that repeat the last one are written seldom: all hosts of a slice write one document.
+ * A heartbeat of a host other than host 0. It proves that this host lives. It changes no lease, unless the host restarted during an attempt.
+ * Repeated messages are rarely written, because all hosts of a slice share one document.
  */
 export function decideHostHeartbeat(
   {worker, job, others = []}: Pick<HeartbeatState, 'worker' | 'job'> & {others?: readonly Worker[]},
@@ -135,31 +135,31 @@ export function decideHostHeartbeat(
   };
 }
 
-/** The code that is ready on a host, or why it is not. A report of a preparation says nothing yet. */
+/** The code that is ready on a host, or why it is not. A report from the middle of a preparation changes nothing. */
 function readyCode(report: Heartbeat['source_report']): Partial<Host> {
   if (!report || report.status === 'preparing') return {};
   const source_error = report.status === 'failed' ? (report.error ?? 'without a reason') : null;
   return {source_version: report.version, source_error};
 }
 
-/** A slice whose host boots again: it is up when all of its hosts are. */
+/** The worker of a slice in which a host boots again: the slice is up when all of its hosts are. */
 function bootsAgain(worker: Worker, now: number): Worker {
   if (worker.phase === 'draining') return withoutWork(worker);
   return {...withoutWork(worker), phase: 'booting', phase_since_at: iso(now)};
 }
 
-/** True if the host restarted after its slice was up, and not because Google repairs it, which is no evidence against the work. */
+/** True if the host restarted after its slice was up. A restart for Google's repair does not count, because it is no evidence against the work. */
 export function hasRestarted(worker: Worker, request: Pick<Heartbeat, 'phase' | 'host'>): boolean {
   return bootsAfterStart(worker, request) && nodeStanding(worker) !== 'mending';
 }
 
-/** True if a host of a slice that was up boots, for whatever cause. */
+/** True if a host boots in a slice that was up, whatever the cause. */
 export function bootsAfterStart(worker: Worker, {phase, host}: Pick<Heartbeat, 'phase' | 'host'>): boolean {
   const isUp = host === FIRST_HOST ? worker.phase !== 'booting' : !bootingHosts(worker).includes(host);
   return phase === 'setup' && isUp;
 }
 
-/** True if the worker holds the lease. Its own document proves the lease of a stream. A person may have deleted a job. */
+/** True if the worker holds the lease. For a stream, its own document proves that; a job may have been deleted by a person. */
 function provesLease(
   {worker, job, isJobLeftAlone, stream, run}: HeartbeatState,
   request: Heartbeat,
@@ -178,7 +178,7 @@ function workAfter({worker, run}: HeartbeatState, lease: WorkLease | null, isHel
     const yields_to = saysItHas(worker, lease) ? worker.yields_to : null;
     return {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now), drains, yields_to};
   }
-  // A deleted job leaves its worker without work.
+  // The job was deleted, so its worker has no work.
   if (lease && 'job' in lease && saysItHas(worker, lease)) return NO_WORK;
   return leaseFieldsOf(worker);
 }
@@ -186,7 +186,7 @@ function workAfter({worker, run}: HeartbeatState, lease: WorkLease | null, isHel
 function verdict(worker: Worker, lease: WorkLease | null, isHeld: boolean, run: Run | undefined) {
   if (lease && !isHeld)
     return advise('stop', `the lease of ${leasedWork(lease)} is over: ${endText(lease, run)}`);
-  // A host that has not joined the attempt of its slice yet, or has ended it before the others, stays until its end.
+  // A host that has not joined the attempt of its slice yet, or has finished before the others, keeps waiting for its end.
   const isAwaited = lease === null && jobLeaseOf(worker) !== null;
   if (worker.phase === 'draining' && !isAwaited)
     return advise(lease ? 'drain' : 'exit', notWantedText(worker.name, worker.incarnation));

@@ -1,4 +1,4 @@
-/** The hello of a host: its secret is bound to its incarnation, and every later request of the host must have this secret. */
+/** The hello of a host binds its secret to its incarnation. Every later request of the host must carry this secret. */
 
 import {NO_HOST, type Worker} from '../records/worker.ts';
 import {advise, type RequestDecision, refuse} from './requests.ts';
@@ -10,15 +10,15 @@ export type Hello = {
   address?: string | undefined;
 };
 
-/** Proof that a hello comes from the host: its bound secret, the ticket of its node, or nothing. */
+/** Proof that a hello comes from the host: the secret already bound, the ticket of its node, or nothing. */
 export type HelloProof = 'secret' | 'ticket' | 'none';
 
-/** Second claims of a host within this time are one event, because a thief may repeat its claim. */
+/** Second claims of a host within this time are one event, because a thief may repeat them. */
 const EVENT_EVERY_MS = 3_600_000;
 
 /**
- * Binds the secret of a host that has none, if the ticket is right. The secret that is bound already is success without a ticket: a
- * host repeats its hello at every boot, also after a change of the key.
+ * Binds the secret of a host that has none, if the ticket is right. A hello with the secret already bound needs no ticket, because a host
+ * repeats its hello at every boot, even after a change of the key.
  */
 export function decideHello(
   {worker, proof}: {worker: Worker; proof: HelloProof},
@@ -50,7 +50,7 @@ export function decideHello(
   return {answer, writes: {worker: withHostName(bound, request)}};
 }
 
-/** The worker with the name and the address of the host. The same object if they are known, or if the hello has neither. */
+/** The worker with the name and the address of the host. Returns the same object if they are known already, or the hello has neither. */
 function withHostName(worker: Worker, {host, hostname, address}: Hello): Worker {
   const before = worker.hosts[host] ?? NO_HOST;
   const after = {...before, hostname: hostname ?? before.hostname, address: address ?? before.address};

@@ -1,4 +1,4 @@
-/** Requests of a host about a command: it takes the command, and reports its end. Both are safe to repeat. */
+/** Requests of a host about a command: it takes the command, then reports its end. Both may be repeated. */
 
 import {execFolder} from '../names.ts';
 import {type Exec, type ExecHost, hasHostEnded, secondsLeft, withoutExec} from '../records/exec.ts';
@@ -17,14 +17,14 @@ export type TakeExecState = {
   bucket: string;
 };
 
-/** Marks the host as running, and answers the command with the source and the environment of the worker's pool. */
+/** Marks the host as running, and answers with the command and the source and environment of the worker's pool. */
 export function decideTakeExec(
   {worker, exec, execHost, pool, bucket}: TakeExecState,
   {exec: id, host}: ExecRequest,
   now: number,
 ): RequestDecision {
   if (exec?.status !== 'running') {
-    // The agent asks at every heartbeat that names the command.
+    // The agent asks again at every heartbeat that names the command.
     const without = withoutExec(worker, id);
     const answer = none(`command ${id} is over`);
     return without === worker ? {answer} : {answer, writes: {worker: without}};
@@ -61,7 +61,7 @@ export type EndExecState = {
 
 type ExecEnd = ExecRequest & Pick<ExecHost, 'exit_code' | 'error'> & {outcome: ExecHost['status']};
 
-/** Records the end of the command on the host once. The last host of the worker takes it off the worker, and the last of all ends it. */
+/** Records the end of the command on the host once. The last host of a worker takes the command off it; the last of all ends the command. */
 export function decideEndExec(
   {worker, execHost, others = []}: EndExecState,
   {exec: id, host, outcome, exit_code, error}: ExecEnd,

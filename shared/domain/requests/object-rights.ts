@@ -11,8 +11,8 @@ import {
 import type {Worker} from '../records/worker.ts';
 
 /**
- * `get` reads objects whose name is known. `read` also lists them. `create` also stores new objects. `overwrite` also replaces them, and
- * reads nothing. Each applies to exact names and to all names below a prefix.
+ * `get` reads objects by name. `read` also lists them. `create` also stores new objects. `overwrite` also replaces them, but reads nothing.
+ * Each applies to exact names and to all names below a prefix.
  */
 export type ObjectRights = {
   bucket: string;
@@ -24,8 +24,8 @@ export type ObjectRights = {
 type Buckets = {bucket: string; logs_bucket: string};
 
 /**
- * Rights without a lease: the log of the incarnation, and code bundles. The name of a bundle is the SHA-256 of its content, and no
- * host lists the bundles, so a host reads the bundles that an order has named to it.
+ * Rights without a lease: the log of the incarnation, and code bundles. The name of a bundle is the SHA-256 of its content and hosts cannot
+ * list bundles, so a host reads only bundles that an order has named.
  */
 export function rightsOfHost(
   {name, incarnation}: Pick<Worker, 'name' | 'incarnation'>,

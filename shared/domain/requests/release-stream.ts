@@ -1,4 +1,4 @@
-/** The release of a stream: its worker gives it back complete, drained, preempted or failed. */
+/** The release of a stream: its worker gives it back as completed, drained, preempted or failed. */
 
 import {isOpen, type Run} from '../records/run.ts';
 import type {Stream} from '../records/stream.ts';
@@ -24,12 +24,12 @@ export type Release = Holder & {
   failure: Failure | null;
 };
 
-/** `run`: read for a release of the lease's holder. */
+/** `run`: only read if the sender holds the lease. */
 export type ReleaseState = {
   stream: Stream | undefined;
   worker: Worker | undefined;
   run?: Run | undefined;
-  /** Shards behind a gap that the lease explains. */
+  /** Shards after a gap that the lease explains. */
   waiting?: readonly number[];
 };
 
@@ -43,12 +43,12 @@ export function isHeldBySender({stream, worker}: ReleaseState, request: Release)
   return worker?.incarnation === request.incarnation && saysItHas(worker, request.lease);
 }
 
-/** The answer to a sender that does not hold the lease. A worker repeats the release of a complete stream after a lost answer. */
+/** The answer to a sender that does not hold the lease. A worker whose answer was lost repeats the release of a complete stream. */
 export function answerWithoutLease(stream: Stream | undefined, request: Release): WorkerAnswer {
   return stream?.status === 'completed' ? advise('continue', '') : lostStream(request);
 }
 
-/** Releases the lease and asks for a tick: another run may need the worker, or no run does. */
+/** Releases the lease and asks for a tick: another run may need the worker, or no run does any more. */
 export function decideRelease(
   state: ReleaseState,
   request: Release,
@@ -77,7 +77,7 @@ export function decideRelease(
   };
 }
 
-/** The run after a failure on its stream. A failure that comes again with every stream ends it. */
+/** The run after a failure of its stream. A failure that every stream would repeat ends the run. */
 function runAfter(
   run: Run,
   {stream, status, total_shards}: Stream,
@@ -99,7 +99,7 @@ function runAfter(
   }
 }
 
-/** The worker without the stream. After a failure of its machine the stream is suspect: the end of the worker charges it. */
+/** The worker without the stream. If its machine failed, the stream is suspect: the end of the worker will charge it. */
 function workerAfter(worker: Worker | undefined, request: Release, stream: Stream, now: number) {
   const {lease, outcome, failure} = request;
   const work = `${lease.run}/${lease.stream}`;

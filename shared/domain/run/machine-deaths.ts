@@ -37,7 +37,7 @@ export function afterMachineDeath<R extends Breakable>(
     updated_at: iso(now),
   };
   if (machine_deaths < MOST_MACHINE_DEATHS) return counted;
-  const why = `${machine_deaths} machines in a row died at work on it, and no shard was stored`;
+  const why = `${machine_deaths} machines in a row died while working on it without storing a shard`;
   return paused(counted, `${why}; the last was ${worker}: ${cause}`, now);
 }
 
@@ -47,7 +47,7 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
   if (machine_failed_streams < MOST_MACHINE_FAILED_STREAMS) return counted;
   return paused(
     counted,
-    `${machine_failed_streams} streams failed for the deaths of their machines, the last was ${stream}`,
+    `${machine_failed_streams} streams failed because their machines died, the last was ${stream}`,
     now,
   );
 }

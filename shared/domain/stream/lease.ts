@@ -95,7 +95,7 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
   const isSuspect = death?.kind === 'silent' || death?.kind === 'hung';
   const by = stream.lease;
   return isSuspect && by && free !== stream
-    ? blame(free, by, `${worker} died at work on it: ${death.cause}`)
+    ? blame(free, by, `${worker} died while working on it: ${death.cause}`)
     : free;
 }
 

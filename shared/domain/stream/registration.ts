@@ -63,7 +63,7 @@ function slotText(run: Run, {worker_id}: Stream, pool: Pool | undefined): string
   const slots = pool && slotsFor(pool, run, worker_id);
   if (!slots) return '';
   if (slots.length > 0) return `; it is for ${slots}`;
-  return `; it waits, for the pool has no TPU with number ${worker_id - run.stream_offset}, which is its own (affinity: fixed): scale the pool`;
+  return `; it waits for TPU number ${worker_id - run.stream_offset}, which the pool does not have (affinity: fixed): scale the pool`;
 }
 
 /** `next`: the same object as before if nothing changes. `refusal`: why the object is not taken. */

@@ -64,10 +64,10 @@ function changeZone(
 }
 
 function paceText(zone: string, pace_s: number): string {
-  if (pace_s === 0) return `${zone} gets every wanted node again`;
+  if (pace_s === 0) return `creates in ${zone} are no longer limited`;
   return Number.isFinite(pace_s)
-    ? `${zone} gets one create in ${pace_s} s`
-    : `${zone} gets no create until its losses are older`;
+    ? `creates in ${zone} are limited to one every ${pace_s} s`
+    : `creates in ${zone} are paused until its losses are older`;
 }
 
 /**
@@ -99,7 +99,7 @@ function endIncarnation(
   }
   const free = stream && freeFromDead(stream, before.name, death, now);
   const charged =
-    death && suspected && chargeSuspect(suspected, before, `died at work on it: ${death.cause}`, now);
+    death && suspected && chargeSuspect(suspected, before, `died while working on it: ${death.cause}`, now);
   const next = free ?? charged;
   const changed = next === suspected ? undefined : next;
   if (changed) writes.streams.set(keyOf(changed), changed);

@@ -143,7 +143,7 @@ function ofFullPool(payer: string, fleet: Facts): Constraint {
       return constraint(
         'idle',
         free.name,
-        `it ends the shard in hand of ${free.work}, whose run is not active`,
+        `it finishes its present shard of ${free.work}, whose run is not active`,
       );
   }
   const countOf = (one: string) => all.filter(each => each === one).length;
@@ -151,8 +151,8 @@ function ofFullPool(payer: string, fleet: Facts): Constraint {
   if (most !== undefined && countOf(payer) === 0 && payer !== JOBS) return behind(most, fleet);
   const evidence =
     most !== undefined && countOf(payer) === 0
-      ? `${all.length} at streams, and one gives its stream back to a job that has waited for ${pool.job_wait_s} s`
-      : `${countOf(payer)} of ${slots} at this work`;
+      ? `${all.length} at work on streams; one gives its stream back when a job has waited for ${pool.job_wait_s} s`
+      : `${countOf(payer)} of ${slots} do this work`;
   return constraint('pool-full', pool.pool, evidence);
 }
 

@@ -145,7 +145,7 @@ function standstill(worker: Worker, limits: Limits, {servedTime}: Moment): Death
   if (!isServedFor(servedTime, worker.progress_at ?? worker.phase_since_at, limit_s)) return undefined;
   return {
     kind: 'hung',
-    cause: `it has stood still for ${limit_s} s (${[activity, work].filter(Boolean).join(', ')})`,
+    cause: `it has made no progress for ${limit_s} s (${[activity, work].filter(Boolean).join(', ')})`,
   };
 }
 

@@ -74,7 +74,7 @@ export function queueStanding({queue_state}: Pick<Shown, 'queue_state'>): QueueS
 
 /** Symptoms in plain words. After MESH_BUILD_FAIL, the stream is not charged for a failure of its agent. */
 const SYMPTOMS: Record<string, string> = {
-  MESH_BUILD_FAIL: 'its chips do not find each other',
+  MESH_BUILD_FAIL: 'its chips cannot find each other',
   LOW_MEMORY: 'its VM is short of memory',
   OUT_OF_MEMORY: 'its runtime was out of memory',
   HBM_OUT_OF_MEMORY: 'its chips were out of memory',

@@ -115,7 +115,7 @@ export function limiterEvent(zone: string, before: Limiter, after: Limiter): str
   if (before.state === after.state) return undefined;
   switch (after.state) {
     case 'open':
-      return `${zone} gives nodes again, and gets every wanted create`;
+      return `${zone} gives nodes again; its creates are no longer limited`;
     case 'probing':
       return `${zone} gives no node: ${after.reason}. It gets one create at a time until it gives one, and other zones get the rest`;
     case 'stopped':

@@ -214,7 +214,7 @@ describe('an attempt', () => {
     }
     const job = await jobIn(world);
     assert.deepEqual([job.status, job.cause, job.failures], ['failed', 'machine', 0]);
-    assert.match(job.error ?? '', /machines ended at work on it.*its chips are gone/);
+    assert.match(job.error ?? '', /machines died while working on it.*its chips are gone/);
     await world.untilAsleep();
     assert.equal(world.tpus.made.length, MAX_MACHINE_FAILURES);
     assert.match(

@@ -96,7 +96,7 @@ describe('a slice of four hosts', () => {
     const lost = {outcome: 'failed', cause: 'peer', error: 'a peer is lost', exit_code: 134} as const;
     for (const [end, then] of [
       [{outcome: 'failed', cause: 'exit', error: 'a bug'} as const, ['exit', 'host 3 of 4: a bug']],
-      [undefined, ['machine', 'host 3 of 4: it gave no end']],
+      [undefined, ['machine', 'host 3 of 4: it did not report its end']],
     ] as const) {
       const world = await aSliceAtWork();
       for (const host of [1, 0, 2]) await world.agent(A0, host).finish(lost);

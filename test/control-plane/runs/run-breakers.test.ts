@@ -27,7 +27,7 @@ const CASES: Case[] = [
       assert.equal(run?.status, 'paused');
       assert.match(
         run?.reason ?? '',
-        /10 machines in a row died at work on it, and no shard was stored.*then resume/,
+        /10 machines in a row died while working on it without storing a shard.*then resume/,
       );
       const failed = await world.store.query(`runs/${RUN}/streams`);
       assert.ok(
@@ -75,7 +75,7 @@ const CASES: Case[] = [
     },
     then: async world => {
       const run = await world.run(RUN);
-      assert.match(run?.reason ?? '', /3 streams failed for the deaths of their machines/);
+      assert.match(run?.reason ?? '', /3 streams failed because their machines died/);
       assert.equal((await world.stream(RUN, '003'))?.status === 'failed', false);
     },
   },

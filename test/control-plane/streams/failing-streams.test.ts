@@ -64,7 +64,7 @@ describe('a stream that cannot be finished', () => {
     }
     const stream = await world.stream('my-run', '000');
     assert.deepEqual([stream?.status, stream?.faults, stream?.failures], ['failed', 5, 0]);
-    assert.match(stream?.last_error ?? '', /died at work on it: it has said nothing/);
+    assert.match(stream?.last_error ?? '', /died while working on it: it has said nothing/);
     assert.equal(world.tpus.made.length, 5);
     await world.untilAsleep();
   });

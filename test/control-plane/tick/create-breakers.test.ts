@@ -201,7 +201,7 @@ describe('the resume of a pool', () => {
     await deliver();
     assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).limiter.state, 'open');
     const {reason} = (await world.store.get(`control/${id}`)) ?? {};
-    assert.match(String(reason), /^outdated: the creates of pool tpu stopped later/);
+    assert.match(String(reason), /^outdated: pool tpu stopped creating nodes later/);
   });
 });
 

@@ -215,7 +215,7 @@ const CASES: Wait[] = [
     ...{
       kind: 'pool-full',
       about: 'tpu',
-      evidence: /1 at streams, and one gives its stream back .* for 120 s/,
+      evidence: /1 at work on streams; one gives its stream back .* for 120 s/,
     },
   },
   {

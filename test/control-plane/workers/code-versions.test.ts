@@ -5,7 +5,7 @@ import {A0} from '../../support/world/places.ts';
 import {someLines} from '../../support/world/shard-plan.ts';
 
 const [OLD, NEW] = ['c'.repeat(64), 'd'.repeat(64)];
-const WARNING = /goes on with worker bundle dddddddddddd: its shards before are of cccccccccccc/;
+const WARNING = /continues with worker bundle dddddddddddd: its earlier shards are from cccccccccccc/;
 
 async function warnings(world: World): Promise<string[]> {
   return (await world.timeline('run')).filter(text => WARNING.test(text));

@@ -49,7 +49,7 @@ export class FailureAttribution extends Check {
 
   /** True if the silent worker that the error names is being deleted. */
   #isCharge(last_error: string): boolean {
-    const [, name = ''] = /^(\S+) died at work on it: it has said nothing/.exec(last_error) ?? [];
+    const [, name = ''] = /^(\S+) died while working on it: it has said nothing/.exec(last_error) ?? [];
     return this.context.store.peek(paths.worker(name))?.phase === 'deleting';
   }
 }
@@ -78,7 +78,7 @@ function breachOf(
   const isOfHub = outcome === 'failed' && request?.failure?.kind === 'hub';
   const isOfModel = outcome === 'failed' && request?.failure?.kind === 'model';
   const isOwn = outcome === 'completed' ? !wasWhole : outcome === 'failed' && !isInfrastructure && !isOfHub;
-  const isSuspect = !request && /has said nothing|has stood still/.test(death ?? '');
+  const isSuspect = !request && /has said nothing|has made no progress/.test(death ?? '');
   const hasRestarted = !outcome && /restarted in the middle of it/.test(after.last_error ?? '');
   const isBadHost = /TPU initialization failed/.test(request?.failure?.reason ?? '');
   if (failures > 0 && !(failures === 1 && isOwn)) return 'is charged with a failure that it did not cause';

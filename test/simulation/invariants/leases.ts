@@ -165,7 +165,7 @@ export class Leases extends Check {
       .filter(run => run.data.pool === pool)
       // Without a tick, worker-api does not know that a stream of a run is pending again.
       .filter(run => Number(run.data.streams_pending) > 0)
-      // No tick has paused the run yet, and its budget carries no further worker.
+      // No tick has paused the run yet, and its budget does not pay for another worker.
       .filter(run => !budgetProblem(run.data as Run, usd_per_hour))
       // A stream of a fixed run waits for its own slot.
       .filter(run => run.data.affinity === 'any');

@@ -35,8 +35,8 @@ export const SLICES: Mistakes = {
   'a job with the result of its last host': {
     shown_by: 'slices',
     in: 'endOfAll',
-    find: "$ALL[0] ?? $FAILED(0, 'it gave no end')",
-    replace: "$ALL.at(-1) ?? $FAILED(0, 'it gave no end')",
+    find: "$ALL[0] ?? $FAILED(0, 'it did not report its end')",
+    replace: "$ALL.at(-1) ?? $FAILED(0, 'it did not report its end')",
   },
   'an attempt that waits for its hosts until its timeout': {
     shown_by: 'slices',

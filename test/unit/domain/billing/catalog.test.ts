@@ -73,7 +73,7 @@ describe('a refresh of the prices', () => {
     for (const key of ['v6e@us-east5', 'v6e']) {
       const {prices, kept} = refreshed({[key]: {usd: 1, spot_usd: 1}}, found(...V6E), T0);
       assert.deepEqual(prices, {});
-      assert.ok(kept.includes('v6e@us-east5: the price of a person stays'), String(kept));
+      assert.ok(kept.includes('v6e@us-east5: keeps the price that a person set'), String(kept));
     }
   });
 
@@ -83,9 +83,9 @@ describe('a refresh of the prices', () => {
     const {prices, changed, kept} = refreshed(stored, found(spot ?? assert.fail()), T0);
     assert.deepEqual([prices, changed], [stored, []]);
     for (const text of [
-      'v5p@us-east5: not in the catalog; $4.2 and $2 on spot of 2025-12-01 stays',
-      'v6e@us-east5: the catalog has no price on demand; $2.7 and $1.215 on spot of 2026-11-23 stays',
-      'v4@us-central2: not in the catalog; $3.22 and $0.9215 on spot of 2026-11-23 stays',
+      'v5p@us-east5: not in the catalog; keeps $4.2 and $2 on spot of 2025-12-01',
+      'v6e@us-east5: the catalog has no price on demand; keeps $2.7 and $1.215 on spot of 2026-11-23',
+      'v4@us-central2: not in the catalog; keeps $3.22 and $0.9215 on spot of 2026-11-23',
     ])
       assert.ok(kept.includes(text), kept.join('\n'));
   });

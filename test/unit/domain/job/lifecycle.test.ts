@@ -308,7 +308,7 @@ describe('an attempt on two slices of two hosts', () => {
   it('has lost the machine of the process that gives no end in time, and is preempted without a holder', () => {
     const job = {...endedBy([[0, completed('0')]]), due_at: at(60)};
     const holder = aWorker({phase: 'working', claimed_at: at(59)});
-    assert.equal(endOfDue(job, holder, 30, MINUTE)?.error, 'host 1 of 4: it gave no end');
+    assert.equal(endOfDue(job, holder, 30, MINUTE)?.error, 'host 1 of 4: it did not report its end');
     assert.equal(endOfDue(running({due_at: at(60)}), undefined, 30, MINUTE)?.cause, 'preempted');
   });
 });

@@ -94,7 +94,7 @@ describe('the grant of a stream', () => {
       then: ['in_progress', 1, 'my-run/007'],
     },
     {
-      name: 'also where the budget carries no further worker',
+      name: 'also where the budget does not pay for another worker',
       given: {run: aRun({bundle: 'deployed', budget_usd: 0.1, streams_in_progress: 1})},
       then: ['in_progress', 0, 'my-run/007'],
     },

@@ -99,7 +99,7 @@ const cases: {name: string; run?: Partial<Run>; before?: Stream; when?: DroppedS
   {
     name: 'names the missing slot of a bound stream',
     run: {affinity: 'fixed', stream_offset: -1},
-    then: {status: 'pending', reopens: true, event: /no TPU with number 8, which is its own/},
+    then: {status: 'pending', reopens: true, event: /waits for TPU number 8, which the pool does not have/},
   },
 ];
 

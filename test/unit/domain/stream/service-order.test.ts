@@ -54,7 +54,7 @@ describe('the order in which runs serve a worker', () => {
       then: ['fixed', 'open'],
     },
     {
-      name: 'a run whose budget carries no further worker is left out',
+      name: 'a run whose budget does not pay for another worker is left out',
       runs: [{run: 'spent', budget_usd: 0}, {run: 'open'}],
       then: ['open'],
     },
