@@ -1,4 +1,4 @@
-/** Subjects of events. `contradiction`: an object that exists with other bytes than were to be created. */
+/** Subjects of events. `contradiction`: an object already exists with bytes that differ from those to create. */
 export const EVENT_KINDS = [
   'run',
   'stream',
@@ -28,14 +28,14 @@ export type TimelineEvent = {
   /** Digests of a contradiction. */
   found?: string;
   made?: string;
-  /** Events with the same words here are one event, with the text and the time of the last. */
+  /** Events with the same `fold` are one event, with the text and the time of the last. */
   fold?: string | undefined;
 };
 
-/** An object that was to be created exists with other bytes. `found`, `made`: digests of the stored bytes, and of those to create. */
+/** An object already exists with bytes that differ from those to create. `found`, `made`: digests of the stored bytes and of those to create. */
 export type Contradiction = {object: string; found: string; made: string};
 
-/** `maker`: creates the object. Repeated attempts are one event. */
+/** `maker`: the one that tries to create the object. Repeated attempts are one event. */
 export function contradictionEvent(
   {object, found, made}: Contradiction,
   maker: string,

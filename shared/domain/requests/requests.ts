@@ -2,18 +2,18 @@ import type {RequestWrites} from '../records/request-writes.ts';
 import {isAlive, type Worker} from '../records/worker.ts';
 
 export type WorkerAnswer = {status: 200 | 403 | 409; body: object};
-/** `complaint`: a log entry about a sender that may be forged. `wakes` and `endsExec` follow after the write. */
+/** `complaint`: a log entry about a sender that may be forged. `wakes` and `endsExec` are done after the write. */
 export type RequestDecision = {
   answer: WorkerAnswer;
   writes?: RequestWrites;
   complaint?: string;
   /** The decision asks for a tick. */
   wakes?: boolean;
-  /** Command that ends if no other host has it. */
+  /** The command that ends unless another host still runs it. */
   endsExec?: string;
 };
 
-/** `order`: the work of a granted lease. Without an order the worker gets none of this work. */
+/** `order`: the work of a granted lease. Without an order the worker does not get this work. */
 export type GrantDecision = {order?: object; writes?: RequestWrites};
 
 export const ok = (body: object): WorkerAnswer => ({status: 200, body});
@@ -28,12 +28,12 @@ export function advise(
 
 export const none = (reason: string): WorkerAnswer => ok({action: 'none', reason});
 
-/** Refuses a request with 403 and the order to exit. The agent says hello once more, and then ends. */
+/** Refuses a request with 403 and the order to exit. The agent says hello once more, then exits. */
 export function refuse(reason: string, complaint: string): RequestDecision {
   return {answer: {status: 403, body: {action: 'exit', reason, error: reason}}, complaint};
 }
 
-/** True if the request comes from the slot's incarnation. A `creating` slot counts: its node can boot before a tick sees it READY. */
+/** True if the request comes from the slot's present incarnation. A `creating` slot counts: its node can boot before a tick sees it READY. */
 export function isCurrent(worker: Worker | undefined, request: {incarnation: number}): worker is Worker {
   return (
     worker !== undefined &&

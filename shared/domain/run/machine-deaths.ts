@@ -4,7 +4,7 @@ import {isOlderThan, iso} from '../time.ts';
 
 const MOST_MACHINE_DEATHS = 10;
 const MOST_MACHINE_FAILED_STREAMS = 3;
-/** Seconds in which silent machines without a verdict of a canary count as one: their silence may be our fault. */
+/** Within this many seconds, silent machines without a verdict of a canary count as one, because the fault may be ours. */
 const UNJUDGED_S = 600;
 
 type Breakable = MachineDeaths & {
@@ -16,7 +16,7 @@ type Breakable = MachineDeaths & {
   updated_at: string;
 };
 
-/** `is_judged`: the cause is not silence, or a canary of the zone has spoken since. `total_shards`: shards of the run by now. */
+/** `is_judged`: the cause is not silence, or a canary of the zone has sent a heartbeat since. `total_shards`: shards of the run so far. */
 export type MachineDeath = {worker: string; cause: string; is_judged: boolean; total_shards: number};
 
 export function afterMachineDeath<R extends Breakable>(
@@ -52,7 +52,7 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
   );
 }
 
-/** Pauses the run. Only a `resume` published later ends the pause. */
+/** Pauses the run. Only a `resume` that is published later ends the pause. */
 function paused<R extends Breakable>(run: R, why: string, now: number): R {
   if (run.status !== 'active') return run;
   const message_times = withPublishTime(run.message_times, ['status'], iso(now));

@@ -1,16 +1,16 @@
-/** Failures of the model or the spec of a run: one that is certain to come again ends the run, and a model that does not arrive pauses it. */
+/** Failures of the model or the spec of a run: one that every stream would repeat ends the run; a model that cannot be downloaded pauses it. */
 
 import {type Constraint, constraint, minuteText} from '../records/constraint.ts';
 import {againCommand, endedAs, pausedFor, type Run} from '../records/run.ts';
 import {iso, msOf} from '../time.ts';
 import {withMark} from './marks.ts';
 
-/** Tries without the model after which a run gives up its TPUs. */
+/** Tries without the model after which a run releases its TPUs. */
 const MOST_MODEL_MISSES = 2;
-/** Seconds until a run without its model tries it again. Each further miss doubles them. */
+/** Seconds until a paused run tries its model again. Each further failure doubles the wait. */
 export type ModelRetry = {first_s: number; longest_s: number};
 
-/** True if a failure of the model comes again with every stream: no shard proves that the model works. */
+/** True if every stream would repeat a failure of the model, because no shard proves that the model works. */
 export function isCertain(run: Run, shards_of_stream: number): boolean {
   return run.total_shards === 0 && shards_of_stream === 0;
 }
@@ -21,8 +21,8 @@ export function afterCertainFailure(run: Run, failure: string, now: number): Run
 }
 
 /**
- * The run after a try in which the hub did not deliver its model. Enough misses in a row pause the run until its next try. Messages of people
- * decide before and after the pause, so the pause has no publish time. A miss after the pause counts nothing: its TPU began before.
+ * The run after a try in which the hub did not deliver its model. Enough failures in a row pause the run until its next try. The pause has no
+ * publish time, so a message published before it still applies. A failure after the pause does not count: its TPU had started before.
  */
 export function afterModelMiss(
   run: Run,
@@ -42,14 +42,14 @@ export function afterModelMiss(
   return {...counted, ...pausedFor(why, now), model_next_at};
 }
 
-/** The run that tries its model again. Undefined before the time of the next try, and for a run that is paused for another cause. */
+/** The run that tries its model again. Undefined before the next try is due, and for a run that is paused for another cause. */
 export function afterModelPause(run: Run, now: number): Run | undefined {
   const {status, model_next_at} = run;
   if (status !== 'paused' || model_next_at === null || now < msOf(model_next_at)) return undefined;
   return {...withMark(run, now), status: 'active', reason: null, model_next_at: null};
 }
 
-/** True for a pause in a row of tries without the model: the first pause of the row was told. */
+/** True for a later pause in a row of failed tries; people were notified of the first one. */
 export function isFurtherMiss({status, model_next_at, model_misses}: Run): boolean {
   return status === 'paused' && model_next_at !== null && model_misses > MOST_MODEL_MISSES;
 }

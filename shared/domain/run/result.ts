@@ -16,8 +16,8 @@ const MOST_RANGES = 41;
 const MOST_SECONDS = 1e9;
 
 /**
- * Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. All numbers are finite: JSON has no
- * infinity, and a stream without finite statistics fails.
+ * Statistics of one `{site}.{layer}`. Only int8 has the mean square before rounding and the relative L2 error. All numbers are finite: JSON
+ * has no infinity, and a stream without finite statistics fails.
  */
 const stats = z.object({
   mean: z.number(),
@@ -35,7 +35,7 @@ export type Stats = z.infer<typeof stats>;
 export const layerName = z.string().regex(/^[a-z_]{1,20}\.\d{1,4}$/);
 const statsByName = z.record(layerName, stats);
 
-/** Of weights in a bucket, as its listing has them. */
+/** For weights in a bucket, from its listing. */
 const checksumAndSize = z.string().regex(/^crc32c:[A-Za-z0-9+/]{6}==:\d{1,15}$/);
 const model = z.object({
   name: short,
@@ -49,8 +49,8 @@ const model = z.object({
 });
 
 /**
- * Uploads of shards: `bytes` in `seconds` with at least one upload. In `bound_seconds` of them every upload was busy, so that more bytes
- * would have waited.
+ * Uploads of shards: `bytes` in `seconds` with at least one upload. During `bound_seconds` of them every upload slot was busy, so uploads
+ * were the bottleneck.
  */
 const uploads = z.object({
   bytes: total,
@@ -60,7 +60,7 @@ const uploads = z.object({
 export type Uploads = z.infer<typeof uploads>;
 export const NO_UPLOADS: Uploads = {bytes: 0, seconds: 0, bound_seconds: 0};
 
-/** A stream's metadata.json, without its list of shards. `upload`: of the attempt that wrote it. */
+/** A stream's metadata.json, without its list of shards. `upload`: from the attempt that wrote it. */
 export const streamSummary = z.object({
   total_samples: total,
   total_rejected: total,
@@ -77,8 +77,8 @@ export const streamSummary = z.object({
 export type StreamSummary = z.infer<typeof streamSummary>;
 
 /**
- * Shards give `streams`, `samples`, `rejected`, `tokens`, `shards`, `bytes` and `digest`. Every metadata.json gives the rest.
- * `unread_streams` counts the streams without a usable metadata.json. `unread` has the reasons of the first thousand.
+ * `streams`, `samples`, `rejected`, `tokens`, `shards`, `bytes` and `digest` come from the shards, the rest from every metadata.json.
+ * `unread_streams` counts the streams without a usable metadata.json; `unread` has the reasons of the first thousand.
  */
 export const runResult = z.object({
   streams: total,
@@ -102,10 +102,10 @@ export const runResult = z.object({
 });
 export type RunResult = z.infer<typeof runResult>;
 
-/** A manifest with a reason for every stream of a large run would be too large to read. */
+/** More reasons would make the manifest of a large run too large to read. */
 const MOST_UNREAD = 1000;
 
-/** Sums over rows: any number of streams needs the memory of one. */
+/** Sums over rows, so any number of streams needs the memory of one. */
 type Sums = {
   mean: number;
   norm: number;
@@ -122,7 +122,7 @@ const NOTHING: Omit<Sums, 'quantiles' | 'by_position'> = {
   zeros: 0,
 };
 
-/** State of a fold, which another process continues. JSON keeps it exactly. */
+/** State of a fold that another process may continue. JSON represents it exactly. */
 export type FoldState = {result: RunResult; sums: [string, Sums][]; isInt8: boolean};
 
 const nothing = () => ({...emptyOf(runResult.shape), upload: NO_UPLOADS});
@@ -197,7 +197,7 @@ export class ResultFold {
     result.upload = sumOf(result.upload, upload);
   }
 
-  /** Weighs means by rows, and the int8 error, a ratio of energies, by rows and mean square. Workers add up shards alike. */
+  /** Weighs means by rows, and the int8 error, a ratio of energies, by rows and mean square. Workers combine shards in the same way. */
   #addStats(name: string, of: Stats, rows: number): void {
     const sums = {...NOTHING, quantiles: [0, 0, 0, 0, 0], by_position: [], ...this.#sums.get(name)};
     sums.mean += rows * of.mean;
@@ -259,7 +259,7 @@ function sumOf(one: Uploads, other: Uploads): Uploads {
 /** Rounds to the seven digits that a sum of fp32 values has. */
 const rounded = (value: number) => Number(value.toPrecision(7));
 
-/** The distinct values in order, at most 20 of them: people read the versions. */
+/** The distinct values in order, at most 20, because people read the versions. */
 function withOne(values: readonly string[], value: string): string[] {
   return [...new Set([...values, value])].sort().slice(0, 20);
 }

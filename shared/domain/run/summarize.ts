@@ -41,7 +41,7 @@ export function goneText({object, count}: {object: string; count: number}): stri
   return `${object}${others} gone: verify cannot compare`;
 }
 
-/** Samples after which the share of rejected samples of an open run says something. */
+/** Samples from which on the share of rejected samples of an open run is meaningful. */
 const FEW_SAMPLES = 100;
 
 export function isMostlyRejected({total_samples_processed, rejected_samples, status}: Run): boolean {
@@ -50,7 +50,7 @@ export function isMostlyRejected({total_samples_processed, rejected_samples, sta
   return isEnough && rejected_samples > total_samples_processed;
 }
 
-/** Warning about the samples of a run, or about stream objects of a complete run that are gone. */
+/** Warning about rejected samples of a run, or about missing stream objects of a completed run. */
 function warningOf(run: Run, gone: StreamTotals['gone']): string | null {
   if (gone) return goneText(gone);
   if (!isMostlyRejected(run)) return null;
@@ -63,22 +63,21 @@ function allRejectedText({run, rejected_samples}: Run): string {
   return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why. The spec is frozen: \`${againCommand(run)}\` starts another run, with the options that change, such as --field`;
 }
 
-/** Costs of a run as a tick knows them, living incarnations included: time of TPUs, and their downloads. */
+/** Costs of a run as a tick knows them, including living incarnations: time of TPUs, and their downloads. */
 export type RunCosts = Pick<Run, 'cost_usd' | 'download_usd'>;
 
-/** A slow tick may know less than a later tick: the cost never shrinks. */
+/** The cost never shrinks, because a slow tick may know less than a later one. */
 export function withDownloads(run: Run, download_usd: number, now: number): Run {
   return download_usd > run.download_usd ? {...run, download_usd, updated_at: iso(now)} : run;
 }
 
 /**
- * Totals and status of a run from its streams. A run with a failed stream and no other work left has failed, and its reason names the
- * first failed stream. A run whose samples were all rejected has failed too. A finished run becomes active again when a further stream is uploaded. A stop stays. A pause stays until all
- * streams are complete: a revived stream still waits for `resume`.
- *
- * - `known_usd`: cost of the run as a tick knows it, living incarnations included.
- * - `ending`: keeps a run open whose streams have all ended, and becomes its reason.
- * - `waits`: why the run waits. An active run that does not move has this reason.
+ * Totals and status of a run from its streams. A run with a failed stream and no other work left has failed, and its reason names the first
+ * failed stream. A run whose samples were all rejected has failed too. A finished run becomes active again when another stream is uploaded. A
+ * stop is final. A pause lasts until all streams are complete: a revived stream still waits for `resume`.
+ * - `known_usd`: cost of the run as a tick knows it, including living incarnations.
+ * - `ending`: keeps the run open although its streams have all ended, and becomes its reason.
+ * - `waits`: why the run waits; the reason of an active run that does not move.
  */
 export function summarizeRun(
   run: Run,
@@ -87,7 +86,7 @@ export function summarizeRun(
   now: number,
   {ending, waits}: {ending?: string | undefined; waits?: Constraint | undefined} = {},
 ): Run {
-  // A slow tick may know less than a later tick: the cost never shrinks.
+  // The cost never shrinks, because a slow tick may know less than a later one.
   const cost_usd = Math.max(run.cost_usd, run.spent_usd, known_usd);
   const next: Run = {...run, ...exact(totals), cost_usd};
   const ended = next.streams_completed + next.streams_failed;
@@ -111,12 +110,12 @@ export function summarizeRun(
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   if (!changed) return run;
   const turns = next.status !== run.status;
-  // Costs that come after the end are no part of its curves.
+  // Costs that arrive after the end do not belong to its curves.
   const history = isOpen(next) || turns ? withPoint(run.history, next, now, {turns}) : run.history;
   return {...next, history, updated_at: iso(now)};
 }
 
-/** Bounds each sum by the largest exact number: the run's document must stay valid, whatever its shards claim. */
+/** Bounds each sum by the largest exact integer, so that the run's document stays valid whatever its shards claim. */
 export function exact<T extends {[field: string]: number}>(totals: T): T {
   const bounded = Object.entries(totals).map(([field, sum]) => [
     field,

@@ -5,14 +5,14 @@ import type {Pool} from '../records/pool.ts';
 import {type Environment, internetNeed, type Source, type SourceChange} from '../records/source.ts';
 
 export type SourceUpdate = {
-  /** Null: the pool has no source of its own any more. */
+  /** Null: removes the source of the pool. */
   source?: SourceChange | null | undefined;
   environment?: {[Key in keyof Environment]?: Environment[Key] | undefined} | undefined;
 };
 
 /**
- * `update`: sets the source of a pool, fields of its environment, or both. Every update is a new version, also with equal values and
- * without any: the hosts read the code again, because a branch may have moved.
+ * `update`: sets the source of a pool, fields of its environment, or both. Every update is a new version, even if nothing changes: the hosts
+ * fetch the code again, because a branch may have moved.
  */
 export function decideUpdate(
   pool: Pool,

@@ -5,32 +5,32 @@ import type {TimelineEvent} from '../timeline.ts';
 import {foldShards, type Unfit} from './checkpoint.ts';
 import {leaseProblem} from './proof.ts';
 
-/** Shards of a stream, and the objects at places of shards whose metadata or bytes are invalid. */
+/** Shards of a stream, and objects in the place of shards whose metadata or bytes are invalid. */
 export type StoredShards = {shards: Shard[]; invalid: Unfit[]};
 
-/** What every shard of a run has. */
+/** Properties that all shards of a run share. */
 export type FrozenOutput = {spec_hash: string; format: string};
 
 export type Advance = {
   stream: Stream;
   countedShards: readonly Shard[];
-  /** Objects that leave their places to others. */
+  /** Objects to move aside, so that valid shards can take their names. */
   unfit: readonly Unfit[];
-  /** Shards behind a gap. */
+  /** Shards after a gap. */
   waiting: readonly number[];
   events: TimelineEvent[];
-  /** The next transaction counts further shards. */
+  /** Further shards are left for the next transaction. */
   hasMore: boolean;
-  /** The run may have started again under its name: its document must still have the spec that the caller knows. */
+  /** The run may have been restarted under its name: check that its document still has the spec that the caller knows. */
   needsSpecCheck: boolean;
 };
 
-/** Shards of one transaction, with two documents each: a commit must stay far below Firestore's 10 MiB. */
+/** Shards of one transaction, with two documents each, so that a commit stays far below Firestore's 10 MiB. */
 const MOST_AT_ONCE = 200;
 
 /**
- * Advances the checkpoint to the stored shards. Shards of other content fail a stream without a grant: an earlier run of the name stored
- * them. After a grant they are set aside, and the stream goes on.
+ * Advances the checkpoint to the stored shards. Shards of other content fail a stream that was never granted, because an earlier run of the
+ * same name stored them. After a grant they are set aside, and the stream continues.
  */
 export function decideAdvance(
   stream: Stream,
@@ -47,7 +47,7 @@ export function decideAdvance(
   const all = foldShards(stream, origin, stored.shards);
   const {waiting} = all;
   const unfit = [...stored.invalid, ...all.unfit];
-  // Shards from before the first lease, or of another spec, may belong to another run of this name.
+  // Shards from before the first lease, or of another spec, may belong to another run of the same name.
   const isForeign = unfit.some(({by}) => by === 'content');
   const needsSpecCheck = isForeign || (total_shards === 0 && status !== 'in_progress');
   const isEarlier = lease_key === null && status !== 'completed';

@@ -2,7 +2,7 @@ import {MAX_EPOCH} from '../bounds.ts';
 import {withEntry} from '../digest.ts';
 import {NOTHING_STORED, type Progress, type Shard} from '../records/shard.ts';
 
-/** Spec, format and content of every shard of a stream. Undefined format: unknown. `leaseProblem`: why no lease explains a shard. */
+/** Spec, format and content that every shard of a stream must have; an undefined format is unknown. `leaseProblem`: why no lease explains it. */
 export type Origin = {
   spec_hash: string;
   format?: string | undefined;
@@ -11,17 +11,17 @@ export type Origin = {
 };
 
 /**
- * An object at the place of a shard that cannot be that shard. `lease`: no lease explains it. `content`: it contradicts the stream, its
- * spec or the shards before it. `bytes`: its header contradicts its metadata.
+ * An object in the place of a shard that cannot be that shard. `lease`: no lease explains it. `content`: it contradicts the stream, its spec
+ * or the shards before it. `bytes`: its header contradicts its metadata.
  */
 export type Unfit = {object: string; by: 'lease' | 'content' | 'bytes'; reason: string};
 
 export type Fold = {progress: Progress; counted: Shard[]; waiting: number[]; unfit: Unfit[]};
 
 /**
- * Adds `shards` to `from`. Shards that `from` already counts are skipped, and shards behind a gap wait. A shard that does not fit leaves its
- * place to another object: one without a lease, of another spec, format or content, with samples that do not follow the shard before, and
- * one behind the final shard.
+ * Adds `shards` to `from`. Shards that `from` already counts are skipped, and shards after a gap wait. A shard that does not fit is set
+ * aside: one without a lease; of another spec, format or content; with samples that do not follow the previous shard; or after the final
+ * shard.
  */
 export function foldShards(from: Progress, origin: Origin, shards: readonly Shard[]): Fold {
   const sorted = [...shards].sort((a, b) => a.shard - b.shard);
@@ -77,9 +77,8 @@ function sumBeyondBounds(progress: Progress): string | undefined {
 }
 
 /**
- * Content and epoch of a stream document that is created or repaired from shards. The content is that of the stream object.
- * Exception: a complete set of shards of another content.
- * Their stream was complete before its document was lost, and stays complete.
+ * Content and epoch of a stream document that is created or repaired from shards. The content is that of the stream object, with one
+ * exception: if a complete set of shards has other content, the stream was complete before its document was lost, and stays so.
  */
 export function originOfShards(crc32c: string, spec_hash: string, shards: readonly Shard[]) {
   const epoch = largestEpoch(shards);
@@ -90,7 +89,7 @@ export function originOfShards(crc32c: string, spec_hash: string, shards: readon
   return {crc32c: progress.finished && unfit.length === 0 ? stream_crc32c : crc32c, epoch};
 }
 
-/** Epochs near the end of their range are no epochs of leases: a later lease would have none left. */
+/** Epochs near the upper limit are not accepted as lease epochs, because no room would be left for later leases. */
 export function largestEpoch(shards: readonly Shard[]): number {
   return shards.reduce((most, {epoch}) => (epoch > MAX_EPOCH ? most : Math.max(most, epoch)), 0);
 }

@@ -18,8 +18,8 @@ export type Claim = Holder & {epoch: number};
 export type ReleaseOutcome = 'completed' | 'drained' | 'preempted' | 'failed';
 
 /**
- * `stream`: the input is bad. `model`: the model or the spec cannot be used. `hub`: the hub does not deliver the model.
- * `infrastructure`: the machine or its network fails.
+ * `stream`: the input is bad. `model`: the model or the spec cannot be used. `hub`: the model could not be downloaded. `infrastructure`: the
+ * machine or its network fails.
  */
 export type Failure = {
   kind: 'stream' | 'model' | 'hub' | 'infrastructure';
@@ -27,10 +27,10 @@ export type Failure = {
   contradiction?: Contradiction | null;
 };
 
-/** Members hold the lease of a job of several slices. */
+/** `members`: the holders of a job of several slices. */
 type Leased = {lease: (Lease & {members?: readonly Holder[]}) | null};
 
-/** True if this incarnation holds the lease of the stream or the job, of any epoch. */
+/** True if this incarnation holds the lease of the stream or the job, whatever the epoch. */
 export function isLeasedTo({lease}: Leased, {worker, incarnation}: Holder): boolean {
   const isTheirs = (each: Holder) => each.worker === worker && each.incarnation === incarnation;
   return lease !== null && [lease, ...(lease.members ?? [])].some(isTheirs);
@@ -42,10 +42,10 @@ export function holds(leased: Leased, claim: Claim): boolean {
 
 export const isClaimable = (stream: Stream) => stream.status === 'pending';
 
-/** Key of the lease of this epoch of a stream. */
+/** Returns the key of the lease of this epoch of a stream. */
 export type LeaseKeys = (stream: Stream, epoch: number) => string;
 
-/** Grants a pending stream. The new epoch makes every earlier lease worthless. */
+/** Grants a pending stream. The new epoch invalidates every earlier lease. */
 export function grantLease(
   stream: Stream,
   holder: Holder,
@@ -62,12 +62,12 @@ export function saysItHas(worker: Worker, lease: WorkLease): boolean {
   return worker.work === leasedWork(lease) && worker.epoch === lease.epoch;
 }
 
-/** Leases in a row of the worker without a stored shard, after its lease of the stream. Each grant has counted one. */
+/** Consecutive leases of the worker without a stored shard, after its lease of the stream. Each grant has counted one. */
 export function idleLeasesAfter({idle_leases}: Worker, {total_shards, lease_shards}: Stream): number {
   return total_shards > lease_shards ? 0 : idle_leases;
 }
 
-/** True if the worker's document, and that of the stream or the job, agree that the worker holds the lease. */
+/** True if the worker's document and that of the stream or the job agree that the worker holds the lease. */
 export function isHeldBy(leased: Stream | Job, worker: Worker | undefined): worker is Worker {
   if (!leased.lease || !worker) return false;
   const {name, incarnation, work, epoch} = worker;
@@ -75,20 +75,20 @@ export function isHeldBy(leased: Stream | Job, worker: Worker | undefined): work
   return isTheirs && work === leasedWork(leased) && epoch === leased.lease.epoch;
 }
 
-/** True if the worker has not claimed its lease for too long: it is silent, or its host restarted without the lease. */
+/** True if the worker has not renewed its lease for too long: it is silent, or its host restarted without the lease. */
 export function hasRunOut(worker: Worker, lease_s: number, served: Served): boolean {
   return worker.work !== null && isServedFor(served, worker.claimed_at ?? worker.phase_since_at, lease_s);
 }
 
-/** Revokes the lease of the stream. Stored work stays counted. */
+/** Revokes the lease of the stream. Stored shards still count. */
 export function revokeLease(stream: Stream, now: number): Stream {
   if (stream.status !== 'in_progress') return stream;
   return {...stream, status: 'pending', lease: null, updated_at: iso(now)};
 }
 
 /**
- * Revokes the lease of a worker that died. A preemption says nothing about the stream.
- * A stream may kill or hang its agent, for example by a record too large for memory. Silence and hanging count as faults.
+ * Revokes the lease of a worker that died. A preemption is no fault of the stream.
+ * A stream may kill or hang its agent, for example by a record too large for memory, so silence and hanging count as faults.
  */
 export function freeFromDead(stream: Stream, worker: string, death: Death | undefined, now: number): Stream {
   const free = revokeLease(stream, now);
@@ -100,8 +100,8 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
 }
 
 /**
- * Writes a stream that lost its lease. A stream that failed for its machines is an event, and counts in its run `parent`. Undefined
- * `parent`: the document of the run is invalid.
+ * Writes a stream that lost its lease. If it failed because of its machines, an event says so and its run `parent` counts it.
+ * `parent` is undefined if the document of the run is invalid.
  */
 export function returnedStream(
   free: Stream,
@@ -118,11 +118,11 @@ export function returnedStream(
   };
 }
 
-/** Part of a reason: a stream may have caused the restart of its worker. */
+/** Part of a reason: the stream may have caused the restart of its worker. */
 export const RESTARTED = 'restarted in the middle of it';
 
 /**
- * Revokes the lease of a worker with a node: the worker requests work again, or its lease has expired.
+ * Revokes the lease of a worker whose node still exists: the worker requests work again, or its lease has expired.
  * The stream may have caused a restart of the worker, so a restart counts as a fault.
  */
 export function freeFromLiving(stream: Stream, worker: Worker, now: number): Stream {
@@ -134,8 +134,8 @@ export function freeFromLiving(stream: Stream, worker: Worker, now: number): Str
 }
 
 /**
- * The stream that a silent worker loses with its lease. The end of the worker charges the stream.
- * A worker that is held, or that speaks again, charges no stream.
+ * The stream that a silent worker loses with its lease. If the worker ends, the stream is charged.
+ * It is not charged while the worker is held, nor once it sends heartbeats again.
  */
 export function suspectOf(worker: Worker, stream: Stream, lease_s: number, served: Served): Suspect | null {
   const {claimed_at, heartbeat_at} = worker;
@@ -146,7 +146,7 @@ export function suspectOf(worker: Worker, stream: Stream, lease_s: number, serve
 }
 
 /**
- * Suspects the stream of a worker that does not know yet that its lease is over. Its next heartbeat clears the suspicion.
+ * Suspects the stream of a worker that was not notified yet that its lease is over. Its next heartbeat clears the suspicion.
  * Null while Google repairs the node, and for a node that cannot work.
  */
 export function suspectUntilHeard(worker: Worker, {total_shards}: Stream): Suspect | null {
@@ -156,7 +156,7 @@ export function suspectUntilHeard(worker: Worker, {total_shards}: Stream): Suspe
   return {work, epoch, total_shards};
 }
 
-/** Charges a fault to the stream that a silent worker lost, unless a shard was stored since. `why`: the worker's end or restart. */
+/** Charges a fault to the stream that a silent worker lost, unless a shard was stored since. `why`: how the worker ended or restarted. */
 export function chargeSuspect(stream: Stream, worker: Worker, why: string, now: number): Stream {
   const isOver = stream.status === 'completed' || stream.status === 'failed';
   if (isOver || stream.total_shards > (worker.suspect?.total_shards ?? 0)) return stream;
@@ -167,9 +167,9 @@ export function chargeSuspect(stream: Stream, worker: Worker, why: string, now: 
 }
 
 /**
- * Releases the stream on behalf of its holder. Returns undefined for a claim that is not the stream's lease.
+ * Releases the stream on behalf of its holder. Returns undefined if the claim is not the stream's lease.
  * A complete stream has no lease: the caller checks that the worker's document has the lease.
- * `kept_shards`: shards behind a gap that the lease explains. Only the final shard in the bucket completes a stream: see `withProgress`. A claim of `completed` without it is a failure.
+ * `kept_shards`: shards after a gap that the lease explains. A claim of `completed` without the final shard in the bucket is a failure.
  */
 export function releaseLease(
   stream: Stream,
@@ -194,11 +194,11 @@ export function releaseLease(
       );
     case 'failed': {
       const reason = failure?.reason ?? 'the worker gave no reason';
-      // An object of another writer is set aside, and says nothing about the stream.
+      // An object of another writer is set aside; it is no fault of the stream.
       const isForeign = failure?.kind === 'stream' && failure.contradiction;
       if (failure?.kind === 'hub' || isForeign) return {...free, last_error: reason};
       if (failure?.kind !== 'infrastructure') return charge(free, claim, reason);
-      // Many hosts may be bad. The losses of their zone limit further nodes, and the stream is not charged.
+      // Many hosts may be bad. The losses of their zone limit further nodes; the stream is not charged.
       return isBadHost(reason) ? {...free, last_error: reason} : blame(free, claim, reason);
     }
     default:
@@ -206,7 +206,7 @@ export function releaseLease(
   }
 }
 
-/** A count, and the incarnations that it counts: one machine fails no stream alone. */
+/** A count and the incarnations that it counts: one machine alone cannot fail a stream. */
 function counted(count: number, by: readonly string[], {worker, incarnation}: Holder): [number, string[]] {
   const one = `${worker}/${incarnation}`;
   return by.includes(one) ? [count, [...by]] : [count + 1, [...by, one]];

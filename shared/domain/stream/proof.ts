@@ -1,12 +1,11 @@
-/** The proof of a shard: it was stored under the lease that its stream's document names, which other tokens of its folder cannot show. */
+/** The proof of a shard shows that it was stored under the lease in its stream's document, which other tokens for the folder cannot show. */
 import {proofOf} from '../digest.ts';
 import type {Shard} from '../records/shard.ts';
 import type {Stream} from '../records/stream.ts';
 
 /**
- * Why no lease explains the shard. A lease ends when its release, or a later grant, stands in the document, and at no time. Before the first
- * grant of the document, the shards up to its epoch count: they are of a document that was lost. Kept shards count
- * under every lease.
+ * Why no lease explains the shard. A lease ends when the document records its release or a later grant, not at some time. Before the first
+ * grant of the document, shards up to its epoch count, because an earlier document was lost. Kept shards count under every lease.
  */
 export function leaseProblem(
   {epoch, ended_epoch, lease_key, kept_shards}: Stream,

@@ -6,7 +6,7 @@ import {type Content, isUnfinished, newStream, type Stream, TRIED_AGAIN} from '.
 import {iso, msOf} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
 
-/** A stream object in the bucket. `crc32c`, `epoch`: of a new stream, from its shards in the bucket: see `originOfShards`. */
+/** A stream object in the bucket. `crc32c`, `epoch`: for a new stream, from its shards in the bucket, see `originOfShards`. */
 export type DroppedStream = {
   stream: string;
   content: Content;
@@ -17,7 +17,7 @@ export type DroppedStream = {
 };
 
 export type Registration = {
-  /** The same object as before if nothing changes. Undefined for a new stream that is refused. */
+  /** Returns the same object if nothing changes. Undefined for a new stream that is refused. */
   stream: Stream | undefined;
   refusal: string | undefined;
   /** The run was stopped, so it accepts no further stream. */
@@ -26,7 +26,7 @@ export type Registration = {
   events: TimelineEvent[];
 };
 
-/** Registers a stream object with its run. `pool`: the pool of a run whose streams are bound to slots. */
+/** Registers a stream object with its run. `pool`: only for a run whose streams are bound to slots. */
 export function decideRegistration(
   run: Run,
   before: Stream | undefined,
@@ -50,8 +50,8 @@ export function decideRegistration(
 }
 
 /**
- * True if a stop of the run closes it for the object. After a lost Store, a stream from before the stop is registered again, but not after
- * the documents of its streams were deleted.
+ * True if the run was stopped and therefore refuses the object. If the database was lost, a stream from before the stop is registered again,
+ * unless the documents of its streams had been deleted.
  */
 function isClosed({status, stopped_at, expired_at}: Run, before: unknown, object: DroppedStream): boolean {
   const isLate = msOf(object.created_at) > msOf(stopped_at ?? iso(0));
@@ -66,7 +66,7 @@ function slotText(run: Run, {worker_id}: Stream, pool: Pool | undefined): string
   return `; it waits for TPU number ${worker_id - run.stream_offset}, which the pool does not have (affinity: fixed): scale the pool`;
 }
 
-/** `next`: the same object as before if nothing changes. `refusal`: why the object is not taken. */
+/** `next`: the same object if nothing changes. `refusal`: why the object is not accepted. */
 type Registered = {next: Stream; refusal?: string; text: string};
 
 function registerFirst({run}: Run, object: DroppedStream, now: number): Registered {
@@ -77,7 +77,7 @@ function registerFirst({run}: Run, object: DroppedStream, now: number): Register
 
 const refused = (next: Stream, refusal: string): Registered => ({next, refusal, text: refusal});
 
-/** Fails a new or changed stream without a record. */
+/** Fails a new or changed stream that has no records. */
 function unlessEmpty(registered: Registered, before: Stream | undefined): Registered {
   const {next, refusal} = registered;
   if (next === before || refusal !== undefined || next.size_bytes > 0) return registered;
@@ -89,7 +89,7 @@ function unlessEmpty(registered: Registered, before: Stream | undefined): Regist
  * Registers a stream object under an index that the run already has.
  * The same content changes only the generation to fetch. New content is accepted until the first lease, and after a failure without a shard.
  * Other new content is refused, and an unfinished stream fails, because its shards would mix two contents. Such a stream refuses all new
- * content: a second delivery must not find a failed stream without a shard. A completed stream stays as it is.
+ * content: otherwise a second delivery would find a failed stream without a shard. A completed stream stays as it is.
  */
 export function registerAgain(
   stream: Stream,
@@ -105,7 +105,7 @@ export function registerAgain(
     return {next: stream, text: 'this generation, or a newer one, is registered already'};
   const name = `Stream ${stream.run}/${stream.stream}`;
   const newest = {...stream, ...content, refused_generation: null, updated_at: iso(now)};
-  // The event of an upload may come after the message that cancelled the stream since.
+  // The event of an upload may arrive after a message has cancelled the stream.
   const isStale = msOf(stream.message_times.status_at ?? iso(0)) > msOf(created_at);
   const again = isStale ? {} : TRIED_AGAIN;
   if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
@@ -136,7 +136,7 @@ export function registerAgain(
   return refused(failed, reason);
 }
 
-/** Chooses among objects of one index: the origin of the stored shards, or else the oldest object. */
+/** Chooses among objects of one index: the one from which the stored shards were made, or else the oldest. */
 export function originAmong<T extends {name: string; crc32c: string; created_at: string}>(
   objects: readonly T[],
   stored_crc32c: string | undefined,

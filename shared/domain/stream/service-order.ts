@@ -1,4 +1,4 @@
-/** Order in which runs serve a worker that requests work. */
+/** The order in which runs serve a worker that requests work. */
 import {budgetProblem} from '../billing/budget.ts';
 import type {Run} from '../records/run.ts';
 import type {Worker} from '../records/worker.ts';
@@ -13,7 +13,7 @@ function loadingOf({spec, spec_hash}: Pick<Run, 'spec' | 'spec_hash'>, loaded: L
   return String(spec?.model ?? '') === loaded?.model ? 1 : 2;
 }
 
-/** Best first: higher priority, least loading, older run. People set the priority, so it comes before the worker's memory. */
+/** Best first: higher priority, least loading, older run. People set the priority, so it comes before what the worker has loaded. */
 export function byPreference(loaded: Loaded): (a: Run, b: Run) => number {
   return (a, b) =>
     b.priority - a.priority ||
@@ -22,14 +22,14 @@ export function byPreference(loaded: Loaded): (a: Run, b: Run) => number {
     a.run.localeCompare(b.run);
 }
 
-/** True if the run had no pending stream at the last tick: a search of it is likely to be in vain. */
+/** True if the run had no pending stream at the last tick, so a search of it would probably find none. */
 export function isServedOut({affinity, streams_pending, streams_in_progress}: Run): boolean {
   return affinity === 'any' && streams_pending === 0 && streams_in_progress > 0;
 }
 
 /**
- * The runs that may serve the worker, in their order of service. Among runs of equal rank the oldest comes first, and each asker has
- * an order of its own for the others. Runs that are served out come last.
+ * The runs that may serve the worker, in order. Among runs of equal rank the oldest comes first, and each asker has its own order for the
+ * others. Runs without pending streams come last.
  */
 export function inServiceOrder(runs: readonly Run[], worker: Worker, loaded: Loaded, asker: string): Run[] {
   const served = runs

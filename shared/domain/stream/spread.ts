@@ -1,7 +1,7 @@
 /** Spreads the workers that request work over streams and over time. */
 import {streamId} from '../names.ts';
 
-/** Maps a text to a number from 0 to below 1, evenly spread: FNV-1a with the final mix of MurmurHash. */
+/** Maps a text to an evenly spread number from 0 to below 1: FNV-1a with the final mix of MurmurHash. */
 export function fractionOf(text: string): number {
   let hash = 0x811c9dc5;
   for (const character of text) hash = Math.imul(hash ^ (character.codePointAt(0) ?? 0), 0x01000193);
@@ -21,8 +21,8 @@ export function placeAmong({first, last}: Indexes, asker: string): string {
 const FRONT = 100;
 
 /**
- * Orders runs of equal rank for the asker. The runs with the first `FRONT` pending streams come first, in an order that belongs to the
- * asker: a run with more of these streams is the first choice of more askers. So a large run stays before all younger runs.
+ * Orders runs of equal rank for the asker. The runs with the first `FRONT` pending streams come first, in an order that differs by asker: a
+ * run with more of these streams is the first choice of more askers. So a large run stays before all younger runs.
  */
 export function spreadOver<T extends {run: string; streams_pending: number}>(
   runs: readonly T[],
@@ -38,7 +38,7 @@ export function spreadOver<T extends {run: string; streams_pending: number}>(
   return placed.sort((a, b) => a.place - b.place).map(({found}) => found);
 }
 
-/** The documents in an order that belongs to the asker. */
+/** The documents in an order that differs by asker. */
 export function shuffled<T>(found: readonly T[], asker: string, idOf: (document: T) => string): T[] {
   const place = (document: T) => fractionOf(`${asker} ${idOf(document)}`);
   return found.toSorted((a, b) => place(a) - place(b));

@@ -1,4 +1,4 @@
-/** What follows from the decision about a slot: its zone, the end of an incarnation, its bill. */
+/** Consequences of the decision about a slot: its zone, the end of an incarnation, its bill. */
 import {addPreemption} from '../billing/bills.ts';
 import {totalOf} from '../billing/cost.ts';
 import {endAttempt, endByDeath} from '../job/lifecycle.ts';
@@ -36,7 +36,7 @@ export function apply(writes: SlotWrites, decision: SlotDecision, context: Conte
   if (stream) writes.freedStreams.push(stream);
 }
 
-/** Changes the zone. Records an event if the zone gets another state, or another time between two requests. */
+/** Changes the zone. Records an event if its state or its time between two requests changes. */
 function changeZone(
   writes: SlotWrites,
   decision: SlotDecision,
@@ -71,8 +71,8 @@ function paceText(zone: string, pace_s: number): string {
 }
 
 /**
- * Ends an incarnation: records its attempt, frees its stream or job, and charges the stream that it lost earlier by silence. One worker may
- * have lost a stream that another worker of the transaction holds.
+ * Ends an incarnation: records its attempt, releases its stream or job, and charges the stream that it lost earlier by silence. Another
+ * worker of the same transaction may hold that stream now.
  */
 function endIncarnation(
   writes: SlotWrites,
@@ -112,14 +112,14 @@ function endIncarnation(
 function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Context): void {
   const path = paths.attempt(worker.name, worker.incarnation);
   const stored = documents.attempts.get(path);
-  // The record of an incarnation that ends with its node has the cost already.
+  // If the incarnation ends together with its node, its record has the cost already.
   if (stored) writes.attempts.set(path, withBill(stored, worker, now));
   const attempt = stored ?? writes.attempts.get(path);
   writes.endedWorkers.push(worker);
   const {ready_at, zone, costs, computed_tokens, unstored_tokens} = worker;
   if (ready_at === null) return;
   const isTaken = attempt?.cause_kind === 'taken';
-  // The node of a billed incarnation was seen again: it was preempted once.
+  // A billed incarnation whose node was seen again has been counted as preempted already.
   if (isTaken && stored?.gone_at === undefined) addPreemption(writes.shared, worker, now);
   const life = {
     lives: 1,

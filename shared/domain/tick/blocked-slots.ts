@@ -14,7 +14,7 @@ import type {Gathering} from './gangs.ts';
 import type {Orphans} from './orphans.ts';
 import type {Snapshot, TickConfig} from './snapshot.ts';
 
-/** Decisions before the fleet plan: budgets, nodes without a slot, silent workers. */
+/** Decisions made before the fleet plan: budgets, nodes without a slot, silent workers. */
 export type Decided = {budgets: Budgets; orphans: Orphans; silent: ReadonlySet<string>};
 
 export function blockedSlots(
@@ -29,7 +29,7 @@ export function blockedSlots(
   const unread = unreadPart(snapshot);
   const isEmpty = ({name}: {name: string}) => (snapshot.workers.get(name)?.phase ?? 'gone') === 'gone';
   return new Map<string, Constraint>([
-    // Without prices, the month or the count of creates, no node is created, and the others stay.
+    // Without prices, the month or the count of creates, no node is created and existing nodes stay.
     ...(unread
       ? slotsOf(snapshot.pool)
           .filter(isEmpty)
@@ -48,14 +48,14 @@ export function blockedSlots(
   ]);
 }
 
-/** The part of the snapshot without which no node is created; undefined if all were read. */
+/** The part of the snapshot that is missing and without which no node is created; undefined if all were read. */
 export function unreadPart({prices, month, creates}: Snapshot): Constraint | undefined {
   if (!prices) return constraint('not-read', 'prices/chips');
   if (month?.spent_usd === undefined) return constraint('not-read', 'system/spending');
   return creates === undefined ? constraint('not-read', 'system/creates') : undefined;
 }
 
-/** Living workers that work for an unreadable run, or were created for it. No other run counts on them, and none is deleted for lack of work. */
+/** Living workers that work for an unreadable run, or were created for it. No other run may use them, and none is deleted for lack of work. */
 export function workersOfUnreadableRuns({workers, unreadable_runs}: Snapshot): string[] {
   const isOf = (worker: Worker) => unreadable_runs.has(runAtWork(worker) ?? payerOf(worker) ?? '');
   return namesOf(workers, worker => worker.phase !== 'gone' && isOf(worker));
@@ -75,7 +75,7 @@ export function silentWorkers(
   return new Set(namesOf(workers, isSilent));
 }
 
-/** Silent workers whose run has ended or is paused. No silence guard keeps them longer than a drain takes. A job has no such run. */
+/** Silent workers whose run has ended or is paused. The silence guard keeps them no longer than a drain takes. Jobs have no such run. */
 function silentOfInactiveRuns({workers, runs, servedTime}: Snapshot, {limits}: TickConfig): string[] {
   const active = new Set(runs.filter(({status}) => status === 'active').map(({run}) => run));
   return namesOf(workers, worker => {
@@ -86,7 +86,7 @@ function silentOfInactiveRuns({workers, runs, servedTime}: Snapshot, {limits}: T
   });
 }
 
-/** Creates that each zone allows now. A stopped pool tries one zone at a time: the zone that was asked longest ago. */
+/** Creates that each zone allows now. A stopped pool tries one zone at a time, starting with the one that was asked longest ago. */
 export function createsPerZone(
   {pool, zones = []}: Snapshot,
   hasFreeSlot: (zone: string) => boolean,
@@ -116,8 +116,8 @@ export function createsPerZone(
 }
 
 /**
- * Slots that no plan may use. A slot without a document may have a node that no list shows. In an unreachable zone, an empty slot and a
- * create without effect must not keep work from another zone.
+ * Slots that no plan may use. A slot without a document may have a node that no list shows. In an unreachable zone, neither an empty slot nor
+ * a create without effect may keep work from another zone.
  */
 function hiddenSlots(
   {pool, workers, nodes, zones = []}: Snapshot,
@@ -130,7 +130,7 @@ function hiddenSlots(
     const isUnseen = provider_state === null && queue_state === null;
     return phase === 'creating' && isUnseen && isOlderThan(asked_at, limits.ask_again_s, now);
   };
-  // A list may omit an orphan: in a zone with many orphans, a slot without a document may have a node.
+  // A list may omit an orphan: in a zone with many orphans, a slot without a document may still have a node.
   const marked = new Set(zones.flatMap(({zone, orphans}) => (orphans ? zone : [])));
   const whyHidden = (name: string, zone: string): Constraint | undefined => {
     const worker = workers.get(name);

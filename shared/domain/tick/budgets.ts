@@ -20,29 +20,29 @@ import {parseWorkerName} from '../names.ts';
 import {isRunnable} from '../records/run.ts';
 import type {BudgetSnapshot} from './snapshot.ts';
 
-/** A run to pause, if its document still has this version. An operator mends the reason and resumes the run. */
+/** A run to pause if its document still has this version. An operator fixes the cause and resumes the run. */
 export type Pause = {run: string; version: number; reason: string; isForBudget: boolean};
 
 export type Budgets = {
   pauses: Pause[];
-  /** New reasons of runs that a budget paused before: its figures have changed since, or it allows more. */
+  /** New reasons for runs that a budget paused earlier: its figures have changed, or it allows more now. */
   reasons: Pause[];
-  /** The budget of the pool or of the month that allows no more, and why: jobs and kept TPUs have no other. */
+  /** The budget of the pool or of the month that is used up, and why. Jobs and kept TPUs have no other budget. */
   sharedLimit: {about: string; why: string} | undefined;
-  /** Runs without money, or without a zone that they may use, each with the reason; paused or ended before. */
+  /** Runs whose budget is used up, or that have no zone they may use, each with the reason; includes runs that were paused or ended before. */
   overBudget: ReadonlyMap<string, string>;
   leftOf: (run: string) => number;
-  /** Workers to delete now: a finished shard costs as much as an unfinished one. */
+  /** Workers to delete now instead of draining: finishing a shard would cost as much as computing it again. */
   dismissed: ReadonlySet<string>;
-  /** Dollars left of the pool's and the month's budget, whichever is less. */
+  /** Dollars left in the budget of the pool or of the month, whichever has less. */
   left_usd: number;
   /** Reserves money for the new nodes of this plan. `kept_usd` is set aside for other nodes. */
   newReserver: (kept_usd: number) => ReserveBudget;
 };
 
 /**
- * Every budget has to pay for the minutes that deleting TPUs takes. A run is over its budget, or its pool or month is, once only that
- * money is left.
+ * Every budget has to pay for the minutes that deleting TPUs takes. A run is over budget once only that money is left in its own budget, or
+ * in that of its pool or month.
  */
 export function decideBudgets(
   snapshot: BudgetSnapshot,
@@ -51,7 +51,7 @@ export function decideBudgets(
   region: BucketRegion = null,
 ): Budgets {
   const {pool, prices, runs, ended} = snapshot;
-  // A new price counts at once, and the documents of the workers get it with this tick.
+  // A new price applies at once; this tick writes it to the documents of the workers.
   const workers = new Map(
     [...snapshot.workers].map(([name, worker]) => [
       name,
@@ -61,12 +61,12 @@ export function decideBudgets(
   const living = costOfLiving(workers.values(), now);
   const leaving = costOfDeletingAll(workers.values());
   const zonePrices = pool.zones.map(zone => priceOf(prices ?? {}, pool, zone));
-  // Prices that were not read prove nothing: only known costs end a budget then.
+  // Prices that could not be read prove nothing: then only known costs use up a budget.
   const isKnown = !prices || !zonePrices.includes(null);
-  // A run without a TPU needs the money for one: less would create a node only to delete it.
+  // A run without a TPU needs the money for one; with less, a node would be created only to be deleted.
   const most_usd_per_hour = Math.max(0, ...zonePrices.map(price => price ?? 0));
   const one = costOfDeleting(most_usd_per_hour);
-  // A resume is worth a short life. Budgets that were not read prove nothing.
+  // A resume must pay for a short life of a TPU. Budgets that could not be read prove nothing.
   const isMonthKnown = snapshot.month !== undefined || ceilings.max_budget_usd === null;
   const least_usd = prices && isMonthKnown ? leastBudget(most_usd_per_hour) : Number.POSITIVE_INFINITY;
   const leaving_usd = leaving.total || one;
@@ -118,7 +118,7 @@ export function decideBudgets(
   };
 }
 
-/** The budgets that every run shares: the tightest of pool and month, and why it allows no more. */
+/** The budget that all runs share: the tighter one of pool and month, and why it allows no more. */
 function sharedBudget(
   {pool, month, workers, others}: BudgetSnapshot,
   {max_budget_usd}: Ceilings,
@@ -128,7 +128,7 @@ function sharedBudget(
   const of_pool = {spent_usd: pool.spent_usd + living_usd, leaving_usd};
   const leavingElsewhere_usd = costOfDeletingAll(others.workers).total;
   const of_month = {
-    // Without a ceiling the sum over all workers is not needed.
+    // Without a ceiling, the sum over all workers is not needed.
     spent_usd:
       max_budget_usd === null || !month
         ? 0

@@ -1,4 +1,4 @@
-/** Decisions about several slots, from the documents that one transaction has read. The transaction writes what they return. */
+/** Decisions about several slots from the documents that one transaction has read. The transaction writes the results. */
 import {addBill} from '../billing/bills.ts';
 import {pricedAs, priceOf} from '../billing/budget.ts';
 import {hostsOfType} from '../fleet/accelerators.ts';
@@ -13,13 +13,13 @@ import {grantBoot, judgeSilence} from './shared-documents.ts';
 import type {Context, SlotDocuments, SlotSettings, SlotWrites} from './slot-writes.ts';
 import {decideWithout, type PlanInputs, type SlotDecision} from './slots.ts';
 
-/** Age of a plan after which a slow function creates no node from it, and age of a list after which it deletes no unknown node. */
+/** A slow function creates no node from a plan older than this, and deletes no unknown node by a list older than this. */
 const PLAN_LASTS_MS = 60_000;
 
-/** Age of the first read after which a plan creates no node: the budget may be spent since, and `on-tick` ends after 540 s. */
+/** A plan creates no node once its first read is older than this: the budget may be spent by then, and `on-tick` ends after 540 s. */
 const READS_LAST_MS = 300_000;
 
-/** Decides which of the changes the shared documents allow, and what follows from them. */
+/** Decides which of the changes the shared documents allow, and derives their consequences. */
 export function decideSlots(
   changes: readonly SlotDecision[],
   documents: SlotDocuments,
@@ -45,7 +45,7 @@ export function decideSlots(
   return writes;
 }
 
-/** Frees the other slices of each job whose attempt has ended with one slice. */
+/** Releases the other slices of each job whose attempt ended when one slice did. */
 function freeMembers(writes: SlotWrites, {works}: SlotDocuments, now: number): void {
   const ended = new Set(writes.jobs.map(({before}) => before.job));
   const members = [...works.values()].flatMap(({job, members = []}) =>
@@ -60,8 +60,8 @@ function freeMembers(writes: SlotWrites, {works}: SlotDocuments, now: number): v
 }
 
 /**
- * The decision as silence guards, zones and budgets allow it; undefined if they allow no change. Checked again since the plan: another tick may
- * have created nodes in the zone, or spent the budget.
+ * The decision as silence guards, zones and budgets allow it; undefined if they allow no change. Checked again here, because since the plan
+ * another tick may have created nodes in the zone, or spent the budget.
  */
 function allowed(writes: SlotWrites, planned: SlotDecision, {inputs, settings, now}: Context) {
   const {limits, placement, bundle} = settings;
@@ -78,7 +78,7 @@ function allowed(writes: SlotWrites, planned: SlotDecision, {inputs, settings, n
   const isAgain = judged?.change === 'asked again' && !isOpen;
   if (isLate && isAllowed && isAsking(judged?.change)) writes.lateSlots.push(before.name);
   const decision = isAgain ? decideWithout('request', judged, inputs, limits, now) : judged;
-  // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
+  // The list may show an earlier incarnation of a slot for which the snapshot has no worker.
   const hasOldList = !isAsking(decision?.change) && now - inputs.nodes.at_ms > PLAN_LASTS_MS;
   if (!decision || (!decision.slot.seen && (isLate || hasOldList))) return undefined;
   if (decision.change !== 'asked') return decision;
@@ -92,12 +92,12 @@ function allowed(writes: SlotWrites, planned: SlotDecision, {inputs, settings, n
   return {...decision, worker: {...decision.worker, ...fields, ...boot}};
 }
 
-/** Sums of dollars may differ by their rounding. */
+/** Tolerance for rounding in sums of dollars. */
 const ROUNDING_USD = 1e-9;
 
 /**
- * True if the budgets of the payer bear what other ticks have added to the bill since the plan: it may have read the bill before a TPU
- * ended, and the workers after.
+ * True if the budgets of the payer can also pay what other ticks have added to the bill since the plan, which may have read the bill before a
+ * TPU ended, and the workers after.
  */
 function canPay(
   payer: string | null | undefined,

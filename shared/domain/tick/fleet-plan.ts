@@ -1,4 +1,4 @@
-/** Plan of the fleet: slots that should have a node, the payer of each, and why work waits. Zones, silence guards, ceilings and budgets bound it. */
+/** Plan of the fleet within zones, silence guards, ceilings and budgets: slots that should have a node, the payer of each, and why work waits. */
 import {priceOf} from '../billing/budget.ts';
 import {costOfDeleting} from '../billing/cost.ts';
 import {isOpenSlot, livingAmong, slotsOf, wantedSlots} from '../fleet/slots.ts';
@@ -19,7 +19,7 @@ import type {Snapshot, TickConfig} from './snapshot.ts';
 import {type Fleet, zoneWaits} from './why-waiting.ts';
 import {type Work, workOf} from './work.ts';
 
-/** `work`: by run, and by `JOBS`; work without a constraint moves. `zones`: of the slots that a zone does not fill. */
+/** `work`: by run, and by `JOBS`; work without a constraint moves. `zones`: only for slots that their zone does not fill. */
 export type Constraints = {
   work: ReadonlyMap<string, Constraint>;
   zones: ReadonlyMap<string, Constraint>;
@@ -29,12 +29,12 @@ export type FleetPlan = {
   wanted: ReadonlySet<string>;
   /** The run that pays for each new or idle node. */
   payers: ReadonlyMap<string, string | null>;
-  /** Limit of the count of all creates, this plan's included: another tick may create nodes at the same time. */
+  /** Limit of the count of all creates, including those of this plan, because another tick may create nodes at the same time. */
   mostCreates: number;
-  /** Creates of this plan, and the dollars that are set aside for them: later pools of the tick have the rest. */
+  /** Creates of this plan, and the dollars reserved for them: pools planned later in the tick share the rest. */
   creates: number;
   reserved_usd: number;
-  /** Dollars that the budgets of each payer have left beside these creates. */
+  /** Dollars left in the budgets of each payer beside these creates. */
   spare: ReadonlyMap<string, number>;
   constraints: Constraints;
   gathering: Gathering;
@@ -68,7 +68,7 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
   );
   const before = snapshot.creates ?? 0;
   const room = most - livingAmong(workers);
-  // A budget pays for the creates of this plan alone: creates of another tick take their place.
+  // A budget pays only for the creates of this plan: creates of another tick replace them.
   const allowed = isBounded(snapshot, config) ? Math.min(room, created.length) : room;
   const mostCreates = work.unread ? before : unreadPart(snapshot) ? 0 : before + allowed;
   return {...plan, mostCreates, creates: created.length, reserved_usd, spare};
@@ -80,7 +80,7 @@ const NO_SLOTS: Pick<Fleet, 'wanted' | 'withheld' | 'limits'> = {
   limits: new Map(),
 };
 
-/** The nodes that the deployment allows the pool, beside those of other pools and nodes that no readable document has. */
+/** The nodes that the deployment allows the pool, after those of other pools and nodes without a readable document. */
 function mostNodes({unreadable, others}: Snapshot, orphans: Orphans, {ceilings}: TickConfig): number {
   const elsewhere = others.workers.filter(({phase}) => phase !== 'gone').length + others.nodes;
   return ceilings.max_workers - unreadable.size - orphans.names.length - elsewhere;
@@ -90,7 +90,7 @@ function isBounded({pool, runs}: Snapshot, {ceilings}: TickConfig): boolean {
   return ceilings.max_budget_usd !== null || [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
 }
 
-/** The slots that the work needs and its zones allow. */
+/** The slots that the work needs and that its zones allow. */
 function chooseSlots(
   snapshot: Snapshot,
   decided: Decided,

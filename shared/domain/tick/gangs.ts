@@ -1,4 +1,4 @@
-/** Slots for waiting jobs of several slices: all slices of a job in one zone, or none. */
+/** Slots for waiting jobs of several slices: a job gets all slices in one zone, or none. */
 
 import {slotsOf} from '../fleet/slots.ts';
 import {type Job, waitsSince} from '../records/job.ts';
@@ -7,13 +7,13 @@ import type {Worker} from '../records/worker.ts';
 import {isOlderThan, iso} from '../time.ts';
 import {slotConstraint} from '../worker/tpu-constraint.ts';
 
-/** `silent`: workers that have said nothing for too long. They serve no job before they speak. */
+/** `silent`: workers that have sent nothing for too long. They serve no job until they send a heartbeat. */
 type Fleet = {pool: Pool; workers: ReadonlyMap<string, Worker>; silent: ReadonlySet<string>};
 
 /**
- * `wanted`: slots that get a TPU, or keep it. `reservedFor`: these and the slots that no later work gets, with the job that gathers them.
- * `yieldingTo`: slots at work that the job gets next. `timeouts`: jobs whose slices have waited too long for the others in a zone, and the slots: a
- * tick releases them with the pause of the zone.
+ * `wanted`: slots that get or keep a TPU. `reservedFor`: these and the slots that no later work may use, with the job that gathers them.
+ * `yieldingTo`: slots at work that the job gets next. `timeouts`: jobs whose slices have waited too long for the others in a zone, with the
+ * slots: a tick releases them and pauses the zone for the job.
  */
 export type Gathering = {
   wanted: ReadonlySet<string>;
@@ -30,8 +30,8 @@ export const NO_GATHERING: Gathering = {
 };
 
 /**
- * Order in which slots serve a job: the slots whose TPU is ready, or will be, come first. A TPU in phase `working` without work has just lost
- * its job. A slot whose TPU is deleted comes behind an empty one, and a TPU at work is last.
+ * Order in which slots serve a job: those whose TPU is ready, or will be, come first. A TPU in phase `working` without work has just lost its
+ * job. A slot whose TPU is being deleted comes after an empty one, and a TPU at work comes last.
  */
 const RANKS: Partial<Record<Worker['phase'], number>> = {
   idle: 0,
@@ -43,12 +43,12 @@ const RANKS: Partial<Record<Worker['phase'], number>> = {
 };
 const AT_WORK = 6;
 
-/** Doublings of the pause of a zone: of ten minutes, to 21 hours. */
+/** The pause of a zone doubles at most this often: from ten minutes up to 21 hours. */
 const MOST_DOUBLINGS = 7;
 
 /**
- * The slots of each job, by the first job first. A job gets slots of the zone in which it waits for the fewest TPUs at work, and then for the
- * fewest creates. Slices that have waited for a create or a boot for `boot_s` go, and the zone has a pause.
+ * The slots of each job, in order of the jobs. A job gets slots of the zone in which it waits for the fewest TPUs at work, and then for the
+ * fewest creates. Slices that have waited longer than `boot_s` for a create or a boot are released, and the zone is paused.
  */
 export function gatherSlots(fleet: Fleet, jobs: readonly Job[], boot_s: number, now: number): Gathering {
   const [wanted, kept, yielding] = [new Set<string>(), new Map<string, string>(), new Map<string, string>()];
@@ -85,7 +85,7 @@ type Group = {
   missing: number;
 };
 
-/** End of the pause of the zone: it had too few slices for the job, or for one before that needs as many or fewer. */
+/** End of the pause of the zone: it had too few slices for this job, or for an earlier job that needs as many or fewer. */
 function pauseIn(zone: string, {slices}: Job, before: readonly Job[]): string {
   const ends = before.flatMap(job =>
     job.slices <= slices ? (job.reservation_timeouts[zone]?.next_at ?? []) : [],
@@ -93,7 +93,7 @@ function pauseIn(zone: string, {slices}: Job, before: readonly Job[]): string {
   return ends.sort().at(-1) ?? '';
 }
 
-/** Undefined: the zone has too few slots for the job now. */
+/** Undefined if the zone has too few slots for the job now. */
 function groupIn(
   {pool, workers, silent}: Fleet,
   zone: string,
@@ -119,23 +119,23 @@ function groupIn(
   };
   const isEmpty = ({worker}: Member) => ['gone', 'deleting'].includes(worker?.phase ?? 'gone');
   const group = {zone, isTimedOut: false, free, atWork, missing: free.filter(isEmpty).length};
-  // Jobs at work end by their timeout. Until then the slots stay, and no TPU waits longer.
+  // The jobs at work end by their timeout. Until then the slots are reserved, and no TPU waits longer for them.
   if (atWork.length > 0) return {...group, wanted: free.filter(each => !isEmpty(each) && !isTooLong(each))};
   const idle = free.filter(({worker}) => worker?.phase === 'idle').length;
   const hasSurvivor = free.some(({worker}) => ['idle', 'working'].includes(worker?.phase ?? 'gone'));
-  // A deletion may take without end: only the slices that survived another one wait for it, for `boot_s` at most.
+  // A deletion may never end, so only slices that survived another one wait for it, for `boot_s` at most.
   if (!hasSurvivor && free.some(({worker}) => worker?.phase === 'deleting')) return undefined;
   return {...group, isTimedOut: idle < job.slices && free.some(isTooLong), wanted: free};
 }
 
-/** Infinity: the slot serves no job. */
+/** Infinity if the slot cannot serve a job. */
 function rankOf(worker: Worker | undefined, now: number): number {
   if (slotConstraint(worker, now)) return Number.POSITIVE_INFINITY;
   if (worker?.work) return worker.phase === 'working' ? AT_WORK : Number.POSITIVE_INFINITY;
   return RANKS[worker?.phase ?? 'gone'] ?? Number.POSITIVE_INFINITY;
 }
 
-/** The job after its slices have waited in the zone in vain: the zone has a pause, which doubles each time. Undefined during a pause. */
+/** The job after its slices have waited too long in the zone: the zone gets a pause, which doubles each time. Undefined during a pause. */
 export function afterReservationTimeout(
   job: Job,
   zone: string,

@@ -1,7 +1,7 @@
 /**
- * Orphans: managed nodes without a document, or with a document of an earlier incarnation. The Store was lost, restored or edited.
- * An orphan gets no work and costs money, so it is deleted. Few orphans are deleted at once; many wait an hour, because a restored
- * Store may know them.
+ * Orphans: managed nodes without a document, or with a document of an earlier incarnation, because the database was lost, restored or edited.
+ * An orphan gets no work and costs money, so it is deleted. A few orphans are deleted at once; many wait for an hour, because a restored
+ * database may know them.
  */
 import {priceOf} from '../billing/budget.ts';
 import {costOfDeleting} from '../billing/cost.ts';
@@ -14,7 +14,7 @@ import {shareOf} from '../zone/silence-guard.ts';
 import type {Snapshot} from './snapshot.ts';
 
 const WAIT_S = 3600;
-/** Seconds without a listed orphan until a zone counts as free of orphans: one list may omit nodes. */
+/** A zone counts as free of orphans after this many seconds without one in a list, because one list may omit nodes. */
 const UNSEEN_S = 90;
 
 type Workers = ReadonlyMap<string, Worker>;
@@ -52,8 +52,8 @@ export function orphansOf(
 export type OrphanCount = {zone: string; orphans: number; nodes: number};
 
 /**
- * `held`: orphans that stay for now. `counts`: orphans of each zone to mark. Orphans stay in an unreachable zone. While the
- * budgets pay for them, they stay too where many wait for their hour, and in a zone whose document is left alone. Without the zones' documents every orphan stays.
+ * `held`: orphans that stay for now. `counts`: orphans of each zone to record. Orphans stay in an unreachable zone. While the budgets pay for
+ * them, many orphans stay for their hour, and all stay if their zone's document is invalid or the zones could not be read.
  */
 export function decideOrphans(
   nodes: Nodes,
@@ -88,7 +88,7 @@ export function decideOrphans(
 
 export const endOfWait = ({since_at}: OrphansMark) => iso(msOf(since_at) + WAIT_S * 1000);
 
-/** The mark of a zone after a list. Many orphans wait the whole hour, even if a later list shows few or none. */
+/** The record of a zone after a list. Many orphans wait the whole hour, even if a later list shows few or none. */
 export function markAfter(
   mark: OrphansMark | null,
   {orphans, nodes}: Pick<OrphanCount, 'orphans' | 'nodes'>,
@@ -104,7 +104,7 @@ export function markAfter(
   return mark.unseen_since_at === null ? mark : {...mark, unseen_since_at: null};
 }
 
-/** Orphans, and nodes of orphans that are being deleted. The document of such a node is younger than the node. */
+/** Orphans, and nodes of orphans that are being deleted: the document of such a node is younger than the node. */
 export function orphansLeft(nodes: Nodes, workers: Workers): string[] {
   const isGoing = ({phase, created_at}: Worker, made_at: string) =>
     phase === 'deleting' && msOf(created_at) > msOf(made_at);

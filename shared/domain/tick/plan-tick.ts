@@ -30,7 +30,7 @@ export type BudgetPlan = {
   deletes: SlotBatches;
 };
 
-/** Growth of the costs of a run without a budget after which its document gets them, if its streams do not change. */
+/** If its streams do not change, the document of a run without a budget gets new costs only after they grew by this share. */
 const SHARE = 0.05;
 const LEAST_USD = 1;
 
@@ -40,7 +40,7 @@ export type RunPlan = {
   costs: RunCosts;
   /** `continue`: streams or workers are left. `finish`: none is left. */
   next: 'continue' | 'finish';
-  /** Why it waits; undefined for a run that moves. */
+  /** Why the run waits; undefined if it moves. */
   waits: Constraint | undefined;
   /** True if streams may be leased to workers that do not hold them. */
   hasOrphanedLeases: boolean;
@@ -50,27 +50,27 @@ export type TickPlan = {
   inputs: PlanInputs;
   deletes: SlotBatches;
   others: SlotBatches;
-  /** Slots whose node the list omits. Each node is read with `get` before its decision. */
+  /** Slots whose node the list omits. Before its decision each node is read with `get`. */
   missing: readonly Slot[];
-  /** Zones, and a time for the pool, whose silence guard or stop of creates ends with the first heartbeats of workers. */
+  /** Zones, and a time for the pool, whose silence guard or stop of creates ends because workers sent their first heartbeats. */
   hellos: {zones: readonly string[]; pool_at: string | undefined};
   orphans: readonly OrphanCount[];
   strays: readonly Tpu[];
-  /** Living workers that have not claimed their lease for `lease_s`. */
+  /** Living workers that have not renewed their lease for `lease_s`. */
   expired: readonly string[];
-  /** Workers whose document does not know yet that their run was paused, resumed or ended. */
+  /** Workers whose document does not show yet that their run was paused, resumed or ended. */
   notices: readonly {run: string; workers: readonly string[]}[];
-  /** Workers that give their streams back for a job, or no longer do. */
+  /** Workers whose `yields_to` changes: they must give their stream back for a job, or no longer need to. */
   yields: readonly Yield[];
   runs: readonly RunPlan[];
   constraints: Constraints;
-  /** Jobs whose slices have waited for others for too long, and the zones. */
+  /** Jobs whose slices have waited too long for the others, and the zones. */
   reservationTimeouts: Gathering['timeouts'];
   /** Creates and dollars of this plan, which later pools of the tick do not get. */
   taken: {creates: number; usd: number};
 };
 
-/** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
+/** Plans budgets first: pauses runs over their budget and deletes their workers, whatever the lists of nodes show. */
 export function planBudgets(snapshot: BudgetSnapshot, config: TickConfig, now: number): BudgetPlan {
   const budgets = decideBudgets(snapshot, config.ceilings, now, config.region);
   const inputs = inputsOf(snapshot, now);
@@ -129,7 +129,7 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
   const missing: Slot[] = [];
   for (const name of new Set([...workers.keys(), ...fleet.wanted, ...managedIn(nodes)])) {
     if (unreadable.has(name) || held.has(name) || spent.has(name)) continue;
-    // Another tick has created this node since the snapshot, maybe for a run that the snapshot lacks.
+    // Another tick has created this node since the snapshot, perhaps for a run that the snapshot does not have.
     if (!fleet.wanted.has(name) && isYounger(workers.get(name), snapshot.read_at_ms)) continue;
     const isWanted = fleet.wanted.has(name) ? 'wanted' : 'unwanted';
     const slot = slotOf(name, budgets.dismissed.has(name) ? 'dismissed' : isWanted, workers);
@@ -160,7 +160,7 @@ function isYounger(worker: Worker | undefined, read_at_ms: number): boolean {
   return worker?.phase === 'creating' && msOf(worker.phase_since_at) > read_at_ms;
 }
 
-/** `zones_after`: zones updated by the first words of their workers. `zones`: names of the changed zones. */
+/** `zones_after`: zones after the first heartbeats of their workers. `zones`: names of the changed zones. */
 function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
   const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
   const after = zones?.map(zone => zoneAfterHellos(zone, byZone.get(zone.zone) ?? [], moment));
@@ -214,7 +214,7 @@ function planRuns({runs, workers, streams}: Snapshot, {work}: Constraints, now: 
     if (!counts) return [];
     const holders = atWork.get(run.run) ?? 0;
     const {streams_in_progress, streams_failed} = counts.totals;
-    // A paused run with a failed stream waits for an operator: no tick reads all its streams.
+    // A paused run with a failed stream waits for an operator, so no tick reads all its streams.
     const staysOpen = run.status === 'paused' && counts.unfinished === 0 && streams_failed > 0;
     const isOver = holders === 0 && counts.areAllOver && !staysOpen;
     const costs = {
@@ -229,19 +229,19 @@ function planRuns({runs, workers, streams}: Snapshot, {work}: Constraints, now: 
       costs,
       next: isOver ? ('finish' as const) : ('continue' as const),
       waits,
-      // Leases change while they are counted: with many workers, a few more leases than workers are no evidence.
+      // Leases change while they are counted: with many workers, a few more leases than workers prove nothing.
       hasOrphanedLeases: streams_in_progress - holders > holders / 100,
     };
   });
 }
 
-/** True if the costs have grown by so much that the document needs them: a budget bounds each grant by them. */
+/** True if the costs have grown enough to be written to the document, whose budget limits each grant. */
 function hasGrown({budget_usd, ...known}: Run, {cost_usd, download_usd}: RunCosts): boolean {
   const grown_usd = Math.max(cost_usd - known.cost_usd, download_usd - known.download_usd);
   return grown_usd > (budget_usd === null ? Math.max(LEAST_USD, SHARE * known.cost_usd) : 0);
 }
 
-/** True if the run waits for another reason, or until another try, than its document says. Of many runs only the first in line waits for a zone. */
+/** True if the document shows another reason or next try of the wait. Of many runs only the first in line waits for a zone. */
 function hasOtherWait({status, waits}: Run, now_is: Constraint | undefined, now: number): boolean {
   return status === 'active' && goesOn(waits, now_is, now) !== waits;
 }

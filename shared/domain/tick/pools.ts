@@ -1,6 +1,6 @@
 /**
- * Parts of a snapshot, one for each pool: each pool is planned alone. All pools share the ceilings of the deployment, so a part also has
- * the nodes and the money of the other pools, and those that earlier plans of the tick take.
+ * Splits a snapshot into one for each pool, because each pool is planned alone. All pools share the ceilings of the deployment, so each part
+ * also has the nodes and the money of the other pools, including what earlier plans of the tick use.
  */
 
 import {parseWorkerName} from '../names.ts';
@@ -16,16 +16,16 @@ import type {
   TickConfig,
 } from './snapshot.ts';
 
-/** A pool without a valid document. It has no zone, so its plan wants no node, and deletes no worker for lack of a slot. */
+/** A pool without a valid document. It has no zone, so its plan wants no node; it deletes no worker for lack of a slot. */
 function withoutDocument(pool: string): Pool {
   const nothing = {accelerator: '', runtime_version: '', spot: false, zones: [], workers_per_zone: 0};
   return {...NEW_POOL, ...nothing, pool};
 }
 
-/** The pool of a slot, by its name alone: node and document of a slot are always in one part. */
+/** The pool of a slot, from its name only, so that node and document of a slot are always in the same part. */
 const poolOfSlot = (name: string, own: string) => parseWorkerName(name)?.pool ?? own;
 
-/** The pools of a tick, in the order in which they are planned: those with a document, and all others that a fact names. */
+/** The pools of a tick in planning order: those with a document, and all others that any fact names. */
 function poolsOf(all: DeploymentBudgets, others: Iterable<string> = []): Pool[] {
   const {pools, unreadable_pools, runs, ended, workers, unreadable} = all;
   const [{pool: own}] = pools;
@@ -88,7 +88,7 @@ export function planAllBudgets(all: DeploymentBudgets, config: TickConfig, now: 
   return budgetsByPool(all).map(part => planBudgets(part, config, now));
 }
 
-/** Plans every pool in sequence: nodes, money and creates of earlier plans are gone for later pools. Late pools come first. */
+/** Plans every pool in sequence: later pools get what earlier plans leave of nodes, money and creates. Late pools come first. */
 export function planPools(all: DeploymentSnapshot, config: TickConfig, now: number) {
   const isLate = ({pool}: Snapshot) => all.late_pools.includes(pool.pool);
   const parts = snapshotsByPool(all).sort((one, other) => Number(isLate(other)) - Number(isLate(one)));

@@ -1,11 +1,11 @@
-/** Serves the work of a pool in its order: each payer gets its TPUs, and the first refusal of a payer is the reason why its work waits. */
+/** Serves the work of a pool in order: each payer gets its TPUs, and the first refusal of a payer is the reason why its work waits. */
 import {isHeld, isSpare, payerOfWork, type ReserveBudget} from '../billing/cost.ts';
 import type {Constraint} from '../records/constraint.ts';
 import type {Worker} from '../records/worker.ts';
 import {type Fleet, factsOf, whyWaiting} from './why-waiting.ts';
 import type {Demand, Work} from './work.ts';
 
-/** `payers`: of each empty slot that gets a node, and of each idle worker that gets another payer. Null: no budget covers the slot. */
+/** `payers`: of each empty slot that gets a node, and of each idle worker that gets another payer. Null: no budget pays for the slot. */
 export type Served = {payers: Map<string, string | null>; waits: Map<string, Constraint>};
 
 export function serveWork({demands}: Pick<Work, 'demands'>, fleet: Fleet, reserve: ReserveBudget): Served {
@@ -30,7 +30,7 @@ export function serveWork({demands}: Pick<Work, 'demands'>, fleet: Fleet, reserv
 }
 
 /**
- * `unserved`: work of each payer beside its TPUs. `spare`: workers without work, by their payer. `staying`: those that their payer needs.
+ * `unserved`: work of each payer beyond its TPUs. `spare`: workers without work, by payer. `staying`: those of them that their payer needs.
  * `boundTo`: payer of each bound slot.
  */
 type Line = {
@@ -91,7 +91,7 @@ function takeSlots(
   return {taken, refusal: first};
 }
 
-/** A bound slot may serve another run first: then more workers are wanted than payers need, and the first payer gets them. */
+/** A bound slot may serve another run first; then more workers are wanted than payers need, and the first payer pays for the rest. */
 function payRest(
   demands: readonly Demand[],
   free: readonly string[],

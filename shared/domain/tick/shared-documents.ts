@@ -1,4 +1,4 @@
-/** Documents that decisions about several slots share: zones, pool and runs. Each decision changes them for the decisions behind it. */
+/** Documents that decisions about several slots share: zones, pool and runs. Each decision changes them for those after it. */
 import type {Payers} from '../billing/bills.ts';
 import {runAtWork} from '../billing/cost.ts';
 import type {Limiter} from '../records/limiter.ts';
@@ -21,7 +21,7 @@ import {
 import type {ZoneSettings} from '../zone/zone-changes.ts';
 import type {PlanInputs} from './slots.ts';
 
-/** `pool`: undefined if its document is invalid. No node is created until an operator mends the document. */
+/** `pool`: undefined if its document is invalid. Then no node is created until an operator fixes the document. */
 export type SharedDocuments = Payers & {
   zones: Map<string, Zone>;
   /** Count of all creates ever requested; undefined if no create is decided. */
@@ -31,8 +31,8 @@ export type SharedDocuments = Payers & {
 export type Creates = {creates: number; late_pools: string[]};
 
 /**
- * Verdict of the zone's silence guard on a silent worker; undefined for any other worker. A silence guard whose document is left alone does not remember
- * its share, so it holds every worker that is not lost.
+ * Verdict of the zone's silence guard on a silent worker; undefined for any other worker. If the zone's document is invalid, the share
+ * already replaced is unknown, so the guard holds every worker that is not lost.
  */
 export function judgeSilence(
   {zones}: SharedDocuments,
@@ -55,8 +55,8 @@ export function judgeSilence(
 }
 
 /**
- * Lets a new node boot: a canary of the silence guard always, others unless the pool stops creates. Undefined: no node may boot. Canaries and the tries
- * of a stop are born with their request, so a refused incarnation that is requested again counts for the present stop.
+ * Lets a new node boot: a canary always, others unless the pool stops creates. Undefined: no node may boot. Canaries and the tries of a stop
+ * are fixed when they are requested, so a refused incarnation that is requested again counts for the present stop.
  */
 export function grantBoot(
   shared: SharedDocuments,
@@ -81,7 +81,7 @@ export function grantBoot(
   return {...boot, born_at};
 }
 
-/** Zone and pool after a node that was refused or ended before its agent spoke: it says nothing about boots. */
+/** Zone and pool after a node that was refused or ended before its agent sent anything: it proves nothing about boots. */
 export function afterLostBoot(
   zone: Zone,
   pool: Pool | undefined,
@@ -97,7 +97,7 @@ export function afterLostBoot(
   };
 }
 
-/** Returns the same object where nothing changes: an unchanged document is not written. */
+/** Returns the same object if nothing changes, because an unchanged document is not written. */
 function withoutTry<T extends {limiter: Limiter}>(
   document: T,
   worker: Worker,
@@ -108,7 +108,7 @@ function withoutTry<T extends {limiter: Limiter}>(
   return limiter === document.limiter ? document : {...document, limiter};
 }
 
-/** Takes back the try of a node that ended before its agent spoke. */
+/** Takes back the try of a node that ended before its agent sent anything. */
 export function giveBootBack(
   shared: SharedDocuments,
   worker: Worker,
@@ -123,8 +123,8 @@ export function giveBootBack(
 }
 
 /**
- * Counts a node that was READY and whose agent never spoke. Returns texts about the pool or zone whose creates stop with this node. A
- * node whose agent spoke before a restart, or that ran an earlier bundle, is no evidence about boots.
+ * Counts a node that was READY and whose agent never sent anything. Returns texts about the pool or zone whose creates stop with this node. A
+ * node whose agent was up before a restart, or that ran an earlier bundle, proves nothing about boots.
  */
 export function countFailedBoot(
   shared: SharedDocuments,
@@ -157,7 +157,7 @@ export function countFailedBoot(
   return stops;
 }
 
-/** Counts a machine that died at work on a run, and the stream that failed with it, if any. `shardsByRun`: those that are stored. */
+/** Counts a machine that died while working on a run, and the stream that failed with it, if any. `shardsByRun`: stored shards. */
 export function countMachineDeath(
   {runs}: SharedDocuments,
   {before, verdict}: {before: Worker; verdict?: Verdict | undefined},

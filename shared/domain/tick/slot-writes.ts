@@ -25,7 +25,7 @@ export type Work = {
   members?: readonly Worker[];
 };
 
-/** `works`: by the name of the worker. `attempts`: records of ended incarnations, by their path. */
+/** `works`: by name of the worker. `attempts`: records of ended incarnations, by their path. */
 export type SlotDocuments = {
   shared: SharedDocuments;
   works: ReadonlyMap<string, Work>;
@@ -35,7 +35,7 @@ export type SlotDocuments = {
 export type SlotWrites = {
   workers: Worker[];
   attempts: Map<string, WorkerAttempt>;
-  /** Freed or charged streams, by run and stream. */
+  /** Streams that are released or charged, by run and stream. */
   streams: Map<string, Stream>;
   jobs: {before: Job; ended: Job}[];
   shared: SharedDocuments;
@@ -47,7 +47,7 @@ export type SlotWrites = {
   actions: WorkerAction[];
   heldWorkers: Worker[];
   freedStreams: Stream[];
-  /** True if a zone gives nodes again: the next tick requests the others. */
+  /** True if a zone gives nodes again: the next tick requests the remaining ones. */
   isOpened: boolean;
   /** Slots whose request is dropped, because the plan is too old. */
   lateSlots: string[];

@@ -1,4 +1,4 @@
-/** Slots of a tick, and the decision about each: from the snapshot first, then again from the documents of a transaction. */
+/** Slots of a tick, and the decision about each: first from the snapshot, then again from the documents of a transaction. */
 import {atPrice, priceOf} from '../billing/budget.ts';
 import {payerText, pricedAt, withPayer} from '../billing/cost.ts';
 import type {Prices} from '../billing/prices.ts';
@@ -26,23 +26,23 @@ export type PlanInputs = {
   prices: Prices;
   payers: ReadonlyMap<string, string | null>;
   mostCreates: number;
-  /** Dollars that the budgets of each payer have left beside the creates of the plan. */
+  /** Dollars left in the budgets of each payer beside the creates of the plan. */
   spare: ReadonlyMap<string, number>;
-  /** Dollars that this tick adds to the bill of the pool: the plan has counted them as the cost of living TPUs. */
+  /** Dollars that this tick adds to the bill of the pool. The plan has already counted them as the cost of living TPUs. */
   tickBill: {usd: number};
   servedTime: Served;
   /** Workers of each zone that have sent a heartbeat. */
   speakersByZone: ReadonlyMap<string, number>;
   fullZones: ReadonlySet<string>;
-  /** Workers that have been silent, and stored no shard, for longer than any silence guard holds. */
+  /** Workers that have been silent, without a new shard, for longer than any silence guard holds them. */
   lostWorkers: ReadonlySet<string>;
   shardsByRun: ReadonlyMap<string, number>;
 };
 
-/** Batches of slots, by the document that their decisions share: a zone or the bills. The slots of a batch share transactions. */
+/** Batches of slots, keyed by the document that their decisions share: a zone or the bills. The slots of a batch share transactions. */
 export type SlotBatches = ReadonlyMap<string, readonly Slot[]>;
 
-/** Decision about a slot whose document changes. `verdict`: of the zone's silence guard, on a silent worker. */
+/** Decision about a slot whose document changes. `verdict`: of the zone's silence guard on a silent worker. */
 export type SlotDecision = WorkerDecision & {
   slot: Slot;
   before: Worker;
@@ -64,7 +64,7 @@ export function decideSlot(
   silence: Silence,
 ): WorkerDecision {
   const moment = {now, servedTime: inputs.servedTime};
-  // An incarnation that ends now is billed at the price in force.
+  // An incarnation that ends now is billed at the present price.
   const current = atPrice(before, inputs.prices, inputs.pool, now);
   const decision = decideWorker(current, observe(inputs.nodes, before), wanted, limits, moment, silence);
   const priced = pricedAt(decision.worker, () => priceOf(inputs.prices, inputs.pool, place.zone));
@@ -83,7 +83,7 @@ export function decideSlot(
   return {...decision, worker, events};
 }
 
-/** Slots whose decision changes a document, in batches: deletes, and all others. */
+/** Slots whose decision changes a document, in two batches: deletes, and all others. */
 export function slotsThatChange(slots: readonly Slot[], inputs: PlanInputs, limits: Limits, now: number) {
   const [deletes, others] = [new Map<string, Slot[]>(), new Map<string, Slot[]>()];
   for (const slot of slots) {
@@ -97,20 +97,20 @@ export function slotsThatChange(slots: readonly Slot[], inputs: PlanInputs, limi
   return {deletes, others};
 }
 
-/** The document that the decision changes beside its worker: a zone, or the bills of pool and runs. */
+/** The document that the decision changes besides its worker: a zone, or the bills of pool and runs. */
 function sharedBy(before: Worker, decision: WorkerDecision): string | undefined {
   if (becomesGone(before, decision.worker)) return 'bills';
   return changeOf(before, decision) && before.zone;
 }
 
-/** True if the node of the incarnation is gone with this decision: its bill is due. */
+/** True if the node of the incarnation is gone with this decision, so its bill is due. */
 export function becomesGone(before: Worker, after: Worker): boolean {
   return after.phase === 'gone' && before.phase !== 'gone';
 }
 
 /**
- * True if the plan still applies to the slot. An unwanted worker whose phase has changed waits for the next tick. A dismissed incarnation
- * is deleted in any phase. A worker that has sent a heartbeat since Cloud TPU found no node of it is not absent.
+ * True if the plan still applies to the slot. An unwanted worker whose phase has changed waits for the next tick. A dismissed incarnation is
+ * deleted in any phase. A worker that has sent a heartbeat after Cloud TPU found no node for it is not absent.
  */
 export function isStillPlanned({name, wanted, seen}: Slot, worker: Worker, {nodes}: PlanInputs): boolean {
   if (nodes.absent.has(name) && worker.heartbeat_at !== (seen?.heartbeat_at ?? null)) return false;
@@ -134,8 +134,8 @@ export function changedSlots(
 }
 
 /**
- * Decides again, without the end of a silent worker that a silence guard holds, or without a repeated create that its zone does not allow. The
- * worker may end for another cause, its node may have changed, or another run may pay for it. Undefined: no change.
+ * Decides again, without ending a silent worker that a silence guard holds, or without repeating a create that its zone does not allow. The
+ * worker may still end for another cause, its node may have changed, or another run may pay for it. Undefined: no change.
  */
 export function decideWithout(
   what: 'silence' | 'request',
@@ -154,7 +154,7 @@ function changedSlot(slot: Slot, before: Worker, decision: WorkerDecision): Slot
   return {...decision, slot, before, change: changeOf(before, decision)};
 }
 
-/** Action of a commit since `since_ms` whose answer was lost: nothing has published its message. */
+/** Action of a commit since `since_ms` whose answer was lost, so nobody published its message. */
 export function unpublishedAction(
   {name, phase, incarnation, asked_at}: Worker,
   since_ms: number,

@@ -1,4 +1,4 @@
-/** Facts that one tick plans with, each read once. An undefined part could not be read: the plan draws no conclusion from it. */
+/** Facts that one tick plans with, each read once. An undefined part could not be read; the plan draws no conclusion from it. */
 
 import type {Ceilings} from '../billing/ceilings.ts';
 import type {BucketRegion} from '../billing/network.ts';
@@ -23,8 +23,8 @@ export type TickConfig = {
 };
 
 /**
- * Cost of ended incarnations in this UTC month. `spent_usd` is undefined if the document is left alone. `copied_usd`: dollars of the copy,
- * those of living TPUs included, where the document is left alone. Both have the cost of each life until `copied_at`.
+ * Cost of ended incarnations in this UTC month. If the document is invalid, `spent_usd` is undefined and `copied_usd` has the dollars of the
+ * copy, including those of living TPUs. Both have the cost of each life until `copied_at`.
  */
 export type Month = {
   name: string;
@@ -33,26 +33,26 @@ export type Month = {
   copied_usd?: number;
 };
 
-/** Nodes and money that a pool shares with the other pools of the deployment. */
+/** Nodes and money of the other pools, with which a pool shares the limits of the deployment. */
 export type Others = {
   workers: readonly Worker[];
   /** Their nodes without a valid document, and the creates of the pools that were planned before. */
   nodes: number;
-  /** Dollars of the month that both need. */
+  /** Dollars of the month's budget that these nodes and creates need. */
   reserved_usd: number;
 };
 
 export const NO_OTHERS: Others = {workers: [], nodes: 0, reserved_usd: 0};
 
 /**
- * Facts about one pool that a budget needs: no list of nodes. Pool and runs are read before the workers, so an incarnation that ends between the two
- * reads counts once.
+ * Facts about one pool that a budget needs; no list of nodes. Pool and runs are read before the workers, so an incarnation that ends between
+ * the two reads is counted once.
  */
 export type BudgetSnapshot = {
-  /** Time of the first read: a run or a worker may be younger. */
+  /** Time of the first read; a run or a worker may be newer. */
   read_at_ms: number;
   pool: Pool;
-  /** True if the document of the pool could not be read: its nodes stay, and it gets no other. */
+  /** True if the document of the pool could not be read: its nodes stay, and no node is created. */
   isUnreadable: boolean;
   /** Jobs of the pool that wait for a worker; undefined if they could not be counted. */
   jobs: WaitingJobs | undefined;
@@ -63,10 +63,10 @@ export type BudgetSnapshot = {
   creates: number | undefined;
   /** Pools that got no node in the last tick, because it was slow: they are planned first. */
   late_pools: readonly string[];
-  /** `runs`: open runs. `ended`: ended runs whose last workers still have their streams. */
+  /** `runs`: open runs. `ended`: ended runs whose streams are still leased to their last workers. */
   runs: readonly Run[];
   ended: readonly Run[];
-  /** Names of runs whose documents could not be read: the work that remains of them is unknown, and their workers stay as they are. */
+  /** Names of runs whose documents could not be read: nobody knows how much work they have left, so their workers stay. */
   unreadable_runs: ReadonlySet<string>;
   /** Every worker that is not gone, and gone workers whose slot a message or a refusal keeps empty. */
   workers: ReadonlyMap<string, Worker>;
@@ -81,7 +81,7 @@ export type StreamCounts = {
   areAllOver: boolean;
   /** Slots with a bound unfinished stream of the run; empty for a run that any slot may work on. */
   slots: readonly string[];
-  /** Begin of the count; null for counts that the document of the run had. */
+  /** Time at which the count began; null for counts taken from the document of the run. */
   counted_ms: number | null;
 };
 

@@ -22,7 +22,7 @@ export type Fleet = {
   now: number;
 };
 
-/** `payers`: as far as the work was served. `usual`: times of the pool. `atWork`: runs with a TPU at work. */
+/** `payers`: only for work that was served. `usual`: usual times of the pool. `atWork`: runs with a TPU at work. */
 export type Facts = Fleet & {
   payers: ReadonlyMap<string, string | null>;
   usual: Usual;
@@ -30,7 +30,7 @@ export type Facts = Fleet & {
 };
 
 /**
- * `slots`: those that the work has or gets, without its TPUs at work. `refusal`: of a further slot, by a budget. `ahead`: work that is
+ * `slots`: those that the work has or gets, without its TPUs at work. `refusal`: why a budget refuses a further slot. `ahead`: work that is
  * served earlier and waits too.
  */
 export type Share = {slots: readonly string[]; refusal: Constraint | undefined; ahead: Demand | undefined};
@@ -42,7 +42,7 @@ export function factsOf(fleet: Fleet, payers: Facts['payers']): Facts {
   return {...fleet, payers, usual: {create, boot}, atWork: new Set(workers.map(runAtWork))};
 }
 
-/** The TPU that comes first, if nothing else is missing; then the budget, earlier work, the pool, and its slots. */
+/** The TPU that comes first, if nothing else is missing; otherwise the budget, earlier work, the pool, or its slots. */
 export function whyWaiting({payer, waiting}: Demand, share: Share, fleet: Facts): Constraint | undefined {
   if (waiting === 0) return undefined;
   const {pool, workers} = fleet.snapshot;
@@ -61,14 +61,14 @@ export function whyWaiting({payer, waiting}: Demand, share: Share, fleet: Facts)
   const blocked = slotsOf(pool)
     .filter(({name}) => isEmpty(workers.get(name)))
     .flatMap(({name}) => fleet.withheld.get(name) ?? foreignNode(name, fleet) ?? [])
-    // The job that keeps a slot says more about it.
+    // The constraint of the job that reserves a slot is more precise.
     .filter(({kind}) => kind !== 'slices' || !gang);
   return dominant(blocked) ?? nearest ?? gang ?? ofFullPool(payer, fleet);
 }
 
 const isEmpty = (worker: Worker | undefined) => (worker?.phase ?? 'gone') === 'gone';
 
-/** Why each slot has no TPU at work yet: the TPU that comes first is the first of the list. */
+/** Why each slot has no TPU at work yet, starting with the TPU that will be ready first. */
 function comingTpus(slots: readonly string[], fleet: Facts): Constraint[] {
   const {snapshot, silent, limits, usual, now} = fleet;
   const zoneOf = new Map(slotsOf(snapshot.pool).map(({name, zone}) => [name, zone]));
@@ -95,7 +95,7 @@ function foreignNode(name: string, {snapshot: {nodes}}: Fleet): Constraint | und
   return constraint('slot-blocked', name, 'there is a node of its name that is not ours');
 }
 
-/** `usually 2.5 min`, below 100 seconds `usually 40 s`: the median of the spans that have ended; null without one. */
+/** `usually 2.5 min`, below 100 seconds `usually 40 s`: the median of the finished spans; null without one. */
 function medianText(spans: [string | null, string | null][]): string | null {
   const seconds = spans.flatMap(([from, to]) =>
     from === null || to === null ? [] : Math.max(0, msOf(to) - msOf(from)) / 1000,
@@ -105,7 +105,7 @@ function medianText(spans: [string | null, string | null][]): string | null {
   return median < 100 ? `usually ${Math.ceil(median)} s` : `usually ${(median / 60).toFixed(1)} min`;
 }
 
-/** The slices that the first waiting job still needs, and why the next one is missing; undefined if one slice is enough for the job. */
+/** The slices that the first waiting job still needs, and why the next one is missing; undefined if the job needs only one slice. */
 function ofFirstGang(coming: readonly Constraint[], {now, snapshot: {pool, workers, jobs}}: Fleet) {
   const [job] = jobs?.first ?? [];
   if (!job || job.slices === 1) return undefined;
@@ -128,7 +128,7 @@ function ofFirstGang(coming: readonly Constraint[], {now, snapshot: {pool, worke
   return constraint('slices', `job ${job.job}`, evidence.join('; '), {next_try_at});
 }
 
-/** Every slot has a TPU for other work, or one that leaves. */
+/** Every slot has a TPU that does other work or is being removed. */
 function ofFullPool(payer: string, fleet: Facts): Constraint {
   const {workers, pool} = fleet.snapshot;
   const slots = slotsOf(pool).length;
@@ -156,7 +156,7 @@ function ofFullPool(payer: string, fleet: Facts): Constraint {
   return constraint('pool-full', pool.pool, evidence);
 }
 
-/** Payer of each slot with a living TPU, or one that the plan creates; without the TPUs to keep. */
+/** Payer of each slot with a living TPU, or one that the plan creates, except for TPUs kept without work. */
 function payersOfSlots({payers, snapshot: {pool, workers}}: Facts): string[] {
   return slotsOf(pool).flatMap(({name}) => {
     const worker = workers.get(name);
@@ -165,7 +165,7 @@ function payersOfSlots({payers, snapshot: {pool, workers}}: Facts): string[] {
   });
 }
 
-/** The TPU that the work waits for, with a stream of a run that was paused or has ended: the plan creates no further one. */
+/** The TPU that the work waits for: it still finishes a stream of a run that was paused or has ended, so the plan creates no other. */
 function soonFree({silent, snapshot: {runs, unreadable_runs, workers}}: Fleet): Worker | undefined {
   const active = new Set([
     ...runs.flatMap(({run, status}) => (status === 'active' ? run : [])),
@@ -183,7 +183,7 @@ function behind(payer: string, {snapshot: {pool, runs}}: Fleet): Constraint {
   return constraint('behind', `run ${payer}`, `its priority is ${priority}`);
 }
 
-/** Why the zones of the pool fill no further slot. A constraint of one slot alone says nothing about its zone. */
+/** Why the zones of the pool fill no further slot. A constraint of one slot proves nothing about its zone. */
 export function zoneWaits({snapshot: {pool}, withheld, limits}: Fleet): Map<string, Constraint> {
   return new Map(
     pool.zones.flatMap(zone => {

@@ -1,4 +1,4 @@
-/** The work of a pool, in the order in which it is served: jobs, runs by priority and start, and last the TPUs to keep without work. */
+/** The work of a pool in the order in which it is served: jobs, then runs by priority and start, then the TPUs to keep without work. */
 import {JOBS, KEPT, runAtWork} from '../billing/cost.ts';
 import {runAcceleratorProblem} from '../fleet/accelerators.ts';
 import {parseJobWork} from '../names.ts';
@@ -16,17 +16,17 @@ import type {Snapshot, TickConfig} from './snapshot.ts';
 /** What a payer needs: a run, `JOBS` or `KEPT`. */
 export type Demand = {
   payer: string;
-  /** Jobs or unfinished streams for any slot, those at work included. */
+  /** Jobs or unfinished streams for any slot, including those at work. */
   open: number;
   /** Slots of streams that no other slot may take, or of a job of several slices. */
   bound: readonly string[];
-  /** Jobs or streams that no TPU has. */
+  /** Jobs or streams without a TPU. */
   waiting: number;
-  /** Why it waits, whatever TPUs there are. */
+  /** Why it waits, regardless of TPUs. */
   own: Constraint | undefined;
 };
 
-/** `unread`: the part that was not read, without which the work is unknown and the nodes stay as they are. */
+/** `unread`: the part that could not be read. Without it the amount of work is unknown, and the nodes stay as they are. */
 export type Work = {demands: readonly Demand[]; gathering: Gathering; unread: Constraint | undefined};
 
 export function workOf(
@@ -60,7 +60,7 @@ export function workOf(
   const atWork = Map.groupBy(workers.values(), runAtWork);
   const ofRun = (run: Run): Demand => {
     const counts = streams.get(run.run);
-    // Each status is counted by a query of its own, and streams end between two of them.
+    // Each status is counted by its own query, and streams may end between two of them.
     const waiting = counts ? Math.min(counts.totals.streams_pending, counts.unfinished) : 0;
     const over = budgets.overBudget.get(run.run);
     const ownOf = (): Constraint | undefined => {
@@ -95,7 +95,7 @@ function unreadWork({pool, isUnreadable, jobs, streams, zones}: Snapshot, served
   return zones ? undefined : constraint('not-read', 'the documents of the zones');
 }
 
-/** The reason if every TPU of a run stands still. */
+/** The reason why the run stands still, if all its TPUs do. */
 function whyAllStand(holders: readonly Worker[], silent: ReadonlySet<string>, snapshot: Snapshot) {
   const standing = holders.flatMap(worker => whyStands(worker, silent, snapshot) ?? []);
   return standing.length === holders.length ? dominant(standing) : undefined;

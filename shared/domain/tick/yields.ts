@@ -1,16 +1,16 @@
-/** The worker that gives its stream back after the shard in hand, because a job has waited for `job_wait_s` and no worker is free. */
+/** Chooses the worker that gives its stream back after its present shard, because a job has waited for `job_wait_s` and no worker is free. */
 import {parseWork} from '../names.ts';
 import type {Run} from '../records/run.ts';
 import type {Worker} from '../records/worker.ts';
 import {isOlderThan} from '../time.ts';
 import type {Snapshot} from './snapshot.ts';
 
-/** `work`: the stream in hand. `job`: the job that waits; null if the worker keeps its stream after all. */
+/** `work`: the present stream. `job`: the waiting job; null if the worker keeps its stream after all. */
 export type Yield = {worker: string; work: string; job: string | null};
 
 /**
- * Changes of the documents of workers. At most one worker of a pool gives its stream back to a job of one slice at a time. `gathered`: workers
- * whose slots a job of several slices gathers.
+ * Changes of the documents of workers. At most one worker of a pool at a time gives its stream back for a job of one slice. `gathered`:
+ * workers whose slots a job of several slices gathers.
  */
 export function planYields(
   {pool, jobs, workers, runs}: Pick<Snapshot, 'pool' | 'jobs' | 'workers' | 'runs'>,
@@ -36,14 +36,14 @@ export function planYields(
   });
 }
 
-/** True for a worker that asks for work soon: it boots, has no work, or drains for a paused run. */
+/** True for a worker that will ask for work soon: it boots, has no work, or drains for a paused run. */
 function isSoonFree({phase, drains, recreate}: Worker): boolean {
   return !recreate && (phase === 'booting' || phase === 'idle' || (phase === 'working' && drains));
 }
 
 type AtStream = {worker: Worker; run: Run | undefined};
 
-/** Least priority first. A stream that is bound to its slot would wait for the job, so it comes last. */
+/** Least priority first. A stream bound to its slot would have to wait for the job, so it comes last. */
 function leastLossFirst(a: AtStream, b: AtStream): number {
   return (
     Number(a.run?.affinity === 'fixed') - Number(b.run?.affinity === 'fixed') ||

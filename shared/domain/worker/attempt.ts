@@ -10,8 +10,8 @@ import type {Death} from './liveness.ts';
 const KEPT_DAYS = 90;
 
 /**
- * Record of an incarnation that has ended: its cause of death, its last states, its cost and the place of its log.
- * Only people and commands read its further fields.
+ * Record of an incarnation that has ended: its cause of death, last states, cost and the place of its log.
+ * Only people and commands read its other fields.
  */
 export const attemptDocument = z.looseObject({
   worker: text.describe('Name of the slot.'),
@@ -58,7 +58,7 @@ export function attemptOf(
   };
 }
 
-/** The record with the cost of its incarnation. If the node of a billed record was seen again, the costs add up. */
+/** The record with the cost of its incarnation. If the node was seen again after it was billed, the costs add up. */
 export function withBill(attempt: WorkerAttempt, {costs, ready_at}: Worker, now: number): WorkerAttempt {
   const gone = {gone_at: iso(now)};
   if (attempt.gone_at === undefined) return {...attempt, ready_at, costs, cost_usd: totalOf(costs), ...gone};

@@ -1,10 +1,10 @@
-/** Where the time of an incarnation goes, by phase, from the heartbeats that its document has. */
+/** Splits the time of an incarnation into phases, from the heartbeats in its document. */
 import {parseJobWork} from '../names.ts';
 import type {LifeFields, Worker} from '../records/worker.ts';
 import {msOf} from '../time.ts';
 import type {Death} from './liveness.ts';
 
-/** Phases of an attempt in their order. `create_wait` costs nothing; `lost` is work that was not stored before the end. */
+/** Phases of an attempt in order. `create_wait` costs nothing; `lost` is work that was not stored before the end. */
 const LIFE_PHASES = [
   'create_wait',
   'boot',
@@ -20,7 +20,7 @@ const LIFE_PHASES = [
 type LifePhase = (typeof LIFE_PHASES)[number];
 export type LifePhases = Partial<Record<LifePhase, {seconds: number; usd: number | null}>>;
 
-/** Work that a lost shard may have cost, the latest first. */
+/** Phases whose time a lost shard may have cost, the latest first. */
 const LOSABLE = ['extract', 'upload', 'compile', 'weights'] as const;
 
 function phaseOf({heartbeat_at, activity, boot_step, work}: Worker): LifePhase {
@@ -68,7 +68,7 @@ export function livedUntil(
   };
 }
 
-/** The phases of an incarnation that ends now. A death loses the work since the last stored shard. */
+/** The phases of an incarnation that ends now. A death turns the work since the last stored shard into `lost`. */
 export function phasesAtEnd(worker: Worker, death: Death | undefined, now: number): LifePhases {
   const {born_at, ready_at, usd_per_hour} = worker;
   const until = ready_at === null ? now : msOf(ready_at);

@@ -1,6 +1,6 @@
 /**
- * The lifecycle of a worker: its document and an observation decide its next phase and the requests to Cloud TPU.
- * A decision follows from state alone, so a repeated decision requests nothing twice. worker.ts has the phases.
+ * The lifecycle of a worker: its document and an observation determine its next phase and the requests to Cloud TPU.
+ * A decision depends on state only, so repeating it requests nothing twice. records/worker.ts explains the phases.
  */
 import {parseJobWork} from '../names.ts';
 import {isAlive, isBlocked, NOTHING_SHOWN, type Worker} from '../records/worker.ts';
@@ -30,13 +30,13 @@ import {
   type WorkerDecision,
 } from './transitions.ts';
 
-/** Demand of the pool for the slot. `dismissed`: no budget pays for the worker, so it goes even in the middle of a shard. */
+/** Demand of the pool for the slot. `dismissed`: no budget pays for the worker, so it is deleted even in the middle of a shard. */
 export type Wanted = 'wanted' | 'unwanted' | 'dismissed';
 
-/** Fate of a silent worker: it ends now, or the silence guard of its zone holds it. See fleet/silence-guard.ts. */
+/** What happens to a silent worker: it ends now, or the silence guard of its zone holds it. See zone/silence-guard.ts. */
 export type Silence = 'ends' | 'held';
 
-/** Seconds after which a delete without effect may never have been published, because the function died. */
+/** A delete without effect for this many seconds may never have been published, because the function died. */
 const UNHEARD_S = 30;
 
 export function decideWorker(
@@ -59,14 +59,14 @@ export function decideWorker(
   return events.length === 0 ? decision : {...decision, events: [...events, ...decision.events]};
 }
 
-/** True after a repair during which the agent stayed silent: the host boots from nothing. */
+/** True after a repair during which the agent stayed silent: the host boots from scratch. */
 function hasBeenRepaired(before: Worker, seen: Worker): boolean {
   if (!isAlive(before) || nodeStanding(before) !== 'mending' || nodeStanding(seen) !== 'up') return false;
   const {heartbeat_at, provider_since_at} = before;
   return heartbeat_at === null || provider_since_at === null || heartbeat_at <= provider_since_at;
 }
 
-/** Start of the boot after a repair. A worker that was booting keeps only the rest of its time: endless repairs end too. */
+/** Start of the boot after a repair. A worker that was booting keeps only the rest of its time, so that endless repairs end too. */
 function bootsSince({phase, phase_since_at, heartbeat_at, provider_since_at}: Worker, now: number): number {
   if (phase !== 'booting' || heartbeat_at !== null || provider_since_at === null) return now;
   return msOf(phase_since_at) + (now - msOf(provider_since_at));
@@ -93,12 +93,12 @@ function decideSeen(worker: Worker, observation: Observation, wanted: Wanted, co
   }
 }
 
-/** Blocks the slot while a node that is not ours has its name. The pool fills another slot in the meantime. */
+/** Blocks the slot while a node that is not ours has its name. The pool uses another slot in the meantime. */
 function decideForeign(worker: Worker, {isQueued}: ForeignNode, wanted: Wanted, limits: Limits, now: number) {
   if (isQueued) {
     if (worker.phase === 'deleting') return askAgain(worker, 'delete', limits, now);
     const cause = 'its request waits behind a node of its name that is not ours';
-    // Forgets the observed node: a delete that is delivered twice must check the owner of the node.
+    // Forgets the observed node, so that a delete that is delivered twice checks the owner of the node again.
     const unseen = {...worker, ...(worker.phase === 'gone' ? UNBILLED : {}), ...NOTHING_SHOWN};
     return lose(unseen, taken(cause), now);
   }
@@ -118,7 +118,7 @@ function decideGone(worker: Worker, observation: Observation, wanted: Wanted, no
     const event = `${worker.name} exists but is not wanted: deleting it`;
     return toDeleting(outgrow(worker, observation), event, now);
   }
-  // A message may have deleted the worker after the plan, or before the database was lost.
+  // A message may have deleted the worker after the plan was made, or before the database was lost.
   if (wanted !== 'wanted' || worker.held || isBlocked(worker, now)) return unchanged(worker);
   return toCreating(worker, now);
 }
@@ -152,7 +152,7 @@ function decideLiving(
   }
   const death = causeOfDeath(worker, observation, limits, moment);
   if (death && !(death.kind === 'silent' && silence === 'held')) {
-    // A node that never came up blocks the slot as a refusal does: the zone has no node to give.
+    // A node that never became READY blocks the slot like a refusal: the zone has no node to give.
     const blocked_until_at = worker.phase === 'creating' ? iso(now + limits.retry_s * 1000) : null;
     const last_error = death.kind === 'boot' ? death.cause : worker.last_error;
     return lose({...worker, blocked_until_at, last_error}, death, now);
@@ -172,7 +172,7 @@ function decideLiving(
     return toDeleting(worker, `${worker.name} is not needed any more: deleting it`, now);
   if (worker.phase === 'draining' && worker.work === null)
     return toDeleting(worker, `${worker.name} is drained: deleting it`, now);
-  // A tick ends a job at its `due_at`.
+  // A tick ends the job at its `due_at`.
   const hasJob = parseJobWork(worker.work) !== undefined;
   if (
     worker.phase === 'draining' &&
@@ -196,7 +196,7 @@ function lose(worker: Worker, death: Death, now: number): WorkerDecision {
   return toDeleting(worker, `${worker.name} is lost: ${death.cause}; deleting it`, now, death);
 }
 
-/** Raises the incarnation above every number in use: a node may have outlived its database. */
+/** Raises the incarnation above every number in use, because a node may have outlived its database. */
 function outgrow(worker: Worker, {incarnations}: FoundNode): Worker {
   return {...worker, incarnation: Math.max(worker.incarnation, ...incarnations)};
 }

@@ -18,17 +18,17 @@ import {isServedFor, type Moment} from './served-time.ts';
 /**
  * Why an incarnation ended before its work did.
  * `taken`: Cloud TPU took the node. `setup`: the node never became READY.
- * `unheard`: the node is READY, and its host never spoke. `boot`: the host spoke, and its boot failed before the agent.
+ * `unheard`: the node is READY, and its host never sent anything. `boot`: the host did, and its boot failed before the agent started.
  * `broken`: the machine cannot run any work.
  * `crashed`: the agent released its stream with a failure of its machine.
- * `silent`: the agent stopped speaking. `hung`: the agent speaks and makes no progress.
+ * `silent`: the agent stopped sending. `hung`: the agent sends heartbeats and makes no progress.
  * A stream may cause silence and hanging.
  * `asked`: a message requested the end.
  */
 export type Death = {
   kind: 'taken' | 'setup' | 'unheard' | 'boot' | 'broken' | 'crashed' | 'silent' | 'hung' | 'asked';
   cause: string;
-  /** Set where the zone gave no node. */
+  /** Set if the zone gave no node. */
   refusal?: Refusal;
 };
 
@@ -40,7 +40,7 @@ export function isMachineDeath({kind}: Death): boolean {
   return kind === 'silent' || kind === 'hung' || kind === 'broken' || kind === 'crashed';
 }
 
-/** True if the node was READY and its agent never started: evidence about boots. */
+/** True if the node was READY and its agent never started, which is evidence about boots. */
 export const isFailedBoot = ({kind}: Death) => kind === 'unheard' || kind === 'boot';
 
 /** Why the node must be replaced, or undefined while it may live. `worker` already records the observation. */
@@ -57,7 +57,7 @@ export function causeOfDeath(
     const death = faultOfQueue(worker, observation) ?? faultOfNode(worker);
     if (death) return death;
   }
-  // The newest known state counts, also in a zone that gives no answer now.
+  // The newest known state counts, even if the zone does not answer now.
   if (nodeStanding(worker) === 'mending') return tooLongUnderRepair(worker, limits, now);
   const isLate = (limit_s: number) => isServedFor(servedTime, worker.phase_since_at, limit_s);
   switch (worker.phase) {
@@ -79,7 +79,7 @@ export function causeOfDeath(
 
 /**
  * A node that was requested and never listed may still appear for `UNLISTED_S`.
- * A node that was listed while creating and is absent now has failed late: zones without capacity often answer so.
+ * A node that was listed while it was being created and is absent now has failed late, as often happens in zones without capacity.
  */
 function vanished(worker: Worker, limits: Limits, now: number): Death | undefined {
   if (worker.phase !== 'creating') return taken('it vanished from Cloud TPU');
@@ -87,7 +87,7 @@ function vanished(worker: Worker, limits: Limits, now: number): Death | undefine
   return notMade('it vanished while it was made: its operation failed late', 'no-capacity');
 }
 
-/** Seconds after which a requested node that no list shows counts as never made. */
+/** A requested node that no list shows for this many seconds counts as never made. */
 const UNLISTED_S = 900;
 
 /** A request in the queue may wait until it expires. A listed node has `create_s` to become READY. */
@@ -117,7 +117,7 @@ function saidBy({phase}: Worker, fault: string): Death {
   return {kind: 'crashed', cause: `its agent said: ${fault}`};
 }
 
-/** A host that spoke and never reached its agent has a failed boot, which no silence guard holds. A host that restarts is silent. */
+/** A host that sent messages but never started its agent has a failed boot, which no silence guard holds. A host that restarts is silent. */
 function unfinishedBoot(worker: Worker, limits: Limits, moment: Moment): Death | undefined {
   const [host] = bootingHosts(worker);
   const late = worker.boot_step ?? (host === undefined ? null : hostText(host, worker.host_count));
@@ -135,10 +135,10 @@ function silence(worker: Worker, limits: Limits, {servedTime}: Moment): Death | 
   return {kind: 'silent', cause: `${subjectOf(worker, host)} has said nothing for ${limits.silent_s} s`};
 }
 
-/** An agent that sends heartbeats without progress hangs. Compiling and loading have limits of their own. */
+/** An agent that sends heartbeats without progress hangs. Compiling and loading have their own limits. */
 function standstill(worker: Worker, limits: Limits, {servedTime}: Moment): Death | undefined {
   const {activity, work} = worker;
-  // A job reports no progress. The time at which it is due bounds it.
+  // A job reports no progress; the time at which it is due limits it.
   if (parseJobWork(work) !== undefined) return undefined;
   const limit_s =
     activity === 'compiling' ? limits.compile_s : activity === 'loading' ? limits.load_s : limits.stall_s;
@@ -159,7 +159,7 @@ function withClues({health, symptoms}: Worker, death: Death | undefined): Death 
   return {kind, cause: `${death.cause}; ${clues.join('; ')}`};
 }
 
-/** During a repair by Google, silence is normal. Waiting is cheaper than a new node, up to `repair_s`. */
+/** During a repair by Google, silence is normal. Up to `repair_s`, waiting is cheaper than a new node. */
 function tooLongUnderRepair(worker: Worker, limits: Limits, now: number): Death | undefined {
   if (!isOlderThan(worker.provider_since_at, limits.repair_s, now)) return undefined;
   const {provider_state, health} = worker;
@@ -173,7 +173,7 @@ function faultOfNode(worker: Worker): Death | undefined {
   return taken(provider_state === 'PREEMPTED' ? 'it was preempted' : `its state is ${provider_state}`);
 }
 
-/** A queued resource that lost its node is never fulfilled again. A failed resource keeps its place. Both must go. */
+/** A queued resource that lost its node never gets another. A failed resource keeps its place. Both must be deleted. */
 function faultOfQueue(worker: Worker, {queued}: FoundNode): Death | undefined {
   if (!queued || queueStanding({queue_state: queued.state}) !== 'over') return undefined;
   const {state, initiator, error} = queued;

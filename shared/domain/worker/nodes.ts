@@ -1,4 +1,4 @@
-/** Nodes and queued resources as Cloud TPU lists them, and the observation of one slot that follows from a list. */
+/** Nodes and queued resources as Cloud TPU lists them, and what a list shows about one slot. */
 import {DEFAULT_DEPLOYMENT, isLabelled} from '../deployment.ts';
 import {parseWorkerName} from '../names.ts';
 import {hasEnded, type Worker} from '../records/worker.ts';
@@ -7,7 +7,7 @@ import type {FoundNode, Observation} from './observation.ts';
 import {type Queued, queueStanding} from './provider-states.ts';
 import {isServedFor, type Served} from './served-time.ts';
 
-/** A node, its queued resource, or both. `labels`: of the node; those of `queued`: of the node that it asks for. */
+/** A node, its queued resource, or both. `labels`: of the node. The labels in `queued`: of the node that it requests. */
 export type Tpu = Pick<FoundNode, 'state' | 'health' | 'symptoms' | 'created_at'> & {
   name: string;
   zone: string;
@@ -23,14 +23,14 @@ export type Nodes = {
   /** Nodes with the labels of this deployment are ours. */
   deployment: string;
   tpus: ReadonlyMap<string, Tpu>;
-  /** Nodes of ours whose name or zone fits no slot, and the second node of a name. */
+  /** Nodes of ours whose name or zone fits no slot, and the second of two nodes with one name. */
   strays: readonly Tpu[];
   unreachable: readonly string[];
   /** Names of nodes that neither the list nor `get` shows. */
   absent: ReadonlySet<string>;
 };
 
-/** No list: older than every fact about a worker, so it says nothing. */
+/** No list at all: it is older than every fact about a worker, so it proves nothing. */
 export const NOT_LISTED: Nodes = {
   at_ms: -1,
   deployment: DEFAULT_DEPLOYMENT,
@@ -40,7 +40,7 @@ export const NOT_LISTED: Nodes = {
   absent: new Set(),
 };
 
-/** Sorts a list by slot. Each provider may have a node of one name: the second is a stray, whose delete deletes both. */
+/** Sorts a list by slot. Two providers may have nodes of one name: the second is a stray, and deleting it deletes both. */
 export function sortNodes(
   listed: readonly Tpu[],
   {deployment, unreachable, at_ms}: Pick<Nodes, 'deployment' | 'unreachable' | 'at_ms'>,
@@ -53,12 +53,12 @@ export function sortNodes(
   return {at_ms, deployment, tpus, strays, unreachable, absent: new Set()};
 }
 
-/** Shortest time between two lists that omit a node. */
+/** Shortest time between two lists that both omit a node. */
 const MISSING_S = 60;
 
 /**
- * Workers whose nodes a tick reads with `get`, because the list omits them. Such a worker is being deleted; or two lists omit its node,
- * and it has sent no heartbeat for the time of a lease.
+ * Workers whose nodes a tick reads with `get`, because the list omits them. Such a worker is being deleted, or two lists omit its node and it
+ * has sent no heartbeat for the time of a lease.
  */
 export function missingIn(
   nodes: Nodes,
@@ -82,30 +82,30 @@ export function managedIn({tpus, deployment}: Nodes): string[] {
   return [...tpus.values()].filter(tpu => !isForeign(tpu, deployment)).map(tpu => tpu.name);
 }
 
-/** True if the node and its request in the queue are ours, as far as they are there. */
+/** True if those that exist of the node and its request in the queue are ours. */
 export function isManaged({labels, queued}: Tpu, deployment: string): boolean {
   const isOurs = (given: Tpu['labels']) => isLabelled(given, deployment);
   return [labels, queued?.labels ?? labels].every(isOurs);
 }
 
-/** True if the request in the queue is ours; the node of its name may have another owner. */
+/** True if the request in the queue is ours; the node of that name may have another owner. */
 function isQueuedByUs({queued}: Tpu, deployment: string): boolean {
   return queued !== null && isLabelled(queued.labels, deployment);
 }
 
-/** True if neither the node nor its request in the queue is of the deployment: its name was taken before we asked for it. */
+/** True if neither the node nor its request in the queue is ours: its name was taken before we asked for it. */
 export function isForeign(tpu: Tpu, deployment: string): boolean {
   return !isManaged(tpu, deployment) && !isQueuedByUs(tpu, deployment);
 }
 
 export const isGoing = ({state, queued}: Tpu) => (state ?? queued?.state) === 'DELETING';
 
-/** Longest time of a tick, and so the largest age of its list. A longer tick counts as over: its function timed out. */
+/** Longest time of a tick, and so the greatest age of its list. A tick that takes longer counts as over, because its function timed out. */
 export const LONGEST_TICK_S = 600;
 
 /**
- * The observation of one slot. A list that is older than the worker's phase, or than its last change of state, says nothing: the node
- * may have come or gone since. Where the list would be older than any list, the clock was set back since the change, and the list counts.
+ * The observation of one slot. A list that is older than the worker's phase, or than its last change of state, proves nothing: the node may
+ * have come or gone since. If the list would be older than any list can be, the clock was set back since the change, and the list counts.
  */
 export function observe(nodes: Nodes, worker: Worker): Observation {
   const {phase_since_at, provider_since_at} = worker;
@@ -122,8 +122,8 @@ export function observe(nodes: Nodes, worker: Worker): Observation {
 }
 
 /**
- * True if the list shows the queued resource without its node, which an earlier list showed: the list may be incomplete. A queued resource in a final
- * state is evidence by itself.
+ * True if the list shows the queued resource without its node, which an earlier list showed: the list may be incomplete. A queued resource in
+ * a final state is evidence by itself.
  */
 export function isLeftOut({state, queued}: Tpu, worker: Worker): boolean {
   const isOver = queueStanding({queue_state: queued?.state ?? null}) === 'over';

@@ -6,10 +6,10 @@ import {isUp, nodeStanding, type Queued, queueStanding, type Shown} from './prov
 
 /**
  * Answer of Cloud TPU for the name of a slot.
- * `unknown`: the zone gave no answer, which allows no conclusion.
- * `missing`: a node that was listed before is absent from the complete list of `listed_at`. The list may be wrong.
+ * `unknown`: the zone did not answer, which proves nothing.
+ * `missing`: a node that was listed before is absent from the complete list of `listed_at`, which may be wrong.
  * `absent`: `get` found no node, or no node was ever listed.
- * `foreign`: a node without our label, which is not ours to delete. A request of ours may wait behind it in the queue.
+ * `foreign`: a node without our label, which we must not delete. A request of ours may wait behind it in the queue.
  */
 export type Observation = {kind: 'unknown'} | Missing | {kind: 'absent'} | ForeignNode | FoundNode;
 
@@ -17,26 +17,26 @@ export type Missing = {kind: 'missing'; listed_at: string};
 
 export type ForeignNode = {kind: 'foreign'; isQueued: boolean};
 
-/** A node, a queued resource, or both. `state`, `health` and `symptoms` are those of the node: null and HEALTH_UNSPECIFIED without one. `created_at`: of the node, or else of the resource. */
+/** A node, a queued resource, or both. `state`, `health`, `symptoms`: of the node, else null and HEALTH_UNSPECIFIED. `created_at`: of either. */
 export type FoundNode = {
   kind: 'found';
   state: string | null;
   health: string;
   symptoms: Symptom[];
   queued: Queued | null;
-  /** Incarnations that the labels of both name: normally one. */
+  /** Incarnations in the labels of both: normally only one. */
   incarnations: number[];
   created_at: string;
 };
 
-/** Seconds between two records that a node is not READY yet. */
+/** Seconds between two updates of the time at which a node was not READY yet. */
 const UNREADY_S = 120;
 const MOST_SYMPTOMS = 5;
 
-/** Costs of a new bill: the finished incarnation is billed already. */
+/** Costs of a new bill, because the ended incarnation has been billed. */
 export const UNBILLED = {costs: {}, costs_at: null, priced_from_at: null, ready_at: null};
 
-/** Records the observation in the worker, before any decision. A node that is up costs money, even a node that has to go. */
+/** Records the observation in the worker before any decision. A node that is up costs money, even one that must be deleted. */
 export function afterLook(before: Worker, observation: Observation, now: number): Worker {
   if (observation.kind === 'missing' && before.missing_since_at === null)
     return {...before, missing_since_at: observation.listed_at};
@@ -48,7 +48,7 @@ export function afterLook(before: Worker, observation: Observation, now: number)
     const isNews = worker.unready_at === null || isOlderThan(worker.unready_at, UNREADY_S, now);
     return isNews && nodeStanding(worker) === 'coming' ? {...worker, unready_at: iso(now)} : worker;
   }
-  // A node in deletion existed before its phase began, unless it belongs to another incarnation.
+  // A node that is being deleted existed before this phase began, unless it belongs to another incarnation.
   const isOwn = before.phase === 'deleting' && otherIncarnation(before, observation) === undefined;
   const {provider_since_at, unready_at, phase_since_at} = before;
   const bounds = [observation.created_at, provider_since_at, unready_at, isOwn ? null : phase_since_at];
@@ -77,7 +77,7 @@ function withProvider(worker: Worker, observation: FoundNode, now: number): Work
 
 const standing = (shown: Shown) => `${nodeStanding(shown)}, ${queueStanding(shown)}`;
 
-/** The newest symptoms since the node was READY: earlier symptoms come from its creation. */
+/** The newest symptoms since the node was READY; earlier ones belong to its creation. */
 function symptomsSince(ready_at: string | null, symptoms: readonly Symptom[]): Symptom[] {
   if (ready_at === null) return [];
   const since = symptoms.filter(({created_at}) => msOf(created_at) >= msOf(ready_at));

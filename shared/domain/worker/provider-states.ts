@@ -1,16 +1,16 @@
 import type {Symptom} from '../records/worker.ts';
 
-/** The request in the queue that a node comes from. `initiator`: the cause of its state, USER or SERVICE. */
+/** The request in the queue from which a node is created. `initiator`: who caused its state, USER or SERVICE. */
 export type Queued = {
   state: string;
   initiator: string;
   /** Reason of a FAILED request, and its kind of refusal. */
   error: {kind: Refusal; message: string} | null;
-  /** Expiry of a request that has brought no node; null where Cloud TPU names no instant. */
+  /** Expiry of a request that has produced no node yet; null if Cloud TPU names no time. */
   valid_until_at: string | null;
 };
 
-/** Why a zone gives no node: a stock-out, our quota, our rights, an invalid request, or a passing error. */
+/** Why a zone gives no node: a stock-out, our quota, our permissions, an invalid request, or a transient error. */
 export type Refusal = 'no-capacity' | 'quota' | 'permission' | 'bad-request' | 'transient';
 
 export type Shown = {
@@ -19,7 +19,7 @@ export type Shown = {
   queue_state: string | null;
 };
 
-/** `mending`: Google repairs the node, and its agent may stay silent. `over`: the node never works again. */
+/** `mending`: Google repairs the node, and its agent may be silent. `over`: the node will never work again. */
 export type NodeStanding = 'coming' | 'up' | 'mending' | 'over';
 
 const NODE_STANDINGS: Record<string, NodeStanding> = {
@@ -41,10 +41,10 @@ const NODE_STANDINGS: Record<string, NodeStanding> = {
 };
 
 /**
- * A preemption has many names: PREEMPTED, TERMINATED, STOPPING, STOPPED, DELETING, HIDING and HIDDEN are all `over`, and so are
- * PENDING_STOP, SUSPENDING, SUSPENDED and DEPROVISIONING of an instance.
+ * A preemption has many names: PREEMPTED, TERMINATED, STOPPING, STOPPED, DELETING, HIDING and HIDDEN are all `over`, and so are PENDING_STOP,
+ * SUSPENDING, SUSPENDED and DEPROVISIONING of an instance.
  * UNHEALTHY_MAINTENANCE ("will resume running once rescheduled") is the only health value that changes the standing.
- * TIMEOUT and UNHEALTHY_TENSORFLOW say no more than a silent or hanging agent, and a stream can cause them.
+ * TIMEOUT and UNHEALTHY_TENSORFLOW add nothing to a silent or hanging agent, and a stream can cause them.
  */
 export function nodeStanding({provider_state, health}: Shown): NodeStanding | null {
   if (provider_state === null) return null;
@@ -55,7 +55,7 @@ export function nodeStanding({provider_state, health}: Shown): NodeStanding | nu
 /** True for a node that exists and costs money, whatever its health. */
 export const isUp = (state: string | null) => state !== null && NODE_STANDINGS[state] === 'up';
 
-/** `waiting`: costs nothing. `given`: the node exists or is being created. `over`: the resource must go, or goes already. */
+/** `waiting`: costs nothing. `given`: the node exists or is being created. `over`: the resource is being deleted or must be. */
 export type QueueStanding = 'waiting' | 'given' | 'over';
 
 const QUEUE_STANDINGS: Record<string, QueueStanding> = {
@@ -72,7 +72,7 @@ export function queueStanding({queue_state}: Pick<Shown, 'queue_state'>): QueueS
   return queue_state === null ? null : (QUEUE_STANDINGS[queue_state] ?? 'over');
 }
 
-/** Symptoms in plain words. After MESH_BUILD_FAIL, the stream is not charged for a failure of its agent. */
+/** Symptoms in plain words. MESH_BUILD_FAIL means that a failure of the agent is not charged to the stream. */
 const SYMPTOMS: Record<string, string> = {
   MESH_BUILD_FAIL: 'its chips cannot find each other',
   LOW_MEMORY: 'its VM is short of memory',
@@ -94,7 +94,7 @@ export function isBrokenBy(symptoms: readonly Symptom[]): boolean {
 
 /**
  * Messages of libtpu and JAX on a host without working chips, or with chips that are still in use.
- * Another host can do the work, and the stream is not charged.
+ * Another host can do the work, so the stream is not charged.
  */
 const BAD_HOST = [
   "Couldn't open iommu group",

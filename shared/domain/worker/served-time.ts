@@ -3,8 +3,8 @@ import {count, emptyOf, instant, orNull, stored} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
 /**
- * Served time: the time in which worker-api provably answered. Limits on silence count it, so our own downtime ends no worker.
- * A proof is a ping or a heartbeat that worker-api stored. Time between two proofs at most `PROOF_S` apart is served.
+ * Served time: the time in which worker-api provably answered. Limits on silence count only this time, so our own downtime ends no worker. A
+ * proof is a ping or a heartbeat that worker-api stored. Time between two proofs at most `PROOF_S` apart is served.
  */
 export const servedDocument = stored({
   proven_at: instant
@@ -28,13 +28,13 @@ export type Moment = {now: number; servedTime: Served};
 /** Seconds: more than two ticks, so a single missed tick loses no served time. */
 export const PROOF_S = 150;
 
-/** The longest limit is a day; older gaps matter to no limit. */
+/** The longest limit is a day, so older gaps do not matter. */
 const KEPT_MS = 2 * 86_400_000;
 const MOST_GAPS = 200;
 
 export const NEVER_SERVED: Served = emptyOf(servedDocument.shape);
 
-/** Adds a proof. An older proof than the newest changes nothing. */
+/** Adds a proof. One that is older than the newest changes nothing. */
 export function withProof(served: Served, proof_ms: number): Served {
   const {proven_at} = served;
   const last_ms = proven_at === null ? 0 : msOf(proven_at);
@@ -45,12 +45,12 @@ export function withProof(served: Served, proof_ms: number): Served {
   return {...served, proven_at: to_at, gaps: merged([...gaps, {from_at: iso(last_ms), to_at}])};
 }
 
-/** Seconds: more than a ping needs to be stored, and less than a lease lasts. */
+/** Seconds: more than storing a ping takes, and less than a lease lasts. */
 const LATE_S = 10;
 
 /**
- * Adds the proof of a ping that arrives now. If the newest proof is later than the ping, the clock was set back. No proof would count until the
- * clock reaches that time again, and meanwhile every lease would end at once. So served time begins again with the ping.
+ * Adds the proof of a ping that arrives now. If the newest proof is later than the ping, the clock was set back. Until it reached that time
+ * again, no proof would count and every lease would end at once. So served time begins again with the ping.
  */
 export function withPing(served: Served, received_ms: number): Served {
   const isSetBack = served.proven_at !== null && msOf(served.proven_at) - received_ms > LATE_S * 1000;

@@ -1,4 +1,4 @@
-/** Why a TPU does no work, or a slot has no TPU, by the document of the slot. */
+/** Why a TPU does no work, or a slot has no TPU, as the document of the slot shows. */
 
 import {type Constraint, constraint} from '../records/constraint.ts';
 import {hasEnded, isBlocked, type Worker} from '../records/worker.ts';
@@ -7,7 +7,7 @@ import {utcText} from '../time.ts';
 import {hostText, quietestHost} from './hosts.ts';
 import {nodeStanding, queueStanding} from './provider-states.ts';
 
-/** Why no node may be created in the slot, by its document alone; undefined for a slot that may have one. */
+/** Why no node may be created in the slot, from its document only; undefined for a slot that may have one. */
 export function slotConstraint(worker: Worker | undefined, now: number): Constraint | undefined {
   if (worker?.held) return constraint('deleted', worker.name);
   if (worker?.phase !== 'gone' || !isBlocked(worker, now)) return undefined;
@@ -15,7 +15,7 @@ export function slotConstraint(worker: Worker | undefined, now: number): Constra
   return constraint('slot-blocked', name, last_error ?? last_death, {next_try_at: blocked_until_at});
 }
 
-/** The constraint of a worker that has sent nothing for too long: the silence guard of its zone, if it holds workers. */
+/** The constraint of a worker that has sent nothing for too long. If the silence guard of its zone holds workers, that is the constraint. */
 export function silentConstraint(worker: Worker, silence_guard: SilenceGuard | null | undefined): Constraint {
   const {name, zone} = worker;
   if (!silence_guard || silence_guard.held === 0)
@@ -29,7 +29,7 @@ export function silentConstraint(worker: Worker, silence_guard: SilenceGuard | n
   });
 }
 
-/** Why a worker stands still that may have work; undefined if it makes progress, as far as its document says. */
+/** Why a worker that may have work stands still; undefined if its document shows progress. */
 export function standstillOf(worker: Worker): Constraint | undefined {
   const {name, waits_for, provider_since_at} = worker;
   if (nodeStanding(worker) === 'mending')
@@ -40,7 +40,7 @@ export function standstillOf(worker: Worker): Constraint | undefined {
 /** Usual times of the pool, as texts such as `usually 2.5 min`. */
 export type Usual = {create: string | null; boot: string | null};
 
-/** Why the slot has no TPU at work. `limit`: why its zone gives no node now, also one that was requested since and is listed. Undefined: it works, or no work needs it. */
+/** Why the slot has no TPU at work; undefined if it works or no work needs it. `limit`: why its zone gives no node now. */
 export function tpuConstraint(
   worker: Worker,
   limit: Constraint | undefined,
@@ -62,7 +62,7 @@ export function tpuConstraint(
   }
   if (phase !== 'creating') {
     if (worker.work !== null) return undefined;
-    // Its lease has ended because it is silent. Its next word clears the suspicion.
+    // Its lease ended because it is silent. Its next heartbeat clears the suspicion.
     return worker.suspect === null
       ? constraint('idle', name, null, {since_at})
       : silentConstraint(worker, null);
@@ -77,7 +77,7 @@ export function tpuConstraint(
   return coming(worker, 'it is being created', usual.create);
 }
 
-/** Why the slot of a worker is not free yet that has ended, or is about to. */
+/** Why the slot of a worker that has ended, or is about to, is not free yet. */
 export function leavingConstraint({name, last_death, phase_since_at: since_at}: Worker): Constraint {
   return constraint(
     'away',

@@ -1,4 +1,4 @@
-/** Transitions of a worker from phase to phase, each with the request to Cloud TPU that belongs to it. */
+/** Transitions of a worker from phase to phase, each with its request to Cloud TPU. */
 
 import {NO_NODE, NO_WORK, type Phase, type Worker} from '../records/worker.ts';
 import {isOlderThan, iso} from '../time.ts';
@@ -17,7 +17,7 @@ export function toCreating(worker: Worker, now: number): WorkerDecision {
   const creating = enter(worker, 'creating', now, {
     incarnation: refused ? incarnation : incarnation + 1,
     ...NO_NODE,
-    // The ticket of a node depends on its birth: a late effect of the refused request makes a node of this incarnation too.
+    // The ticket of a node depends on `born_at`. If the refused request takes effect late, it also makes a node of this incarnation.
     born_at: refused ? born_at : iso(now),
     asked_at: iso(now),
   });
@@ -35,7 +35,7 @@ export function toDeleting(worker: Worker, event: string, now: number, death?: D
   return {worker: deleting, actions: [ask('delete', deleting)], events: [event], ...(death ? {death} : {})};
 }
 
-/** Blocks the slot after Cloud TPU refused its node. The pool fills another slot in the meantime. */
+/** Blocks the slot after Cloud TPU refused its node. The pool uses another slot in the meantime. */
 export function createRefused(worker: Worker, reason: string, wait_s: number, now: number): Worker {
   return enter(worker, 'gone', now, {
     refused: worker.phase === 'creating' && worker.provider_state === null && worker.queue_state === null,

@@ -5,18 +5,18 @@ import {isOlderThan, iso, msOf} from '../time.ts';
 import type {Refusal} from '../worker/provider-states.ts';
 
 export type RetryLimits = {
-  /** Least and most seconds between two requests to a zone that refuses nodes. */
+  /** Shortest and longest seconds between two requests to a zone that refuses nodes. */
   retry_s: number;
   longest_retry_s: number;
 };
 
 const MOST_FAILED_BOOTS = 5;
-/** Seconds between two requests during a stop. The clock counts: without a living worker no time is served. */
+/** Seconds between two requests during a stop. They are wall-clock time, because no time is served without a living worker. */
 const TRY_S = 3600;
-/** A zone that has refused nodes for an hour waits for capacity a twenty-fifth of that hour longer. */
+/** After an hour of refusals, the next request waits for a twenty-fifth of that hour. */
 const SHARE_OF_REFUSALS = 1 / 25;
 
-/** The state for nodes of this bundle: failed boots of another bundle stop no creates. */
+/** The state for nodes of this bundle: failed boots of another bundle do not stop their creates. */
 export function stateOf({state, cause, bundle}: Limiter, deployed: string): Limiter['state'] {
   return cause === 'boots' && bundle !== deployed ? 'open' : state;
 }
@@ -50,7 +50,7 @@ function retryAfter({since_at}: Limiter, {retry_s, longest_retry_s}: RetryLimits
 /** `isLate`: the zone had listed the node before. `asked_at`: the time of the refused request. */
 export type RefusedNode = {kind: Refusal; reason: string; isLate: boolean; asked_at: string | null};
 
-/** The limiter after a refusal. Returns the same object where the refusal shows nothing new. */
+/** The limiter after a refusal. Returns the same object if the refusal shows nothing new. */
 export function afterRefusal(
   limiter: Limiter,
   {kind, reason, isLate, asked_at}: RefusedNode,
@@ -64,7 +64,7 @@ export function afterRefusal(
   const refusals = limiter.refusals + (isCounted ? 1 : 0);
   if (state === 'stopped') {
     if (isCounted && kind === cause) return {...limiter, reason, refusals};
-    // Another answer to the hourly try shows that the cause of the stop is mended.
+    // A different answer to the hourly try shows that the cause of the stop was fixed.
     const isMended = isCounted && kind !== 'transient' && cause !== 'boots' && cause !== 'person';
     if (!isMended) return limiter;
   }
@@ -79,12 +79,12 @@ export function afterRefusal(
     reason,
     next_at,
   };
-  // By the clock of another function the last request may be later.
+  // The clock of another function may have dated the last request later than now.
   const since_ms = Math.max(now, limiter.asked_at === null ? 0 : msOf(limiter.asked_at));
   return {...limiter, ...next, since_at: iso(since_ms), refusals: 1, refuses_late};
 }
 
-/** The refusal that a node requested at `asked_at` would get too, because the zone has refused another node since. */
+/** Returns the zone's latest refusal if it came after `asked_at`: a request of that time will fail for the same reason. */
 export function refusedSince(
   {state, cause, reason, since_at}: Limiter,
   asked_at: string | null,
@@ -95,7 +95,7 @@ export function refusedSince(
   return asked_at <= since_at ? {kind: cause, reason} : undefined;
 }
 
-/** The limiter after the zone listed a node that it was asked for at `asked_at`. A request from before the first refusal shows nothing. */
+/** The limiter after the zone listed a node that was requested at `asked_at`. A request from before the first refusal proves nothing. */
 export function afterGiven(
   limiter: Limiter,
   {asked_at, isReady}: {asked_at: string | null; isReady: boolean},
@@ -107,7 +107,7 @@ export function afterGiven(
   return {...limiter, ...NO_CAUSE, refuses_late: false};
 }
 
-/** Event of a zone whose limiter changes its state or counts a refusal; undefined otherwise. The stop by failed boots has an alert of its own. */
+/** Event of a zone whose limiter changes its state or counts a refusal; undefined otherwise. The stop after failed boots has its own alert. */
 export function limiterEvent(zone: string, before: Limiter, after: Limiter): string | undefined {
   if (after.cause === 'boots') return undefined;
   if (before.state === after.state && before.refusals < after.refusals)
@@ -132,13 +132,13 @@ function refusedText({refusals, since_at, next_at}: Limiter): string {
   return `${times}${since}${next_at === null ? '' : `, next try ${minuteText(next_at)}`}`;
 }
 
-/** One event for all refusals of a zone since it is not open; undefined for an event of its own. */
+/** Key that makes all refusals of a zone since it closed one event; undefined for an event of its own. */
 export function refusalsOf(pool: string, zone: string, {state, cause, since_at}: Limiter) {
   if (state === 'open' || cause === 'boots' || cause === 'person') return undefined;
   return `${pool} in ${zone} refuses since ${since_at}`;
 }
 
-/** Why the limiter allows one request at a time, or none; undefined where it is open. `about`: its zone or its pool. */
+/** Why the limiter allows only one request at a time, or none; undefined if it is open. `about`: its zone or its pool. */
 export function limiterConstraint(about: string, limiter: Limiter, bundle: string): Constraint | undefined {
   const {cause, reason, since_at, next_at, failed_boots, refusals} = limiter;
   if (stateOf(limiter, bundle) === 'open' || cause === null) return undefined;
@@ -167,13 +167,13 @@ export function limiterConstraint(about: string, limiter: Limiter, bundle: strin
   }
 }
 
-/** The limiter of a pool that a person stops: no request at all until `resume`. */
+/** The limiter of a pool that a person stops: no requests at all until `resume`. */
 export function afterPause(limiter: Limiter, now: number): Limiter {
   const reason = 'a person paused the pool';
   return {...limiter, state: 'stopped', cause: 'person', reason, since_at: iso(now), next_at: null};
 }
 
-/** The limiter after a failed boot of this bundle. Cloud TPU takes a node without a failed boot. */
+/** The limiter after a failed boot of this bundle. If Cloud TPU takes a node, that is no failed boot. */
 export function afterFailedBoot(limiter: Limiter, bundle: string, reason: string, now: number): Limiter {
   const before = limiter.bundle === bundle ? limiter : withoutFailedBoots(limiter);
   const failed_boots = before.failed_boots + 1;
@@ -184,7 +184,7 @@ export function afterFailedBoot(limiter: Limiter, bundle: string, reason: string
   return {...counted, state: 'stopped', cause: 'boots', reason, since_at: iso(now), next_at};
 }
 
-/** The limiter after the first word of an agent at `agent_at`. A word of a host in its boot is no success. */
+/** The limiter after the first message of an agent, at `agent_at`. A message of a host during its boot is no success. */
 export function afterAgent(limiter: Limiter, agent_at: string): Limiter {
   const {failed_boot_at} = limiter;
   return failed_boot_at !== null && agent_at > failed_boot_at ? withoutFailedBoots(limiter) : limiter;
@@ -196,8 +196,8 @@ function withoutFailedBoots(limiter: Limiter): Limiter {
 }
 
 /**
- * The limiter after a node that was refused or taken before its agent spoke. A try of a stop that ends so says nothing about boots:
- * another one follows.
+ * The limiter after a node that was refused or taken before its agent sent anything. A try during a stop that ends this way proves nothing
+ * about boots: another try follows.
  */
 export function afterLostTry(
   limiter: Limiter,

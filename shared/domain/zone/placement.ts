@@ -5,17 +5,17 @@ import type {Zone} from '../records/zone.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {isDue, limiterConstraint, stateOf} from './limiter.ts';
 
-/** True for the stand-in of a zone whose document is left alone: no tick can remember anything of it. No person stops a zone. */
+/** True for the stand-in of a zone whose document is invalid: no tick can record anything for it. No real zone has the cause `person`. */
 export const isLeftAlone = ({limiter}: Zone) => limiter.cause === 'person';
 
 /**
- * Seconds. `churn_window_s`: age at which losses are forgotten. `short_life_s`: a shorter lifetime does not pay for the creation of a node,
- * and twice this time does. `queue_s`: the longest wait of a queued resource for its node.
+ * Seconds. `churn_window_s`: age at which losses are forgotten. `short_life_s`: a node that lives shorter is not worth its creation; one that
+ * lives twice as long is. `queue_s`: the longest wait of a queued resource for its node.
  */
 export const PLACEMENT = ['retry_s', 'longest_retry_s', 'churn_window_s', 'short_life_s', 'queue_s'] as const;
 export type PlacementLimits = Record<(typeof PLACEMENT)[number], number>;
 
-/** Kind of a request for one node. A request in the queue always expires: a late node would serve no work. */
+/** Kind of a request for one node. A queued request always expires, because a late node would serve no work. */
 export type Ask = {provisioning: 'node' | 'queued-resource' | 'flex-start'; valid_until_at: string | null};
 
 const FLEX_START_S = 7200;
@@ -37,7 +37,7 @@ export function askOf(
 }
 
 const MOST_LOSSES = 50;
-/** Fewer losses may be chance. */
+/** Fewer losses may be coincidence. */
 const FEWEST_LOSSES = 3;
 
 export function newZone(zone: string, now: number, pool: string | null = null): Zone {
@@ -48,7 +48,7 @@ export function newZone(zone: string, now: number, pool: string | null = null): 
 }
 
 /**
- * Seconds between two requests, from the share of short lifetimes among short and long lifetimes: 0 for all wanted nodes, infinity for none
+ * Seconds between two requests, from the share of short lifetimes among short and long ones. 0: all wanted nodes at once. Infinity: none
  * until the losses are older. An exponential back-off would forget all losses at the first success.
  */
 export function paceOf({losses}: Zone, limits: PlacementLimits, now: number): number {
@@ -66,7 +66,7 @@ export function paceOf({losses}: Zone, limits: PlacementLimits, now: number): nu
 export type Allowance = {most: number; why: Constraint | undefined};
 export const ALLOWS_ALL: Allowance = {most: Number.POSITIVE_INFINITY, why: undefined};
 
-/** Nodes that the zone may be asked for now. The silence guard's canaries ignore losses and stops: silent workers wait for a word. */
+/** Nodes that may be requested from the zone now. Canaries ignore losses and stops, because silent workers depend on their heartbeats. */
 export function allowanceOf(zone: Zone, limits: PlacementLimits, bundle: string, now: number): Allowance {
   const {limiter} = zone;
   const state = stateOf(limiter, bundle);
@@ -84,7 +84,7 @@ export function allowanceOf(zone: Zone, limits: PlacementLimits, bundle: string,
   return {most: Math.max(nodes, canaries), why};
 }
 
-/** The constraint of a zone that takes its nodes back young; undefined at full pace. */
+/** The constraint of a zone that preempts its nodes soon after creating them; undefined at full pace. */
 function coolDown({zone, limiter, losses}: Zone, pace_s: number, limits: PlacementLimits, now: number) {
   if (pace_s === 0) return undefined;
   const last = losses.at(-1);
@@ -102,7 +102,7 @@ export function withLimiter(zone: Zone, limiter: Limiter, now: number): Zone {
   return limiter === zone.limiter ? zone : {...zone, limiter, updated_at: iso(now)};
 }
 
-/** The zone after it lost a node that existed since `since`. A node that never worked, null, has lived 0 seconds. */
+/** The zone after it lost a node that existed since `since`. A node that never worked (null) has lived 0 seconds. */
 export function lostNode(zone: Zone, since: string | null, now: number): Zone {
   const lived_s = since === null ? 0 : Math.max(0, Math.round((now - msOf(since)) / 1000));
   const loss = {ended_at: iso(now), lived_s};

@@ -5,7 +5,7 @@ import {iso, msOf} from '../time.ts';
 import {quietestHost} from '../worker/hosts.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, servedBetween} from '../worker/served-time.ts';
 
-/** Share of a zone's heard workers that may be replaced before a canary has spoken. */
+/** Share of a zone's workers that may be replaced before a canary has sent a heartbeat. */
 const SHARE = 0.2;
 /** Seconds of served time. */
 const RETURNS_S = 600;
@@ -17,7 +17,7 @@ const FEWEST_BAD_VERDICTS = 2;
 export const shareOf = (nodes: number) => Math.max(1, Math.floor(nodes * SHARE));
 
 /**
- * `speakers`: workers of the zone that have spoken. `isCrowded`: they fill every slot of the zone. `isLost`: silent for
+ * `speakers`: workers of the zone that have sent a heartbeat. `isCrowded`: they fill every slot of the zone. `isLost`: silent for
  * `LONGEST_SILENCE_S`, without a stored shard.
  */
 export type Silent = {
@@ -28,7 +28,7 @@ export type Silent = {
   silent_s: number;
 };
 
-/** Verdict on a silent worker. `judged`: a canary has spoken, so the worker is dead and ends. */
+/** Verdict on a silent worker. `judged`: a canary has sent a heartbeat, so the silent worker is dead and ends. */
 export type Verdict = 'held' | 'ends' | 'judged';
 
 export function decideSilence(
@@ -76,9 +76,9 @@ function newSilenceGuard(now: number): SilenceGuard {
 }
 
 /**
- * The silence guard after the first words of workers of its zone. A first word since the episode began, and since the last replacement,
- * renews the share. The word counts after `PROOF_S`, when the heartbeats of all healthy workers have arrived too.
- * After a network outage, the first worker to speak is no evidence against the others.
+ * The silence guard after the first heartbeats of workers of its zone. A first heartbeat since the episode began, and since the last
+ * replacement, renews the share. It counts after `PROOF_S`, when the heartbeats of all healthy workers have arrived too:
+ * after a network outage, the first worker that gets through is no evidence against the others.
  * The silence guard is off after `RETURNS_S` without a silent worker.
  */
 export function afterHellos(
@@ -109,7 +109,7 @@ export function afterHellos(
   return hello_at === silence_guard.hello_at ? silence_guard : {...silence_guard, hello_at};
 }
 
-/** The silence guard after an unheard node. An unheard canary of this episode is a bad verdict; the first is followed by another canary again. */
+/** The silence guard after a node that stayed silent. A silent canary of this episode is a bad verdict; another canary follows the first one. */
 export function afterUnheard(silence_guard: SilenceGuard, worker: Worker): SilenceGuard {
   if (!isCanaryOf(silence_guard, worker)) return silence_guard;
   const bad_verdicts = silence_guard.bad_verdicts + 1;
@@ -117,7 +117,7 @@ export function afterUnheard(silence_guard: SilenceGuard, worker: Worker): Silen
   return {...silence_guard, bad_verdicts, canaries_due};
 }
 
-/** The silence guard after a node that was refused or taken before its host spoke. A canary that was lost so is no verdict: another one is due. */
+/** The silence guard after a node that was refused or taken before its host sent anything: a canary gave no verdict, so another one is due. */
 export function afterLostCanary(silence_guard: SilenceGuard, worker: Worker): SilenceGuard {
   if (worker.hello_at !== null || !isCanaryOf(silence_guard, worker)) return silence_guard;
   return {...silence_guard, canaries_due: silence_guard.canaries_due + 1};

@@ -12,24 +12,24 @@ export type Change = 'asked' | 'asked again' | 'given' | 'refused' | 'lost';
 /** Decision about a worker: its next state, and the death that ends its incarnation, if any. */
 type Decision = {worker: Worker; death?: Death};
 
-/** Returns the change that a decision shows: a create, a repeated create, a node that its zone lists, a refusal or a loss. Undefined: none. */
+/** The change of a zone that a decision shows: a create, a repeated create, a node that the zone lists, a refusal or a loss. Undefined: none. */
 export function changeOf(before: Worker, {worker, death}: Decision): Change | undefined {
   if (worker.phase === 'creating' && before.phase === 'gone') return 'asked';
   if (worker.phase === 'creating' && worker.asked_at !== before.asked_at) return 'asked again';
   if (death?.refusal) return 'refused';
-  // The phase alone is no evidence: a heartbeat before the tick has changed it already.
+  // The phase alone proves nothing, because a heartbeat before the tick may have changed it already.
   const [standing, next] = [nodeStanding(before), nodeStanding(worker)];
   const isNews = standing === null || (standing === 'coming' && next !== 'coming');
   if (isNews && next !== null && next !== 'over' && !hasEnded(worker)) return 'given';
   if (death === undefined || death.kind === 'asked' || hasEnded(before)) return undefined;
-  // A preemption counts as a loss of the zone, even before a tick saw the node READY.
+  // A preemption counts as a loss of the zone, even if no tick saw the node READY.
   const wasGiven = isAlive(before) || nodeStanding(worker) === 'over' || queueStanding(worker) === 'over';
   return wasGiven ? 'lost' : undefined;
 }
 
 export const isAsking = (change: Change | undefined) => change === 'asked' || change === 'asked again';
 
-/** True if the incarnation ends. A refused one is requested again; if its node shows after all, it ends with the delete of the node. */
+/** True if the incarnation ends. A refused one is requested again; if its node appears after all, it ends when the node is deleted. */
 export function isEnding(before: Worker, after: Worker): boolean {
   return hasEnded(after) && !after.refused && (!hasEnded(before) || before.refused);
 }

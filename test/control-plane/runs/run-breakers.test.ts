@@ -52,7 +52,7 @@ const CASES: Case[] = [
     then: async world => {
       const run = await world.run(RUN);
       assert.equal(run?.status, 'paused');
-      assert.match(run?.reason ?? '', /10 machines in a row died at work on it/);
+      assert.match(run?.reason ?? '', /10 machines in a row died while working on it/);
       const lives = (await workersOf(world)).reduce((sum, {incarnation}) => sum + incarnation, 0);
       assert.ok(lives <= 30, `${lives} lives`);
       const streams = await world.store.query(`runs/${RUN}/streams`);
