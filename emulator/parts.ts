@@ -192,7 +192,7 @@ function openBuckets(
     requireRight,
   );
   const {swept, found} = storage.recover();
-  if (found > 0) log('cloud', `found ${found} objects again: cloud.db had lost them`);
+  if (found > 0) log('cloud', `recovered ${found} objects that cloud.db had lost`);
   if (swept > 0) log('cloud', `swept ${swept} file${swept === 1 ? '' : 's'} that an interrupted upload left`);
   for (const {bucket} of deployments)
     if (!storage.objects.buckets().some(({name}) => name === bucket)) storage.objects.makeBucket(bucket);

@@ -20,7 +20,7 @@ export function tokenServiceRoutes(token: string): Route[] {
 
 async function exchange({headers, body}: Request, token: string): Promise<Reply> {
   if (!/^application\/x-www-form-urlencoded\b/i.test(headers['content-type'] ?? ''))
-    return refusal('invalid_request', 'The body is no form: send application/x-www-form-urlencoded');
+    return refusal('invalid_request', 'The body is not a form: send application/x-www-form-urlencoded');
   const form = new URLSearchParams((await readBytes(body, MOST_BYTES, 'the exchange')).toString('utf8'));
   for (const [field, value] of Object.entries(FIXED)) {
     if (form.getAll(field).length !== 1) return refusal('invalid_request', `Missing or repeated: ${field}`);
@@ -30,7 +30,7 @@ async function exchange({headers, body}: Request, token: string): Promise<Reply>
   if (typeof boundary === 'string') return refusal('invalid_request', boundary);
   const email = emailOf(form.get('subject_token') ?? '', token);
   if (email === undefined)
-    return refusal('invalid_grant', 'The subject token is no access token of an account');
+    return refusal('invalid_grant', 'The subject token is not an access token of an account');
   const access_token = narrowedTokenOf(token, {email, boundary, expires_at_ms: Date.now() + LIFE_S * 1000});
   return {
     json: {access_token, expires_in: LIFE_S, issued_token_type: ACCESS_TOKEN, token_type: 'Bearer'},

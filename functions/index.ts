@@ -31,7 +31,7 @@ function stackOf(error: unknown): string {
   return (error as Error).stack ?? String(error);
 }
 
-/** Logs and acknowledges an event that can never succeed. Any other error is thrown, and the event is delivered again. */
+/** Logs and acknowledges an event that can never succeed. Any other error is rethrown, so that the event is delivered again. */
 function onEvent(name: string, handle: (deps: Deps, event: CloudEvent<unknown>) => Promise<void>): void {
   cloudEvent(name, async (event: CloudEvent<unknown>) => {
     const ready = deps();
@@ -65,7 +65,7 @@ function onRequest(
   });
 }
 
-// A revision that cannot check its callers fails to start, and the revision before it goes on.
+// A revision that cannot check its callers fails to start, so the previous revision keeps serving.
 if (servedFunction() === 'worker-api') requireVerifier(loadConfig());
 
 onEvent('on-object', onObject);

@@ -10,7 +10,7 @@ import {isSecret, secretHash} from '../shared/control-plane/worker-api/authentic
 /** Header with the secret of the host that sends the request. */
 const SECRET_HEADER = 'x-gleaner-secret';
 
-/** Answers agents on TPU VMs: hello, lease, heartbeat, release. Answers the pings of on-tick. The token and the secret say who asks. */
+/** Answers agents on TPU VMs (hello, lease, heartbeat, release) and the pings of on-tick. The token and the secret identify the sender. */
 export async function workerApi(deps: Deps, request: Request, response: Response): Promise<void> {
   try {
     const unread = requestProblem(request);
@@ -18,7 +18,7 @@ export async function workerApi(deps: Deps, request: Request, response: Response
       response.status(unread.status).json({error: unread.error});
       return;
     }
-    // IAM would check this header alone, and leave a forged token in the other one.
+    // IAM would check only this header and ignore a forged token in the other one.
     if (request.get('x-serverless-authorization') !== undefined)
       throw new CallerRefused(401, 'send the identity token in the header authorization');
     const account = await deps.accountOf(request.get('authorization'));

@@ -21,7 +21,7 @@ import {openProviders} from './google/providers.ts';
 import {openWebhook} from './google/webhook.ts';
 import type {Store, Webhook} from './ports/ports.ts';
 
-/** Composition root: chooses the adapter of each port. Each adapter loads its client at its first call. */
+/** Composition root: chooses the adapter of each port. Each adapter loads its client when it is first called. */
 export function composeDeps(config: Config): Deps {
   const {project, deployment, bucket, endpoints, local_token: token} = config;
   const log = jsonLog(line => process.stdout.write(line), Date.now, project);
@@ -61,7 +61,7 @@ export function composeDeps(config: Config): Deps {
   };
 }
 
-/** Only on-task knows the address and the key. */
+/** Only on-task has the address and the key. */
 function webhookOf({notify}: Config): Webhook | undefined {
   return notify?.url === undefined
     ? undefined

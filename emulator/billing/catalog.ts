@@ -25,7 +25,7 @@ function page(service: string | undefined, query: URLSearchParams): JsonObject {
   if (!Number.isInteger(size) || size < 0 || size > MOST_ITEMS)
     throw new ApiError(400, `Page size must be between 0 and ${MOST_ITEMS}`);
   if (!Number.isInteger(first) || first < 0) throw new ApiError(400, 'Invalid page token');
-  if (currency !== 'USD') throw new ApiError(400, `There is no rate of ${currency} on a local cloud`);
+  if (currency !== 'USD') throw new ApiError(400, `The local cloud has no exchange rate for ${currency}`);
   const {skus} = JSON.parse(readFileSync(FILE, 'utf8')) as {skus: JsonObject[]};
   const end = first + (size || MOST_ITEMS);
   return {skus: skus.slice(first, end), nextPageToken: end < skus.length ? String(end) : ''};

@@ -74,7 +74,7 @@ function inZone(zone: string, kind: string, path: string, field: string): string
   const [, place, name] = new RegExp(`(?:^|/)zones/([^/]+)/${kind}/([^/]+)$`).exec(path) ?? [];
   if (place === undefined || name === undefined)
     throw invalid(field, path, `The URL is malformed: name zones/${zone}/${kind}/NAME`);
-  if (place !== zone) throw invalid(field, path, `It is not of zone ${zone}`);
+  if (place !== zone) throw invalid(field, path, `It is not in zone ${zone}`);
   return name;
 }
 
@@ -202,11 +202,11 @@ function schedulingLimits(scheduling: JsonObject, body: JsonObject) {
     refuse('instanceTerminationAction', action, 'It needs a Spot VM or a maximum run duration');
   const notice_s = secondsOf(scheduling.preemptionNoticeDuration, 'scheduling.preemptionNoticeDuration');
   if (notice_s !== null && model !== 'SPOT')
-    refuse('preemptionNoticeDuration', notice_s, 'It is for Spot VMs alone');
+    refuse('preemptionNoticeDuration', notice_s, 'It is only for Spot VMs');
   const params = isObject(body.params) ? body.params : {};
   const wait_s = secondsOf(params.requestValidForDuration, 'params.requestValidForDuration');
   if (wait_s !== null && model !== 'FLEX_START')
-    throw invalid('params.requestValidForDuration', wait_s, 'It is for flex-start alone');
+    throw invalid('params.requestValidForDuration', wait_s, 'It is only for flex-start');
   if (model === 'FLEX_START') {
     const affinity = isObject(body.reservationAffinity)
       ? body.reservationAffinity.consumeReservationType

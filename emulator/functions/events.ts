@@ -136,7 +136,7 @@ export class Events {
   async #deliver({id, topic: receiver, message, published_at, attempt}: Delivery): Promise<void> {
     const {project, portOf, token, forward} = this.#options;
     if (receiver.startsWith(FORWARD)) {
-      if (!forward) throw new ReceiverAway("Google's Pub/Sub emulator is away");
+      if (!forward) throw new ReceiverAway("Google's Pub/Sub emulator is not running");
       return forward(receiver.slice(FORWARD.length), message as PubsubMessage);
     }
     const trigger = this.#documents.get(receiver);
@@ -145,7 +145,7 @@ export class Events {
     // Messages of a subscription end with the subscription.
     if (!at) return;
     const port = portOf(at);
-    if (port === undefined) throw new ReceiverAway(`The host of ${at.function} is away`);
+    if (port === undefined) throw new ReceiverAway(`The host of ${at.function} is not running`);
     if (trigger) {
       const request = documentRequest(id, message as unknown as DocumentEvent, project);
       return postEvent({...trigger, ...request, path: '/', port, token});

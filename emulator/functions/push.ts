@@ -55,8 +55,9 @@ export async function postEvent(request: {
     });
   } catch (error) {
     const {message: reason, cause} = error as Error & {cause?: {code?: string; message?: string}};
-    if (cause?.code === 'ECONNREFUSED') throw new ReceiverAway(`The host of ${name} is away`, {cause: error});
-    throw new Error(`${name} gave no answer: ${reason}${cause?.message ? ` (${cause.message})` : ''}`);
+    if (cause?.code === 'ECONNREFUSED')
+      throw new ReceiverAway(`The host of ${name} is not running`, {cause: error});
+    throw new Error(`${name} did not answer: ${reason}${cause?.message ? ` (${cause.message})` : ''}`);
   }
   const text = await response.text();
   if (!ACKNOWLEDGED.includes(response.status))

@@ -73,7 +73,7 @@ export function guarded(guard: Guard, handle: Handle): Handle {
     const caller =
       given === undefined ? identify(request.headers) : isSameText(given, token) ? 'cloud' : undefined;
     if (caller && caller !== 'cloud' && caller.boundary && !STORAGE.test(path))
-      throw new ApiError(403, 'Refused a token with a boundary: it is good for Cloud Storage alone');
+      throw new ApiError(403, 'Refused a token with a boundary: it is valid for Cloud Storage only');
     const called = /^\/functions\/[^/]+/.exec(path)?.[0];
     const isPublic = (request.method === 'GET' || request.method === 'HEAD') && PUBLIC.includes(path);
     // The random id of a resumable upload permits its continuation, as at Google.
@@ -100,7 +100,7 @@ async function passInvoker(
   const caller = identities.callerOf(identity, `${url()}${called}`);
   if (caller === undefined) throw unauthenticated();
   if (!invokers(called).includes(caller.email))
-    throw new ApiError(403, `Refused a call of ${called}: ${caller.email} is no invoker of it`);
+    throw new ApiError(403, `Refused a call of ${called}: ${caller.email} may not invoke it`);
   const cut_ms = cutFor(caller.vm);
   if (cut_ms > 0) await sleep(cut_ms, undefined, {signal, ref: false});
 }

@@ -48,7 +48,7 @@ export const faultHelp = `  preempt NAME                 preempts a TPU: its VM 
   vanish NAME                  removes a TPU and its VM
   dead NAME                    stops the VM of a TPU; the TPU stays READY
   restart NAME                 stops the VM of a TPU, and boots it again on its disk
-  cut NAME[=SECONDS]           keeps every request of a TPU from worker-api (default 60 s)
+  cut NAME[=SECONDS]           blocks the requests of a TPU to worker-api (default 60 s)
   suspend NAME                 suspends a queued resource: its node is deleted and gets no replacement
   fail NAME                    fails a queued resource, which stays FAILED until its deletion
   stockout ZONE                fails creates in a zone with "no more capacity"; queued resources wait
@@ -61,7 +61,7 @@ export const faultHelp = `  preempt NAME                 preempts a TPU: its VM 
   drop TARGET[=RATE]           drops events; TARGET is object, document, a topic or all; RATE is 0 to 1 (default 1)
   double TARGET[=RATE]         delivers events twice
   reorder TARGET[=RATE]        delivers events late and in another order
-  clear [KIND|all]             ends lasting faults: those of zones and events
+  clear [KIND|all]             ends lasting faults, which are those of zones and events
 NAME-w-1 in place of NAME is host 1 of a TPU of several hosts. Only preempt and vanish take the whole TPU.
 ZONE is a zone or all.`;
 

@@ -173,7 +173,7 @@ export class Tpus<S extends Spec = Spec> {
     if (isOfAll && name !== tpu.name)
       throw badFault(`${name} is a host, and Cloud TPU takes all hosts of a TPU: name ${tpu.name}`);
     if (!isOfAll && tpu.state !== 'RUNNING')
-      throw badFault(`${tpu.name} is ${states[tpu.state]}: the VMs of a ${states.RUNNING} TPU alone are on`);
+      throw badFault(`${tpu.name} is ${states[tpu.state]}: only the VMs of a ${states.RUNNING} TPU run`);
     switch (kind) {
       case 'preempt':
         await this.#preempt(tpu);
@@ -192,7 +192,7 @@ export class Tpus<S extends Spec = Spec> {
         return `restarted the VM of ${name} on its disk: the TPU stays ${states[tpu.state]}`;
       case 'cut':
         for (const {id} of vms) fleet.cut(id, cut_s * 1000);
-        return `cut ${name} off: worker-api hears nothing of it for ${cut_s} s`;
+        return `cut ${name} off: worker-api receives nothing from it for ${cut_s} s`;
     }
   }
 

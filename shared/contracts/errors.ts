@@ -10,7 +10,7 @@ export class AlreadyExists extends Error {
   override name = 'AlreadyExists';
 }
 
-/** A transaction read after its first write: Firestore cannot do that, so no adapter does. */
+/** A transaction read after its first write. Firestore cannot do that, so no adapter allows it. */
 export class ReadAfterWrite extends Error {
   override name = 'ReadAfterWrite';
 }
@@ -32,7 +32,7 @@ export class TpuError extends Error {
   }
 }
 
-/** A service of Google's that refuses or does not answer. The message is one sentence for a person: the subject, the cause, the remedy. */
+/** A Google service refused or did not answer. The message is one sentence for a person: the subject, the cause, the remedy. */
 export class ServiceError extends Error {
   override name = 'ServiceError';
 }
@@ -43,8 +43,8 @@ export class ConfigError extends Error {
 }
 
 /**
- * A notification that its receiver did not accept. `refused`: the receiver refuses this notification, and maybe no other. Otherwise it
- * accepts none now. The message names the host of the receiver alone, because the rest of its address may be a secret.
+ * A notification that its receiver did not accept. `refused`: the receiver refused this notification but may accept others; otherwise it
+ * accepts none now. The message names only the host of the receiver, because the rest of its address may be a secret.
  */
 export class Undelivered extends Error {
   override name = 'Undelivered';
@@ -68,9 +68,9 @@ export class CallerRefused extends Error {
 const MOST_SAID = 5000;
 
 /**
- * Input that can never succeed: the input is recorded once with its reason, and acknowledged.
+ * Input that can never succeed. It is recorded once with the reason, and acknowledged.
  * Every other error leaves the function, and the platform delivers the event again.
- * A reason quotes foreign text, so the constructor makes it fit into a document.
+ * A reason quotes foreign text, so the constructor shortens it to fit into a document.
  */
 export class Rejected extends Error {
   override name = 'Rejected';
@@ -80,7 +80,7 @@ export class Rejected extends Error {
   }
 }
 
-/** An object of the control plane has other content than the control plane wrote. */
+/** An object of the control plane has content that the control plane did not write. */
 export class Contradicted extends Rejected {
   override name = 'Contradicted';
   readonly contradiction: Contradiction;
@@ -90,7 +90,7 @@ export class Contradicted extends Rejected {
   }
 }
 
-/** A document with a field that this release does not understand. It is left alone: a newer release or a person wrote it. */
+/** A document with a field that this release does not understand. Nothing changes it, because a newer release or a person wrote it. */
 export class NotUnderstood extends Rejected {
   override name = 'NotUnderstood';
   readonly document: Readonly<Record<string, unknown>>;
@@ -98,7 +98,7 @@ export class NotUnderstood extends Rejected {
     const {release} = document;
     const name = typeof release === 'string' ? release : 'unknown';
     super(
-      `Failed to read ${path}: ${problem}. Release ${name} or a person wrote it, and it is left alone: deploy that release, mend the field or delete the document`,
+      `Failed to read ${path}: ${problem}. Release ${name} or a person wrote it, and it is skipped as invalid: deploy that release, fix the field or delete the document`,
     );
     this.document = document;
   }

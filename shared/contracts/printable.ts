@@ -5,7 +5,7 @@ const UNSAFE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
 export const printable = (line: string) => line.replace(UNSAFE, '\ufffd');
 
-/** Several lines, or a part of them. */
+/** One or more lines of text. */
 export const printableLines = (text: string) => text.split('\n').map(printable).join('\n');
 
 export function jsonText(value: object): string {

@@ -4,7 +4,7 @@ import type {OpenRuns} from './caches/open-runs.ts';
 import type {KnownPools} from './caches/pool-cache.ts';
 import type {Services} from './calls/services.ts';
 
-/** A transaction under way, and the time of its decisions. */
+/** An open transaction, and the time of its decisions. */
 export type DecisionContext = {deps: Deps; tx: Transaction; now: number};
 
 export type Deps = Services & {

@@ -25,8 +25,8 @@ export function selectDocuments(columns: string, collection: CollectionPath, que
 }
 
 /**
- * Selects the sums as `sum_0` and so on, in the order of the fields. The JSON of a number counts; the JSON of any other value starts with
- * a character that no number has, and counts as 0.
+ * Selects the sums as `sum_0` and so on, in the order of the fields. Numbers are counted by their JSON; the JSON of any other value starts
+ * with a character that no number has, and counts as 0.
  */
 export function sumFields(collection: CollectionPath, fields: readonly string[]): Sql {
   const sums = fields.map((field, index) => `total(data -> ${jsonPath(field)}) as sum_${index}`);
@@ -45,14 +45,12 @@ function textOf(field: string): string {
   return `json_extract(data, ${jsonPath(field)})`;
 }
 
-/**
- * The text of a number beyond 2^53 may have no decimal point. Read as a 64-bit integer, the number would not equal its original double.
- */
+/** The text of a number beyond 2^53 may have no decimal point. Read as a 64-bit integer, it would not equal the original double. */
 function numberOf(field: string): string {
   return `cast(${textOf(field)} as real)`;
 }
 
-/** The expressions of an index that serves filters on this field. SQLite compares them with those of a query as texts. */
+/** The expressions of an index for filters on this field. SQLite compares them with those of a query as text. */
 export function indexOn(field: string): string {
   return `collection, ${textOf(field)}, ${typeOf(field)}`;
 }
@@ -93,8 +91,8 @@ function present(field: string): Sql {
 }
 
 /**
- * Orders null, booleans, numbers, text, then lists and maps. Lists and maps keep the order of ids. A filter that leaves only texts
- * lets an index give the order.
+ * Orders null, booleans, numbers, text, then lists and maps, which keep the order of ids. If a filter leaves only texts, an index can provide
+ * the order.
  */
 function ordering({field, direction = 'asc'}: NonNullable<Query['order_by']>, where: readonly Filter[]): Sql {
   if (where.some(filter => filter.field === field && typeof filter.value === 'string'))
@@ -110,7 +108,7 @@ function ordering({field, direction = 'asc'}: NonNullable<Query['order_by']>, wh
   };
 }
 
-/** The path of the field as a literal: an index is used only where no part of its expression is a parameter. */
+/** The path of the field as a literal: SQLite uses an index only if no part of its expression is a parameter. */
 function jsonPath(field: string): string {
   const path = field
     .split('.')

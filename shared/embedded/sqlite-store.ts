@@ -22,9 +22,9 @@ import {indexOn, selectDocuments, sumFields} from './sqlite-query.ts';
 
 const SCHEMA = 1;
 const ATTEMPTS = 16;
-/** Wait of one statement inside SQLite for another process. The wait blocks our event loop. */
+/** How long one statement waits inside SQLite for another process. The wait blocks our event loop. */
 const BUSY_MS = 50;
-/** Time after which a locked file is an error for the caller. */
+/** A file that stays locked for this long is an error for the caller. */
 const LOCKED_MS = 30_000;
 
 /** The version is the row id and never repeats, so a document that was deleted and created again counts as changed. */
@@ -36,7 +36,7 @@ const TABLE = `create table if not exists documents (
   unique (collection, id)
 )`;
 
-/** Fields whose filters count and find a few of very many documents, as an index of Firestore does. */
+/** Fields on which filters select a few of very many documents, so they have an index, as in Firestore. */
 const INDEXED = ['status', 'phase', 'held', 'blocked_until_at', 'completed_at'];
 
 const INDEXES = INDEXED.map(
@@ -58,7 +58,7 @@ function openDatabase(file: string): DatabaseSync {
         layOut(database);
         return database;
       } catch (error) {
-        // Processes that create one file at the same moment lock each other out for an instant.
+        // Processes that create one file at the same moment briefly lock each other out.
         if (!isBusy(error) || Date.now() > deadline) {
           database.close();
           throw error;
@@ -144,7 +144,7 @@ export class SqliteStore implements Store {
         const result = await this.#attempt(changes).run(work);
         if (await this.#unlocked(() => this.#commit(changes))) return result;
       } catch (error) {
-        // An error after outdated reads proves nothing: documents from before and after another commit may contradict.
+        // An error after outdated reads proves nothing, because documents from before and after another commit may contradict each other.
         if (await this.#unlocked(() => this.#unchanged(changes))) throw error;
       }
       await sleep(this.#random() * Math.min(1000, 2 ** (attempt + 1)));
@@ -155,8 +155,8 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * Deletes the expired documents among the next `most`, as a TTL of Firestore does. After the last document a sweep begins with the
-   * first again. Returns the number of deleted documents.
+   * Deletes the expired documents among the next `most`, as a TTL of Firestore does. After the last document a sweep starts again with the
+   * first. Returns the number of deleted documents.
    */
   async sweepExpired(jobs_collection: string, now_at: string, most: number): Promise<number> {
     const next = 'select version, collection, data from documents where version > ? order by version limit ?';
@@ -168,7 +168,7 @@ export class SqliteStore implements Store {
       const expires = kind === jobs_collection || EXPIRING.includes(kind);
       return expires && typeof expire_at === 'string' && expire_at <= now_at;
     });
-    // A document that has changed since has another version.
+    // A document that has changed since has another version and stays.
     const remove = this.#statement('delete from documents where version = ?');
     for (const {version} of expired) await this.#unlocked(() => remove.run(Number(version)));
     return expired.length;
@@ -198,7 +198,7 @@ export class SqliteStore implements Store {
     ) as Row | undefined;
   }
 
-  /** False if a document that was read has changed since. Without an await, no other step can interleave. */
+  /** False if a document that was read has changed since. There is no await, so no other step can interleave. */
   #commit(changes: Changes): boolean {
     if (changes.writes.length === 0 && changes.reads.size < 2) return true;
     this.#database.exec(changes.writes.length > 0 ? 'begin immediate' : 'begin');
@@ -256,7 +256,7 @@ export class SqliteStore implements Store {
   }
 }
 
-/** What to do where the file of a store is damaged. */
+/** What to do if the file of a store is damaged. */
 export const storeCure = (file: string) =>
   `end the local cloud, move ${file}, ${file}-wal and ${file}-shm away, start the cloud again with \`gleaner local up\`, and run \`gleaner rebuild\`: the bucket has what the runs have stored; jobs and costs are lost`;
 
@@ -272,7 +272,7 @@ function sqliteCode(error: unknown): number | undefined {
   return typeof code === 'number' ? code & 0xff : undefined;
 }
 
-/** Whether SQLite finds a file damaged, or no database at all. */
+/** True if SQLite finds a file damaged, or finds that it is no database. */
 export const isDamage = (error: unknown) => [11, 26].includes(sqliteCode(error) ?? 0);
 
 function isBusy(error: unknown): boolean {

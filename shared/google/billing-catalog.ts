@@ -15,7 +15,7 @@ const SCOPE = 'https://www.googleapis.com/auth/cloud-billing.readonly';
 
 const answer = z.object({skus: z.array(sku).default([]), nextPageToken: z.string().default('')});
 
-/** `endpoint` replaces Google's address, and `token` is what that server asks for. */
+/** `endpoint` replaces Google's address, and `token` authorises calls to it. */
 type Server = {endpoint?: string | undefined; token?: string | undefined};
 
 export function openCatalog({endpoint, token}: Server): Catalog {

@@ -8,11 +8,11 @@ import {memoizeAsync} from './memoize-async.ts';
 
 type BusOptions = {
   project: string;
-  /** Deployment whose topics these are; by default the default one. */
+  /** Deployment to which the topics belong; by default the default one. */
   deployment?: string | undefined;
   /** Token for the Pub/Sub of a local cloud: the client sends no credentials to PUBSUB_EMULATOR_HOST. */
   token?: string | undefined;
-  /** Limit of a publish with its retries. The client's own limit of 10 minutes is longer than a function runs. */
+  /** Limit of a publish including retries. The client's own limit of 10 minutes is longer than a function runs. */
   deadline_ms?: number;
 };
 
@@ -53,7 +53,7 @@ export function publishProblem(topic: string, cause: unknown): string {
 
 function openTopic(pubsub: PubSub, topic: string, deadline_ms: number, token: string | undefined): Topic {
   return pubsub.topic(topic, {
-    // A function publishes one message: a wait for more messages would only delay it.
+    // A function publishes one message, so waiting for more messages would only delay it.
     batching: {maxMessages: 1},
     gaxOpts: {
       timeout: deadline_ms,

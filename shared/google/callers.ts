@@ -1,4 +1,4 @@
-/** Callers of worker-api: checks the identity token of a request, and says which account it proves. */
+/** Callers of worker-api: checks the identity token of a request, and returns the account that it proves. */
 
 import {CallerRefused} from '../contracts/errors.ts';
 import {printable} from '../contracts/printable.ts';
@@ -8,13 +8,13 @@ import {memoizeAsync} from './memoize-async.ts';
 
 const ISSUER = 'https://accounts.google.com';
 const MOST_SKEW_S = 60;
-/** Cloud Run writes this text in place of the signature that it has checked. */
+/** Cloud Run replaces the signature with this text once it has checked it. */
 const REMOVED = 'SIGNATURE_REMOVED_BY_GOOGLE';
 
 type Claims = {[claim: string]: unknown};
 type CallerOptions = Pick<Config, 'worker_api' | 'identity'> & {now?: () => number};
 
-/** Settings that prove a caller. Throws `ConfigError`, which names each missing variable. */
+/** Settings needed to verify a caller. Throws `ConfigError`, which names each missing variable. */
 export function requireVerifier({worker_api, identity}: Pick<Config, 'worker_api' | 'identity'>) {
   const names = ['worker_account', 'control_account', 'ticket_key'] as const;
   const {worker_account, control_account} = required(identity, 'worker-api', names);
@@ -22,8 +22,8 @@ export function requireVerifier({worker_api, identity}: Pick<Config, 'worker_api
 }
 
 /**
- * On Cloud Run, IAM has checked the signature and let in only accounts with the role of an invoker. A token with a signature is checked
- * here in full, with Google's certificates or those of a local cloud. The claims are compared in both cases.
+ * On Cloud Run, IAM has checked the signature and admitted only accounts with the role of an invoker. A token that still has its signature is
+ * fully checked here, with Google's certificates or those of a local cloud. The claims are compared in both cases.
  */
 export function openCallers({worker_api, identity, now = Date.now}: CallerOptions) {
   const client = memoizeAsync(async () => {
@@ -34,12 +34,12 @@ export function openCallers({worker_api, identity, now = Date.now}: CallerOption
 
   async function requireSignature(token: string, audience: string): Promise<void> {
     const opened = await client();
-    // An error of this request is no fault of the caller: it asks again.
+    // If this request fails, the caller is not at fault: it asks again.
     const {certs} = await opened.getFederatedSignonCertsAsync();
     try {
       await opened.verifySignedJwtWithCertsAsync(token, certs, audience, [ISSUER]);
     } catch (cause) {
-      // The message of the library quotes the token.
+      // The library's own message would quote the token.
       throw new CallerRefused(401, 'the signature of the identity token is not that of its issuer', {cause});
     }
   }

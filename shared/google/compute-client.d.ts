@@ -1,6 +1,6 @@
 /**
- * The part of `@google-cloud/compute` that Gleaner calls. `tsconfig.json` puts these types in the place of the package's, which have 33 MB.
- * Nothing of an answer is certain: Google leaves out fields.
+ * The part of `@google-cloud/compute` that Gleaner calls. `tsconfig.json` uses these types instead of the package's, which have 33 MB.
+ * Every field of an answer may be missing, because Google leaves out fields.
  */
 type CallOptions = {timeout?: number; maxRetries?: number; autoPaginate?: boolean};
 type Place = {project: string; zone: string};
@@ -25,7 +25,7 @@ export type AggregatedList = {
   nextPageToken?: string | null;
 };
 
-/** gRPC gives names of enums, REST their names too. */
+/** Both gRPC and REST return the names of enums. */
 export type Operation = {
   name?: string | null;
   status?: string | null;
@@ -52,7 +52,7 @@ type ClientOptions = {projectId: string};
 export class InstancesClient {
   constructor(options: ClientOptions);
   initialize(): Promise<unknown>;
-  /** Calls below the methods. Those of lists give the whole answer, in which a method hides what did not answer. */
+  /** The calls beneath the methods. For lists they return the whole answer, whereas the methods hide which zones did not answer. */
   innerApiCalls: {
     aggregatedList(
       request: {project: string; filter: string; maxResults: number; pageToken: string},

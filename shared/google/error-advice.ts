@@ -1,12 +1,12 @@
 /**
- * Advice for a person on an error of Google's, from the text of its message: the codes are too coarse. Users of these services have
- * reported the texts. A text that Google changes loses its advice, and nothing else.
+ * Advice for a person on an error of Google's, found by the text of its message because the codes are too coarse. The texts were reported by
+ * users of these services. If Google changes a text, only its advice is lost.
  */
 
 /** `advise` gets the groups of the pattern, empty where they match nothing. */
 type Row = {pattern: RegExp; advise: (...groups: string[]) => string};
 
-/** Starts of permissions, and a role that has every one of them. */
+/** Prefixes of permissions, each with a role that has all of them. */
 const ROLES: readonly [start: string, role: string][] = [
   ['tpu.', 'roles/tpu.admin'],
   ['pubsub.topics.publish', 'roles/pubsub.publisher'],
@@ -15,7 +15,7 @@ const ROLES: readonly [start: string, role: string][] = [
   ['storage.objects.', 'roles/storage.objectUser'],
 ];
 
-/** The calling account may not give nodes the account of the workers. */
+/** The calling account may not attach the workers' account to nodes. */
 export const NO_ACT_AS = /iam\.serviceAccounts\.actAs|permission to act as service_account/i;
 export const NO_CREDENTIALS =
   /invalid_grant|invalid_rapt|Could not (load the|find) default credentials|could not refresh access token|token has been expired or revoked/i;

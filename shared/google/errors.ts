@@ -1,6 +1,6 @@
 /**
- * Meaning of Google's errors: no other file knows their codes, and only error-advice.ts reads their messages too.
- * gRPC clients give canonical codes (0 to 16), HTTP clients give statuses, sockets give names. All become canonical codes.
+ * The meaning of Google's errors: no other file knows their codes, and only error-advice.ts also reads their messages.
+ * gRPC clients give canonical codes (0 to 16), HTTP clients statuses, sockets names. All become canonical codes.
  */
 
 import {TpuError} from '../contracts/errors.ts';
@@ -63,7 +63,7 @@ const MOST_REASON = 2000;
 export function reasonOf(error: unknown): string {
   const [text = ''] = messageOf(error).split(/\s*: Previous errors/, 1);
   const line = (messageInBody(text) ?? text).replace(/\s+/g, ' ').trim().replace(/\.$/, '');
-  // A proxy answers with a page.
+  // A proxy may answer with a whole page.
   return line.length > MOST_REASON ? `${line.slice(0, MOST_REASON)} …` : line;
 }
 
@@ -78,7 +78,7 @@ function messageInBody(text: string): string | undefined {
   }
 }
 
-/** The reason on one line, and what to do. `otherwise`: what to do where the reason has no known cause. */
+/** The reason on one line, and what to do. `otherwise`: what to do if the cause of the reason is unknown. */
 export function withAdvice(error: unknown, otherwise?: string): string {
   const reason = reasonOf(error);
   const advice = adviceFor(reason) ?? otherwise;
@@ -93,7 +93,7 @@ export function isBadRequest(error: unknown): boolean {
   return codeOf(error) === INVALID_ARGUMENT;
 }
 
-/** Cloud Storage answers 404 for a missing object and for a missing bucket. Only a missing bucket is our mistake. */
+/** Cloud Storage answers 404 for a missing object and for a missing bucket; only the missing bucket is our mistake. */
 export function isBucketMissing(error: unknown): boolean {
   return isNotFound(error) && /bucket does not exist/i.test(messageOf(error));
 }
@@ -102,7 +102,7 @@ export function isForbidden(error: unknown): boolean {
   return codeOf(error) === PERMISSION_DENIED;
 }
 
-/** Cloud Storage: the same call may succeed later. These are 408, 429, 500 to 504 except 501, and broken connections. */
+/** Cloud Storage: the same call may succeed later. True for 408, 429, 500 to 504 except 501, and broken connections. */
 export function isRetryable(error: unknown): boolean {
   return [DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE].includes(codeOf(error));
 }
@@ -136,7 +136,7 @@ export function isContention(error: unknown): boolean {
 }
 
 /**
- * A failed commit that may still be committed. After a lost answer the client repeats the commit,
+ * A failed commit may have been committed: after a lost answer the client repeats it,
  * and the database no longer knows the finished transaction.
  */
 export function isCommitDoubtful(error: unknown): boolean {
@@ -146,7 +146,7 @@ export function isCommitDoubtful(error: unknown): boolean {
 }
 
 export function isPermission(error: unknown): boolean {
-  // These have other codes: without credentials no call is made, and a forbidden account is a bad request.
+  // These have other codes: without credentials no call is made, and a forbidden account is reported as a bad request.
   const isSaid = NO_CREDENTIALS.test(messageOf(error)) || NO_ACT_AS.test(messageOf(error));
   return isSaid || [PERMISSION_DENIED, UNAUTHENTICATED].includes(codeOf(error));
 }
@@ -171,7 +171,7 @@ function isQuota(error: unknown): boolean {
   return QUOTA.test(message) && isSaid;
 }
 
-/** Too many calls to the API, which says nothing about chips. */
+/** Too many calls to the API, which proves nothing about chips. */
 function isRateLimit(error: unknown): boolean {
   return [RESOURCE_EXHAUSTED, PERMISSION_DENIED].includes(codeOf(error)) && RATE_LIMIT.test(messageOf(error));
 }

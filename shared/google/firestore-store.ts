@@ -1,11 +1,9 @@
 /**
  * The Store in Firestore (Native mode). Transactions are Firestore's own: a read locks the document.
  * After a lost lock the client runs the work again, at most `attempts` times. Five attempts take about 20 seconds.
- *
- * A commit with a lost answer is ambiguous. The client repeats it, and may then fail although everything was written:
- * for example with ALREADY_EXISTS for our own marker. `Store.transaction` tells callers how to handle that.
- *
- * FIRESTORE_EMULATOR_HOST points the client at Google's emulator.
+ * * If the answer of a commit is lost, the client repeats it, and may then fail although everything was written:
+ * for example with ALREADY_EXISTS for our own marker. `Store.transaction` says how callers handle that.
+ * * FIRESTORE_EMULATOR_HOST points the client at Google's emulator.
  */
 import type {
   Firestore,
@@ -35,7 +33,7 @@ type FirestoreOptions =
   | {client: Firestore; attempts?: number};
 type Loaded = {firestore: Firestore; module: typeof import('@google-cloud/firestore')};
 
-/** Loads and connects at the first call. Closing the store closes a client that was passed in. */
+/** Loads and connects at the first call. Closing the store also closes a client that was passed in. */
 export function openFirestoreStore(options: FirestoreOptions): Store {
   return new FirestoreStore(options);
 }
@@ -71,7 +69,7 @@ class FirestoreStore implements Store {
       id: doc.id,
       data: fromFirestore(doc.data()),
     }));
-    // Without an order Firestore sorts by the field of a range. The contract sorts by id.
+    // Without an order Firestore sorts by the field of a range; the contract requires order by id.
     return rangeField(query) && !query.order_by ? stored.sort(byId) : stored;
   }
 
@@ -124,7 +122,7 @@ class FirestoreStore implements Store {
         value => ({value}),
         error => ({failure: new WorkFailed('', {cause: error})}),
       );
-      // The client must see a failed read, even if the work caught it: the client decides on another attempt.
+      // The client must see a failed read even if the work caught it, because the client decides about another attempt.
       if (lost) throw lost;
       if ('failure' in outcome) throw outcome.failure;
       return outcome.value;
@@ -141,7 +139,7 @@ class FirestoreStore implements Store {
   }
 }
 
-/** Wraps an error of the work without its code: the client repeats the work after some codes. */
+/** Hides the code of an error of the work, because the client repeats the work after some codes. */
 class WorkFailed extends Error {}
 
 function connect(options: FirestoreOptions, {Firestore}: Loaded['module']): Firestore {

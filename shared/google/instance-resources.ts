@@ -8,8 +8,8 @@ import {type NodeSettings, SCOPE} from './tpu-resources.ts';
 
 const WEEK_S = 604_800;
 /**
- * Longest life of an instance, which Compute Engine deletes then: it holds when every function is down. The longest attempt of a job ends
- * before. A flex-start instance lives for a week at most.
+ * Longest life of an instance, after which Compute Engine deletes it even if every function is down. The longest attempt of a job ends
+ * earlier. A flex-start instance lives for a week at most.
  */
 const LEASH_S = MAX_TIMEOUT_S + 86_400;
 /** Time from the notice of a preemption to its signal to the machine. The agent needs a quarter of it. */
@@ -17,7 +17,7 @@ const NOTICE_S = 120;
 
 const WAIT_S = {least: 90, most: 7200};
 
-/** Throws for a type without a machine: `acceleratorProblem` refuses such a pool. */
+/** Throws for a type without a machine; `acceleratorProblem` refuses such pools. */
 export function instanceFor(request: TpuRequest, settings: NodeSettings, now: number): NewInstance {
   const {name, zone, accelerator, labels, metadata, queue} = request;
   const machine = machineTypeOf(accelerator);
@@ -63,14 +63,14 @@ function interfaceOf(zone: string, settings: NodeSettings['network']) {
   const {network, subnetwork, external_ips = false} = settings ?? {};
   const pathOf = (name: string, place: string) => (name.includes('/') ? name : `${place}/${name}`);
   return {
-    // A subnetwork names its network.
+    // A subnetwork implies its network.
     ...(network || !subnetwork ? {network: pathOf(network ?? 'default', 'global/networks')} : {}),
     ...(subnetwork ? {subnetwork: pathOf(subnetwork, `regions/${regionOf(zone)}/subnetworks`)} : {}),
     ...(external_ips ? {accessConfigs: [{type: 'ONE_TO_ONE_NAT', name: 'External NAT'}]} : {}),
   };
 }
 
-/** Machines with TPUs cannot move. The next incarnation replaces a lost one, so Compute Engine restarts none. */
+/** Machines with TPUs cannot be moved. Compute Engine restarts none, because the next incarnation replaces a lost one. */
 function schedulingOf({spot, queue}: TpuRequest) {
   return {
     provisioningModel: queue ? 'FLEX_START' : spot ? 'SPOT' : 'STANDARD',

@@ -1,6 +1,6 @@
 /**
- * Calls to Compute Engine for instances with TPUs. The client repeats no call by itself; reads repeat in tpu-calls.ts. Plain instances, in
- * no group: a group would replace a lost instance, and so does the next tick.
+ * Calls to Compute Engine for instances with TPUs. The client repeats no call by itself; tpu-calls.ts repeats reads. Instances are in no
+ * group, because a group would replace a lost instance, as the next tick does.
  */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {quotaIdsOf} from '../domain/fleet/accelerators.ts';
@@ -12,7 +12,7 @@ import {instanceFor, tpuOf} from './instance-resources.ts';
 import {memoizeAsync} from './memoize-async.ts';
 import {CALL, type DriverOptions, deleted, FAILS_FAST_MS, readAll, readOne} from './tpu-calls.ts';
 
-/** Other instances of a project may be thousands. */
+/** A project may have thousands of other instances. */
 const FILTER = 'labels.managed-by=gleaner';
 const GOING = ['STOPPING', 'DEPROVISIONING'];
 
@@ -68,14 +68,14 @@ export function openInstances({project, endpoint, token, ...settings}: DriverOpt
       } catch (error) {
         const {tpu} = isAlreadyExists(error) || isContention(error) ? await stateNow(name, zone) : {};
         if (tpu && tpu.labels['managed-by'] === 'gleaner') return 'exists';
-        // The list of instances leaves it out, so the tick would ask for it for ever.
+        // Our list leaves this instance out, so the tick would request it for ever.
         const foreign = tpu && new NotOurs(`there is an instance ${name} that is not Gleaner's`);
         throw tpuError(`create ${name}`, zone, foreign ?? error, quotas);
       }
     },
 
     async delete(name, zone, part) {
-      // No instance has a queued resource.
+      // Instances have no queued resources.
       if (part === 'queued') return 'absent';
       const {instances} = await open();
       return deleted(name, zone, {
@@ -101,7 +101,7 @@ function isSilent({warning}: ScopedList): boolean {
   return Boolean(warning?.code) && warning?.code !== 'NO_RESULTS_ON_PAGE';
 }
 
-/** Throws the error of an insert that fails within seconds. No call waits for success: an instance may start for minutes. */
+/** Throws the error of an insert that fails within seconds. No call waits for success, because an instance may take minutes to start. */
 async function failFast(
   operations: ZoneOperationsClient,
   place: {project: string; zone: string},

@@ -1,4 +1,4 @@
-/** Tokens with a boundary: Google's token service exchanges the token of this process for one with a part of its rights. */
+/** Tokens with a boundary: Google's token service exchanges the token of this process for one with some of its rights. */
 import {ServiceError} from '../contracts/errors.ts';
 import type {ObjectRights} from '../domain/requests/object-rights.ts';
 import type {AccessToken, ObjectTokens} from '../ports/ports.ts';
@@ -31,7 +31,7 @@ type Rule = {
   availabilityCondition: {expression: string};
 };
 
-/** Opens the exchange. Errors carry no cause: those of the library hold the request, and the request holds a token. */
+/** Opens the exchange. Errors carry no cause, because those of the library hold the request, which holds a token. */
 export function openObjectTokens(options: TokenOptions): ObjectTokens {
   return {
     issue: async rights => {
@@ -48,14 +48,14 @@ async function issue({metadata_host, account, endpoint}: TokenOptions, rights: r
   return narrow(await ownToken(metadata_host, account), rights, endpoint);
 }
 
-/** Exchanges a token for one that has a part of its rights. `endpoint`: address of the token service of a local cloud. */
+/** Exchanges a token for one with some of its rights. `endpoint`: address of the token service of a local cloud. */
 export async function narrow(
   source: SourceToken,
   rights: readonly ObjectRights[],
   endpoint?: string,
 ): Promise<AccessToken> {
   const {DownscopedClient, OAuth2Client} = (await import('google-auth-library')).default;
-  // By default the client refuses a token in its last five minutes, and takes 0 for the default.
+  // By default the client refuses a token in its last five minutes, and it reads 0 as the default.
   const authClient = new OAuth2Client({eagerRefreshThresholdMillis: 1});
   authClient.setCredentials(source);
   const accessBoundary = {accessBoundaryRules: rights.map(ruleOf)};
@@ -66,7 +66,7 @@ export async function narrow(
   return {access_token: token, expires_at: new Date(expirationTime).toISOString()};
 }
 
-/** The token of the account of this process, from its metadata server, which renews it five minutes before its end. */
+/** The token of the account of this process, from its metadata server, which renews it five minutes before it expires. */
 async function ownToken(metadata_host: string, account: string): Promise<SourceToken> {
   const url = `http://${metadata_host}/computeMetadata/v1/instance/service-accounts/${account}/token`;
   const response = await fetch(url, {headers: {'metadata-flavor': 'Google'}});
@@ -75,14 +75,14 @@ async function ownToken(metadata_host: string, account: string): Promise<SourceT
   return {access_token, expiry_date: Date.now() + expires_in * 1000};
 }
 
-/** Sends the exchange to a local cloud: the library derives the address from the domain of Google alone. */
+/** Sends the exchange to a local cloud; the library can only derive the address from Google's domain. */
 function sendTo(client: object, url: URL): void {
   type Interceptors = {request: {add(each: {resolved: (options: object) => Promise<object>}): void}};
   const {stsCredential} = client as {stsCredential: {transporter: {interceptors: Interceptors}}};
   stsCredential.transporter.interceptors.request.add({resolved: async options => ({...options, url})});
 }
 
-/** The rule of a boundary. A list has no name of an object: its condition compares the prefix of the list. */
+/** The rule of a boundary. A list names no object, so its condition compares the prefix of the list. */
 export function ruleOf({bucket, may, names = [], prefixes = []}: ObjectRights): Rule {
   const place = `projects/_/buckets/${bucket}`;
   const at = (name: string) => JSON.stringify(`${place}/objects/${name}`);

@@ -20,7 +20,7 @@ const LEAST_BYTES_PER_MS = 1000;
 const FOREIGN_ANSWER =
   'the answer is not from Cloud Storage; check GLEANER_STORAGE_ENDPOINT and the proxy of the network';
 
-/** Times that a read finds another generation than its metadata. */
+/** How often a read may find another generation than its metadata. */
 const READ_ROUNDS = 5;
 
 /** `endpoint` replaces Google's address, and `token` authorises calls to it. */
@@ -46,7 +46,7 @@ export function openBucket(
       projectId: project,
       ...(endpoint ? {apiEndpoint: endpoint} : {}),
       interceptors_: [...interceptors, ...(token ? [withToken(token)] : [])],
-      // With its own retries the client throws a 503 of a read outside of every promise, on Node 24.
+      // With its own retries the client throws a 503 of a read outside of any promise, on Node 24.
       retryOptions: {autoRetry: false},
     });
     return storage.bucket(bucket);
@@ -73,12 +73,12 @@ class StorageObjects implements Objects {
     const objects: ObjectInfo[] = [];
     try {
       const bucket = await this.#open();
-      // A page has at most 1,000 names, and the client fetches no further page once it knows a limit.
+      // A page has at most 1,000 names, and given a limit the client fetches only one page.
       let page: GetFilesOptions | null = {prefix, ...from, ...most, autoPaginate: false};
       while (page && objects.length < (limit ?? Number.POSITIVE_INFINITY)) {
         const query: GetFilesOptions = page;
         const [files, next, answer]: GetFilesResponse = await this.#repeat(() => bucket.getFiles(query));
-        // The client reads a web page as an empty list.
+        // The client would read a web page as an empty list.
         if (typeof answer !== 'object') throw new Error(FOREIGN_ANSWER);
         for (const {metadata} of files) objects.push(infoOf(metadata));
         page = next && {...next, autoPaginate: false};
@@ -104,7 +104,7 @@ class StorageObjects implements Objects {
     const end = new AbortController();
     const content = this.#read(name, max_bytes, end.signal);
     try {
-      return await within(this.#retries.read_ms, content, 'its content did not come');
+      return await within(this.#retries.read_ms, content, 'its content did not arrive');
     } catch (error) {
       throw error instanceof BrokenAnswer ? this.#failure('read', name, error) : error;
     } finally {
@@ -136,19 +136,19 @@ class StorageObjects implements Objects {
     }
   }
 
-  /** A call with a lost answer is repeated, so 'exists' may mean the object of this very call. */
+  /** A call whose answer was lost is repeated, so 'exists' may mean the object of this very call. */
   async create(name: string, bytes: Uint8Array, options: Written = {}): Promise<'created' | 'exists'> {
     try {
       return (await this.#save('create', name, '0', bytes, options)) ? 'created' : 'exists';
     } catch (error) {
-      // An account without the right to delete may get 403 for an existing object, in place of 412.
+      // An account without the right to delete may get 403 for an existing object instead of 412.
       const isDenied = isForbidden((error as Error).cause);
       if (isDenied && (await this.head(name).catch(() => undefined))) return 'exists';
       throw error;
     }
   }
 
-  /** A call with a lost answer is repeated, so 'changed' may mean the bytes of this very call. */
+  /** A call whose answer was lost is repeated, so 'changed' may mean the bytes of this very call. */
   async replace(
     name: string,
     generation: string,
@@ -158,7 +158,7 @@ class StorageObjects implements Objects {
     return (await this.#save('replace', name, generation, bytes, options)) ? 'replaced' : 'changed';
   }
 
-  /** False if the object has another generation. Generation 0 means no object. */
+  /** False if the object has another generation. Generation 0 means that there is no object. */
   async #save(
     verb: string,
     name: string,
@@ -185,7 +185,7 @@ class StorageObjects implements Objects {
     }
   }
 
-  /** One attempt: a repeated delete could delete an object that was created after the first attempt. */
+  /** Only one attempt, because a repeated delete could delete an object that was created after the first attempt. */
   async delete(name: string): Promise<void> {
     try {
       const file = await this.#file(name);
@@ -210,7 +210,7 @@ class StorageObjects implements Objects {
         read_bytes += chunk.copy(bytes, Math.max(0, offset - begin), Math.max(0, begin - offset));
         if (read_bytes >= bytes.length) break;
       }
-      if (read_bytes < bytes.length) throw new BrokenAnswer(`${read_bytes} of ${bytes.length} bytes came`);
+      if (read_bytes < bytes.length) throw new BrokenAnswer(`${read_bytes} of ${bytes.length} bytes arrived`);
       return bytes;
     };
     try {
@@ -221,7 +221,7 @@ class StorageObjects implements Objects {
     }
   }
 
-  /** A repeated copy finds its target, and a repeated delete finds no source: both were done before. */
+  /** A repeated copy finds its target, and a repeated delete finds no source: both have been done already. */
   async move(name: string, generation: string, to: string): Promise<void> {
     try {
       const source = await this.#file(name, generation);
@@ -252,8 +252,8 @@ class StorageObjects implements Objects {
 }
 
 /**
- * Sends downloads over Node's own connections. After a download that breaks off, the client closes all connections of its shared
- * agent, and every other request of the process would end with ECONNRESET.
+ * Sends downloads over Node's own connections. After a broken download the client closes all connections of its shared agent, and every other
+ * request of the process would end with ECONNRESET.
  */
 export const apartFromOthers: Interceptor = {
   request: options => {
@@ -263,7 +263,7 @@ export const apartFromOthers: Interceptor = {
   },
 };
 
-/** Adds the token: the client sends no credentials to an endpoint other than Google's. */
+/** Adds the token, because the client sends no credentials to an endpoint other than Google's. */
 function withToken(token: string): Interceptor {
   const headersOf = ({headers}: {headers?: object}) => ({...headers, authorization: `Bearer ${token}`});
   return {

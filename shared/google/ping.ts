@@ -22,7 +22,7 @@ export async function sendPing({worker_api, metadata_host}: Target): Promise<voi
     throw new Error(`${worker_api} answered ${response.status}: ${(await response.text()).slice(0, 200)}`);
 }
 
-/** An identity token of the account that this process runs as, from its metadata server. The server renews the token in time. */
+/** An identity token of the account that this process runs as, from its metadata server, which renews it in time. */
 async function identityToken(metadata_host: string, audience: string): Promise<string> {
   const query = new URLSearchParams({audience, format: 'full'});
   const url = `http://${metadata_host}/computeMetadata/v1/instance/service-accounts/default/identity?${query}`;

@@ -24,8 +24,8 @@ export function openProviders(
 }
 
 /**
- * A name is looked up with every provider, because a pool's provider may have changed since its node was made. A list needs the answer of
- * each: half of a list is no list.
+ * A name is looked up with every provider, because a pool's provider may have changed since its node was created. A list needs the answers of
+ * all providers, because half of a list proves nothing.
  */
 export function joinProviders(drivers: ReadonlyMap<Provider, Tpus>): Tpus {
   const all = [...drivers.values()];

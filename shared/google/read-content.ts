@@ -3,9 +3,7 @@ import type {File} from '@google-cloud/storage';
 import type {ObjectInfo} from '../ports/ports.ts';
 import {BrokenAnswer, type RetryPolicy, withRetries} from './retry.ts';
 
-/**
- * Stored bytes from a place, each piece with its offset: 0 where the answer ignores the range. Throws `BrokenAnswer` for a silent answer.
- */
+/** Stored bytes from an offset on, each piece with its own offset: 0 if the answer ignores the range. Throws `BrokenAnswer` on silence. */
 export async function* piecesFrom(
   file: File,
   start: number,
@@ -24,7 +22,7 @@ export async function* piecesFrom(
     if (statusCode === 200) offset = 0;
   });
   const silence = setTimeout(() => {
-    stream.destroy(new BrokenAnswer(`no byte came for ${silence_ms / 1000} s`));
+    stream.destroy(new BrokenAnswer(`no byte arrived for ${silence_ms / 1000} s`));
   }, silence_ms);
   try {
     for await (const chunk of stream as AsyncIterable<Buffer>) {
@@ -38,9 +36,9 @@ export async function* piecesFrom(
 }
 
 /**
- * Stored bytes of one generation, without decompression. An answer that breaks off continues at its last byte. The length and the
- * CRC-32C are those of `info`. `file` names the generation, and its client must have `autoRetry: false`. Attempts count anew after
- * each attempt that brought new bytes. `signal` ends the read.
+ * Stored bytes of one generation, without decompression. A broken answer is resumed after its last byte. Length and CRC-32C must match
+ * `info`. `file` names the generation, and its client must have `autoRetry: false`. The count of attempts starts again after each attempt
+ * that brought new bytes. `signal` ends the read.
  */
 export async function readContent(
   file: File,
@@ -61,10 +59,10 @@ export async function readContent(
   }
 
   const attempt = async () => {
-    // A range after the last byte, as of an empty object, is refused with 416.
+    // A range after the last byte, as for an empty object, is refused with 416.
     if (received_bytes < size_bytes) await receive();
     if (received_bytes < size_bytes)
-      throw new BrokenAnswer(`${received_bytes} of its ${size_bytes} bytes came`);
+      throw new BrokenAnswer(`${received_bytes} of its ${size_bytes} bytes arrived`);
     const checksum = file.crc32cGenerator();
     checksum.update(content);
     if (received_bytes === size_bytes && checksum.validate(crc32c)) return;

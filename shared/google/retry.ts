@@ -1,4 +1,4 @@
-/** Calls that are safe to repeat: bounded exponential back-off with jitter, and a limit for a call without an answer. */
+/** Calls that are safe to repeat: bounded exponential back-off with jitter, and a limit for a call that gets no answer. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {isRetryable, reasonOf} from './errors.ts';
 
@@ -7,15 +7,15 @@ export type RetryPolicy = {
   /** Longest wait after the first attempt. Each further wait may be twice as long. */
   first_wait_ms: number;
   longest_wait_ms: number;
-  /** An attempt without an answer, or without a byte of it, for this long has failed. */
+  /** An attempt without an answer, or without another byte of it, for this long has failed. */
   silence_ms: number;
-  /** No attempt begins later than this after the first, or after the latest attempt with progress. */
+  /** No attempt starts later than this after the first one, or after the latest attempt with progress. */
   give_up_ms: number;
   /** Limit of a read of an object, with all its requests. */
   read_ms: number;
 };
 
-/** A request that gets no byte fails within 45 s, and every read ends within 50 s, because most functions have 60 s. */
+/** A request that gets no bytes fails within 45 s, and every read ends within 50 s, because most functions have 60 s. */
 export const STORAGE_RETRIES: RetryPolicy = {
   attempts: 5,
   first_wait_ms: 500,
@@ -32,8 +32,8 @@ export class BrokenAnswer extends Error {
 }
 
 /**
- * Repeats the call after errors that pass. Throws any other error at once, and the last error after the last attempt. Attempts and
- * time count anew after an attempt that raised `progress` above its earlier values.
+ * Repeats the call after transient errors. Throws any other error at once, and the last error after the last attempt. The count of attempts
+ * and the time start again after an attempt that raised `progress`.
  */
 export async function withRetries<T>(
   policy: Pick<RetryPolicy, 'attempts' | 'first_wait_ms' | 'longest_wait_ms' | 'give_up_ms'>,
@@ -74,7 +74,7 @@ export function waitAfter(
   return (longest_ms * (1 + random)) / 2;
 }
 
-/** Rejects when the call has no result after `limit_ms`. The call itself goes on. */
+/** Rejects if the call has no result after `limit_ms`. The call itself continues. */
 export async function within<T>(limit_ms: number, call: Promise<T>, reason = 'no answer came'): Promise<T> {
   const done = new AbortController();
   const late = sleep(limit_ms, undefined, {signal: done.signal}).then(() => {

@@ -1,11 +1,11 @@
-/** Calls of both providers of TPUs: reads repeat after a passing error, and a delete is safe to repeat. */
+/** Calls of both providers of TPUs: reads are repeated after a transient error, and a delete is safe to repeat. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {isNotFound, isTransient, tpuError} from './errors.ts';
 import type {NodeSettings} from './tpu-resources.ts';
 
 const READS = 4;
 export const CALL = {timeout: 20_000, maxRetries: 0};
-/** The answer to a create shows no stock-out. Its operation does, often within a second. */
+/** The answer to a create does not show a stock-out; its operation does, often within a second. */
 export const FAILS_FAST_MS = [300, 700, 1000];
 
 /** `endpoint`: address that replaces Google's. `token` authorises calls to it. */

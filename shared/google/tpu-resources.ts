@@ -87,7 +87,7 @@ function instantOf(time: protos.google.protobuf.ITimestamp | null | undefined): 
   return new Date(Number(seconds) * 1000 + Math.floor((nanos ?? 0) / 1e6)).toISOString();
 }
 
-/** The word of an enum: gRPC gives words, REST and operations give numbers. Unknown numbers have no word. */
+/** The name of an enum value: gRPC gives names, REST and operations give numbers. Unknown numbers have no name. */
 export function wordOf(value: unknown, names: Record<number, string>): string | undefined {
   if (typeof value === 'string' && !/^\d+$/.test(value)) return value;
   return names[Number(value ?? 0)];

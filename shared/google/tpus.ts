@@ -1,6 +1,6 @@
 /**
- * Calls to the Cloud TPU API v2 for nodes and queued resources. The client repeats no call by itself.
- * Reads repeat in tpu-calls.ts. `create` and `delete` never repeat, because the next tick requests them again.
+ * Calls to the Cloud TPU API v2 for nodes and queued resources. The client repeats no call by itself; tpu-calls.ts repeats reads.
+ * `create` and `delete` are never repeated, because the next tick requests them again.
  */
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {v2} from '@google-cloud/tpu';
@@ -55,7 +55,7 @@ export function openTpus(options: TpuClientOptions): Tpus {
           return {items, page};
         }),
       ]);
-      // A zone that answered only one of the two calls shows half of its TPUs.
+      // If a zone answered only one of the two calls, its TPUs are incomplete, so it counts as unreachable.
       const tpus = joined(nodes, queued, words).filter(({zone}) => !unreachable.has(zone));
       return {tpus, unreachable: [...unreachable]};
     },
@@ -89,7 +89,7 @@ export function openTpus(options: TpuClientOptions): Tpus {
     async delete(name, zone, part) {
       const opened = await open();
       const {client} = opened;
-      // Deleting the queued resource deletes its node. Deleting the node first would leave the queued resource.
+      // Deleting the queued resource also deletes its node. Deleting the node first would leave the queued resource.
       const queued = await deleted(name, zone, {
         ask: () => client.deleteQueuedResource({name: queuedPath(name, zone), force: true}, CALL),
         isGoing: async () => (await queuedStateOf(opened, queuedPath(name, zone))) === 'DELETING',
@@ -120,14 +120,14 @@ const queueNode: Making = async (client, parent, request, settings) => {
     ...(spot ? {spot: {}} : {}),
     queueingPolicy: {validUntilTime: {seconds: Math.ceil(Date.parse(queue.valid_until_at) / 1000)}},
   };
-  // The list shows the outcome: a queued resource that FAILED stays in it, with the reason.
+  // The list shows the outcome: a queued resource that FAILED stays in the list with its reason.
   const ids = {queuedResourceId: name, requestId: queue.request_id};
   await client.createQueuedResource({parent, queuedResource, ...ids}, CALL);
 };
 
 /**
- * Throws the error of an operation that fails within seconds. No call waits for success: creation takes minutes, and the
- * operation may stay open long after the node is READY.
+ * Throws the error of an operation that fails within seconds. No call waits for success: creation takes minutes, and the operation may stay
+ * open long after the node is READY.
  */
 async function failFast(client: Client, operation: string): Promise<void> {
   for (const pause of FAILS_FAST_MS) {

@@ -1,13 +1,13 @@
-/** Adapter of the receiver of notifications: one POST, without redirects, and without trust in the answer. */
+/** Adapter of the receiver of notifications: one POST that follows no redirect and does not trust the answer. */
 import {Undelivered} from '../contracts/errors.ts';
 import {printable} from '../contracts/printable.ts';
 import {signedHeaders} from '../contracts/settings/webhook.ts';
 import type {Now, Webhook} from '../ports/ports.ts';
 
 const TIMEOUT_MS = 10_000;
-/** Bytes of an answer that a person sees. No further byte is read. */
+/** Bytes of an answer to show to a person; no more are read. */
 const MOST_ANSWER = 200;
-/** Refusals that say nothing about the notification: the receiver is slow, busy or away. */
+/** Refusals that are not about the notification: the receiver is slow, busy or down. */
 const LATER = [408, 425, 429];
 
 export function openWebhook({url, key, now}: {url: string; key: string | undefined; now: Now}): Webhook {
@@ -35,7 +35,7 @@ export function openWebhook({url, key, now}: {url: string; key: string | undefin
   };
 }
 
-/** The name of the failure: a message of the client may have the address. */
+/** The name of the failure only, because a message of the client may contain the address. */
 function causeOf(error: unknown): string {
   const {name, cause} = error as Error & {cause?: {code?: string}};
   return cause?.code ?? name;
@@ -53,7 +53,7 @@ async function beginOf({body}: Response): Promise<string> {
       size += value.length;
     }
   } catch {
-    // The status says enough.
+    // The status is enough.
   } finally {
     await reader.cancel().catch(() => {});
   }

@@ -6,10 +6,10 @@ export type Write =
   | {kind: 'create' | 'set'; path: DocumentPath; data: Document}
   | {kind: 'delete'; path: DocumentPath};
 
-/** Attempt at the work of a transaction. Enforces the rules of `Transaction` that no database enforces. */
+/** One attempt at the work of a transaction. Enforces the rules of `Transaction` that no database enforces. */
 export class Attempt implements Transaction {
   readonly #read: (path: DocumentPath) => Promise<Document | undefined>;
-  /** Receives each valid write. The receiver must copy `data`, which the caller may change afterwards. */
+  /** Receives each valid write. It must copy `data`, which the caller may change later. */
   readonly #write: (write: Write) => void;
   readonly #written = new Map<DocumentPath, Write['kind']>();
   #over = false;
@@ -19,7 +19,7 @@ export class Attempt implements Transaction {
     this.#write = write;
   }
 
-  /** Runs `work`. Later use of the transaction throws, because it would have no effect. */
+  /** Runs `work`. Using the transaction later throws, because it would have no effect. */
   async run<T>(work: (tx: Transaction) => Promise<T>): Promise<T> {
     try {
       return await work(this);

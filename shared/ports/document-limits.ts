@@ -1,5 +1,5 @@
 /**
- * Limits of documents and paths, as Firestore (Native mode) has them: a document that one adapter takes, every adapter takes.
+ * Limits of documents and paths, the same as those of Firestore (Native mode), so that every adapter accepts the same documents.
  * Sizes follow https://firebase.google.com/docs/firestore/storage-size.
  */
 
@@ -11,14 +11,14 @@ const DOCUMENT_BYTES = 1_048_576;
 const FIELD_BYTES = 1_048_487;
 const NAME_BYTES = 1500;
 const PATH_BYTES = 6144;
-/** Most field names and list positions on the way to a value. */
+/** Most field names and list positions on the path to a value. */
 const DEPTH = 20;
 const INDEX_ENTRIES = 40_000;
 
 export const RESERVED = /^__.*__$/s;
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 /**
- * Characters that JSON escapes. In Node 24, JSON.parse may mistake an escaped name for another with the same beginning
+ * Characters that JSON escapes. In Node 24, JSON.parse may confuse an escaped name with another that starts alike
  * (https://github.com/nodejs/node/issues/63785), and would return a different document.
  */
 const ESCAPED = /["\\\p{Cc}]/u;
@@ -90,14 +90,14 @@ function checkField(path: DocumentPath, at: string[], field: string, value: unkn
   const fault = fieldNameFault(field);
   if (fault) throw invalidField(path, here, `its name ${fault}`);
   if (isInstantField(field) && value !== null && !isInstant(value as Value))
-    throw invalidField(path, here, `a name in _at holds an instant like 2026-01-02T03:04:05.678Z, or null`);
+    throw invalidField(path, here, `a field …_at holds an instant like 2026-01-02T03:04:05.678Z, or null`);
   const bytes = isInstantField(field) ? 8 : checkValue(path, here, value, count, false);
   if (isInstantField(field)) count.indexEntries += 2;
   return stringBytes(field) + (value === null ? 1 : bytes);
 }
 
 function checkValue(path: DocumentPath, at: string[], value: unknown, count: Count, inList: boolean): number {
-  if (at.length > DEPTH) throw invalidField(path, at, `it lies deeper than ${DEPTH} levels`);
+  if (at.length > DEPTH) throw invalidField(path, at, `it is nested deeper than ${DEPTH} levels`);
   if (Array.isArray(value)) {
     if (inList) throw invalidField(path, at, 'a list cannot hold a list; put a map between them');
     let bytes = 0;
@@ -115,14 +115,14 @@ function checkValue(path: DocumentPath, at: string[], value: unknown, count: Cou
   count.indexEntries += 2; // one ascending, one descending
   if (value === null || typeof value === 'boolean') return 1;
   if (typeof value === 'number') {
-    if (!Number.isFinite(value)) throw invalidField(path, at, `${value} is no JSON value`);
+    if (!Number.isFinite(value)) throw invalidField(path, at, `${value} is not a JSON value`);
     return 8;
   }
   if (typeof value === 'string') {
     if (!value.isWellFormed()) throw invalidField(path, at, 'the text is not valid Unicode');
     return stringBytes(value);
   }
-  throw invalidField(path, at, `${kindOf(value)} is no JSON value`);
+  throw invalidField(path, at, `${kindOf(value)} is not a JSON value`);
 }
 
 function fieldNameFault(field: string): string | undefined {

@@ -1,6 +1,6 @@
 /**
- * Ports: the interfaces between the rules and the outside. Every adapter keeps the contract in these comments, and the same tests in
- * `test/contract/` check every adapter. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
+ * Ports: the interfaces between the rules and the outside. Every adapter keeps the contract in these comments, and passes the same tests in
+ * `test/contract/`. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
  */
 
 import type {Sku} from '../domain/billing/catalog.ts';
@@ -11,7 +11,7 @@ import type {Tpu} from '../domain/worker/nodes.ts';
 export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
 export type Document = {[field: string]: Value};
 
-/** `runs/my-run/streams/007`: collections and documents in turn, an even number of segments, none empty, `.` or `..`. */
+/** `runs/my-run/streams/007`: collections and documents alternate, an even number of segments, none empty, `.` or `..`. */
 export type DocumentPath = string;
 /** `runs` or `runs/my-run/streams`: an odd number of segments. */
 export type CollectionPath = string;
@@ -21,7 +21,7 @@ export type Stored = {path: DocumentPath; id: string; data: Document};
 export type Filter = {field: string; op: '==' | '<' | '<=' | '>' | '>=' | 'in'; value: Value};
 export type Query = {
   where?: Filter[];
-  /** Only documents with an id after this id. Not with `order_by` or ranges. Pages through a collection. */
+  /** Only documents whose id comes after this one, to page through a collection. Not with `order_by` or ranges. */
   after?: string;
   /** At most one field, because two need a composite index. Default: id order. */
   order_by?: {field: string; direction?: 'asc' | 'desc'};
@@ -41,18 +41,17 @@ export interface Store {
   get(path: DocumentPath): Promise<Document | undefined>;
   query(collection: CollectionPath, query?: Query): Promise<Stored[]>;
   count(collection: CollectionPath, where?: Filter[]): Promise<number>;
-  /** Sum of each field over the whole collection. A missing value, and a value that is no number, adds nothing. */
+  /** Sum of each field over the whole collection. Missing values and values that are not numbers add nothing. */
   sum<Field extends string>(
     collection: CollectionPath,
     fields: readonly Field[],
   ): Promise<Record<Field, number>>;
   /**
-   * Runs `work`, then commits all of its writes or none, isolated from other transactions. `work` runs again when a document that
-   * it read has changed, so it must only read and write through `tx`. Every read comes before the first write; a later read throws
-   * `ReadAfterWrite`. An error of `work` is rethrown, and nothing is written.
-   *
-   * A rejected commit may have written its documents. A caller whose change must happen once creates a marker document in the same
-   * transaction, and takes `AlreadyExists` for "done before".
+   * Runs `work`, then commits all of its writes or none, isolated from other transactions. `work` runs again if a document that it read has
+   * changed, so it must only read and write through `tx`. All reads come before the first write; a later read throws `ReadAfterWrite`. An
+   * error of `work` is rethrown, and nothing is written.
+   * * A rejected commit may have written its documents. A caller whose change must happen once creates a marker document in the same
+   * transaction, and treats `AlreadyExists` as "done before".
    */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
   close(): Promise<void>;
@@ -69,8 +68,8 @@ export interface Transaction {
 }
 
 /**
- * Topics that deliver every message at least once, in any order. A message is durable once `publish` returns. A function receives the
- * message as a CloudEvent whose id is the returned message id. A repeated publish makes a second message.
+ * Topics that deliver every message at least once, in any order. A message is durable once `publish` returns. A function receives the message
+ * as a CloudEvent whose id is the returned message id. Publishing again sends a second message.
  */
 export interface Bus {
   publish(topic: string, message: Document): Promise<string>;
@@ -101,16 +100,16 @@ export interface Objects {
     bytes: Uint8Array,
     options?: {content_type?: string; metadata?: Record<string, string>},
   ): Promise<'created' | 'exists'>;
-  /** Overwrites the whole object if it still has this generation, or returns 'changed' and changes nothing. */
+  /** Overwrites the whole object if it still has this generation; otherwise returns 'changed' and changes nothing. */
   replace(
     name: string,
     generation: string,
     bytes: Uint8Array,
     options?: {content_type?: string; metadata?: Record<string, string>},
   ): Promise<'replaced' | 'changed'>;
-  /** Bytes [begin, end) of one generation of the object, or undefined if it does not exist any more. */
+  /** Bytes [begin, end) of one generation of the object, or undefined if it no longer exists. */
   readRange(name: string, generation: string, begin: number, end: number): Promise<Uint8Array | undefined>;
-  /** Gives this generation of the object another name, with its metadata. Does nothing if it does not exist any more. */
+  /** Renames this generation of the object, with its metadata. Does nothing if it no longer exists. */
   move(name: string, generation: string, to: string): Promise<void>;
   /** Does nothing if the object does not exist. */
   delete(name: string): Promise<void>;
@@ -131,29 +130,30 @@ export type TpuRequest = {
   labels: Record<string, string>;
   metadata: Record<string, string>;
   /**
-   * Null: a node request. Else a queued resource, or a flex-start instance, valid until an instant. The id (a UUID) makes repeated
-   * requests one request.
+   * Null: a node request. Otherwise a queued resource, or a flex-start instance, that is valid until an instant. Requests with the same id (a
+   * UUID) are one request.
    */
   queue: {valid_until_at: string; request_id: string} | null;
 };
 
 /**
- * TPU nodes of one project, and the requests in a queue that create them: nodes and queued resources of Cloud TPU, instances of Compute
- * Engine. A queued resource has the name of its node, so one name finds both. `create` and `delete` start an operation and return; a later `list` shows the outcome. Both are safe to repeat: creating
- * an existing name and deleting an absent name are no errors. Failures are `TpuError` with a kind, so no caller parses messages.
+ * TPU nodes of one project, and the queued requests that create them: nodes and queued resources of Cloud TPU, instances of Compute Engine. A
+ * queued resource has the name of its node, so one name finds both. `create` and `delete` start an operation and return; a later `list` shows
+ * the outcome. Both are safe to repeat: creating an existing name or deleting an absent one is no error. Failures are `TpuError` with a kind,
+ * so no caller parses messages.
  */
 export interface Tpus {
   /**
-   * All nodes of the project, and the unreachable zones. Nodes of an unreachable zone are not listed: unknown, not gone. Compute Engine
-   * lists the instances of Gleaner alone.
+   * All nodes of the project, and the unreachable zones. Nodes of an unreachable zone are not listed; they are unknown, not gone. From
+   * Compute Engine, only Gleaner's instances are listed.
    */
   list(): Promise<{tpus: Tpu[]; unreachable: string[]}>;
-  /** The node, its queued resource or both; undefined if the provider answers that neither exists. No answer is an error. */
+  /** The node, its queued resource or both; undefined if the provider answers that neither exists. Throws if there is no answer. */
   get(name: string, zone: string): Promise<Tpu | undefined>;
   create(request: TpuRequest): Promise<'started' | 'exists'>;
   /**
-   * Deletes the queued resource with its node, or the node. `part`: the queued resource with its node alone, because a node of the name may
-   * have another owner.
+   * Deletes the queued resource with its node, or the node. `part`: deletes only the queued resource and its node, because another node of
+   * that name may have another owner.
    */
   delete(name: string, zone: string, part?: 'queued'): Promise<'started' | 'absent'>;
 }
@@ -164,19 +164,19 @@ export interface Catalog {
 }
 
 /**
- * The receiver of notifications, whose address the operator has set. Resolves when the receiver has accepted the notification. Throws
- * `Undelivered` otherwise. The receiver knows a repeated notification by its id.
+ * The receiver of notifications, whose address the operator has set. Resolves when it has accepted the notification, and throws `Undelivered`
+ * otherwise. It recognises a repeated notification by its id.
  */
 export interface Webhook {
   post(id: string, body: string): Promise<void>;
 }
 
-/** Access token for requests to Cloud Storage, and the instant of its end, at most an hour after its issue. */
+/** Access token for requests to Cloud Storage, and the time when it expires, at most an hour after its issue. */
 export type AccessToken = {access_token: string; expires_at: string};
 
-/** Tokens of the account of this process that are good for some of its rights alone. */
+/** Tokens of the account of this process that carry only some of its rights. */
 export interface ObjectTokens {
-  /** A token with the given rights, as far as the account has them itself. Throws `ServiceError`, which never quotes a token. */
+  /** A token with those of the given rights that the account has itself. Throws `ServiceError`, which never quotes a token. */
   issue(rights: readonly ObjectRights[]): Promise<AccessToken>;
 }
 

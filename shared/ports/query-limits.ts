@@ -1,9 +1,9 @@
-/** Limits of a query, as Firestore has them: a query that one adapter answers, every adapter answers. */
+/** Limits of queries, the same as those of Firestore, so that every adapter answers the same queries. */
 
 import {checkCollectionPath, isInstant, isInstantField, RESERVED} from './document-limits.ts';
 import type {CollectionPath, Filter, Query} from './ports.ts';
 
-/** Firestore indexes no more bytes of a string: a longer string cannot be found. */
+/** Firestore indexes only this many bytes of a string, so a longer string cannot be found. */
 const SEARCHABLE_BYTES = 1500;
 const ALTERNATIVES = 30;
 const QUERY_FIELD = /^[\w-]+(\.[\w-]+)*$/;
@@ -40,12 +40,12 @@ export function checkQuery(collection: CollectionPath, query: Query): void {
   if (after !== undefined && (ordering !== undefined || after === '' || after.includes('/')))
     throw badQuery(collection, `"after" is the id of a document, and goes with no order and no range`);
   if (limit !== undefined && !(Number.isSafeInteger(limit) && limit > 0 && limit < 2 ** 31))
-    throw badQuery(collection, `the limit ${limit} is no positive whole number`);
+    throw badQuery(collection, `the limit ${limit} is not a positive whole number`);
 }
 
 export function checkSum(collection: CollectionPath, fields: readonly string[]): void {
   checkCollectionPath(collection);
-  if (fields.length === 0) throw badQuery(collection, 'it adds up no field');
+  if (fields.length === 0) throw badQuery(collection, 'it names no field to add up');
   for (const field of fields) checkQueryField(collection, field);
 }
 
@@ -56,7 +56,10 @@ export function rangeField(query: Query): string | undefined {
 
 function checkQueryField(collection: CollectionPath, field: string): void {
   if (!QUERY_FIELD.test(field) || field.split('.').some(name => RESERVED.test(name)))
-    throw badQuery(collection, `${JSON.stringify(field)} is no field name, or field names joined by dots`);
+    throw badQuery(
+      collection,
+      `${JSON.stringify(field)} is neither a field name nor field names joined by dots`,
+    );
 }
 
 function checkFilterValue(collection: CollectionPath, {field, op}: Filter, value: unknown): void {
@@ -68,7 +71,7 @@ function checkFilterValue(collection: CollectionPath, {field, op}: Filter, value
       `${field} ${op} ${JSON.stringify(value)}: only text, numbers and booleans compare`,
     );
   if (isInstantField(field) && !isInstant(value))
-    throw badQuery(collection, `${field} is an instant, and ${JSON.stringify(value)} is none`);
+    throw badQuery(collection, `${field} is an instant, and ${JSON.stringify(value)} is not`);
   if (typeof value !== 'string') return;
   if (!value.isWellFormed() || Buffer.byteLength(value) > SEARCHABLE_BYTES)
     throw badQuery(

@@ -64,7 +64,7 @@ describe('Objects: strange answers', () => {
       };
     });
     await assert.rejects(bucket({silence_ms: 500, read_ms: 1200}).read('a', {max_bytes: 1000}), {
-      message: 'Failed to read gs://b/a: its content did not come within 1.2 s; try again later',
+      message: 'Failed to read gs://b/a: its content did not arrive within 1.2 s; try again later',
     });
     await closed;
     assert.equal(requests, 2);

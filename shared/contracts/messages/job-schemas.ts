@@ -39,7 +39,7 @@ export const argv = z
 /** An instant, in the milliseconds of documents. */
 export const instant = z.iso.datetime().transform(text => new Date(text).toISOString());
 
-/** Fields of a job that people write. Unknown fields of a document are kept, and of a message refused. */
+/** Fields of a job that people write. Unknown fields are kept in a document and refused in a message. */
 export const jobFields = {
   code: code.nullish(),
   command: z.union([argv, code]).nullish(),
@@ -82,6 +82,6 @@ export const execMessage = z
   })
   .refine(({shell, argv}) => !shell || argv.length === 1, {
     path: ['argv'],
-    message: 'expected one text beside shell',
+    message: 'expected exactly one text together with shell',
   });
 export type ExecMessage = z.infer<typeof execMessage>;

@@ -36,8 +36,8 @@ const push = z
   }));
 
 /**
- * Reads the message of an event. Functions-framework makes a CloudEvent of a push, but passes the body of a push without data
- * or without an id as it is. Throws `Rejected` where the event has no message.
+ * Reads the message of an event. Functions-framework turns a push into a CloudEvent, but passes on the body of a push without data or without
+ * an id unchanged. Throws `Rejected` if the event has no message.
  */
 export function readPush(event: unknown, what = 'The event'): Push {
   return {id: pushId(event), ...parseValue(push, envelopeOf(event), what)};
@@ -75,8 +75,8 @@ const objectNotification = z.object({
 });
 
 /**
- * Reads the attributes of a notification of Cloud Storage; undefined for an event that is no new object. The name comes from
- * the attributes, because the notification may come without the resource of the object.
+ * Reads the attributes of a notification of Cloud Storage; undefined unless the event is a new object. The name comes from the attributes,
+ * because a notification may lack the resource of the object.
  */
 export function readNotification({attributes}: Push): {bucket: string; name: string} | undefined {
   const {eventType, bucketId, objectId} = parseValue(

@@ -3,12 +3,12 @@ import type {z} from 'zod';
 
 type Issue = z.core.$ZodIssue;
 
-/** The reasons for a rejected `value`, a single one for each mistake. */
+/** The reasons for a rejected `value`, one for each mistake. */
 export function reasonsOf(error: z.ZodError, value: unknown): string[] {
   return onePerMistake(error.issues.flatMap(whatIsWrong)).map(issue => explain(issue, value));
 }
 
-/** Issues of the given kind of value, where a schema allows several kinds. */
+/** If a schema allows several kinds of value, only the issues of the kind that was given. */
 function whatIsWrong(issue: Issue): Issue[] {
   if (issue.code !== 'invalid_union') return [issue];
   const branch = issue.errors.find(branch =>
@@ -19,7 +19,7 @@ function whatIsWrong(issue: Issue): Issue[] {
 
 /**
  * Keeps one issue for each mistake. A value of the wrong kind also breaks limits of the right kind.
- * A number may break two limits: the last is the nearest. A value of another schema has only that issue.
+ * If a number breaks two limits, the last one is the tightest. A value of another schema has only that issue.
  */
 function onePerMistake(issues: Issue[]): Issue[] {
   const foreign = issues.filter(({path}) => path.length === 1 && path[0] === 'schema');

@@ -1,7 +1,7 @@
 /** Rejects repeated keys: JSON.parse would silently keep the last of two equal keys. */
 import {Rejected} from '../errors.ts';
 
-/** Matches are short, because a match of millions of characters overflows the stack of the RegExp. */
+/** Matches are short, because a match of millions of characters would overflow the stack of the RegExp. */
 const MARK = /\\.|["{}[\]]/g;
 const COLON = /\s*:/y;
 

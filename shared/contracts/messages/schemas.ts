@@ -32,13 +32,13 @@ const upTo = (most: number) => z.number().int().min(0).max(most);
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits');
 const digits = z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits');
 
-/** Text without lone surrogates: JSON and error messages may have them, and documents cannot. */
+/** Text without lone surrogates, which JSON and error messages may contain and documents may not. */
 const wellFormed = (most: number) =>
   z
     .string()
     .max(most)
     .transform(given => given.toWellFormed());
-/** Longest result in a request, in UTF-16 units: never more than its bytes of UTF-8. */
+/** Longest result in a request, in UTF-16 units, of which a text never has more than bytes of UTF-8. */
 const MAX_RESULT_CHARS = 262_144;
 
 function said(most: number) {
@@ -66,8 +66,8 @@ export const withSomeOf = <T extends z.ZodObject>(schema: T, ...keys: string[]) 
     .meta({anyOf: keys.map(key => ({required: [key]}))});
 
 /**
- * Messages on topic `tpu`: the request and the incarnation; the worker's document has the rest.
- * Unknown keys of messages between machines are ignored, because the next release sends more of them during a deployment.
+ * Messages on topic `tpu`: the request and the incarnation; everything else is in the worker's document.
+ * Unknown keys of messages between machines are ignored, because during a deployment the next release may send more keys.
  */
 export const tpuMessage = z.object({
   action: z.enum(['create', 'delete']),
@@ -116,7 +116,7 @@ const progress = z.object({
   tokens_done: upTo(MAX_STREAM_TOKENS),
   shards_done: upTo(MAX_ORDINAL),
   tokens_per_s: z.number().min(0).max(MAX_STREAM_TOKENS).nullable(),
-  /** Host that the work waits for, its error, and the number of tries. */
+  /** The host that the work waits for, its error, and the number of tries. */
   waits_for: wellFormed(400).nullable().default(null),
 });
 /** Bytes that a host has downloaded since its boot. */
@@ -124,7 +124,7 @@ const bytes = upTo(Number.MAX_SAFE_INTEGER);
 const received = z.object({nat_bytes: bytes, bucket_bytes: bytes, other_bytes: bytes});
 const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: upTo(MAX_ORDINAL)};
 
-/** An object that exists with other bytes than the worker made. */
+/** An object that already exists with bytes other than those the worker made. */
 const contradiction = z
   .object({object: said(1024), found: said(200), made: said(200)})
   .nullable()
@@ -175,7 +175,7 @@ export const workerRequest = z.discriminatedUnion('action', [
     ran: ran.nullable(),
     contradiction,
   }),
-  // An access token for the objects of a lease or of a command. Without both: for the log of the incarnation and for code.
+  // An access token for the objects of a lease or of a command; without either, for the log of the incarnation and for code.
   z.object({
     action: z.literal('token'),
     ...sender,
@@ -183,7 +183,7 @@ export const workerRequest = z.discriminatedUnion('action', [
   }),
   // The source and environment of the worker's pool.
   z.object({action: z.literal('source'), ...sender}),
-  // A command that the heartbeat named, and its end on this host.
+  // A command that the heartbeat named, then its end on this host.
   z.object({action: z.literal('exec'), ...sender, exec: jobId}),
   z.object({
     action: z.literal('exec-end'),
@@ -229,7 +229,7 @@ export function parseJson<T>(schema: z.ZodType<T>, text: string, what: string): 
   return parseValue(schema, value, what);
 }
 
-/** Deeper values would overflow the stack of the code that writes them again. */
+/** More deeply nested values would overflow the stack of the code that writes them again. */
 const MOST_NESTED = 100;
 
 function isDeeperThan(depth: number, value: unknown): boolean {

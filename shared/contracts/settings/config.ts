@@ -86,7 +86,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       zones: v.GLEANER_ZONES,
       ...valuesIn(v, Object.keys(poolSettings) as (keyof typeof poolSettings)[]),
     } as Pool,
-    /** The format of notifications; null: the deployment sends none. Only on-task has the address and the key. */
+    /** The format of notifications; null if the deployment sends none. Only on-task has the address and the key. */
     notify: v.GLEANER_NOTIFY
       ? {format: v.GLEANER_NOTIFY, url: v.GLEANER_NOTIFY_URL, key: v.GLEANER_NOTIFY_KEY}
       : null,

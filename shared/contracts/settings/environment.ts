@@ -18,10 +18,10 @@ const SECRET =
 const ADDRESS =
   /^(https:\/\/[A-Za-z0-9._-]+|http:\/\/(127(\.[0-9]{1,3}){3}|localhost|\[::1\]))(:[0-9]{1,5})?(\/[A-Za-z0-9._~%/+-]*)?$/;
 
-/** True for an address that is safe for a token: encrypted, or on this machine. A number in it is in its range. */
+/** True for an address to which a token may be sent: encrypted, or on this machine, with a port in the valid range. */
 const isSafeAddress = (text: string) => ADDRESS.test(text) && URL.canParse(text);
 
-/** Model of a run that names none, in a deployment that names none. */
+/** Model of a run that names none, unless the deployment sets one. */
 export const DEFAULT_MODEL = 'Qwen/Qwen2.5-0.5B';
 
 const listOf = (text: string) => text.split(',').map(each => each.trim());
@@ -93,27 +93,27 @@ const variables = z.object({
   GLEANER_NOTIFY: z.enum(['json', 'slack']).optional(),
   /** Address of the receiver, for on-task. It may be a secret itself. */
   GLEANER_NOTIFY_URL: z.string().trim().optional(),
-  /** Key of the signatures of notifications, for on-task: see webhook.ts. */
+  /** Key that signs notifications, for on-task: see webhook.ts. */
   GLEANER_NOTIFY_KEY: z
     .string()
     .trim()
     .min(LEAST_KEY_CHARS, `${LEAST_KEY_CHARS} characters or more, such as \`openssl rand -hex 32\` prints`)
     .optional(),
-  /** Network of the nodes; by default the project's network `default`. A name of a subnetwork holds in every region. */
+  /** Network of the nodes; by default the project's network `default`. The name of a subnetwork is used in every region. */
   GLEANER_NETWORK: z.string().regex(NETWORK, 'the name of a network, or its path').optional(),
   GLEANER_SUBNETWORK: z.string().regex(SUBNETWORK, 'the name of a subnetwork, or its path').optional(),
   /** Without external addresses the subnetwork needs Private Google Access, and Cloud NAT for Python packages and the hub. */
   GLEANER_EXTERNAL_IPS: z.enum(['true', 'false']).default('false'),
   /** Whether workers reach the internet, through external addresses or Cloud NAT. */
   GLEANER_INTERNET: z.enum(['true', 'false']).default('true'),
-  /** Network of jobs, commands and setup scripts: `nat` as the worker has it, or `none`. */
+  /** Network of jobs, commands and setup scripts: `nat` like the worker, or `none`. */
   GLEANER_JOB_EGRESS: z.enum(['nat', 'none']).default('nat'),
   GLEANER_JOBS_COLLECTION: z
     .string()
     .regex(/^[a-z][a-z0-9_-]{0,99}$/, 'the name of a collection, such as jobs')
     .refine(
       name => !STATE_COLLECTIONS.includes(name),
-      `no collection of the control plane: ${STATE_COLLECTIONS.join(', ')}`,
+      `another name than those of the control plane: ${STATE_COLLECTIONS.join(', ')}`,
     )
     .default('jobs'),
   /** Addresses of the APIs on a local cloud, instead of Google's. */
@@ -134,9 +134,9 @@ const variables = z.object({
     ),
   /** Settings of the deployment's own pool, until a message changes them. */
   ...environmentShape(poolSettings),
-  /** Ceilings that no message lifts: see domain/billing/ceilings.ts. First, the TPUs that may exist at once. */
+  /** Ceilings that no message can raise: see domain/billing/ceilings.ts. First, the TPUs that may exist at once. */
   GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
-  /** Hosts that a TPU may have: one document takes the heartbeats of all hosts of a TPU. */
+  /** Hosts that a TPU may have: one document receives the heartbeats of all hosts. */
   GLEANER_MAX_HOSTS: z.coerce.number().int().min(1).max(256).default(MAX_HOSTS),
   GLEANER_MAX_BUDGET_USD: z.coerce.number().positive().optional(),
   /** Zones that a message may name; without it, every zone. */
@@ -154,7 +154,7 @@ const variables = z.object({
       'hub, hub:ORG/, gs://BUCKET/PREFIX/ or folder, with commas between them',
     )
     .optional(),
-  /** Providers that pools may have. Each is listed at every tick, so each needs its API and its role. */
+  /** Providers that pools may use. Every tick lists the nodes of each, so each needs its API and its role. */
   GLEANER_PROVIDERS: z.string().default('tpu-api').transform(listOf).pipe(z.array(provider).min(1)),
   ...environmentShape({
     provider: {...poolTerms.provider, default: 'tpu-api'},
@@ -164,42 +164,42 @@ const variables = z.object({
     disk_gb: {...poolTerms.disk_gb, default: DISK_GB},
     spot: {...poolTerms.spot, default: true},
   }),
-  /** Longest wait of a request in a queue. The slot waits with it, and a new request starts at the end of the queue. */
+  /** Longest wait of a request in a queue. Its slot waits too, and a new request starts at the end of the queue. */
   GLEANER_QUEUE_S: seconds(14_400),
   /**
-   * Interval of heartbeats. A lease outlives several lost heartbeats, and silence outlives a lease.
+   * Interval of heartbeats. A lease outlasts several lost heartbeats, and the limit of silence outlasts a lease.
    * Heartbeats are most of the cost of the control plane: docs/benchmarks.md.
    */
   GLEANER_HEARTBEAT_S: seconds(60),
   GLEANER_LEASE_S: seconds(240),
   GLEANER_SILENT_S: seconds(300),
-  /** Longest time without progress of an agent with heartbeats: at work, while it compiles, while it loads a model. */
+  /** Longest time without progress of an agent that sends heartbeats: while it works, compiles, or loads a model. */
   GLEANER_STALL_S: seconds(600),
   GLEANER_COMPILE_S: seconds(900),
   GLEANER_LOAD_S: seconds(3600),
-  /** Cloud TPU lists a spot node as CREATING for half an hour at times, and bills it from READY on. */
+  /** Cloud TPU sometimes lists a spot node as CREATING for half an hour, and bills it only from READY on. */
   GLEANER_CREATE_S: seconds(2700),
   /** A host sends its first heartbeat when its boot begins. */
   GLEANER_BOOT_S: seconds(600),
-  /** A boot takes a minute. A download that breaks off again and again fails after ten. */
+  /** A boot takes a minute. A download that keeps breaking off gives up after ten. */
   GLEANER_SETUP_S: seconds(900),
   GLEANER_DRAIN_S: seconds(900),
   GLEANER_REPAIR_S: seconds(900),
   GLEANER_ASK_AGAIN_S: seconds(180),
-  /** Least and most seconds between two requests to a zone that refuses nodes: see domain/zone/limiter.ts. */
+  /** Shortest and longest seconds between two requests to a zone that refuses nodes: see domain/zone/limiter.ts. */
   GLEANER_RETRY_S: seconds(60),
   GLEANER_LONGEST_RETRY_S: seconds(300),
-  /** Least and most seconds until a run whose model did not arrive tries it again: see domain/run/model-failures.ts. */
+  /** Shortest and longest seconds until a run whose model could not be downloaded tries again: see domain/run/model-failures.ts. */
   GLEANER_MODEL_RETRY_S: seconds(600),
   GLEANER_LONGEST_MODEL_RETRY_S: seconds(3600),
   /** Effect of lost nodes on the requests to a zone: see domain/zone/placement.ts. */
   GLEANER_CHURN_WINDOW_S: seconds(1800),
   GLEANER_SHORT_LIFE_S: seconds(300),
-  /** Time after which an attempt of a job counts as long: it raises an alert, and goes on. */
+  /** Time after which an attempt of a job counts as long: an alert is raised, and the attempt continues. */
   GLEANER_LONG_JOB_S: z.coerce.number().positive().max(604_800).default(21_600),
   /** Interval at which ticks compare a stream's checkpoint with the bucket. */
   GLEANER_AUDIT_S: seconds(900),
-  /** Days for which the documents of the past are kept: see docs/rules.md. The bucket keeps the output of runs. */
+  /** Days for which documents of ended work are kept: see docs/rules.md. The bucket keeps the output of runs. */
   GLEANER_STREAMS_DAYS: days(90),
   GLEANER_EVENTS_DAYS: days(30),
   GLEANER_COMMANDS_DAYS: days(90),
@@ -252,7 +252,7 @@ export const environment = variables.superRefine((given, {addIssue}) => {
   const {GLEANER_POLL_S: poll, GLEANER_STALL_S: stall} = given;
   const refuse = (name: string, message: string) => addIssue({code: 'custom', path: [name], message});
   if (lease < 2 * beat)
-    refuse('GLEANER_LEASE_S', `${lease} s is no two heartbeats of ${beat} s (GLEANER_HEARTBEAT_S)`);
+    refuse('GLEANER_LEASE_S', `${lease} s is less than two heartbeats of ${beat} s (GLEANER_HEARTBEAT_S)`);
   if (silent < lease)
     refuse('GLEANER_SILENT_S', `${silent} s is less than a lease of ${lease} s (GLEANER_LEASE_S)`);
   if (stall < 2 * poll)
@@ -279,7 +279,7 @@ export const environment = variables.superRefine((given, {addIssue}) => {
     );
   if (!isLocal(given) && ceilings.model_sources.includes('folder'))
     refuse('GLEANER_MODEL_SOURCES', 'folder is for a local cloud: name a bucket instead');
-  // Without the internet each run names its model.
+  // Without the internet, each run has to name its model.
   const whyModel = modelProblem(given.GLEANER_DEFAULT_MODEL, {...ceilings, has_internet: true});
   if (whyModel) refuse('GLEANER_DEFAULT_MODEL', whyModel);
 });

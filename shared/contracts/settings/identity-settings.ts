@@ -1,4 +1,4 @@
-/** Settings that prove the callers of worker-api. A function asks for a setting where it uses it: see `required`. */
+/** Settings that identify the callers of worker-api. A function checks a setting when it uses it: see `required`. */
 import {z} from 'zod';
 import {ConfigError} from '../errors.ts';
 
@@ -7,7 +7,7 @@ const account = z
   .regex(/^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$/, 'the e-mail address of a service account')
   .optional();
 
-/** True for an address that no other machine can answer. */
+/** True for an address that only this machine can answer. */
 const isOnThisMachine = (text: string) =>
   /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(URL.parse(text)?.hostname ?? '');
 
@@ -26,7 +26,7 @@ export const identityEnvironment = {
   GLEANER_OIDC_CERTS: z.string().refine(isOnThisMachine, 'an address on this machine').optional(),
   /** Google's name for the address of the metadata server. */
   GCE_METADATA_HOST: z.string().min(1).default('metadata.google.internal'),
-  /** Account of worker-api on a local cloud, where one metadata server serves all functions. Default: that of the process. */
+  /** Account of worker-api on a local cloud, where one metadata server serves all functions. Default: the account of the process. */
   GLEANER_API_SERVICE_ACCOUNT: account,
   /** Cloud Run sets this variable in every container. */
   K_SERVICE: z.string().optional(),
@@ -38,7 +38,7 @@ export type IdentitySettings = ReturnType<typeof identityOf>;
 
 export function identityOf(v: Environment) {
   return {
-    /** Part of every ticket, so the ticket of one deployment is worth nothing in another. */
+    /** Part of every ticket, so that a ticket is invalid in other deployments. */
     deployment: v.GLEANER_DEPLOYMENT,
     worker_account: v.GLEANER_WORKER_SERVICE_ACCOUNT,
     control_account: v.GLEANER_CONTROL_SERVICE_ACCOUNT,
@@ -59,7 +59,7 @@ const VARIABLES = {
 
 type Setting = keyof typeof VARIABLES;
 
-/** Returns settings that `user` cannot work without. Throws `ConfigError`, which names each missing variable. */
+/** Returns settings that `user` needs. Throws `ConfigError`, which names each missing variable. */
 export function required<S extends Setting>(settings: IdentitySettings, user: string, names: readonly S[]) {
   const missing = names.filter(name => settings[name] === undefined);
   if (missing.length > 0) {

@@ -1,4 +1,4 @@
-/** Notifications as a receiver gets them: addresses that may be one, bodies in two formats, and the signature of Standard Webhooks. */
+/** Notifications as a receiver gets them: allowed addresses, bodies in two formats, and the signature of Standard Webhooks. */
 import {createHmac} from 'node:crypto';
 import {isIP} from 'node:net';
 import type {Notice} from '../../domain/notices/notice.ts';
@@ -9,10 +9,10 @@ export const LEAST_KEY_CHARS = 24;
 export type NotifyFormat = 'json' | 'slack';
 
 const LOOPBACK = ['127.0.0.1', 'localhost', '[::1]'];
-/** Names that only a private network resolves, the metadata server of Google Cloud among them. */
+/** Names that only a private network resolves, including the metadata server of Google Cloud. */
 const PRIVATE = /(^|[.])(localhost|local|internal|localdomain|home[.]arpa)$/;
 
-/** Why notifications may not go to the address; undefined if they may. The text has no part of the address, which may be a secret. */
+/** Why notifications may not go to the address; undefined if they may. The text quotes nothing of the address, which may be a secret. */
 export function receiverProblem(address: string, isLocalCloud: boolean): string | undefined {
   const url = URL.parse(address);
   if (!url || url.username || url.password || url.hash)
@@ -28,8 +28,8 @@ export function receiverProblem(address: string, isLocalCloud: boolean): string 
 }
 
 /**
- * Headers of Standard Webhooks (standardwebhooks.com): a receiver checks the HMAC-SHA256 of id, time and body, refuses an old time, and
- * drops an id that it knows. The bytes of a key `whsec_…` are its base64; of another key, its text.
+ * Headers of Standard Webhooks (standardwebhooks.com): a receiver checks the HMAC-SHA256 of id, time and body, refuses an old time, and drops
+ * an id that it knows. A key `whsec_…` is base64 for its bytes; any other key is used as text.
  */
 export function signedHeaders(id: string, body: string, key: string, now: number): Record<string, string> {
   const timestamp = String(Math.floor(now / 1000));
@@ -57,8 +57,8 @@ function jsonMessage(id: string, told: Told, {type, at, facts}: Notice, {project
 }
 
 /**
- * Plain text alone: no markup, no mention, no link and no preview, whatever a name says. `text` is for programs that show no blocks, and for
- * the line of a phone.
+ * Plain text only: no markup, mention, link or preview, whatever a name contains. `text` is for programs that show no blocks, and for the one
+ * line on a phone.
  */
 function slackMessage({text, reason}: Told, {facts}: Notice, {project, deployment}: From) {
   const plain = (words: string) => ({type: 'plain_text', text: escaped(words), emoji: false});
@@ -86,7 +86,7 @@ function factTexts({streams, streams_completed, streams_failed, spent_usd, budge
   ];
 }
 
-/** Slack reads these three characters as the begin of mentions, links and entities. */
+/** Slack treats these three characters as the start of mentions, links and entities. */
 function escaped(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }

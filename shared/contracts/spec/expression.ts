@@ -1,7 +1,7 @@
 /** Expressions in the syntax of RE2, by which the worker chooses tokens. */
 import {RE2JS} from 're2js';
 
-/** Instructions of a compiled expression, at most. The worker's RE2 has memory for more: _PATTERN_BYTES of records/tokens/spans.py. */
+/** Most instructions of a compiled expression. The worker's RE2 has memory for more: _PATTERN_BYTES of records/tokens/spans.py. */
 const MOST_INSTRUCTIONS = 40_000;
 
 export function expressionProblem(pattern: string): string | undefined {
@@ -25,7 +25,7 @@ const NOT_OF_RE2 = new Set(
   ),
 );
 
-/** The first class of characters that RE2JS knows and the worker's RE2 lacks: RE2JS has properties such as Emoji too. */
+/** The first character class that RE2JS knows and the worker's RE2 lacks. RE2JS also has properties such as Emoji. */
 function unknownClass(pattern: string): string | undefined {
   const classes = Array.from(pattern.matchAll(/\\(?:[pP]\{\^?(\w+)\}|.)/gsu), ([, name]) => name);
   return classes.find(
@@ -55,7 +55,7 @@ function isLargerThan(most: number, instructions: Instruction[]): boolean {
   return false;
 }
 
-/** Most instructions for a range of characters: RE2 matches bytes of UTF-8, and divides a range where its bytes depend on each other. */
+/** Most instructions for a range of characters: RE2 matches UTF-8 bytes, and splits a range where its bytes depend on each other. */
 function ofRange(first: number, last: number): number {
   for (const end of [0x7f, 0x7ff, 0xffff])
     if (first <= end && end < last) return ofRange(first, end) + ofRange(end + 1, last);

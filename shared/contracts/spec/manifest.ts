@@ -7,12 +7,12 @@ import {runSettings} from '../../domain/records/spec-keys.ts';
 import {type RunResult, sha256, streamSummary, total} from '../../domain/run/result.ts';
 import {specHash} from './spec.ts';
 
-/** Limit of a manifest. With its result it names every layer, every file of the model and every unread stream. */
+/** Limit of a manifest, which with its result names every layer, every file of the model and every unread stream. */
 export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
 
 /**
  * The frozen spec of a run. Users of the spec check its keys; the hash proves that we wrote them.
- * `placement` has the other values of run.json at the time of freezing.
+ * `placement` has the other values of run.json at the time of the freeze.
  */
 export const manifest = z.object({
   schema: z.literal('gleaner/1'),
@@ -31,8 +31,8 @@ export const streamMetadata = streamSummary.extend({
 });
 
 /**
- * `result`: with the digest of its streams. The digest in the text covers `model_sha256`, that of model.json, and all other values of the
- * manifest too.
+ * `result`: includes the digest of its streams. The digest in the text covers `model_sha256`, which is that of model.json, and all other
+ * values of the manifest.
  */
 export function manifestText(
   frozen: {run: string; spec: object; spec_hash: string; placement: object},

@@ -24,7 +24,7 @@ export const MAX_CONFIG_BYTES = 16 * 1024 * 1024;
 
 type Table = {[key: string]: unknown};
 
-/** Why no run with these layers can use the model, and the remedy; undefined where nothing speaks against it. */
+/** Why no run with these layers can use the model, and the remedy; undefined if it can be used. */
 export function configProblem(text: string, {model, layers}: Pick<RunSpec, 'model' | 'layers'>) {
   const config = tableOfText(text);
   if (!config) return `config.json of ${model} is no JSON object: copy the model again`;
@@ -47,7 +47,7 @@ function familyOf(model_type: unknown): Family | undefined {
   return isFamily ? FAMILY_RULES[model_type] : undefined;
 }
 
-/** The keys whose values the decoder does not compute, each with the reason. */
+/** The keys whose values the decoder does not support, each with the reason. */
 function* unsupportedKeys(config: Table, family: Family): Generator<string> {
   const {inner} = family;
   if (inner === null) return yield* problemsOf(config, family, '');
@@ -100,7 +100,7 @@ function* kindProblems(table: Table, family: Family, prefix: string): Generator<
   const {partial_rotary_factor: part} = table;
   if (family.ropes_by_layer_type && !('rope_type' in table) && (table.type ?? 'default') !== 'default')
     yield `${prefix}type is ${shown(table.type)}, which transformers leaves unread in this family: name the key rope_type`;
-  // The first files of Phi-3 have the other names of longrope.
+  // The first files of Phi-3 use other names for longrope.
   const isLongrope = !family.ropes.includes('yarn') && ['su', 'yarn'].includes(String(kind));
   if (!isLongrope && !family.ropes.includes(String(kind)))
     yield `${prefix}rope_type is ${shown(kind)}, supported is ${family.ropes.join(', ')}`;

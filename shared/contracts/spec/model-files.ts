@@ -1,15 +1,15 @@
-/** The files of a model's folder, by the same table as the worker's: worker-startup/gleaner_worker/model_files.py. */
+/** The files of a model's folder, from the same table as the worker's: worker-startup/gleaner_worker/model_files.py. */
 import rules from './model-rules.json' with {type: 'json'};
 
 const RULES = rules.files.map(({pattern, ...rule}) => ({...rule, pattern: new RegExp(`^(?:${pattern})$`)}));
 const TOKENIZER = 'tokenizer.json';
 const ONE_FILE = 'model.safetensors';
 const INDEX = 'model.safetensors.index.json';
-/** The folder of a model in which transformers looks for more files. */
+/** Subfolder of a model in which transformers looks for more files. */
 export const TEMPLATES = 'additional_chat_templates';
 const PICKLED = /^(pytorch_model|consolidated)[^/]*\.(bin|pt|pth)(\.index\.json)?$/;
 
-/** The use of the files of this name, below the folder of the model; undefined for a name that no worker looks for. */
+/** The use of a file with this name in the folder of a model; undefined if no worker looks for it. */
 function ruleOf(name: string) {
   return RULES.find(({pattern}) => pattern.test(name));
 }
@@ -19,7 +19,7 @@ export function isReadByWorkers(name: string): boolean {
   return ruleOf(name)?.use === 'read';
 }
 
-/** Why no run can use the model with files of these names, and the remedy; undefined where nothing speaks against it. */
+/** Why no run can use a model with files of these names, and the remedy; undefined if it can be used. */
 export function filesProblem(names: readonly string[] | undefined, model: string): string | undefined {
   if (names === undefined) return undefined;
   const savedBy = (name: string) =>
@@ -36,7 +36,7 @@ export function filesProblem(names: readonly string[] | undefined, model: string
   return `${model} has no ${TOKENIZER}: make it ${savedBy('AutoTokenizer')}, and put it beside config.json`;
 }
 
-/** Files that a worker refuses, and two files with the same content of a model. */
+/** Files that a worker refuses, and pairs of files that hold the same part of a model. */
 function* refusedFiles(names: readonly string[]): Generator<string> {
   for (const name of names) {
     const rule = ruleOf(name);

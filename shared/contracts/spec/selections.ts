@@ -1,6 +1,6 @@
 /** The forms of `tokens` and `mask` of `run.json`. worker-startup/gleaner_worker/spec/selections.py reads `FORMS` from spec-keys.json. */
 
-/** Sources of regular expressions of both languages. */
+/** Regular expressions that mean the same in both languages. */
 export const FORMS = {
   /** `[[start]:[stop][:step]]` of Python. */
   slice: '(-?\\d{1,6})?:(-?\\d{1,6})?(?::([1-9]\\d{0,5}))?',
@@ -22,16 +22,16 @@ export const TOKENS_FORMS = `"all", "last", "mean", "max", ${MASK_FORMS}, one of
 
 const PARTS = new RegExp(`^(?:(last|mean|max)(?::|$))?(${FORMS.spans})?$`, 'u');
 
-/** Parts of a text of `tokens` or `mask`. reduction: one row for each sample or span. */
+/** Parts of a value of `tokens` or `mask`. reduction: one row for each sample or span. */
 export type Selection = {reduction?: string; spans?: string};
 
-/** The parts of a value of `tokens` or `mask`; none for positions, slices and random positions. */
+/** The parts of a value of `tokens` or `mask`; empty for positions, slices and random positions. */
 export function selectionOf(value: unknown): Selection {
   const [, reduction, spans] = (typeof value === 'string' && PARTS.exec(value)) || [];
   return {...(reduction && {reduction}), ...(spans && {spans})};
 }
 
-/** True for values that take several tokens as one row. */
+/** True for values that combine several tokens into one row. */
 export const isPool = ({reduction}: Selection) => reduction === 'mean' || reduction === 'max';
 
 /** True for spans that only records with messages have. */

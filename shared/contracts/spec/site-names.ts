@@ -1,4 +1,4 @@
-/** The sites of a run, and the names of other libraries for them. */
+/** The sites of a run, and their names in other libraries. */
 
 export const SITES = [
   'resid_pre',
@@ -24,11 +24,11 @@ export const SITES = [
 ] as const;
 export type Site = (typeof SITES)[number];
 
-/** Sites whose values are numbers of things, stored as 32-bit integers whatever `dtype` says. */
+/** Sites whose values are ids, stored as 32-bit integers whatever `dtype` is. */
 export const NUMBERS_OF_THINGS: readonly Site[] = ['experts', 'top_tokens'];
 
 /**
- * Names of TransformerLens and SAELens, and of nnsight, below the name of a block. Names whose values differ between families are not here:
+ * Names of TransformerLens and SAELens, and of nnsight, below the name of a block. Names whose values differ between families are left out:
  * `mlp.output` of nnsight is before the post norm of Gemma 2, and `ln_final.hook_normalized` of TransformerLens lacks the weights of RMSNorm.
  */
 export const OTHER_NAMES: Record<string, Site> = {
@@ -83,7 +83,7 @@ export function readSite(name: string): {site: Site; layer?: number} | undefined
 
 type Sites = {sites?: string[] | undefined; layers?: string | number[] | undefined};
 
-/** The same spec with our names of sites, and with the layers that names of blocks have. */
+/** The same spec with our names of sites, and with the layers that block names contain. */
 export function withOwnNames<T extends Sites>(spec: T): T {
   if (!spec.sites) return spec;
   const read = spec.sites.flatMap(name => readSite(name) ?? []);

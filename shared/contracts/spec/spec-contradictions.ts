@@ -5,11 +5,11 @@ import {areOfMessages, expressionOf, isPool, SLICE, selectionOf} from './selecti
 import {NUMBERS_OF_THINGS, readSite, siteProblem} from './site-names.ts';
 import type {SpecValues} from './spec-forms.ts';
 
-/** Name of the generated text among the kept fields. */
+/** Key of the generated text among the kept fields. */
 const ANSWER = 'generated';
 
 type Issue = [path: (string | number)[], message: string];
-/** Most tokens of a sample, and the key that says so. */
+/** Most tokens of a sample, and the key that sets this limit. */
 type Limit = {length: number; key: string};
 
 export function* contradictions(spec: SpecValues): Generator<Issue> {

@@ -13,7 +13,7 @@ const MOST_SITES = 256;
 const MAX_LENGTH = specKeys.max_seq_length.most;
 
 const whole = (min: number, max: number) => z.number().int().min(min).max(max);
-/** List of distinct items. `contradictions` checks that; JSON Schema has the keyword `uniqueItems`. */
+/** List of distinct items. `contradictions` checks that they are distinct; JSON Schema has the keyword `uniqueItems`. */
 const list = <T extends z.ZodType>(item: T, min: number, max: number) =>
   z.array(item).min(min).max(max).meta({uniqueItems: true});
 
@@ -47,7 +47,7 @@ const generate = z.strictObject({
   }),
 });
 
-/** Names the unknown keys with the keys that they may mean, and every key where one has no near name. */
+/** For each unknown key, the keys that may be meant; lists every key if one has no similar name. */
 function noKeysText(unknown: readonly string[], known: readonly string[]): string {
   const texts = unknown.map(key => {
     const near = nearNames(key, known).map(name => `\`${name}\``);
@@ -57,7 +57,7 @@ function noKeysText(unknown: readonly string[], known: readonly string[]): strin
   return texts.every(({near}) => near !== '') ? list : `${list}; the keys are ${known.join(', ')}`;
 }
 
-/** Object with these keys alone, each optional. */
+/** Object with only these keys, each optional. */
 export const closed = <T extends z.ZodRawShape>(shape: T) =>
   z
     .strictObject(shape, {
@@ -110,7 +110,7 @@ const variables = z
   )
   .refine(value => Object.keys(value).length <= 32, 'expected at most 32 variables');
 
-/** Least size of a shard, 100 kB: each shard is an object and an event. */
+/** Smallest size of a shard, 100 kB, because each shard is an object and an event. */
 export const LEAST_SHARD_GB = 0.0001;
 
 const OWN = {

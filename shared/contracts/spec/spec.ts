@@ -1,4 +1,4 @@
-/** `run.json`: parsing, the complete spec that follows from it, and the hash that shards carry. */
+/** `run.json`: its parser, the complete spec that follows from it, and the hash that shards carry. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {defaultsOf, pick} from '../../domain/records/field.ts';
@@ -13,7 +13,7 @@ import {closed, fields} from './spec-forms.ts';
 
 export const MAX_SPEC_BYTES = 64 * 1024;
 
-/** A frozen spec of any release. The release that froze it checked its rules, and no later rule invalidates a run. */
+/** A frozen spec of any release. The release that froze it checked its rules, so no later rule invalidates a run. */
 export const frozenSpec = closed(fields);
 
 /** `datasets/RUN/run.json` as people write it: a closed schema with optional keys. */
@@ -61,8 +61,8 @@ export function completeSpec(
 }
 
 /**
- * SHA-256 of the spec, or of another object, as JSON with sorted keys: the order of keys does not change the hash.
- * A frozen spec is hashed as its manifest has it: a later release may add keys, and the shards carry the hash without them.
+ * SHA-256 of the spec, or of another object, as JSON with sorted keys, so the order of keys does not change the hash.
+ * A frozen spec is hashed as it is in its manifest: a later release may add keys, but the shards carry the hash without them.
  */
 export const specHash = (spec: object) => createHash('sha256').update(canonicalJson(spec)).digest('hex');
 
@@ -74,13 +74,13 @@ function canonicalJson(value: unknown): string {
   );
 }
 
-/** True if the frozen spec has what a `run.json` asks for, once both have the defaults of their missing keys. */
+/** True if the frozen spec equals what a `run.json` asks for, once both have defaults for their missing keys. */
 export function isSameSpec(frozen: RunSpecInput, input: RunSpecInput, defaults: Defaults): boolean {
   const hashOf = (each: RunSpecInput) => specHash(completeSpec(each, defaults).spec);
   return hashOf(input) === hashOf(frozen);
 }
 
-/** Why a `run.json` from after the freeze changes nothing; undefined if it agrees with the run, with whatever number of keys. */
+/** Why a `run.json` that came after the freeze has no effect; undefined if all its keys agree with the run. */
 export function laterSpecProblem(run: Run, input: RunSpecInput, defaults: Defaults): string | undefined {
   const {placement} = completeSpec(input, defaults);
   if (run.spec && !isSameSpec(run.spec, input, defaults))

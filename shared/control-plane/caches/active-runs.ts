@@ -1,4 +1,4 @@
-/** The active runs of each pool as worker-api sees them: all workers that request work at about the same time share one read. */
+/** The active runs of each pool as worker-api sees them: workers that request work at about the same time share one read. */
 import {paths, streamIndexOf} from '../../domain/names.ts';
 import type {Run} from '../../domain/records/run.ts';
 import type {Indexes} from '../../domain/stream/spread.ts';
@@ -18,7 +18,7 @@ export class ActiveRuns {
     return this.#reads.readSince(pool, since_ms, now, () => readActive({store, log}, pool));
   }
 
-  /** Range of the indexes of pending streams. Read again when the number of streams of the run changes. */
+  /** Range of the indexes of pending streams. It is read again when the number of streams of the run changes. */
   indexesOf(run: Run, store: Store): Promise<Indexes> {
     const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
     const streams = streams_pending + streams_in_progress + streams_completed + streams_failed;

@@ -1,4 +1,4 @@
-/** The open runs as the ticks of this instance see them: a tick reads the runs that changed since the last tick. */
+/** The open runs as the ticks of this instance see them: a tick reads only the runs that changed since the last tick. */
 
 import type {Run} from '../../domain/records/run.ts';
 import {COMMIT_S} from '../../domain/run/marks.ts';
@@ -9,10 +9,10 @@ import {leftAlone, runRecords} from '../documents/documents.ts';
 
 export type OpenRuns = {
   stored: ReadonlyMap<string, Stored>;
-  /** Begin of the last reading, and of the last reading of all open runs. */
+  /** Start of the last read, and of the last read of all open runs. */
   read_ms: number;
   whole_ms: number;
-  /** The last count that this instance stored in the document of each run: its begin, and the document's `updated_at` since. */
+  /** The last count that this instance stored in the document of each run: when it began, and the document's `updated_at` since. */
   counts: Map<string, {counted_ms: number; updated_at: string}>;
   /** Slots with a bound stream, by run: see `countStreams`. */
   slots: Map<string, {of: string; slots: readonly string[]}>;
@@ -40,7 +40,7 @@ export async function readOpenRuns(deps: Reader): Promise<{runs: Run[]; unreadab
   return {runs, unreadable};
 }
 
-/** A count finds runs that were deleted, or opened and ended without a word. */
+/** A count detects runs that were deleted, or that were opened and ended unnoticed. */
 async function readStored({store, now, openRuns}: Reader): Promise<Stored[]> {
   const read_ms = now();
   const isRecent = read_ms - openRuns.whole_ms < WHOLE_S * 1000;
@@ -54,7 +54,7 @@ async function readStored({store, now, openRuns}: Reader): Promise<Stored[]> {
   return [...openRuns.stored.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
 }
 
-/** The known runs with the changes since the last reading; undefined if their number differs from that of the open runs. */
+/** The known runs with the changes since the last read; undefined if their number differs from that of the open runs. */
 async function changedSince(store: Store, {stored, read_ms}: OpenRuns) {
   const since: Filter = {field: 'updated_at', op: '>', value: iso(read_ms - COMMIT_S * 1000)};
   const [changed, open] = await Promise.all([

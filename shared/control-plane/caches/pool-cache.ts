@@ -11,8 +11,8 @@ import {SharedReads} from './shared-reads.ts';
 type Reader = {store: Store; config: Config; log: Log};
 
 /**
- * Reads a pool for the settings of its workers; undefined if it has no valid document. The deployment sets its own pool while the document
- * is left alone. An edited document never exceeds the ceilings of the deployment.
+ * Reads a pool for the settings of its workers; undefined if it has no valid document. While the document of the deployment's own pool is
+ * invalid, the deployment's settings apply. An edited document never exceeds the ceilings of the deployment.
  */
 export async function readPool({store, config, log}: Reader, name: string): Promise<Pool | undefined> {
   const stored = await skipIfInvalid(log, () => poolRecords.find(store, name, config.pool));
@@ -20,7 +20,7 @@ export async function readPool({store, config, log}: Reader, name: string): Prom
   return pool && clipPool(pool, config.ceilings);
 }
 
-/** Every pool, the deployment's own first. `unreadable`: names of pools whose document is left alone. */
+/** Every pool, the deployment's own first. `unreadable`: names of pools whose document is invalid. */
 export async function readPools(deps: Reader): Promise<{pools: [Pool, ...Pool[]]; unreadable: Set<string>}> {
   const {store, config, log} = deps;
   let own = config.pool;
@@ -29,7 +29,7 @@ export async function readPools(deps: Reader): Promise<{pools: [Pool, ...Pool[]]
   for (const stored of await store.query('pools')) {
     const name = stored.id;
     const why = name === own.pool ? undefined : poolNameProblem(name, config.deployment);
-    if (why) log('ERROR', `pools/${name} is no pool: ${why}`);
+    if (why) log('ERROR', `pools/${name} is not a pool: ${why}`);
     const parsed = poolRecords.parseAll(why ? [] : [stored], error => {
       unreadable.add(name);
       leftAlone(log)(error);
@@ -44,7 +44,7 @@ export async function readPools(deps: Reader): Promise<{pools: [Pool, ...Pool[]]
 
 export async function missingPoolText(deps: Reader, name: string): Promise<string> {
   const {pools, unreadable} = await readPools(deps);
-  if (unreadable.has(name)) return `the document of pool "${name}" is invalid: mend it`;
+  if (unreadable.has(name)) return `the document of pool "${name}" is invalid: fix it`;
   const names = pools.map(({pool}) => pool).join(', ');
   return `there is no pool "${name}"; the pools are ${names}. Create one with the message {"action":"pool","pool":"${name}",…}, or name another`;
 }

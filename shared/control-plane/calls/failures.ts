@@ -3,8 +3,8 @@ import {forEachConcurrently} from './concurrency.ts';
 import type {Log} from './log.ts';
 
 /**
- * Isolates the parts of a tick: the failure of a part is logged at once and stops no other part. `rethrow` at the end makes the caller
- * run again. A document that is left alone is only an alert, because running again changes nothing.
+ * Isolates the parts of a tick: the failure of a part is logged at once and does not stop other parts. `rethrow` at the end makes the caller
+ * run again. An invalid document only raises an alert, because running again would not help.
  */
 export class Failures {
   readonly #log: Log;

@@ -1,7 +1,7 @@
 import {AsyncLocalStorage} from 'node:async_hooks';
 import {jsonText} from '../../contracts/printable.ts';
 
-/** Marks of entries that metrics count: `terraform/alerts.tf` has an alert for each signal. */
+/** Labels of log entries that metrics count: `terraform/alerts.tf` has an alert for each signal. */
 export const SIGNALS = [
   'budget-spent',
   'creates-late',
@@ -19,7 +19,7 @@ export const SIGNALS = [
   'tick-completed',
 ] as const;
 
-/** Fields of an entry beside its message. The names in `IDS` are the field names of events. */
+/** Fields of an entry besides its message. The names in `IDS` are the field names of events. */
 export type LogFields = {
   [field: string]: string | number | boolean | null | undefined;
   signal?: (typeof SIGNALS)[number] | undefined;

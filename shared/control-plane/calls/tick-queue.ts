@@ -1,7 +1,7 @@
 /**
- * Turns a burst of wakes into a few ticks. One tick runs at a time. After a tick, wakes pause for ten seconds or five times its
- * length, whichever is longer. The first wake waits for the end of the pause; further wakes only set a flag and are acknowledged. The
- * Scheduler's message is never paused.
+ * Turns a burst of wakes into a few ticks. One tick runs at a time. After a tick, wakes pause for ten seconds or five times its length,
+ * whichever is longer. The first wake waits for the end of the pause; further wakes only set a flag and are acknowledged. The Scheduler's
+ * message is never paused.
  */
 import {LONGEST_TICK_S} from '../../domain/worker/nodes.ts';
 import type {Now} from '../../ports/ports.ts';
@@ -10,10 +10,10 @@ export type TickSource = 'wake' | 'scheduler';
 
 const SHORTEST_PAUSE_MS = 10_000;
 const PAUSE_PER_TICK = 5;
-/** Time after its start in which a request may begin a tick. A wake after that time waits for the Scheduler. */
+/** A request may begin a tick this long after its start. A later wake waits for the Scheduler. */
 const LONGEST_REQUEST_MS = 240_000;
 
-/** A longer tick counts as over: a hanging call must not stop all ticks. */
+/** A longer tick counts as over, so that a hanging call does not stop all ticks. */
 const LONGEST_TICK_MS = LONGEST_TICK_S * 1000;
 
 type Clock = {now: Now; sleep: (ms: number) => Promise<void>};
@@ -33,7 +33,7 @@ export class TickQueue {
     this.#clock = clock;
   }
 
-  /** Runs a tick for a message, or leaves it to the request that runs or waits. Rethrows errors of the tick. */
+  /** Runs a tick for a message, or leaves the tick to the request that runs or waits. Rethrows errors of the tick. */
   async request(source: TickSource, tick: () => Promise<void>): Promise<void> {
     const last_ms = this.#clock.now() + LONGEST_REQUEST_MS;
     if (source === 'scheduler') {
@@ -59,7 +59,7 @@ export class TickQueue {
     } finally {
       this.#isWaiting = false;
     }
-    // A tick that the Scheduler began during the pause has seen the change that this wake announced.
+    // A tick that the Scheduler started during the pause has seen the change that this wake announced.
     if (this.#begun > before && !this.#isFlagged) return true;
     if (this.#isRunning()) this.#isFlagged = true;
     else await this.#run(tick);

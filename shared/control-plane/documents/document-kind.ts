@@ -12,7 +12,7 @@ export function leftAlone(log: Log): (error: Rejected) => void {
   return error => log('ERROR', error.message, error instanceof NotUnderstood ? LEFT_ALONE : {});
 }
 
-/** Does one part of larger work. A document that is not understood is an alert, and stops no other part. */
+/** Does one part of larger work. A document that is not understood raises an alert and does not stop other parts. */
 export async function skipIfInvalid<T>(log: Log, part: () => Promise<T>): Promise<T | undefined> {
   try {
     return await part();
@@ -23,26 +23,26 @@ export async function skipIfInvalid<T>(log: Log, part: () => Promise<T>): Promis
   }
 }
 
-/** Paths that a transaction has read and not understood. Its writes leave these documents alone. */
+/** Paths that a transaction has read and not understood. It must not write them. */
 const notUnderstood = new WeakMap<Store | Transaction, Set<string>>();
 
 type NewsOf<T> = (before: T | undefined, after: T) => News[];
 const tellers = new WeakMap<Transaction, (news: News) => void>();
 
-/** Passes on what people are told of the changes of a transaction. */
+/** Reports the changes in a transaction of which people are notified. */
 export function onNews(tx: Transaction, tell: (news: News) => void): void {
   tellers.set(tx, tell);
 }
 
 /**
- * Reads and writes documents of one schema. A document with a field that the schema does not understand throws `NotUnderstood`: a newer
- * release or a person wrote it. No write replaces it in the transaction that has read it. Every write is checked, and names this release
- * unless every key of the document is a name of its own.
+ * Reads and writes documents of one schema. A document with a field that the schema does not understand throws `NotUnderstood`, because a
+ * newer release or a person wrote it; the transaction that has read it cannot replace it. Every write is checked. It also records this
+ * release, unless the keys of the document are names of its own.
  */
 export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true, newsOf?: NewsOf<T>) {
-  /** A version of a document is one object, which nothing changes: it is parsed once. */
+  /** A version of a document is an immutable object, so it is parsed once. */
   const understood = new WeakMap<Document, T>();
-  /** Documents as each transaction has read them: a write checks the fields that differ. */
+  /** Documents as each transaction has read them; a write checks only the fields that differ. */
   const read = new WeakMap<Store | Transaction, Map<string, T>>();
   const parse = (path: string, data: Document): T => {
     const known = understood.get(data);
@@ -64,7 +64,7 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
       return value;
     },
     parse,
-    /** Returns the documents that are understood. The others go to `onOther`, and stop no other document. */
+    /** Returns the documents that are understood. The others go to `onOther` and do not affect the rest. */
     parseAll: (stored: Stored[], onOther: (error: NotUnderstood, id: string) => void): T[] =>
       stored.flatMap(({path, id, data}) => {
         try {
@@ -94,14 +94,14 @@ function parseToWrite<T extends object>(schema: z.ZodType<T>, path: string, valu
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   throw new Error(
-    `Refused to write ${path}: ${firstOf(parsed.error, value)}. No reader accepts it; the transaction changes nothing`,
+    `Refused to write ${path}: ${firstOf(parsed.error, value)}. No reader would accept it; the transaction changes nothing`,
     {cause: parsed.error},
   );
 }
 
 /**
- * The value with the fields parsed that differ from a parsed one, or the value itself where parsing changes none. Undefined where a field is
- * invalid or missing, or the schema checks more.
+ * The value with those fields parsed that differ from a parsed one, or the value itself if parsing changes nothing. Undefined if a field is
+ * invalid or missing, or the schema checks more than fields.
  */
 function withChanges<T extends object>(schema: z.ZodType<T>, before: T | undefined, value: T): T | undefined {
   if (!before || !(schema instanceof z.ZodObject) || schema.def.checks?.length) return undefined;
@@ -118,7 +118,7 @@ function withChanges<T extends object>(schema: z.ZodType<T>, before: T | undefin
   return changed ? {...value, ...changed} : value;
 }
 
-/** Reads and writes the documents of one schema at their paths: by ids, or by the fields of a document. */
+/** Reads and writes the documents of one schema at their paths, which come from ids or from the fields of a document. */
 export function recordsAt<T extends object, Ids extends unknown[]>(
   schema: z.ZodType<T>,
   pathOf: (...ids: Ids) => string,
@@ -130,10 +130,10 @@ export function recordsAt<T extends object, Ids extends unknown[]>(
   return {
     ...records,
     get,
-    /** A document that is not understood is an alert, and undefined. */
+    /** A document that is not understood raises an alert and returns undefined. */
     read: (log: Log, from: Store | Transaction, ...ids: Ids) => skipIfInvalid(log, () => get(from, ...ids)),
     set: (tx: Transaction, value: T) => records.set(tx, pathIn(value), value),
-    /** Changes a document in a transaction of its own, and then does `also` in it. Does neither where `decide` returns undefined. */
+    /** Changes a document in a transaction of its own, then runs `also` in it. Does neither if `decide` returns undefined. */
     change: (
       store: Store,
       ids: Ids,

@@ -71,14 +71,14 @@ export const spendingRecords = {
   set: spending.set,
 };
 
-/** The count is 0 while its document is not understood: plans compare only counts of one tick. */
+/** The count is 0 while its document is not understood; plans compare only counts of one tick. */
 export const createsRecords = {
   read: async (log: Log, from: Store | Transaction) =>
     (await creates.read(log, from)) ?? {creates: 0, late_pools: []},
   set: creates.set,
 };
 
-/** Reads the deployment's own pool. The deployment sets the fields that no message has changed or can change. */
+/** Reads the deployment's own pool. The deployment's settings apply to fields that no message has changed or can change. */
 async function findDeployed(from: Store | Transaction, deployed: Pool): Promise<Pool | undefined> {
   const pool = await pools.get(from, deployed.pool);
   return pool && withDeployed(pool, deployed);
@@ -128,7 +128,7 @@ export const execHostRecords = {
     hosts.set(tx, paths.execHost(exec, host.worker, host.host), host),
 };
 
-/** Most characters of a text from a message, a name or an error: a document holds at most 1 MiB. */
+/** Most characters of a text from a message, a name or an error, because a document holds at most 1 MiB. */
 export const MAX_TEXT = 4000;
 
 export const shardRecords = recordsOf(shardDocument);

@@ -10,8 +10,8 @@ import type {Services} from '../calls/services.ts';
 import {eventRecords, MAX_TEXT} from './documents.ts';
 
 /**
- * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the
- * same document. Equal events with the same `since`, and events with the same `fold`, share a document, which has the time of the last.
+ * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the same
+ * document. Equal events with the same `since`, and events with the same `fold`, share one document with the time of the last.
  */
 export function recordEvent(tx: Transaction, {fold, ...event}: TimelineEvent, now: number, since = now) {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();
@@ -20,7 +20,7 @@ export function recordEvent(tx: Transaction, {fold, ...event}: TimelineEvent, no
   eventRecords.set(tx, paths.event(id), document);
 }
 
-/** Records the pause or the end of the run by a breaker, and raises an alert. */
+/** Records that a breaker paused or ended the run, and raises an alert. */
 export function recordBreak(log: Log, tx: Transaction, before: Run, {run, status, reason}: Run, now: number) {
   if (status === before.status) return;
   const text = `Run ${run} is ${status}: ${reason}`;

@@ -14,7 +14,7 @@ import {recordEvent} from './event-log.ts';
 const jobs = recordsOf(jobDocument);
 
 export const jobRecords = {
-  /** The id of the document is the id of the job: a person may copy a document with all its fields. */
+  /** The id of the document is the id of the job, because a person may copy a document with all its fields. */
   get: async ({config}: Services, from: Store | Transaction, id: string): Promise<Job | undefined> => {
     const job = await jobs.get(from, paths.job(config.jobs_collection, id));
     return job && {...job, job: id};
@@ -32,7 +32,7 @@ export function deleteJob({config}: Services, tx: Transaction, id: string): void
   tx.delete(paths.job(config.jobs_collection, id));
 }
 
-/** Reads the job that the worker holds; undefined if its document says otherwise. */
+/** Reads the job that the worker holds; undefined if the job's document does not agree. */
 export async function jobOf(deps: Services, tx: Transaction, worker: Worker): Promise<Job | undefined> {
   const id = parseJobWork(worker.work);
   const job = id && (await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, id)));
@@ -50,12 +50,12 @@ export async function membersOf(
   return read.flatMap(worker => (isHeldBy(job, worker) ? worker : []));
 }
 
-/** Stores a job whose attempt has ended. A failed job is an event and a signal. */
+/** Stores a job whose attempt has ended. A failed job is recorded as an event and a signal. */
 export function storeEnded(deps: Services, tx: Transaction, before: Job, job: Job, now: number): void {
   jobRecords.set(deps, tx, job);
   const last = job.attempts.at(-1);
   const who = before.lease ? `${before.lease.worker}: ` : '';
-  // A job that runs again keeps the error of its last failure, which may be of an earlier attempt.
+  // A job that runs again keeps the error of its last failure, which may be that of an earlier attempt.
   const why = isFinal(job) ? (job.error ?? last?.error) : (last?.error ?? last?.cause);
   const text = `Job ${job.job} is ${job.status}${why ? `, because ${who}${why}` : ''}`;
   const about = before.lease ? {worker: before.lease.worker, epoch: before.lease.epoch} : {};

@@ -1,6 +1,6 @@
 /**
- * A lease stands in two documents: of its stream and of its worker. Every change of a lease reads both documents, and changes both in one
- * transaction, because heartbeats read the worker alone.
+ * A lease is stored in two documents, that of its stream and that of its worker, because heartbeats read only the worker. Every change of a
+ * lease reads and changes both in one transaction.
  */
 
 import {parseWork, paths} from '../../domain/names.ts';
@@ -48,17 +48,17 @@ export async function suspectedBy(log: Log, tx: Transaction, {suspect}: Worker):
   return work && streamRecords.read(log, tx, work.run, work.stream);
 }
 
-/** Clears the work of the holders. The next heartbeat of each tells its agent. */
+/** Clears the work of the holders. Each agent is notified at its next heartbeat. */
 export function clearWork(tx: Transaction, ...holders: readonly (Worker | undefined)[]): void {
   for (const holder of holders) if (holder) workerRecords.set(tx, withoutWork(holder));
 }
 
-/** Reads the run of a stream that failed with its machines. Called before the first write of the transaction. */
+/** Reads the run of a stream that failed because of its machines. Must be called before the first write of the transaction. */
 export async function runOfFailed(log: Log, tx: Transaction, free: Stream): Promise<Run | undefined> {
   return free.status === 'failed' ? runRecords.read(log, tx, free.run) : undefined;
 }
 
-/** Stores the freed stream and clears its holder. A stream that failed with its machines is an event, and counts in its run `parent`. */
+/** Stores the released stream and clears its holder. A stream that failed because of its machines is an event, and counts in its run `parent`. */
 export function returnStream(
   log: Log,
   tx: Transaction,
@@ -74,7 +74,7 @@ export function returnStream(
   for (const event of events) recordEvent(tx, event, now);
 }
 
-/** Stores the run of a stream that failed for its machines or its model. A pause or an end by its breaker is an event and an alert. */
+/** Stores the run of a stream that failed because of its machines or its model. A pause or an end by its breaker raises an event and an alert. */
 export function setBreaker(log: Log, tx: Transaction, run: {before: Run; after: Run}, now: number): void {
   runRecords.set(tx, run.after);
   recordBreak(log, tx, run.before, run.after, now);
@@ -96,7 +96,7 @@ export async function storeAdvance(
   if (next === before) return;
   const {run, stream} = next;
   const holder = next.status === 'failed' ? await holderOf(log, tx, before) : undefined;
-  // A failed stream is complete after all: its run may have ended.
+  // A failed stream turns out to be complete, so its run may have ended.
   const isRevived = before.status === 'failed' && next.status === 'completed';
   const ended = isRevived ? await runRecords.get(tx, run) : undefined;
   streamRecords.set(tx, next);

@@ -1,4 +1,4 @@
-/** Writes the notifications of a change in the transaction of the change, so no crash between the two loses one. */
+/** Writes the notifications of a change in the same transaction, so that no crash can lose one. */
 import {hash} from 'node:crypto';
 import {KEPT_DAYS} from '../../contracts/settings/config.ts';
 import {paths} from '../../domain/names.ts';
@@ -16,7 +16,7 @@ export function dueNotices(now: number): Filter {
   return {field: 'next_at', op: '<=', value: iso(now)};
 }
 
-/** The Store whose transactions write a notification for each change that people are told of. */
+/** The Store whose transactions write a notification for each change of which people are notified. */
 export function withNotices(store: Store, now: Now): Store {
   return withTransactions(store, work =>
     store.transaction(tx => {
@@ -30,7 +30,7 @@ export function withNotices(store: Store, now: Now): Store {
   );
 }
 
-/** Ids sort by time. A receiver drops a notification whose id it knows. */
+/** Ids sort by time. A receiver drops a notification whose id it knows already. */
 function noticeId({key}: News, at: number): string {
   return `${iso(at).replace(/\D/g, '')}-${hash('sha256', key).slice(0, 12)}`;
 }

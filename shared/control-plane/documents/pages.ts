@@ -2,7 +2,7 @@ import type {CollectionPath, Filter, Query, Store, Stored} from '../../ports/por
 
 const PAGE = 500;
 
-/** Reads the documents of a query page by page, `most` documents each. The first page has `first` documents: one is often enough. */
+/** Reads the documents of a query page by page, `most` at a time. The first page has `first`, because one document is often enough. */
 export async function* pagesOf(
   store: Store,
   collection: CollectionPath,
@@ -21,8 +21,8 @@ export async function* pagesOf(
 }
 
 /**
- * Reads documents in the order of a field until `isEnough`: documents that are left alone must not hide the documents behind them. Of equal
- * values at the end of a page, the rest is left out.
+ * Reads documents in the order of a field until `isEnough`, so that invalid documents cannot hide those behind them. If a page ends among
+ * equal values, the remaining ones are left out.
  */
 export async function* orderedPages(
   store: Store,

@@ -19,11 +19,11 @@ const price = stored({
   since_at: z.iso.datetime().optional(),
 });
 
-/** Entries of people may be invalid, and stay. Each key is a price. */
+/** People's entries may be invalid and are kept. Each key is a price. */
 const records = recordsOf(z.record(z.string(), z.unknown()), false);
 
 /**
- * Reads the list prices, overwritten entry by entry by `prices/chips`. The price of an invalid entry is unknown, because an operator
+ * Reads the list prices, overridden entry by entry by `prices/chips`. If an entry is invalid, its price is unknown, because an operator
  * wanted a price that differs from the list.
  */
 export async function readPrices(
@@ -46,7 +46,7 @@ export async function readPrices(
   return overList(given);
 }
 
-/** Writes the prices of the catalog into `prices/chips`, or shows with `dry_run` what would change. Entries of people stay as they are. */
+/** Writes the prices of the catalog into `prices/chips`; with `dry_run`, only shows what would change. People's entries are not changed. */
 export async function storeCatalog(
   store: Store,
   found: Found,

@@ -1,4 +1,4 @@
-/** Marks the run of every stream that a transaction changes, before the transaction is committed. */
+/** Sets the dirty flag of the run of every stream that a transaction changes, before the transaction is committed. */
 
 import {isOpen} from '../../domain/records/run.ts';
 import {isFresh, MARK_S, RELY_S, withMark} from '../../domain/run/marks.ts';
@@ -15,12 +15,12 @@ type Marking = {store: Store; runMarks: RunMarks; now: Now; log: Log};
 const STREAM = /^runs\/([^/]+)\/streams\/[^/]+$/;
 const MOST_KNOWN = 10_000;
 
-/** Nothing is written: a run has no fresh mark. */
+/** Thrown before anything is written, because a run has no fresh dirty flag. */
 class Unmarked extends Error {}
 
 /**
- * The Store whose transactions change streams of marked runs alone. A transaction that finds a run without a fresh mark writes nothing,
- * marks the run, and runs again. The mark is committed before the change, so no crash between them loses a mark.
+ * The Store whose transactions change only streams of flagged runs. A transaction that finds a run without a fresh flag writes nothing, flags
+ * the run, and runs again. The flag is committed before the change, so no crash between them can lose it.
  */
 export function withRunMarks(deps: Marking): Store {
   const {store, runMarks, now} = deps;
@@ -51,8 +51,8 @@ export function withRunMarks(deps: Marking): Store {
 }
 
 /**
- * Marks an open run, unless another instance has just marked it. Returns the time of the mark. An ended run is marked when it opens again. A
- * document that is left alone gets no mark, and needs none.
+ * Flags an open run, unless another instance has just done so. Returns the time of the flag. An ended run is flagged when it opens again. An
+ * invalid document gets no flag and needs none.
  */
 async function markRun({store, runMarks, now, log}: Marking, run: string): Promise<number> {
   const marked_ms = await skipIfInvalid(log, () =>

@@ -1,4 +1,4 @@
-/** Reads of runs that other documents need: their spec hashes. Reopens an ended run. */
+/** Reads the spec hashes of runs, which other documents need, and reopens ended runs. */
 
 import type {Run} from '../../domain/records/run.ts';
 import {NO_MODEL_FAILURES} from '../../domain/records/run.ts';
@@ -12,7 +12,7 @@ import {openTaskAgain} from './tasks.ts';
 
 const MOST_KNOWN = 1000;
 
-/** What every shard of a run has by its frozen spec. Cached, because every shard needs it. Undefined before the spec is frozen. */
+/** Properties that all shards of a run share through its frozen spec. Cached, because every shard needs them. Undefined before the freeze. */
 export async function frozenOutputOf(
   {frozenOutputs, store}: Services,
   run: string,
@@ -32,7 +32,7 @@ export function formatOf(spec: Run['spec'] | undefined): string | undefined {
   return spec ? String(spec.format ?? 'safetensors') : undefined;
 }
 
-/** Throws if the run has another spec now: its documents and its manifest were deleted, and the run started again. */
+/** Throws if the run has another spec now: its documents and its manifest were deleted, and the run was started again. */
 export async function assertSpecHash({frozenOutputs}: Services, tx: Transaction, run: string, known: string) {
   const parent = await runRecords.get(tx, run);
   if (parent?.spec_hash === known) return;
@@ -42,11 +42,11 @@ export async function assertSpecHash({frozenOutputs}: Services, tx: Transaction,
   );
 }
 
-/** Reopens an ended run in the transaction that has read the run. Returns false for any other run. */
+/** Reopens an ended run in the transaction that has read it. Returns false for a run in any other status. */
 export function reopenRun(tx: Transaction, run: Run | undefined, why: string, now: number): boolean {
   if (run?.status !== 'completed' && run?.status !== 'failed') return false;
   runRecords.set(tx, withMark({...run, ...NO_MODEL_FAILURES, status: 'active', expired_at: null}, now));
-  // The documents of its other streams are made again from the bucket.
+  // The documents of its other streams are recreated from the bucket.
   if (run.expired_at !== null) openTaskAgain(tx, {task: 'register', run: run.run}, now);
   recordEvent(tx, {kind: 'run', run: run.run, text: `Run ${run.run} is active again: ${why}`}, now);
   return true;

@@ -1,6 +1,6 @@
 /**
- * Tasks: long work, page by page. `tasks/ID` keeps the cursor, so every delivery continues where the last delivery stopped. A task of a
- * hundred thousand streams fits into the time limit of a function. The tick publishes open tasks again that no delivery works on.
+ * Tasks: long work, page by page. `tasks/ID` keeps the cursor, so every delivery continues where the last one stopped, and a task of a
+ * hundred thousand streams fits into the time limit of a function. The tick republishes open tasks that no delivery works on.
  */
 import {z} from 'zod';
 import {KEPT_DAYS} from '../../contracts/settings/config.ts';
@@ -14,7 +14,7 @@ import {recordsOf} from './document-kind.ts';
 import {leftAlone} from './documents.ts';
 import {dueNotices} from './notices.ts';
 
-/** Kinds of tasks. A task of another kind is left to the release that opened it. */
+/** Kinds of tasks. A task of an unknown kind is left to the release that opened it. */
 const KINDS = ['register', 'rebuild', 'resync', 'finish', 'prices', 'expire', 'notify'] as const;
 
 export const task = stored({
@@ -44,7 +44,7 @@ export type TaskName = {task: Task['task']; run: string | null};
 export const taskRecords = recordsOf(task);
 
 const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
-/** Time after the last page of a dead delivery until another delivery claims its task. */
+/** If a delivery dies, another one claims its task this long after its last page. */
 const BUSY_MS = 120_000;
 
 export function taskId({task, run}: TaskName): string {
@@ -56,7 +56,7 @@ export async function openTask(tx: Transaction, {task, run}: TaskName, now: numb
   open(tx, await taskRecords.get(tx, paths.task(taskId({task, run}))), {task, run}, now);
 }
 
-/** Opens the task after the first write of a transaction: the document of its last time has expired, and is not read. */
+/** Opens the task after the first write of a transaction, so it cannot be read: the document of its last run has expired. */
 export function openTaskAgain(tx: Transaction, name: TaskName, now: number): void {
   open(tx, undefined, name, now);
 }
@@ -127,8 +127,8 @@ export async function saveTask(
 }
 
 /**
- * Publishes the open tasks that no delivery works on, sends notifications, and starts a resync `audit_s` after the start of the last resync. The first resync of
- * a UTC day comes with the refresh of prices and the deletion of old documents, so no tick looks for the time of the last ones.
+ * Republishes the open tasks that no delivery works on, sends notifications, and starts a resync `audit_s` after the last one started. The
+ * first resync of a UTC day includes the refresh of prices and the deletion of old documents, so no tick has to read when these last ran.
  */
 export async function publishOpenTasks(deps: Services): Promise<void> {
   const {store, bus, now, config, log} = deps;
@@ -146,7 +146,7 @@ export async function publishOpenTasks(deps: Services): Promise<void> {
   }
 }
 
-/** True if a notification waits for its delivery. Without a receiver this reads nothing. */
+/** True if a notification waits for its delivery. Without a receiver, nothing is read. */
 async function hasDueNotice({store, now, config}: Services): Promise<boolean> {
   if (config.notify === null) return false;
   const where = [dueNotices(now())];

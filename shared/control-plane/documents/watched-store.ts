@@ -1,4 +1,4 @@
-/** Stores and transactions that do one thing more, and pass everything on. */
+/** Stores and transactions that pass everything on and do one more thing. */
 import type {Document, Store, Transaction} from '../../ports/ports.ts';
 
 /** The transaction that calls `onWrite` before each of its writes. A delete has no data. */

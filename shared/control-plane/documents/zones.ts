@@ -9,9 +9,9 @@ import {leftAlone, zoneRecords} from './documents.ts';
 
 export type ZoneOfPool = {zone: string; pool: string};
 
-/** A zone whose document is left alone gets no create, and holds its silent nodes and its orphans. Other zones of its pool get creates. */
+/** Stand-in for a zone whose document is invalid: no create, and its silent nodes and orphans are held. Other zones of its pool get creates. */
 export function zoneLeftAlone(zone: string, pool: string | null, now: number): Zone {
-  const stop = {state: 'stopped', cause: 'person', reason: 'its document is left alone'} as const;
+  const stop = {state: 'stopped', cause: 'person', reason: 'its document is invalid'} as const;
   return {...newZone(zone, now, pool), limiter: {...OPEN, ...stop, since_at: iso(now)}};
 }
 
@@ -32,10 +32,7 @@ export async function zoneOf(
   }
 }
 
-/**
- * Changes the zone's document in a transaction of its own. Writes nothing if `change` returns the same object, or if the document is left
- * alone.
- */
+/** Changes the zone's document in a transaction of its own. Writes nothing if `change` returns the same object, or if the document is invalid. */
 export async function changeZone(
   deps: Services,
   which: ZoneOfPool,

@@ -11,7 +11,7 @@ import {readRunSpec} from '../runs/run-manifest.ts';
 import {advanceByShard} from '../streams/advance-checkpoint.ts';
 import {registerStream} from '../streams/register-stream.ts';
 
-/** Registers a stream, counts a shard, or reads the spec of a run that waits for its spec. Other objects are ignored. */
+/** Registers a stream, counts a shard, or reads the spec of a run that waits for it. Other objects are ignored. */
 export async function handleObjectEvent(deps: Deps, name: string): Promise<void> {
   const shard = parseOutputObject(name);
   if (shard) {
@@ -28,7 +28,7 @@ export async function handleObjectEvent(deps: Deps, name: string): Promise<void>
     case 'spec':
       return handleSpec(deps, dataset.run, name);
     case 'stream':
-      // A deleted stream creates no run.
+      // A stream that was deleted meanwhile creates no run.
       if (!(await deps.objects.head(name))) return;
       await registerStream(deps, await ensureRun(deps, dataset.run), name, dataset.stream);
       return wake(deps.bus);

@@ -54,8 +54,8 @@ function publishTimeOf({published_at}: Published): string {
 }
 
 /**
- * Starts the command of a message on topic `exec` once. Its document says what becomes of it. A malformed message, and
- * a message whose id is taken, make no document: they are recorded like rejected control messages.
+ * Starts the command of a message on topic `exec` once. Its document shows the result. A malformed message, or one whose id is taken, creates
+ * no document: it is recorded like a rejected control message.
  */
 export async function handleExecMessage(deps: Deps, event: unknown): Promise<void> {
   await handleMessage(deps, event, {topic: 'exec', schema: execMessage}, async (message, message_id) => {
@@ -95,7 +95,7 @@ export function recordMessage(
   );
 }
 
-/** Records a rejected message, unless an earlier delivery has its record. */
+/** Records a rejected message, unless an earlier delivery has done so. */
 async function recordRejected({store, now}: Deps, path: string, published: Published, reason: string) {
   const refusal: CommandOutcome = {outcome: 'rejected', reason, about: {}};
   await store.transaction(async tx => {
@@ -104,8 +104,8 @@ async function recordRejected({store, now}: Deps, path: string, published: Publi
 }
 
 /**
- * Reads the message of an operator, and does what it asks for. A rejected message changes nothing, and its record has the reason. The record
- * of an event without a readable message has the whole event.
+ * Reads the message of an operator and executes it. A rejected message changes nothing, and its record has the reason. If an event has no
+ * readable message, the record has the whole event.
  */
 export async function handleMessage<T>(
   deps: Deps,

@@ -1,4 +1,4 @@
-/** Ends commands: with the last of their hosts, or with a tick after their deadline. */
+/** Ends commands: when the last of their hosts ends, or at a tick after their deadline. */
 
 import {paths} from '../../domain/names.ts';
 import {
@@ -25,9 +25,7 @@ import {
 import {recordEvent} from '../documents/event-log.ts';
 import {pagesOf} from '../documents/pages.ts';
 
-/**
- * Ends the command if none of its hosts is open, or `anyway`. Hosts are counted outside of the transaction: an ended host stays ended.
- */
+/** Ends the command if none of its hosts is open, or `anyway`. Hosts are counted outside of the transaction, because an ended host stays ended. */
 export async function concludeExec({store, log, now}: Deps, exec: string, anyway = false): Promise<void> {
   const running = await execRecords.get(store, exec);
   if (running?.status !== 'running' || !(running.is_assigned || anyway)) return;
@@ -56,17 +54,17 @@ export async function concludeExec({store, log, now}: Deps, exec: string, anyway
 const EXECS_AT_ONCE = 20;
 const HOSTS_AT_ONCE = 50;
 
-/** Ends the hosts that give no answer any more, and then the commands without an open host. */
+/** Ends the hosts that can no longer answer, and then the commands without an open host. */
 export async function endLostExecs(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<void> {
   const {store, log} = deps;
   const end = async (exec: Exec) => {
     const open = await store.count(paths.execHosts(exec.exec), [OPEN_HOSTS]);
     const isLate = isOverdue(exec, deps.now());
     if (isLate || open > hostsWith(exec, workers.values())) await endSilentHosts(deps, exec, workers);
-    // No report follows for a host whose document is invalid.
+    // A host whose document is invalid never reports.
     if (isLate || open === 0) await concludeExec(deps, exec.exec, isLate);
   };
-  // All of them: commands that go on for a day must not hide others.
+  // All of them, so that commands that run for a day do not hide others.
   for await (const page of pagesOf(store, 'execs', {where: [RUNNING]}, EXECS_AT_ONCE))
     await forEachConcurrently(execRecords.parseAll(page, leftAlone(log)), end);
 }
@@ -75,7 +73,7 @@ function hostsWith({exec}: Exec, workers: Iterable<Worker>): number {
   return [...workers].filter(worker => isAlive(worker) && worker.execs.includes(exec)).length;
 }
 
-/** Ends the hosts whose worker has ended, page by page. A host at work is not read in a transaction: its heartbeats would wait. */
+/** Ends the hosts whose worker has ended, page by page. A host at work is not read in a transaction, which would delay its heartbeats. */
 async function endSilentHosts(deps: Deps, exec: Exec, workers: ReadonlyMap<string, Worker>): Promise<void> {
   for await (const page of pagesOf(deps.store, paths.execHosts(exec.exec), {where: [OPEN_HOSTS]})) {
     const hosts = execHostRecords.parseAll(page, leftAlone(deps.log));

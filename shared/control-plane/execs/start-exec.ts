@@ -26,8 +26,8 @@ import {concludeExec} from './end-exec.ts';
 const MOST_ASSIGNED = 50;
 
 /**
- * Starts the command once. A delivery after a crash continues: a host with a document is left as it is. Returns why nothing was
- * started, if another message has used the id.
+ * Starts the command once. A delivery after a crash continues and skips hosts that have a document. Returns why nothing was started, if
+ * another message has used the id.
  */
 export async function startExec(
   deps: Deps,
@@ -101,7 +101,7 @@ function createExec(
   });
 }
 
-/** Gives the command to the hosts of each worker that is still alive. A worker with too many commands refuses it. */
+/** Assigns the command to the hosts of each worker that is still alive. A worker with too many commands refuses it. */
 async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec, names: readonly string[]) {
   await store.transaction(async tx => {
     const targets = await Promise.all(names.map(name => workerRecords.read(log, tx, name)));
@@ -130,7 +130,7 @@ async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec,
   });
 }
 
-/** Closes the list of hosts: the command ends with its last host. */
+/** Closes the list of hosts, so that the command ends with its last host. */
 async function closeAssignment({store}: Deps, exec: string): Promise<void> {
   const hosts = await store.count(paths.execHosts(exec));
   // Another delivery rejected the command after its document was lost.

@@ -15,18 +15,18 @@ import {readPool} from '../caches/pool-cache.ts';
 import type {DecisionContext, Deps} from '../deps.ts';
 import {storeEnded} from '../documents/job-documents.ts';
 
-/** Fields that people write, in a document of their own. */
+/** Fields that people write into a document. */
 const written = z.looseObject(jobFields);
 type Written = z.infer<typeof written>;
 type WrittenOf<T extends Record<keyof typeof jobFields, unknown>> = Pick<T, keyof typeof jobFields>;
 
 type Checked = {job: Job; problem: string | undefined};
 
-/** Completes the document. With a `problem` it is no valid job, and `job` has the default of each invalid field. */
+/** Completes the document. If there is a `problem`, the job is invalid and `job` has the default of each invalid field. */
 export async function check(deps: Deps, id: string, data: Document): Promise<Checked> {
   let problem: string | undefined;
   let fields: Written;
-  // A null is no value: the console and some clients write nulls for fields that they leave out.
+  // A null counts as missing: the console and some clients write null for fields that they leave out.
   const given = Object.fromEntries(Object.entries(data).filter(([, value]) => value !== null));
   try {
     fields = parseValue(written, given, 'The job');
@@ -38,7 +38,7 @@ export async function check(deps: Deps, id: string, data: Document): Promise<Che
   }
   const {status = 'pending'} = given;
   if (status !== 'pending')
-    problem = `status: ${JSON.stringify(status)} is no status of a new job: leave it out, or write "pending"`;
+    problem = `status: ${JSON.stringify(status)} is not a status of a new job: leave it out, or write "pending"`;
   const job = completed(deps, id, data, fields);
   const path = paths.job(deps.config.jobs_collection, id);
   const room = {result: ' '.repeat(ROOM_BYTES)};
@@ -48,7 +48,7 @@ export async function check(deps: Deps, id: string, data: Document): Promise<Che
   return {job, problem};
 }
 
-/** Bytes that a job may gain: its result, its error, and its attempts with their errors. */
+/** Bytes by which a job may grow: its result, its error, and its attempts with their errors. */
 const ROOM_BYTES = MAX_RESULT_BYTES + 3 * MOST_ERROR_CHARS + MOST_ATTEMPTS * 4000;
 
 function storageProblem(path: string, document: object): string | undefined {
@@ -69,7 +69,7 @@ function validOf(data: Document): Document {
 
 async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<string | undefined> {
   if (!JOB.test(id))
-    return `the id ${JSON.stringify(id)} is no id of a job: use 1 to 100 letters, digits, dashes and underscores, not of the form __x__`;
+    return `the id ${JSON.stringify(id)} is not a job id: use 1 to 100 letters, digits, dashes and underscores, not of the form __x__`;
   const {code, command, source, environment} = fields;
   if ((code ?? null) === null && (command ?? null) === null)
     return 'the job has neither code nor command: write one of them';
@@ -96,7 +96,7 @@ const NO_LIMITS = {
   files: null,
 };
 
-/** Fields of ours that a job keeps when a person returns it to `pending`: epochs only grow, and money stays spent. */
+/** Fields of ours that a job keeps when a person returns it to `pending`, because epochs only grow and money stays spent. */
 const KEPT_FIELDS = z.object({
   epoch: ownFields.epoch.max(MAX_EPOCH).catch(0),
   attempts: ownFields.attempts.max(MOST_ATTEMPTS).catch([]),
@@ -128,7 +128,7 @@ function defined<T extends object>(given: T): {[Key in keyof T]-?: Exclude<T[Key
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as never;
 }
 
-/** Fails the document with the reason. A field that the Store cannot take back gets another name, and a text beyond its limit is left out. */
+/** Fails the document with the reason. A field that the Store cannot write back is renamed, and a text beyond its limit is left out. */
 export function storeInvalid({deps, tx, now}: DecisionContext, data: Document, job: Job, error: string) {
   const failed = endAttempt(job, {outcome: 'failed', cause: 'invalid', error}, null, now);
   const named = withValidNames({...data, ...failed}) as unknown as Job;
@@ -137,7 +137,7 @@ export function storeInvalid({deps, tx, now}: DecisionContext, data: Document, j
   storeEnded(deps, tx, job, isTooLarge ? {...failed, code: null, command: null, metadata: {}} : named, now);
 }
 
-/** The document with each field under a name that the Store takes. A name in `_at` without an instant gets a further `_`. */
+/** The document with each field under a name that the Store accepts. A name that ends in `_at` without an instant gets another `_`. */
 function withValidNames(document: object): Document {
   return Object.fromEntries(
     Object.entries(document).map(([name, value]) => {

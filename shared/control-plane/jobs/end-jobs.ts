@@ -1,4 +1,4 @@
-/** Attempts that a tick ends: of due jobs, of leases that ran out, and of jobs that no worker holds. Logs long attempts. */
+/** Attempts that a tick ends: those of due jobs, of expired leases, and of jobs that no worker holds. Reports long attempts. */
 import {
   endAttempt,
   endByExpiry,
@@ -20,10 +20,10 @@ import {jobOf, jobRecords, membersOf, storeEnded} from '../documents/job-documen
 import {clearWork, holderOf} from '../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../documents/pages.ts';
 
-/** Due jobs that one tick reads at once. The next tick ends the others. */
+/** Due jobs that one tick reads; the next tick ends the others. */
 const MOST_AT_ONCE = 200;
 
-/** Ends the jobs whose deadline, budget or timeout is over, whatever their workers say. */
+/** Ends the jobs whose deadline, budget or timeout is over, whatever their workers report. */
 export async function endDueJobs(deps: Deps): Promise<void> {
   const {config, log, store} = deps;
   const where = [{field: 'due_at', op: '<=' as const, value: iso(deps.now())}];
@@ -54,7 +54,7 @@ function endDueJob(deps: Deps, id: string): Promise<boolean> {
   });
 }
 
-/** Ends the attempts of living workers that have not claimed their job for `lease_s`, and whose end of it is not known. */
+/** Ends the attempts of living workers that have not renewed the lease of their job for `lease_s` nor reported its end. */
 export async function endExpiredJobs(deps: Deps, names: readonly string[], served: Served): Promise<void> {
   const {lease_s} = deps.config;
   await forEachConcurrently(names, name =>
@@ -75,7 +75,7 @@ export async function endExpiredJobs(deps: Deps, names: readonly string[], serve
 
 const COMPARE_MINUTES = 15;
 
-/** Ends the attempts that no worker holds: the worker may have ended while the document of its job was left alone. */
+/** Ends the attempts that no worker holds: the worker may have ended while the document of its job was invalid. */
 export async function endOrphanedJobs(
   deps: Deps,
   {workers, unreadable, read_at_ms}: Pick<DeploymentSnapshot, 'workers' | 'unreadable' | 'read_at_ms'>,
@@ -113,7 +113,7 @@ async function endOrphanedJob(deps: Deps, id: string): Promise<void> {
   });
 }
 
-/** Raises an alert for each attempt that has run for `long_job_s`, once. */
+/** Raises one alert for each attempt that has run for `long_job_s`. */
 export async function reportLongJobs(deps: Deps, workers: Iterable<Worker>): Promise<void> {
   const {long_job_s} = deps.config;
   const isLong = (worker: Worker) =>

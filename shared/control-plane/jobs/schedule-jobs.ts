@@ -9,10 +9,10 @@ import type {Deps} from '../deps.ts';
 import {jobRecords} from '../documents/job-documents.ts';
 import {check, storeInvalid} from './check-job.ts';
 
-/** Jobs that one tick schedules. The next tick schedules the others. */
+/** Jobs that one tick schedules; the next tick schedules the others. */
 const MOST_AT_ONCE = 200;
 
-/** Schedules every pending job: its event may be lost. */
+/** Schedules every pending job, because its event may have been lost. */
 export async function schedulePending(deps: Deps): Promise<void> {
   const where: Filter[] = [{field: 'status', op: '==', value: 'pending'}];
   const stored = await deps.store.query(deps.config.jobs_collection, {where, limit: MOST_AT_ONCE});
@@ -25,7 +25,7 @@ export async function schedulePending(deps: Deps): Promise<void> {
   });
 }
 
-/** Schedules the document of a new job. Returns true if the job waits for a worker from now on. */
+/** Schedules the document of a new job. Returns true if the job now waits for a worker. */
 export async function scheduleNewJob(deps: Deps, id: string): Promise<boolean> {
   const path = paths.job(deps.config.jobs_collection, id);
   const first = await deps.store.get(path);
@@ -35,12 +35,12 @@ export async function scheduleNewJob(deps: Deps, id: string): Promise<boolean> {
   return deps.store.transaction(async tx => {
     const data = await tx.get(path);
     if (!data || !isNew(data)) return false;
-    // The document changed between the two reads: the check of the newest one decides.
+    // The document changed between the two reads, so the newer version is checked.
     const isSame = JSON.stringify(data) === JSON.stringify(first);
     const {job, problem} = isSame ? checked : await check(deps, id, data);
     const next = {...job, epoch: Math.max(job.epoch, last_epoch)};
     const now = deps.now();
-    // Fields of people stay as they are.
+    // Fields that people wrote are not changed.
     if (problem === undefined) jobRecords.set(deps, tx, {...data, ...scheduleJob(next, now)});
     else storeInvalid({deps, tx, now}, data, next, problem);
     return problem === undefined;
@@ -48,8 +48,8 @@ export async function scheduleNewJob(deps: Deps, id: string): Promise<boolean> {
 }
 
 /**
- * The epoch of the last known attempt. A job that was deleted and written again goes on above it, because output is never overwritten.
- * A worker may still run an attempt of the deleted job, and store its output later.
+ * The epoch of the last known attempt. A job that was deleted and written again continues above it, because output is never overwritten:
+ * a worker may still run an attempt of the deleted job, and store its output later.
  */
 async function lastEpochOf({objects, store}: Deps, id: string): Promise<number> {
   const holders = await store.query('workers', {where: [{field: 'work', op: '==', value: jobWork(id)}]});
@@ -59,7 +59,7 @@ async function lastEpochOf({objects, store}: Deps, id: string): Promise<number> 
 
 async function storedEpochOf(objects: Objects, id: string): Promise<number> {
   let last = 0;
-  // `0` is the character after the slash behind the epoch.
+  // `0` is the character after the slash that follows the epoch.
   for (let start = ''; ; ) {
     const [next] = await objects.list(jobsFolder(id), {limit: 1, ...(start && {start})});
     const epoch = /\/epoch_([1-9]\d{0,6})\//.exec(next?.name ?? '')?.[1];
@@ -82,7 +82,7 @@ export async function submitJob(
   return problem;
 }
 
-/** True for a document that a person wrote, or returned to `pending`. People keep ended jobs of other programs in the collection. */
+/** True for a document that a person wrote or returned to `pending`. People keep ended jobs of other programs in the collection. */
 function isNew({status, epoch}: Document): boolean {
   if (status === 'pending' || (status ?? null) === null) return true;
   return epoch === undefined && !isFinal({status: status as Job['status']});

@@ -16,7 +16,7 @@ function queueOf(pool: string): Filter[] {
   ];
 }
 
-/** The first waiting jobs of a pool, one page of them. A document that is left alone keeps its place, and hides no job behind it. */
+/** One page of the first waiting jobs of a pool. An invalid document keeps its place in the queue but does not hide the jobs after it. */
 export async function firstWaiting(deps: Deps, pool: string, limit: number): Promise<Job[]> {
   return (await readFirst(deps, pool, limit)).waiting;
 }
@@ -28,7 +28,7 @@ async function readFirst({store, config, log}: Deps, pool: string, limit: number
   for await (const page of orderedPages(store, config.jobs_collection, query)) {
     const jobs = jobRecords.parseAll(page, leftAlone(log));
     for (const {job} of jobs.filter(job => !isWaiting(job)))
-      log('ERROR', `Job ${job} is left alone: its place in the queue is not that of its fields`, {job});
+      log('ERROR', `Job ${job} is skipped: its place in the queue does not match its fields`, {job});
     const waiting = jobs.filter(isWaiting);
     alone += page.length - waiting.length;
     if (waiting.length > 0) return {waiting, alone};
@@ -39,7 +39,10 @@ async function readFirst({store, config, log}: Deps, pool: string, limit: number
 /** Waiting jobs that a tick reads to find documents that no worker can run. */
 const FEW = 10;
 
-/** Counts the waiting jobs of each pool, and finds the longest wait. A pool whose count failed is missing. Without a waiting job this is one count. */
+/**
+ * Counts the waiting jobs of each pool, and finds the longest wait. Pools whose count failed are missing. Without waiting jobs it is one
+ * count.
+ */
 export async function countWaiting(
   deps: Deps,
   pools: readonly Pool[],
@@ -55,7 +58,7 @@ export async function countWaiting(
     if (places === undefined) continue;
     const read = async () => (places === 0 ? {waiting: [], alone: 0} : await readFirst(deps, pool, FEW));
     const first = await failures.isolate('read the waiting jobs', read);
-    // Documents that are left alone want no node: they count only behind jobs that wait.
+    // Invalid documents need no node: they count only if a valid job waits.
     if (!first) continue;
     const jobs = first.waiting.length === 0 ? 0 : Math.max(0, places - first.alone);
     waiting.set(pool, {waiting: jobs, first: first.waiting, longest: longestWaiting(first.waiting)});

@@ -9,7 +9,7 @@ import type {Store, Transaction} from '../../ports/ports.ts';
 import type {Deps} from '../deps.ts';
 import {LEFT_ALONE, poolRecords, skipIfInvalid, spendingRecords} from '../documents/documents.ts';
 
-/** Traffic of the streams of a run. A run that never crossed a region has none, and costs no read. */
+/** Traffic of the streams of a run. A run that never crossed a region has none and needs no read. */
 export async function trafficOf(store: Store, run: Run): Promise<Traffic> {
   const {network_bytes, network_usd, allow_cross_region} = run;
   if (!allow_cross_region && network_usd === 0) return {network_bytes, network_usd};

@@ -11,7 +11,7 @@ export function bucketModel(model: string): {bucket: string; folder: string} | u
   return bucket && folder ? {bucket, folder} : undefined;
 }
 
-/** Why no run can use this model of the bucket; undefined also for a model elsewhere, which its first stream judges. */
+/** Why no run can use this model of the bucket. Also undefined for a model elsewhere, which the first stream will check. */
 export async function bucketModelProblem(
   objects: Objects,
   spec: Pick<RunSpec, 'model' | 'layers'>,
@@ -27,7 +27,7 @@ export async function bucketModelProblem(
   return `there is no ${spec.model}/config.json: copy the model there, or set \`model\` to the address of a model`;
 }
 
-/** Names of the files below a folder; undefined for a folder of too many objects. */
+/** Names of the files in a folder; undefined if it has too many objects. */
 export async function namesInFolder(objects: Objects, folder: string): Promise<string[] | undefined> {
   const listed = await objects.list(`${folder}/`, {limit: MAX_LISTED});
   if (listed.length === MAX_LISTED) return undefined;

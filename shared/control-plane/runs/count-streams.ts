@@ -13,8 +13,8 @@ import type {Deps} from '../deps.ts';
 import {COMPLETED, FAILED, LEASED, streamRecords, UNFINISHED} from '../documents/documents.ts';
 
 /**
- * The streams of a run: from its document if that is counted, else counted now. A stream whose document is left alone is not over, and keeps
- * no node where no other stream waits.
+ * The streams of a run: from its document if the counts are current, else counted now. A stream whose document is invalid counts as
+ * unfinished, but keeps no node if no other stream waits.
  */
 export async function countStreams(
   deps: Deps,
@@ -29,8 +29,8 @@ export async function countStreams(
 }
 
 /**
- * True if the streams of the run may differ from the counts of its document: it is marked, fewer workers hold its streams than it counts, a
- * worker waits beside pending streams, or all streams are over.
+ * True if the counts in the document of the run may be out of date: the run has a dirty flag, fewer workers hold its streams than it counts,
+ * a worker waits although streams are pending, or all streams are over.
  */
 function mayDiffer({openRuns, now}: Deps, run: Run, workers: readonly Worker[]): boolean {
   const {changed_at, streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
@@ -95,20 +95,20 @@ async function countNow({store, now}: Deps, of: Run, workers: ReadonlyMap<string
   return {streams, unfinished: served, totals, areAllOver, slots: [], counted_ms};
 }
 
-/** Unfinished streams that a tick reads to find those that no node can serve, among the last ones of a run. */
+/** Unfinished streams among the last of a run that a tick reads to find those that no node can serve. */
 const FEW = 10;
-/** Unfinished streams that a tick reads of a run with many, if its first one is left alone. None understood: only the holders have work. */
+/** Unfinished streams that a tick reads of a run with many, if the first one is invalid. If all of them are, only the holders have work. */
 const PAGE = 500;
 
-/** Counts the streams that a worker has or can get: not those whose document, or that of their holder, is left alone. */
+/** Counts the streams that a worker has or can get, leaving out those whose document, or that of their holder, is invalid. */
 function servedOf(stored: Stored[], workers: ReadonlyMap<string, Worker>): number {
   const understood = streamRecords.parseAll(stored, () => {});
   return understood.filter(({lease}) => lease === null || workers.has(lease.worker)).length;
 }
 
 /**
- * Counts and sums the streams of a run. `streams`: all of them. `unfinished`: those that a worker may get or has; a single count covers both
- * statuses, because two could miss a stream that changes its status between them. A stream of any other status counts as pending.
+ * Counts and sums the streams of a run. `streams`: all of them. `unfinished`: those that a worker has or may get. A single count covers both
+ * statuses, because two counts could miss a stream that changes in between. A stream of any other status counts as pending.
  */
 export async function countTotals(
   store: Store,

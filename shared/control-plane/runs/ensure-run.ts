@@ -12,8 +12,8 @@ import {recordEvent} from '../documents/event-log.ts';
 import {freezeSpec} from './run-manifest.ts';
 
 /**
- * Returns the run with its frozen spec. A run with an invalid `run.json` is recorded as failed, and waits for a valid `run.json`. A run that
- * a message stopped is cancelled, also where its document was lost or comes from a backup.
+ * Returns the run with its frozen spec. A run with an invalid `run.json` is recorded as failed, and waits for a valid one. A run that a
+ * message stopped is cancelled, even if its document was lost or comes from a backup.
  */
 export async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
   const stored = await runRecords.get(deps.store, run);
@@ -83,7 +83,7 @@ async function stopAgain(deps: Deps, run: string): Promise<Run | undefined> {
 
 /**
  * True if a run lost its document: it has a shard, or its spec was frozen over an hour ago. Such a run waits for an operator, because a
- * pause, a stop or a budget may be lost with the document.
+ * pause, a stop or a budget may have been lost with the document.
  */
 async function hadDocument({now, objects}: Deps, run: string, frozen_at: string | null): Promise<boolean> {
   if (frozen_at !== null && isOlderThan(frozen_at, LOST_AFTER_S, now())) return true;
@@ -91,5 +91,5 @@ async function hadDocument({now, objects}: Deps, run: string, frozen_at: string 
   return outputs.some(({name}) => parseOutputObject(name) !== undefined);
 }
 
-/** Objects to search for a shard: other objects may come before it. */
+/** Objects to search for a shard, because other objects may come before it. */
 const MOST_OUTPUTS = 1000;

@@ -1,4 +1,4 @@
-/** Deletes the documents of the streams and shards of runs that ended long ago. The bucket keeps all that they say, and the run its totals. */
+/** Deletes the documents of streams and shards of runs that ended long ago. The bucket keeps the same facts, and the run its totals. */
 import {KEPT_DAYS} from '../../contracts/settings/config.ts';
 import {paths} from '../../domain/names.ts';
 import {isOpen, type Run} from '../../domain/records/run.ts';
@@ -11,12 +11,12 @@ import {recordEvent} from '../documents/event-log.ts';
 
 const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']};
 const RUNS = 50;
-/** Streams that one step deletes at once, and documents of shards in one transaction. */
+/** Streams that one step deletes, and shard documents in one transaction. */
 const STREAMS = 20;
 const SHARDS = 400;
 
 /**
- * Deletes documents of the runs behind `after`, until a step is done. Returns the name behind which the next step begins; undefined after the
+ * Deletes documents of the runs after `after`, until a step is done. Returns the name after which the next step begins; undefined after the
  * last run.
  */
 export async function expirePage(deps: Deps, after: string): Promise<string | undefined> {
@@ -44,7 +44,7 @@ async function expireSome(deps: Deps, run: Run): Promise<boolean> {
   return true;
 }
 
-/** Marks the run first: from now on no count says anything about its streams. */
+/** Marks the run as expired first: from now on no count proves anything about its streams. */
 async function markExpired({store, log, now}: Deps, {run, updated_at}: Run): Promise<boolean> {
   return store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
@@ -57,7 +57,7 @@ async function markExpired({store, log, now}: Deps, {run, updated_at}: Run): Pro
   });
 }
 
-/** Deletes the shards of a stream, and then the stream, unless its run was opened again. */
+/** Deletes the shards of a stream, then the stream, unless its run was reopened. */
 async function deleteStream({store}: Deps, {run}: Run, path: string, stream: string): Promise<void> {
   for (;;) {
     const shards = await store.query(paths.shards(run, stream), {limit: SHARDS});

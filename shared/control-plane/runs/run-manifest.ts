@@ -22,7 +22,7 @@ import type {Deps} from '../deps.ts';
 import {skipIfInvalid} from '../documents/documents.ts';
 import {bucketModelProblem} from './check-model.ts';
 
-/** A spec with exactly the keys of its manifest, maybe fewer than this release knows, and its hash. */
+/** A spec with exactly the keys of its manifest, perhaps fewer than this release has, and its hash. */
 export type Frozen = {spec: RunSpecInput; spec_hash: string; placement: Placement};
 
 /** `found`, `made`: hashes of the spec in the manifest, and of the spec to freeze. */
@@ -31,8 +31,8 @@ function contradictionOf(object: string, found: string, made: string): Contradic
 }
 
 /**
- * Freezes the spec of a run by creating its manifest. If a manifest exists, its spec counts, whatever run.json contains. `frozen_at`:
- * creation time of a manifest that existed before. `contradiction`: it has another spec than run.json asks for.
+ * Freezes the spec of a run by creating its manifest. If a manifest exists, its spec is used, whatever run.json contains. `frozen_at`:
+ * creation time of a manifest that existed already. `contradiction`: its spec differs from that of run.json.
  */
 export async function freezeSpec(
   deps: Deps,
@@ -42,7 +42,7 @@ export async function freezeSpec(
   const name = manifestObject(run);
   const frozen = await readManifest(deps, run);
   const readInput = async () => (await readRunSpec(objects, run)) ?? {};
-  // A run.json that became invalid since does not stop the run.
+  // A run.json that became invalid later does not stop the run.
   const input = frozen ? await skipIfInvalid(log, readInput) : await readInput();
   const completed = completeSpec(input ?? {}, config);
   const {spec, placement} = frozen ?? completed;
@@ -77,7 +77,7 @@ export async function freezeSpec(
 }
 
 /**
- * Reads the frozen spec in the bucket, with or without a result. Returns undefined without a manifest. Throws `Rejected` if the manifest
+ * Reads the frozen spec in the bucket, with or without a result. Returns undefined if there is no manifest. Throws `Rejected` if the manifest
  * belongs to another run, was edited, or has keys of a later release.
  */
 export async function readManifest({objects}: Deps, run: string): Promise<Frozen | undefined> {
@@ -96,7 +96,7 @@ export async function readManifest({objects}: Deps, run: string): Promise<Frozen
   return {spec, spec_hash, placement};
 }
 
-/** Reads the `run.json` of a run; undefined without one. Throws `Rejected` for an invalid one. */
+/** Reads the `run.json` of a run; undefined if there is none. Throws `Rejected` if it is invalid. */
 export async function readRunSpec(objects: Objects, run: string): Promise<RunSpecInput | undefined> {
   const name = specObject(run);
   const text = await readText(objects, name, MAX_SPEC_BYTES);

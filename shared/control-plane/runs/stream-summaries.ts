@@ -6,17 +6,17 @@ import {metadataObject, streamIndexOf} from '../../domain/names.ts';
 import type {StreamSummary} from '../../domain/run/result.ts';
 import type {Deps} from '../deps.ts';
 
-/** Reads under way at once, and the largest metadata.json of such a read: together they bound the function's memory. */
+/** Concurrent reads, and the largest metadata.json for them; together they bound the function's memory. */
 const READS = 32;
 const MANY_BYTES = 1024 * 1024;
 /** Limit of a larger metadata.json, which is read alone. */
 const ONE_BYTES = 64 * 1024 * 1024;
 const MAX_REASON = 300;
 
-/** `sha256`: of metadata.json; empty where it is not there or too large. */
+/** `sha256`: of metadata.json; empty if it is missing or too large. */
 export type Summary = (StreamSummary | {unread: string}) & {sha256: string};
 
-/** Yields the summaries in the order of the streams. Reads some at once, and repeats a failed read once. */
+/** Yields the summaries in the order of the streams. Reads several at once, and repeats a failed read once. */
 export async function* summariesOf<S extends {stream: string}>(
   deps: Deps,
   run: string,
@@ -43,12 +43,12 @@ async function readSummary(
   let sha256 = '';
   try {
     const bytes = await deps.objects.read(metadataObject(run, stream), {max_bytes});
-    if (bytes === undefined) return {unread: 'it is not there', sha256};
+    if (bytes === undefined) return {unread: 'it is missing', sha256};
     sha256 = hash('sha256', bytes);
     const text = Buffer.from(bytes).toString('utf8');
     const summary = parseJson(streamMetadata, text, 'it');
     if (summary.run !== run || summary.worker_id !== streamIndexOf(stream) || summary.spec_hash !== spec_hash)
-      return {unread: 'it is of another stream, run or spec', sha256};
+      return {unread: 'it belongs to another stream, run or spec', sha256};
     return {...summary, sha256};
   } catch (error) {
     if (error instanceof ObjectTooLarge) return 'too large';
@@ -66,7 +66,7 @@ async function* inOrder<T, A>(
   const asked: [T, Promise<A>][] = [];
   for (const item of items) {
     const answer = ask(item);
-    // A failure is thrown where its answer is awaited. The failure of an abandoned answer must not crash the process.
+    // A failure is thrown when its answer is awaited. If nobody awaits it, it must not crash the process.
     answer.catch(() => {});
     asked.push([item, answer]);
     const first = asked.length === width ? asked.shift() : undefined;

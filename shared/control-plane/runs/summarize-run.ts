@@ -22,8 +22,8 @@ import {countTotals, storedTotals} from './count-streams.ts';
 export const FINISHING = 'writing its result';
 
 /**
- * Stores the totals of a run. A run whose streams have all ended ends too, unless `ending` says what it waits for: then `ending` is its
- * reason. `waits`: why the run waits. `counts`: the count of the totals, which may end the mark of the run. Returns true if the run has ended.
+ * Stores the totals of a run. If its streams have all ended, the run ends too, unless `ending` says what it waits for and becomes its reason.
+ * `waits`: why it waits. `counts`: the count of the totals, which may clear the dirty flag. Returns true if the run has ended.
  */
 export async function storeRunTotals(
   deps: Deps,
@@ -41,7 +41,7 @@ export async function storeRunTotals(
   const last = openRuns.counts.get(run);
   const {hasEnded, count} = await store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
-    // Another tick may have ended the run since: counts of a slow tick never reopen it.
+    // Another tick may have ended the run since; counts of a slow tick never reopen it.
     if (!current || (isOpen(seen) && !isOpen(current))) return {hasEnded: false};
     const at = now();
     const bill = await readNetworkBill(deps, tx, current, traffic, at);
@@ -71,12 +71,12 @@ export async function storeRunTotals(
   return hasEnded;
 }
 
-/** True if another tick may have stored a newer count: the run has changed since, and has no mark. */
+/** True if another tick may have stored a newer count: the run has changed since, and has no dirty flag. */
 function mayBeNewer(current: Run, seen: Run): boolean {
   return isOpen(current) && current.changed_at === null && current.updated_at !== seen.updated_at;
 }
 
-/** Streams that no node can serve keep the mark: each tick counts them, because another release may understand their documents. */
+/** Streams that no node can serve keep the flag set: each tick counts them again, because another release may understand their documents. */
 function markAfter(current: Run, {counted_ms, unfinished, totals}: StreamCounts): string | null {
   const isWhole = unfinished === totals.streams_pending + totals.streams_in_progress;
   if (counted_ms === null) return current.changed_at;
@@ -84,7 +84,7 @@ function markAfter(current: Run, {counted_ms, unfinished, totals}: StreamCounts)
   return markAfterCount(current, counted_ms);
 }
 
-/** The counts of a run with a budget, and the grants since the tick read the run: the counts may lack them. */
+/** The counts of a run with a budget, plus the grants since the tick read the run, which the counts may lack. */
 function withGrants(totals: StreamTotals, seen: Run, current: Run): StreamTotals {
   const grants = Math.min(current.streams_in_progress - seen.streams_in_progress, totals.streams_pending);
   if (current.budget_usd === null || grants <= 0) return totals;
@@ -97,15 +97,15 @@ function withGrants(totals: StreamTotals, seen: Run, current: Run): StreamTotals
 }
 
 /**
- * Writes the totals of an ended run. A rebuild (`isRebuilt`) may find fewer shards; otherwise fewer shards come from an older count. A
- * completed or failed run that a rebuild changed is reopened, and ends again with its new result. A stopped run, and a run whose every
- * stream fails, may have streams that are not over: their totals count these.
+ * Writes the totals of an ended run. After a rebuild (`isRebuilt`) there may be fewer shards; otherwise fewer shards come from an older count
+ * and are ignored. A completed or failed run that a rebuild changed is reopened, and ends again with its new result. A stopped run, and a run
+ * whose every stream fails, may have unfinished streams, which its totals include.
  */
 export async function updateTotals(deps: Deps, run: string, isRebuilt = false): Promise<void> {
   const {store, now} = deps;
   const seen = await runRecords.get(store, run);
   if (!seen || isOpen(seen)) return;
-  // Without the documents of the streams the totals of the run are the last ones.
+  // The documents of the streams were deleted, so the stored totals are final.
   if (seen.expired_at !== null) return;
   const {failed: _, gone: __, ...counted} = (await countTotals(store, run)).totals;
   const totals = exact(counted);

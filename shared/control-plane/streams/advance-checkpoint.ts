@@ -1,4 +1,4 @@
-/** Moves the checkpoint of a stream: counts its stored shards, whose events may be lost or come in any order. */
+/** Moves the checkpoint of a stream: counts its stored shards, whose events may be lost or arrive in any order. */
 import {
   type OutputObject,
   outputPrefix,
@@ -25,12 +25,12 @@ type Named = {run: string; stream: string};
 
 const SUMMARIES = ['metadata.json', 'rejects.jsonl'];
 
-/** Most uploads of one stream under way at once; see the extractor's pipeline. Their events come in any order. */
+/** Most concurrent uploads of one stream; see the extractor's pipeline. Their events arrive in any order. */
 const MOST_AHEAD = 8;
 
 /**
- * Counts a stored shard if it is the next shard of its stream, and then the stored shards behind it. A listing costs more than ten reads
- * of an object, so only a lost event causes a listing. Sets the object aside if it is no shard. Returns true if the stream has ended.
+ * Counts a stored shard if it is the next one of its stream, then the stored shards after it. Only a lost event causes a listing, which costs
+ * more than ten reads of an object. Sets the object aside if it is not a shard. Returns true if the stream has ended.
  */
 export async function advanceByShard(deps: Deps, output: OutputObject): Promise<boolean> {
   const {run, stream, shard, format} = output;
@@ -53,14 +53,14 @@ export async function advanceByShard(deps: Deps, output: OutputObject): Promise<
 }
 
 /**
- * Advances the checkpoint of a stream to the shards in the bucket, and returns the stream. The listing is the truth: the number and the
- * order of events do not matter.
+ * Advances the checkpoint of a stream to the shards in the bucket, and returns the stream. Only the listing counts; the number and the order
+ * of events do not matter.
  */
 export async function advanceStream(deps: Deps, run: string, stream: string): Promise<Stream | undefined> {
   return (await advanceAndKeep(deps, run, stream)).current;
 }
 
-/** As `advanceStream`. `waiting`: shards behind a gap that the last lease explains. */
+/** Like `advanceStream`. `waiting`: shards after a gap that the last lease explains. */
 export async function advanceAndKeep(
   deps: Deps,
   run: string,
@@ -72,12 +72,12 @@ export async function advanceAndKeep(
   return {current, waiting};
 }
 
-/** Asks for an audit of the stream's folder. `object`: also one that a worker met there with other content. */
+/** Asks for an audit of the stream's folder. `object`: to be set aside too, because a worker found other content there. */
 export async function reportObject(bus: Bus, {run, stream}: Named, object: string | null): Promise<void> {
   await bus.publish('tasks', {task: 'audit', run, stream, object});
 }
 
-/** Audits the stream's folder, and sets the named object aside, unless it is a counted shard. */
+/** Audits the stream's folder, and sets the named object aside unless it is a counted shard. */
 export async function auditReported(
   deps: Deps,
   {run, stream, object: name}: Named & {object: string | null},
@@ -89,18 +89,18 @@ export async function auditReported(
   if (object) await setAside(deps, current, [{object: name, by: 'content', reason}], [object]);
 }
 
-/** True for an object that the worker of the stream stores again where it is missing. */
+/** True for an object that the stream's worker stores again if it is missing. */
 function isReplaced({run, stream, status, total_shards}: Stream, name: string): boolean {
   const folder = outputPrefix(run, stream);
   if (status === 'completed' || !name.startsWith(folder)) return false;
   const shard = parseOutputObject(name)?.shard;
   if (shard !== undefined) return shard > total_shards;
   const file = name.slice(folder.length);
-  // Counted shards were made with the generated tokens.
+  // The counted shards were made with these generated tokens.
   return SUMMARIES.includes(file) || (total_shards === 0 && /^generated_\d{4,9}\.jsonl$/.test(file));
 }
 
-/** Advances the checkpoint, and sets the objects aside that stand at the place of a shard. Needs the right to move objects. */
+/** Advances the checkpoint, and sets objects aside that take the place of a shard. Needs the right to move objects. */
 export async function auditStream(deps: Deps, run: string, stream: string): Promise<Stream | undefined> {
   const {current, unfit, objects} = await countListed(deps, run, stream, true);
   await setAside(deps, {run, stream}, unfit, objects);
@@ -125,7 +125,7 @@ async function countListed(
 
 type Counted = {current: Stream | undefined; unfit: readonly Unfit[]; waiting: readonly number[]};
 
-/** Counts the shards among the objects, in as many transactions as they need. The checkpoint is correct after each transaction. */
+/** Counts the shards among the objects, in as many transactions as needed. The checkpoint is correct after each one. */
 export async function countShards(
   deps: Deps,
   run: string,
@@ -133,7 +133,7 @@ export async function countShards(
   objects: readonly ObjectInfo[],
 ): Promise<Counted> {
   const frozen = await frozenOutputOf(deps, run);
-  // The bytes of an object are read only where a lease explains it.
+  // The bytes of an object are only read if a lease explains it.
   const isLeased = async (shard: Shard) => {
     const known = await streamRecords.get(deps.store, run, stream);
     return known !== undefined && leaseProblem(known, shard) === undefined;
@@ -156,7 +156,7 @@ export async function countShards(
     ({stream: current, isNew, unfit, waiting, hasMore} = advance);
   }
   if (current?.status !== 'completed' || !isNew) return {current, unfit, waiting};
-  // The bucket's lifecycle rule deletes partial shards that this misses.
+  // The bucket's lifecycle rule deletes partial shards that are missed here.
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
   return {current, unfit, waiting};
 }

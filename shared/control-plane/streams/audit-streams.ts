@@ -1,4 +1,4 @@
-/** Compares the checkpoint of each leased stream with its shards in the bucket: an event may have been lost. */
+/** Compares the checkpoint of each leased stream with its shards in the bucket, because an event may have been lost. */
 import {parseWork} from '../../domain/names.ts';
 import type {Stream} from '../../domain/records/stream.ts';
 import {isAlive, type Worker} from '../../domain/records/worker.ts';
@@ -39,7 +39,7 @@ async function audit(deps: Deps, worker: Worker): Promise<void> {
     await clearStaleWork(deps, worker);
 }
 
-/** Registers an overwritten object, and records a deleted object. Returns the updated stream. */
+/** Registers an overwritten object again, and records a deleted one. Returns the updated stream. */
 async function compareObject(deps: Deps, known: Stream): Promise<Stream | undefined> {
   const {run, stream, object, generation} = known;
   const present = await deps.objects.head(object);
@@ -52,7 +52,7 @@ async function compareObject(deps: Deps, known: Stream): Promise<Stream | undefi
   return streamRecords.get(deps.store, run, stream);
 }
 
-/** Records a deleted stream object: its shards cannot be verified. The worker continues from its copy. */
+/** Records that a stream object was deleted, so its shards cannot be verified. The worker continues from its copy. */
 async function recordGone(deps: Deps, {run, stream, object, last_error}: Stream): Promise<void> {
   const text = goneText({object, count: 1});
   if (last_error === text) return;
@@ -65,7 +65,7 @@ async function recordGone(deps: Deps, {run, stream, object, last_error}: Stream)
   );
 }
 
-/** Clears the work of a worker that does not hold its stream. The next heartbeat tells its agent. */
+/** Clears the work of a worker that does not hold its stream. Its agent is notified at the next heartbeat. */
 async function clearStaleWork(deps: Deps, {name}: Worker): Promise<void> {
   await deps.store.transaction(async tx => {
     const worker = await workerRecords.get(tx, name);

@@ -13,17 +13,16 @@ import {withCheckedFinal} from './final-shard.ts';
 import type {StreamObject} from './register-stream.ts';
 import {originOf, readShards} from './stored-shards.ts';
 
-/** Ports that a comparison needs: `gleaner rebuild --dry-run` has no others. */
+/** Ports that a comparison needs, the only ones that `gleaner rebuild --dry-run` has. */
 export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
 
 /**
  * Result of comparing the documents of a stream with the bucket.
- *
  * - `broken`: the document belongs to another object.
  * - `left-alone`: this release does not understand the document of the stream or of its run.
  * - `waits`: the run has no spec yet, so no comparison is possible.
- * - `faulty`: the shards do not belong together; a rebuild cannot mend them.
- * - `gone`: the stream object is not in the bucket any more: see cli/run/survey.ts.
+ * - `faulty`: the shards do not belong together, which a rebuild cannot fix.
+ * - `gone`: the stream object is no longer in the bucket: see cli/run/survey.ts.
  */
 export type Finding =
   | 'right'
@@ -40,7 +39,7 @@ export type StreamSurvey = {
   stream: string;
   object: string;
   finding: Finding;
-  /** `stored_shards`: shards in the bucket, also behind a gap. `known_shards`: shards that the stream's document counts. */
+  /** `stored_shards`: shards in the bucket, including those after a gap. `known_shards`: shards that the stream's document counts. */
   stored_shards: number;
   known_shards: number;
   why: string | null;
@@ -62,18 +61,18 @@ export async function originsAmong(deps: Sources, found: readonly StreamObject[]
   return origins;
 }
 
-/** Shards behind a gap that a rebuild keeps: a document has a limit. */
+/** Most shards after a gap that a rebuild keeps, because a document has a size limit. */
 const MOST_KEPT = 5000;
 
 export type Comparison = {
   survey: StreamSurvey;
   known: Stream | undefined;
-  /** Checksum of the content that the stored shards are made of; without shards, of the registered content. */
+  /** Checksum of the content from which the stored shards were made; without shards, of the registered content. */
   crc32c: string;
   epoch: number;
   progress: Progress;
   shards: Shard[];
-  /** Shards behind a gap. */
+  /** Shards after a gap. */
   kept_shards: number[];
 };
 
@@ -91,7 +90,7 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
     if (!(error instanceof NotUnderstood)) throw error;
     alone = error.message;
   }
-  // Listed after the documents were read, so the listing has every counted shard.
+  // Listed after the documents were read, so that the listing has every counted shard.
   const listing = await deps.objects.list(outputPrefix(run, stream));
   const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
   let waiting: number[] = [];
@@ -112,7 +111,7 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   const isOfShards = object.crc32c === stored_crc32c && known?.crc32c !== stored_crc32c;
   if (known?.status === 'failed' && known.object !== object.name && isOfShards)
     return answer('broken', `it is of ${known.object}, and its shards are of ${object.name}`);
-  // Checksum of the document first: the object may have been replaced since the listing.
+  // The document's checksum comes first, because the object may have been replaced since the listing.
   const format = formatOf(parent?.spec);
   const origin = {spec_hash, format, stream_crc32c: known?.crc32c ?? crc32c};
   const {progress, counted, ...folded} = foldShards(NOTHING_STORED, origin, readable);
@@ -131,7 +130,7 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   return answer('right', null, progress, counted);
 }
 
-/** Text such as `shard 2 is missing; 119 of 120 there`: the document counts a shard that the bucket lacks. */
+/** Text such as `shard 2 is missing; 119 of 120 there`, if the document counts a shard that the bucket lacks. */
 function gapOf({total_shards}: Stream, progress: Progress, waiting: readonly number[]): string | null {
   const {total_shards: counted, finished} = progress;
   if (finished || total_shards <= counted) return null;
@@ -149,7 +148,7 @@ function differenceOf(known: Stream, progress: Progress, epoch: number): string 
   return null;
 }
 
-/** Findings that a rebuild mends. A stream that waits needs a correct run.json; a faulty stream needs other shards. */
+/** Findings that a rebuild fixes. A stream that waits needs a correct run.json; a faulty stream needs other shards. */
 export const MENDED: readonly Finding[] = ['missing', 'broken', 'different'];
 
 export type Tally = {streams: number; shards: number; findings: Partial<Record<Finding, number>>};

@@ -4,12 +4,12 @@ import type {Shard} from '../../domain/records/shard.ts';
 import type {StoredShards} from '../../domain/stream/advance.ts';
 import type {ObjectInfo, Objects} from '../../ports/ports.ts';
 
-/** Headers of many layers have less than a megabyte. */
+/** Headers with many layers still have less than a megabyte. */
 const MOST_HEADER_BYTES = 4_000_000;
-/** Values of a header, by their separators: parsed, they take far more memory than as text. */
+/** Most values of a header, estimated by its separators: parsed values take far more memory than their text. */
 const MOST_VALUES = 200_000;
 const FIRST_READ = 65_536;
-/** Metadata of the object that its header has as well. */
+/** Metadata of the object that its header repeats. */
 const IDENTITY = [
   ...['schema', 'stream', 'shard', 'first_sample', 'last_sample', 'samples', 'rejected', 'tokens'],
   ...['spec_hash', 'stream_crc32c', 'format', 'final'],
@@ -24,12 +24,12 @@ for (const [width, bytes] of [
   Object.assign(ITEM_BYTES, {[`I${width}`]: bytes, [`U${width}`]: bytes});
 
 type Read = (begin: number, end: number) => Promise<Buffer>;
-/** `size`: of the plain content, of which `read` reads. */
+/** `size`: of the decompressed content, which `read` reads. */
 type Content = {size: number; read: Read};
 
 class Invalid extends Error {}
 
-/** Final shards with a wrong header or size are invalid. */
+/** Moves final shards with a wrong header or size to the invalid ones. */
 export async function withCheckedFinal(
   objects: Objects,
   {shards, invalid}: StoredShards,
@@ -82,7 +82,7 @@ async function safetensorsMetadata({size, read}: Content): Promise<Record<string
     end = after;
   }
   if (8 + length + end !== size)
-    throw new Invalid(`has a header of ${8 + length + end} bytes, and ${size} bytes`);
+    throw new Invalid(`has ${size} bytes, but its header says ${8 + length + end}`);
   return objectOf(metadata);
 }
 
@@ -98,14 +98,14 @@ function placeOf(tensor: unknown): [number, number] {
   return [begin, end];
 }
 
-/** The content of a seekable zstd file by its table: see gleaner_reader/format/seekable.py. The first frame has the header. */
+/** The decompressed content of a seekable zstd file, by its table: see gleaner_reader/format/seekable.py. The first frame has the header. */
 async function plainOf({size, read}: Content): Promise<Content> {
   const foot = await read(Math.max(0, size - FIRST_READ), size);
   const frames = foot.length < 9 ? 0 : foot.readUInt32LE(foot.length - 9);
   const isTable = foot.length >= 9 && foot.readUInt32LE(foot.length - 4) === 0x8f92eab1;
   const table_bytes = 8 * frames + 17;
   if (!isTable || frames === 0 || table_bytes > Math.min(size, MOST_HEADER_BYTES))
-    throw new Invalid('is no seekable zstd file');
+    throw new Invalid('is not a seekable zstd file');
   const table =
     table_bytes <= foot.length ? foot.subarray(-table_bytes) : await read(size - table_bytes, size);
   let [packed, plain] = [0, 0];
@@ -113,7 +113,7 @@ async function plainOf({size, read}: Content): Promise<Content> {
     packed += table.readUInt32LE(8 + 8 * frame);
     plain += table.readUInt32LE(12 + 8 * frame);
   }
-  if (packed + table_bytes !== size) throw new Invalid(`has frames of ${packed} bytes, and ${size} bytes`);
+  if (packed + table_bytes !== size) throw new Invalid(`has ${size} bytes, but frames of ${packed}`);
   if (Math.max(table.readUInt32LE(8), table.readUInt32LE(12)) > MOST_HEADER_BYTES)
     throw new Invalid('has too large a header');
   const first = await read(0, table.readUInt32LE(8));
@@ -139,7 +139,7 @@ function jsonOf(text: Buffer): unknown {
   try {
     return JSON.parse(text.toString('utf8'));
   } catch {
-    throw new Invalid('has a header that is no JSON');
+    throw new Invalid('has a header that is not JSON');
   }
 }
 

@@ -16,7 +16,7 @@ const SHARDS_AT_ONCE = 200;
 const ATTEMPTS = 5;
 
 /**
- * Mends the streams of one page of objects. Correct documents stay unchanged, so a page may be repeated. Returns the findings, and the
+ * Repairs the streams of one page of objects. Correct documents are not changed, so a page may be repeated. Returns the findings, and the
  * name after which the next page begins.
  */
 export async function rebuildPage(
@@ -29,7 +29,7 @@ export async function rebuildPage(
   const isLast = listed.length < LISTED;
   const all = streamsAmong(listed).filter(({object}) => object.name > after);
   const last = all.at(-1)?.stream;
-  // The next page may have a second object of the last index.
+  // The next page may have a second object with the last index.
   const whole = all.filter(({stream}) => isLast || stream !== last);
   const page = whole.length > 0 ? whole : all;
   const surveys: StreamSurvey[] = [];

@@ -24,8 +24,8 @@ export function streamsAmong(objects: readonly ObjectInfo[]): StreamObject[] {
 }
 
 /**
- * Registers a stream object. `parent`: its run. Without a frozen spec the stream waits with the run. A deleted object, and the second
- * object of one index, change nothing.
+ * Registers a stream object. `parent`: its run. Without a frozen spec the stream waits together with the run. A deleted object, or the second
+ * object of one index, changes nothing.
  */
 export async function registerStream(deps: Deps, parent: Run | undefined, name: string, stream: string) {
   if (!parent?.spec || !parent.spec_hash) return;
@@ -36,7 +36,7 @@ export async function registerStream(deps: Deps, parent: Run | undefined, name: 
   const isKnown = (await deps.store.get(paths.stream(run, stream))) !== undefined;
   const isSecond = twin && !isKnown && (await originOf(deps, run, stream, [object, twin])) === twin;
   if (isSecond) await registerStream(deps, parent, twin.name, stream);
-  // A stream with shards and no document lost its document: the next epoch must exceed every stored epoch.
+  // A stream that has shards but no document has lost it: the next epoch must exceed every stored epoch.
   const stored = isKnown ? undefined : await storedShards(deps.objects, run, stream);
   const {crc32c} = originOfShards(object.crc32c, parent.spec_hash, stored?.shards ?? []);
   const {generation, size_bytes, created_at} = object;
@@ -61,7 +61,7 @@ export async function registerStream(deps: Deps, parent: Run | undefined, name: 
     return registration;
   });
   if (refusal !== undefined) await recordRejection(deps, {object: name, run, stream, text: refusal});
-  // An earlier delivery may have died after it registered the stream, or after it counted the shards.
+  // An earlier delivery may have died after it registered the stream or counted the shards.
   const isClosedLater = isClosed && isKnown;
   const mayHaveShards = refusal === undefined && (!stored || stored.areAny);
   if (mayHaveShards || isClosedLater) await advanceStream(deps, run, stream);

@@ -1,4 +1,4 @@
-/** Compares the bucket with the documents, page by page: finds streams without a document, and checkpoints that lost an event. */
+/** Compares the bucket with the documents, page by page, to find streams without a document and checkpoints that missed an event. */
 import {streamObject, streamPrefix} from '../../domain/names.ts';
 import type {Run} from '../../domain/records/run.ts';
 import {forEachConcurrently} from '../calls/concurrency.ts';
@@ -9,7 +9,7 @@ import {registerStream, streamsAmong} from './register-stream.ts';
 
 const LISTED = 500;
 
-/** Registers the streams of one page whose document is missing or of another object. Returns the name before the next page. */
+/** Registers the streams of one page whose document is missing or belongs to another object. Returns the last name of the page. */
 export async function registerPage(deps: Deps, parent: Run, after: string): Promise<string | undefined> {
   const {run} = parent;
   const listed = await deps.objects.list(streamPrefix(run), {start: after, limit: LISTED});
@@ -28,8 +28,8 @@ export async function registerPage(deps: Deps, parent: Run, after: string): Prom
 }
 
 /**
- * Registers the streams in the bucket behind `after`, up to `last`, that `known` lacks. `isAny`: true if such a stream has a document
- * now. `gone`: known streams without an object.
+ * Registers the streams in the bucket after `after`, up to `last`, that `known` lacks. `isAny`: true if such a stream has a document now.
+ * `gone`: known streams without an object.
  */
 export async function registerUnknown(
   deps: Deps,
@@ -62,7 +62,7 @@ export async function registerUnknown(
   }
 }
 
-/** Place of a survey in the bucket: the last name, its run and stream, and the streams of that run so far. */
+/** Position of a survey in the bucket: the last name, its run and stream, and the number of streams of that run so far. */
 export type BucketCursor = {after: string; run: string; stream: string; streams: number};
 
 /** Counts the streams of each run in one page of names. `runs`: runs that end in this page. An index with two objects counts once. */

@@ -1,4 +1,4 @@
-/** Leases that a tick revokes: expired leases, leases of ended runs, leases without a worker, and of workers that a job waits for. */
+/** Leases that a tick revokes: expired leases, leases of ended runs, leases without a worker, and those of workers that a job needs. */
 
 import {isWaiting} from '../../domain/job/queue.ts';
 import {parseJobWork, parseWork, paths} from '../../domain/names.ts';
@@ -39,8 +39,8 @@ import {pagesOf} from '../documents/pages.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 
 /**
- * Revokes the leases of living workers that have not claimed them for `lease_s`, as under repair or after a restart. Dead workers lost
- * their leases earlier, with their death as the reason.
+ * Revokes the leases of living workers that have not renewed them for `lease_s`, for example during a repair or after a restart. Dead workers
+ * lost their leases earlier, with their death as the reason.
  */
 export async function revokeExpired(deps: Deps, names: readonly string[], served: Served): Promise<void> {
   await forEachConcurrently(names, async name => {
@@ -70,7 +70,7 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
 }
 
 /**
- * Stores the state of a run in the documents of its workers, for their next heartbeats. Workers of a paused run finish the shard in hand
+ * Writes the state of a run into the documents of its workers, for their next heartbeats. Workers of a paused run finish their present shard
  * and release their streams. Workers of a resumed run continue. An ended run loses its leases at once.
  */
 export async function notifyWorkers(deps: Deps, run: string, names: readonly string[]): Promise<void> {
@@ -97,7 +97,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
           clearWork(tx, worker);
           continue;
         }
-        // A silent worker of an ended run goes after the time to drain: its document keeps the run until it speaks.
+        // A silent worker of an ended run is deleted after the time for a drain: its document keeps the run until its next heartbeat.
         const suspect = suspectUntilHeard(worker, stream);
         returnStream(deps.log, tx, revokeLease(stream, now), {...notIdle(worker), suspect}, now);
       }
@@ -105,7 +105,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
   );
 }
 
-/** Revokes every lease of a run that no worker holds. A worker whose document is left alone may hold its lease. */
+/** Revokes every lease of a run that no worker holds. A worker whose document is invalid may still hold its lease. */
 export async function revokeOrphaned(
   deps: Deps,
   run: string,
@@ -130,7 +130,7 @@ export async function revokeOrphaned(
   }
 }
 
-/** Writes into the document of the worker that it gives its stream back for a job, unless the worker or the job has changed since. */
+/** Marks the worker to give its stream back for a job, unless the worker or the job has changed since. */
 export async function yieldToJob(deps: Deps, {worker: name, work, job: id}: Yield): Promise<void> {
   await deps.store.transaction(async tx => {
     const worker = await workerRecords.get(tx, name);

@@ -1,4 +1,4 @@
-/** Sets objects aside that stand at the place of a shard and are none: the stream goes on, and a person can look at them. */
+/** Sets objects aside that have the name of a shard and are not that shard. The stream continues, and a person can inspect them. */
 import {setAsideObject} from '../../domain/names.ts';
 import type {Unfit} from '../../domain/stream/checkpoint.ts';
 import type {ObjectInfo} from '../../ports/ports.ts';
@@ -20,7 +20,7 @@ export async function setAside(
     const to = setAsideObject(object, generation);
     const text = `${object} is set aside as ${to}, and ${run}/${stream} goes on: ${reason}`;
     deps.log('ERROR', text, {run, stream, object});
-    // The event first: an object that moved without one would be lost to people.
+    // The event is written first: without it, people would not find an object that was moved.
     await recordEventNow(deps, {kind: 'stream', run, stream, object, text, fold: to});
     await deps.objects.move(object, generation, to);
   }

@@ -11,7 +11,7 @@ import type {Log} from '../calls/log.ts';
 
 type Named = Pick<Stream, 'run' | 'stream'>;
 
-/** Reads the shards among the objects of a stream's folder. `invalid`: the metadata is invalid, or names another shard. */
+/** Reads the shards among the objects of a stream's folder. `invalid`: their metadata is invalid or names another shard. */
 export function readShards(stream: Named, objects: readonly ObjectInfo[]): StoredShards {
   const stored: StoredShards = {shards: [], invalid: []};
   for (const object of objects)
@@ -34,8 +34,8 @@ function readShard(stream: Named, {name, metadata, size_bytes, created_at}: Obje
 }
 
 /**
- * Reads all shards of a stream. `shards`: empty if they do not belong together. `epoch`: the largest epoch of the valid shards, because
- * the next grant must exceed it. `areAny`: true if the bucket has a shard.
+ * Reads all shards of a stream. `shards`: empty if they do not belong together. `epoch`: the largest epoch of the valid shards, which the
+ * next grant must exceed. `areAny`: true if the bucket has a shard.
  */
 export async function storedShards(
   objects: Objects,
@@ -47,7 +47,7 @@ export async function storedShards(
   return {shards: invalid.length > 0 ? [] : shards, epoch: largestEpoch(shards), areAny};
 }
 
-/** Returns the object of a stream if several objects have its index. Every registration of a new stream uses this rule. */
+/** Chooses the object of a stream if several have its index. Every registration of a new stream uses this rule. */
 export async function originOf(
   {objects, log}: {objects: Objects; log: Log},
   run: string,

@@ -1,6 +1,6 @@
 /**
- * The end of a run: folds its streams, page by page, into the `result` of its manifest. The task of the end keeps the fold as its cursor, so
- * several messages may share the work, and a failed message loses at most one page.
+ * The end of a run: folds its streams, page by page, into the `result` of its manifest. The task keeps the fold as its cursor, so several
+ * messages may share the work, and a failed message loses at most one page.
  */
 import {hash} from 'node:crypto';
 import {ObjectTooLarge} from '../../contracts/errors.ts';
@@ -24,8 +24,8 @@ import {FINISHING, storeRunTotals} from '../runs/summarize-run.ts';
 import {registerUnknown} from '../streams/resync-streams.ts';
 
 /**
- * Folds a page of the streams of a run that is over. If none is left, and the bucket has none without a document, the manifest gets the
- * result and the run ends.
+ * Folds a page of the streams of a run that is over. If none is left, and the bucket has none without a document, the result is written into
+ * the manifest and the run ends.
  */
 export async function finishRun(deps: Deps, run: Run, fold: Fold, until_ms: number): Promise<Ending> {
   const ending = await foldPage(deps, run, fold, until_ms);
@@ -58,9 +58,9 @@ async function reopenChanged({store, now}: Deps, run: string, {totals}: Ending &
 const PAGE = 500;
 
 export type Ending =
-  /** The run goes on: a stream is unfinished. */
+  /** The run continues, because a stream is unfinished. */
   | {kind: 'unfinished'}
-  /** The document of a stream is left alone. */
+  /** The document of a stream is invalid. */
   | {kind: 'waits'; reason: string}
   | {kind: 'later'; fold: Fold}
   | {kind: 'ended'; totals: StreamTotals};
@@ -69,7 +69,7 @@ export type Ending =
 export type Fold = {
   /** The last folded stream; empty before the first. */
   after: string;
-  /** Generation of the manifest before the first stream was read: a newer manifest is not overwritten. */
+  /** Generation of the manifest before the first stream was read; a newer manifest is not overwritten. */
   generation: string | null;
   totals: StreamTotals;
   result: FoldState;
@@ -85,8 +85,8 @@ export function foldedStreams({totals}: Pick<Fold, 'totals'>): number {
 }
 
 /**
- * Folds a page of streams, or a part of it when time is over. After the last page it writes the result, before the run ends, so a function
- * that dies in between leaves an open run. Equal streams give equal bytes.
+ * Folds a page of streams, or a part of it when time is up. The result is written before the run ends, so a function that dies in between
+ * leaves an open run. Equal streams give equal bytes.
  */
 export async function foldPage(deps: Deps, run: Run, fold: Fold, until_ms: number): Promise<Ending> {
   const after = fold.after === '' ? {} : {after: fold.after};
@@ -97,7 +97,7 @@ export async function foldPage(deps: Deps, run: Run, fold: Fold, until_ms: numbe
   const {isAny, gone} = isOpen(run)
     ? await registerUnknown(deps, run, fold.after, last, known)
     : {isAny: false, gone: new Set<string>()};
-  // The next call reads the page again: it has the newly registered streams then.
+  // The next call reads the page again, including the newly registered streams.
   if (isAny) return {kind: 'later', fold};
   let reason: string | undefined;
   const streams = streamRecords.parseAll(page, error => {
@@ -123,22 +123,22 @@ export async function foldPage(deps: Deps, run: Run, fold: Fold, until_ms: numbe
       if (deps.now() >= until_ms) break;
     }
   } catch (error) {
-    // The streams before the failed read are folded.
+    // The streams before the failed read are folded already.
     if (folded === fold.after) throw error;
   }
   const next = {...fold, after: folded, totals, result: result.state()};
   if (!isLast || folded !== (page.at(-1)?.id ?? folded)) return {kind: 'later', fold: next};
   const isComplete = frozen !== undefined && foldedStreams(next) > 0 && totals.streams_failed === 0;
   if (!isComplete) return {kind: 'ended', totals};
-  // A stream that had failed kept earlier streams out of the result, and was completed since.
+  // An earlier stream had failed and was left out of the result, and was completed since.
   const isWhole = next.result.result.streams === foldedStreams(next);
   if (isWhole && (await writeResult(deps, run.run, frozen, next))) return {kind: 'ended', totals};
   return {kind: 'later', fold: await newFold(deps, run.run)};
 }
 
 /**
- * The frozen spec of a run that can be complete. The run's document has the same spec. It counts where the manifest is missing, invalid or
- * of another spec: the streams were made by the document.
+ * The frozen spec of a run that can be complete. The run's document has the same spec, and is used if the manifest is missing, invalid or has
+ * another spec: the streams were made by the document.
  */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {spec, spec_hash} = run;
@@ -180,7 +180,7 @@ async function isStored(deps: Deps, name: string, bytes: Buffer): Promise<boolea
   return stored !== undefined && bytes.equals(stored);
 }
 
-/** The bytes of an object; undefined for none and for a larger one. */
+/** The bytes of an object; undefined if it is missing or larger. */
 async function readAtMost({objects}: Deps, name: string, max_bytes: number): Promise<Uint8Array | undefined> {
   try {
     return await objects.read(name, {max_bytes});

@@ -1,4 +1,4 @@
-/** Sends the notifications that are due. Only one delivery of the task works at a time. A crash after a post sends it again, with its id. */
+/** Sends the notifications that are due. Only one delivery of the task works at a time. A crash may send one again, with the same id. */
 import {Undelivered} from '../../contracts/errors.ts';
 import {noticeBody} from '../../contracts/settings/webhook.ts';
 import {paths} from '../../domain/names.ts';
@@ -23,7 +23,7 @@ const PAGE = 50;
 
 type DueNotice = {id: string; notice: Notice};
 
-/** Sends a page, the oldest first. A receiver that is away gets no further notification of the page. */
+/** Sends a page, the oldest first. If a receiver does not answer, it gets no more notifications of the page. */
 export async function sendNotices(
   deps: Deps,
   until_ms: number,
@@ -45,7 +45,7 @@ export async function sendNotices(
   return page.length < PAGE ? {result: 'the notifications are sent'} : {cursor: ''};
 }
 
-/** Sends one notification, or stores why it is not sent. Returns the error of the receiver. */
+/** Sends one notification, or stores why it was not sent. Returns the error of the receiver. */
 async function treat(deps: Deps, {id, notice}: DueNotice, others: Notice[]) {
   const receiver = await receiverOf(deps.log, deps.store);
   const due = decideDue(notice, others, receiver, deps.now());
@@ -65,7 +65,7 @@ async function treat(deps: Deps, {id, notice}: DueNotice, others: Notice[]) {
   await storeAttempt(deps, id, afterSent);
 }
 
-/** A document that is not understood is left alone, and forgets nothing but the last minutes. */
+/** A document that is not understood is not changed; only the last minutes are forgotten. */
 async function receiverOf(log: Log, from: Store | Transaction): Promise<Receiver> {
   const known = await skipIfInvalid(log, () => receiverRecords.get(from, paths.receiver()));
   return known ?? NOTHING_SENT;

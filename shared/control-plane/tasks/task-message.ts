@@ -1,4 +1,4 @@
-/** Handles topic `tasks`: each message works on pages of one task for a while, and publishes the next message. */
+/** Handles topic `tasks`: each message works on pages of one task for a while, then publishes the next message. */
 import {Rejected} from '../../contracts/errors.ts';
 import type {TaskMessage} from '../../contracts/messages/schemas.ts';
 import {wake} from '../calls/wake.ts';
@@ -22,7 +22,7 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
     if ('result' in step) {
       await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
       deps.log('INFO', `Task ${taskId(name)}: ${step.result}`, {run: task.run});
-      // A resync registers nothing itself, and the next tick reads new prices.
+      // A resync itself registers nothing, and the next tick reads new prices.
       if (!['resync', 'prices', 'expire', 'notify'].includes(task.task)) await wake(deps.bus);
       return;
     }
@@ -38,7 +38,7 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
   }
 }
 
-/** A failed step waits: the tick publishes the task again. A redelivered message would add a further message each minute. */
+/** A failed step waits until the tick republishes the task. Redelivering the message instead would add another message each minute. */
 async function stepOrWait(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   try {
     return await STEPS[task.task](deps, task, until_ms);

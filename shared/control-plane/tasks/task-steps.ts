@@ -26,7 +26,7 @@ import {deleteOrphans} from '../workers/delete-orphans.ts';
 import {type Fold, finishRun, newFold} from './finish-run.ts';
 import {sendNotices} from './send-notices.ts';
 
-/** The next page, or the result. `waits`: the tick publishes the task again later. */
+/** The next page, or the result. `waits`: the tick republishes the task later. */
 export type Step = {cursor: unknown} | {result: string} | {waits: string};
 
 export const STEPS: Record<Task['task'], (deps: Deps, task: Task, until_ms: number) => Promise<Step>> = {
@@ -74,7 +74,7 @@ async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
 
 type RebuildAllCursor = {at: BucketCursor; runs: number};
 
-/** Deletes nodes without a document. Then opens one task for each run in the bucket. */
+/** Deletes nodes without a document, then opens one task for each run in the bucket. */
 async function rebuildAll(deps: Deps, task: Task): Promise<Step> {
   if (task.cursor === '') {
     const remaining = await deleteAllOrphans(deps);
@@ -85,7 +85,7 @@ async function rebuildAll(deps: Deps, task: Task): Promise<Step> {
   }
   const {at, runs} = cursorOf<RebuildAllCursor>(task, {at: FIRST_NAME, runs: 0});
   const {runs: page, next} = await countPage(deps, at);
-  // A repeated page leaves a task alone that this rebuild has opened before.
+  // A repeated page does not reopen a task that this rebuild has opened already.
   const isOfThis = ({created_at}: Task) => created_at >= task.created_at;
   await forEachConcurrently(page, ({run}) => startTask(deps, {task: 'rebuild', run}, isOfThis));
   const all = runs + page.length;
@@ -122,7 +122,7 @@ async function finish(deps: Deps, task: Task, until_ms: number): Promise<Step> {
 
 type PricesCursor = {page: string; found: Found};
 
-/** Reads a page of the Billing Catalog. After the last page the prices are stored. A failure keeps the prices, and waits for the next day. */
+/** Reads a page of the Billing Catalog. After the last page the prices are stored. After a failure the prices stay until the next day. */
 async function prices(deps: Deps, task: Task): Promise<Step> {
   const {page, found} = cursorOf<PricesCursor>(task, {page: '', found: NO_PRICES});
   try {
@@ -150,7 +150,7 @@ const FIRST_NAME: BucketCursor = {after: '', run: '', stream: '', streams: 0};
 
 const FIRST: ResyncCursor = {kind: 'bucket', at: FIRST_NAME};
 
-/** Compares streams without a document, run by run, and then the checkpoints of leased streams. */
+/** Looks for streams without a document, run by run, and then compares the checkpoints of leased streams. */
 async function resync(deps: Deps, task: Task): Promise<Step> {
   const cursor = cursorOf<ResyncCursor>(task, FIRST);
   if (cursor.kind === 'workers') {
@@ -164,12 +164,12 @@ async function resync(deps: Deps, task: Task): Promise<Step> {
   return {cursor: next ? {kind: 'bucket', at: next} : {kind: 'workers', after: ''}};
 }
 
-/** Time for which the totals of an ended run follow its late shards. */
+/** For this long after the end of a run, late shards are added to its totals. */
 const LATE_S = 86_400;
 
 /**
- * Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream, unless every stream fails. Adds late
- * shards to the totals of an ended run.
+ * Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream, unless every
+ * stream fails. Adds late shards to the totals of an ended run.
  */
 async function resyncRun(deps: Deps, run: string, streams: number): Promise<void> {
   const {store} = deps;
@@ -189,7 +189,7 @@ async function resyncRun(deps: Deps, run: string, streams: number): Promise<void
   });
 }
 
-/** Marks a run whose counts differ from its streams without a mark: a person has changed a stream. */
+/** Flags a run whose counts differ from its streams although no flag is set: a person has changed a stream. */
 async function markIfDifferent({store, log, now}: Deps, seen: Run, documents: number): Promise<void> {
   const {run, changed_at, streams_pending, streams_in_progress, streams_completed, streams_failed} = seen;
   if (changed_at !== null) return;
@@ -201,7 +201,7 @@ async function markIfDifferent({store, log, now}: Deps, seen: Run, documents: nu
   const decide = (current: Run) =>
     current.updated_at === seen.updated_at ? withMark(current, now()) : undefined;
   await runRecords.change(store, [run], decide, () =>
-    log('WARNING', `The streams of run ${run} changed without a mark: the next tick counts them`, {run}),
+    log('WARNING', `Streams of run ${run} changed without a dirty flag: the next tick counts them`, {run}),
   );
 }
 

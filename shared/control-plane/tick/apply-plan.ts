@@ -31,7 +31,7 @@ const POOLS_AT_ONCE = 4;
 
 const MOST_NOTIFIED = 50;
 
-/** Pauses the runs of a pool that are over their budget or in a wrong region, deletes their workers, and resumes runs that try their model again. */
+/** Pauses runs that are over their budget or in a wrong region, deletes their workers, and resumes runs that try their model again. */
 export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Reconciled> {
   await failures.each(plan.pauses, each => [`pause run ${each.run}`, () => pauseRun(deps, each)]);
   await failures.each(plan.reasons, each => [
@@ -85,7 +85,7 @@ export async function applyPlans(
   const outcomes = new Map<Part, Reconciled>();
   for (const part of parts) outcomes.set(part, await applyToSlots(deps, part, failures));
   await failures.isolate('record the pools without their nodes', () => recordLate(deps, outcomes));
-  // A shard whose event is under way counts before the next lease.
+  // Shards whose events are still on their way are counted before the next lease.
   await failures.each(merged([...spent, ...outcomes.values()]).freedStreams, ({run, stream}) => [
     `count the shards of ${run}/${stream}`,
     () => advanceStream(deps, run, stream),
@@ -121,7 +121,7 @@ async function reconcileMissing(deps: Deps, {missing, inputs}: TickPlan, failure
   return merged([deleted, rest]);
 }
 
-/** Warns about requests that an old plan has dropped. The next tick plans the pools of these requests first. */
+/** Warns about requests that were dropped because their plan was old. The next tick plans their pools first. */
 async function recordLate({store, log, now}: Deps, outcomes: ReadonlyMap<Part, Reconciled>): Promise<void> {
   const late = [...outcomes].flatMap(([{snapshot}, {lateSlots}]) =>
     lateSlots.length > 0 ? snapshot.pool.pool : [],
@@ -139,7 +139,7 @@ async function recordLate({store, log, now}: Deps, outcomes: ReadonlyMap<Part, R
   });
 }
 
-/** Leases and notices of all pools together, because each collection has one ramp of writes. */
+/** Leases and notifications of all pools together, because each collection has its own ramp of writes. */
 async function applyToLeases(
   deps: Deps,
   parts: readonly Part[],

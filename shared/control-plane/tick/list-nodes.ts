@@ -13,7 +13,7 @@ export async function listNodes({tpus, now, config: {deployment}}: Deps): Promis
   return sortNodes(listed, {deployment, unreachable, at_ms});
 }
 
-/** Adds each missing node that `get` finds, and the names of absent nodes. An error is no evidence about the node. */
+/** Adds each missing node that `get` finds, and the names of absent nodes. An error proves nothing about the node. */
 export async function findMissing(
   {tpus, log}: {tpus: Tpus; log: Log},
   nodes: Nodes,

@@ -1,4 +1,4 @@
-/** Dollars of the month: in the database, and as a copy in the bucket, so that a lost or restored database does not spend a month twice. */
+/** Spending of the month: in the database, with a copy in the bucket, so that a lost or restored database cannot spend a month's budget twice. */
 import {z} from 'zod';
 import {livingInMonth, monthOf, type Spending} from '../../domain/billing/monthly-spending.ts';
 import {instant} from '../../domain/fields.ts';
@@ -9,18 +9,18 @@ import type {ObjectInfo, Objects, Store, Transaction} from '../../ports/ports.ts
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, spendingRecords} from '../documents/documents.ts';
 
-/** The copy is written again when the dollars have grown by this share, or by this amount. */
+/** The copy is rewritten when the spending has grown by this share, or by this amount. */
 const SHARE = 0.01;
 const LEAST_USD = 0.01;
 
-/** `ended_usd`: the dollars of the document then, without those of living TPUs. They never decrease. */
+/** `ended_usd`: spending in the document at that time, without living TPUs. It never decreases. */
 const copy = z.object({
   usd: z.coerce.number().min(0),
   ended_usd: z.coerce.number().min(0),
   at: instant.nullable(),
 });
 
-/** Reads the spending of the month. A deployment without a ceiling needs neither document nor copy. */
+/** Reads the spending of the month. Without a ceiling, neither document nor copy is read. */
 export async function readMonth(deps: Deps): Promise<Month> {
   const {objects, log, config, now} = deps;
   const name = monthOf(now());
@@ -38,8 +38,8 @@ function copyOf(object: {metadata: Record<string, string>} | undefined): Copy {
 }
 
 /**
- * Reads the document. It begins with the copy where it was lost, or comes from a backup: then it has fewer dollars of ended TPUs. Without a
- * copy a lost document begins empty: a later copy must not count as lost.
+ * Reads the document. If it was lost, or comes from a backup and so has less spending of ended TPUs, it starts from the copy. Without a copy
+ * a lost document starts empty, and is written so that a later copy does not count as lost.
  */
 async function readSpending({store, log}: Deps, name: string, {usd, ended_usd, at}: Copy): Promise<Spending> {
   const readFrom = async (from: Store | Transaction) => {
@@ -66,7 +66,7 @@ async function readSpending({store, log}: Deps, name: string, {usd, ended_usd, a
   return restored;
 }
 
-/** Copies the dollars of the month, those of living TPUs included. */
+/** Copies the spending of the month, including that of living TPUs. */
 export async function copyMonth({objects, config, now}: Deps, budgets: DeploymentBudgets): Promise<void> {
   const {month, workers} = budgets;
   if (config.ceilings.max_budget_usd === null || month?.spent_usd === undefined) return;
@@ -82,7 +82,7 @@ export async function copyMonth({objects, config, now}: Deps, budgets: Deploymen
   await writeCopy(objects, name, before, {usd, ended_usd, at: iso(at_ms)});
 }
 
-/** Gives the copy the dollars that a person knows to be right. The next ticks add those of living TPUs. */
+/** Corrects the copy to a person's figure. The next ticks add the spending of living TPUs. */
 export async function correctCopy({objects, now}: Deps, month: string, usd: number): Promise<void> {
   const name = monthObject(month);
   const before = await objects.head(name);

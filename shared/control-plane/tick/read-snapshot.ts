@@ -43,7 +43,7 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
   const {creates, late_pools = []} = counted ?? {};
   const {runs: stored, unreadable: unreadable_runs} = await readOpenRuns(deps);
   const runs = await Promise.all(stored.map(run => withTraffic(deps, run, failures)));
-  // Counted before the workers are read: a job that is granted between counts twice, and no job is left out.
+  // Jobs are counted before the workers are read: a job that is granted in between counts twice, and none is left out.
   const jobs = await countWaiting(deps, pools, failures);
   const isAsked = (pool: Pool) => jobs.get(pool.pool)?.waiting !== 0 || keptBy(pool, read_at_ms) > 0;
   const mayCreate = runs.some(isRunnable) || pools.some(isAsked);
@@ -51,7 +51,7 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
   const ended: Run[] = [];
   const others = otherRunsAtWork(workers.values(), runs).filter(name => !unreadable_runs.has(name));
   await forEachConcurrently(others, async name => {
-    // Only an answer proves that the document is there or not.
+    // Only an answer proves whether the document exists.
     const answer = await failures.isolate(`read run ${name}`, async () => ({
       run: await runRecords.get(store, name),
     }));
@@ -62,16 +62,14 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
   return {...named, unreadable_runs, workers, unreadable};
 }
 
-/** The run with its present traffic between regions: its budget pays for it at once. */
+/** The run with its present traffic between regions, which its budget pays for at once. */
 async function withTraffic({store}: Deps, run: Run, failures: Failures): Promise<Run> {
   if (run.changed_at === null) return run;
   const traffic = await failures.isolate(`sum the traffic of run ${run.run}`, () => trafficOf(store, run));
   return traffic ? withNetwork(run, traffic).run : run;
 }
 
-/**
- * Reads the living workers. `mayCreate`: also gone workers whose slot must stay empty, deleted by a message or refused by their zone.
- */
+/** Reads the living workers. `mayCreate`: also gone ones whose slot stays empty, because a message deleted them or their zone refused them. */
 async function readWorkers(deps: Deps, mayCreate: boolean) {
   const {store, now, slotsLeftAlone} = deps;
   const blocked: Filter = {field: 'blocked_until_at', op: '>', value: iso(now())};
@@ -140,7 +138,7 @@ async function countAll(deps: Deps, budgets: DeploymentBudgets, failures: Failur
   return counted;
 }
 
-/** Slots of zones with many orphans: only its document proves that such a slot is empty. */
+/** Slots of zones with many orphans: only the document of such a slot proves that it is empty. */
 function markedSlots(pools: readonly [Pool, ...Pool[]], zones: readonly Zone[]): string[] {
   const [own] = pools;
   const marked = new Set(
@@ -150,8 +148,8 @@ function markedSlots(pools: readonly [Pool, ...Pool[]], zones: readonly Zone[]):
 }
 
 /**
- * Adds the workers of `marked` slots, and of listed nodes that the query for living workers missed or found at an earlier incarnation.
- * Such a node, and its document, may be younger than the query.
+ * Adds the workers of `marked` slots, and of listed nodes that the query for living workers missed or found at an earlier incarnation. Such a
+ * node, and its document, may be newer than the query.
  */
 async function withListed(
   deps: Deps,

@@ -1,4 +1,4 @@
-/** Stores why the jobs and the zones of a pool wait. The document of each run has its own constraint with its totals. */
+/** Stores why the jobs and the zones of a pool wait. Each run's document has its own constraint with its totals. */
 import {JOBS} from '../../domain/billing/cost.ts';
 import {isWaiting} from '../../domain/job/queue.ts';
 import {goesOn, shortText, type Waiting} from '../../domain/records/constraint.ts';
@@ -14,7 +14,7 @@ import type {Deps} from '../deps.ts';
 import {poolRecords, skipIfInvalid} from '../documents/documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';
 
-/** Writes what has changed since the snapshot, and nothing else. */
+/** Writes only what has changed since the snapshot. */
 export async function storeWaits(deps: Deps, {pool, jobs, isUnreadable}: Snapshot, constraints: Constraints) {
   const next = withWaits(pool, constraints, deps.now());
   if (!isUnreadable && next !== pool && pool.zones.length > 0)
@@ -41,7 +41,7 @@ function withWaits(pool: Pool, {work, zones}: Constraints, now: number): Pool {
   return isUnchanged ? pool : {...pool, jobs_wait, zones_wait};
 }
 
-/** The zone has a pause for the job: its slices have waited for others for too long. */
+/** Pauses the zone for the job, because its slices have waited too long for the others. */
 export async function storeReservationTimeout(
   deps: Deps,
   {job: id, zone}: TickPlan['reservationTimeouts'][number],

@@ -11,8 +11,8 @@ import {copyMonth} from './month.ts';
 import {readBudgets, readSnapshot} from './read-snapshot.ts';
 
 /**
- * A pass of snapshot, plan and apply. State alone decides, so any event may be lost. Budgets go first, before the list of nodes arrives.
- * Each pool is planned alone. A failed part stops no other part, and makes the tick run again.
+ * Reads a snapshot, plans and applies. Decisions depend on state only, so any event may be lost. Budgets are handled first, before the list
+ * of nodes arrives. Each pool is planned alone. A failed part does not stop other parts, and makes the tick run again.
  */
 export async function tick(deps: Deps): Promise<void> {
   const failures = new Failures(deps);

@@ -21,8 +21,8 @@ import {answerToken} from './token.ts';
 export type Sender = {account: Account; secret_sha256: string | undefined};
 
 /**
- * Answers a caller of worker-api: on-tick pings, and agents of TPUs ask all else. The account says that an agent of ours speaks. The
- * secret says which one.
+ * Answers a caller of worker-api: on-tick sends pings, agents of TPUs send everything else. The account proves that an agent of ours is
+ * calling, and the secret which one.
  */
 export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequest): Promise<WorkerAnswer> {
   const allowed = asked.action === 'ping' ? 'control' : 'worker';
@@ -58,7 +58,7 @@ const ANSWERERS: {[Action in AgentAction]: Answerer<Action>} = {
   release: releaseStream,
   finish: finishJob,
   token: answerToken,
-  /** Reads the pool itself: a cache may be older than the heartbeat. */
+  /** Reads the pool itself, because a cache may be older than the heartbeat. */
   source: checked('source', async (deps, {pool: name}) => {
     const pool = await readPool(deps, name);
     if (!pool) return {answer: none(`there is no pool "${name}"`)};
@@ -69,7 +69,7 @@ const ANSWERERS: {[Action in AgentAction]: Answerer<Action>} = {
   'exec-end': endExec,
 };
 
-/** Adds the interval of the heartbeats to every answer but a refusal. */
+/** Adds the interval of the heartbeats to every answer except a refusal. */
 async function withHeartbeat(heartbeat_s: number, decision: Promise<RequestDecision>) {
   const {answer, ...rest} = await decision;
   const {status, body} = answer;

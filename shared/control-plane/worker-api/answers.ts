@@ -15,25 +15,25 @@ export type AgentRequest<Action extends AgentAction = AgentAction> = Requests[Ac
   secret_sha256: string;
 };
 
-/** The order of leased work, or why the worker asks again soon. `isRaced`: others took every stream. `isKept`: a job of several slices gathers this one. Undefined: no work waits. */
+/** Leased work, or why to ask again soon. `isRaced`: others took every stream. `isKept`: a larger job gathers this slice. Undefined: no work. */
 export type GrantResult = {order: object} | {soon: string; isRaced: boolean; isKept?: boolean} | undefined;
 
-/** Interval of the heartbeats of a pool: short in a pool that people wait for. */
+/** Interval of the heartbeats of a pool: short if people wait for the pool. */
 export function heartbeatOf({config}: Deps, pool: Pool | undefined): number {
   return Math.min(config.heartbeat_s, pool?.poll_s ?? config.heartbeat_s);
 }
 
-/** The text by which requests spread over streams and time. Two requests of one worker start at two places: one may have invalid documents. */
+/** Spreads requests over streams and time. Two requests of one worker start at different places: one may have invalid documents. */
 export function askerOf({worker, incarnation}: AgentRequest<'lease'>, now: number): string {
   return `${worker}#${incarnation} at ${now}`;
 }
 
-/** Tells a worker without work to ask again after the `poll_s` of its pool. `asker` spreads the requests of many workers. */
+/** Asks a worker without work to come back after the `poll_s` of its pool. `asker` spreads the requests of many workers. */
 export function waitFor({poll_s}: Pick<Pool, 'poll_s'>, asker: string, reason: string): WorkerAnswer {
   return ok({action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker), reason});
 }
 
-/** The answer to a request that fails by its sender or by a document that is left alone; undefined for an error of ours. */
+/** The answer to a request that fails because of its sender or an invalid document; undefined for an error of ours. */
 export function refusalOf({log}: Deps, error: unknown): {status: number; body: object} | undefined {
   if (!(error instanceof CallerRefused || error instanceof Rejected)) return undefined;
   const body = {error: error.message};
@@ -42,7 +42,7 @@ export function refusalOf({log}: Deps, error: unknown): {status: number; body: o
     return {status: error.status, body};
   }
   if (!(error instanceof NotUnderstood)) return {status: 400, body};
-  // Another release may understand the document: the agent goes on with its work, and asks again.
+  // Another release may understand the document, so the agent continues its work and asks again.
   leftAlone(log)(error);
   return {status: 503, body};
 }

@@ -1,4 +1,4 @@
-/** Checks who sends a request: the document of the worker must vouch for the incarnation, the host and its secret. */
+/** Checks who sends a request: the document of the worker must have the incarnation, the host and its secret. */
 import {hash} from 'node:crypto';
 import {isSameText} from '../../contracts/constant-time.ts';
 import type {Worker} from '../../domain/records/worker.ts';
@@ -24,9 +24,9 @@ import {isTicketOf} from '../workers/tickets.ts';
 import {type AgentAction, type AgentRequest, askerOf, waitFor} from './answers.ts';
 import {transact} from './write.ts';
 
-/** Answers to a sender that no document vouches for. */
+/** Answers to a sender that does not match any document. */
 type Rule<Action extends AgentAction> = {
-  /** The request in words, for a refusal. */
+  /** The request as a phrase, for a refusal. */
   task: string;
   /** Answer to an incarnation without a document: the database was lost, or restored from a backup older than the worker. */
   unknown: (
@@ -34,9 +34,9 @@ type Rule<Action extends AgentAction> = {
     worker: Worker | undefined,
     deps: Deps,
   ) => WorkerAnswer | Promise<WorkerAnswer>;
-  /** Answer to an incarnation that was replaced, or whose node goes. */
+  /** Answer to an incarnation that was replaced, or whose node is being deleted. */
   over: (request: AgentRequest<Action>) => WorkerAnswer;
-  /** True: an incarnation whose node goes is served, because it gives its work back. */
+  /** True: an incarnation whose node is being deleted is still served, because it gives its work back. */
   servesLeaving?: true;
   /** True: the handler checks the secret, which may not be bound yet. */
   bindsSecret?: true;
@@ -65,7 +65,7 @@ const RULES: {[Action in AgentAction]: Rule<Action>} = {
   },
   heartbeat: {
     task: 'take a heartbeat',
-    // The worker stores the shard in hand, and waits until its node is deleted.
+    // The worker stores its present shard, and waits until its node is deleted.
     unknown: request => advise(request.lease ? 'drain' : 'continue', unknownText(request)),
     over: exit,
   },
@@ -113,7 +113,7 @@ export function inTransaction<Action extends AgentAction>(
     });
 }
 
-/** Reads the worker that a request speaks for. Returns the answer to a sender that the document does not vouch for. */
+/** Reads the worker on whose behalf the request is sent. Returns the answer to a sender that does not match its document. */
 async function authenticate<Action extends AgentAction>(
   deps: Deps,
   from: Store | Transaction,
@@ -145,7 +145,7 @@ export function isSecret(text: string | undefined): text is string {
   return text !== undefined && /^[0-9a-f]{64}$/.test(text);
 }
 
-/** The form in which the document of a worker keeps the secret of a host. */
+/** The form in which the worker's document stores the secret of a host. */
 export function secretHash(secret: string): string {
   return hash('sha256', secret);
 }
@@ -157,13 +157,13 @@ function speaksFor(worker: Worker, {incarnation, host, secret_sha256}: AgentRequ
   return isSameText(bound, secret_sha256);
 }
 
-/** True if the secret is bound to this worker, and the request names another incarnation or another host. */
+/** True if the secret is bound to this worker, but the request names another incarnation or host. */
 function usesForeignIdentity(worker: Worker | undefined, request: AgentRequest): boolean {
   if (!worker || speaksFor(worker, request)) return false;
   return Object.values(worker.host_secrets).some(bound => isSameText(bound, request.secret_sha256));
 }
 
-/** Refuses a request in the name of another host. The refusal changes no document. */
+/** Refuses a request on behalf of another host. The refusal changes no document. */
 function refuseImpostor(task: string, {worker, incarnation, host}: AgentRequest): RequestDecision {
   const who = `host ${host} of ${worker}, incarnation ${incarnation}`;
   return refuse(
@@ -172,7 +172,7 @@ function refuseImpostor(task: string, {worker, incarnation, host}: AgentRequest)
   );
 }
 
-/** A ticket is good for each host of its node: a number beyond them would bind a second secret with a stolen ticket. */
+/** A ticket is valid for each host of its node; with a number beyond them, a stolen ticket could bind a second secret. */
 function refuseHost(task: string, {worker, host}: AgentRequest): RequestDecision {
   const reason = `the node of ${worker} has no host ${host}`;
   return refuse(reason, `Refused to ${task}: ${reason}`);

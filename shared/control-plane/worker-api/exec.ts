@@ -4,7 +4,7 @@ import {poolOf} from '../caches/pool-cache.ts';
 import {execHostRecords, execRecords, skipIfInvalid} from '../documents/documents.ts';
 import {inTransaction} from './authenticate.ts';
 
-/** Answers the command that a heartbeat named to the host. */
+/** Returns the command that a heartbeat named to the host. */
 export const takeExec = inTransaction('exec', async (deps, tx, {worker, request, now}) => {
   const {exec: id, host} = request;
   const exec = await execRecords.read(deps.log, tx, id);

@@ -50,15 +50,15 @@ export async function grantWaitingJob(
 }
 
 /**
- * Waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. `keeper`: a job of several slices that
- * gathers this slice, which no job behind it gets. `fleet`: the workers of the pool, while such a job waits.
+ * Waiting jobs in order. Jobs of equal rank have a different order for each asker, so that few askers collide. `keeper`: a job of several
+ * slices that gathers this slice, so later jobs cannot get it. `fleet`: the workers of the pool, while such a job waits.
  */
 async function waitingFor(deps: Deps, worker: Worker, pool: Pool | undefined, asker: string) {
   const first = await firstWaiting(deps, worker.pool, PAGE);
   const gangs = first.filter(({slices}) => slices > 1);
   const fleet = gangs.length > 0 ? await fleetOf(deps, worker.pool) : [];
   const workers = new Map(fleet.map(each => [each.name, each]));
-  // A slice that asks is ready, although its document says that later.
+  // A slice that asks is ready, although its document does not show it yet.
   if (worker.phase !== 'idle')
     workers.set(worker.name, {...worker, phase: 'idle', phase_since_at: iso(deps.now())});
   const gathering =
@@ -77,13 +77,13 @@ async function fleetOf({store, log}: Deps, pool: string): Promise<Worker[]> {
   return workerRecords.parseAll(await store.query('workers', {where}), leftAlone(log));
 }
 
-/** Names of workers that may run a job together with this one: few more than it needs, because others may take some. */
+/** Names of workers that may run a job together with this one: a few more than it needs, because others may take some. */
 function freeBeside(fleet: readonly Worker[], {name, zone}: Worker, slices: number): string[] {
   const idle = fleet.filter(each => each.phase === 'idle' && each.zone === zone && each.name !== name);
   return idle.slice(0, 2 * slices).map(each => each.name);
 }
 
-/** `free`: names of workers that may become members. The members of an attempt that the worker holds are read too: its end frees them. */
+/** `free`: names of workers that may become members. Members of an attempt that the worker holds are read too, because its end frees them. */
 async function readGrant(deps: Deps, tx: Transaction, name: string, id: string, free: readonly string[]) {
   const job = await jobRecords.get(deps, tx, id);
   const worker = await workerRecords.get(tx, name);

@@ -28,7 +28,7 @@ import {transact} from './write.ts';
 const MOST_TRIES = 5;
 const MOST_RUNS = 10;
 
-/** Leases a stream of the first run in order of service. Tries few streams: many workers ask at once, and each try is a transaction. */
+/** Leases a stream of the first run in order of service. Tries only a few streams: many workers ask at once, and each try is a transaction. */
 export async function grantStream(
   deps: Deps,
   worker: Worker,
@@ -61,13 +61,13 @@ export async function grantStream(
   return search.isCut ? {soon: `${MOST_RUNS} runs had no stream: ask again`, isRaced} : undefined;
 }
 
-/** Counts the shards of the last lease, because the grant ends that lease. Shards behind a gap stay, and count under the next lease. */
+/** Counts the shards of the last lease, which the grant ends. Shards after a gap stay, and count under the next lease. */
 async function waitingOf(deps: Deps, {run, stream}: Stream): Promise<Waiting | undefined> {
   const {current, waiting} = await advanceAndKeep(deps, run, stream);
   return current && {epoch: current.epoch, shards: waiting};
 }
 
-/** True if a search in vain of one worker is one of every worker of the pool: a run of `affinity: fixed` has other streams for others. */
+/** True if a failed search of one worker stands for every worker of the pool; a run of `affinity: fixed` has different streams for each. */
 export async function hasWorkForNobody(deps: Deps, pool: string, since_ms: number): Promise<boolean> {
   const runs = await deps.activeRuns.readSince(pool, since_ms, deps);
   return runs.every(run => run.affinity === 'any');
@@ -81,7 +81,7 @@ async function registerNewest(deps: Deps, run: Run, {stream, object, generation}
   if (present && present.generation !== generation) await registerStream(deps, run, object, stream);
 }
 
-/** Reads the documents of a grant. Undefined: another worker took the stream, and the lost race costs a single read. */
+/** Reads the documents of a grant. Undefined if another worker took the stream; then only one read was wasted. */
 async function readGrant(deps: Deps, tx: Transaction, holder: Holder, {run: runName, stream: id}: Stream) {
   const stream = await streamRecords.get(tx, runName, id);
   if (!stream || !isGrantable(stream, holder)) return undefined;
@@ -91,7 +91,7 @@ async function readGrant(deps: Deps, tx: Transaction, holder: Holder, {run: runN
   return {stream, run, worker, hasOtherWork: isOther && (await holdsWork(deps, tx, worker))};
 }
 
-/** The search of one request. `isCut`: a run that may have pending streams was left out, because `runs_left` was 0. */
+/** The search of one request. `isCut`: a run that may have pending streams was skipped, because `runs_left` was 0. */
 type Search = {
   worker: Worker;
   holder: Holder;
@@ -101,16 +101,16 @@ type Search = {
   isCut: boolean;
 };
 
-/** Pending streams to read for one choice: each costs a read, and the worker needs a single stream. */
+/** Pending streams to read for one choice: each costs a read, and the worker needs only one. */
 const PAGE = 2;
 
-/** Pending streams to read where a page is too small: a short run, or a place where others were faster. */
+/** Pending streams to read if a page is too small: for a short run, or where others were faster. */
 const WIDE_PAGE = 10;
 
-/** Age up to which requests share the list of active runs. A grant reads its run again in its transaction, whatever the age. */
+/** Greatest age at which requests share the list of active runs. A grant reads its run again in its transaction in any case. */
 const SHARED_MS = 2000;
 
-/** Yields streams of the shared list of active runs. Then yields those of runs that became active since, so no worker waits for them. */
+/** Yields streams of the shared list of active runs, then of runs that became active since, so that no worker waits for them. */
 async function* candidates(deps: Deps, search: Search): AsyncGenerator<Candidate> {
   const began_ms = deps.now();
   const {pool} = search.worker;
@@ -143,7 +143,7 @@ async function* candidatesOf(deps: Deps, search: Search, active: readonly Run[])
   }
 }
 
-/** Yields pending streams of the run from a place of the asker's own on. Too few streams there: reads from the first stream on. */
+/** Yields pending streams of the run, starting from the asker's own place. If there are too few, continues from the first stream. */
 async function* pendingOf(deps: Deps, run: Run, asker: string): AsyncGenerator<Candidate> {
   const read = (limit: number, after?: string) =>
     deps.store.query(paths.streams(run.run), {where: [PENDING], limit, ...(after && {after})});

@@ -19,7 +19,7 @@ import {inTransaction} from './authenticate.ts';
 
 type Heartbeat = AgentRequest<'heartbeat'>;
 
-/** Takes a heartbeat. The heartbeat of a worker at work on a stream reads and writes the worker's document alone. */
+/** Handles a heartbeat. For a worker at work on a stream, it reads and writes only the worker's document. */
 export const takeHeartbeat = inTransaction('heartbeat', async (deps, tx, {worker, request, now}) => {
   if (request.host !== FIRST_HOST) {
     const job = bootsAfterStart(worker, request) ? await jobOf(deps, tx, worker) : undefined;
@@ -32,15 +32,15 @@ export const takeHeartbeat = inTransaction('heartbeat', async (deps, tx, {worker
   return decideHeartbeat({worker, ...claimed, ...suspected}, request, now, deps.config);
 });
 
-/** Interval of the heartbeats of the worker. Its name has its pool: the transaction reads its document later. */
+/** Interval of the heartbeats of the worker. The pool is in the worker's name; its document is read later, in the transaction. */
 export async function heartbeatOfWorker(deps: Deps, {worker}: Heartbeat): Promise<number> {
   const pool = parseWorkerName(worker)?.pool ?? deps.config.pool.pool;
   return heartbeatOf(deps, await poolOf(deps, pool));
 }
 
 /**
- * Reads the claimed work. A person may have deleted a job. A worker whose document was edited may hold a stream. While the document of a
- * job is left alone, that of its worker proves the lease.
+ * Reads the claimed work. A person may have deleted a job. A worker whose document was edited may hold a stream. While the document of a job
+ * is invalid, that of its worker proves the lease.
  */
 async function readClaimed(deps: Deps, tx: Transaction, worker: Worker, {lease}: Heartbeat) {
   if (!lease) return {};

@@ -17,10 +17,10 @@ import {grantWaitingJob} from './grant-job.ts';
 import {grantStream, hasWorkForNobody} from './grant-stream.ts';
 import {transact} from './write.ts';
 
-/** Seconds until a worker asks again where others were faster. Without any work it waits `poll_s`. */
+/** Seconds until a worker asks again after others were faster. Without any work it waits `poll_s`. */
 const SOON_S = [2, 5] as const;
 
-/** Time for which the workers of a pool share a search in vain: a share of the time between two requests of a worker. */
+/** Time for which the workers of a pool share a search that found nothing: a share of the time between two requests of a worker. */
 const MOST_SHARED_MS = 2000;
 const SHARE_OF_POLL = 0.1;
 
@@ -44,7 +44,7 @@ async function joinSlice({deps, worker, request}: Asked) {
   return joined && ok(joined);
 }
 
-/** Sends a worker away that drains, and lets one wait that is replaced. */
+/** Ends a worker that drains, and makes one wait that is being replaced. */
 async function refuse(asked: Asked) {
   const {name, incarnation, phase, recreate, fault} = asked.worker;
   if (phase === 'draining') return advise('exit', notWantedText(name, incarnation));
@@ -67,14 +67,14 @@ function whyNotReady(worker: Worker): string | undefined {
     : undefined;
 }
 
-/** Workers of a pool share for a moment that there is no work. */
+/** Workers of a pool share for a moment the result that there is no work. */
 async function search(asked: Asked) {
   const {deps, worker, request, asker} = asked;
   const pool = await poolOf(deps, worker.pool);
   const began_ms = deps.now();
   const shared_ms = Math.min(MOST_SHARED_MS, SHARE_OF_POLL * 1000 * (pool ?? deps.config.pool).poll_s);
   const idle_ms = deps.idlePools.get(worker.pool) ?? Number.NEGATIVE_INFINITY;
-  // A search that would be in the future was made before the clock was set back.
+  // A search dated in the future was made before the clock was set back.
   const isKnownIdle = idle_ms <= began_ms && began_ms - idle_ms < shared_ms;
   const isShared = isKnownIdle && worker.work === null;
   const work = isShared ? undefined : await searchWork(deps, worker, request, asker);
@@ -92,8 +92,8 @@ const wait = async ({deps, worker, asker}: Asked, reason: string) =>
   waitFor((await poolOf(deps, worker.pool)) ?? deps.config.pool, asker, reason);
 
 /**
- * Answers with the attempt that the slice has. A host but host 0 without one waits until host 0 leases work: it changes no lease. Undefined:
- * host 0 leases work itself.
+ * Answers with the attempt that the slice has. If it has none, hosts other than host 0 wait until host 0 leases work, and change no lease.
+ * Undefined: host 0 leases work itself.
  */
 async function answerJoin(deps: Deps, request: AgentRequest<'lease'>, pool: Pool | undefined) {
   const settings = {pool, bucket: deps.objects.bucket};
@@ -117,12 +117,12 @@ async function answerJoin(deps: Deps, request: AgentRequest<'lease'>, pool: Pool
 async function searchWork(deps: Deps, worker: Worker, request: AgentRequest<'lease'>, asker: string) {
   const job = await grantWaitingJob(deps, worker, await poolOf(deps, worker.pool), asker);
   if (job && 'order' in job) return job;
-  // A stream has one writer: a slice of several hosts runs jobs alone.
+  // A stream has one writer, so a slice of several hosts runs only jobs.
   if (worker.host_count > 1 || job?.isKept) return job;
   return (await grantStream(deps, worker, request, asker)) ?? job;
 }
 
-/** Records that the worker lives and has no work. A lease that it has not heard of yet stays. */
+/** Records that the worker lives and has no work. A lease that it has not received yet stays. */
 async function recordRequest(deps: Deps, request: AgentRequest<'lease'>): Promise<void> {
   await transact(deps, async (tx, now) => {
     const worker = await workerRecords.get(tx, request.worker);

@@ -13,10 +13,10 @@ import {advanceAndKeep, reportObject} from '../streams/advance-checkpoint.ts';
 import {checked} from './authenticate.ts';
 import {transact} from './write.ts';
 
-/** Counts the stored shards of the stream, and then releases its lease. */
+/** Counts the stored shards of the stream, then releases its lease. */
 export const releaseStream = checked('release', async (deps, worker, request) => {
   const {run, stream} = request.lease;
-  // A claim of another worker's lease moves no checkpoint, opens no task and wakes no tick.
+  // A claim of another worker's lease advances no checkpoint, opens no task and wakes no tick.
   if (!isHeldBySender({stream: undefined, worker}, request)) {
     const claimed = await streamRecords.get(deps.store, run, stream);
     if (!isHeldBySender({stream: claimed, worker}, request))

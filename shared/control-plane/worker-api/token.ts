@@ -15,14 +15,14 @@ import {jobRecords} from '../documents/job-documents.ts';
 import type {AgentRequest} from './answers.ts';
 import {checked} from './authenticate.ts';
 
-/** Answers a token that is good for the objects of the named lease alone. Refuses a lease that the worker does not hold. */
+/** Returns a token that is valid only for the objects of the named lease. Refuses a lease that the worker does not hold. */
 export const answerToken = checked('token', async (deps, worker, request) => {
   const rights = await rightsFor(deps, worker, request);
   if (rights) return {answer: ok({action: 'token', ...(await deps.tokens.issue(rights))})};
   return {answer: advise('stop', `${worker.name} does not hold this lease any more`, 409)};
 });
 
-/** Rights that the request may have. Undefined: the worker does not hold the lease, or the host has not the command. */
+/** Rights that the request may have. Undefined: the worker does not hold the lease, or the host does not have the command. */
 async function rightsFor(deps: Deps, worker: Worker, {lease, host}: AgentRequest<'token'>) {
   const buckets = {bucket: deps.objects.bucket, logs_bucket: deps.config.logs_bucket};
   if (lease === null) return rightsOfHost(worker, buckets);

@@ -10,8 +10,8 @@ import {recordEventNow} from '../documents/event-log.ts';
 import {type Reconciled, reconcileWorkers} from './reconcile-workers.ts';
 
 /**
- * Deletes every orphan of a pool, however many, because an operator asked for a rebuild. Returns the names of the remaining nodes. A worker of the
- * lost database must not store a shard while epochs are read from the bucket.
+ * Deletes every orphan of a pool, however many, because an operator asked for a rebuild. Returns the names of the remaining nodes. While
+ * epochs are read from the bucket, no worker of the lost database may store a shard.
  */
 export async function deleteOrphans(
   deps: Deps,
@@ -32,13 +32,13 @@ export async function deleteOrphans(
   return {...(await reconcileWorkers(deps, deletes, inputs, failures)), left: orphansLeft(nodes, workers)};
 }
 
-/** True for a zone of the pool, and for a zone that was ever asked for a node of it. */
+/** True for a zone of the pool, and for any zone from which the pool ever requested a node. */
 function isOurs({pool, zones = []}: Snapshot, {config}: Deps, zone: string): boolean {
   const deployed = pool.pool === config.pool.pool ? config.pool.zones : [];
   return [...pool.zones, ...deployed, ...zones.map(({zone}) => zone)].includes(zone);
 }
 
-/** Deletes nodes with our labels that fit no slot: such nodes get no work and cost money. */
+/** Deletes nodes with our labels that fit no slot, because they get no work and cost money. */
 export async function deleteStrays(deps: Deps, strays: readonly Tpu[]): Promise<void> {
   await forEachConcurrently(strays, async ({name, zone}) => {
     const text = `${name} in ${zone} has our label, and no slot has its name there: deleting it`;

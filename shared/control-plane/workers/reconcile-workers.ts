@@ -20,7 +20,7 @@ import {publishActions} from './tpu-operations.ts';
 
 const MOST_SLOTS = 50;
 
-/** `heldWorkers`: silent ones that a silence guard holds. `freedStreams`: those that lost their worker. `lateSlots`: slots whose request an old plan dropped. */
+/** `heldWorkers`: held by a silence guard. `freedStreams`: their worker is gone. `lateSlots`: their request was dropped with an old plan. */
 export type Reconciled = {heldWorkers: Worker[]; freedStreams: Stream[]; lateSlots: string[]};
 
 export function merged(outcomes: readonly (Reconciled | undefined)[]): Reconciled {
@@ -48,7 +48,7 @@ export async function reconcileWorkers(
   return merged(all);
 }
 
-/** Decides about slots together. Repeats a failed batch once, and then decides slot by slot, so one document stops no other slot. */
+/** Decides about slots together. If a batch fails twice, it decides slot by slot, so that one document cannot stop other slots. */
 async function reconcileBatch(deps: Deps, slots: readonly Slot[], inputs: PlanInputs, failures: Failures) {
   const began_ms = deps.now();
   for (const unpublished_since_ms of [Number.POSITIVE_INFINITY, began_ms])
@@ -66,7 +66,7 @@ async function reconcileBatch(deps: Deps, slots: readonly Slot[], inputs: PlanIn
   return merged(all);
 }
 
-/** Decides about slots from their current documents. `unpublished_since_ms`: later commits may lack the messages of their actions. */
+/** Decides about slots from their present documents. `unpublished_since_ms`: the actions of later commits may not have been published. */
 async function reconcileSlots(
   deps: Deps,
   slots: readonly Slot[],

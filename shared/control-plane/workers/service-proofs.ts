@@ -20,10 +20,10 @@ import type {Failures} from '../calls/failures.ts';
 import type {Deps} from '../deps.ts';
 import {servedRecord} from '../documents/documents.ts';
 
-/** Failed pings in a row that raise an alert while heartbeats arrive. */
+/** Consecutive failed pings that raise an alert while heartbeats arrive. */
 const MOST_FAILED_PINGS = 3;
 
-/** Stores a proof that worker-api works: it has received a ping. The proof is as old as the ping, not as its transaction. */
+/** Stores a proof that worker-api works, because it has received a ping. The proof has the time of the ping, not of its transaction. */
 export async function storePing(deps: Deps): Promise<void> {
   const received_ms = deps.now();
   await deps.store.transaction(async tx => {
@@ -32,12 +32,12 @@ export async function storePing(deps: Deps): Promise<void> {
   });
 }
 
-/** Seconds for which a worker whose document is left alone lets no time count as served. */
+/** Seconds for which a worker whose document is invalid stops the served time. */
 const UNSERVED_S = 3600;
 
 /**
- * True for a living worker whose document another release wrote a short time ago. Its heartbeats may not be stored. The bound keeps such a
- * document from ending all proofs of silence for ever.
+ * True for a living worker whose document another release wrote recently, so its heartbeats may not be stored. The time limit keeps such a
+ * document from stopping all proofs of silence for ever.
  */
 function isOfAnotherRelease({release, phase, updated_at}: NotUnderstood['document'], now: number): boolean {
   if (typeof release !== 'string' || release === RELEASE || phase === 'gone') return false;
@@ -45,8 +45,8 @@ function isOfAnotherRelease({release, phase, updated_at}: NotUnderstood['documen
 }
 
 /**
- * Pings worker-api while a worker lives. Returns the served time so far. No time is served while another release has a worker that this
- * release does not understand.
+ * Pings worker-api while a worker lives. Returns the served time so far. No time is served while a worker belongs to another release that
+ * this one does not understand.
  */
 export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
   const living = [...workers.values()].filter(worker => !hasEnded(worker));
@@ -56,7 +56,7 @@ export async function proveService(deps: Deps, workers: ReadonlyMap<string, Work
   );
   if (living.length === 0 || isMixed) return served;
   const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));
-  // After missed ticks, heartbeats prove the served time between.
+  // After missed ticks, heartbeats prove the served time in between.
   if (served.proven_at === null || isOlderThan(served.proven_at, PROOF_S, deps.now()))
     await storeProofs(deps, heartbeats, 0);
   try {
@@ -87,7 +87,7 @@ async function storeProofs(deps: Deps, proofs: readonly number[], failed: number
   });
 }
 
-/** Returns the workers that have been silent, and stored no shard, for longer than any silence guard holds. */
+/** Returns the workers that have been silent, without a new shard, for longer than any silence guard holds them. */
 export async function findLost(
   deps: Deps,
   workers: ReadonlyMap<string, Worker>,

@@ -29,8 +29,8 @@ import {returnStream, suspectedBy, workOf} from '../documents/lease-documents.ts
 import {zoneOf} from '../documents/zones.ts';
 
 /**
- * Reads the worker of a slot. Undefined: its document was lost since the plan, so its node is an orphan from the next tick on; or it is
- * left alone, and the next tick chooses another slot.
+ * Reads the worker of a slot. Undefined if its document was lost since the plan, so that its node is an orphan from the next tick on, or if
+ * it is invalid, so that the next tick chooses another slot.
  */
 export async function readSlot(
   {deps, tx, now}: DecisionContext,
@@ -47,7 +47,7 @@ export async function readSlot(
   }
 }
 
-/** Reads the documents that the decisions may change beside their workers. */
+/** Reads the documents that the decisions may change besides their workers. */
 export async function readSlotDocuments(
   turn: DecisionContext,
   pool: string,

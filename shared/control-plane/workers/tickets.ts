@@ -1,11 +1,11 @@
-/** Tickets: a host proves with the ticket of its node that it is a host of this incarnation. */
+/** Tickets: with the ticket of its node, a host proves that it belongs to this incarnation. */
 import {createHmac} from 'node:crypto';
 import {isSameText} from '../../contracts/constant-time.ts';
 import {type IdentitySettings, required} from '../../contracts/settings/identity-settings.ts';
 import type {Stream} from '../../domain/records/stream.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 
-/** Key of the lease of this epoch of a stream. The time of its document makes another one for an equal stream after a lost database. */
+/** Key of the lease of this epoch of a stream. It depends on the document's time, so an equal stream has another key after a lost database. */
 export function leaseKey(
   identity: IdentitySettings,
   user: string,
@@ -18,8 +18,8 @@ export function leaseKey(
 type Life = Pick<Worker, 'name' | 'incarnation' | 'born_at'>;
 
 /**
- * The ticket of an incarnation, for the metadata of its node. A repeated create makes the same ticket. The time of birth makes another
- * one for an equal number after a lost database.
+ * The ticket of an incarnation, for the metadata of its node. A repeated create makes the same ticket. It includes the time of birth, so that
+ * an equal number gets another ticket after a lost database.
  */
 export function ticketOf(identity: IdentitySettings, user: string, worker: Life): string {
   const {name, incarnation, born_at} = worker;

@@ -44,7 +44,7 @@ import {ticketOf} from './tickets.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
 
-/** Publishes each action, and repeats a failed publish once: a repeated message has no further effect. */
+/** Publishes each action, and retries a failed publish once; a repeated message has no further effect. */
 export async function publishActions(bus: Bus, actions: readonly WorkerAction[]): Promise<void> {
   await forEachConcurrently(actions, ({kind, worker, incarnation}) => {
     const publish = () => bus.publish('tpu', {action: kind, worker, incarnation});
@@ -53,8 +53,8 @@ export async function publishActions(bus: Bus, actions: readonly WorkerAction[])
 }
 
 /**
- * Creates or deletes a node if the slot's document still agrees with the message. A late message of an earlier incarnation does nothing.
- * A later list of nodes shows the outcome.
+ * Creates or deletes a node if the slot's document still agrees with the message. A late message about an earlier incarnation does nothing. A
+ * later list of nodes shows the outcome.
  */
 export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise<void> {
   const worker = await workerRecords.get(deps.store, message.worker);
@@ -78,8 +78,8 @@ export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise
 }
 
 /**
- * Creates the node. If its pool is gone or paused, or its price changed since the decision, the next tick decides again. A zone that has refused a node
- * since the request is not asked: it would refuse this node too.
+ * Creates the node. If its pool is gone or paused, or its price changed since the decision, the next tick decides again. If the zone has
+ * refused another node since the request, it is not asked, because it would refuse this node too.
  */
 async function createNode(deps: Deps, worker: Worker): Promise<void> {
   const {limiter} = await zoneOf(deps, deps.store, worker, deps.now());
@@ -108,7 +108,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const [before, is] = [worker.usd_per_hour, usd_per_hour].map(usd =>
       usd === null ? 'unknown' : `$${usd}`,
     );
-    const ofPrice = `its price an hour is ${is} now, and was ${before} when it was decided, or its type has changed`;
+    const ofPrice = `its price per hour is ${is} and was ${before} when the create was planned, or its type has changed`;
     const ofPool = pool
       ? `a person paused pool "${worker.pool}"`
       : `pool "${worker.pool}" has no valid document`;
@@ -120,7 +120,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
   });
 }
 
-/** Deletes the node. Reads it first: it may be foreign, or READY and billed already. A late list may have shown a node of ours. */
+/** Deletes the node. It is read first, because it may be foreign, or READY and billed already. A late list may have shown a node of ours. */
 async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
   const {ready_at, provider_state, queue_state} = worker;
   const {deployment} = deps.config;
@@ -138,13 +138,13 @@ async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
       return seen.ready_at !== null && current.ready_at === null ? seen : undefined;
     });
   const isNodeOurs = tpu ? isManaged(tpu, deployment) : queue_state === null || provider_state !== null;
-  // Our queued resource may end before this call. The node of its name may have another owner, and stays.
+  // Our queued resource may end before this call. A node of the same name may belong to someone else, and stays.
   await deps.tpus.delete(worker.name, worker.zone, isNodeOurs ? undefined : 'queued');
 }
 
 /**
  * Records that the zone gave no node. The slot is free again, and its next request is for the same incarnation. The first refusal closes the
- * zone and wakes a tick, so other zones take over.
+ * zone and wakes a tick, so that other zones take over.
  */
 async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promise<void> {
   const isFirst = await deps.store.transaction(async tx => {
@@ -184,19 +184,19 @@ async function refuse(
   if (given.pool && given.pool !== pool) poolRecords.set(tx, given.pool);
   const refused = createRefused(worker, cause, 0, now);
   workerRecords.set(tx, refused);
-  // A list has shown the node before: its incarnation is over.
+  // A list has shown the node before, so its incarnation is over.
   if (refused.refused) return;
   const end = {worker: refused, death: {kind: 'setup', cause} as const};
   const attempt = attemptOf(worker, end, deps.config.logs_bucket, now);
   attemptRecords.set(tx, paths.attempt(worker.name, worker.incarnation), attempt);
 }
 
-/** IAM alone opens a shell on a node, and no key in the project's metadata does. */
+/** Only IAM can open a shell on a node; no key in the project's metadata can. */
 const SHELL_ACCESS = {'enable-oslogin': 'TRUE', 'block-project-ssh-keys': 'TRUE'};
 
 async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuRequest> {
   const {config} = deps;
-  // Without an account the node would get the default one, which may do far more than a worker.
+  // Without an account the node would get the default one, which may have far more rights than a worker needs.
   required(config.identity, 'on-tpu', ['worker_account', 'ticket_key']);
   return {
     name: worker.name,
@@ -227,7 +227,7 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
   };
 }
 
-/** Request of a queued resource. The id is equal for repeats of one incarnation, and differs for an equal number after a lost database. */
+/** Request of a queued resource. The id is the same for repeats of one incarnation, and differs for an equal number after a lost database. */
 function queueOf({name, incarnation, phase_since_at, valid_until_at}: Worker): TpuRequest['queue'] {
   if (valid_until_at === null) return null;
   const hash = createHash('sha256').update(`${name}#${incarnation} ${phase_since_at}`).digest('hex');

@@ -13,7 +13,7 @@ import {poolRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {changeZone} from '../documents/zones.ts';
 
-/** Ends silence guards and stops of creates, in zones and pool, after the first words of workers. */
+/** Ends silence guards and stops of creates, in zones and pool, after the first heartbeats of workers. */
 export async function applyHellos(deps: Deps, {zones, pool_at}: TickPlan['hellos'], snapshot: Snapshot) {
   const {workers, servedTime} = snapshot;
   const {pool} = snapshot.pool;
@@ -30,7 +30,7 @@ export async function applyHellos(deps: Deps, {zones, pool_at}: TickPlan['hellos
   });
 }
 
-/** Stores since when many nodes of a zone have no document, and raises an alert with the remedy. */
+/** Stores the time since which many nodes of a zone have no document, and raises an alert with the remedy. */
 export async function markOrphans(deps: Deps, counts: readonly OrphanCount[], {pool, prices}: PlanInputs) {
   await forEachConcurrently(counts, count =>
     changeZone(deps, {zone: count.zone, pool: pool.pool}, (zone, tx, now) => {
@@ -58,7 +58,7 @@ export async function reportHeld(deps: Deps, {pool: {pool}, zones = []}: Snapsho
   ]);
   await forEachConcurrently([...names], async name => {
     const workers = byZone.get(name) ?? [];
-    const text = workers.length > 0 ? alertOf(name, workers) : `${name} holds no silent worker any more`;
+    const text = workers.length > 0 ? alertOf(name, workers) : `${name} has no silent workers any more`;
     if (workers.length > 0) deps.log('ERROR', text, {zone: name, signal: 'silence-guard'});
     await changeZone(deps, {zone: name, pool}, (zone, tx, now) => {
       if (!zone.silence_guard) return zone;
@@ -80,5 +80,5 @@ function alertOf(zone: string, workers: readonly Worker[]): string {
   const cost = prices.length < workers.length ? 'at an unknown price' : `for $${usd.toFixed(2)} an hour`;
   const names = workers.slice(0, 5).map(({name}) => name);
   const others = workers.length > names.length ? ` and ${workers.length - names.length} more` : '';
-  return `${zone} holds ${workers.length} silent workers ${cost} until a new worker speaks: ${names}${others}; check worker-api and the network. A "delete" message ends a worker at once`;
+  return `${zone} keeps ${workers.length} silent workers ${cost} until a new worker sends a heartbeat: ${names}${others}; check worker-api and the network. A "delete" message ends a worker at once`;
 }

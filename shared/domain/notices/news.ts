@@ -80,7 +80,7 @@ export function newsOfZone(before: Zone | undefined, {zone, pool, silence_guard}
   const {held, held_usd_per_hour} = silence_guard;
   const cost =
     held_usd_per_hour === null ? 'at an unknown price' : `for $${held_usd_per_hour.toFixed(2)} an hour`;
-  const text = `${zone} holds ${held} silent workers ${cost}`;
+  const text = `${zone} keeps ${held} silent workers ${cost}`;
   const reason = 'They are kept until a new worker sends a heartbeat: check worker-api and the network';
   const facts = {zone, pool, held, held_usd_per_hour};
   return [{type: 'zone.silent', key: `zone.silent ${pool ?? ''} ${zone}`, text, reason, facts}];

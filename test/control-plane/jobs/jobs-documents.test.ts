@@ -121,7 +121,7 @@ describe('a document of a job', () => {
       },
       {name: 'negative limits', given: {limits: {memory_gb: -1}}, says: /limits.memory_gb/},
       {name: 'a budget of nothing', given: {budget_usd: 0}, says: /budget_usd: expected more than 0/},
-      {name: 'an id with spaces', given: {}, id: 'my job!', says: /is no id of a job/},
+      {name: 'an id with spaces', given: {}, id: 'my job!', says: /is not a job id/},
       {
         name: 'a text that leaves no room',
         given: {notes: 'x'.repeat(700_000)},
@@ -203,7 +203,7 @@ describe('a document of a job', () => {
       await world.deliverNext('job');
       const {cause, error} = await storedJob(world);
       assert.equal(cause, 'invalid');
-      assert.match(String(error), /is no status of a new job: leave it out/);
+      assert.match(String(error), /is not a status of a new job: leave it out/);
     });
 
   it('that is left alone in the queue hides no job behind it, and gets no TPU', async () => {
@@ -303,7 +303,7 @@ describe('a document of a client of Firestore', () => {
     {
       name: 'a time in words',
       given: {code: CODE, metadata: {asked_at: 'yesterday'}},
-      says: /metadata.asked_at.*a name in _at holds an instant/,
+      says: /metadata.asked_at.*a field …_at holds an instant/,
       keeps: {metadata: {asked_at_: 'yesterday'}},
     },
     {

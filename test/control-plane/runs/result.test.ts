@@ -96,7 +96,7 @@ describe('the manifest of a run that is complete', () => {
   });
 
   const spoilt: {name: string; content: (of: object) => string | undefined; says: RegExp}[] = [
-    {name: 'is not there', content: () => undefined, says: /^it is not there$/},
+    {name: 'is not there', content: () => undefined, says: /^it is missing$/},
     {name: 'is no JSON', content: () => '{', says: /^it is not JSON/},
     {
       name: 'holds NaN for a number',
@@ -111,7 +111,7 @@ describe('the manifest of a run that is complete', () => {
     {
       name: 'is of another stream',
       content: of => JSON.stringify({...of, worker_id: 9}),
-      says: /of another stream/,
+      says: /to another stream/,
     },
     {
       name: 'is of another spec',

@@ -98,7 +98,7 @@ describe('notifications', () => {
     world.isStillborn = () => true;
     await wait(world, 30);
     assert.deepEqual(world.receiver.types, ['zone.silent']);
-    assert.match(String(world.receiver.accepted[0]?.data.text), /holds \d silent workers for \$/);
+    assert.match(String(world.receiver.accepted[0]?.data.text), /keeps \d silent workers for \$/);
   });
 
   it('of a state that flaps within ten minutes are folded into the last', async () => {

@@ -37,7 +37,7 @@ describe('the prices of TPUs', () => {
     assert.deepEqual(world.tpus.made, [`${SLOT}#1`]);
     const [was, is] = [USD_PER_HOUR, USD_PER_HOUR / 2].map(usd => `$${usd}`);
     const text = (await world.timeline('worker')).join();
-    assert.ok(text.includes(`is not created: its price an hour is ${is} now, and was ${was}`), text);
+    assert.ok(text.includes(`is not created: its price per hour is ${is} and was ${was}`), text);
     await world.untilAsleep();
   });
 

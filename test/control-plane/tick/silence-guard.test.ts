@@ -71,7 +71,7 @@ const CASES: Case[] = [
       const [held] = await firstLives(world);
       assert.equal(silence_guard?.held, 8);
       assert.equal(silence_guard?.held_usd_per_hour?.toFixed(3), (8 * Number(held?.usd_per_hour)).toFixed(3));
-      assert.ok(errors(world, /holds 8 silent workers for \$\d+\.\d\d an hour/).length > 0);
+      assert.ok(errors(world, /keeps 8 silent workers for \$\d+\.\d\d an hour/).length > 0);
       const run = await world.run(RUN);
       await wait(world, 10);
       assert.ok(

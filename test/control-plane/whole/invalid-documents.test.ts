@@ -230,7 +230,7 @@ describe('a document that this release does not understand', () => {
     world.drop('my-run', 1, someLines(9, 'b'));
     await world.minutes(5);
     assert.deepEqual(world.asked(), []);
-    const says = /Failed to read pools\/tpu: workers_per_zone.*mend the field or delete the document/;
+    const says = /Failed to read pools\/tpu: workers_per_zone.*fix the field or delete the document/;
     assert.ok(world.logs.some(({severity, message}) => severity === 'ERROR' && says.test(message)));
     await spoil(world, 'pools/tpu', {workers_per_zone: 2});
     await world.until('both slots work', () => world.agents.size === 2, 9, 1);

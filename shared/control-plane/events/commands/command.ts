@@ -13,13 +13,13 @@ export type Command<Schema extends z.ZodObject> = {
   schema: Schema;
   /** Creates the documents that the decision reads. Safe to repeat. */
   prepare?: (deps: Deps, message: z.infer<Schema>) => Promise<void>;
-  /** Reads, decides and writes in the transaction that also writes the record of the message. */
+  /** Reads, decides and writes in the transaction that also records the message. */
   decide: (turn: MessageTurn, message: z.infer<Schema>) => Promise<CommandOutcome>;
-  /** Follows an applied decision. Safe to repeat. */
+  /** Runs after an applied decision. Safe to repeat. */
   after?: (deps: Deps, message: z.infer<Schema>) => Promise<void>;
 };
 
-/** Keeps the type of the schema for its functions. */
+/** Keeps the type of the schema for the functions of the row. */
 export function command<Schema extends z.ZodObject>(row: Command<Schema>): Command<Schema> {
   return row;
 }
@@ -33,7 +33,7 @@ function reasonOf(decision: Decision<unknown>): string {
   return decision.kind === 'applied' ? decision.what : decision.reason;
 }
 
-/** Documents that the recorded reason of a message about many names. */
+/** Most documents that the recorded reason of a message names. */
 const MOST_NAMED = 20;
 
 export function refused(reason: string, about: About): CommandOutcome {

@@ -52,7 +52,7 @@ export const pool = command({
   },
 });
 
-/** The most runs without a spec that a message looks at again. The next resync looks at the others. */
+/** Most runs without a spec that a message checks again. The next resync checks the others. */
 const MOST_WAITING = 100;
 
 /** Registers the streams of runs without a spec: their `run.json` may have named this pool before it existed. */

@@ -17,7 +17,7 @@ import {type About, type CommandOutcome, command, type MessageTurn, reasonsOf, r
 
 const MOST_AT_ONCE = 200;
 const PAGE = 20;
-/** Bytes of documents that one message changes: a commit has at most 10 MiB. */
+/** Bytes of documents that one message may change, because a commit has at most 10 MiB. */
 const MOST_BYTES = 8 * 1024 * 1024;
 
 export const submit = command({
@@ -40,14 +40,14 @@ export const whichJobs = {
     .optional(),
 };
 
-/** Schedules a job whose event is still under way, so that no command comes too early. */
+/** Schedules a job whose event has not arrived yet, so that a command cannot come too early. */
 export async function takeUpNamed(deps: Deps, {job}: {job?: string | undefined}): Promise<void> {
   if (job !== undefined) await scheduleNewJob(deps, job);
 }
 
 type WhichJobs = {job?: string | undefined; where?: {cause: string} | undefined};
 
-/** Ends a job. The next heartbeat tells its worker. */
+/** Ends a job. Its worker is notified at its next heartbeat. */
 export function cancelJob(turn: MessageTurn, job: string): Promise<CommandOutcome> {
   const decide: Decide = (found, price) => decideCancelJob(found, price, turn.published_at, turn.now);
   return concludeJobs(turn, [job], {job}, decide);
@@ -61,7 +61,7 @@ export async function retryJobs(turn: MessageTurn, {job, where: {cause} = {cause
   return concludeJobs(turn, ids, about, found => decideRetryJob(found, turn.published_at, turn.now));
 }
 
-/** Queries before the transaction reads: a transaction reads documents one by one. */
+/** The query comes before the transaction, which can only read documents one by one. */
 async function failedFor({config, store}: Deps, cause: string): Promise<string[]> {
   const where: Filter[] = [
     {field: 'cause', op: '==', value: cause},
@@ -70,7 +70,7 @@ async function failedFor({config, store}: Deps, cause: string): Promise<string[]
   return fitting(pagesOf(store, config.jobs_collection, {where}, PAGE, PAGE));
 }
 
-/** Ids of the first jobs that one commit can change, by their number and bytes; at least one. A page is small: a job has up to 1 MiB. */
+/** Ids of the first jobs that fit into one commit, by number and bytes, and at least one. Pages are small, because a job has up to 1 MiB. */
 async function fitting(pages: AsyncIterable<Stored[]>, isChanged = (_: Document) => true): Promise<string[]> {
   const ids: string[] = [];
   let bytes = 0;
@@ -113,7 +113,7 @@ async function concludeJobs(
   return {outcome: isApplied ? 'applied' : 'rejected', reason: reasonsOf(decisions, further), about};
 }
 
-/** The document, or why it is invalid: an invalid document stops no other. */
+/** The document, or why it is invalid, so that an invalid document does not affect the others. */
 async function orReason(read: () => Promise<Job | undefined>): Promise<Job | string | undefined> {
   try {
     return await read();
@@ -145,7 +145,7 @@ export const clear = command({
         : orderedPages(store, collection, {field: 'completed_at', where, limit: PAGE});
     const some = await fitting(pages, isOld);
     const current = await Promise.all(some.map(id => tx.get(paths.job(config.jobs_collection, id))));
-    // A retry may have opened a job since the query.
+    // A retry may have reopened a job since the query.
     const ended = some.filter((_, index) => isOld(current[index] ?? {}));
     for (const id of ended) deleteJob(deps, tx, id);
     if (ended.length === 0) return refused('no such job has ended', {});

@@ -1,4 +1,4 @@
-/** Corrects the dollars of a month, where reports were wrong: they count towards the ceiling of the deployment. */
+/** Corrects the spending of a month after wrong reports; it counts towards the ceiling of the deployment. */
 import {z} from 'zod';
 import {spendingRecords} from '../../documents/documents.ts';
 import {correctCopy} from '../../tick/month.ts';
@@ -13,7 +13,7 @@ const usd = z.number().min(0).max(1e9).describe('Dollars of that month.');
 
 export const correct = command({
   schema: z.strictObject({action: z.literal('correct'), month, usd}),
-  // The copy first: a document with fewer dollars than its copy counts as one from a backup.
+  // The copy is written first, because a document with less spending than its copy counts as restored from a backup.
   prepare: (deps, {month, usd}) => correctCopy(deps, month, usd),
   decide: async ({tx}, {month, usd}) => {
     const spending = await spendingRecords.get(tx);

@@ -39,7 +39,7 @@ async function existing({deps, tx}: MessageTurn, name: string): Promise<Pool> {
   return pool;
 }
 
-/** Decides about the pool of the message, by default the deployment's own, and writes it. */
+/** Decides about the pool of the message, by default the deployment's own, and writes the result. */
 async function onPool(
   turn: MessageTurn,
   name: string | undefined,
@@ -56,7 +56,7 @@ export const changes = {
   ...messageShape(poolSettings),
 };
 
-/** Ceilings of the deployment, and the slots of its other pools, as of now. Each tick enforces them. */
+/** Ceilings of the deployment, and the present slots of its other pools. Each tick enforces them. */
 export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
   const {ceilings, limits, max_hosts, providers} = deps.config;
   const others = (await readPools(deps)).pools.filter(({pool}) => pool !== name);
@@ -68,7 +68,7 @@ export function pausePool(turn: MessageTurn, name: string): Promise<CommandOutco
   return onPool(turn, name, pool => decidePausePool(pool, turn.published_at, turn.now));
 }
 
-/** Ends the stops of creates of a pool and of its zones that began before the message. */
+/** Ends the stops of creates, in a pool and its zones, that began before the message. */
 export async function resumePool(turn: MessageTurn, name: string): Promise<CommandOutcome> {
   const {deps, tx, published_at, now} = turn;
   const pool = await existing(turn, name);
@@ -124,7 +124,7 @@ async function priceText(deps: Deps, pool: Pool, workers: number): Promise<strin
   return `for at most $${most.toFixed(2)} an hour`;
 }
 
-/** Records how many streams of `affinity: fixed` lost their slot, because the pool shrank. */
+/** Records how many streams of `affinity: fixed` lost their slot because the pool shrank. */
 export async function recordStranded(deps: Deps, name: string): Promise<void> {
   const pool = await readPool(deps, name);
   if (!pool) return;
@@ -156,7 +156,7 @@ export const update = command({
 
 const MOST_TOLD = 50;
 
-/** Writes the version of the pool's source into the documents of its workers. The tick does so for workers that this misses. */
+/** Writes the version of the pool's source into the documents of its workers. The tick does so for workers that are missed here. */
 async function spreadSource(deps: Deps, name: string): Promise<void> {
   const {store, log} = deps;
   const pool = await readPool(deps, name);

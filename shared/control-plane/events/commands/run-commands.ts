@@ -16,7 +16,7 @@ import {updateTotals} from '../../runs/summarize-run.ts';
 import {type Awaitable, command, conclude, type MessageTurn} from './command.ts';
 import {pausePool, resumePool} from './pool-commands.ts';
 
-/** Creates the document of a run whose first event is still under way, so that no command comes too early. */
+/** Creates the document of a run whose first event has not arrived yet, so that a command cannot come too early. */
 async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
   if (await runRecords.get(deps.store, run)) return;
   const [stream] = await deps.objects.list(streamPrefix(run), {limit: 1});
@@ -64,7 +64,7 @@ function runOrPoolCommand<Action extends 'pause' | 'resume'>(action: Action) {
 export const pause = runOrPoolCommand('pause');
 export const resume = runOrPoolCommand('resume');
 
-/** Copies the stop of a run that was not completed into the bucket, and adds the shards that were counted since the last summary to the totals of the run. */
+/** Copies the stop of an unfinished run into the bucket, and adds the shards counted since the last summary to the totals of the run. */
 export const stop = command({
   schema: z.strictObject({action: z.literal('stop'), run: runId}),
   prepare: ensureKnownRun,

@@ -12,7 +12,7 @@ import {clearWork, holderOf} from '../../documents/lease-documents.ts';
 import {type About, type CommandOutcome, command, type MessageTurn, reasonsOf, refused} from './command.ts';
 import {cancelJob, retryJobs, takeUpNamed, whichJobs} from './job-commands.ts';
 
-/** Failed streams that one message revives. A repeated message revives more. */
+/** Failed streams that one message revives. Repeating the message revives more. */
 const MOST_AT_ONCE = 200;
 
 /** Tries one failed stream again, or every failed stream of the run; or one ended job, or those that failed for a cause. */
@@ -40,7 +40,7 @@ export const retry = command({
   },
 });
 
-/** Fails a stream, or ends a job. The next heartbeat tells its worker. */
+/** Fails a stream, or ends a job. Its worker is notified at its next heartbeat. */
 export const cancel = command({
   schema: z
     .strictObject({
@@ -66,7 +66,7 @@ function noStream(run: string, stream: string): string {
   return `there is no stream ${run}/${stream}`;
 }
 
-/** Queries before the transaction reads: a transaction reads documents one by one. */
+/** The query comes before the transaction, which can only read documents one by one. */
 async function failedStreams({store}: Deps, run: string): Promise<string[]> {
   const failed = await store.query(paths.streams(run), {where: [FAILED], limit: MOST_AT_ONCE + 1});
   return failed.map(({id}) => id);
@@ -75,8 +75,8 @@ async function failedStreams({store}: Deps, run: string): Promise<string[]> {
 type OfStreams = {run: string; ids: readonly string[]; about: About; nothing: string; revives: boolean};
 
 /**
- * Decides about each stream. The message is applied if a stream changes. An ended run with an unfinished stream is open again. `revives`:
- * so is a run that a certain failure ended, without any failed stream.
+ * Decides about each stream. The message is applied if any stream changes. An ended run with an unfinished stream opens again. `revives`: so
+ * does a run that a certain failure ended, even without a failed stream.
  */
 async function onStreams(
   turn: MessageTurn,

@@ -219,14 +219,14 @@ describe('the result of a run', () => {
           if (index === split) folded = new ResultFold(JSON.parse(JSON.stringify(folded.state())));
           folded.add(
             facts(`00${index}`, summary),
-            index % 4 === 3 ? {unread: 'it is not there', sha256: ''} : summary,
+            index % 4 === 3 ? {unread: 'it is missing', sha256: ''} : summary,
           );
         }
         const whole = new ResultFold();
         for (const [index, summary] of summaries.entries())
           whole.add(
             facts(`00${index}`, summary),
-            index % 4 === 3 ? {unread: 'it is not there', sha256: ''} : summary,
+            index % 4 === 3 ? {unread: 'it is missing', sha256: ''} : summary,
           );
         assert.equal(JSON.stringify(folded.result()), JSON.stringify(whole.result()));
       }),
@@ -236,18 +236,18 @@ describe('the result of a run', () => {
   it('the result names a thousand unread streams and counts all of them', () => {
     const folded = new ResultFold();
     for (let index = 0; index < 1500; index++)
-      folded.add(facts(`${1000 + index}`, aSummary()), {unread: 'it is not there', sha256: ''});
+      folded.add(facts(`${1000 + index}`, aSummary()), {unread: 'it is missing', sha256: ''});
     const {streams, unread, unread_streams} = folded.result();
     assert.deepEqual([streams, Object.keys(unread).length, unread_streams], [1500, 1000, 1500]);
   });
 
   it('the result of unread streams has the totals of their shards', () => {
     const folded = new ResultFold();
-    folded.add(facts('007', aSummary()), {unread: 'it is not there', sha256: ''});
+    folded.add(facts('007', aSummary()), {unread: 'it is missing', sha256: ''});
     const {streams, samples, bytes, stats, model, unread} = folded.result();
     assert.deepEqual(
       {streams, samples, bytes, stats, model, unread},
-      {streams: 1, samples: 9, bytes: 1000, stats: {}, model: null, unread: {'007': 'it is not there'}},
+      {streams: 1, samples: 9, bytes: 1000, stats: {}, model: null, unread: {'007': 'it is missing'}},
     );
   });
 });
