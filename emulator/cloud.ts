@@ -26,7 +26,7 @@ export type {Deployment} from './functions/subscriptions.ts';
 export {LocalCloudError} from './http/errors.ts';
 export type {LocalCloud, LocalCloudOptions, LogLine} from './options.ts';
 
-/** Starts a cloud in a folder. A cloud that ran in the folder before continues. */
+/** Starts a cloud in a folder, and continues the cloud that ran there before, if any. */
 export async function startLocalCloud(options: LocalCloudOptions): Promise<LocalCloud> {
   const context = contextOf(options);
   const {where, deployments, ends, log} = context;
@@ -92,7 +92,7 @@ function faultsOf(
   };
 }
 
-/** Starts the servers of HTTP and of Pub/Sub's gRPC, notes their addresses, and returns the port of HTTP. */
+/** Starts the HTTP server and the gRPC server of Pub/Sub, records their addresses, and returns the HTTP port. */
 async function listen(context: CloudContext, parts: Parts, routes: Route[]): Promise<number> {
   const {options, where, ends, trouble} = context;
   const {database, fleet, google, publisher, token, identify, identities, names, triggers} = parts;

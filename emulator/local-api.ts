@@ -11,7 +11,7 @@ export type LocalApi = {
   shutdown: () => void;
 };
 
-/** API of the emulator itself under `/_local`: state, faults and shutdown. Anyone may ask for the proof that it is this cloud. */
+/** API of the emulator itself under `/_local`: state, faults and shutdown. Anyone may request the proof that it is this cloud. */
 export function localRoutes({info, prove, fault, shutdown}: LocalApi): Route[] {
   return [
     [
@@ -44,7 +44,7 @@ export function localRoutes({info, prove, fault, shutdown}: LocalApi): Route[] {
       'POST',
       '/_local/shutdown',
       () => {
-        // The delay lets the answer leave first.
+        // The delay lets the answer be sent first.
         setTimeout(shutdown, 50);
         return {json: {done: 'shutting down'}};
       },

@@ -9,24 +9,24 @@ export type LogLine = {at: string; source: string; text: string};
 export type LocalCloudOptions = {
   /** Folder of all files of the cloud. One cloud at a time runs in a folder. */
   dir: string;
-  /** Takes over files that no cloud of this user wrote on this machine. Their startup scripts run. */
+  /** Accepts a folder whose files no cloud of this user wrote on this machine. Their startup scripts will run. */
   adopt?: boolean | undefined;
-  /** Port of the HTTP server. 0 stands for the earlier port of the folder, or for any free port. */
+  /** Port of the HTTP server. 0 stands for the folder's last port, or else any free one. */
   port: number;
   project?: string;
   /** Bucket of the default deployment. */
   bucket?: string;
   /** Deployments on this cloud, each with its own bucket, store, topics and functions; by default `gleaner` alone. */
   deployments?: Pick<Deployment, 'name' | 'bucket'>[];
-  /** Starts Cloud Storage alone: no Pub/Sub, no functions, no TPUs, no ticks. */
+  /** Starts only Cloud Storage: no Pub/Sub, functions, TPUs or ticks. */
   storage_only?: boolean;
-  /** Uses Google's emulators for Firestore and Pub/Sub in place of SQLite and the cloud's own Pub/Sub. Needs gcloud and Java. */
+  /** Uses Google's emulators for Firestore and Pub/Sub instead of SQLite and the cloud's own Pub/Sub. Needs gcloud and Java. */
   google_emulators?: boolean;
   /** Collection of the documents of jobs, GLEANER_JOBS_COLLECTION of the functions; by default that of the triggers. */
   jobs_collection?: string | undefined;
   /** Interval of the Scheduler job; by default 1000. */
   tick_interval_ms?: number;
-  /** Process of the functions. Without it events wait on disk for a cloud with functions. */
+  /** Process of the functions. Without it, events are kept on disk until a cloud with functions starts. */
   function_host?: Partial<FunctionProcess>;
   /** File with the trigger of each function; by default `functions/triggers.json`. */
   triggers?: string;
@@ -56,6 +56,6 @@ export type LocalCloud = CloudAddress & {
   fault(kind: string, target: string): Promise<string>;
   /** Ends the servers, every VM and the functions. The files stay for the next cloud in the folder. */
   close(): Promise<void>;
-  /** Resolves after `close` or `POST /_local/shutdown`. Rejects when an emulator of Google has ended. */
+  /** Resolves after `close` or `POST /_local/shutdown`. Rejects if one of Google's emulators has ended. */
   closed: Promise<void>;
 };

@@ -1,4 +1,4 @@
-/** The parts of a local cloud: opened without effect, then started in the order in which they need each other. */
+/** The parts of a local cloud: opened without effect, then started in the order of their dependencies. */
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {storeCure} from '../shared/embedded/sqlite-store.ts';
@@ -30,7 +30,7 @@ import {Fleet} from './vm/vms.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** Ends of started parts. They run once, the last first. */
+/** Cleanups of the parts that were started. Each runs once, the last one first. */
 export class Ends {
   readonly #ends: (() => unknown)[] = [];
   #closing: Promise<void> | undefined;
@@ -39,7 +39,7 @@ export class Ends {
     this.#ends.push(end);
   }
 
-  /** Adds an end that runs after every other one. */
+  /** Adds a cleanup that runs after all others. */
   addLast(end: () => unknown): void {
     this.#ends.unshift(end);
   }
@@ -142,7 +142,7 @@ export async function openParts(context: CloudContext) {
   };
 }
 
-/** Topics with faults. Faults of notifications have the target `object`, and Google's Pub/Sub emulator has no faults. */
+/** Topics that support faults. Faults of notifications have the target `object`; Google's Pub/Sub emulator supports none. */
 function faultyTopics(topics: string[], triggers: Triggers, google: GoogleServices | undefined): string[] {
   if (google) return ['document'];
   const notified = triggers.notifications.map(({topic}) => topic);
@@ -178,7 +178,7 @@ function functionHosts(
   return hosts;
 }
 
-/** Opens the storage, sweeps what an interrupted upload left, and makes the bucket of each deployment. */
+/** Opens the storage, removes what interrupted uploads left, and creates the bucket of each deployment. */
 function openBuckets(
   {where, deployments, log}: CloudContext,
   database: CloudDatabase,
@@ -199,7 +199,7 @@ function openBuckets(
   return storage;
 }
 
-/** Starts the parts behind the servers. The addresses are known. */
+/** Starts the parts that need the servers' addresses. */
 export async function startParts(
   {options, where, deployments, ends, trouble}: CloudContext,
   parts: Parts,
@@ -210,7 +210,7 @@ export async function startParts(
     queue.stop();
     nodes.stop();
     instances.stop();
-    // Deliveries under way wait for their functions, so both stop at the same time.
+    // Running deliveries wait for their functions, so both are stopped together.
     scheduler.stop();
     await Promise.all([events.bus.stop(), hosts?.stop()]);
   });

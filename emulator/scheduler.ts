@@ -8,7 +8,7 @@ import {wantsNumbers} from './tpu/catalog.ts';
 export const tickJob = tickJobOf(DEFAULT_DEPLOYMENT);
 export const tickLocation = 'us-central1';
 
-/** Data of each message. A push without data would reach the function in another shape. */
+/** Data of each message. A push without data would reach the function in another form. */
 const DATA = Buffer.from('{}').toString('base64');
 
 export type SchedulerOptions = {
@@ -19,7 +19,7 @@ export type SchedulerOptions = {
   interval_ms: number;
   /** Publishes one message of a job. */
   publish: (topic: string, message: {data: string; attributes: Record<string, string>}) => void;
-  /** False while no function of the topic can take a message: a burst of old ticks is useless. */
+  /** False while no function of the topic can receive a message, because a burst of old ticks would be useless. */
   isReady: (topic: string) => boolean;
 };
 
@@ -89,7 +89,7 @@ export class Scheduler {
 
   routes(): Route[] {
     const jobs = '/v1/projects/{project}/locations/{location}/jobs';
-    /** Pauses an enabled job and resumes a paused job; any other call fails, as Google documents. */
+    /** Pauses an enabled job and resumes a paused one; any other call fails, as Google documents. */
     const turn =
       (to: 'ENABLED' | 'PAUSED'): Handler =>
       request => {

@@ -29,7 +29,7 @@ function latestVersion(dir: string, secret: string): string | undefined {
     .at(-1);
 }
 
-/** Only the access token of an account gives its identity: the token of the cloud is of no account. */
+/** Only the access token of an account identifies a reader; the token of the cloud belongs to no account. */
 export function secretRoutes(dir: string, readers: SecretReaders = {}): Route[] {
   const access = ({params, caller}: Request): {json: JsonObject} => {
     const {project, secret = '', version = ''} = params;

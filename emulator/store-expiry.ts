@@ -1,9 +1,9 @@
-/** The TTL of Firestore for the stores of a local cloud. Google deletes within a day, and a sweep of every document takes less. */
+/** The TTL of Firestore for the stores of a local cloud. Google deletes within a day; a sweep of every document takes less. */
 import {iso} from '../shared/domain/time.ts';
 import {openSqliteStore} from '../shared/embedded/sqlite-store.ts';
 
 const SWEEP_MS = 60_000;
-/** A sweep is short, and a day has enough of them for millions of documents. */
+/** Keeps each sweep short; a day has enough sweeps for millions of documents. */
 const MOST_DOCUMENTS = 2000;
 
 /** Sweeps each store every minute, until the returned function is called. */

@@ -11,7 +11,7 @@ const FIXED = {
   subject_token_type: ACCESS_TOKEN,
 };
 const MOST_BYTES = 64 << 10;
-/** Tokens of the metadata servers of a local cloud are this old at most. */
+/** Greatest age of a token from a metadata server of a local cloud. */
 const LIFE_S = 3599;
 
 export function tokenServiceRoutes(token: string): Route[] {

@@ -8,8 +8,8 @@ const SERVICE = '6F81-5844-456A';
 const MOST_ITEMS = 5000;
 
 /**
- * Items with the fields of Google's answers. Descriptions and prices are those that programs of other people have recorded from the
- * live catalog in 2026; the ids of the items are made up.
+ * Items with the fields of Google's answers. Descriptions and prices were recorded from the live catalog in 2026 by other people's programs;
+ * the ids of the items are made up.
  */
 const FILE = new URL('./skus.json', import.meta.url);
 

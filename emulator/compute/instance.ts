@@ -9,8 +9,8 @@ import type {InstanceSpec} from './spec.ts';
 export type Instance = Tpu<InstanceSpec>;
 
 /**
- * Instances of Compute Engine, which adds no attribute to their metadata. An instance that is preempted, or at the end of its run
- * duration, stops, and is gone where its termination action is DELETE.
+ * Instances of Compute Engine, which adds no attributes to their metadata. An instance that is preempted, or reaches the end of its run
+ * duration, stops; it is deleted if its termination action is DELETE.
  */
 export const INSTANCES: TpuApi<InstanceSpec> = {
   ...{kind: 'instances', api: 'compute', place: 'zones', subject: 'The resource'},

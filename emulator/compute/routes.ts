@@ -62,7 +62,7 @@ export class ComputeRoutes {
     [
       ...(['POST', '/operations/{name}/wait', 'compute.zoneOperations.get'] as const),
       async (zone, name, {signal}) => {
-        // Google answers after two minutes at most; a caller asks again.
+        // Google answers after two minutes at most; the caller then asks again.
         for (const end = Date.now() + 120_000; Date.now() < end && !signal.aborted; ) {
           if (this.#found(zone, name).ended_at !== null) break;
           await new Promise(resolve => setTimeout(resolve, 50));
@@ -186,7 +186,7 @@ export class ComputeRoutes {
   }
 }
 
-/** A page of instances that the filter of the request lets through. */
+/** A page of the instances that match the filter of the request. */
 function pageOf(all: Instance[], {query}: Request) {
   const most = Number(query.get('maxResults') ?? MOST_RESULTS);
   if (!Number.isInteger(most) || most < 0 || most > MOST_RESULTS)
@@ -204,7 +204,7 @@ function pageOf(all: Instance[], {query}: Request) {
   };
 }
 
-/** Filters that the local cloud knows: none, and one label with its value. */
+/** Filters that the local cloud supports: none, or one label with its value. */
 function filterOf(filter: string): (instance: Instance) => boolean {
   if (filter === '') return () => true;
   const [, key, value] = /^labels\.([a-z][a-z0-9_-]{0,62}) ?= ?"?([a-z0-9_-]{0,63})"?$/.exec(filter) ?? [];

@@ -24,7 +24,7 @@ export type InstanceSpec = {
   /** Times in milliseconds: how long it may run, and how long a flex-start instance waits. */
   run_ms: number | null;
   wait_ms: number | null;
-  /** Time from the notice of a preemption to its signal; null where both come at once. */
+  /** Time from the notice of a preemption to its signal; null if both come at once. */
   notice_ms: number | null;
   deletes_itself: boolean;
 };
@@ -34,7 +34,7 @@ const FIELDS = [
   ...['serviceAccounts', 'scheduling', 'reservationAffinity', 'params', 'tags', 'resourcePolicies'],
 ];
 const DAY_S = 86_400;
-/** The images and the packages of 2026. */
+/** Size that the images and packages of 2026 need. */
 const SMALLEST_DISK_GB = 10;
 
 function invalid(field: string, value: unknown, why: string): ApiError {
@@ -131,7 +131,7 @@ function networkIn(interfaces: Json | undefined): JsonObject {
   return first;
 }
 
-/** An instance without an account has no token. */
+/** An instance without an account gets no token. */
 function accountIn(accounts: Json | undefined): string {
   const [first] = Array.isArray(accounts) ? accounts : [];
   if (!isObject(first)) return '';

@@ -11,7 +11,7 @@ export const schema = `
     attempts INTEGER NOT NULL, last_error TEXT NOT NULL, died_at TEXT NOT NULL) STRICT;
 `;
 
-/** The first due messages of every topic. The topics come from the index one by one, whatever the number of messages. */
+/** The first due messages of every topic. The topics are read from the index one by one, however many messages there are. */
 export const firstDue = `
   WITH RECURSIVE topics (topic) AS (
     SELECT min(topic) FROM bus_messages

@@ -7,7 +7,7 @@ export type Delivery = {id: string; topic: string; message: Document; published_
 
 export type DeadLetter = Omit<Delivery, 'attempt'> & {attempts: number; last_error: string; died_at: string};
 
-/** Thrown by `deliver` while the receiver is away: the message comes again, and the attempt does not count. */
+/** Thrown by `deliver` while the receiver is not running: the message is delivered again, and the attempt does not count. */
 export class ReceiverAway extends Error {
   override name = 'ReceiverAway';
 }
@@ -19,7 +19,7 @@ export type EmbeddedBusOptions = {
   deliver: (delivery: Delivery) => Promise<void>;
   now: Now;
   random: () => number;
-  /** Most deliveries of a topic at once. Messages of a busy or slow topic never delay those of another topic. */
+  /** Most concurrent deliveries of a topic. Messages of a busy or slow topic never delay those of another topic. */
   concurrency?: number;
   /** Refusals after which a message becomes a dead letter. */
   max_attempts?: number;
@@ -27,17 +27,17 @@ export type EmbeddedBusOptions = {
   retention_s?: (topic: string) => number | undefined;
   min_backoff_ms?: number;
   max_backoff_ms?: number;
-  /** Delay before the next attempt while the receiver is away. */
+  /** Delay before the next attempt while the receiver is not running. */
   away_ms?: number;
-  /** Receives errors of the database after a delivery; the message stays and comes again. */
+  /** Receives errors of the database after a delivery; the message stays and is delivered again. */
   trouble?: (error: unknown) => void;
 };
 
 type Row = {seq: number; id: string; topic: string; message: string; published_at: string; attempts: number};
 
 /**
- * At-least-once delivery from a table. A message leaves the table only after its receiver acknowledged it, so a crash between
- * the two delivers the message again. Tests call `deliverDue` and step `now`; a process calls `start`.
+ * At-least-once delivery from a table. A message is deleted from the table only after its receiver acknowledged it, so a crash between the
+ * two delivers it again. Tests call `deliverDue` and step `now`; a process calls `start`.
  */
 export class EmbeddedBus implements Bus {
   readonly #options: Required<EmbeddedBusOptions>;
@@ -83,7 +83,7 @@ export class EmbeddedBus implements Bus {
 
   /**
    * The synchronous half of `publish`: one insert, which joins an open transaction of the database.
-   * `id` gives one event the same id on several topics. The default is a unique id.
+   * `id` gives one event the same id on several topics; by default it is unique.
    */
   enqueue(topic: string, message: Document, options: {id?: string; delay_ms?: number} = {}): string {
     const time = this.#options.now();
@@ -99,7 +99,7 @@ export class EmbeddedBus implements Bus {
     return id;
   }
 
-  /** Makes an id of digits, as Pub/Sub's are: the time, a count within this process, and chance between processes. */
+  /** Makes an id of digits, like those of Pub/Sub: the time, a count within this process, and a random part between processes. */
   newId(): string {
     const {now, random} = this.#options;
     this.#count = (this.#count + 1) % 10_000;
@@ -130,7 +130,7 @@ export class EmbeddedBus implements Bus {
     this.#wakeIn(0);
   }
 
-  /** Starts no new delivery, and waits for the running deliveries. */
+  /** Starts no new delivery, and waits for those that are running. */
   async stop(): Promise<void> {
     this.#running = false;
     clearTimeout(this.#timer);
@@ -160,7 +160,7 @@ export class EmbeddedBus implements Bus {
 
   #due(time: number): Row[] {
     const {concurrency} = this.#options;
-    // Rows in flight are still in the table, so the query reads as many more rows.
+    // Rows that are being delivered are still in the table, so the query reads that many more rows.
     const rows = this.#statements.due.all(time, 2 * concurrency) as Row[];
     const busy = new Map(this.#busy);
     return rows.filter(({seq, topic}) => {
@@ -203,7 +203,7 @@ export class EmbeddedBus implements Bus {
     } catch (error) {
       refusal = {error};
     }
-    // A delivery may end after the database was closed: the message stays in the file and comes again.
+    // A delivery may end after the database was closed: the message stays in the file and is delivered again.
     if (!this.#options.database.isOpen) return;
     if (!refusal) this.#statements.ack.run(row.seq);
     else if (refusal.error instanceof ReceiverAway) {

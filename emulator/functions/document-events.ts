@@ -15,7 +15,7 @@ export type DocumentTrigger = {
 /** Eventarc drops an event after a day, without a dead letter. */
 export const EVENT_RETENTION_S = 86_400;
 
-/** Triggers of new documents in the file of triggers. `collection` takes the place of the collection there. */
+/** Triggers of new documents in the file of triggers, with `collection` in place of the one in the file. */
 export function documentTriggersOf(
   {functions}: Triggers,
   {name: deployment}: Pick<Deployment, 'name'>,
@@ -40,7 +40,7 @@ export type DocumentEvent = {
   data: string;
 };
 
-/** Headers and body of the request that brings an event. */
+/** Headers and body of the request that delivers an event. */
 export function documentRequest(id: string, event: DocumentEvent, project: string) {
   const {database, path, created_at, data} = event;
   return {

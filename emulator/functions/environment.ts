@@ -45,7 +45,7 @@ export function functionEnvironment(
     GLEANER_API_SERVICE_ACCOUNT: api,
     GLEANER_TICKET_KEY: ticket_key,
     GLEANER_OIDC_CERTS: `${url}/oauth2/v1/certs`,
-    // The ping and the exchange of tokens ask the metadata server; METADATA_SERVER_DETECTION keeps Google's clients from it.
+    // The ping and the exchange of tokens use the metadata server; METADATA_SERVER_DETECTION keeps Google's clients away from it.
     GCE_METADATA_HOST: metadata_host,
   };
 }

@@ -25,18 +25,18 @@ export type EventsOptions = {
   documents: DocumentTrigger[];
   notifications: Triggers['notifications'];
   project: string;
-  /** Port of a function; undefined while its host is away. */
+  /** Port of a function; undefined while its host is not running. */
   portOf: (receiver: Pick<Subscription, 'deployment' | 'function'>) => number | undefined;
   /** Token that every request to the host of the functions carries. */
   token: string;
   random: () => number;
   trouble: (error: unknown) => void;
-  /** Publishes a message on Google's Pub/Sub emulator, which then pushes the message in place of this class. */
+  /** Publishes a message on Google's Pub/Sub emulator, which then pushes it instead of this class. */
   forward?: ((topic: string, message: PubsubMessage) => Promise<void>) | undefined;
 };
 
 const reorder_ms = 2000;
-/** Prefix of the receiver of messages that are forwarded. A name of a subscription has no slash. */
+/** Prefix of the receiver of forwarded messages. The name of a subscription has no slash. */
 const FORWARD = 'forward/';
 
 /** Sends notifications of objects, messages of topics and events of documents to the functions. */
@@ -95,7 +95,7 @@ export class Events {
     );
   }
 
-  /** Stores all messages or none. Returns their ids. */
+  /** Stores all messages or none, and returns their ids. */
   publish(topic: string, messages: PubsubMessage[]): string[] {
     return this.#options.database.transaction(() =>
       messages.map(message => {
@@ -106,7 +106,7 @@ export class Events {
     );
   }
 
-  /** `target` is the word of a fault for this message: `object`, or the topic. */
+  /** `target` names this message in faults: `object`, or the topic. */
   #send(topic: string, target: string, id: string, message: PubsubMessage): void {
     const receivers = this.#options.forward
       ? [FORWARD + topic]
@@ -136,16 +136,16 @@ export class Events {
   async #deliver({id, topic: receiver, message, published_at, attempt}: Delivery): Promise<void> {
     const {project, portOf, token, forward} = this.#options;
     if (receiver.startsWith(FORWARD)) {
-      if (!forward) throw new ReceiverAway("Google's Pub/Sub emulator is not running");
+      if (!forward) throw new ReceiverAway("Google's Pub/Sub emulator is down");
       return forward(receiver.slice(FORWARD.length), message as PubsubMessage);
     }
     const trigger = this.#documents.get(receiver);
     const subscription = this.#subscriptions.get(receiver);
     const at = trigger ?? subscription;
-    // Messages of a subscription end with the subscription.
+    // Messages of a subscription are dropped with the subscription.
     if (!at) return;
     const port = portOf(at);
-    if (port === undefined) throw new ReceiverAway(`The host of ${at.function} is not running`);
+    if (port === undefined) throw new ReceiverAway(`The host of ${at.function} is down`);
     if (trigger) {
       const request = documentRequest(id, message as unknown as DocumentEvent, project);
       return postEvent({...trigger, ...request, path: '/', port, token});

@@ -22,7 +22,7 @@ async function main([module, ...names]: string[]): Promise<void> {
   if (module === undefined || !token || !process.send) {
     throw new Error('Failed to host functions: fork this file with a module and the names of its functions');
   }
-  // The functions speak as their account, which has the rights of the deployment's account.
+  // The functions act as their account, which has the rights of the deployment's account.
   const account = process.env.GLEANER_CONTROL_SERVICE_ACCOUNT;
   if (account) process.env.GLEANER_LOCAL_TOKEN = accessTokenOf(token, account);
   await import(pathToFileURL(resolve(module)).href);
@@ -30,7 +30,7 @@ async function main([module, ...names]: string[]): Promise<void> {
   for (const name of names) {
     const server = getTestServer(name);
     answerOnly(server, token);
-    // By itself the framework listens on every interface.
+    // By default the framework listens on every interface.
     await new Promise<void>((listening, failed) => {
       server.once('error', failed);
       server.listen(0, '127.0.0.1', listening);
@@ -38,13 +38,13 @@ async function main([module, ...names]: string[]): Promise<void> {
     ports[name] = (server.address() as AddressInfo).port;
   }
   process.send({ports});
-  // The parent kills this process before Node writes the compiled sources. The first events load most of them.
+  // The parent kills this process before Node writes the compile cache. The first events load most of the sources.
   setTimeout(flushCompileCache, FLUSH_MS).unref();
 }
 
 /**
- * Refuses a request without the token before the framework reads its body, because the framework accepts forms as events. Google's
- * Pub/Sub emulator sends no header of ours, so its token is in the query of the push endpoint.
+ * Refuses a request without the token before the framework reads its body, because the framework accepts forms as events. Google's Pub/Sub
+ * emulator cannot send our header, so its token is in the query of the push endpoint.
  */
 function answerOnly(server: Server, token: string): void {
   const push_token = pushTokenOf(token);

@@ -28,16 +28,16 @@ export type FunctionHostOptions = {
 
 const min_backoff_ms = 100;
 const max_backoff_ms = 5000;
-/** A host that ran this long was healthy: its next start waits the shortest time. */
+/** A host that ran this long was healthy, so it is restarted after the shortest delay. */
 const healthy_ms = 10_000;
-/** `start` waits no longer for the functions. */
+/** `start` waits at most this long for the functions. */
 const patience_ms = 30_000;
 
 function isAlive({exitCode, signalCode}: ChildProcess): boolean {
   return exitCode === null && signalCode === null;
 }
 
-/** The process that runs the functions, started again whenever it ends. */
+/** The process that runs the functions. It is started again whenever it ends. */
 export class FunctionHost {
   readonly #options: FunctionHostOptions;
   #ports = new Map<string, number>();
@@ -53,8 +53,8 @@ export class FunctionHost {
   }
 
   /**
-   * Resolves when the functions listen, when their first start fails, or when `patience` ends. Rejects when they listen
-   * and `listening` has not succeeded when `patience` ends.
+   * Resolves when the functions listen, when their first start fails, or when `patience` ends. Rejects if `patience` ends while they listen
+   * but `listening` has not succeeded.
    */
   start(patience = AbortSignal.timeout(patience_ms)): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -81,7 +81,7 @@ export class FunctionHost {
   #launch(settled: () => void): void {
     const {entry, module, env, triggers, log} = this.#options;
     const started = Date.now();
-    // A session of its own: the emulator handles Ctrl-C in the terminal. The child ends with the IPC channel.
+    // The child has its own session, because the emulator handles Ctrl-C in the terminal. It ends with the IPC channel.
     const child = fork(entry, [module, ...triggers.map(({name}) => name)], {
       env: withDirectLoopback({...(process.env as Record<string, string>), ...env()}),
       detached: true,
@@ -129,7 +129,7 @@ export class FunctionHost {
     }
   }
 
-  /** Routes of HTTP functions under `/functions/`, which browsers and workers call. Each has its exact name in the deployment. */
+  /** Routes of HTTP functions under `/functions/`, which browsers and workers call, each under its exact name in the deployment. */
   routes(): Route[] {
     return httpFunctions(this.#options.triggers).flatMap(name => {
       const path = `/functions/${nameIn(this.#options.deployment, name)}`;
@@ -148,7 +148,7 @@ export class FunctionHost {
     const rest = request.path.slice(path.length) || '/';
     const search = request.query.size > 0 ? `?${request.query}` : '';
     return new Promise((resolve, reject) => {
-      // No kept connection: it may be closing, and a POST cannot be sent twice.
+      // No keep-alive connection, because it may be closing, and a POST cannot be sent twice.
       const target = {host: '127.0.0.1', port, path: rest + search, agent: false};
       const options = {...target, method: request.method, headers};
       const upstream = httpRequest(options, response => {

@@ -24,15 +24,15 @@ const ACKNOWLEDGED = [102, 200, 201, 202, 204];
 /** Sends a message to a function as Pub/Sub does. */
 export async function pushMessage(push: Push): Promise<void> {
   const {subscription, project, port, token} = push;
-  // Functions-framework reads the topic from this path, and makes a CloudEvent of the push.
+  // Functions-framework reads the topic from this path, and turns the push into a CloudEvent.
   const path = `/projects/${project}/topics/${subscription.topic}`;
   const headers = {'content-type': 'application/json'};
   await postEvent({...subscription, port, token, path, headers, body: JSON.stringify(envelopeOf(push))});
 }
 
 /**
- * Posts an event to a function. Returns when the function acknowledges the event. Throws `ReceiverAway` where no host listens,
- * and another error for a refusal.
+ * Posts an event to a function. Returns when the function acknowledges it. Throws `ReceiverAway` if no host listens, and another error if the
+ * function refuses.
  */
 export async function postEvent(request: {
   function: string;
@@ -55,8 +55,7 @@ export async function postEvent(request: {
     });
   } catch (error) {
     const {message: reason, cause} = error as Error & {cause?: {code?: string; message?: string}};
-    if (cause?.code === 'ECONNREFUSED')
-      throw new ReceiverAway(`The host of ${name} is not running`, {cause: error});
+    if (cause?.code === 'ECONNREFUSED') throw new ReceiverAway(`The host of ${name} is down`, {cause: error});
     throw new Error(`${name} did not answer: ${reason}${cause?.message ? ` (${cause.message})` : ''}`);
   }
   const text = await response.text();

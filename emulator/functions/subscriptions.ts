@@ -27,12 +27,12 @@ export type Subscription = {
 export const RETRY = {max_attempts: 20, min_backoff_ms: 200, max_backoff_ms: 10_000};
 export const ACK_DEADLINE_S = 600;
 
-/** Messages of the tick have no dead letters, because the next minute brings another message. */
+/** Messages of the tick have no dead letters, because the next one follows within a minute. */
 const TICK = {topic: 'tick', retention_s: 600};
 
 type Named = Pick<Deployment, 'name' | 'bucket'>;
 
-/** Deployments of a cloud in `dir`, the first one being the deployment of commands that name none. */
+/** Deployments of a cloud in `dir`. Commands that name no deployment use the first one. */
 export function deploymentsIn(
   dir: string,
   {deployments = [], bucket = 'gleaner-local'}: {deployments?: Named[]; bucket?: string},

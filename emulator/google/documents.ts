@@ -28,15 +28,15 @@ export type Watch = {
 const AGAIN_MS = 1000;
 
 /**
- * Calls `created` with each document that appears in a collection from now on, until the returned function is called. After an error
- * it listens again, and a document that appeared before the error may come twice.
+ * Calls `created` with each document that is added to a collection from now on, until the returned function is called. After an error it
+ * listens again, and a document that was added before the error may be reported twice.
  */
 export async function watchDocuments(watch: Watch): Promise<() => Promise<void>> {
   const {host, project, database, collection, created, trouble} = watch;
   const {Firestore} = await import('@google-cloud/firestore');
   const firestore = new Firestore({
     ...{projectId: project, databaseId: database, host, ssl: false},
-    // Without a client of its own it searches for a metadata server for a second.
+    // Without its own client it would search for a metadata server for a second.
     authClient: new PassThroughClient(),
   });
   const since = Date.now();
@@ -74,7 +74,7 @@ function protoOf(document: DocumentSnapshot): object {
   return (document as unknown as {toDocumentProto: () => object}).toDocumentProto();
 }
 
-/** Serialises a `google.firestore.v1.Document`, whose fields have the numbers of the Document of events. */
+/** Serialises a `google.firestore.v1.Document`, whose fields have the same numbers as the Document in events. */
 function documentSerializer(): (document: object) => Buffer {
   const client = createRequire(import.meta.url).resolve('@google-cloud/firestore/package.json');
   const includeDirs = [join(dirname(client), 'build', 'protos')];

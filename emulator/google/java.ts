@@ -1,4 +1,4 @@
-/** Google's own emulators, started from the jars of the gcloud SDK with Java alone. */
+/** Google's own emulators, started with Java directly from the jars of the gcloud SDK. */
 import {spawnSync} from 'node:child_process';
 import {existsSync, readdirSync, realpathSync} from 'node:fs';
 import {createServer} from 'node:net';
@@ -22,7 +22,7 @@ const JARS: Record<Kind, {component: string; folder: string; jar: RegExp; main: 
   },
 };
 
-/** Flags for a quick start and little memory, at the price of top speed. */
+/** Flags for a quick start and little memory, at the cost of top speed. */
 const JAVA_FLAGS = ['-Xmx512m', '-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC'];
 
 /** Command of an emulator, without its address; or the missing part and how to install it. */
@@ -40,7 +40,7 @@ export function findEmulator(kind: Kind): Found {
   return {missing: `There is no ${kind} emulator of gcloud; run \`gcloud components install ${component}\``};
 }
 
-/** Arguments of an emulator that listen on an address of this machine alone. */
+/** Arguments that make an emulator listen on an address of this machine only. */
 export function addressArguments(host: string): string[] {
   return ['--host=127.0.0.1', `--port=${host.split(':')[1]}`];
 }

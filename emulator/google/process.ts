@@ -12,7 +12,7 @@ const NAMES: Record<Kind, string> = {firestore: 'Firestore', pubsub: 'Pub/Sub'};
 export type EmulatorProcess = {
   /** HOST:PORT. */
   host: string;
-  /** Resolves with a sentence when the process ends, also after `stop`. */
+  /** Resolves with a sentence when the process ends, including after `stop`. */
   ended: Promise<string>;
   stop: () => Promise<void>;
 };
@@ -22,12 +22,12 @@ export function emulatorFolder(dir: string): string {
   return join(dir, 'emulators');
 }
 
-/** Throws where gcloud, Java or a component is missing, before anything starts. */
+/** Throws before anything starts if gcloud, Java or a component is missing. */
 export function requireEmulators(): void {
   for (const kind of ['firestore', 'pubsub'] as const) commandOf(kind);
 }
 
-/** Starts an emulator of Google. The process ends with this process, also after `kill -9`, as a VM does. */
+/** Starts one of Google's emulators. Like a VM, it ends with this process, even after `kill -9`. */
 export async function startEmulator(kind: Kind, dir: string): Promise<EmulatorProcess> {
   const cwd = emulatorFolder(dir);
   mkdirSync(cwd, {recursive: true});

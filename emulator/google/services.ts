@@ -47,7 +47,7 @@ export async function startGoogle(options: {
   }
 }
 
-/** Waits for both, also where one fails: the other must be known before it can be stopped. */
+/** Waits for both even if one fails, because the other must be known before it can be stopped. */
 async function allOrThrow<T>(both: [Promise<T>, Promise<T>]): Promise<[T, T]> {
   await Promise.allSettled(both);
   return Promise.all(both);

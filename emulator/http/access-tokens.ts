@@ -1,4 +1,4 @@
-/** Access tokens of service accounts: whole ones of a metadata server, and narrowed ones of the token service. */
+/** Access tokens of service accounts: full ones from a metadata server, and narrowed ones from the token service. */
 
 import {createHmac} from 'node:crypto';
 import type {IncomingHttpHeaders} from 'node:http';
@@ -6,7 +6,7 @@ import {isSameText} from '../../shared/contracts/constant-time.ts';
 import type {Boundary} from './boundary.ts';
 import {ApiError} from './errors.ts';
 
-/** Account of a token. With a boundary, the token has only the rights of the account that the boundary leaves. */
+/** Account of a token. With a boundary, the token only has those rights of the account that the boundary leaves. */
 export type TokenAccount = {email: string; boundary?: Boundary};
 
 /** Service accounts of a deployment: of the VMs, of the event functions, and of worker-api. */
@@ -15,10 +15,10 @@ export type Role = 'worker' | 'control' | 'worker-api';
 /** An account that a token names. Accounts of no deployment have no role. */
 export type Account = TokenAccount & {role?: Role; deployment: string};
 
-/** Sender of a request; undefined where the guard lets one without a token pass. */
+/** Sender of a request; undefined if the guard lets the request pass without a token. */
 export type Caller = 'cloud' | Account | undefined;
 
-/** Path of the token service, which the guard leaves open: the body of a request has the token that proves its sender. */
+/** Path of the token service, which needs no token in a header: the body of a request has the token that identifies its sender. */
 export const EXCHANGE_PATH = '/v1/token';
 
 type Narrowed = {email: string; boundary: Boundary; expires_at_ms: number};
@@ -30,13 +30,13 @@ export function accessTokenOf(token: string, email: string): string {
   return `${encoded(email)}.${signature(`access of ${email}`, token)}`;
 }
 
-/** Access token with a boundary, as the token service gives it. Its text holds its facts: a restart of the cloud forgets none. */
+/** Access token with a boundary, as the token service issues it. The text contains its facts, so it survives a restart of the cloud. */
 export function narrowedTokenOf(token: string, narrowed: Narrowed): string {
   const facts = encoded(JSON.stringify(narrowed));
   return `${NARROWED}${facts}.${signature(`narrowed ${facts}`, token)}`;
 }
 
-/** Account of a token; undefined for a token of no account. Answers 401 to a narrowed token that is forged or over. */
+/** Account of a token; undefined if the token belongs to no account. Answers 401 to a narrowed token that is forged or expired. */
 export function tokenAccount(given: string, token: string, now_ms = Date.now()): TokenAccount | undefined {
   if (given.startsWith(NARROWED)) return narrowedAccount(given.slice(NARROWED.length), token, now_ms);
   const email = Buffer.from(given.split('.')[0] ?? '', 'base64url').toString();

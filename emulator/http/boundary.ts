@@ -1,4 +1,4 @@
-/** Credential Access Boundaries: rules that a narrowed token has, and the permissions that each rule leaves. */
+/** Credential Access Boundaries: the rules of a narrowed token, and the permissions that each rule leaves. */
 import {z} from 'zod';
 
 export type Right = 'create' | 'delete' | 'get' | 'list' | 'update';

@@ -15,7 +15,7 @@ const VERSION = 0xa0;
 const SHA256_WITH_RSA = Buffer.from('2a864886f70d01010b', 'hex');
 const COMMON_NAME = Buffer.from('550403', 'hex');
 
-/** The certificate as PEM. It is valid from 2000 to 2049: the key ends with the folder of its cloud. */
+/** The certificate as PEM. It is valid from 2000 to 2049, because the key is deleted with the folder of its cloud. */
 export function certificateOf(key: KeyObject, name: string): string {
   const algorithm = der(SEQUENCE, der(OBJECT_ID, SHA256_WITH_RSA), der(NULL));
   const subject = der(

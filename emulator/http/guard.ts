@@ -31,14 +31,14 @@ export function readToken(dir: string): string | undefined {
   return kept !== undefined && TOKEN.test(kept) ? kept : undefined;
 }
 
-/** Proof that the server on a port knows the token. A client checks the proof before it sends the token. */
+/** Proof that the server on a port knows the token. A client checks it before sending the token. */
 export function proofOf(token: string, nonce: string, port: string): string {
   return signature(`local cloud ${nonce} on port ${port}`, token);
 }
 
 /**
- * Token in the push endpoints of Google's Pub/Sub emulator. Every user of the machine can read an endpoint there, so this token
- * opens the ports of the functions only.
+ * Token in the push endpoints of Google's Pub/Sub emulator. Every user of the machine can read an endpoint there, so this token only opens
+ * the ports of the functions.
  */
 export function pushTokenOf(token: string): string {
   return signature('push to the functions', token);
@@ -54,17 +54,17 @@ export type Guard = {
   identify: Identify;
   identities: Identities;
   invokers: (path: string) => string[];
-  /** Milliseconds for which the requests of a VM reach no function. */
+  /** For how many milliseconds the requests of a VM reach no function. */
   cutFor: (vm: string) => number;
   url: () => string;
 };
 
-/** Paths that anyone may read: the proof of the cloud, and the certificates of Google. They say nothing about the cloud. */
+/** Paths that anyone may read: the proof of the cloud, and Google's certificates. They reveal nothing about the cloud. */
 const PUBLIC = ['/_local', CERTS_PATH];
 
 /**
- * Requires the token, as Google requires one: in a header, or in the path of `urlWithToken`. Functions also answer the identity tokens of
- * their invokers, as IAM of Cloud Run decides.
+ * Requires the token, as Google does: in a header, or in the path of `urlWithToken`. Functions also accept the identity tokens of their
+ * invokers, as Cloud Run's IAM does.
  */
 export function guarded(guard: Guard, handle: Handle): Handle {
   const {token, identify} = guard;
@@ -76,7 +76,7 @@ export function guarded(guard: Guard, handle: Handle): Handle {
       throw new ApiError(403, 'Refused a token with a boundary: it is valid for Cloud Storage only');
     const called = /^\/functions\/[^/]+/.exec(path)?.[0];
     const isPublic = (request.method === 'GET' || request.method === 'HEAD') && PUBLIC.includes(path);
-    // The random id of a resumable upload permits its continuation, as at Google.
+    // The random id of a resumable upload is enough to continue it, as at Google.
     const isResumable = /^(PUT|DELETE) (\/resumable)?\/upload\/storage\/v1\//.test(
       `${request.method} ${path}`,
     );
@@ -90,7 +90,7 @@ export function guarded(guard: Guard, handle: Handle): Handle {
   };
 }
 
-/** The audience of a token for a function is the address of the function. The request of a VM that is cut off waits. */
+/** The audience of a token for a function is the address of the function. A request of a VM that is cut off waits. */
 async function passInvoker(
   {identities, invokers, url, cutFor}: Guard,
   identity: string,
@@ -121,6 +121,6 @@ export function identifier(token: string, project: string, deployments: readonly
     const account = tokenAccount(given, token);
     return account && {...account, ...roleOf(project, deployments, account.email)};
   };
-  // Some clients of Google send a key alone.
+  // Some of Google's clients only send a key.
   return headers => callerOf(bearer(headers)) ?? callerOf(String(headers['x-goog-api-key'] ?? ''));
 }

@@ -15,7 +15,7 @@ export type Request = {
   /** Values of the `{names}` in the template, after percent-decoding. */
   params: Record<string, string>;
   query: URLSearchParams;
-  /** Address of the cloud as the client names it, for links in answers: with the token where its path has the token. */
+  /** Address of the cloud as the client names it, for links in answers. It includes the token if the request's path does. */
   origin: string;
   headers: IncomingMessage['headers'];
   /** Set by the guard of the cloud. */
@@ -37,8 +37,8 @@ export type Handle = (request: Omit<Request, 'params'>) => Promise<Reply>;
 export type Handler = (request: Request) => Reply | Promise<Reply>;
 
 /**
- * Method (`*` matches every method), template and handler. `{name}` matches a segment or a part of a segment, `{name...}`
- * matches the rest of the path. The first match wins. The permission is that of `permissions.ts` where a route names none.
+ * Method (`*` matches every method), template and handler. `{name}` matches a segment or a part of one, `{name...}` the rest of the path. The
+ * first match wins. If a route names no permission, that of `permissions.ts` applies.
  */
 export type Route = readonly [method: string, template: string, handler: Handler, permission?: string];
 
@@ -84,7 +84,7 @@ async function send(reply: Reply, request: IncomingMessage, response: ServerResp
     if (value !== undefined) response.setHeader(name, value);
   }
   if (reply.json !== undefined) response.setHeader('content-type', 'application/json; charset=UTF-8');
-  // These headers keep web pages from reading an answer as a script or an image.
+  // These headers prevent web pages from reading an answer as a script or an image.
   response.setHeader('x-content-type-options', 'nosniff');
   response.setHeader('cross-origin-resource-policy', 'same-origin');
   response.statusCode = reply.status ?? 200;
@@ -102,7 +102,7 @@ async function send(reply: Reply, request: IncomingMessage, response: ServerResp
     response.end(request.method === 'HEAD' ? undefined : body);
     return;
   }
-  // A client that disconnects during a download is no error of the cloud. One that did so before leaves the body unread and open.
+  // A client that disconnects during a download is no error of the cloud. If it did so before, the body stays unread and open.
   await pipeline(body, response).catch(() => {
     body.destroy();
     response.destroy();
@@ -111,7 +111,7 @@ async function send(reply: Reply, request: IncomingMessage, response: ServerResp
 
 export type HttpServer = {port: number; url: string; close(): Promise<void>};
 
-/** Serves `handle` on 127.0.0.1. `trouble` gets internal errors; errors of the client become answers. */
+/** Serves `handle` on 127.0.0.1. `trouble` receives internal errors; errors of the client become answers. */
 export async function serve(
   handle: Handle,
   options: {port: number; trouble: (error: unknown, request: string) => void},
@@ -172,7 +172,7 @@ function listen(server: Server, port: number): Promise<number> {
   });
 }
 
-/** Throws `port-in-use` where a server cannot listen; port 0 stands for any free port. */
+/** Throws `port-in-use` if a server cannot listen; port 0 stands for any free port. */
 export async function checkPort(port: number): Promise<void> {
   const server = createServer();
   await listen(server, port);

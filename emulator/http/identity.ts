@@ -31,7 +31,7 @@ export function accountsOf(project: string, deployment: string): Record<Role, st
   };
 }
 
-/** Deployment and role of an account; without a role for an account of no deployment. */
+/** Deployment and role of an account; no role if the account belongs to no deployment. */
 export function roleOf(
   project: string,
   deployments: readonly string[],
@@ -81,7 +81,7 @@ export class Identities {
   /** Key of the tickets of the deployment, kept as Secret Manager would. */
   readonly ticket_key: string;
 
-  /** Keeps the keys in the folder of the cloud: tokens and tickets of VMs stay valid over a restart. */
+  /** Keeps the keys in the folder of the cloud, so that tokens and tickets of VMs stay valid after a restart. */
   constructor(dir: string) {
     const pem = privateFile(join(dir, 'identity-key.pem'), /^-----BEGIN PRIVATE KEY-----/, () => {
       const {privateKey} = generateKeyPairSync('rsa', {modulusLength: 2048});
@@ -95,7 +95,7 @@ export class Identities {
     this.#id = createHash('sha1').update(this.#certificate).digest('hex');
   }
 
-  /** Token of an account. `more` are the claims of a VM; with them comes the e-mail address, as at Google. */
+  /** Token of an account. `more` are the claims of a VM; if there are any, the e-mail address is included, as at Google. */
   token(email: string, audience: string, more?: Claims): string {
     const now_s = Math.floor(Date.now() / 1000);
     const number = numberOf(email);
@@ -118,7 +118,7 @@ export class Identities {
     return [...text, signature].join('.');
   }
 
-  /** Account of a valid token for the audience, and the id of its VM, empty without one; undefined for another token. */
+  /** Account of a valid token for the audience, and the id of its VM (empty if there is none); undefined for an invalid token. */
   callerOf(token: string, audience: string): {email: string; vm: string} | undefined {
     const [header = '', payload = '', signature = ''] = token.split('.');
     const signed = Buffer.from(`${header}.${payload}`);

@@ -1,16 +1,16 @@
-/** What the accounts of a deployment may call, as their roles at Google let them. The token of the cloud calls everything. */
+/** What the accounts of a deployment may call, following their roles at Google. The token of the cloud may call everything. */
 import {nameIn} from '../../shared/domain/deployment.ts';
 import type {Caller, Role} from './access-tokens.ts';
 import {ApiError} from './errors.ts';
 import type {Request, Route} from './http.ts';
 
-/** Google asks for no permission, or the handler looks at the object or the secret itself. */
+/** Google requires no permission, or the handler checks the object or the secret itself. */
 const NONE = '';
 export const PUBLISH = 'pubsub.topics.publish';
 /** Every other permission of Pub/Sub, which no account has. */
 export const PUBSUB = 'pubsub';
 
-/** Permission of a route that names none itself, by its method and template. The first row decides, and each route needs one. */
+/** Permission of a route that names none, by its method and template. The first matching row applies, and each route needs one. */
 const PERMISSIONS: readonly (readonly [routes: RegExp, permission: string])[] = [
   [/^GET (\/_local|\/oauth2\/v1\/certs|\/v1\/services\/\{service\}\/skus)$|^POST \/v1\/token$/, NONE],
   [/^\S+ (\/\w+)*\/b\/\{bucket\}\/o(\/.*)?$|^GET \/\{bucket\}\/|^POST \/batch\/|^GET .*:access$/, NONE],
@@ -48,7 +48,7 @@ export function permissionOf([method, template, , permission]: Route): string {
   return row[1];
 }
 
-/** The routes, for the callers that have their permission. */
+/** The routes, restricted to callers with their permission. */
 export function authorized(routes: readonly Route[]): Route[] {
   return routes.map(route => {
     const [method, template, handler] = route;
@@ -61,7 +61,7 @@ export function authorized(routes: readonly Route[]): Route[] {
   });
 }
 
-/** Throws where an account lacks a permission. `topic`: of a publish. */
+/** Throws if an account lacks a permission. `topic`: only for a publish. */
 export function requirePermission(caller: Caller, permission: string, topic = ''): void {
   if (caller === undefined || caller === 'cloud' || permission === NONE) return;
   const {email, role, deployment} = caller;

@@ -1,6 +1,6 @@
 import {lstatSync, readFileSync, rmSync, type Stats, writeFileSync} from 'node:fs';
 
-/** Text of a private file, made where the file is missing, readable by other users or of another form. */
+/** Text of a private file. It is created if it is missing, readable by other users, or malformed. */
 export function privateFile(file: string, form: RegExp, make: () => string): string {
   const kept = readPrivate(file);
   if (kept !== undefined && form.test(kept)) return kept;
@@ -22,7 +22,7 @@ export function readPrivate(file: string): string | undefined {
   return isPrivate ? readFileSync(file, 'utf8') : undefined;
 }
 
-/** Status of a file; undefined where the file is missing or its folder belongs to another user. */
+/** Status of a file; undefined if the file is missing or its folder belongs to another user. */
 function statOf(file: string): Stats | undefined {
   try {
     return lstatSync(file);

@@ -1,4 +1,4 @@
-/** Proxies of the environment. Loopback never goes by one: there, the processes of a local cloud call each other. */
+/** Proxies of the environment. Loopback never uses one, because the processes of a local cloud call each other there. */
 
 const LOOPBACK = ['127.0.0.1', 'localhost', '::1', '[::1]'];
 
@@ -12,13 +12,13 @@ export function withDirectLoopback<T extends Readonly<Record<string, string | un
   if (!hasProxy(env)) return env;
   const given = [env.no_proxy, env.NO_PROXY, env.no_grpc_proxy].flatMap(list => list?.split(',') ?? []);
   const names = [...new Set(given.map(name => name.trim()).filter(Boolean))];
-  // The star excludes every address, and only where it stands alone.
+  // A star excludes every address, but only if it stands alone.
   const direct = names.includes('*') ? '*' : [...new Set([...names, ...LOOPBACK])].join(',');
   return {
     ...env,
     no_proxy: direct,
     NO_PROXY: direct,
-    // The library for gRPC knows no star.
+    // The gRPC library does not support the star.
     no_grpc_proxy: [...new Set([...names, ...LOOPBACK])].filter(name => name !== '*').join(','),
   };
 }

@@ -17,7 +17,7 @@ export function parseJson(text: string, what: string): JsonObject {
   return value;
 }
 
-/** Chunks of a request body. An early stop keeps the connection open for the answer. */
+/** Chunks of a request body. Stopping early keeps the connection open for the answer. */
 export function chunksOf(body: Readable): AsyncIterable<Buffer> {
   return body.iterator({destroyOnReturn: false});
 }
@@ -39,7 +39,7 @@ export async function readJson(body: Readable, limit = 1 << 20): Promise<JsonObj
   return bytes.length === 0 ? {} : parseJson(bytes.toString('utf8'), 'the request body');
 }
 
-/** Map of strings; undefined for an absent field. Answers 400 to every other value. */
+/** Map of strings; undefined for an absent field. Answers 400 to any other value. */
 export function stringMap(value: Json | undefined, field: string): Record<string, string> | undefined {
   if (value === undefined || value === null) return undefined;
   if (!isObject(value) || !Object.values(value).every(entry => typeof entry === 'string')) {

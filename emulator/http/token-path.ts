@@ -5,7 +5,7 @@ export function urlWithToken(url: string, token: string): string {
   return `${url}/as/${token}`;
 }
 
-/** Splits a path into the token that it carries, undefined without one, and the path after the token. */
+/** Splits a path into its token (undefined if there is none) and the rest of the path. */
 export function splitTokenPath(path: string): {token: string | undefined; path: string} {
   const [, token, rest] = /^\/as\/([^/]*)(\/.*)?$/s.exec(path) ?? [];
   return token === undefined ? {token, path} : {token, path: rest ?? '/'};

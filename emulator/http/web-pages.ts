@@ -2,8 +2,8 @@ import type {IncomingHttpHeaders} from 'node:http';
 import {ApiError} from './errors.ts';
 
 /**
- * Refuses requests of web pages, because a page in the user's browser reaches 127.0.0.1 too. A page shows in the headers Origin
- * and Sec-Fetch-Site, and a rebound DNS name in the header Host.
+ * Refuses requests of web pages, because a page in the user's browser can reach 127.0.0.1 too. The headers Origin and Sec-Fetch-Site reveal a
+ * page, and the header Host reveals a rebound DNS name.
  */
 export function refusePages(headers: IncomingHttpHeaders): void {
   const {host, origin, 'sec-fetch-site': site} = headers;

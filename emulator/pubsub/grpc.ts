@@ -22,14 +22,14 @@ type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKe
 export type GrpcServer = {port: number; close(): void};
 
 /**
- * `google.pubsub.v1.Publisher` for Google's clients with PUBSUB_EMULATOR_HOST. These clients send no credentials to an emulator, so
- * the program adds the token to the metadata of its calls.
+ * `google.pubsub.v1.Publisher` for Google's clients with PUBSUB_EMULATOR_HOST. They send no credentials to an emulator, so the program adds
+ * the token to the metadata of its calls.
  */
 export async function servePublisher(
   topics: Topics,
   options: {port: number; identify: Identify},
 ): Promise<GrpcServer> {
-  /** Call for a holder of the token, or for an account with the permission. */
+  /** Restricts a call to holders of the token and accounts with the permission. */
   const authorized = <Call extends object, Answer>(answer: (call: Call) => Answer, permission = PUBSUB) =>
     unary<Call, Answer>((call, metadata) => {
       const caller = options.identify({authorization: String(metadata.get('authorization')[0] ?? '')});

@@ -6,7 +6,7 @@ import {LocalCloudError} from '../http/errors.ts';
 import {isOwnFolder, markFolder, notOwn} from './own-folder.ts';
 
 /**
- * WAL with synchronous=NORMAL keeps a committed transaction in the page cache of the kernel. A commit therefore survives
+ * WAL with synchronous=NORMAL leaves a committed transaction in the page cache of the kernel, so a commit survives
  * `kill -9` of this process. A power cut may undo the newest commits, each as a whole; FULL would prevent this with one
  * fsync per event. Object bytes are fsynced before the row that names them, so an object is never truncated.
  */
@@ -17,7 +17,7 @@ const pragmas = `
   PRAGMA busy_timeout = 5000;
 `;
 
-/** Number of the form of a folder: of these tables, and of the documents in its stores. Folders of earlier versions have none. */
+/** Version of the layout of a folder: of these tables, and of the documents in its stores. Folders of earlier releases have none. */
 const FORM = 1;
 
 const schema = `
@@ -106,7 +106,7 @@ export class CloudDatabase {
       this.connection.exec('COMMIT');
       return result;
     } catch (error) {
-      // SQLite rolls back by itself when the disk is full.
+      // SQLite itself rolls back when the disk is full.
       if (this.connection.isTransaction) this.connection.exec('ROLLBACK');
       throw error;
     }
@@ -129,7 +129,7 @@ export class CloudDatabase {
   }
 }
 
-/** Fails for a file that SQLite finds damaged. `cure`: what to do then. */
+/** Throws if SQLite finds the file damaged. `cure`: what to do then. */
 export function requireWhole(file: string, cure: string): void {
   if (!existsSync(file)) return;
   let found: string;
@@ -137,7 +137,7 @@ export function requireWhole(file: string, cure: string): void {
   try {
     found = String(connection.prepare('PRAGMA quick_check(1)').get()?.quick_check).replaceAll('\n', ' ');
   } catch (error) {
-    // The other errors name themselves when the file is used.
+    // Other errors are reported when the file is used.
     found = isDamage(error) ? (error as Error).message : 'ok';
   } finally {
     connection.close();
@@ -147,15 +147,15 @@ export function requireWhole(file: string, cure: string): void {
 }
 
 export type FolderLock = {
-  /** Writes a line about the owner, which the error of the next process quotes. */
+  /** Records the owner in a line, which the error of the next process quotes. */
   note(text: string): void;
   release(): void;
 };
 
 /**
- * Locks a folder for one running cloud. The lock is a SQLite lock on an empty database, because the kernel releases it at
- * every end of the process. A pid file could name a dead process. Throws for files that no local cloud of this user wrote on this
- * machine, unless `adopt` takes them over: a cloud runs programs from its folder.
+ * Locks a folder for one running cloud. The lock is a SQLite lock on an empty database, because the kernel releases it however the process
+ * ends; a pid file could name a dead process. Throws for files that no local cloud of this user wrote on this machine, unless `adopt` accepts
+ * them: a cloud runs programs from its folder.
  */
 export function lockFolder(dir: string, adopt = false): FolderLock {
   if (statSync(dir, {throwIfNoEntry: false})?.isFile())

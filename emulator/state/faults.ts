@@ -65,7 +65,7 @@ export const faultHelp = `  preempt NAME                 preempts a TPU: its VM 
 NAME-w-1 in place of NAME is host 1 of a TPU of several hosts. Only preempt and vanish take the whole TPU.
 ZONE is a zone or all.`;
 
-/** Duration of a cut that names none. */
+/** Duration of a cut without one. */
 const CUT_S = 60;
 
 /** Name of the target of a fault of nodes, and the duration of a cut, such as `NAME=30`. */
@@ -92,12 +92,12 @@ function includes<T extends string>(list: readonly T[], word: string): word is T
   return (list as readonly string[]).includes(word);
 }
 
-/** Lasting faults. The database keeps them over a restart of the cloud. */
+/** Lasting faults. The database keeps them when the cloud restarts. */
 export class Faults {
   readonly #database: CloudDatabase;
   readonly #event_targets: string[];
 
-  /** `targets`: words for events beside `object`. */
+  /** `targets`: targets of event faults besides `object`. */
   constructor(database: CloudDatabase, targets: string[]) {
     this.#database = database;
     this.#event_targets = ['object', ...targets];
@@ -117,7 +117,7 @@ export class Faults {
     throw badFault(`Unknown fault "${kind}"`);
   }
 
-  /** Amount of a fault in a zone; undefined without the fault. */
+  /** Amount of a fault in a zone; undefined if the fault is not set. */
   zone(kind: ZoneFault, zone: string): number | undefined {
     const row = this.#database.get<Fault>(
       `SELECT * FROM faults WHERE kind = ? AND target IN (?, 'all') ORDER BY target = 'all'`,

@@ -1,6 +1,6 @@
 /**
- * Folders of the local clouds that this user made on this machine. Each has a random mark, and the state folder of the user has the
- * same mark under its path, so no folder that came from elsewhere, such as one of a repository, can pass for one of them.
+ * Folders of the local clouds that this user created on this machine. Each has a random mark, which the user's state folder also stores under
+ * the folder's path. So a folder that came from elsewhere, for example with a repository, cannot pass for one of them.
  */
 import {createHash, randomBytes} from 'node:crypto';
 import {mkdirSync, readdirSync, realpathSync, rmSync, statSync} from 'node:fs';
@@ -46,11 +46,11 @@ export function isOwnFolder(dir: string): boolean {
   return record !== undefined && record.mark === readPrivate(join(dir, MARK_FILE));
 }
 
-/** What keeps a cloud of this user out of a folder, and what to do; undefined for a folder of this user, or an empty one. */
+/** Why a cloud of this user must not use a folder, and what to do; undefined for a folder of this user, or an empty one. */
 export function notOwn(dir: string, adopt: boolean): string | undefined {
   const {uid, mode} = statSync(dir);
   if (uid !== process.getuid?.()) return 'it belongs to another user; choose another folder with --dir';
-  // A person puts the secrets of a cloud into its folder before the first start.
+  // A person may put secrets into the folder of a cloud before its first start.
   const isEmpty = readdirSync(dir).every(name => name === 'secrets');
   if (!(isEmpty || adopt || isOwnFolder(dir)))
     return `no local cloud of yours wrote the files there on this machine, and a local cloud would run programs from them; move or delete the folder, or choose another with --dir. If you trust the files, such as those of a folder that you moved, take them over with \`gleaner local up --adopt --dir ${dir}\``;
@@ -66,7 +66,7 @@ export function forgetAddress(dir: string): void {
   rmSync(join(dir, ADDRESS_FILE), {force: true});
 }
 
-/** Address of the cloud that runs in a folder of this user, or that ran there when a kill ended it. */
+/** Address of the cloud that runs in a folder of this user, or that ran there until it was killed. */
 export function addressIn(dir: string): CloudAddress | undefined {
   return isOwnFolder(dir) ? readObject(() => join(dir, ADDRESS_FILE)) : undefined;
 }

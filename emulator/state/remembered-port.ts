@@ -1,7 +1,7 @@
 import {LocalCloudError} from '../http/errors.ts';
 import type {CloudDatabase} from './database.ts';
 
-/** Serves on the port of the last start unless the options name a port: TPUs that survived a crash know that address. */
+/** Serves on the last port unless the options name one, because TPUs that survived a crash use that address. */
 export async function onRememberedPort<Server extends {port: number}>(
   database: CloudDatabase,
   key: string,

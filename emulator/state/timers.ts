@@ -2,7 +2,7 @@
 export class Timers {
   readonly #timers = new Map<string, NodeJS.Timeout>();
 
-  /** Calls `onDue` at `due_at` (milliseconds since 1970), never for null. Replaces the earlier timer of the key. */
+  /** Calls `onDue` at `due_at` (milliseconds since 1970), or never for null. Replaces the earlier timer of the key. */
   set(key: string, due_at: number | null, onDue: () => void): void {
     this.clear(key);
     if (due_at === null) return;

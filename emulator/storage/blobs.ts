@@ -39,9 +39,9 @@ export class ChecksumStream {
 export type Draft = {file: string} & Checksums;
 
 /**
- * Object bytes: drafts in `uploads/`, finished blobs in `blobs/{generation}`. A draft is fsynced and renamed before its row is
- * committed, so the blob of every row is whole. `index/{generation}` has a copy of the row, for a lost database. A start removes blobs and
- * copies without a row.
+ * Object bytes: drafts in `uploads/`, finished blobs in `blobs/{generation}`. A draft is fsynced and renamed before its row is committed, so
+ * the blob of every row is complete. `index/{generation}` has a copy of the row, in case the database is lost. At a start, blobs and copies
+ * without a row are removed.
  */
 export class Blobs {
   readonly #blobs: string;
@@ -65,7 +65,7 @@ export class Blobs {
     return join(this.#uploads, upload_id);
   }
 
-  /** Stores `body` as a whole, or nothing when `body` fails. */
+  /** Stores `body` completely, or nothing if `body` fails. */
   async draft(body: AsyncIterable<Uint8Array>): Promise<Draft> {
     const file = this.uploadFile(`draft-${randomUUID()}`);
     const checksums = new ChecksumStream();
@@ -92,7 +92,7 @@ export class Blobs {
     return file;
   }
 
-  /** Turns a draft into the blob of a generation. Synchronous for the transaction that assigns the generation. */
+  /** Turns a draft into the blob of a generation. Synchronous, because the transaction that assigns the generation calls it. */
   seal(draft_file: string, generation: number): void {
     chmodSync(draft_file, 0o444);
     renameSync(draft_file, this.file(generation));
@@ -103,7 +103,7 @@ export class Blobs {
     writeFileSync(join(this.#index, String(generation)), `${JSON.stringify(row)}\n`);
   }
 
-  /** The copies of rows whose blob is whole, the oldest first. A crash may have cut a copy short, before its row was committed. */
+  /** The copies of rows whose blob is complete, the oldest first. A crash may have truncated a copy before its row was committed. */
   noted<Row extends {generation: number; size_bytes: number}>(): Row[] {
     const texts = readdirSync(this.#index).map(name => readFileSync(join(this.#index, name), 'utf8'));
     const rows: Row[] = texts.filter(text => text.endsWith('}\n')).map(text => JSON.parse(text));
@@ -125,7 +125,7 @@ export class Blobs {
     return open(this.file(generation), 'r');
   }
 
-  /** Removes blobs without an object and drafts without an upload, which a crash leaves. Returns their count. */
+  /** Removes blobs without an object and drafts without an upload, which a crash leaves behind. Returns their count. */
   sweep(isObject: (generation: number) => boolean, isUpload: (id: string) => boolean): number {
     let swept = 0;
     for (const [folder, isKept] of [

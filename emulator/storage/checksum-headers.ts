@@ -27,7 +27,7 @@ export function expectedInHeaders({headers}: Pick<Request, 'headers'>): Expected
   return expected;
 }
 
-/** Answers 400 where the checksums of the bytes differ from the expected checksums. */
+/** Answers 400 if the checksums of the bytes differ from the expected ones. */
 export function requireChecksums(sums: Checksums, expected: ExpectedChecksums): void {
   for (const kind of ['crc32c', 'md5'] as const) {
     if (expected[kind] === undefined || expected[kind] === sums[kind]) continue;

@@ -32,7 +32,7 @@ export async function copy(stores: Stores, request: Request): Promise<Reply> {
   return {json: resourceOf(await copied(stores, request), request.origin)};
 }
 
-/** Completes every rewrite in one call, because a copy on one disk is a hard link. */
+/** Completes every rewrite in one call, because a copy is a hard link on the same disk. */
 export async function rewrite(stores: Stores, request: Request): Promise<Reply> {
   const object = await copied(stores, request);
   const size = String(object.size_bytes);
@@ -81,7 +81,7 @@ function sourceOf(objects: ObjectTable, bucket: string, part: JsonObject): Store
   return source;
 }
 
-/** Generation of a request, which sends a string, a number or null. */
+/** Generation in a request: a string, a number or null. */
 function numberOf(value: Json | undefined): number | undefined {
   return value === undefined || value === null ? undefined : Number(value);
 }

@@ -7,7 +7,7 @@ import {brokenCondition, conditionsFrom, requireConditions, wholeNumber} from '.
 import type {ObjectTable} from './objects.ts';
 import {etagOf, type StoredObject} from './resource.ts';
 
-/** Object of a read request, or the answer 304 where the client has this generation. */
+/** Object of a read request, or the answer 304 if the client has this generation. */
 export function readable(objects: ObjectTable, request: Request): StoredObject | Reply {
   const {bucket = '', object = ''} = request.params;
   const found = objects.get(bucket, object, wholeNumber(request.query, 'generation'));
@@ -33,13 +33,13 @@ export async function download(objects: ObjectTable, blobs: Blobs, request: Requ
   });
   if (!handle) {
     const now = readable(objects, request);
-    // An empty body fails the checksum of the client at once. Clients repeat an error for minutes.
+    // An empty body makes the client's checksum fail at once, whereas clients would retry after an error for minutes.
     return isObjectFound(now) && now.generation === found.generation
       ? {headers: headersOf(found, 0), body: ''}
       : download(objects, blobs, request);
   }
   try {
-    // The length of a truncated blob goes into the headers, because a client would wait for missing bytes.
+    // The headers give the length of a truncated blob, because a client would wait for missing bytes.
     const {size} = await handle.stat();
     const headers = headersOf(found, size);
     // Cloud Storage decompresses a gzip object for a client without gzip, and then ignores ranges.
@@ -70,7 +70,7 @@ export async function download(objects: ObjectTable, blobs: Blobs, request: Requ
   }
 }
 
-/** Range of the request. Undefined stands for the whole object: no range, several ranges, or another unit than bytes. */
+/** Range of the request. Undefined means the whole object: no range, several ranges, or a unit other than bytes. */
 function rangeOf(header: string | undefined, size: number): [start: number, end: number] | undefined {
   const match = /^bytes=(\d*)-(\d*)$/.exec(header?.trim() ?? '');
   if (!match || (match[1] === '' && match[2] === '')) return undefined;

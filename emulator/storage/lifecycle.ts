@@ -1,4 +1,4 @@
-/** Lifecycle rules of the data bucket, as terraform/buckets.tf has them. Google applies rules once a day, and so a little late. */
+/** Lifecycle rules of the data bucket, the same as in terraform/buckets.tf. Google applies rules once a day, so a little late. */
 import type {ObjectTable} from './objects.ts';
 import type {StoredObject} from './resource.ts';
 
@@ -14,7 +14,7 @@ export const RULES: readonly Rule[] = [
   {prefix: 'code/doctor/', age: 1},
 ];
 
-/** True if a rule deletes the object. An object without a custom time has no age by it. */
+/** True if a rule deletes the object. Rules by custom time do not apply to an object without one. */
 export function isExpired(
   {name, created_at, fields}: Pick<StoredObject, 'name' | 'created_at' | 'fields'>,
   now: number,
@@ -28,7 +28,7 @@ export function isExpired(
   );
 }
 
-/** Deletes the objects of every bucket that a rule expires. Returns their names. */
+/** Deletes the objects of every bucket that have expired by a rule. Returns their names. */
 export async function sweepExpired(objects: ObjectTable, now: number): Promise<string[]> {
   const expired: string[] = [];
   for (const {name: bucket} of objects.buckets())

@@ -13,8 +13,8 @@ export type Related = {
 };
 
 /**
- * Reads `multipart/related` of Google's clients: JSON, then the bytes. Line ends are CRLF, or LF from Python's email
- * generator, which gcloud uses. The first boundary shows the line end.
+ * Reads `multipart/related` of Google's clients: JSON, then the bytes. Lines end with CRLF, or with LF if Python's email generator, which
+ * gcloud uses, wrote them. The first boundary shows which.
  */
 export async function readRelated(body: AsyncIterable<Buffer>, content_type: string): Promise<Related> {
   const boundary = /boundary=(?:"([^"]+)"|'([^']+)'|([^;\s]+))/i.exec(content_type)?.slice(1).find(Boolean);
@@ -82,7 +82,7 @@ class PartReader {
       const at = this.#held.indexOf(delimiter);
       if (at >= 0) {
         if (at > 0) yield this.#held.subarray(0, at);
-        // A body that was read to its end leaves the connection usable.
+        // Reading the body to its end leaves the connection usable.
         while (!(await this.#chunks.next()).done);
         return;
       }

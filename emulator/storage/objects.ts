@@ -75,7 +75,7 @@ export class ObjectTable {
     return object;
   }
 
-  /** Makes stored bytes the newest generation of a name. The draft is gone afterwards, also after an error. */
+  /** Makes stored bytes the newest generation of a name. The draft is gone afterwards, even after an error. */
   async create(
     bucket: string,
     name: string,
@@ -155,7 +155,7 @@ export class ObjectTable {
     await this.#blobs.drop(object.generation);
   }
 
-  /** Repairs files and view after a crash, and a lost database. Returns the counts of removed files and of objects that are found again. */
+  /** Repairs files and view after a crash or the loss of the database. Returns how many files were removed and how many objects recovered. */
   recover(isUpload: (id: string) => boolean): {swept: number; found: number} {
     const found = this.#findAgain();
     const rows = this.#database.all<Pick<Row, 'bucket' | 'name' | 'generation'>>(
@@ -167,7 +167,7 @@ export class ObjectTable {
     return {swept, found};
   }
 
-  /** Rows of a database that was lost, from their copies beside the blobs. */
+  /** Restores the rows of a lost database from their copies beside the blobs. */
   #findAgain(): number {
     if (this.#database.get('SELECT 1 FROM objects')) return 0;
     const rows = this.#blobs.noted<StoredObject>();
@@ -206,7 +206,7 @@ export class ObjectTable {
     );
   }
 
-  /** Microseconds since 1970, as at Google. Each generation is higher than the last, also after the clock went back. */
+  /** Microseconds since 1970, as at Google. Each generation is higher than the last, even after the clock was set back. */
   #nextGeneration(): number {
     const last = Number(this.#database.setting('last_generation') ?? 0);
     const generation = Math.max(Date.now() * 1000, last + 1);

@@ -43,7 +43,7 @@ export class ResumableUploads {
   readonly #objects: ObjectTable;
   /** Checksums of the stored bytes by upload id. A new process computes them again from the file. */
   readonly #checksums = new Map<string, ChecksumStream>();
-  /** Last request of each upload. The requests of an upload run in turn, because a retry may arrive during a broken request. */
+  /** Last request of each upload. Requests of an upload run one after another: a retry may arrive while a broken request still runs. */
   readonly #turns = new Map<string, Promise<unknown>>();
 
   constructor(database: CloudDatabase, blobs: Blobs, objects: ObjectTable) {
@@ -127,7 +127,7 @@ export class ResumableUploads {
     return {status: 308, headers: size > 0 ? {range: `bytes=0-${size - 1}`} : {}, body: ''};
   }
 
-  /** Appends the body to the file. False when the body is shorter than its Content-Range; the bytes that arrived stay. */
+  /** Appends the body to the file. Returns false if the body is shorter than its Content-Range; the bytes that arrived are kept. */
   async #append(id: string, file: string, request: Request, range: Range): Promise<boolean> {
     const size = sizeOf(file);
     const start = range.start ?? 0;
@@ -142,7 +142,7 @@ export class ResumableUploads {
     let at = start;
     try {
       for await (const chunk of chunksOf(request.body)) {
-        // A client that missed the last answer sends stored bytes again.
+        // A client that missed the last answer sends bytes again that are stored already.
         const fresh = chunk.subarray(Math.max(0, checksums.size_bytes - at));
         at += chunk.length;
         if (range.end !== null && at > range.end + 1) {
@@ -153,7 +153,7 @@ export class ResumableUploads {
         checksums.update(fresh);
       }
     } catch (error) {
-      // The file may contain a part of a chunk that the checksums lack.
+      // The file may contain a part of a chunk that is missing in the checksums.
       this.#checksums.delete(id);
       throw error;
     } finally {
@@ -188,7 +188,7 @@ export class ResumableUploads {
       const fields = JSON.parse(row.fields) as Fields;
       const conditions = JSON.parse(row.conditions) as Conditions;
       await this.#objects.create(row.bucket, row.name, {file, ...finished}, fields, conditions, object => {
-        // In the transaction of the object: a client that repeats its last request after a crash gets the resource.
+        // Inside the transaction of the object, so that a client that repeats its last request after a crash gets the resource.
         json = resourceOf(object, url);
         this.#database.run('UPDATE uploads SET finished = ? WHERE id = ?', JSON.stringify(json), row.id);
       });

@@ -12,7 +12,7 @@ const REPLACE: Right[] = ['create', 'delete', ...READ];
 
 type Folders = Record<string, readonly Right[]>;
 
-/** By account and folder. A local cloud has the logs in the bucket of the data. The event functions do the requests of worker-api there. */
+/** By account and folder. A local cloud keeps the logs in the data bucket, and its event functions make the requests of worker-api there. */
 export const ACCOUNT_RIGHTS: Record<Role, Folders> = {
   worker: {
     'bundles/': READ,
@@ -39,7 +39,7 @@ export const ACCOUNT_RIGHTS: Record<Role, Folders> = {
   },
 };
 
-/** Throws where the account of the request lacks the right. The token of the cloud has every right. */
+/** Throws if the account of the request lacks the right. The token of the cloud has every right. */
 export type RequireRight = (request: Request, right: Right, bucket: string, name: string) => void;
 
 export function rightsOf(deployments: readonly Deployment[]): RequireRight {

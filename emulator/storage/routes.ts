@@ -131,7 +131,7 @@ function objectRoutes(stores: Upload): Route[] {
     ],
     ['POST', `${object}/copyTo/${target}`, copying(copy)],
     ['POST', `${object}/rewriteTo/${target}`, copying(rewrite)],
-    // No account composes: this needs a right that none has.
+    // No account composes, so this needs a right that no account has.
     ['POST', `${object}/compose`, permitted('update', request => compose(stores, request))],
     ['GET', object, permitted('get', get)],
     ['PATCH', object, permitted('update', change)],

@@ -36,7 +36,7 @@ export class BucketView {
       rmSync(path, {force: true});
       linkSync(blob, path);
     } catch {
-      // `a` and `a/b` are two object names, but only one of them can be a file. The other object has no link.
+      // `a` and `a/b` are two object names, but only one of them can be a file; the other object gets no link.
     }
   }
 
@@ -53,7 +53,7 @@ export class BucketView {
     }
   }
 
-  /** Makes the view equal to the objects, after a crash or a change by a person. */
+  /** Makes the view match the objects, after a crash or after a person changed it. */
   repair(objects: Iterable<{bucket: string; name: string; blob: string}>): void {
     const wanted = new Set<string>();
     for (const {bucket, name, blob} of objects) {

@@ -1,6 +1,6 @@
 import {ACCELERATORS, hostsOfType, RUNTIME_VERSIONS} from '../../shared/domain/fleet/accelerators.ts';
 
-/** Hosts that a TPU has at most: each is a process group of this machine. */
+/** Most hosts of a TPU: each is a process group of this machine. */
 export const LOCAL_HOSTS = 4;
 export const acceleratorTypes = ACCELERATORS.filter(type => hostsOfType(type) <= LOCAL_HOSTS);
 

@@ -34,7 +34,7 @@ function stockout({id, zone}: TpuNode) {
   return {code: 8, message};
 }
 
-/** VMs of a node, one for each host, with the metadata attributes that Cloud TPU adds. JAX has a device for each chip of a slice. */
+/** VMs of a node, one for each host, with the metadata attributes that Cloud TPU adds. JAX has one device for each chip of a slice. */
 function vmsOf(node: TpuNode): VmSpec[] {
   const {id, name, zone, spec} = node;
   const {acceleratorType, metadata, serviceAccount} = spec;
@@ -56,7 +56,7 @@ function vmsOf(node: TpuNode): VmSpec[] {
   }));
 }
 
-/** Addresses of the hosts of a node. The hosts of a slice have their own, so each slice can use the same ports. */
+/** Addresses of the hosts of a node. Each slice has its own addresses, so all slices can use the same ports. */
 export function addressesOf({id, spec}: Pick<TpuNode, 'id' | 'spec'>): string[] {
   const count = hostsOfType(spec.acceleratorType);
   if (count === 1) return ['127.0.0.1'];

@@ -39,8 +39,8 @@ export type QueueOptions = {
 };
 
 /**
- * State machine of queued resources: ACCEPTED → WAITING_FOR_RESOURCES → PROVISIONING → ACTIVE, and after the loss of the node
- * SUSPENDING → SUSPENDED. A queued resource that was ACTIVE never waits again.
+ * State machine of queued resources: ACCEPTED → WAITING_FOR_RESOURCES → PROVISIONING → ACTIVE, and after the node is lost SUSPENDING →
+ * SUSPENDED. A queued resource that was ACTIVE never waits again.
  */
 export class Queue {
   readonly #options: QueueOptions;
@@ -115,7 +115,7 @@ export class Queue {
     });
   }
 
-  /** Deletes a queued resource: with `force` after its node, without `force` only where no node exists. */
+  /** Deletes a queued resource: with `force` together with its node, without `force` only if it has none. */
   delete(zone: string, name: string, force: boolean): Operation {
     const {nodes, step_ms} = this.#options;
     const queued = this.get(zone, name);

@@ -36,7 +36,7 @@ export class TpuRoutes {
     this.#project = project;
   }
 
-  // Cloud TPU has no permissions of queued resources: their methods need those of nodes.
+  // Cloud TPU has no permissions for queued resources; their methods need those for nodes.
   readonly #ofZone: ZoneRoute[] = [
     [
       ...(['POST', '/nodes', 'tpu.nodes.create'] as const),
@@ -84,7 +84,7 @@ export class TpuRoutes {
     ],
   ];
 
-  /** Lists, for which the zone `-` stands for every zone. */
+  /** Lists, for which the zone `-` means every zone. */
   readonly #ofZones: ZoneRoute[] = [
     [
       ...(['GET', '/nodes', 'tpu.nodes.list'] as const),
@@ -210,7 +210,7 @@ export class TpuRoutes {
     return {'@type': `${TYPES}.Node`, ...resource};
   }
 
-  /** A list of one zone, or of every reachable zone where the zone is `-`. */
+  /** A list of one zone, or of every reachable zone if the zone is `-`. */
   #listed<T extends {zone: string}>(
     key: string,
     zone: string,

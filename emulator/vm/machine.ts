@@ -13,9 +13,9 @@ export type MachineOptions = {
 };
 
 /**
- * Boot command. Its first process starts a watcher that reads a pipe from the cloud. When the pipe closes, also after a
- * `kill -9` of the cloud, the watcher kills its process group: a VM never outlives its cloud. The watcher keeps the number of
- * the group in use, so a kill never hits another group. The guards of jobs have sessions of their own, and end with the agent.
+ * Boot command. Its first process starts a watcher that reads a pipe from the cloud. When the pipe closes, even after a `kill -9` of the
+ * cloud, the watcher kills its process group, so a VM never outlives its cloud. While the watcher lives, the number of the group stays in
+ * use, so a kill never hits another group. The guards of jobs have their own sessions, and end with the agent.
  */
 const bootCommand = `
 (
@@ -58,7 +58,7 @@ export class Machine {
     this.off = new Promise(resolve => {
       power.on('error', () => {});
       power.once('close', () => {
-        // The watcher has ended. This kill ends the other processes after a kill of the watcher alone.
+        // The watcher has ended. If only the watcher was killed, this kill ends the other processes.
         this.#signal('SIGKILL');
         this.#isOn = false;
         resolve();

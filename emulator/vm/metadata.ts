@@ -6,7 +6,7 @@ import {decodeSegment, serve} from '../http/http.ts';
 import type {Identities} from '../http/identity.ts';
 import type {VmSpec} from './vm-spec.ts';
 
-/** Value in the metadata. A list is one line an entry as text, and an array as JSON. */
+/** Value in the metadata. A list is one line per entry as text, and an array as JSON. */
 type Leaf = string | string[] | ((query: URLSearchParams) => string);
 type Tree = {[key: string]: Leaf | Tree};
 
@@ -21,12 +21,12 @@ export type MetadataOptions = {
   /** Token of the cloud. The access token of the service account is derived from it. */
   token: string;
   identities: Identities;
-  /** Further accounts of the tokens that the server gives. A VM of Google has one account. */
+  /** More accounts for which the server issues tokens. A VM of Google has only one. */
   accounts?: string[];
 };
 
 /**
- * Metadata server of one VM, on its own port. It gives tokens to every client, as Google's server does inside a VM. A secret path in
+ * Metadata server of one VM, on its own port. Like Google's server inside a VM, it issues tokens to every client. A secret path in
  * GCE_METADATA_HOST keeps other users of this machine out.
  */
 export class MetadataServer {

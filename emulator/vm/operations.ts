@@ -16,7 +16,7 @@ export type Operation = {
   error: string | null;
 };
 
-/** Long-running operations of one API. A finished operation stays in the database. */
+/** Long-running operations of one API. Finished operations stay in the database. */
 export class Operations {
   readonly #database: CloudDatabase;
   readonly #api: string;

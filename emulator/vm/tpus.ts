@@ -11,16 +11,16 @@ import type {Fleet} from './vms.ts';
 
 type TpuState = 'WAITING' | 'CREATING' | 'RUNNING' | 'STOPPING' | 'STOPPED' | 'DELETING';
 
-/** What the spec of each API has. Times in milliseconds. */
+/** Fields that the spec of each API has. Times in milliseconds. */
 type Spec = {
   labels: Record<string, string>;
   /** How long it may run. */
   run_ms?: number | null;
-  /** How long it waits for capacity; null for one that fails at once. */
+  /** How long it waits for capacity; null if it fails at once. */
   wait_ms?: number | null;
-  /** Time from the notice of a preemption to its signal; null where both come at once. */
+  /** Time from the notice of a preemption to its signal; null if both come at once. */
   notice_ms?: number | null;
-  /** True for one that is gone after a preemption. */
+  /** True if it is deleted after a preemption. */
   deletes_itself?: boolean;
 };
 
@@ -39,11 +39,11 @@ export type Tpu<S = Spec> = {
 
 export type TpuChange = {kind: 'ready' | 'preempted' | 'gone'} | {kind: 'failed'; error: JsonObject};
 
-/** What the API of a TPU decides. */
+/** How the APIs of TPUs differ. */
 export type TpuApi<S extends Spec> = {
   kind: 'nodes' | 'instances';
   api: 'tpu' | 'compute';
-  /** Part of the paths before the zone, and first words of an error about a resource. */
+  /** Part of the paths before the zone, and the first word of an error about a resource. */
   place: 'locations' | 'zones';
   subject: string;
   /** The states under the names of the API. */
@@ -77,7 +77,7 @@ export class Tpus<S extends Spec = Spec> {
   readonly #rows: Resources<Tpu<S>>;
   readonly #timers = new Timers();
   readonly operations: Operations;
-  /** Listener for changes of a TPU, which has the state before the change. */
+  /** Listener for changes of a TPU, which still has the state before the change. */
   onChange: (tpu: Tpu<S>, change: TpuChange) => void = () => {};
 
   constructor(options: TpusOptions, api: TpuApi<S>) {
@@ -103,7 +103,7 @@ export class Tpus<S extends Spec = Spec> {
     return this.#rows.list(zone);
   }
 
-  /** The TPUs as `GET /_local/state` shows them. */
+  /** The TPUs as `GET /_local/state` lists them. */
   shown(): {name: string; zone: string; id: string; state: string; vms: VmSpec[]}[] {
     const {states, vmsOf} = this.#api;
     return this.list().map(tpu => ({...tpu, state: states[tpu.state], vms: vmsOf(tpu)}));
@@ -120,7 +120,7 @@ export class Tpus<S extends Spec = Spec> {
     return `projects/${this.#options.project}/${place}/${zone}/${kind}/${name}`;
   }
 
-  /** A repeated request with the id of an earlier one answers with the operation of that one. */
+  /** A repeated request with an earlier id returns the operation of the earlier request. */
   create(zone: string, name: string, spec: S, request_id = ''): Operation {
     const {database, faults} = this.#options;
     const {kind, subject, quotaError} = this.#api;
@@ -141,7 +141,7 @@ export class Tpus<S extends Spec = Spec> {
     });
   }
 
-  /** Deletes a TPU. A second delete has the operation of the first at Cloud TPU, and its own at Compute Engine. */
+  /** Deletes a TPU. A second delete returns the first operation at Cloud TPU, and a new one at Compute Engine. */
   async delete(zone: string, name: string): Promise<Operation> {
     const tpu = this.get(zone, name);
     const {kind, failures} = this.#api;
@@ -208,7 +208,7 @@ export class Tpus<S extends Spec = Spec> {
     return notice_ms;
   }
 
-  /** The TPU of a name, with all of its VMs; of the name of a VM, with this VM alone. */
+  /** The TPU of a name, with all of its VMs; or, for the name of a VM, its TPU with only this VM. */
   #targetOf(name: string): {tpu: Tpu<S>; vms: VmSpec[]} {
     for (const tpu of this.list()) {
       if (tpu.state === 'DELETING') continue;
@@ -219,7 +219,7 @@ export class Tpus<S extends Spec = Spec> {
     throw badFault(`Unknown TPU "${name}"`);
   }
 
-  /** Moves a TPU that still exists to a state, which ends after a time; null for a state that stays. */
+  /** Moves a TPU that still exists to a state that ends after a time; null for a state that stays. */
   #move(tpu: Tpu<S>, state: TpuState, ms: number | null = null): void {
     if (this.#rows.find(tpu.zone, tpu.name)?.id !== tpu.id) return;
     const next = {...tpu, state, due_at: ms === null ? null : Date.now() + ms};
@@ -244,7 +244,7 @@ export class Tpus<S extends Spec = Spec> {
     return id;
   }
 
-  /** Time at which a create that begins now ends in the zone; null where a fault keeps it open. */
+  /** Time at which a create that begins now ends in the zone; null if a fault keeps it open. */
   #creationEnd(zone: string): number | null {
     const {faults, create_ms} = this.#options;
     if (faults.zone('endless-create', zone) !== undefined) return null;
@@ -270,7 +270,7 @@ export class Tpus<S extends Spec = Spec> {
     }
   }
 
-  /** A TPU that waits gets its capacity, waits on, or is gone after its time. */
+  /** A waiting TPU gets its capacity, keeps waiting, or is removed when its time is up. */
   #provide(tpu: Tpu<S>): void {
     const {faults, create_ms, step_ms} = this.#options;
     if (faults.zone('stockout', tpu.zone) === undefined) this.#move(tpu, 'CREATING', create_ms);
@@ -320,7 +320,7 @@ export class Tpus<S extends Spec = Spec> {
     this.#timers.clear(tpu.id);
     this.#timers.clear(lateBoot(tpu));
     await Promise.all(this.#api.vmsOf(tpu).map(({id}) => this.#options.fleet.destroy(id)));
-    // A fault may have removed the TPU before.
+    // A fault may have removed the TPU already.
     if (this.#rows.find(tpu.zone, tpu.name)?.id !== tpu.id) return;
     this.#options.database.transaction(() => {
       this.operations.end(tpu, 'create', this.#api.failures.gone(tpu, this.#options.project));

@@ -11,7 +11,7 @@ const passed = [
   /^(PIP|UV)_/,
   /^(SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|HTTPLIB2_CA_CERTS|GRPC_DEFAULT_SSL_ROOTS_FILE_PATH)$/,
   /^(https?|all|no)_proxy$/i,
-  // The value none runs jobs as the user of the cloud, where the cloud runs without root.
+  // With the value none, jobs run as the user of the cloud, if the cloud runs without root.
   /^GLEANER_JOB_ISOLATION$/,
 ];
 

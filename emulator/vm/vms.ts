@@ -24,7 +24,7 @@ export type FleetOptions = {
 type Vm = {
   machine: Machine;
   metadata: MetadataServer;
-  /** End of the time without a way to worker-api, in milliseconds since 1970. */
+  /** Until when the VM cannot reach worker-api, in milliseconds since 1970. */
   cut_until: number;
 };
 
@@ -32,7 +32,7 @@ type Vm = {
 export class Fleet {
   readonly #options: FleetOptions;
   readonly #vms = new Map<string, Vm>();
-  /** Last operation of each VM. Operations of a VM run in turn, so a stop waits for a boot. */
+  /** Last operation of each VM. Operations of a VM run one after another, so a stop waits for a boot. */
   readonly #turns = new Map<string, Promise<void>>();
   #isClosed = false;
   readonly #logs: string;
@@ -82,14 +82,14 @@ export class Fleet {
     return (vm?.machine.isOn && vm.machine.pid) || null;
   }
 
-  /** Announces a preemption to a VM: in its metadata, and by SIGTERM where the signal does not follow later. */
+  /** Announces a preemption to a VM: in its metadata, and by SIGTERM unless the signal follows later. */
   giveNotice(id: string, {signal} = {signal: true}): void {
     const vm = this.#vms.get(id);
     vm?.metadata.announcePreemption();
     if (signal) vm?.machine.terminate();
   }
 
-  /** Announces a maintenance that stops the VM, in its metadata alone. */
+  /** Announces a maintenance that stops the VM, only in its metadata. */
   announceMaintenance(id: string): void {
     this.#vms.get(id)?.metadata.announceMaintenance();
   }
@@ -113,13 +113,13 @@ export class Fleet {
     });
   }
 
-  /** Keeps the requests of a VM from worker-api for a time. */
+  /** Blocks the requests of a VM to worker-api for a time. */
   cut(id: string, duration_ms: number): void {
     const vm = this.#vms.get(id);
     if (vm) vm.cut_until = Date.now() + duration_ms;
   }
 
-  /** Milliseconds until worker-api hears a VM again. */
+  /** Milliseconds until the VM reaches worker-api again. */
   cutFor(id: string): number {
     return Math.max(0, (this.#vms.get(id)?.cut_until ?? 0) - Date.now());
   }
@@ -130,7 +130,7 @@ export class Fleet {
     await rm(this.#disk(id), {recursive: true, force: true, maxRetries: 5});
   }
 
-  /** Stops every VM. Later boots do nothing. */
+  /** Stops every VM. Later boots have no effect. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.all([...this.#vms.keys(), ...this.#turns.keys()].map(id => this.stop(id)));
@@ -144,7 +144,7 @@ export class Fleet {
     });
   }
 
-  /** Removes the disks of every VM but `kept`. */
+  /** Removes the disks of all VMs except `kept`. */
   async sweepDisks(kept: string[]): Promise<void> {
     const vms = join(this.#options.dir, 'vms');
     for (const id of readdirSync(vms)) {

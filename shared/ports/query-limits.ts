@@ -56,10 +56,7 @@ export function rangeField(query: Query): string | undefined {
 
 function checkQueryField(collection: CollectionPath, field: string): void {
   if (!QUERY_FIELD.test(field) || field.split('.').some(name => RESERVED.test(name)))
-    throw badQuery(
-      collection,
-      `${JSON.stringify(field)} is neither a field name nor field names joined by dots`,
-    );
+    throw badQuery(collection, `${JSON.stringify(field)} is not a field name, nor a path of them with dots`);
 }
 
 function checkFilterValue(collection: CollectionPath, {field, op}: Filter, value: unknown): void {

@@ -93,7 +93,7 @@ describe('A local cloud', () => {
     assert.deepEqual(await open(second).list(''), before);
     assert.equal(before.length, 2);
     assert.equal(readFileSync(join(second.dir, 'buckets', second.bucket, 'a/b'), 'utf8'), 'one');
-    assert.ok(scratch.log.some(line => line.includes('found 2 objects again')));
+    assert.ok(scratch.log.some(line => line.includes('recovered 2 objects')));
     await open(second).create('new', Buffer.from('new'));
     assert.equal((await open(second).list('')).length, 3);
   });

@@ -39,10 +39,7 @@ async function readFirst({store, config, log}: Deps, pool: string, limit: number
 /** Waiting jobs that a tick reads to find documents that no worker can run. */
 const FEW = 10;
 
-/**
- * Counts the waiting jobs of each pool, and finds the longest wait. Pools whose count failed are missing. Without waiting jobs it is one
- * count.
- */
+/** Counts the waiting jobs of each pool and finds the longest wait. Pools whose count failed are missing. Without waiting jobs: one count. */
 export async function countWaiting(
   deps: Deps,
   pools: readonly Pool[],
