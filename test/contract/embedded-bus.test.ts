@@ -42,7 +42,7 @@ describe('EmbeddedBus', () => {
     assert.equal(await bus.deliverDue(), 0);
   });
 
-  it('a refused message comes again with growing delays, up to a limit', async () => {
+  it('a refused message is delivered again with growing delays, up to a limit', async () => {
     const bus = aBus({max_attempts: 9, min_backoff_ms: 200, max_backoff_ms: 10_000});
     answer = async () => {
       throw new Error('no');
@@ -82,7 +82,7 @@ describe('EmbeddedBus', () => {
     ]);
   });
 
-  it('a refused message of a topic with a retention comes again until its age ends, and is no dead letter', async () => {
+  it('a refused message of a topic with a retention is delivered again until it expires, and is no dead letter', async () => {
     const bus = aBus({max_attempts: 2, retention_s: topic => (topic === 'tick' ? 600 : undefined)});
     answer = async () => {
       throw new Error('bad');
@@ -176,7 +176,7 @@ describe('EmbeddedBus', () => {
     assert.deepEqual(messages(), [{kept: true}]);
   });
 
-  it('an unacknowledged message comes again after a restart', async () => {
+  it('an unacknowledged message is delivered again after a restart', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'gleaner-bus-'));
     try {
       const first = new DatabaseSync(join(dir, 'bus.db'));

@@ -70,7 +70,7 @@ describe('A read in a function @full', () => {
   });
 
   /** When this test fails, the decision of 2026-11-23 on retries of our own can go. */
-  it('of the storage client alone still throws outside of every promise after one 503', async function () {
+  it('of the storage client without our adapter still throws outside of every promise after one 503', async function () {
     if (Number(process.versions.node.split('.')[0]) < 24) this.skip();
     proxy.breakNext('download', ['return-503']);
     const body = 'Cannot pipe to a closed or destroyed stream';

@@ -101,7 +101,7 @@ describe('Cloud TPU over gRPC', () => {
       });
     });
 
-  it('a list has both pages, the words of known states, and the zones without an answer', async () => {
+  it('a list has both pages, the names of known states, and the zones without an answer', async () => {
     const node = (name: string, state: string | number) => ({
       name: `${ZONE}/nodes/${name}`,
       ...{state, health: 'HEALTHY', createTime: {seconds: 1_800_000_000, nanos: 5e6}},

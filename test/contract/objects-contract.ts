@@ -31,7 +31,7 @@ export function itKeepsTheContract(open: () => Objects): void {
     assert.equal(text(await objects.read(name, {max_bytes: 100})), 'first');
   });
 
-  it('a range has its bytes, of one generation alone', async () => {
+  it('a range has its bytes, from one generation only', async () => {
     const name = `${folder}a`;
     await objects.create(name, bytes('0123456789'));
     const {generation} = (await objects.head(name)) ?? assert.fail();

@@ -138,7 +138,7 @@ describe('Objects: faults of Cloud Storage', () => {
     );
   });
 
-  it('a download that breaks off leaves every other request of the process alone', async () => {
+  it('a download that breaks off does not disturb other requests of the process', async () => {
     await direct.create(name, CONTENT);
     proxy.breakNext('download', Array(3).fill('return-broken-stream-after-90K'));
     let isRead = false;

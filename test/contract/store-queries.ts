@@ -61,7 +61,7 @@ const QUERIES: {name: string; query: Query; finds: string[]}[] = [
   },
   {name: 'find a value that is named twice once', query: {where: [by('legs', 'in', [0, 0])]}, finds: ['eel']},
   {
-    name: 'compare numbers with numbers alone, in the order of ids',
+    name: 'compare numbers only with numbers, in the order of ids',
     query: {where: [by('legs', '>=', 2)]},
     finds: ['ant', 'bat', 'cat', 'dog'],
   },
@@ -71,7 +71,7 @@ const QUERIES: {name: string; query: Query; finds: string[]}[] = [
     finds: ['bat', 'cat', 'dog'],
   },
   {name: 'compare text by code points', query: {where: [by('name', '>', 'eel')]}, finds: ['fly', 'gnu']},
-  {name: 'compare text with text alone', query: {where: [by('legs', '<', '7')]}, finds: ['fly']},
+  {name: 'compare text only with text', query: {where: [by('legs', '<', '7')]}, finds: ['fly']},
   {name: 'compare booleans', query: {where: [by('legs', '>', false)]}, finds: ['gnu']},
   {
     name: 'compare instants, and match neither null nor a missing field',

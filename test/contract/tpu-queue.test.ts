@@ -91,7 +91,7 @@ describe('Tpus: the queue of Cloud TPU', () => {
     }
   });
 
-  it('a delete of a queued resource alone leaves a node of its name', async () => {
+  it('deleting only a queued resource leaves a node of its name', async () => {
     await tpus.create({...inQueue(), queue: null});
     await listUntil(([one]) => one?.state === 'READY');
     assert.equal(await tpus.delete(name, zone, 'queued'), 'absent');

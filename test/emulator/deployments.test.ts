@@ -75,7 +75,7 @@ describe('Deployments whose names begin alike, on one local cloud', () => {
   const scratch = new Scratch();
   afterEach(() => scratch.end());
 
-  it('have each their own worker-api, which their own accounts alone may call', async () => {
+  it('have each their own worker-api, which only their own accounts may call', async () => {
     const names = ['gleaner', 'team', 'team-a'];
     const {cloud} = await scratch.cloudWithFunctions({
       deployments: names.map(name => ({name, bucket: `bucket-of-${name}`})),

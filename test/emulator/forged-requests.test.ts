@@ -142,7 +142,7 @@ describe('worker-api at its local address, with a valid token', () => {
     assert.notDeepEqual(world.documents(), before);
   });
 
-  it('binds a host with the ticket of its incarnation alone', async () => {
+  it('binds a host only with the ticket of its incarnation', async () => {
     await world.write(async tx => workerRecords.set(tx, {...VICTIM, host_secrets: {}}));
     const secret = SECRETS.victim;
     const hello = {action: 'hello', ...from(VICTIM.name, 2)};

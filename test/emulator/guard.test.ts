@@ -60,7 +60,7 @@ describe('The token of a local cloud', () => {
     runtimeVersion: 'v2-alpha-tpuv5-lite',
     metadata: {'startup-script': script},
   };
-  it('is required for every address but those that say nothing', async () => {
+  it('is required for every address except those that reveal nothing', async () => {
     const wrong = 'f'.repeat(64);
     const attempts: [string, Record<string, string>][] = [
       ['', {}],
@@ -116,7 +116,7 @@ describe('The token of a local cloud', () => {
     await until('three messages arrived', () => seen().filter(({text}) => text === 'x').length === 3);
   });
 
-  it('reaches a VM only through the secret path of its metadata server, whose identity tokens open worker-api alone, to invokers alone', async () => {
+  it('reaches a VM only through the secret path of its metadata server, whose identity tokens open only worker-api, and only to invokers', async () => {
     const boot = async (name: string, email: string) => {
       const metadata = {'startup-script': '#!/bin/sh\necho "server $GCE_METADATA_HOST"; sleep 1000'};
       const answer = await fetch(`${tokenUrl(cloud)}${zone}/nodes?nodeId=${name}`, {

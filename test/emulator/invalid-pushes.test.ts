@@ -120,13 +120,13 @@ describe('A notification of an object', () => {
       assert.deepEqual(await push(changes), {status: 204, log: ''});
   });
 
-  it('is refused while Cloud Storage cannot be reached, so it comes again @long', async () => {
+  it('is refused while Cloud Storage cannot be reached, so it is delivered again @long', async () => {
     assert.equal((await push({})).status, 500);
   });
 });
 
 describe('A push while Firestore cannot be reached', () => {
-  it('is refused within the time limit of the function, so it comes again @long', async () => {
+  it('is refused within the time limit of the function, so it is delivered again @long', async () => {
     const host = await Host.start(['on-control'], {GLEANER_STORE: 'firestore:gleaner'});
     try {
       const began = Date.now();

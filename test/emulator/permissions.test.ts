@@ -58,7 +58,7 @@ describe('On the local cloud, an account', () => {
       assert.deepEqual([state.faults, state.scheduler], [[], 'ENABLED']);
     });
 
-    it(`publishes on its topics alone: ${who}`, async () => {
+    it(`publishes only on its topics: ${who}`, async () => {
       const topics = ['control', 'objects', 'tick', 'tpu'];
       const overHttp = async (topic: string) => {
         const url = `${cloud.url}/v1/projects/${cloud.project}/topics/${topic}:publish`;
@@ -88,7 +88,7 @@ describe('On the local cloud, an account', () => {
     });
   }
 
-  it('calls nothing in a batch that it may not call alone', async () => {
+  it('calls nothing in a batch that it may not call outside of one', async () => {
     const call = `GET ${INSTANCES.replace('{project}', 'gleaner-local').replace('{zone}', 'us-central1-a')}/instances`;
     const body = `--b\r\nContent-Type: application/http\r\n\r\n${call} HTTP/1.1\r\n\r\n\r\n--b--\r\n`;
     for (const [who, says] of [

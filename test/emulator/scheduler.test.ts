@@ -44,7 +44,7 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
     for (const {data} of ticks()) assert.deepEqual(data.message.attributes, {source: 'scheduler'});
   });
 
-  it('publishes while its job is paused on demand alone, and goes on when the job is resumed', async () => {
+  it('publishes only on demand while its job is paused, and continues when the job is resumed', async () => {
     assert.equal((await client.pauseJob(JOB))[0].state, 'PAUSED');
     await assert.rejects(client.pauseJob(JOB), /must be ENABLED/);
     await untilDelivered();

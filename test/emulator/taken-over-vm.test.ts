@@ -129,7 +129,7 @@ describe('a VM that is taken over', () => {
   const ofTheVm = () => accessTokenOf(world.cloud.token, accountsOf('gleaner-local', 'gleaner').worker);
 
   for (const request of OWN_REQUESTS)
-    it(`${request.does} by the token of its host or its lease alone`, async () => {
+    it(`${request.does} only by the token of its host or its lease`, async () => {
       const statuses = await Promise.all(tokens.map(token => statusOf(request, token)));
       assert.deepEqual(statuses.toSorted(), [200, 403]);
       assert.equal(await statusOf(request, ofTheVm()), 403);

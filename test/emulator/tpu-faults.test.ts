@@ -49,7 +49,7 @@ echo up; while true; do sleep 0.05; done`;
     await until('the VM is off', async () => !(await isRunning(cloud)));
   });
 
-  it('maintenance sends metadata alone', async () => {
+  it('maintenance only sends metadata', async () => {
     const cloud = await scratch.cloud({preemption_notice_ms: 600_000});
     const script = `URL=http://$GCE_METADATA_HOST/computeMetadata/v1/instance
 get() { curl -sf -H Metadata-Flavor:Google "$URL/$1" || echo none; }
@@ -103,7 +103,7 @@ echo up; while true; do get maintenance-event; get "upcoming-maintenance?recursi
     assert.deepEqual((await client.listNodes({parent: PARENT}))[0], []);
   });
 
-  it('unreachable hides the nodes of the zone, whose VMs go on', async () => {
+  it('unreachable hides the nodes of the zone, whose VMs continue', async () => {
     const cloud = await scratch.cloud();
     const client = await clients.openWithNode(cloud);
     await cloud.fault('unreachable', ZONE);

@@ -93,7 +93,7 @@ describe('The folder of a local cloud', () => {
     await assert.rejects(scratch.cloud({dir}), {code: 'dir-foreign', message: /belongs to another user/});
   });
 
-  it('is continued after it has moved if its user adopts it, and then without a word', async () => {
+  it('is continued after it has moved if its user adopts it, and afterwards without asking', async () => {
     const dir = folder.at('before');
     await withTpu(dir);
     renameSync(dir, folder.at('after'));

@@ -119,7 +119,7 @@ describe('the hash of a spec', () => {
     );
   });
 
-  it('the hash of the default spec changes with a new key alone: every shard carries it', () => {
+  it('the hash of the default spec, which every shard carries, changes only with a new key', () => {
     assert.equal(specHash(complete({}).spec), DEFAULT_SPEC_HASH);
   });
 });

@@ -16,7 +16,7 @@ function aNotice(text: string, reason: string | null) {
 type Plain = {type: string; text: string};
 
 describe('a notification', () => {
-  it('in the format of Slack has plain text alone, and no character that Slack reads as markup', () => {
+  it('in the format of Slack has only plain text, and no character that Slack reads as markup', () => {
     const body = noticeBody('slack', 'id-1', aNotice(HOSTILE, HOSTILE.repeat(100)), FROM);
     const {text, mrkdwn, parse, blocks} = JSON.parse(body);
     assert.deepEqual([mrkdwn, parse], [false, 'none']);

@@ -95,7 +95,7 @@ describe('a budget', () => {
   });
 
   const whole: {name: string; given: Partial<BudgetSnapshot>; about: string | undefined}[] = [
-    {name: 'of the month that pays for a TPU goes on', given: {month}, about: undefined},
+    {name: 'of the month that pays for a TPU stays active', given: {month}, about: undefined},
     {
       name: 'of the month pays for deleting the TPUs of other pools',
       given: {month, others: elsewhere()},
@@ -107,7 +107,7 @@ describe('a budget', () => {
       about: 'the month',
     },
     {
-      name: 'of a month that is left alone has the dollars of the copy',
+      name: 'of a month whose document is invalid has the dollars of the copy',
       given: {month: {...month, spent_usd: undefined, copied_usd: 9.5}},
       about: 'the month',
     },

@@ -77,7 +77,7 @@ describe('a refresh of the prices', () => {
     }
   });
 
-  it('keeps and names a price that the catalog lacks, or has on spot alone', () => {
+  it('keeps and names a price that the catalog lacks, or has only on spot', () => {
     const stored = {'v5p@us-east5': {usd: 4.2, spot_usd: 2, source: 'catalog' as const, as_of: '2025-12-01'}};
     const [, spot] = V6E;
     const {prices, changed, kept} = refreshed(stored, found(spot ?? assert.fail()), T0);

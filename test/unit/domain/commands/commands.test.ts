@@ -117,7 +117,7 @@ describe('control actions', () => {
     assert.match(decision.what, /budget_usd none, version \d+; it is paused, until it is resumed$/);
   });
 
-  it('a resume marks the run, and ends the counts of its machines and of its model', () => {
+  it('a resume flags the run, and resets the counts of its machines and of its model', () => {
     const counts = {machine_deaths: 9, machine_failed_streams: 2, model_misses: 3, changed_at: null};
     const run: Run = {...aRun({status: 'paused', reason: 'no machine lives'}), ...counts};
     const next = nextOf(decideRunAction('resume', 'my-run', run, at(1), T0 + 1000));
@@ -219,12 +219,12 @@ describe('the creates of a pool', () => {
     return {...pool, message_times: {}, limiter: {...pool.limiter, cause, since_at: at(60)}};
   };
 
-  it('go on after a resume that is published after a failure has stopped them', () => {
+  it('continue after a resume that is published after a failure has stopped them', () => {
     assert.match(JSON.stringify(decideResumePool(stoppedBy('boots'), at(59))), /"outdated: pool tpu/);
     assert.equal(nextOf(decideResumePool(stoppedBy('boots'), at(60))).limiter.state, 'open');
   });
 
-  it('go on after a resume that is published before a late pause was applied', () => {
+  it('continue after a resume that is published before a late pause was applied', () => {
     assert.equal(nextOf(decideResumePool(stoppedBy('person'), at(59))).limiter.state, 'open');
   });
 });

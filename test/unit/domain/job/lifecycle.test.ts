@@ -106,7 +106,7 @@ describe('the end of an attempt', () => {
       assert.equal(job.spent_usd, 0.1);
     });
 
-  it('is not before its start where the clock of the process is behind', () => {
+  it('is not before its start if the clock of the process is slow', () => {
     const {attempts, spent_usd} = endAttempt(aRunningJob(), failed('exit'), 6, T0 - 5000);
     assert.deepEqual([attempts[0]?.ended_at, attempts[0]?.cost_usd, spent_usd], [at(0), 0, 0]);
   });
@@ -198,7 +198,7 @@ describe('a grant', () => {
 describe('a due job', () => {
   const HEARD = aWorker({phase: 'working', provider_state: 'READY', claimed_at: at(59), usd_per_hour: 6});
   const cases: {name: string; given: Job; then: Cause | undefined}[] = [
-    {name: 'before its time goes on', given: aRunningJob({due_at: at(61)}), then: undefined},
+    {name: 'before its time continues', given: aRunningJob({due_at: at(61)}), then: undefined},
     {name: 'past its timeout has timed out', given: aRunningJob({due_at: at(60)}), then: 'timeout'},
     {
       name: 'past its deadline has missed it',
@@ -225,7 +225,7 @@ describe('a due job', () => {
       given: aJob({deadline_at: at(60), due_at: at(60)}),
       then: 'deadline',
     },
-    {name: 'that waits with an edited time goes on', given: aJob({due_at: at(1)}), then: undefined},
+    {name: 'that waits with an edited time keeps waiting', given: aJob({due_at: at(1)}), then: undefined},
     {
       name: 'that has ended stays as it is',
       given: aJob({status: 'completed', queue: null, due_at: at(1)}),
@@ -238,8 +238,8 @@ describe('a due job', () => {
     });
 
   const holders: {name: string; claimed_at: string | null; deadline_at: string | null; then: Cause}[] = [
-    {name: 'is heard has timed out', claimed_at: at(59), deadline_at: null, then: 'timeout'},
-    {name: 'is not heard has lost its machine', claimed_at: at(20), deadline_at: null, then: 'machine'},
+    {name: 'sends heartbeats has timed out', claimed_at: at(59), deadline_at: null, then: 'timeout'},
+    {name: 'is silent has lost its machine', claimed_at: at(20), deadline_at: null, then: 'machine'},
     {name: 'has restarted has lost its machine', claimed_at: null, deadline_at: null, then: 'machine'},
     {name: 'has restarted misses its deadline', claimed_at: null, deadline_at: at(60), then: 'deadline'},
   ];
@@ -271,7 +271,7 @@ describe('an attempt on two slices of two hosts', () => {
     assert.deepEqual(numbers, [0, 1, 2, 3]);
   });
 
-  it('ends with its last process, costs both slices, and has the result of the first alone', () => {
+  it('ends with its last process, costs both slices, and has only the result of the first', () => {
     const job = endedBy([3, 2, 0, 1].map(index => [index, completed(`${index}`)]));
     assert.deepEqual([job.status, job.result, job.spent_usd], ['completed', '0', 0.2]);
     assert.deepEqual(job.attempts[0]?.members, members);

@@ -15,7 +15,7 @@ describe('a constraint in a document', () => {
       now_is: soldOut({since_at: at(-99)}),
       since_at: at(-99),
     },
-    {name: 'that goes on keeps its beginning', now_is: soldOut({refusals: 2}), since_at: at(-60)},
+    {name: 'that continues keeps its beginning', now_is: soldOut({refusals: 2}), since_at: at(-60)},
   ])
     it(name, () => assert.equal(goesOn(stored, now_is, T0)?.since_at, since_at));
 

@@ -41,7 +41,7 @@ const cases: [keyof typeof shapes, key: string, takes: unknown[], refuses: unkno
 
 describe('the schema of declared fields', () => {
   for (const [name, key, takes, refuses] of cases)
-    it(`of ${name} takes the values of ${key} alone`, () => {
+    it(`of ${name} takes only the values of ${key}`, () => {
       const isTaken = (value: unknown) => shapes[name].safeParse({[key]: value}).success;
       assert.deepEqual(
         [takes.map(isTaken), refuses.map(isTaken)],

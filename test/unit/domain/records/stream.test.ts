@@ -206,7 +206,7 @@ it('a stream that refused new content is not tried again, because the bucket has
   );
 });
 
-it('a retry of a stream that refused new content says how it goes on', () => {
+it('a retry of a stream that refused new content says how to continue', () => {
   const retry = (stream: Stream) => JSON.stringify(decideRetry(stream, at(0), T0));
   assert.match(retry(refusedOther()), /rejected.*first content again, or cancel the stream and then drop/);
   assert.doesNotMatch(retry({...refusedOther(), total_shards: 1}), /cancel/);

@@ -42,7 +42,7 @@ describe('a report of downloads', () => {
     {name: 'that is repeated costs once', reports: [{nat_bytes: GIB}, {nat_bytes: GIB}], usd: 0.045},
     {name: 'that is late costs nothing', reports: [{nat_bytes: 2 * GIB}, {nat_bytes: GIB}], usd: 0.09},
     {
-      name: 'that falls and rises again costs the rise alone',
+      name: 'that falls and rises again costs only the rise',
       reports: [{nat_bytes: 2 * GIB}, {nat_bytes: 0}, {nat_bytes: 3 * GIB}],
       usd: 0.135,
     },
@@ -81,7 +81,7 @@ describe('a report of downloads', () => {
     assert.equal(usdOf(told({...idle, work: 'my-run/007'}, [bytes({nat_bytes: GIB})])), '0.045000');
   });
 
-  it('of each host counts alone', () => {
+  it('of each host is counted separately', () => {
     const first = told(aHost(), [bytes({nat_bytes: GIB})]);
     assert.equal(usdOf(told(first, [bytes({nat_bytes: GIB})], REGION, 1)), '0.090000');
   });

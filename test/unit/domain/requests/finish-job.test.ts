@@ -43,13 +43,13 @@ describe('the decision about the end of an attempt', () => {
       then: {status: 200, job: 'scheduled', worker: {activity: 'preempted'}},
     },
     {
-      name: 'from a worker whose node goes ends the job alone',
+      name: 'from a worker whose node is being deleted ends only the job',
       job: aRunningJob(),
       worker: {...AT_WORK, phase: 'deleting'},
       then: {status: 200, job: 'completed'},
     },
     {
-      name: 'from an earlier incarnation of its worker ends the job alone',
+      name: 'from an earlier incarnation of its worker ends only the job',
       job: aRunningJob(),
       worker: {...AT_WORK, incarnation: 3},
       then: {status: 200, job: 'completed'},

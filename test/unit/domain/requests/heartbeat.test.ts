@@ -47,7 +47,7 @@ describe('a worker after a heartbeat', () => {
     assert.equal(heardFrom(booting, said('idle', null), T0).last_error, null);
   });
 
-  it('has the time of its last progress, which a repeated word leaves as it is', () => {
+  it('has the time of its last progress, which a repeated heartbeat does not change', () => {
     const working = {activity: 'running', work: 'my-run/007', samples_done: 4};
     const worker = aWorker({phase: 'working', ...working, progress_at: at(1)});
     const progress = (changes: Partial<Worker>) =>
@@ -76,7 +76,7 @@ describe('a worker after a heartbeat', () => {
     });
 });
 
-describe('the decision about a word of a host but host 0', () => {
+describe('the decision about a heartbeat of a host other than host 0', () => {
   const says = (worker: Worker, request: Partial<Heartbeat>) =>
     decideHostHeartbeat(
       {worker},
@@ -132,7 +132,7 @@ describe('the decision about a heartbeat', () => {
     then: Partial<Worker>;
   }[] = [
     {
-      name: 'a heartbeat without a lease keeps the lease that the worker has not heard of',
+      name: 'a heartbeat without a lease keeps the lease that the worker has not received yet',
       worker: ON_STREAM,
       says: {lease: null},
       action: 'continue',
@@ -151,7 +151,7 @@ describe('the decision about a heartbeat', () => {
       then: {...ON_STREAM, epoch: 4},
     },
     {
-      name: 'a claim that the stream alone proves gives the worker its lease back',
+      name: 'a claim that only the stream proves gives the worker its lease back',
       worker: {phase: 'idle'},
       documents: {stream: aLeasedStream(), run: aRun()},
       action: 'continue',

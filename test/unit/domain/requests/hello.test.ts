@@ -41,7 +41,7 @@ describe('the decision about a hello', () => {
       then: {status: 200},
     },
     {
-      name: 'the bound secret changes the address alone',
+      name: 'the bound secret changes only the address',
       given: {host_secrets: {0: secret_sha256}, hosts: {0: named}},
       proof: 'secret',
       says: {address: '10.0.0.2'},

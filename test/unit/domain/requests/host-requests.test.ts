@@ -33,7 +33,7 @@ describe('a host that takes a command', () => {
   const decide = (state: Partial<TakeExecState>, now = T0) =>
     decideTakeExec({...TAKEN, ...state}, {exec: 'e1', host: 0}, now);
 
-  it('is marked as running under its name, and hears what to run for how long', () => {
+  it('is marked as running under its name, and gets what to run for how long', () => {
     const {answer, writes} = decide({}, T0 + 330_000);
     const {exec} = answer.body as {exec: Record<string, unknown>};
     assert.deepEqual([exec.argv, exec.timeout_s, exec.source_version], [['hostname'], 30, 4]);

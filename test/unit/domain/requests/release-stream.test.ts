@@ -91,7 +91,7 @@ describe('the decision about a release', () => {
       worker: {idle_leases: 1},
     },
     {
-      name: 'for an object of another writer charges nothing, and keeps the shards behind a gap',
+      name: 'for an object of another writer charges nothing, and keeps the shards after a gap',
       given: {waiting: [4, 5]},
       request: {
         ...failedBy('stream'),
@@ -126,7 +126,7 @@ describe('the decision about a release', () => {
       worker: undefined,
     },
     {
-      name: 'by an incarnation whose node goes frees the stream alone',
+      name: 'by an incarnation whose node is being deleted frees only the stream',
       given: {worker: {...AT_WORK, phase: 'deleting'}},
       stream: {status: 'pending'},
       worker: undefined,

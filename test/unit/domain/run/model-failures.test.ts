@@ -21,7 +21,7 @@ describe('the failures of a model', () => {
     assert.equal(miss(miss(once, 1), 1).model_misses, 2, 'and the same shard counts once');
   });
 
-  it('pause the run for twice the time after each further one, and the try ends the pause with a fresh mark', () => {
+  it('pause the run for twice the time after each further one, and the try ends the pause with a fresh dirty flag', () => {
     let run = miss(aRun({changed_at: null}));
     const waits_s: number[] = [];
     for (let tries = 0; tries < 4; tries++) {

@@ -82,7 +82,7 @@ describe('an update of the source of a pool', () => {
     assert.equal(both.environment.ramfs_dir, '/mnt/r');
   });
 
-  it('of the environment alone leaves the source to a message published before', () => {
+  it('of only the environment leaves the source to a message published before', () => {
     const next = applied(repo, {environment: {ramfs_dir: '/mnt/r'}}, at(20));
     assert.deepEqual(applied(next, {source: {branch: 'early'}}, at(10)).source, {
       repo: REPO,

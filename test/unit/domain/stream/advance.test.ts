@@ -38,7 +38,7 @@ const cases: Case[] = [
     events: [/^Shard 1 of my-run\/007 stored: samples 0-9, 1 rejected$/],
   },
   {
-    name: 'a shard behind a gap waits',
+    name: 'a shard after a gap waits',
     given: leased(),
     when: stored(aShard(2)),
     then: {status: 'in_progress', total_shards: 0, counted: 0, hasMore: false, needsSpecCheck: false},
@@ -128,7 +128,7 @@ describe('decideAdvance', () => {
     {name: 'with samples that do not follow', when: proven(2, {first_sample: 4}), says: /starts at sample 4/},
   ];
   for (const {name, given, when, says} of foreign)
-    it(`a shard ${name} leaves its place, and the stream goes on`, () => {
+    it(`a shard ${name} is set aside, and the stream continues`, () => {
       const before = leased({...granted, ...given});
       const {stream, unfit, events} = decideAdvance(before, FROZEN, stored(when), NOW);
       assert.deepEqual([stream === before, events, unfit.length], [true, [], 1]);

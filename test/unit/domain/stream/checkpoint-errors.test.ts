@@ -28,7 +28,7 @@ describe('errors of a checkpoint', () => {
       says: ['shard_0001.pkl.gz', 'another format than safetensors'],
     },
     {
-      name: 'one number in two formats behind a gap',
+      name: 'one number in two formats after a gap',
       given: [aShard(5), aShard(5, {object: 'activations/my-run/tpu_7/shard_0005.pkl.gz'})],
       says: ['shard_0005.pkl.gz', 'another format than safetensors'],
     },
@@ -38,7 +38,7 @@ describe('errors of a checkpoint', () => {
       says: ['shard_0002.safetensors', other.slice(0, 12), SPEC_HASH.slice(0, 12)],
     },
     {
-      name: 'another spec behind a gap',
+      name: 'another spec after a gap',
       given: [aShard(3, {spec_hash: other})],
       says: ['shard_0003.safetensors', other.slice(0, 12)],
     },
@@ -63,7 +63,7 @@ describe('errors of a checkpoint', () => {
       says: ['shard_0002.safetensors'],
     },
     {
-      name: 'a shard right behind the final shard',
+      name: 'a shard right after the final shard',
       given: [aShard(1), aShard(2, {final: true}), aShard(3)],
       says: ['shard_0003.safetensors', 'shard_0002.safetensors', 'the last'],
     },
@@ -73,7 +73,7 @@ describe('errors of a checkpoint', () => {
       says: ['shard_0002.safetensors', 'shard_0001.safetensors', 'the last'],
     },
     {
-      name: 'a shard far behind the final shard',
+      name: 'a shard long after the final shard',
       given: [aShard(1, {final: true}), aShard(9)],
       says: ['shard_0009.safetensors', 'shard_0001.safetensors', 'the last'],
     },
@@ -91,7 +91,7 @@ describe('errors of a checkpoint', () => {
     assert.deepEqual([counted.length, unfit.length], [2, 1]);
   });
 
-  it('a shard behind a counted final shard is an error', () => {
+  it('a shard after a counted final shard is an error', () => {
     const finished = progressOf(fold([aShard(1, {final: true})]));
     for (const shard of [aShard(2), aShard(2, {final: true}), aShard(3)])
       assert.equal(fold([shard], finished).unfit[0]?.object, shard.object);

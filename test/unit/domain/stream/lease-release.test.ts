@@ -124,7 +124,7 @@ describe('the release of a lease', () => {
     assert.equal(suspectUntilHeard({...worker, symptoms}, aStream()), null);
   });
 
-  it('a worker that spoke after its last claim makes its stream a suspect when it is silent for the time of a lease', () => {
+  it('a worker that sent something after its last claim makes its stream a suspect when it is silent for the time of a lease', () => {
     const worker = aWorker({phase: 'working', work: 'my-run/007', epoch: 3, claimed_at: at(0)});
     const isSuspect = (heartbeat_s: number, now_s: number) => {
       const {servedTime} = moment(T0 + now_s * 1000);

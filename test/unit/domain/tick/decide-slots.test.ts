@@ -337,13 +337,13 @@ describe('decideSlots', () => {
       {name: 'holds it: no share is known', lost: [], held: 1},
       {name: 'ends it after six hours', lost: NAMES, held: 0},
     ])
-      it(`that is silent in a zone whose document is left alone ${name}`, () => {
+      it(`that is silent in a zone whose document is invalid ${name}`, () => {
         const limiter = {...OPEN, state: 'stopped', cause: 'person'} as const;
         const writes = decide({workers: [silent()], zone: {limiter}, inputs: {lostWorkers: new Set(lost)}});
         assert.deepEqual([kinds(writes).length, writes.heldWorkers.length], [1 - held, held]);
       });
 
-    it('that is silent like another one, before a canary has spoken: the two are one death of a machine', () => {
+    it('that is silent like another one, before a canary sent a heartbeat: the two count as one dead machine', () => {
       const workers = NAMES.slice(0, 2).map(name => silent({name}));
       const streams = new Map(NAMES.map((name, index) => [name, aLeasedStream({stream: `00${index}`})]));
       const {shared} = decide({workers, streams});
@@ -351,9 +351,9 @@ describe('decideSlots', () => {
     });
 
     for (const {name, changes, bad_verdicts} of [
-      {name: 'stays unheard: a bad verdict', changes: {}, bad_verdicts: 1},
+      {name: 'stays silent: a bad verdict', changes: {}, bad_verdicts: 1},
       {
-        name: 'fails after the first word of its host: no bad verdict',
+        name: 'fails after the first heartbeat of its host: no bad verdict',
         changes: {hello_at: later(-60), heartbeat_at: later(-1), fault: 'the disk is full'},
         bad_verdicts: 0,
       },
@@ -409,7 +409,7 @@ describe('decideSlots', () => {
         tries_at: later(60),
       },
       {
-        name: 'but its agent spoke: the next try waits',
+        name: 'but its agent was up: the next try waits',
         changes: {born_at: later(-60), agent_at: later(-9)},
         tries_at: null,
       },
@@ -468,7 +468,7 @@ describe('decideSlots', () => {
 
     const unheard: {name: string; worker: Partial<Worker>; stops: string[]}[] = [
       {
-        name: 'and never spoke: creates of its zone and pool stop',
+        name: 'and never sent anything: creates of its zone and pool stop',
         worker: {},
         stops: [`zone ${ZONE}`, 'pool tpu'],
       },
@@ -483,7 +483,7 @@ describe('decideSlots', () => {
         stops: [`zone ${ZONE}`, 'pool tpu'],
       },
       {
-        name: 'but its agent spoke before a repair: it is no evidence about boots',
+        name: 'but its agent was up before a repair: it proves nothing about boots',
         worker: {hello_at: at(0), agent_at: at(0)},
         stops: [],
       },

@@ -218,7 +218,7 @@ describe('the fleet plan', () => {
     assert.deepEqual([creates(1.9), creates(2.1)], [1, 0]);
   });
 
-  it('leaves no room for creates of another tick where a budget pays for its own alone', () => {
+  it('leaves no room for creates of another tick if a budget pays only for its own', () => {
     const room = (budget_usd: number | null) => plan({pool: {budget_usd}, max_workers: 3}).mostCreates;
     assert.deepEqual([room(null), room(9)], [7 + 3, 7 + 1]);
   });
@@ -227,7 +227,7 @@ describe('the fleet plan', () => {
     {what: 'the prices', given: {prices: undefined}},
     {what: 'the dollars of the month', given: {month: undefined}},
     {
-      what: 'the dollars of a month that is left alone',
+      what: 'the dollars of a month whose document is invalid',
       given: {month: {name: '2026-01', copied_at: null, spent_usd: undefined}},
     },
     {what: 'the count of creates', given: {creates: undefined}},
@@ -251,7 +251,7 @@ describe('the fleet plan', () => {
       ...{given: {workers: [atWork(A0, model), atWork(A1, model)], pending: 0}, kind: 'model'},
     },
     {
-      name: 'goes on where one TPU of it does not wait for its model',
+      name: 'stays active while one of its TPUs does not wait for its model',
       ...{given: {workers: [atWork(A0, model), atWork(A1)], pending: 0}, kind: undefined},
     },
     {

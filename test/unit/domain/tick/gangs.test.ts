@@ -147,7 +147,7 @@ describe('a job of two slices', () => {
       );
     });
 
-  it('pauses a zone for twice as long each time that it waited there in vain, for 21 hours at most', () => {
+  it('pauses a zone for twice as long after each failed wait there, for 21 hours at most', () => {
     const pauses_s: (number | undefined)[] = [];
     let [job, now] = [waiting(0), T0];
     for (let time = 0; time < 9; time++) {

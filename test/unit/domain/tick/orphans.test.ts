@@ -31,7 +31,7 @@ describe('nodes without a document', () => {
     {name: 'wait for an hour', zone: since(3600), held: 3},
     {name: 'go after an hour', zone: since(3601), held: 0},
     {name: 'go at once where no budget pays for their hour', unpaid: true, held: 0},
-    {name: 'stay in a zone whose document is left alone', zone: leftAlone, few: true, held: 1},
+    {name: 'stay in a zone whose document is invalid', zone: leftAlone, few: true, held: 1},
     {name: 'go from that zone where no budget pays for them', zone: leftAlone, unpaid: true, held: 0},
     {name: 'stay in a zone that does not answer', few: true, unpaid: true, unreachable: true, held: 1},
   ];
@@ -49,7 +49,7 @@ describe('nodes without a document', () => {
     assert.deepEqual([1, 2, 3].map(isOrphan), [true, false, false]);
   });
 
-  it('are left while their delete goes on, and no node with an older document is one', () => {
+  it('remain until their delete is done, and no node with an older document is one', () => {
     const left = (created_s: number) => {
       const worker = aWorker({phase: 'deleting', created_at: at(created_s)});
       return orphansLeft(nodesOf([FIRST]), new Map([[FIRST, worker]])).length;

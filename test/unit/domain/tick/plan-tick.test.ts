@@ -238,7 +238,7 @@ describe('the plan of a tick', () => {
   for (const {name, run, counted, workers = [], next} of [
     {name: 'ends where all its streams are over', run: {}, counted: over, next: 'finish'},
     {
-      name: 'goes on while a worker holds its last stream',
+      name: 'stays open while a worker holds its last stream',
       ...{run: {}, counted: over, workers: [atWork('one/007')], next: 'continue'},
     },
     {
@@ -285,7 +285,7 @@ describe('the plan of a tick', () => {
   for (const {name, worker, unreadable, isNotified} of [
     {name: 'of an active run gets no notice', worker: atWork('one/007'), isNotified: false},
     {
-      name: 'that drains for a run that goes on gets one',
+      name: 'that drains for a run that continues gets one',
       worker: atWork('one/007', {drains: true}),
       isNotified: true,
     },
@@ -307,7 +307,7 @@ describe('the plan of a tick', () => {
       assert.equal(notices.length === 1, isNotified);
     });
 
-  it('leaves a create of another tick alone that is younger than its reads', () => {
+  it('does not touch a create of another tick that is newer than its reads', () => {
     const creating = (s: number) =>
       aWorker({name: slot(0), phase: 'creating', phase_since_at: at(s), asked_at: at(s), charged_to: 'new'});
     const deletes = (s: number) => changed(planned([creating(s)], {runs: [], streams: new Map()}));
@@ -322,7 +322,7 @@ describe('the plan of a tick', () => {
     assert.deepEqual([deletes(null), deletes(0.01)], [0, 4]);
   });
 
-  it('ends the stop of a pool with the first word of an agent after its last failed boot', () => {
+  it('ends the stop of a pool with the first message of an agent after its last failed boot', () => {
     const limiter = {...OPEN, failed_boots: 1, failed_boot_at: at(60), bundle: aConfig().bundle};
     const pool_at = (agent_at: string) =>
       planned([atWork('one/007', {agent_at})], {pool: aPool({limiter})}).hellos.pool_at;

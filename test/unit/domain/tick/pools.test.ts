@@ -90,7 +90,7 @@ describe('the parts of a snapshot', () => {
     );
   });
 
-  it('have a part for a pool that only a worker, a run or the mark of a zone names', () => {
+  it('have a part for a pool that only a worker, a run or the record of a zone names', () => {
     const {silence_guard} = decideSilence(
       null,
       {worker: aWorker(), speakers: 1, isCrowded: false, isLost: false, silent_s: 1},
@@ -117,7 +117,7 @@ describe('the parts of a snapshot', () => {
     assert.deepEqual(parts.at(-1)?.zones, zones.slice(1));
   });
 
-  it('know the zones of their own pool alone', () => {
+  it('know only the zones of their own pool', () => {
     const parts = snapshotsByPool(aSnapshot());
     assert.deepEqual(
       parts.map(({zones}) => zones?.map(({pool}) => pool)),

@@ -44,7 +44,7 @@ describe('the plan of a slot without money for its worker', () => {
 describe('the plan of a slot whose node Cloud TPU did not find', () => {
   for (const {name, heartbeat_at, isPlanned} of [
     {name: 'applies to a worker that has stayed silent', heartbeat_at: at(0), isPlanned: true},
-    {name: 'does not apply to a worker that has spoken since', heartbeat_at: at(60), isPlanned: false},
+    {name: 'does not apply to a worker with a later heartbeat', heartbeat_at: at(60), isPlanned: false},
   ])
     it(name, () => {
       const seen = aWorker({phase: 'working', heartbeat_at: at(0)});

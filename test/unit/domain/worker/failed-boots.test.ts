@@ -13,7 +13,7 @@ const BOOTING: Partial<Worker> = {
   ...{hello_at: at(0), heartbeat_at: at(0)},
 };
 
-describe('a host that spoke and never reached its agent', () => {
+describe('a host that sent heartbeats and never started its agent', () => {
   const cases: {name: string; given: Partial<Worker>; after_s: number; then: Death | undefined}[] = [
     {name: 'boots on', given: {}, after_s: LIMITS.silent_s, then: undefined},
     {
@@ -41,7 +41,7 @@ describe('a host that spoke and never reached its agent', () => {
       then: {kind: 'broken', cause: 'its agent said: open(/dev/vfio/0): busy'},
     },
     {
-      name: 'is silent where its agent spoke before a restart',
+      name: 'is silent if its agent was up before a restart',
       given: {agent_at: at(-60)},
       after_s: LIMITS.silent_s + 1,
       then: {kind: 'silent', cause: 'it has said nothing for 240 s'},

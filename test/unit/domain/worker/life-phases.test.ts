@@ -60,7 +60,7 @@ describe('The phases of an attempt', () => {
     assert.deepEqual([phases.create_wait?.usd, phases.lost?.usd], [0, 0.07]);
   });
 
-  it('lose nothing where no work is in hand', () => {
+  it('lose nothing if there is no work', () => {
     const ended = lived([...LIFE, {s: 300, activity: 'idle'}]);
     assert.equal(phasesAtEnd(ended, PREEMPTED, T0 + 310_000).lost, undefined);
     assert.equal(phasesAtEnd(lived(LIFE), undefined, T0 + 300_000).lost, undefined);

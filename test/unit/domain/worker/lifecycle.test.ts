@@ -69,7 +69,7 @@ describe('a worker after an observation', () => {
     });
 
   for (const phase of PHASES)
-    it(`a slot in phase ${phase} leaves a foreign node of its name alone`, () => {
+    it(`a slot in phase ${phase} does not touch a foreign node of its name`, () => {
       const {worker, actions, events} = decide(wellIn(phase), FOREIGN);
       assert.equal(worker.phase, 'gone');
       assert.deepEqual(actions, []);

@@ -6,7 +6,7 @@ import {afterLook} from '../../../../shared/domain/worker/observation.ts';
 import {aTpu, at, aWorker, found, LIMITS, moment, T0} from '../../../support/world/builders.ts';
 
 describe('a list of nodes', () => {
-  it('says nothing about a worker whose phase or whose node has changed since', () => {
+  it('proves nothing about a worker whose phase or whose node has changed since', () => {
     const list = {deployment: 'gleaner', unreachable: [], at_ms: T0 + 60_000};
     const kindFor = (changes: Partial<Worker>) => observe(sortNodes([aTpu()], list), aWorker(changes)).kind;
     assert.equal(kindFor({phase_since_at: at(60), provider_since_at: at(60)}), 'found');
@@ -63,7 +63,7 @@ describe('the billing start of a node', () => {
       node: {},
       ready_s: 500,
     },
-    {name: 'was created by a clock that is behind', changes: {}, node: {created_at: at(-50)}, ready_s: 0},
+    {name: 'was created by a slow clock', changes: {}, node: {created_at: at(-50)}, ready_s: 0},
     {name: 'is being deleted', changes: {phase: 'deleting', phase_since_at: at(400)}, node: {}, ready_s: 0},
     {
       name: 'is being deleted for another incarnation',

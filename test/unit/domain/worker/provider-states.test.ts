@@ -96,7 +96,7 @@ describe('repairs of a node', () => {
     ['RESTARTING', found('RESTARTING')],
     ['maintenance', found('READY', {health: 'UNHEALTHY_MAINTENANCE'})],
   ] as const) {
-    it(`a host has boot_s to speak after ${what}`, () => {
+    it(`a host has boot_s for its first heartbeat after ${what}`, () => {
       const {worker} = decide(wellIn('working'), mending);
       const back = decide(worker, found('READY'), 800);
       assert.deepEqual(
@@ -107,7 +107,7 @@ describe('repairs of a node', () => {
       assert.equal(decide(back.worker, found('READY'), 801 + LIMITS.boot_s).death?.kind, 'unheard');
     });
 
-    it(`an agent that speaks during ${what} continues its work`, () => {
+    it(`an agent that sends heartbeats during ${what} continues its work`, () => {
       const {worker} = decide(wellIn('working'), mending);
       const spoken = {...worker, heartbeat_at: at(780), progress_at: at(780)};
       assert.equal(decide(spoken, found('READY'), 800).worker.phase, 'working');

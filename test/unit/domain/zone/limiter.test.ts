@@ -80,7 +80,7 @@ describe('the limiter of a zone that refuses nodes', () => {
     assert.equal(afterGiven(second, {asked_at: at(62), isReady: false}).refusals, 0);
   });
 
-  it('counts a burst once where the clock of its first refusal was behind its requests', () => {
+  it('counts a burst once if the clock of its first refusal was slower than that of its requests', () => {
     const first = refuse(ask(OPEN, 10), 8);
     assert.equal(refuse(first, 900, 'no-capacity', false, 10).refusals, 1);
     assert.equal(refuse(first, 900, 'no-capacity', false, 11).refusals, 2);
@@ -160,7 +160,7 @@ describe('the limiter of a zone or pool whose boots fail', () => {
     assert.equal(isStopped(failBoots(5, 2, refuse(OPEN, 1))), true);
   });
 
-  it('opens with a word of an agent after the last failed boot', () => {
+  it('opens with a message of an agent after the last failed boot', () => {
     assert.equal(isStopped(failBoots(4, 2, afterAgent(failBoots(4), at(1)))), false, 'the count starts anew');
     assert.deepEqual(afterAgent(failBoots(5), at(1)), OPEN);
     assert.equal(isStopped(afterAgent(failBoots(5), at(-1))), true, 'a word from before says nothing');

@@ -129,7 +129,7 @@ describe('the requests to a zone', () => {
       assert.equal(kindOf(limited(probing)), before, 'the queue helps only after a stock-out');
     });
 
-  it('expire in the queue alone', () => {
+  it('expire only in the queue', () => {
     const until = (provisioning: Pool['provisioning']) =>
       askOf(provisioning, aZone(), LIMITS, T0).valid_until_at;
     assert.deepEqual([until('queued-resource'), until('node')], [at(LIMITS.queue_s), null]);

@@ -58,7 +58,7 @@ describe('the silence guard', () => {
     [10, 2],
     [1000, 200],
   ] as const)
-    it(`the silence guard of a zone in which ${speakers} workers have spoken ends ${share} at once`, () => {
+    it(`the silence guard of a zone in which ${speakers} workers have sent heartbeats ends ${share} at once`, () => {
       assert.equal(shareOf(speakers), share);
       assert.equal(decideAll(speakers + 5, {speakers}).ended, share);
     });
@@ -121,7 +121,7 @@ describe('the silence guard', () => {
     assert.equal(silence_guard && afterCreate(afterCreate(afterCreate(silence_guard))).canaries_due, 0);
   });
 
-  it('the first word of a canary ends every silent worker', () => {
+  it('the first heartbeat of a canary ends every silent worker', () => {
     const {silence_guard} = decideAll(10);
     const canary = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     const holding = silence_guard && withHeld(silence_guard, [silentWorker({usd_per_hour: 2})]);
@@ -130,14 +130,14 @@ describe('the silence guard', () => {
     assert.equal(decideAll(8, {silence_guard: after, speakers: 10, seconds: 352}).ended, 8);
   });
 
-  it('the first word of a canary counts after PROOF_S, when other workers had time to speak', () => {
+  it('the first heartbeat of a canary counts after PROOF_S, when other workers had time to send theirs', () => {
     const {silence_guard} = decideAll(10);
     const canary = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     const after = silence_guard && afterHellos(silence_guard, [canary], moment(T0 + 349_000));
     assert.deepEqual(after, {...silence_guard, hello_at: at(200)});
   });
 
-  it('the first word of a canary counts also if the canary is gone by then', () => {
+  it('the first heartbeat of a canary counts even if the canary is gone by then', () => {
     const {silence_guard} = decideAll(10);
     const canary = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     const another = aWorker({born_at: at(10), hello_at: at(240), heartbeat_at: at(240)});
@@ -148,7 +148,7 @@ describe('the silence guard', () => {
     assert.equal(decideAll(8, {silence_guard: after, speakers: 10, seconds: 352}).ended, 8);
   });
 
-  it('a worker that spoke shortly before the first word of a canary is judged within a new share', () => {
+  it('a worker whose heartbeat came shortly before the first one of a canary is judged within a new share', () => {
     const {silence_guard} = decideAll(10);
     const canary = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     const after = silence_guard && afterHellos(silence_guard, [canary], moment(T0 + 351_000));
@@ -163,7 +163,7 @@ describe('the silence guard', () => {
     assert.deepEqual(ends, ['ends', 'ends', 'held'], 'a new share');
   });
 
-  it('a first word from before the last replacement renews no share, and the canaries stay due', () => {
+  it('a first heartbeat from before the last replacement renews no share, and the canaries stay due', () => {
     const {silence_guard} = decideAll(10, {seconds: 300});
     const another = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     const episode = silence_guard && {...silence_guard, since_at: at(100)};
@@ -174,7 +174,7 @@ describe('the silence guard', () => {
     assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'held');
   });
 
-  it('a first word from before the episode is no verdict', () => {
+  it('a first heartbeat from before the episode is no verdict', () => {
     const {silence_guard} = decideAll(10);
     const old = aWorker({hello_at: at(-60), heartbeat_at: at(100)});
     assert.equal(silence_guard && afterHellos(silence_guard, [old], moment(T0 + 100_000)), silence_guard);
@@ -197,12 +197,12 @@ describe('the silence guard', () => {
     ['of an earlier episode', {born_at: at(-10), is_canary: true}],
     ['that is no canary', {born_at: at(10)}],
   ] as const)
-    it(`an unheard node ${which} is no verdict`, () => {
+    it(`a silent node ${which} is no verdict`, () => {
       const {silence_guard} = decideAll(10);
       assert.equal(silence_guard && afterUnheard(silence_guard, aWorker(changes)), silence_guard);
     });
 
-  it('an outage of worker-api does not count as silence before a first word', () => {
+  it('an outage of worker-api does not count as silence before a first heartbeat', () => {
     const {silence_guard} = decideAll(10);
     const after = silence_guard && {...silence_guard, spoke_at: at(200)};
     const outage = {from_at: at(-390), to_at: at(190)};
@@ -218,14 +218,14 @@ describe('the silence guard', () => {
     assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'judged');
   });
 
-  describe('a node that was refused or taken before its first word', () => {
+  describe('a node that was refused or taken before its first heartbeat', () => {
     const {silence_guard} = decideAll(10);
     const covered = silence_guard && afterCreate(afterCreate(silence_guard));
     for (const {name, changes, due} of [
       {name: 'a canary', changes: {born_at: at(20), is_canary: true}, due: 1},
       {name: 'a canary of an earlier episode', changes: {born_at: at(-20), is_canary: true}, due: 0},
       {
-        name: 'a canary whose host spoke',
+        name: 'a canary whose host sent a heartbeat',
         changes: {born_at: at(20), is_canary: true, hello_at: at(30)},
         due: 0,
       },
@@ -236,7 +236,7 @@ describe('the silence guard', () => {
       });
   });
 
-  it('a worker without a word or a shard for six hours ends in spite of the silence guard', () => {
+  it('a worker without a heartbeat or a shard for six hours ends in spite of the silence guard', () => {
     const {silence_guard} = decideAll(10);
     assert.equal(decideAll(8, {silence_guard, speakers: 10, isLost: true}).ended, 8);
   });
