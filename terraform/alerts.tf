@@ -68,7 +68,7 @@ resource "google_monitoring_alert_policy" "signal" {
       }
     }
   }
-  # A signal has no value between its entries. So the incident ends, and a later entry tells again.
+  # A signal has no value between its entries. So the incident ends, and a later entry notifies again.
   alert_strategy {
     auto_close = "1800s"
   }

@@ -2,7 +2,7 @@ locals {
   # Functions that new documents start.
   documents = { for name, function in local.functions : name => function.trigger if function.trigger.kind == "document" }
 
-  # Eventarc has no multi-regions. It serves those of Firestore in one region each, and nam7 in none: there a tick takes up the jobs.
+  # Eventarc has no multi-regions. It serves those of Firestore in one region each, and nam7 in none: there a tick picks up the jobs.
   database_location = google_firestore_database.state.location_id
   eventarc_location = lookup({ nam5 = "us-central1", eur3 = "europe-west4" }, local.database_location, local.database_location)
 }

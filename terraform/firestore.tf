@@ -32,7 +32,7 @@ resource "google_firestore_database" "state" {
   point_in_time_recovery_enablement = var.backups.point_in_time_recovery ? "POINT_IN_TIME_RECOVERY_ENABLED" : "POINT_IN_TIME_RECOVERY_DISABLED"
 }
 
-# Documents of jobs and the history of control are nowhere else.
+# Documents of jobs and the history of control exist nowhere else.
 resource "google_firestore_backup_schedule" "daily" {
   count     = var.backups.daily_days > 0 ? 1 : 0
   database  = google_firestore_database.state.name

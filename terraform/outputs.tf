@@ -32,7 +32,7 @@ output "console" {
 }
 
 output "ceilings" {
-  description = "What bounds the cost of an hour. No message lifts it."
+  description = "Limits of the hourly cost, which no message can raise."
   value = {
     max_workers = var.max_workers
     accelerator = var.accelerator

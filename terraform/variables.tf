@@ -151,7 +151,7 @@ variable "provisioning" {
 }
 
 locals {
-  # For each timing the least seconds, or those that it exceeds, and the most: `npm run docs` writes them.
+  # For each timing its smallest seconds, or those that it must exceed, and its largest: `npm run docs` writes them.
   timings = jsondecode(file("${path.module}/timings.json"))
 }
 
@@ -200,7 +200,7 @@ variable "workers_per_zone" {
 }
 
 variable "max_workers" {
-  description = "Most TPU nodes at once. No message lifts this ceiling."
+  description = "Most TPU nodes at once. No message can raise this ceiling."
   type        = number
   default     = 100
 
@@ -222,7 +222,7 @@ variable "max_hosts" {
 }
 
 variable "max_budget_usd" {
-  description = "Most dollars that TPU nodes may cost in a UTC month. No message lifts this ceiling."
+  description = "Most dollars that TPU nodes may cost in a UTC month. No message can raise this ceiling."
   type        = number
 
   validation {
@@ -258,7 +258,7 @@ variable "jobs_collection" {
   }
   validation {
     condition     = !contains(["runs", "pools", "workers", "zones", "prices", "system", "tasks", "control", "events", "execs", "attempts", "hosts", "streams", "shards"], var.jobs_collection)
-    error_message = "jobs_collection must be no collection of the control plane, such as runs or workers."
+    error_message = "jobs_collection must not be a collection of the control plane, such as runs or workers."
   }
 }
 
@@ -389,7 +389,7 @@ variable "job_egress" {
 }
 
 variable "firestore_location" {
-  description = "Location of the database, for ever. Default: region."
+  description = "Location of the database, which can never change. Default: region."
   type        = string
   default     = null
 
