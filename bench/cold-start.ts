@@ -21,7 +21,7 @@ import {openObjects} from '../shared/google/objects.ts';
 import {openTpus} from '../shared/google/tpus.ts';
 import {claimsOf, encoded, withoutSignature} from '../test/support/fakes/tokens.ts';
 import {workerEnvironment} from '../test/support/machine/worker-environment.ts';
-import {messageData} from '../test/support/world/function-calls.ts';
+import {messageData} from '../test/world/bus.ts';
 import {measureBoot} from './cold-start/boot.ts';
 import {type First, firstEvents, NODE} from './cold-start/events.ts';
 

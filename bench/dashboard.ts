@@ -9,7 +9,7 @@ import {streamId} from '../shared/domain/names.ts';
 import {openSqliteStore} from '../shared/embedded/sqlite-store.ts';
 import type {Document, Store} from '../shared/ports/ports.ts';
 import {somePages} from '../test/support/machine/dashboard.ts';
-import {aConfig, aRun, aStream, aWorker} from '../test/support/world/builders.ts';
+import {aConfig, aRun, aStream, aWorker} from '../test/world/builders.ts';
 
 const START_MS = Date.parse('2026-01-02T03:04:05.000Z');
 const at = (seconds: number) => new Date(START_MS + seconds * 1000).toISOString();

@@ -2,7 +2,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {iso} from '../../shared/domain/time.ts';
 import type {ObjectInfo, Objects} from '../../shared/ports/ports.ts';
-import {FakeBucket} from '../../test/support/fakes/fake-bucket.ts';
+import {FakeBucket} from '../../test/world/bucket.ts';
 
 /** Class A: pages of a listing, a thousand objects each, and writes. Class B: looks and reads. */
 export type BucketUsage = {class_a: number; class_b: number};

@@ -2,7 +2,7 @@
 import {setImmediate as turn} from 'node:timers/promises';
 import {TickQueue} from '../../shared/control-plane/calls/tick-queue.ts';
 import {handleObjectEvent} from '../../shared/control-plane/events/object-event.ts';
-import {Clockwork} from '../../test/support/fakes/kernel.ts';
+import {Clockwork} from '../../test/world/clock.ts';
 import {LONGEST_QUIET_TICK_S} from './limits.ts';
 import type {World} from './world.ts';
 

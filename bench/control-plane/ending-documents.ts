@@ -1,7 +1,7 @@
 /** Documents and objects of a fleet whose work is over. */
 import {metadataObject, streamId} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports/ports.ts';
-import {aRun, SPEC_HASH as HASH} from '../../test/support/world/builders.ts';
+import {aRun, SPEC_HASH as HASH} from '../../test/world/builders.ts';
 import {putAll, SHARDS_STORED as SHARDS, type Size, storedStream, workersOf} from './scene.ts';
 
 export const RUN = 'run-0';

@@ -10,14 +10,7 @@ import type {Worker} from '../../shared/domain/records/worker.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {newZone} from '../../shared/domain/zone/placement.ts';
 import type {Document, Store, Tpu} from '../../shared/ports/ports.ts';
-import {
-  aConfig,
-  aRun,
-  aTpu,
-  aWorker,
-  ENVIRONMENT,
-  shardMetadataOf,
-} from '../../test/support/world/builders.ts';
+import {aConfig, aRun, aTpu, aWorker, ENVIRONMENT, shardMetadataOf} from '../../test/world/builders.ts';
 import {contentOf} from './bucket.ts';
 
 export const NOW = Date.parse('2026-11-21T12:00:00.000Z');

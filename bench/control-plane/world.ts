@@ -9,7 +9,7 @@ import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document, Store, Tpu, Tpus} from '../../shared/ports/ports.ts';
-import {depsOf} from '../../test/support/fakes/deps.ts';
+import {depsOf} from '../../test/world/deps.ts';
 import {SceneBucket} from './bucket.ts';
 import {metered, noUsage, type Usage} from './meter.ts';
 import {configOf, NOW, nodesOf, putAll, RUNS, type Size, streamNames, workersOf} from './scene.ts';

@@ -1,8 +1,8 @@
 import type {Tpus} from '../../shared/ports/ports.ts';
-import {callAtOnce} from '../support/fakes/call.ts';
-import {FakeTpus} from '../support/fakes/fake-tpus.ts';
-import {Clockwork} from '../support/fakes/kernel.ts';
-import {calm} from '../support/fakes/tpu-faults.ts';
+import {callAtOnce} from '../world/call.ts';
+import {Clockwork} from '../world/clock.ts';
+import {calm} from '../world/tpu-faults.ts';
+import {FakeTpus} from '../world/tpus.ts';
 import {itKeepsTheContract, type TpuCloud} from './tpus-contract.ts';
 
 const FLAGS = {unreachable: 'unreachable', stockout: 'soldOut', quota: 'overQuota'} as const;

@@ -4,8 +4,8 @@ import {Storage} from '@google-cloud/storage';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
-import {callAtOnce} from '../support/fakes/call.ts';
-import {FakeBucket} from '../support/fakes/fake-bucket.ts';
+import {FakeBucket} from '../world/bucket.ts';
+import {callAtOnce} from '../world/call.ts';
 import {useLocalCloud} from './local-cloud.ts';
 import {bytes, itKeepsTheContract, text} from './objects-contract.ts';
 

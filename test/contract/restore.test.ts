@@ -4,7 +4,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
-import {aLeasedStream, aRun, aWorker} from '../support/world/builders.ts';
+import {aLeasedStream, aRun, aWorker} from '../world/builders.ts';
 import {describeOnEmulator, startAnother} from './emulators.ts';
 
 const PROJECT = 'restored';

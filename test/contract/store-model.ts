@@ -1,6 +1,6 @@
 /** The contract of the Store in its simplest form, a Map. Adapters are compared with it. */
 import type {Document, Query, Store} from '../../shared/ports/ports.ts';
-import {compareText, select} from '../support/fakes/memory-query.ts';
+import {compareText, select} from '../world/memory-query.ts';
 
 export type Operation =
   | {kind: 'create' | 'set'; path: string; data: Document}

@@ -2,10 +2,10 @@ import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import {callAtOnce} from '../support/fakes/call.ts';
-import {checkedStore} from '../support/fakes/checked-store.ts';
-import {Clockwork} from '../support/fakes/kernel.ts';
-import {SimStore} from '../support/fakes/store.ts';
+import {callAtOnce} from '../world/call.ts';
+import {checkedStore} from '../world/checked-store.ts';
+import {Clockwork} from '../world/clock.ts';
+import {SimStore} from '../world/store.ts';
 import {keepsTheContract} from './store-contract.ts';
 import type {Effort} from './store-handles.ts';
 

@@ -3,7 +3,7 @@ import {urlWithToken} from '../../emulator/http/guard.ts';
 import {composeDeps} from '../../shared/compose.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {TpuRequest, Tpus} from '../../shared/ports/ports.ts';
-import {aConfig} from '../support/world/builders.ts';
+import {aConfig} from '../world/builders.ts';
 import {useTpus} from './tpu-cases.ts';
 import {aRequest, itKeepsTheContract} from './tpus-contract.ts';
 

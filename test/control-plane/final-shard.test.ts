@@ -4,9 +4,9 @@ import {gzipSync, zstdCompressSync} from 'node:zlib';
 import {withCheckedFinal} from '../../shared/control-plane/streams/final-shard.ts';
 import {readShards} from '../../shared/control-plane/streams/stored-shards.ts';
 import {type ShardFormat, shardObject} from '../../shared/domain/names.ts';
-import {callAtOnce} from '../support/fakes/call.ts';
-import {FakeBucket} from '../support/fakes/fake-bucket.ts';
-import {planShards, shardBytes, shardMetadata, someLines} from '../support/world/shard-plan.ts';
+import {FakeBucket} from '../world/bucket.ts';
+import {callAtOnce} from '../world/call.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../world/shard-plan.ts';
 
 const SOURCE = {run: 'my-run', stream: '000', spec_hash: 'a'.repeat(64), dataset: {crc32c: 'AAAAAA=='}};
 const PLAN = planShards(someLines(2))[0] ?? assert.fail();

@@ -1,9 +1,9 @@
 /** Machines that store nothing, or report what cannot be: they may be broken, or in wrong hands. */
 import assert from 'node:assert/strict';
-import {World} from '../support/world/control-plane-harness.ts';
-import type {FakeAgent} from '../support/world/fake-agent.ts';
-import {A0, ONE_SLOT} from '../support/world/places.ts';
-import {someLines} from '../support/world/shard-plan.ts';
+import type {FakeAgent} from '../world/agent.ts';
+import {A0, ONE_SLOT} from '../world/scenes/places.ts';
+import {someLines} from '../world/shard-plan.ts';
+import {World} from '../world/world.ts';
 
 const STREAMS = 8;
 

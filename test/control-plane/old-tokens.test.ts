@@ -1,10 +1,10 @@
 /** What a token of an ended lease can do, and what honest machines keep in spite of the rules against it. */
 import assert from 'node:assert/strict';
-import {shardMetadataOf} from '../support/world/builders.ts';
-import {World} from '../support/world/control-plane-harness.ts';
-import {aWorkingWorld, aWorldWithAStream} from '../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../support/world/places.ts';
-import {someLines} from '../support/world/shard-plan.ts';
+import {shardMetadataOf} from '../world/builders.ts';
+import {aWorkingWorld, aWorldWithAStream} from '../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../world/scenes/places.ts';
+import {someLines} from '../world/shard-plan.ts';
+import {World} from '../world/world.ts';
 
 const FOLDER = 'activations/my-run/tpu_0/';
 const TOKEN_MS = 3_600_000;

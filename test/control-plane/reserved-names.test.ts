@@ -4,10 +4,10 @@ import {jobId, poolName} from '../../shared/contracts/messages/job-schemas.ts';
 import {runId, streamText, workerNameText} from '../../shared/contracts/messages/schemas.ts';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {splitDocumentPath} from '../../shared/ports/document-limits.ts';
-import {aWorker} from '../support/world/builders.ts';
-import {World} from '../support/world/control-plane-harness.ts';
-import {A0, ONE_SLOT} from '../support/world/places.ts';
-import {wholeStore} from '../support/world/whole-store.ts';
+import {aWorker} from '../world/builders.ts';
+import {A0, ONE_SLOT} from '../world/scenes/places.ts';
+import {wholeStore} from '../world/scenes/whole-store.ts';
+import {World} from '../world/world.ts';
 
 const RESERVED = ['__proto__', '__x__', '____', `__${'0'.repeat(96)}__`];
 const OTHERS = [

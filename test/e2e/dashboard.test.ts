@@ -13,8 +13,8 @@ import {gleaner} from '../support/machine/command.ts';
 import {someObjects} from '../support/machine/dashboard.ts';
 import {FAST, SPEC, TestHome, texts} from '../support/machine/home.ts';
 import {until, WAIT_S} from '../support/machine/until.ts';
-import {aConfig, aRun, aStream, aWorker} from '../support/world/builders.ts';
-import {aStore, putDocuments} from '../support/world/put-documents.ts';
+import {aConfig, aRun, aStream, aWorker} from '../world/builders.ts';
+import {aStore, putDocuments} from '../world/scenes/put-documents.ts';
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

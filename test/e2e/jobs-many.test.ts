@@ -3,8 +3,8 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import type {Job} from '../../shared/domain/records/job.ts';
 import {isAlive} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {seeded} from '../support/fakes/kernel.ts';
 import {FAST, signal} from '../support/machine/home.ts';
+import {seeded} from '../world/clock.ts';
 import {JobHome} from './job-home.ts';
 
 /** Each job leaves a line in its artifacts and a result: both name the process that wrote them. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {RunView} from '../../client/views/run-state.ts';
-import {seeded} from '../support/fakes/kernel.ts';
 import {FAST, processes, SPEC, signal, TestHome, texts} from '../support/machine/home.ts';
+import {seeded} from '../world/clock.ts';
 
 /**
  * Without a memory of losses: the third early loss of a zone, which a slow machine may show, would stop its creates for 10 minutes. A kill

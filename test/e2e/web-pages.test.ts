@@ -9,8 +9,8 @@ import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 import {someObjects} from '../support/machine/dashboard.ts';
-import {aRun} from '../support/world/builders.ts';
-import {aStore} from '../support/world/put-documents.ts';
+import {aRun} from '../world/builders.ts';
+import {aStore} from '../world/scenes/put-documents.ts';
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 /** Names of the attacker. The browser resolves them to this machine, as after a rebinding. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {iso} from '../../shared/domain/time.ts';
-import {aRun} from '../support/world/builders.ts';
+import {aRun} from '../world/builders.ts';
 import {FORGER, from, LEASE, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
 
 const crash = {kind: 'infrastructure', reason: 'x'};

@@ -4,7 +4,7 @@ import {accessTokenOf} from '../../emulator/http/access-tokens.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {tokenUrl} from '../support/machine/a-cloud.ts';
-import {aRun, aStream} from '../support/world/builders.ts';
+import {aRun, aStream} from '../world/builders.ts';
 import {FORGER, from, LEASE, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
 
 const OWN_LEASE = {run: 'own-run', stream: '001', epoch: 1};

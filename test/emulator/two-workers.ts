@@ -14,8 +14,8 @@ import {iso} from '../../shared/domain/time.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/machine/until.ts';
-import {aRun, aStream, aWorker, ENVIRONMENT} from '../support/world/builders.ts';
-import {secretOf} from '../support/world/function-calls.ts';
+import {aRun, aStream, aWorker, ENVIRONMENT} from '../world/builders.ts';
+import {secretOf} from '../world/bus.ts';
 
 const TRIGGERS = fileURLToPath(new URL('../../functions/triggers.json', import.meta.url));
 

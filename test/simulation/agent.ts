@@ -1,6 +1,6 @@
 /** The loop of an agent in virtual time: it boots, leases, stores shards, and sends heartbeats during its work. */
-import type {Answer, Failure, FakeAgent, JobInHand} from '../support/world/fake-agent.ts';
-import type {Plan} from '../support/world/shard-plan.ts';
+import type {Answer, Failure, FakeAgent, JobInHand} from '../world/agent.ts';
+import type {Plan} from '../world/shard-plan.ts';
 import {resultOf} from './invariants/jobs.ts';
 
 /** The machine of an agent. */

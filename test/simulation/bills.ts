@@ -3,10 +3,10 @@ import {storeCatalog} from '../../shared/control-plane/documents/prices.ts';
 import {addSkus, NO_PRICES, type Sku} from '../../shared/domain/billing/catalog.ts';
 import {LISTED} from '../../shared/domain/billing/list-prices.ts';
 import {iso} from '../../shared/domain/time.ts';
-import {callAtOnce} from '../support/fakes/call.ts';
-import {chipSkus} from '../support/fakes/fake-catalog.ts';
-import type {Chance} from '../support/fakes/kernel.ts';
-import {T0} from '../support/world/builders.ts';
+import {T0} from '../world/builders.ts';
+import {callAtOnce} from '../world/call.ts';
+import {chipSkus} from '../world/catalog.ts';
+import type {Chance} from '../world/clock.ts';
 import {RISE} from './conditions/prices.ts';
 import type {Context} from './context.ts';
 

@@ -3,14 +3,13 @@
 import {Contention} from '../../shared/contracts/errors.ts';
 import type {Config} from '../../shared/contracts/settings/config.ts';
 import type {Document, Transaction} from '../../shared/ports/ports.ts';
-import {FakeBucket} from '../support/fakes/fake-bucket.ts';
-import {aCatalog} from '../support/fakes/fake-catalog.ts';
-import {FakeTpus} from '../support/fakes/fake-tpus.ts';
-import {Chance, Clockwork} from '../support/fakes/kernel.ts';
-import type {SharedProject} from '../support/fakes/shared-project.ts';
-import {SimStore} from '../support/fakes/store.ts';
-import {aConfig, T0} from '../support/world/builders.ts';
-import type {Failure} from '../support/world/fake-agent.ts';
+import type {Failure} from '../world/agent.ts';
+import {FakeBucket} from '../world/bucket.ts';
+import {aConfig, T0} from '../world/builders.ts';
+import {aCatalog} from '../world/catalog.ts';
+import {Chance, Clockwork} from '../world/clock.ts';
+import {SimStore} from '../world/store.ts';
+import {FakeTpus} from '../world/tpus.ts';
 import {FAR_REGION, PriceRise} from './bills.ts';
 import type {Condition} from './conditions/conditions.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './conditions/faults.ts';
@@ -23,6 +22,7 @@ import type {Splice} from './planting/anchors.ts';
 import type {Code, Release} from './planting/code.ts';
 import {Receiver} from './receiver.ts';
 import {secondSlotsOf} from './second-pool.ts';
+import type {SharedProject} from './shared-project.ts';
 
 /** Time from the moment when a resync is due until it has registered the streams that it finds. */
 const RESYNC_MS = 4 * MINUTE_MS;

@@ -7,7 +7,7 @@ import type {StreamStatus} from '../../shared/domain/records/stream.ts';
 import type {Phase} from '../../shared/domain/records/worker.ts';
 import type {ReleaseOutcome} from '../../shared/domain/stream/lease.ts';
 import type {Death} from '../../shared/domain/worker/liveness.ts';
-import {TAKEN} from '../support/fakes/fake-tpus.ts';
+import {TAKEN} from '../world/tpus.ts';
 import {KINDS} from './conditions/faults.ts';
 import {NEXT_RELEASE_COUNTERS} from './planting/code.ts';
 import type {Seen} from './run.ts';

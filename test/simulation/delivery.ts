@@ -2,13 +2,7 @@
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {
-  eventOf,
-  jobEvent,
-  messageData,
-  notificationData,
-  type Topic,
-} from '../support/world/function-calls.ts';
+import {eventOf, jobEvent, messageData, notificationData, type Topic} from '../world/bus.ts';
 import {MINUTE_MS} from './conditions/times.ts';
 import type {Context} from './context.ts';
 import type {ExecOrder} from './invariants/execs.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {completeSpec, specHash} from '../../shared/contracts/spec/spec.ts';
-import {World} from '../support/world/control-plane-harness.ts';
-import {planShards, shardBytes, shardMetadata, someLines} from '../support/world/shard-plan.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../world/shard-plan.ts';
+import {World} from '../world/world.ts';
 import {KINDS} from './conditions/faults.ts';
 import {simulate} from './world.ts';
 

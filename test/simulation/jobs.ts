@@ -2,7 +2,7 @@
 import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import type {Chance} from '../support/fakes/kernel.ts';
+import type {Chance} from '../world/clock.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import type {Course} from './invariants/facts.ts';

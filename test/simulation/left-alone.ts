@@ -3,7 +3,7 @@
  * over. Until then no release may write it. The machine of a job that is left alone is often recreated.
  */
 import type {Document} from '../../shared/ports/ports.ts';
-import type {Chance} from '../support/fakes/kernel.ts';
+import type {Chance} from '../world/clock.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import type {Lease} from './invariants/leases.ts';

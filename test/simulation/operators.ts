@@ -6,7 +6,7 @@ import {paths, streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {someLines} from '../support/world/shard-plan.ts';
+import {someLines} from '../world/shard-plan.ts';
 import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import type {Jobs} from './jobs.ts';

@@ -1,9 +1,9 @@
 /** Two deployments in one project: two worlds with one clock, whose control planes see the nodes of both. */
 
-import {Clockwork} from '../support/fakes/kernel.ts';
-import {SharedProject} from '../support/fakes/shared-project.ts';
-import {T0} from '../support/world/builders.ts';
+import {T0} from '../world/builders.ts';
+import {Clockwork} from '../world/clock.ts';
 import {secondPoolOf} from './second-pool.ts';
+import {SharedProject} from './shared-project.ts';
 import {startWorld, type World} from './world.ts';
 
 export type PairOutcome = {

@@ -1,8 +1,8 @@
 /** The receiver of the notifications of a world. */
 import {Undelivered} from '../../shared/contracts/errors.ts';
 import type {Webhook} from '../../shared/ports/ports.ts';
-import type {Call} from '../support/fakes/call.ts';
-import type {Chance} from '../support/fakes/kernel.ts';
+import type {Call} from '../world/call.ts';
+import type {Chance} from '../world/clock.ts';
 import type {Context} from './context.ts';
 
 export class Receiver {

@@ -6,7 +6,7 @@ import {slotsOf} from '../../shared/domain/fleet/slots.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import type {Chance} from '../support/fakes/kernel.ts';
+import type {Chance} from '../world/clock.ts';
 import {chipsOfHosts, SPOT_V5E_USD} from './conditions/prices.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';

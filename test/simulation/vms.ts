@@ -2,11 +2,11 @@
 import {hostsOfType} from '../../shared/domain/fleet/accelerators.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import type {Call} from '../support/fakes/call.ts';
-import {type FakeNode, TAKEN} from '../support/fakes/fake-tpus.ts';
-import type {Chance} from '../support/fakes/kernel.ts';
-import {type Answer, FakeAgent} from '../support/world/fake-agent.ts';
-import {asHost, askWorkerApi, secretOf} from '../support/world/function-calls.ts';
+import {type Answer, FakeAgent} from '../world/agent.ts';
+import {asHost, askWorkerApi, secretOf} from '../world/bus.ts';
+import type {Call} from '../world/call.ts';
+import type {Chance} from '../world/clock.ts';
+import {type FakeNode, TAKEN} from '../world/tpus.ts';
 import {AgentLoop, RETRY_MS} from './agent.ts';
 import {MINUTE_MS} from './conditions/times.ts';
 import type {Context} from './context.ts';

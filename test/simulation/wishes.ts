@@ -1,7 +1,7 @@
 /** In some worlds operators keep TPUs without work for the next job, rebuild runs, or prefer one of them. */
 import {streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import {someLines} from '../support/world/shard-plan.ts';
+import {someLines} from '../world/shard-plan.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
 

@@ -6,8 +6,8 @@
 import {openTask} from '../../shared/control-plane/documents/tasks.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import type {SimStore} from '../support/fakes/store.ts';
-import {T0} from '../support/world/builders.ts';
+import {T0} from '../world/builders.ts';
+import type {SimStore} from '../world/store.ts';
 import {drawFaults} from './conditions/faults.ts';
 import {MINUTE_MS} from './conditions/times.ts';
 import {Context, type Options} from './context.ts';

@@ -5,7 +5,7 @@ import {STORED_SCHEMAS} from '../../client/json/stored-schemas.ts';
 import {heardFrom} from '../../shared/domain/requests/heard-from.ts';
 import {SUMMED} from '../../shared/domain/run/summarize.ts';
 import {ROOT} from '../support/machine/process.ts';
-import {at, aWorker, T0} from '../support/world/builders.ts';
+import {at, aWorker, T0} from '../world/builders.ts';
 import {resourcesOf} from './a-deployment.ts';
 
 const WORK = {

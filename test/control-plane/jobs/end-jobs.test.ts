@@ -11,10 +11,10 @@ import {
 import type {Job} from '../../../shared/domain/records/job.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
 import {NEVER_SERVED} from '../../../shared/domain/worker/served-time.ts';
-import {at, aWorker, T0} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aJob, aRunningJob, HOLDER, jobIn} from '../../support/world/jobs.ts';
-import {A0, A1, TWO_SLOTS} from '../../support/world/places.ts';
+import {at, aWorker, T0} from '../../world/builders.ts';
+import {aJob, aRunningJob, HOLDER, jobIn} from '../../world/scenes/jobs.ts';
+import {A0, A1, TWO_SLOTS} from '../../world/scenes/places.ts';
+import {World} from '../../world/world.ts';
 
 const HOUR = 3600;
 const AT_WORK = aWorker({

@@ -3,10 +3,10 @@ import {workerRecords} from '../../../shared/control-plane/documents/documents.t
 import {concludeExec, endLostExecs} from '../../../shared/control-plane/execs/end-exec.ts';
 import {MOST_OPEN_EXECS} from '../../../shared/domain/records/exec.ts';
 import {NO_HOST, type Worker} from '../../../shared/domain/records/worker.ts';
-import {at, aWorker} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {A0, A1, TWO_SLOTS} from '../../support/world/places.ts';
-import {wholeStore} from '../../support/world/whole-store.ts';
+import {at, aWorker} from '../../world/builders.ts';
+import {A0, A1, TWO_SLOTS} from '../../world/scenes/places.ts';
+import {wholeStore} from '../../world/scenes/whole-store.ts';
+import {World} from '../../world/world.ts';
 
 async function save(world: World, ...workers: Partial<Worker>[]): Promise<void> {
   await world.store.transaction(async tx => {

@@ -3,12 +3,12 @@ import assert from 'node:assert/strict';
 import {isDeepStrictEqual} from 'node:util';
 import {workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {membersOf} from '../../../shared/control-plane/documents/job-documents.ts';
-import {aWorker} from '../../support/world/builders.ts';
-import {send} from '../../support/world/control-messages.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {aRunningJob, aWorldOfJobs, HOLDER, jobIn} from '../../support/world/jobs.ts';
-import {A0, ZONE} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorker} from '../../world/builders.ts';
+import {send} from '../../world/people.ts';
+import {aRunningJob, aWorldOfJobs, HOLDER, jobIn} from '../../world/scenes/jobs.ts';
+import {A0, ZONE} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 const FOUR_SLOTS = {GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '4'};
 const CODE = {code: 'result = 1', status: 'pending', timeout: 3600};

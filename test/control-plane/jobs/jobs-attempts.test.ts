@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import {MAX_MACHINE_FAILURES} from '../../../shared/domain/job/lifecycle.ts';
 import type {Cause} from '../../../shared/domain/records/causes.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldAtWork, aWorldOfJobs, jobIn, storedJob} from '../../support/world/jobs.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {USD_PER_MINUTE, ONE_SLOT as WITH_PRICE} from '../../support/world/priced-run.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorldAtWork, aWorldOfJobs, jobIn, storedJob} from '../../world/scenes/jobs.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {USD_PER_MINUTE, ONE_SLOT as WITH_PRICE} from '../../world/scenes/priced-run.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 const CODE = {code: 'result = 1', status: 'pending'};
 

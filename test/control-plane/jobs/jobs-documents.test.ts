@@ -4,12 +4,12 @@ import {poolRecords} from '../../../shared/control-plane/documents/documents.ts'
 import {jobRecords} from '../../../shared/control-plane/documents/job-documents.ts';
 import {firstWaiting} from '../../../shared/control-plane/jobs/waiting-jobs.ts';
 import type {Document, Store} from '../../../shared/ports/ports.ts';
-import {at} from '../../support/world/builders.ts';
-import {sendAlone} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aJob, aWorldAtWork, aWorldOfJobs, jobIn, storedJob} from '../../support/world/jobs.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {putDocuments} from '../../support/world/put-documents.ts';
+import {at} from '../../world/builders.ts';
+import {sendAlone} from '../../world/people.ts';
+import {aJob, aWorldAtWork, aWorldOfJobs, jobIn, storedJob} from '../../world/scenes/jobs.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {putDocuments} from '../../world/scenes/put-documents.ts';
+import {World} from '../../world/world.ts';
 
 const CODE = 'result = 1';
 

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import {execHostRecords, execRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {execTimes} from '../../../shared/domain/records/exec.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {World} from '../../world/world.ts';
 
 describe('a tick with many commands', () => {
   it('ends each overdue command, although earlier ones in the order of ids go on', async () => {

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import {scheduleNewJob} from '../../../shared/control-plane/jobs/schedule-jobs.ts';
 import type {Document, Store} from '../../../shared/ports/ports.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldAtWork, deleteJob, jobIn, storedJob} from '../../support/world/jobs.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
+import {aWorldAtWork, deleteJob, jobIn, storedJob} from '../../world/scenes/jobs.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {World} from '../../world/world.ts';
 
 describe('a job that is deleted and written again', () => {
   for (const way of ['a document', 'a message'])

@@ -1,9 +1,9 @@
 /** Jobs on a slice of four hosts, over the real functions. */
 import assert from 'node:assert/strict';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import type {FakeAgent} from '../../support/world/fake-agent.ts';
-import {aWorldOfJobs, jobIn} from '../../support/world/jobs.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
+import type {FakeAgent} from '../../world/agent.ts';
+import {aWorldOfJobs, jobIn} from '../../world/scenes/jobs.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import type {World} from '../../world/world.ts';
 
 const SLICE = {...ONE_SLOT, GLEANER_ACCELERATOR: 'v5litepod-16', GLEANER_MAX_WORKERS: '1'};
 const CODE = {code: 'result = 1', status: 'pending', timeout: 3600};

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import {KEPT_DAYS} from '../../../shared/contracts/settings/config.ts';
 import {msOf} from '../../../shared/domain/time.ts';
-import {outcomeOf, send, sendAlone} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorkingWorld, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {FAST} from '../../support/world/second-pool.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
-import {wholeStore} from '../../support/world/whole-store.ts';
+import {outcomeOf, send, sendAlone} from '../../world/people.ts';
+import {aWorkingWorld, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {FAST} from '../../world/scenes/second-pool.ts';
+import {wholeStore} from '../../world/scenes/whole-store.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a control message that is rejected', () => {
   const rejected: {name: string; message: string | object; says: RegExp}[] = [

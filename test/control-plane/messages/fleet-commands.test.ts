@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import {send} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorkingWorld} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {send} from '../../world/people.ts';
+import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('delete and recreate of a worker', () => {
   it('recreate makes the TPU again whatever it does, and its work goes on', async () => {

@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import {workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {jobRecords} from '../../../shared/control-plane/documents/job-documents.ts';
 import type {Job} from '../../../shared/domain/records/job.ts';
-import {at, aWorker} from '../../support/world/builders.ts';
-import {sendAlone} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aJob, aRunningJob, HOLDER, jobIn} from '../../support/world/jobs.ts';
-import {A0, A1, ONE_SLOT} from '../../support/world/places.ts';
+import {at, aWorker} from '../../world/builders.ts';
+import {sendAlone} from '../../world/people.ts';
+import {aJob, aRunningJob, HOLDER, jobIn} from '../../world/scenes/jobs.ts';
+import {A0, A1, ONE_SLOT} from '../../world/scenes/places.ts';
+import {World} from '../../world/world.ts';
 
 async function aWorldWith(...jobs: Job[]): Promise<World> {
   const world = new World(ONE_SLOT);

@@ -8,8 +8,8 @@ import {constraint} from '../../../shared/domain/records/constraint.ts';
 import {mapFields, pick} from '../../../shared/domain/records/field.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import {poolPaces, poolTerms} from '../../../shared/domain/records/pool-settings.ts';
-import {aConfig, at} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
+import {aConfig, at} from '../../world/builders.ts';
+import {World} from '../../world/world.ts';
 
 async function aWorld() {
   const world = new World();

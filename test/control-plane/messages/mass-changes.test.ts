@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {watchWrites} from '../../../shared/control-plane/documents/watched-store.ts';
 import {streamId, streamObject, workerName} from '../../../shared/domain/names.ts';
-import {aLeasedStream, aRun, at, aWorker} from '../../support/world/builders.ts';
-import {sendAlone} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {ZONE} from '../../support/world/places.ts';
+import {aLeasedStream, aRun, at, aWorker} from '../../world/builders.ts';
+import {sendAlone} from '../../world/people.ts';
+import {ZONE} from '../../world/scenes/places.ts';
+import {World} from '../../world/world.ts';
 
 const WORKERS = 220;
 /** Documents of a transaction that make it a batch. */

@@ -4,10 +4,10 @@ import {poolRecords, zoneRecords} from '../../../shared/control-plane/documents/
 import {OPEN} from '../../../shared/domain/records/limiter.ts';
 import type {Zone} from '../../../shared/domain/records/zone.ts';
 import {newZone} from '../../../shared/domain/zone/placement.ts';
-import {send, sendAlone} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {ONE_SLOT, ZONE} from '../../support/world/places.ts';
-import {aWorldWithFast, FAST, namePool} from '../../support/world/second-pool.ts';
+import {send, sendAlone} from '../../world/people.ts';
+import {ONE_SLOT, ZONE} from '../../world/scenes/places.ts';
+import {aWorldWithFast, FAST, namePool} from '../../world/scenes/second-pool.ts';
+import {World} from '../../world/world.ts';
 
 const poolOf = (world: World, name = 'fast') => poolRecords.find(world.store, name, world.deps.config.pool);
 

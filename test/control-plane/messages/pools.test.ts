@@ -7,11 +7,11 @@ import {
   zoneRecords,
 } from '../../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import {send} from '../../support/world/control-messages.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {A0, ZONE} from '../../support/world/places.ts';
-import {aWorldWithFast, edit, F0, F1, FAST, namePool} from '../../support/world/second-pool.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {send} from '../../world/people.ts';
+import {A0, ZONE} from '../../world/scenes/places.ts';
+import {aWorldWithFast, edit, F0, F1, FAST, namePool} from '../../world/scenes/second-pool.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 const nodes = (world: World) => [...world.tpus.nodes.keys()].sort();
 

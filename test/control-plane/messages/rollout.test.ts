@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import {parseValue, tpuMessage, workerRequest} from '../../../shared/contracts/messages/schemas.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const KINDS = [
   paths.run('my-run'),

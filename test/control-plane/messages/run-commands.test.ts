@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {paths, stopObject} from '../../../shared/domain/names.ts';
-import {aRun, aStream, at, T0} from '../../support/world/builders.ts';
-import {send, sendAlone} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorkingWorld, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aRun, aStream, at, T0} from '../../world/builders.ts';
+import {send, sendAlone} from '../../world/people.ts';
+import {aWorkingWorld, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('pause and resume', () => {
   it('pause lets the worker finish the shard in hand and takes its TPU; resume goes on from there', async () => {

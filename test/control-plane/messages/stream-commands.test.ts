@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import {runRecords, streamRecords} from '../../../shared/control-plane/documents/documents.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
 import type {Stream} from '../../../shared/domain/records/stream.ts';
-import {aRun, aStream} from '../../support/world/builders.ts';
-import {send, sendAlone} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorkingWorld} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aRun, aStream} from '../../world/builders.ts';
+import {send, sendAlone} from '../../world/people.ts';
+import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('cancel and retry of streams', () => {
   it('cancel fails a stream and its worker leaves it; retry revives it, alone or with all that failed', async () => {

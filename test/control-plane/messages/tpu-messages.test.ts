@@ -7,10 +7,10 @@ import {OPEN} from '../../../shared/domain/records/limiter.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
 import {afterRefusal} from '../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../shared/domain/zone/placement.ts';
-import {aTpu, at, aWorker, T0} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {ONE_SLOT, SLOT, USD_PER_HOUR} from '../../support/world/priced-run.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aTpu, at, aWorker, T0} from '../../world/builders.ts';
+import {ONE_SLOT, SLOT, USD_PER_HOUR} from '../../world/scenes/priced-run.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const creating = (changes: Partial<Worker> = {}) =>
   aWorker({

@@ -1,8 +1,8 @@
 /** Requests for work that come at about the same time read the active runs once. */
 import assert from 'node:assert/strict';
 import {ActiveRuns} from '../../../shared/control-plane/caches/active-runs.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 async function aRun() {
   const world = new World();

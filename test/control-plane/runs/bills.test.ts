@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../../support/world/priced-run.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../../world/scenes/priced-run.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 /** Run, pool and the one attempt agree that the TPU cost so many hours, or some minutes more. */
 async function assertHoursBilled(world: World, hours: number, before_usd = 0): Promise<void> {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {bytePrice} from '../../../shared/domain/billing/network.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {SLOT} from '../../support/world/priced-run.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {SLOT} from '../../world/scenes/priced-run.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const FAR = 'southamerica-west1';
 const usd = (bytes: number) => bytes * bytePrice('us-central1-a', FAR);

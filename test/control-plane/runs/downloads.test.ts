@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {aPricedRun, SLOT} from '../../support/world/priced-run.ts';
+import {aPricedRun, SLOT} from '../../world/scenes/priced-run.ts';
+import type {World} from '../../world/world.ts';
 
 const GIB = 1024 ** 3;
 const GIB_USD = GIB * UNIT_PRICES.nat_byte;

@@ -6,8 +6,8 @@ import {
 } from '../../../shared/control-plane/documents/documents.ts';
 import {updateTotals} from '../../../shared/control-plane/runs/summarize-run.ts';
 import {monthOf, NO_SPENDING} from '../../../shared/domain/billing/monthly-spending.ts';
-import {aRun, aStream} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
+import {aRun, aStream} from '../../world/builders.ts';
+import {World} from '../../world/world.ts';
 
 describe('a count of the streams of an ended run', () => {
   it('keeps the counts of the end of a failed run, and writes the sums of its streams', async () => {

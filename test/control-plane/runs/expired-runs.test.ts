@@ -4,11 +4,11 @@ import {KEPT_DAYS} from '../../../shared/contracts/settings/config.ts';
 import {startTask} from '../../../shared/control-plane/documents/tasks.ts';
 import {expirePage} from '../../../shared/control-plane/runs/expire-run.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import {at} from '../../support/world/builders.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {aDoneWorld} from '../../support/world/finished-runs.ts';
-import {putDocuments} from '../../support/world/put-documents.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {at} from '../../world/builders.ts';
+import {aDoneWorld} from '../../world/scenes/finished-runs.ts';
+import {putDocuments} from '../../world/scenes/put-documents.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 const STREAMS = 'runs/my-run/streams';
 

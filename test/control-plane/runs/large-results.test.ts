@@ -5,12 +5,12 @@ import {type Fold, foldPage, newFold} from '../../../shared/control-plane/tasks/
 import {metadataObject, paths, streamObject} from '../../../shared/domain/names.ts';
 import {iso} from '../../../shared/domain/time.ts';
 import type {Query, Transaction} from '../../../shared/ports/ports.ts';
-import {NoAnswer} from '../../support/fakes/interleaver.ts';
-import {aRun, aStats, aStream} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {edit} from '../../support/world/second-pool.ts';
-import {metadataOf, someLines} from '../../support/world/shard-plan.ts';
-import {aStoredWorld, endRun, isFinish, MANIFEST, resultIn} from '../../support/world/stored-run.ts';
+import {aRun, aStats, aStream} from '../../world/builders.ts';
+import {NoAnswer} from '../../world/interleaver.ts';
+import {edit} from '../../world/scenes/second-pool.ts';
+import {aStoredWorld, endRun, isFinish, MANIFEST, resultIn} from '../../world/scenes/stored-run.ts';
+import {metadataOf, someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('the result of a large run', () => {
   const COUNT = 1200;

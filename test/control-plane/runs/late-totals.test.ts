@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import type {Message} from '../../support/world/function-world.ts';
-import {aWorkingWorld} from '../../support/world/one-worker.ts';
-import {A0} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import type {Message} from '../../world/functions.ts';
+import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
+import {A0} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 describe('the totals of a run that has ended', () => {
   /** A worker has just stored shards whose events are still on their way. */

@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import {manifestObject} from '../../../shared/domain/names.ts';
 import {LOST_AFTER_S} from '../../../shared/domain/records/run.ts';
 import type {Stored} from '../../../shared/ports/ports.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aStoringFleet, orphanAlerts} from '../../support/world/lost-store.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT, ZONE} from '../../support/world/places.ts';
-import {planShards, shardBytes, shardMetadata, someLines} from '../../support/world/shard-plan.ts';
+import {aStoringFleet, orphanAlerts} from '../../world/scenes/lost-store.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT, ZONE} from '../../world/scenes/places.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 /** One worker that has stored some shards of a long stream. */
 async function aWorkingWorld(): Promise<World> {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
-import {aConfig} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aConfig} from '../../world/builders.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 type Frozen = {name: string; spec: {seed: number}; spec_hash: string};
 const {frozen}: {frozen: Frozen[]} = JSON.parse(

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import {explainRun} from '../../../client/explanations/explain.ts';
 import {waitText} from '../../../shared/domain/records/constraint.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aFleet, RUN, wait} from '../../support/world/fleet.ts';
-import {type Case, runCases} from '../../support/world/fleet-cases.ts';
-import {ZONE} from '../../support/world/places.ts';
-import {BAD_LINE, someLines} from '../../support/world/shard-plan.ts';
+import {aFleet, RUN, wait} from '../../world/scenes/fleet.ts';
+import {type Case, runCases} from '../../world/scenes/fleet-cases.ts';
+import {ZONE} from '../../world/scenes/places.ts';
+import {BAD_LINE, someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const UNSUPPORTED = {kind: 'model', reason: 'the family "mamba" is not supported'} as const;
 const SILENT_HUB = {kind: 'hub', reason: 'huggingface.co does not answer'} as const;

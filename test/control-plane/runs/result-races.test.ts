@@ -1,10 +1,10 @@
 /** Ends of runs beside failed writes, other ticks and new streams. */
 import assert from 'node:assert/strict';
 import {streamRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {NoAnswer} from '../../support/fakes/interleaver.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
-import {aStoredWorld, deliverFinish, endRun, MANIFEST, resultIn} from '../../support/world/stored-run.ts';
+import {NoAnswer} from '../../world/interleaver.ts';
+import {aStoredWorld, deliverFinish, endRun, MANIFEST, resultIn} from '../../world/scenes/stored-run.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 describe('the manifest of a run that ends', () => {
   it('keeps no TPU and holds back no other run while it cannot be written', async () => {

@@ -3,10 +3,10 @@ import {hash} from 'node:crypto';
 import {specHash} from '../../../shared/contracts/spec/spec.ts';
 import {readManifest} from '../../../shared/control-plane/runs/run-manifest.ts';
 import {metadataObject, modelLockObject} from '../../../shared/domain/names.ts';
-import {aStats} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {metadataOf, someLines} from '../../support/world/shard-plan.ts';
-import {aStoredWorld, MANIFEST, resultIn, TEXTS} from '../../support/world/stored-run.ts';
+import {aStats} from '../../world/builders.ts';
+import {aStoredWorld, MANIFEST, resultIn, TEXTS} from '../../world/scenes/stored-run.ts';
+import {metadataOf, someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('the manifest of a run that is complete', () => {
   it('counts what is stored: streams, samples, statistics, model and versions', async () => {

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {iso} from '../../../shared/domain/time.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {aFleet, faults, RUN, workersOf} from '../../support/world/fleet.ts';
-import {type Case, runCases} from '../../support/world/fleet-cases.ts';
-import {ZONE} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aFleet, faults, RUN, workersOf} from '../../world/scenes/fleet.ts';
+import {type Case, runCases} from '../../world/scenes/fleet-cases.ts';
+import {ZONE} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 /** Every worker falls silent as soon as it is at work, until the run is paused. */
 async function silenceAtWork(world: World): Promise<void> {

@@ -10,9 +10,9 @@ import {tick} from '../../../shared/control-plane/tick/tick.ts';
 import {NO_STREAMS, type Run} from '../../../shared/domain/records/run.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import {aLeasedStream, aRun, aStream, aWorker, T0} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {putDocuments} from '../../support/world/put-documents.ts';
+import {aLeasedStream, aRun, aStream, aWorker, T0} from '../../world/builders.ts';
+import {putDocuments} from '../../world/scenes/put-documents.ts';
+import {World} from '../../world/world.ts';
 
 const RUNS = Array.from({length: 30}, (_, index) => `run-${index}`);
 

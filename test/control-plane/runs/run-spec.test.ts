@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import {send} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {assertOthersGoOn, rejections} from '../../support/world/other-run.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {send} from '../../world/people.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {assertOthersGoOn, rejections} from '../../world/scenes/other-run.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('run.json', () => {
   it('that is bad stops its run by name until it is mended, and no other run', async () => {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import {streamRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {boundSlots} from '../../../shared/control-plane/runs/count-streams.ts';
-import {aRun, aStream} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {untilShards} from '../../support/world/one-worker.ts';
-import {TWO_SLOTS} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aRun, aStream} from '../../world/builders.ts';
+import {untilShards} from '../../world/scenes/one-worker.ts';
+import {TWO_SLOTS} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const [A0, A1] = ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'];
 

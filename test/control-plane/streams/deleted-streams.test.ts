@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {untilShards} from '../../support/world/one-worker.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {untilShards} from '../../world/scenes/one-worker.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a stream object that is deleted', () => {
   it('before its event creates no run', async () => {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {rejections} from '../../support/world/other-run.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {rejections} from '../../world/scenes/other-run.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const STREAM = 'datasets/my-run/stream_000.jsonl';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {assertRecovered, aWorldWithAShard} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {assertRecovered, aWorldWithAShard} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const IN_PRODUCTION = {GLEANER_HEARTBEAT_S: '60', GLEANER_LEASE_S: '240', GLEANER_SILENT_S: '300'};
 

@@ -1,12 +1,12 @@
 /** Objects that are not what their names say, or whose names say nothing. */
 import assert from 'node:assert/strict';
 import {iso} from '../../../shared/domain/time.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {notificationData} from '../../support/world/function-calls.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {assertOthersGoOn, rejections} from '../../support/world/other-run.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {notificationData} from '../../world/bus.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {assertOthersGoOn, rejections} from '../../world/scenes/other-run.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('objects that are no streams', () => {
   const names: {name: string; says: RegExp}[] = [

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
-import {World} from '../../support/world/control-plane-harness.ts';
 import {
   aWorkingWorld,
   aWorldWithAShard,
   aWorldWithAStream,
   untilAShard,
-} from '../../support/world/one-worker.ts';
-import {assertOthersGoOn, rejections} from '../../support/world/other-run.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+} from '../../world/scenes/one-worker.ts';
+import {assertOthersGoOn, rejections} from '../../world/scenes/other-run.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const STREAM = 'datasets/my-run/stream_000.jsonl';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aDoneWorld, documentsOf} from '../../support/world/finished-runs.ts';
-import {aWipedWorld} from '../../support/world/lost-store.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aDoneWorld, documentsOf} from '../../world/scenes/finished-runs.ts';
+import {aWipedWorld} from '../../world/scenes/lost-store.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a rebuild', () => {
   it('without a run makes the documents of every run again as they were, and needs no TPU', async () => {

@@ -4,12 +4,12 @@ import {streamRecords, workerRecords} from '../../../shared/control-plane/docume
 import {startTask} from '../../../shared/control-plane/documents/tasks.ts';
 import {auditPage} from '../../../shared/control-plane/streams/audit-streams.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {aLeasedStream, aWorker} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {textOf} from '../../support/world/function-calls.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aLeasedStream, aWorker} from '../../world/builders.ts';
+import {textOf} from '../../world/bus.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 /** Another run has the only TPU; a few resyncs have seen all that was dropped. */
 async function aBusyWorld(drop: (world: World) => void): Promise<World> {

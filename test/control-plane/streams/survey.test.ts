@@ -8,10 +8,10 @@ import {
 } from '../../../shared/control-plane/streams/compare-streams.ts';
 import {shardObject} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aDoneWorld, documentsOf} from '../../support/world/finished-runs.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
-import {putDocuments} from '../../support/world/put-documents.ts';
+import {aDoneWorld, documentsOf} from '../../world/scenes/finished-runs.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {putDocuments} from '../../world/scenes/put-documents.ts';
+import {World} from '../../world/world.ts';
 
 const STREAM = 'runs/my-run/streams/001';
 

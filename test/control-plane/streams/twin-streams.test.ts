@@ -1,9 +1,9 @@
 /** Several objects of one stream index, and contents that changed, under a lost database. */
 import assert from 'node:assert/strict';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldWithAStream, untilShards} from '../../support/world/one-worker.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorldWithAStream, untilShards} from '../../world/scenes/one-worker.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a stream with several objects under a lost database', () => {
   const words = {

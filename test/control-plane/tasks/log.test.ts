@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {duringCall, jsonLog} from '../../../shared/control-plane/calls/log.ts';
 import {recordEvent} from '../../../shared/control-plane/documents/event-log.ts';
-import {at, T0} from '../../support/world/builders.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {at, T0} from '../../world/builders.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
 
 const LABELS = 'logging.googleapis.com/labels';
 

@@ -5,11 +5,11 @@ import {noticeRecords} from '../../../shared/control-plane/documents/notices.ts'
 import {sendNotices} from '../../../shared/control-plane/tasks/send-notices.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import {newNotice} from '../../../shared/domain/notices/notice.ts';
-import {at, T0} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aFleet, silence, wait} from '../../support/world/fleet.ts';
-import {aPricedRun, ONE_SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../../support/world/priced-run.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {at, T0} from '../../world/builders.ts';
+import {aFleet, silence, wait} from '../../world/scenes/fleet.ts';
+import {aPricedRun, ONE_SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../../world/scenes/priced-run.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const NOTIFY = {GLEANER_NOTIFY: 'json'};
 

@@ -9,9 +9,9 @@ import {
   startTask,
   type TaskName,
 } from '../../../shared/control-plane/documents/tasks.ts';
-import {aRun, at} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aRun, at} from '../../world/builders.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a task that is opened again', () => {
   it('keeps its first page when the earlier delivery saves its own page', async () => {

@@ -1,9 +1,9 @@
 /** Events that ask for a tick at once: the Scheduler asks every minute only. */
 import assert from 'node:assert/strict';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {aWorkingWorld} from '../../support/world/one-worker.ts';
-import {A0} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
+import {A0} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 const EVENTS: Record<string, (world: World) => Promise<unknown>> = {
   'a new job': async world => {

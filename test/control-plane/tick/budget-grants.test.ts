@@ -4,8 +4,8 @@ import {runRecords, streamRecords, workerRecords} from '../../../shared/control-
 import {storeRunTotals} from '../../../shared/control-plane/runs/summarize-run.ts';
 import {streamId, workerName} from '../../../shared/domain/names.ts';
 import {NO_STREAMS, type Run} from '../../../shared/domain/records/run.ts';
-import {aRun, aStream, aWorker} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
+import {aRun, aStream, aWorker} from '../../world/builders.ts';
+import {World} from '../../world/world.ts';
 
 const WORKERS = 10;
 const NO_COST = {cost_usd: 0, download_usd: 0};

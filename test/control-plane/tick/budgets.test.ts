@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aPricedRun, ONE_SLOT, SLOT, USD_PER_MINUTE} from '../../support/world/priced-run.ts';
-import {edit} from '../../support/world/second-pool.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aPricedRun, ONE_SLOT, SLOT, USD_PER_MINUTE} from '../../world/scenes/priced-run.ts';
+import {edit} from '../../world/scenes/second-pool.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a budget', () => {
   it('that is spent pauses its run and ends its TPU at the next tick, with the shard in hand', async () => {

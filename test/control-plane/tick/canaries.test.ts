@@ -9,10 +9,10 @@ import {
   stopCreates,
   wait,
   workersOf,
-} from '../../support/world/fleet.ts';
-import {type Case, runCases} from '../../support/world/fleet-cases.ts';
-import {ZONE} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+} from '../../world/scenes/fleet.ts';
+import {type Case, runCases} from '../../world/scenes/fleet-cases.ts';
+import {ZONE} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
 
 const NO_CHURN = {GLEANER_SHORT_LIFE_S: '1'};
 const isAmong = (names: readonly {name: string}[]) => (name: string) =>

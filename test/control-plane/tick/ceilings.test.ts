@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import type {Filter} from '../../../shared/ports/ports.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aStoringFleet} from '../../support/world/lost-store.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aStoringFleet} from '../../world/scenes/lost-store.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const TWO = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2', GLEANER_MAX_WORKERS: '2'};
 const usdPerMinute = (region: string) => (LIST_PRICES[`v5litepod@${region}`]?.spot_usd ?? Number.NaN) / 60;

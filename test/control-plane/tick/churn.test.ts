@@ -1,9 +1,9 @@
 /** The churn of a zone, from the requests and the ends of its TPUs. */
 import assert from 'node:assert/strict';
 import {churnText, readChurn} from '../../../cli/pools/churn.ts';
-import {zoneOf} from '../../support/world/fleet.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, ZONE} from '../../support/world/places.ts';
+import {zoneOf} from '../../world/scenes/fleet.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, ZONE} from '../../world/scenes/places.ts';
 
 describe('The churn of a zone', () => {
   it('counts requests, refusals, nodes, lives, preemptions and dollars', async () => {

@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import {attemptRecords, poolRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import type {FakeAgent} from '../../support/world/fake-agent.ts';
+import type {FakeAgent} from '../../world/agent.ts';
 import {
   aFleet,
   errors,
@@ -13,11 +12,12 @@ import {
   stopCreates,
   wait,
   zoneOf,
-} from '../../support/world/fleet.ts';
-import {type Case, runCases} from '../../support/world/fleet-cases.ts';
-import {aRequestedNode} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT, ZONE} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+} from '../../world/scenes/fleet.ts';
+import {type Case, runCases} from '../../world/scenes/fleet-cases.ts';
+import {aRequestedNode} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT, ZONE} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const OTHER_ZONE = 'europe-west4-b';
 const TWO_ZONES = {GLEANER_ZONES: `${ZONE},${OTHER_ZONE}`};

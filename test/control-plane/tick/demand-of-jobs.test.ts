@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import {poolRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {jobWork} from '../../../shared/domain/names.ts';
 import {iso} from '../../../shared/domain/time.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {A0, ZONE} from '../../support/world/places.ts';
-import {aWorldWithFast, edit, endJobs, F0, F1, queueJobs} from '../../support/world/second-pool.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {A0, ZONE} from '../../world/scenes/places.ts';
+import {aWorldWithFast, edit, endJobs, F0, F1, queueJobs} from '../../world/scenes/second-pool.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 const nodes = (world: World) => [...world.tpus.nodes.keys()].sort();
 

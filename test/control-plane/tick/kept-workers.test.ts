@@ -1,9 +1,9 @@
 /** TPUs that a pool keeps without work for a time. */
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldOfJobs, jobIn} from '../../support/world/jobs.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
+import {aWorldOfJobs, jobIn} from '../../world/scenes/jobs.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {World} from '../../world/world.ts';
 
 const USD = LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Number.NaN;
 

@@ -6,11 +6,11 @@ import {applyBudgets} from '../../../shared/control-plane/tick/apply-plan.ts';
 import {readBudgets} from '../../../shared/control-plane/tick/read-snapshot.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
 import {planAllBudgets} from '../../../shared/domain/tick/pools.ts';
-import {aRun} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {A0} from '../../support/world/places.ts';
-import {aWorldWithFast, F0, namePool} from '../../support/world/second-pool.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aRun} from '../../world/builders.ts';
+import {A0} from '../../world/scenes/places.ts';
+import {aWorldWithFast, F0, namePool} from '../../world/scenes/second-pool.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 /** A tick whose plan is too old after its first request for a node. */
 async function slowTick(world: World): Promise<void> {

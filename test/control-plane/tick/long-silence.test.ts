@@ -7,9 +7,9 @@ import {findLost, proveService, storePing} from '../../../shared/control-plane/w
 import {shardObject} from '../../../shared/domain/names.ts';
 import {isServedFor} from '../../../shared/domain/worker/served-time.ts';
 import {LONGEST_SILENCE_S} from '../../../shared/domain/zone/silence-guard.ts';
-import {at, aWorker, moment, shardMetadataOf, T0} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {A0} from '../../support/world/places.ts';
+import {at, aWorker, moment, shardMetadataOf, T0} from '../../world/builders.ts';
+import {A0} from '../../world/scenes/places.ts';
+import {World} from '../../world/world.ts';
 
 describe('a worker that has been silent for over six hours', () => {
   const SILENT_S = LONGEST_SILENCE_S + 1000;

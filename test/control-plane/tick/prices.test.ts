@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {totalOf} from '../../../shared/domain/billing/cost.ts';
-import {aCatalog, chipSkus} from '../../support/fakes/fake-catalog.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR} from '../../support/world/priced-run.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aCatalog, chipSkus} from '../../world/catalog.ts';
+import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR} from '../../world/scenes/priced-run.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('the prices of TPUs', () => {
   it('come from the type that is deployed; the settings of a message stay', async () => {

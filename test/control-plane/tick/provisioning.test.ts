@@ -1,8 +1,8 @@
 /** Zones and hosts that give less than they are asked for. */
 import assert from 'node:assert/strict';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {A0, B0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {A0, B0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const LINES = someLines(12);
 

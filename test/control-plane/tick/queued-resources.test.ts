@@ -1,10 +1,10 @@
 /** Queued resources: nodes that wait until their zone has capacity. */
 import assert from 'node:assert/strict';
 import {zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {aTpu, at} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {A0, B0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aTpu, at} from '../../world/builders.ts';
+import {A0, B0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const QUEUED = {...ONE_SLOT, GLEANER_PROVISIONING: 'queued-resource', GLEANER_QUEUE_S: '1800'};
 const LINES = someLines(12);

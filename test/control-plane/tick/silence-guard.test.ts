@@ -13,10 +13,10 @@ import {
   silenceGuardOf,
   wait,
   workersOf,
-} from '../../support/world/fleet.ts';
-import {type Case, ended, runCases} from '../../support/world/fleet-cases.ts';
-import {ZONE} from '../../support/world/places.ts';
-import {planShards, shardBytes, shardMetadata, someLines} from '../../support/world/shard-plan.ts';
+} from '../../world/scenes/fleet.ts';
+import {type Case, ended, runCases} from '../../world/scenes/fleet-cases.ts';
+import {ZONE} from '../../world/scenes/places.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../../world/shard-plan.ts';
 
 const OTHER_ZONE = 'europe-west4-b';
 const TWO_ZONES = {GLEANER_ZONES: `${ZONE},${OTHER_ZONE}`};

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const ONE_SLOT = {
   GLEANER_ZONES: 'us-central1-a',

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {metadataObject} from '../../../shared/domain/names.ts';
-import {aRun, aStream, at} from '../../support/world/builders.ts';
-import {anIdleWorker, aPausedWorld} from '../../support/world/paused-fleet.ts';
-import {A0} from '../../support/world/places.ts';
+import {aRun, aStream, at} from '../../world/builders.ts';
+import {anIdleWorker, aPausedWorld} from '../../world/scenes/paused-fleet.ts';
+import {A0} from '../../world/scenes/places.ts';
 
 describe('the order of a tick', () => {
   it('has budgets and deletes before creates, creates before long work, and reads no metadata.json itself', async () => {

@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import type {Transaction} from '../../../shared/ports/ports.ts';
-import {NoAnswer} from '../../support/fakes/interleaver.ts';
-import {seeded} from '../../support/fakes/kernel.ts';
-import {aRun, aStream, at} from '../../support/world/builders.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {anIdleWorker, aPausedWorld} from '../../support/world/paused-fleet.ts';
-import {A0} from '../../support/world/places.ts';
+import {aRun, aStream, at} from '../../world/builders.ts';
+import {seeded} from '../../world/clock.ts';
+import {NoAnswer} from '../../world/interleaver.ts';
+import {anIdleWorker, aPausedWorld} from '../../world/scenes/paused-fleet.ts';
+import {A0} from '../../world/scenes/places.ts';
+import type {World} from '../../world/world.ts';
 
 /** Lets `fails` say for every transaction of the functions whether it fails, and whether its commit was written all the same. */
 function breakTransactions(world: World, fails: () => 'before' | 'after' | undefined): void {

@@ -1,7 +1,7 @@
 /** Workers that wait for a host, such as a hub of models. */
 import assert from 'node:assert/strict';
-import {aWorkingWorld} from '../../support/world/one-worker.ts';
-import {A0} from '../../support/world/places.ts';
+import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
+import {A0} from '../../world/scenes/places.ts';
 
 const COUNTS = {samples_done: 0, samples_total: null, tokens_done: 0, shards_done: 0, tokens_per_s: null};
 const waiting = (tries: number) => ({...COUNTS, waits_for: `hub.example: ConnectError, try ${tries}`});

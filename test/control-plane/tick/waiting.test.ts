@@ -15,20 +15,20 @@ import {runDocument} from '../../../shared/domain/records/run.ts';
 import {streamDocument} from '../../../shared/domain/records/stream.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
 import {gleaner} from '../../support/machine/command.ts';
-import {aConfig} from '../../support/world/builders.ts';
-import {send} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {FAULT_WAITS} from '../../support/world/fault-waits.ts';
-import {aFleet, silence, stopCreates, wait} from '../../support/world/fleet.ts';
-import {aWorldAtWork} from '../../support/world/jobs.ts';
-import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../../support/world/places.ts';
-import {putInCloud} from '../../support/world/put-documents.ts';
-import {edit, queueJobs} from '../../support/world/second-pool.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
-import {CEILING_WAITS, STATE_WAITS} from '../../support/world/state-waits.ts';
-import {aWorldWith, LINES, refuse, soldOut, type Wait} from '../../support/world/waits.ts';
-import {wholeStore} from '../../support/world/whole-store.ts';
+import {aConfig} from '../../world/builders.ts';
+import {send} from '../../world/people.ts';
+import {FAULT_WAITS} from '../../world/scenes/fault-waits.ts';
+import {aFleet, silence, stopCreates, wait} from '../../world/scenes/fleet.ts';
+import {aWorldAtWork} from '../../world/scenes/jobs.ts';
+import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../../world/scenes/places.ts';
+import {putInCloud} from '../../world/scenes/put-documents.ts';
+import {edit, queueJobs} from '../../world/scenes/second-pool.ts';
+import {CEILING_WAITS, STATE_WAITS} from '../../world/scenes/state-waits.ts';
+import {aWorldWith, LINES, refuse, soldOut, type Wait} from '../../world/scenes/waits.ts';
+import {wholeStore} from '../../world/scenes/whole-store.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const anOrphan = (world: World, slot: number) => ({
   ...{name: `tpu-${ZONE}-${slot}`, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null},

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import {TpuError} from '../../../shared/contracts/errors.ts';
 import {handleTpuMessage} from '../../../shared/control-plane/workers/tpu-operations.ts';
 import type {Limiter} from '../../../shared/domain/records/limiter.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, B0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, B0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a zone without capacity', () => {
   it('is passed over for the next zone, and tried again later', async () => {

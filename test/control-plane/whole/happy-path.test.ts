@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {seeded} from '../../support/fakes/kernel.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {A0, A1} from '../../support/world/places.ts';
-import {BAD_LINE, someLines} from '../../support/world/shard-plan.ts';
+import {seeded} from '../../world/clock.ts';
+import {A0, A1} from '../../world/scenes/places.ts';
+import {BAD_LINE, someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a run from its streams to its end', () => {
   it('stores every sample of the dropped streams once, and leaves no TPU and no message', async () => {

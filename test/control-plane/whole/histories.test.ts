@@ -1,12 +1,12 @@
 /** Histories of events that happen at the same time, each played in many orders: the events interleave at every call of a port. */
 import assert from 'node:assert/strict';
-import {at, aWorker} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {deliver, dropAfter, type History, playInManyOrders, tick} from '../../support/world/histories.ts';
-import {aRequestedNode, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
-import {aStoredWorld, endRun, resultIn} from '../../support/world/stored-run.ts';
+import {at, aWorker} from '../../world/builders.ts';
+import {deliver, dropAfter, type History, playInManyOrders, tick} from '../../world/scenes/histories.ts';
+import {aRequestedNode, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {aStoredWorld, endRun, resultIn} from '../../world/scenes/stored-run.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 /** Every stream is stored, and no tick has seen the run over yet. */
 async function aRunBeforeItsEnd(): Promise<World> {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {aWorker} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aFleet, firstLives, silence, workersOf} from '../../support/world/fleet.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorker} from '../../world/builders.ts';
+import {aFleet, firstLives, silence, workersOf} from '../../world/scenes/fleet.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a document that this release does not understand', () => {
   const spoil = (world: World, path: string, change: Document) =>

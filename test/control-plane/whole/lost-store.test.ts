@@ -1,10 +1,10 @@
 /** A lost database under living nodes. */
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aStoringFleet, orphanAlerts} from '../../support/world/lost-store.ts';
-import {A0, ZONE} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aStoringFleet, orphanAlerts} from '../../world/scenes/lost-store.ts';
+import {A0, ZONE} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('an empty database', () => {
   it('without nodes creates none: unfinished runs wait for an operator, and a stop stays', async () => {

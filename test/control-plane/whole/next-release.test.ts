@@ -10,10 +10,10 @@ import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {readPrices, storeCatalog} from '../../../shared/control-plane/documents/prices.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Document, Stored} from '../../../shared/ports/ports.ts';
-import {aRun, at} from '../../support/world/builders.ts';
-import {aBusyWorld, everyDocument, finishBusyWorld} from '../../support/world/busy-world.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {putDocuments} from '../../support/world/put-documents.ts';
+import {aRun, at} from '../../world/builders.ts';
+import {aBusyWorld, everyDocument, finishBusyWorld} from '../../world/scenes/busy-world.ts';
+import {putDocuments} from '../../world/scenes/put-documents.ts';
+import {World} from '../../world/world.ts';
 
 /** The definition of a schema in zod. */
 type Def = {

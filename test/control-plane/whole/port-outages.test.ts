@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {aTpu} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {A0, A1, TWO_SLOTS} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aTpu} from '../../world/builders.ts';
+import {A0, A1, TWO_SLOTS} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 /** Makes every call of this port fail until the returned function is called. */
 function cutOff<K extends 'bus' | 'tpus' | 'objects'>(world: World, port: K): () => void {

@@ -10,10 +10,10 @@ import {manifest, streamMetadata} from '../../../shared/contracts/spec/manifest.
 import {paths} from '../../../shared/domain/names.ts';
 import {runResult} from '../../../shared/domain/run/result.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {aBusyWorld, everyDocument, finishBusyWorld} from '../../support/world/busy-world.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {putDocuments} from '../../support/world/put-documents.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aBusyWorld, everyDocument, finishBusyWorld} from '../../world/scenes/busy-world.ts';
+import {putDocuments} from '../../world/scenes/put-documents.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const FILE = new URL('../../fixtures/release-zero.json', import.meta.url);
 const SET = {GLEANER_NOTIFY: 'json', GLEANER_WORKERS_PER_ZONE: '3'};

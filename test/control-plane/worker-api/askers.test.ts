@@ -4,8 +4,8 @@ import {streamId, workerName} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import {aRun, aStream, at, aWorker} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
+import {aRun, aStream, at, aWorker} from '../../world/builders.ts';
+import {World} from '../../world/world.ts';
 
 type Asked = {status: number; body: Record<string, unknown>};
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import {viewDeployment} from '../../../client/views/deployment.ts';
 import {completeSpec, specHash} from '../../../shared/contracts/spec/spec.ts';
-import {aConfig} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
-import {aStoredWorld, MANIFEST} from '../../support/world/stored-run.ts';
+import {aConfig} from '../../world/builders.ts';
+import {ONE_SLOT} from '../../world/scenes/places.ts';
+import {aStoredWorld, MANIFEST} from '../../world/scenes/stored-run.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const SHARD = 'activations/my-run/tpu_0/shard_0001.safetensors';
 const CONTRADICTION = {

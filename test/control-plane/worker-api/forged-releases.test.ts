@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import type {FakeAgent} from '../../support/world/fake-agent.ts';
-import {A0, A1, TWO_SLOTS} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
-import {wholeStore} from '../../support/world/whole-store.ts';
+import type {FakeAgent} from '../../world/agent.ts';
+import {A0, A1, TWO_SLOTS} from '../../world/scenes/places.ts';
+import {wholeStore} from '../../world/scenes/whole-store.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 type Two = {world: World; victim: FakeAgent; forger: FakeAgent};
 

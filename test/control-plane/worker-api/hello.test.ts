@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {secretHash} from '../../../shared/control-plane/worker-api/authenticate.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {asHost, secretOf} from '../../support/world/function-calls.ts';
-import {assertRecovered, aWorkingWorld, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {asHost, secretOf} from '../../world/bus.ts';
+import {assertRecovered, aWorkingWorld, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 /** A world whose only node exists, and whose agent has not spoken. */
 async function aBootingWorld(): Promise<World> {

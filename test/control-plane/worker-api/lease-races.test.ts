@@ -5,13 +5,13 @@ import {endExpiredJobs} from '../../../shared/control-plane/jobs/end-jobs.ts';
 import {revokeExpired} from '../../../shared/control-plane/streams/revoke-leases.ts';
 import {decideAdvance} from '../../../shared/domain/stream/advance.ts';
 import {NEVER_SERVED} from '../../../shared/domain/worker/served-time.ts';
-import {aLeasedStream, aRun, aShard, aStream, aWorker, FROZEN, T0} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldAtWork, jobIn} from '../../support/world/jobs.ts';
-import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, A1} from '../../support/world/places.ts';
-import {putDocuments} from '../../support/world/put-documents.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aLeasedStream, aRun, aShard, aStream, aWorker, FROZEN, T0} from '../../world/builders.ts';
+import {aWorldAtWork, jobIn} from '../../world/scenes/jobs.ts';
+import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, A1} from '../../world/scenes/places.ts';
+import {putDocuments} from '../../world/scenes/put-documents.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 type Given = {lease: {run: string; stream: string; epoch: number} | null};
 

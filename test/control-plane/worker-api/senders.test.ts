@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import type {Worker} from '../../../shared/domain/records/worker.ts';
-import {aWorker} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {asHost, secretOf} from '../../support/world/function-calls.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {wholeStore} from '../../support/world/whole-store.ts';
+import {aWorker} from '../../world/builders.ts';
+import {asHost, secretOf} from '../../world/bus.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {wholeStore} from '../../world/scenes/whole-store.ts';
+import {World} from '../../world/world.ts';
 
 const OTHER_SECRET = 'f'.repeat(64);
 const lease = {run: 'my-run', stream: '000', epoch: 1};

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {NO_HOST, type Worker} from '../../../shared/domain/records/worker.ts';
-import {at, aWorker} from '../../support/world/builders.ts';
-import {send, sendAlone} from '../../support/world/control-messages.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {asHost, secretOf} from '../../support/world/function-calls.ts';
-import {aWorkingWorld} from '../../support/world/one-worker.ts';
-import {A0, A1, ONE_SLOT, TWO_SLOTS} from '../../support/world/places.ts';
-import {wholeStore} from '../../support/world/whole-store.ts';
+import {at, aWorker} from '../../world/builders.ts';
+import {asHost, secretOf} from '../../world/bus.ts';
+import {send, sendAlone} from '../../world/people.ts';
+import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
+import {A0, A1, ONE_SLOT, TWO_SLOTS} from '../../world/scenes/places.ts';
+import {wholeStore} from '../../world/scenes/whole-store.ts';
+import {World} from '../../world/world.ts';
 
 const BUNDLE = {bundle: 'b'.repeat(64)};
 const UPDATE = {action: 'update', pool: 'tpu', source: BUNDLE};

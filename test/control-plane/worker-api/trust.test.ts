@@ -8,11 +8,11 @@ import {
 } from '../../../shared/control-plane/documents/documents.ts';
 import {tick} from '../../../shared/control-plane/tick/tick.ts';
 import {MAX_LEASE_EPOCH} from '../../../shared/domain/bounds.ts';
-import {aRun, aStream, at, aWorker, shardMetadataOf} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorkingWorld, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0} from '../../support/world/places.ts';
-import {planShards, shardBytes, shardMetadata, someLines} from '../../support/world/shard-plan.ts';
+import {aRun, aStream, at, aWorker, shardMetadataOf} from '../../world/builders.ts';
+import {aWorkingWorld, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0} from '../../world/scenes/places.ts';
+import {planShards, shardBytes, shardMetadata, someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 /** Stores a shard of my-run/000 that no worker made; `given` is what its metadata says of itself. */
 async function forge(world: World, shard: number, given: Record<string, string>): Promise<string> {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {aWorkingWorld} from '../../support/world/one-worker.ts';
-import {A0} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
+import {A0} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 const [OLD, NEW] = ['c'.repeat(64), 'd'.repeat(64)];
 const WARNING = /continues with worker bundle dddddddddddd: its earlier shards are from cccccccccccc/;

@@ -1,7 +1,6 @@
 /** Evidence that ends workers: of the provider, of lists that leave nodes out, and of silence while worker-api provably worked. */
 import assert from 'node:assert/strict';
 import {storePing} from '../../../shared/control-plane/workers/service-proofs.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
 import {
   aFleet,
   errors,
@@ -12,9 +11,10 @@ import {
   silenceGuardOf,
   wait,
   workersOf,
-} from '../../support/world/fleet.ts';
-import {type Case, ended, runCases} from '../../support/world/fleet-cases.ts';
-import {ZONE} from '../../support/world/places.ts';
+} from '../../world/scenes/fleet.ts';
+import {type Case, ended, runCases} from '../../world/scenes/fleet-cases.ts';
+import {ZONE} from '../../world/scenes/places.ts';
+import type {World} from '../../world/world.ts';
 
 const CASES: Case[] = [
   {

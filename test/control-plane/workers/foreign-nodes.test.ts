@@ -4,11 +4,11 @@ import {TpuError} from '../../../shared/contracts/errors.ts';
 import {workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {handleTpuMessage} from '../../../shared/control-plane/workers/tpu-operations.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
-import {aTpu, at, aWorker} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWorldWithAShard} from '../../support/world/one-worker.ts';
-import {A0, B0, ONE_SLOT, TWO_SLOTS} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aTpu, at, aWorker} from '../../world/builders.ts';
+import {aWorldWithAShard} from '../../world/scenes/one-worker.ts';
+import {A0, B0, ONE_SLOT, TWO_SLOTS} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('a node with our label and without a document', () => {
   const labels = {...labelsOf('gleaner'), 'gleaner-pool': 'tpu', 'gleaner-incarnation': '5'};

@@ -1,11 +1,11 @@
 /** Work that goes on from the bucket after the database was lost. */
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aWipedWorld} from '../../support/world/lost-store.ts';
-import {aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, ONE_SLOT} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aWipedWorld} from '../../world/scenes/lost-store.ts';
+import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 describe('work under a lost database', () => {
   it('goes on after one message, and no stored shard is written again', async () => {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import {findMissing} from '../../../shared/control-plane/tick/list-nodes.ts';
 import {iso} from '../../../shared/domain/time.ts';
 import {missingIn, NOT_LISTED, type Nodes, observe} from '../../../shared/domain/worker/nodes.ts';
-import {aTpu, at, aWorker, moment, T0} from '../../support/world/builders.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {aTpu, at, aWorker, moment, T0} from '../../world/builders.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 const HUB = {
   GLEANER_HF_ENDPOINT: 'https://mirror.example',

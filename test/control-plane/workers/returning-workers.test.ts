@@ -1,8 +1,8 @@
 /** Workers that outlive their lease, their incarnation or their memory: zombies, and hosts that restart. */
 import assert from 'node:assert/strict';
-import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, A1} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, A1} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
 
 describe('a worker that does not know that it was replaced', () => {
   it('stores nothing twice and overwrites nothing, however long it goes on', async () => {

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import {Undelivered} from '../../../shared/contracts/errors.ts';
 import {SIGNALS} from '../../../shared/control-plane/calls/log.ts';
-import {World} from '../../support/world/control-plane-harness.ts';
-import {aFleet, silence, wait} from '../../support/world/fleet.ts';
-import {aStoringFleet} from '../../support/world/lost-store.ts';
-import {aPricedRun, USD_PER_MINUTE} from '../../support/world/priced-run.ts';
-import {BAD_LINE, someLines} from '../../support/world/shard-plan.ts';
+import {aFleet, silence, wait} from '../../world/scenes/fleet.ts';
+import {aStoringFleet} from '../../world/scenes/lost-store.ts';
+import {aPricedRun, USD_PER_MINUTE} from '../../world/scenes/priced-run.ts';
+import {BAD_LINE, someLines} from '../../world/shard-plan.ts';
+import {World} from '../../world/world.ts';
 
 type Signal = (typeof SIGNALS)[number];
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {tick} from '../../../shared/control-plane/tick/tick.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import type {World} from '../../support/world/control-plane-harness.ts';
-import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../../support/world/one-worker.ts';
-import {A0, A1} from '../../support/world/places.ts';
-import {someLines} from '../../support/world/shard-plan.ts';
+import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {A0, A1} from '../../world/scenes/places.ts';
+import {someLines} from '../../world/shard-plan.ts';
+import type {World} from '../../world/world.ts';
 
 describe('a TPU that is lost', () => {
   const losses: {name: string; lose: (world: World) => void; cause: RegExp}[] = [

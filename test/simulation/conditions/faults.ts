@@ -1,5 +1,5 @@
 /** Faults of a world and their frequencies. Each kind is drawn independently. */
-import type {Chance} from '../../support/fakes/kernel.ts';
+import type {Chance} from '../../world/clock.ts';
 
 /**
  * The greatest value of each kind: a probability, unless the comment says otherwise. The ranges come from public reports and the limits

@@ -1,6 +1,6 @@
 /** Parts that only some worlds have. Each has draws of its own, so it changes nothing else in its world. */
 import {crc32} from 'node:zlib';
-import {Chance} from '../../support/fakes/kernel.ts';
+import {Chance} from '../../world/clock.ts';
 
 /** `every`: one of so many worlds has the part. A part needs the parts in `needs`, and its world then has these too. */
 type Part = {every: number; needs?: string[]};

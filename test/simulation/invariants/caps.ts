@@ -7,7 +7,7 @@ import {networkBytePrice, UNIT_PRICES} from '../../../shared/domain/billing/unit
 import {parseWorkerName, paths, regionOf} from '../../../shared/domain/names.ts';
 import type {Received, Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {DELETE_S, type FakeNode, TAKEN} from '../../support/fakes/fake-tpus.ts';
+import {DELETE_S, type FakeNode, TAKEN} from '../../world/tpus.ts';
 import {type Faults, MAX_HANG_MINUTES} from '../conditions/faults.ts';
 import {MINUTE_MS} from '../conditions/times.ts';
 import {poolsOf, usdPerHourIn} from './money.ts';

@@ -1,10 +1,10 @@
 /** What the invariants read of a world. */
 import type {Config} from '../../../shared/contracts/settings/config.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import type {FakeBucket} from '../../support/fakes/fake-bucket.ts';
-import type {FakeTpus} from '../../support/fakes/fake-tpus.ts';
-import type {Chance, Clockwork} from '../../support/fakes/kernel.ts';
-import type {SimStore} from '../../support/fakes/store.ts';
+import type {FakeBucket} from '../../world/bucket.ts';
+import type {Chance, Clockwork} from '../../world/clock.ts';
+import type {SimStore} from '../../world/store.ts';
+import type {FakeTpus} from '../../world/tpus.ts';
 import type {Faults} from '../conditions/faults.ts';
 import type {PartName} from '../conditions/parts.ts';
 import type {Code} from '../planting/code.ts';

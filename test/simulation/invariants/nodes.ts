@@ -4,7 +4,7 @@ import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Limiter} from '../../../shared/domain/records/limiter.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports/ports.ts';
-import type {SimStore} from '../../support/fakes/store.ts';
+import type {SimStore} from '../../world/store.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
 import {Check} from './violations.ts';
 

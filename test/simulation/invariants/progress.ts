@@ -1,7 +1,7 @@
 /** Checks that a shard is stored once, that a counted shard is stored, and that a completed stream has all its shards. */
 import {manifestObject, paths} from '../../../shared/domain/names.ts';
 import type {Document, ObjectInfo} from '../../../shared/ports/ports.ts';
-import {good, linesIn, type Plan, planShards, storedText} from '../../support/world/shard-plan.ts';
+import {good, linesIn, type Plan, planShards, storedText} from '../../world/shard-plan.ts';
 import {MAX_HANG_MINUTES} from '../conditions/faults.ts';
 import type {Facts} from './facts.ts';
 import {Check} from './violations.ts';

@@ -5,7 +5,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Suspect} from '../../../shared/domain/records/worker.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {UP} from '../../support/fakes/tpu-lists.ts';
+import {UP} from '../../world/tpu-lists.ts';
 import {MAX_SKEW_MS} from '../conditions/faults.ts';
 import {streamPathOf} from './leases.ts';
 import {Check} from './violations.ts';

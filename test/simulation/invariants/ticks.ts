@@ -7,7 +7,7 @@ import type {Pool} from '../../../shared/domain/records/pool.ts';
 import {poolSettings} from '../../../shared/domain/records/pool-settings.ts';
 import {isAlive, type Worker} from '../../../shared/domain/records/worker.ts';
 import type {Document, Stored} from '../../../shared/ports/ports.ts';
-import {STALE_MS, TAKEN} from '../../support/fakes/fake-tpus.ts';
+import {STALE_MS, TAKEN} from '../../world/tpus.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
 import type {Facts} from './facts.ts';
 import type {Money} from './money.ts';

@@ -1,6 +1,6 @@
 /** Keeps the first violation of a world. Some changes are allowed only on behalf of a certain actor. */
 import type {Received} from '../../../shared/domain/records/worker.ts';
-import type {Topic} from '../../support/world/function-calls.ts';
+import type {Topic} from '../../world/bus.ts';
 import type {Facts} from './facts.ts';
 
 /** A request of a worker to worker-api. */

@@ -4,7 +4,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Limiter} from '../../../shared/domain/records/limiter.ts';
 import type {Zone} from '../../../shared/domain/records/zone.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {UP} from '../../support/fakes/tpu-lists.ts';
+import {UP} from '../../world/tpu-lists.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../conditions/faults.ts';
 import {isNewIncarnation} from './nodes.ts';
 import {Check} from './violations.ts';

@@ -8,8 +8,8 @@ import type {TickQueue} from '../../../shared/control-plane/calls/tick-queue.ts'
 import type {withNotices} from '../../../shared/control-plane/documents/notices.ts';
 import type {withRunMarks} from '../../../shared/control-plane/documents/run-marks.ts';
 import type {tpuConstraint} from '../../../shared/domain/worker/tpu-constraint.ts';
-import {type Memory, newMemory} from '../../support/fakes/deps.ts';
-import type {Handlers, WorkerApi} from '../../support/world/function-calls.ts';
+import type {Handlers, WorkerApi} from '../../world/bus.ts';
+import {type Memory, newMemory} from '../../world/deps.ts';
 import {type Edit, type Splice, spliceAll} from './anchors.ts';
 import {loadChanged} from './edits.ts';
 

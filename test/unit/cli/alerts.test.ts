@@ -9,8 +9,8 @@ import {newZone} from '../../../shared/domain/zone/placement.ts';
 import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-guard.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
-import {aConfig, aRun, at, aWorker, moment, T0} from '../../support/world/builders.ts';
-import {putDocuments} from '../../support/world/put-documents.ts';
+import {aConfig, aRun, at, aWorker, moment, T0} from '../../world/builders.ts';
+import {putDocuments} from '../../world/scenes/put-documents.ts';
 
 describe('The alerts of gleaner status', () => {
   it('the alerts of gleaner status name the silent workers of a zone with their dollars, a zone without capacity, and the stopped creates of a pool', async () => {

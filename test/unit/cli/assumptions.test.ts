@@ -19,8 +19,8 @@ import {
 import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {uploadRateOf} from '../../../shared/domain/fleet/upload-rates.ts';
-import {aConfig} from '../../support/world/builders.ts';
-import {aStore} from '../../support/world/put-documents.ts';
+import {aConfig} from '../../world/builders.ts';
+import {aStore} from '../../world/scenes/put-documents.ts';
 
 const sure = (estimate: number) => ({estimate, low: estimate, high: estimate});
 

@@ -14,10 +14,10 @@ import {setQuiet} from '../../../client/text/output.ts';
 import {configProblem, FAMILIES} from '../../../shared/contracts/spec/model-config.ts';
 import {completeSpec, type RunSpec} from '../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
-import {callAtOnce} from '../../support/fakes/call.ts';
-import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
 import {Folder} from '../../support/machine/folder.ts';
-import {aConfig, T0} from '../../support/world/builders.ts';
+import {FakeBucket} from '../../world/bucket.ts';
+import {aConfig, T0} from '../../world/builders.ts';
+import {callAtOnce} from '../../world/call.ts';
 import {COMMIT, FakeHub} from './streams/a-hub.ts';
 
 const LLAMA = '{"model_type": "llama", "num_hidden_layers": 24}';

@@ -19,7 +19,7 @@ import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
 import {steppedClock} from '../../support/fakes/stepped-clock.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
 import {Folder} from '../../support/machine/folder.ts';
-import {aTpu} from '../../support/world/builders.ts';
+import {aTpu} from '../../world/builders.ts';
 
 const REQUEST = {
   ...{

@@ -29,7 +29,7 @@ import {
 import {Scratch} from '../../support/machine/a-cloud.ts';
 import {gleaner} from '../../support/machine/command.ts';
 import {ROOT} from '../../support/machine/process.ts';
-import {aRun} from '../../support/world/builders.ts';
+import {aRun} from '../../world/builders.ts';
 
 const SETTINGS = {
   ...{project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], accelerator: 'v5litepod-4'},

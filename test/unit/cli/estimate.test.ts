@@ -6,11 +6,11 @@ import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {ResultFold} from '../../../shared/domain/run/result.ts';
-import {callAtOnce} from '../../support/fakes/call.ts';
-import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
 import {Folder} from '../../support/machine/folder.ts';
-import {aConfig, aRun, at, aWorker, T0} from '../../support/world/builders.ts';
-import {aStore} from '../../support/world/put-documents.ts';
+import {FakeBucket} from '../../world/bucket.ts';
+import {aConfig, aRun, at, aWorker, T0} from '../../world/builders.ts';
+import {callAtOnce} from '../../world/call.ts';
+import {aStore} from '../../world/scenes/put-documents.ts';
 
 const NO_OBJECTS = {} as Cloud['objects'];
 

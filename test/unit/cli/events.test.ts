@@ -3,8 +3,8 @@ import {openFilter} from '../../../client/events/filter.ts';
 import {readerOf} from '../../../client/events/read.ts';
 import {styleOf} from '../../../client/events/timeline.ts';
 import type {Document, Store} from '../../../shared/ports/ports.ts';
-import {aLeasedStream, aRun, at, aWorker} from '../../support/world/builders.ts';
-import {aStore, putDocuments} from '../../support/world/put-documents.ts';
+import {aLeasedStream, aRun, at, aWorker} from '../../world/builders.ts';
+import {aStore, putDocuments} from '../../world/scenes/put-documents.ts';
 
 const TPU = 'tpu-us-central1-a-0';
 const event = (seconds: number, more: Document = {}) => ({

@@ -7,7 +7,7 @@ import {manifestText} from '../../../shared/contracts/spec/manifest.ts';
 import {completeSpec, specHash} from '../../../shared/contracts/spec/spec.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
-import {aConfig} from '../../support/world/builders.ts';
+import {aConfig} from '../../world/builders.ts';
 
 describe('A run from another run', () => {
   const scratch = new Scratch();

@@ -4,8 +4,8 @@ import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {NO_HOST} from '../../../shared/domain/records/worker.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
 import {gleaner} from '../../support/machine/command.ts';
-import {aConfig, at, aWorker} from '../../support/world/builders.ts';
-import {putInCloud} from '../../support/world/put-documents.ts';
+import {aConfig, at, aWorker} from '../../world/builders.ts';
+import {putInCloud} from '../../world/scenes/put-documents.ts';
 
 describe('The commands about pools and hosts @full', () => {
   const scratch = new Scratch();

@@ -8,7 +8,7 @@ import type {LocalCloud} from '../../../emulator/cloud.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
 import {put, Scratch} from '../../support/machine/a-cloud.ts';
 import {gleaner} from '../../support/machine/command.ts';
-import {putInCloud} from '../../support/world/put-documents.ts';
+import {putInCloud} from '../../world/scenes/put-documents.ts';
 
 const ended = (more: Document): Document => ({
   ...{pool: 'tpu', epoch: 1, status: 'completed', result: 'ok', attempts: [], metadata: {name: 'n'}},

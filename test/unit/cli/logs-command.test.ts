@@ -7,8 +7,8 @@ import {put, Scratch} from '../../support/machine/a-cloud.ts';
 import {gleaner} from '../../support/machine/command.ts';
 import {ROOT} from '../../support/machine/process.ts';
 import {until} from '../../support/machine/until.ts';
-import {aRun, at, aWorker} from '../../support/world/builders.ts';
-import {putInCloud} from '../../support/world/put-documents.ts';
+import {aRun, at, aWorker} from '../../world/builders.ts';
+import {putInCloud} from '../../world/scenes/put-documents.ts';
 
 const A = 'tpu-us-central1-a-0';
 const B = 'tpu-us-central1-a-1';

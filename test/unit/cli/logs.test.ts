@@ -7,10 +7,10 @@ import {tpusOfRun} from '../../../client/logs/run-tpus.ts';
 import {Tail} from '../../../client/logs/tail.ts';
 import {kindOf} from '../../../client/logs/target.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
-import {callAtOnce} from '../../support/fakes/call.ts';
-import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
-import {aLeasedStream, aRun, at, aWorker, T0} from '../../support/world/builders.ts';
-import {aStore} from '../../support/world/put-documents.ts';
+import {FakeBucket} from '../../world/bucket.ts';
+import {aLeasedStream, aRun, at, aWorker, T0} from '../../world/builders.ts';
+import {callAtOnce} from '../../world/call.ts';
+import {aStore} from '../../world/scenes/put-documents.ts';
 
 const A = 'tpu-us-central1-a-0';
 const B = 'tpu-us-central1-a-1';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {meanUsdPerHour, usdPerHourFor, usdPerMillionTokens} from '../../../client/views/rates.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
-import {at, aWorker} from '../../support/world/builders.ts';
+import {at, aWorker} from '../../world/builders.ts';
 
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {readRun} from '../../../client/views/run-state.ts';
 import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import {aRun, aStream, aWorker} from '../../support/world/builders.ts';
+import {aRun, aStream, aWorker} from '../../world/builders.ts';
 
 const TPU = 'tpu-us-central1-a-0';
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {comparisonLines, readComparison, storeComparison} from '../../../cli/run/reference.ts';
 import type {Objects} from '../../../shared/ports/ports.ts';
-import {callAtOnce} from '../../support/fakes/call.ts';
-import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
-import {T0} from '../../support/world/builders.ts';
+import {FakeBucket} from '../../world/bucket.ts';
+import {T0} from '../../world/builders.ts';
+import {callAtOnce} from '../../world/call.ts';
 
 const NAME = 'activations/my-run/manifest.json';
 const FOUND = {

@@ -4,10 +4,10 @@ import {writeSpec} from '../../../cli/run/spec/write-spec.ts';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {setQuiet} from '../../../client/text/output.ts';
 import {completeSpec} from '../../../shared/contracts/spec/spec.ts';
-import {callAtOnce} from '../../support/fakes/call.ts';
-import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
-import {aConfig, aRun, aStream, at, T0} from '../../support/world/builders.ts';
-import {aStore} from '../../support/world/put-documents.ts';
+import {FakeBucket} from '../../world/bucket.ts';
+import {aConfig, aRun, aStream, at, T0} from '../../world/builders.ts';
+import {callAtOnce} from '../../world/call.ts';
+import {aStore} from '../../world/scenes/put-documents.ts';
 
 const SPEC_OBJECT = 'datasets/my-run/run.json';
 const refusedRun = aRun({status: 'failed', spec: null, spec_hash: null, reason: 'run.json is not JSON'});

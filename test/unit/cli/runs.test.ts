@@ -7,7 +7,7 @@ import {resultLines} from '../../../client/explanations/result-lines.ts';
 import {answers} from '../../../client/json/index.ts';
 import {compareSides, differencesOf, type Side} from '../../../client/views/comparison.ts';
 import {NO_UPLOADS, ResultFold, type Stats} from '../../../shared/domain/run/result.ts';
-import {aRun, aStats} from '../../support/world/builders.ts';
+import {aRun, aStats} from '../../world/builders.ts';
 
 describe('The spec of run start', () => {
   for (const {given, spec} of [

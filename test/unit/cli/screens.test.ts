@@ -8,7 +8,7 @@ import {LiveScreen} from '../../../cli/screen/live.ts';
 import {costLine, streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
 import type {RunState} from '../../../client/views/run-state.ts';
 import {aTerminal} from '../../support/machine/terminal.ts';
-import {aRun, aStream, aWorker, T0} from '../../support/world/builders.ts';
+import {aRun, aStream, aWorker, T0} from '../../world/builders.ts';
 
 const TPU = 'tpu-us-central1-a-0';
 

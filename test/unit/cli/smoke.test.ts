@@ -16,16 +16,16 @@ import {labelsOf} from '../../../shared/domain/deployment.ts';
 import {specObject} from '../../../shared/domain/names.ts';
 import type {Store, Tpu} from '../../../shared/ports/ports.ts';
 import {namedCommands, whyUnknown} from '../../support/docs/known-commands.ts';
-import {callAtOnce} from '../../support/fakes/call.ts';
 import {controlTopic} from '../../support/fakes/control-topic.ts';
-import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
 import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
 import {steppedClock} from '../../support/fakes/stepped-clock.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
 import {Folder} from '../../support/machine/folder.ts';
 import {ROOT} from '../../support/machine/process.ts';
-import {aRun, aTpu, aWorker, T0} from '../../support/world/builders.ts';
-import {aStore, putDocuments} from '../../support/world/put-documents.ts';
+import {FakeBucket} from '../../world/bucket.ts';
+import {aRun, aTpu, aWorker, T0} from '../../world/builders.ts';
+import {callAtOnce} from '../../world/call.ts';
+import {aStore, putDocuments} from '../../world/scenes/put-documents.ts';
 
 const ACCOUNT = `gleaner-worker@${PROJECT}.iam.gserviceaccount.com`;
 

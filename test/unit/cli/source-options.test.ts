@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import {hash} from 'node:crypto';
 import {environmentOf, sourceOf, upload} from '../../../cli/jobs/source.ts';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
-import {callAtOnce} from '../../support/fakes/call.ts';
-import {FakeBucket} from '../../support/fakes/fake-bucket.ts';
+import {FakeBucket} from '../../world/bucket.ts';
+import {callAtOnce} from '../../world/call.ts';
 
 describe('the options of a source', () => {
   it('the options of a source remove the source with null, which goes with no version', async () => {

@@ -8,8 +8,8 @@ import {nearNames} from '../../../shared/contracts/near-names.ts';
 import {constraint} from '../../../shared/domain/records/constraint.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
 import type {Run} from '../../../shared/domain/records/run.ts';
-import {aConfig, aRun, at, aWorker, T0} from '../../support/world/builders.ts';
-import {aStore} from '../../support/world/put-documents.ts';
+import {aConfig, aRun, at, aWorker, T0} from '../../world/builders.ts';
+import {aStore} from '../../world/scenes/put-documents.ts';
 
 const POOL = aConfig().pool;
 const A = 'tpu-us-central1-a-0';

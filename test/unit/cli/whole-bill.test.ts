@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {Sampled} from '../../../client/views/assumptions.ts';
 import {countedBill, estimatedBill} from '../../../client/views/whole-bill.ts';
-import {aRun} from '../../support/world/builders.ts';
+import {aRun} from '../../world/builders.ts';
 
 const GIB = 1024 ** 3;
 const sure = (estimate: number) => ({estimate, low: estimate, high: estimate});

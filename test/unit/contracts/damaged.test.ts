@@ -10,7 +10,7 @@ import {runRecords, streamRecords, workerRecords} from '../../../shared/control-
 import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
 import type {Document} from '../../../shared/ports/ports.ts';
 import {damaged} from '../../support/machine/mutations.ts';
-import {aRun, aStream, aWorker} from '../../support/world/builders.ts';
+import {aRun, aStream, aWorker} from '../../world/builders.ts';
 import {complete} from './spec-cases.ts';
 
 const TEXTS: {name: string; text: string; parse: (text: string) => unknown}[] = [

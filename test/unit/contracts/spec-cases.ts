@@ -4,7 +4,7 @@ import {fileURLToPath} from 'node:url';
 import {completeSpec, type RunSpec, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {defaultsOf} from '../../../shared/domain/records/field.ts';
 import {recordKeys, specKeys} from '../../../shared/domain/records/spec-keys.ts';
-import {aConfig} from '../../support/world/builders.ts';
+import {aConfig} from '../../world/builders.ts';
 
 export const file = (path: string) => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
 

@@ -7,8 +7,8 @@ import {NO_UPLOADS} from '../../../shared/domain/run/result.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
 import {whyWrong} from '../../support/docs/known-commands.ts';
 import {someObjects, somePages} from '../../support/machine/dashboard.ts';
-import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/world/builders.ts';
-import {aStore} from '../../support/world/put-documents.ts';
+import {aConfig, aRun, aStream, at, aWorker, T0} from '../../world/builders.ts';
+import {aStore} from '../../world/scenes/put-documents.ts';
 
 const HOSTILE = `<img src=x onerror=alert(1)>"'\u202e&`;
 const TPU = 'tpu-us-central1-a-0';

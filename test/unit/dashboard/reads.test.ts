@@ -7,8 +7,8 @@ import {MirrorStore} from '../../../dashboard/mirror-store.ts';
 import {UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
 import {somePages} from '../../support/machine/dashboard.ts';
-import {aRun, at, aWorker, T0} from '../../support/world/builders.ts';
-import {aStore, putDocuments} from '../../support/world/put-documents.ts';
+import {aRun, at, aWorker, T0} from '../../world/builders.ts';
+import {aStore, putDocuments} from '../../world/scenes/put-documents.ts';
 
 const names = Array.from({length: 100}, (_, slot) => `tpu-us-central1-a-${slot}`);
 

@@ -8,8 +8,8 @@ import {comparisonReport} from '../../../dashboard/report/comparison-report.ts';
 import {type Made, runReport} from '../../../dashboard/report/run-report.ts';
 import {attemptDocument} from '../../../shared/domain/worker/attempt.ts';
 import {someObjects} from '../../support/machine/dashboard.ts';
-import {aRun, aStream, at, aWorker} from '../../support/world/builders.ts';
-import {aStore} from '../../support/world/put-documents.ts';
+import {aRun, aStream, at, aWorker} from '../../world/builders.ts';
+import {aStore} from '../../world/scenes/put-documents.ts';
 
 const HOSTILE = `</style><script src=x>alert(1)</script><img src=x>"'\u202e&{{`;
 const TPU = 'tpu-us-central1-a-0';

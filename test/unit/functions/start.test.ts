@@ -4,7 +4,7 @@ import {loadConfig} from '../../../shared/contracts/settings/config.ts';
 import {requireVerifier} from '../../../shared/google/callers.ts';
 import {Folder} from '../../support/machine/folder.ts';
 import {ROOT} from '../../support/machine/process.ts';
-import {ENVIRONMENT} from '../../support/world/builders.ts';
+import {ENVIRONMENT} from '../../world/builders.ts';
 
 const INDEX = `${ROOT}functions/index.ts`;
 const FRAMEWORK = `${ROOT}node_modules/.bin/functions-framework`;

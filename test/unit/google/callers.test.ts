@@ -16,7 +16,7 @@ import {
   WRONG_SIGNATURES,
   withoutSignature,
 } from '../../support/fakes/tokens.ts';
-import {aConfig, ENVIRONMENT} from '../../support/world/builders.ts';
+import {aConfig, ENVIRONMENT} from '../../world/builders.ts';
 
 const AUDIENCE = ENVIRONMENT.GLEANER_WORKER_API;
 const WORKER = ENVIRONMENT.GLEANER_WORKER_SERVICE_ACCOUNT;

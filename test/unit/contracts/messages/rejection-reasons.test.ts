@@ -4,7 +4,7 @@ import {Rejected} from '../../../../shared/contracts/errors.ts';
 import {parseJson, parseValue, shardMetadata} from '../../../../shared/contracts/messages/schemas.ts';
 import {runSpecInput} from '../../../../shared/contracts/spec/spec.ts';
 import {controlMessage} from '../../../../shared/control-plane/events/commands/table.ts';
-import {shardMetadataOf} from '../../../support/world/builders.ts';
+import {shardMetadataOf} from '../../../world/builders.ts';
 
 describe('reasons of a rejection', () => {
   const reasons: {schema: z.ZodType; given: unknown; is: string}[] = [

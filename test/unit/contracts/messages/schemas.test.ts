@@ -7,7 +7,7 @@ import {
   tpuMessage,
   workerRequest,
 } from '../../../../shared/contracts/messages/schemas.ts';
-import {shardMetadataOf} from '../../../support/world/builders.ts';
+import {shardMetadataOf} from '../../../world/builders.ts';
 
 const MAX = String(Number.MAX_SAFE_INTEGER);
 const sender = {worker: 'tpu-us-central1-a-0', incarnation: 1, host: 0};

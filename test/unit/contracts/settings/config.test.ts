@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {composeDeps} from '../../../../shared/compose.ts';
 import {ConfigError, loadConfig, requireWorkerApi} from '../../../../shared/contracts/settings/config.ts';
-import {ENVIRONMENT} from '../../../support/world/builders.ts';
+import {ENVIRONMENT} from '../../../world/builders.ts';
 
 const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_PROJECT', set: {GLEANER_PROJECT: undefined}},

@@ -3,7 +3,7 @@ import {budgetProblem, isScarce} from '../../../../shared/domain/billing/budget.
 import {costOfDeletingAll, overspent} from '../../../../shared/domain/billing/cost.ts';
 import {decideBudgets} from '../../../../shared/domain/tick/budgets.ts';
 import {type BudgetSnapshot, NO_OTHERS} from '../../../../shared/domain/tick/snapshot.ts';
-import {aConfig, aRun, at, aWorker, T0} from '../../../support/world/builders.ts';
+import {aConfig, aRun, at, aWorker, T0} from '../../../world/builders.ts';
 
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {addSkus, NO_PRICES, refreshed, type Sku} from '../../../../shared/domain/billing/catalog.ts';
 import {overList, usdPerHour} from '../../../../shared/domain/billing/prices.ts';
-import {aSku, chipSkus} from '../../../support/fakes/fake-catalog.ts';
-import {at, T0} from '../../../support/world/builders.ts';
+import {at, T0} from '../../../world/builders.ts';
+import {aSku, chipSkus} from '../../../world/catalog.ts';
 
 const SPOT = 'TpuV6e attached to Spot Preemptible VMs running in Columbus';
 const found = (...skus: Sku[]) => addSkus(NO_PRICES, skus, T0);

@@ -10,7 +10,7 @@ import {decideScale} from '../../../../shared/domain/commands/settings.ts';
 import {livingAmong, slotsOf, wantedSlots} from '../../../../shared/domain/fleet/slots.ts';
 import {parseWorkerName} from '../../../../shared/domain/names.ts';
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
-import {aConfig, at, aWorker, FREE, T0} from '../../../support/world/builders.ts';
+import {aConfig, at, aWorker, FREE, T0} from '../../../world/builders.ts';
 
 const NONE: Ceilings = {
   max_workers: 100,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {accrue, costOfLiving, repricedAt, totalOf} from '../../../../shared/domain/billing/cost.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
-import {at, aWorker, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, T0} from '../../../world/builders.ts';
 
 const HOUR = 3_600_000;
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {addLives, costByMonth, livingInMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
-import {aWorker, T0} from '../../../support/world/builders.ts';
+import {aWorker, T0} from '../../../world/builders.ts';
 
 describe('spending by month', () => {
   const END = '2026-02-01T00:00:00.000Z';

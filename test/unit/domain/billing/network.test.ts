@@ -5,7 +5,7 @@ import {
   withRead,
   withTraffic,
 } from '../../../../shared/domain/billing/network.ts';
-import {aRun, aStream} from '../../../support/world/builders.ts';
+import {aRun, aStream} from '../../../world/builders.ts';
 
 const GIB = 1024 ** 3;
 const ZONE = 'us-east5-b';

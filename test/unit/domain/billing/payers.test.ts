@@ -10,7 +10,7 @@ import {constraint} from '../../../../shared/domain/records/constraint.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {serveWork} from '../../../../shared/domain/tick/serve-work.ts';
 import type {Fleet} from '../../../../shared/domain/tick/why-waiting.ts';
-import {at, aWorker, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, T0} from '../../../world/builders.ts';
 
 const HOUR = 3_600_000;
 const slot = (number: number) => `tpu-us-central1-a-${number}`;

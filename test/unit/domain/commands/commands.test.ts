@@ -21,7 +21,7 @@ import type {Pool} from '../../../../shared/domain/records/pool.ts';
 import {NO_MODEL_FAILURES, type Run, type RunStatus} from '../../../../shared/domain/records/run.ts';
 import {MAX_FAILURES, MAX_FAULTS} from '../../../../shared/domain/records/stream.ts';
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
-import {aConfig, aRun, aStream, at, aWorker, T0} from '../../../support/world/builders.ts';
+import {aConfig, aRun, aStream, at, aWorker, T0} from '../../../world/builders.ts';
 
 function nextOf<T>(decision: Decision<T>): T {
   return decision.kind === 'applied' ? decision.next : assert.fail(decision.reason);

@@ -3,8 +3,8 @@ import type {Decision} from '../../../../shared/domain/commands/commands.ts';
 import {decideCancelJob, decideRetryJob} from '../../../../shared/domain/job/commands.ts';
 import {endAttempt} from '../../../../shared/domain/job/lifecycle.ts';
 import type {Job} from '../../../../shared/domain/records/job.ts';
-import {at, T0} from '../../../support/world/builders.ts';
-import {aJob, aRunningJob} from '../../../support/world/jobs.ts';
+import {at, T0} from '../../../world/builders.ts';
+import {aJob, aRunningJob} from '../../../world/scenes/jobs.ts';
 
 const NOW = T0 + 60_000;
 const nextOf = (decision: Decision<Job>) =>

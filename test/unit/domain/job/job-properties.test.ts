@@ -14,8 +14,8 @@ import {CAUSES} from '../../../../shared/domain/records/causes.ts';
 import type {Job} from '../../../../shared/domain/records/job.ts';
 import {holds} from '../../../../shared/domain/stream/lease.ts';
 import {iso} from '../../../../shared/domain/time.ts';
-import {at, aWorker, T0} from '../../../support/world/builders.ts';
-import {aJob} from '../../../support/world/jobs.ts';
+import {at, aWorker, T0} from '../../../world/builders.ts';
+import {aJob} from '../../../world/scenes/jobs.ts';
 
 const WORKERS = ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'];
 const ends: fc.Arbitrary<JobEnd> = fc.oneof(

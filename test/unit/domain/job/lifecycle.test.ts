@@ -16,9 +16,9 @@ import {isWaiting, longestWaiting, queuePlace, rankIn} from '../../../../shared/
 import type {Cause} from '../../../../shared/domain/records/causes.ts';
 import type {Job} from '../../../../shared/domain/records/job.ts';
 import type {Death} from '../../../../shared/domain/worker/liveness.ts';
-import {at, aWorker, T0} from '../../../support/world/builders.ts';
-import {aJob, aRunningJob, HOLDER} from '../../../support/world/jobs.ts';
-import {A0, A1} from '../../../support/world/places.ts';
+import {at, aWorker, T0} from '../../../world/builders.ts';
+import {aJob, aRunningJob, HOLDER} from '../../../world/scenes/jobs.ts';
+import {A0, A1} from '../../../world/scenes/places.ts';
 
 const MINUTE = T0 + 60_000;
 const failed = (cause: Cause, error = 'it broke'): JobEnd => ({outcome: 'failed', cause, error});

@@ -3,7 +3,7 @@ import {NO_SPENDING} from '../../../../shared/domain/billing/monthly-spending.ts
 import {newsOfMonth, newsOfRun} from '../../../../shared/domain/notices/news.ts';
 import {afterFailure, afterSent, NOTHING_SENT, newNotice} from '../../../../shared/domain/notices/notice.ts';
 import type {BudgetMark} from '../../../../shared/domain/records/budget-marks.ts';
-import {aRun, at, T0} from '../../../support/world/builders.ts';
+import {aRun, at, T0} from '../../../world/builders.ts';
 
 describe('the news of a budget', () => {
   const MARK: BudgetMark = {of: '2026-01', budget_usd: 100, spent_usd: 90, percent: 90};

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {withChurn} from '../../../../shared/domain/records/churn.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
-import {T0} from '../../../support/world/builders.ts';
+import {T0} from '../../../world/builders.ts';
 
 const DAY_MS = 86_400_000;
 

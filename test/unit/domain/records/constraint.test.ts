@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {type Constraint, constraint, dominant, goesOn} from '../../../../shared/domain/records/constraint.ts';
-import {at, T0} from '../../../support/world/builders.ts';
+import {at, T0} from '../../../world/builders.ts';
 
 const ZONE = 'us-central1-a';
 const soldOut = (changes: Partial<Constraint> = {}) => ({...constraint('zone', ZONE), ...changes});

@@ -10,7 +10,7 @@ import {
   withExec,
   withoutExec,
 } from '../../../../shared/domain/records/exec.ts';
-import {aWorker, T0} from '../../../support/world/builders.ts';
+import {aWorker, T0} from '../../../world/builders.ts';
 
 describe('a command', () => {
   it('may start for five minutes with its whole timeout, and then for the rest', () => {

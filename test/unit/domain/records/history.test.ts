@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {type RunHistory, withPoint} from '../../../../shared/domain/records/history.ts';
-import {aRun, T0} from '../../../support/world/builders.ts';
+import {aRun, T0} from '../../../world/builders.ts';
 
 describe('The history of a run', () => {
   it('has few points that span the whole life, at about equal distances', () => {

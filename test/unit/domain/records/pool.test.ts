@@ -4,7 +4,7 @@ import {slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/doma
 import {constraint} from '../../../../shared/domain/records/constraint.ts';
 import {NEW_POOL, type Pool} from '../../../../shared/domain/records/pool.ts';
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
-import {at, aWorker, FREE, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, FREE, T0} from '../../../world/builders.ts';
 
 const POOL: Pool = {
   ...NEW_POOL,

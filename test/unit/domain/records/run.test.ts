@@ -10,7 +10,7 @@ import {
 } from '../../../../shared/domain/records/run.ts';
 import type {Stream, StreamStatus} from '../../../../shared/domain/records/stream.ts';
 import {summarizeRun, totalsOf} from '../../../../shared/domain/run/summarize.ts';
-import {aRun, aStream, at, T0} from '../../../support/world/builders.ts';
+import {aRun, aStream, at, T0} from '../../../world/builders.ts';
 
 const streamsOf = (...statuses: StreamStatus[]): Stream[] =>
   statuses.map((status, index) =>

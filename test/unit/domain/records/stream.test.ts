@@ -7,7 +7,7 @@ import {
   withRebuilt,
 } from '../../../../shared/domain/records/stream.ts';
 import {registerAgain} from '../../../../shared/domain/stream/registration.ts';
-import {aLeasedStream, aStream, at, NOTHING_STORED, T0} from '../../../support/world/builders.ts';
+import {aLeasedStream, aStream, at, NOTHING_STORED, T0} from '../../../world/builders.ts';
 
 const NEWER = {generation: '1001'};
 const OTHER = {generation: '1001', crc32c: 'BBBBBB==', size_bytes: 101};

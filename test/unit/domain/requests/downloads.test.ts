@@ -4,7 +4,7 @@ import {accrue, downloadsOf, JOBS, totalOf} from '../../../../shared/domain/bill
 import {costByMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
 import type {Received, Worker} from '../../../../shared/domain/records/worker.ts';
 import {withReceived} from '../../../../shared/domain/requests/downloads.ts';
-import {at, aWorker, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, T0} from '../../../world/builders.ts';
 
 const GIB = 1024 ** 3;
 const NOW = T0 + 3_600_000;

@@ -3,9 +3,9 @@ import {endAttempt, grantJob, type JobEnd} from '../../../../shared/domain/job/l
 import type {Job, JobAttempt} from '../../../../shared/domain/records/job.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideFinish} from '../../../../shared/domain/requests/finish-job.ts';
-import {aWorker, T0} from '../../../support/world/builders.ts';
-import {aJob, aRunningJob, HOLDER} from '../../../support/world/jobs.ts';
-import {A1} from '../../../support/world/places.ts';
+import {aWorker, T0} from '../../../world/builders.ts';
+import {aJob, aRunningJob, HOLDER} from '../../../world/scenes/jobs.ts';
+import {A1} from '../../../world/scenes/places.ts';
 
 const REQUEST = {host: 0, ...HOLDER, lease: {job: 'my-job', epoch: 3}};
 const COMPLETED: JobEnd = {outcome: 'completed', cause: null, error: null, result: '42'};

@@ -7,9 +7,9 @@ import {
   decideJoin,
   type JobGrantState,
 } from '../../../../shared/domain/requests/grant-job.ts';
-import {aConfig, at, aWorker, T0} from '../../../support/world/builders.ts';
-import {aJob, aRunningJob, HOLDER} from '../../../support/world/jobs.ts';
-import {A1} from '../../../support/world/places.ts';
+import {aConfig, at, aWorker, T0} from '../../../world/builders.ts';
+import {aJob, aRunningJob, HOLDER} from '../../../world/scenes/jobs.ts';
+import {A1} from '../../../world/scenes/places.ts';
 
 const POOL = {
   ...{...aConfig().pool, source: {bundle: 'b'.repeat(64)}, source_version: 4},

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {decideStreamGrant, type StreamGrantState} from '../../../../shared/domain/requests/grant-stream.ts';
-import {aLeasedStream, aRun, aStream, at, aWorker, T0} from '../../../support/world/builders.ts';
-import {HOLDER} from '../../../support/world/jobs.ts';
+import {aLeasedStream, aRun, aStream, at, aWorker, T0} from '../../../world/builders.ts';
+import {HOLDER} from '../../../world/scenes/jobs.ts';
 
 const SETTINGS = {
   bucket: 'bucket',

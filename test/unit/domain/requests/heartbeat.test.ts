@@ -9,8 +9,8 @@ import {
   hasRestarted,
 } from '../../../../shared/domain/requests/heartbeat.ts';
 import type {RequestDecision} from '../../../../shared/domain/requests/requests.ts';
-import {aLeasedStream, aRun, aStream, at, aWorker, T0} from '../../../support/world/builders.ts';
-import {aRunningJob, HOLDER as OWN} from '../../../support/world/jobs.ts';
+import {aLeasedStream, aRun, aStream, at, aWorker, T0} from '../../../world/builders.ts';
+import {aRunningJob, HOLDER as OWN} from '../../../world/scenes/jobs.ts';
 import {wellIn} from '../worker/lifecycle-cases.ts';
 
 describe('a worker after a heartbeat', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {NO_HOST, type Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideHello, type Hello, type HelloProof} from '../../../../shared/domain/requests/hello.ts';
-import {aWorker, T0} from '../../../support/world/builders.ts';
+import {aWorker, T0} from '../../../world/builders.ts';
 
 describe('the decision about a hello', () => {
   const [secret_sha256, other] = ['a'.repeat(64), 'b'.repeat(64)];

@@ -7,8 +7,8 @@ import {
   type EndExecState,
   type TakeExecState,
 } from '../../../../shared/domain/requests/host-requests.ts';
-import {aConfig, at, aWorker, T0} from '../../../support/world/builders.ts';
-import {HOLDER} from '../../../support/world/jobs.ts';
+import {aConfig, at, aWorker, T0} from '../../../world/builders.ts';
+import {HOLDER} from '../../../world/scenes/jobs.ts';
 
 const NAMES_IT = aWorker({phase: 'idle', execs: ['e1'], hosts: {0: {...NO_HOST, hostname: 'h'}}});
 const EXEC: Exec = {

@@ -6,8 +6,8 @@ import {
   type Release,
   type ReleaseState,
 } from '../../../../shared/domain/requests/release-stream.ts';
-import {aConfig, aLeasedStream, aRun, aStream, aWorker, T0} from '../../../support/world/builders.ts';
-import {HOLDER} from '../../../support/world/jobs.ts';
+import {aConfig, aLeasedStream, aRun, aStream, aWorker, T0} from '../../../world/builders.ts';
+import {HOLDER} from '../../../world/scenes/jobs.ts';
 
 const RETRY = aConfig().model_retry;
 const DRAINED: Release = {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {Run} from '../../../../shared/domain/records/run.ts';
 import {afterMachineDeath, afterMachineFailedStream} from '../../../../shared/domain/run/machine-deaths.ts';
-import {aRun, T0} from '../../../support/world/builders.ts';
+import {aRun, T0} from '../../../world/builders.ts';
 
 describe('the breaker of a run', () => {
   const DEATH = {worker: 'tpu-a-0', cause: 'it hung', is_judged: true, total_shards: 0};

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {constraint} from '../../../../shared/domain/records/constraint.ts';
 import type {Run} from '../../../../shared/domain/records/run.ts';
 import {afterModelMiss, afterModelPause, isCertain} from '../../../../shared/domain/run/model-failures.ts';
-import {aRun, at, T0} from '../../../support/world/builders.ts';
+import {aRun, at, T0} from '../../../world/builders.ts';
 
 describe('the failures of a model', () => {
   const RETRY = {first_s: 600, longest_s: 2000};

@@ -7,7 +7,7 @@ import {
   type StreamSummary,
 } from '../../../../shared/domain/run/result.ts';
 import type {StreamFacts} from '../../../../shared/domain/run/summarize.ts';
-import {aStats} from '../../../support/world/builders.ts';
+import {aStats} from '../../../world/builders.ts';
 
 const SHA = 'b'.repeat(64);
 const MODEL = {

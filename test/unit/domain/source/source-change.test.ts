@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type {Pool} from '../../../../shared/domain/records/pool.ts';
 import {withSourceVersion} from '../../../../shared/domain/records/source.ts';
 import {decideUpdate, type SourceUpdate} from '../../../../shared/domain/source/source-change.ts';
-import {aConfig, at} from '../../../support/world/builders.ts';
+import {aConfig, at} from '../../../world/builders.ts';
 
 const REPO = 'https://example.com/o/r';
 const COMMIT = 'a'.repeat(40);

@@ -3,7 +3,7 @@ import {proofOf} from '../../../../shared/domain/digest.ts';
 import type {Shard} from '../../../../shared/domain/records/shard.ts';
 import type {Stream} from '../../../../shared/domain/records/stream.ts';
 import {decideAdvance, type StoredShards} from '../../../../shared/domain/stream/advance.ts';
-import {aLeasedStream, aShard, aStream, FROZEN, T0} from '../../../support/world/builders.ts';
+import {aLeasedStream, aShard, aStream, FROZEN, T0} from '../../../world/builders.ts';
 
 const NOW = T0 + 60_000;
 const KEY = 'key of the lease';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type {Shard} from '../../../../shared/domain/records/shard.ts';
 import {type Fold, foldShards} from '../../../../shared/domain/stream/checkpoint.ts';
-import {aShard, NOTHING_STORED, ORIGIN} from '../../../support/world/builders.ts';
+import {aShard, NOTHING_STORED, ORIGIN} from '../../../world/builders.ts';
 
 export function fold(shards: Shard[], from = NOTHING_STORED): Fold {
   return foldShards(from, ORIGIN, shards);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import type {Shard} from '../../../../shared/domain/records/shard.ts';
-import {aShard, CRC, SPEC_HASH} from '../../../support/world/builders.ts';
+import {aShard, CRC, SPEC_HASH} from '../../../world/builders.ts';
 import {fold, progressOf, wholeStreams} from './checkpoint-cases.ts';
 
 describe('errors of a checkpoint', () => {

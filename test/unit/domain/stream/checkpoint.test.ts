@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {aShard, NOTHING_STORED} from '../../../support/world/builders.ts';
+import {aShard, NOTHING_STORED} from '../../../world/builders.ts';
 import {fold, progressOf, wholeStreams} from './checkpoint-cases.ts';
 
 const shuffledStreams = wholeStreams.chain(shards =>

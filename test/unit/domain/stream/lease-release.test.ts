@@ -8,15 +8,7 @@ import {
   suspectOf,
   suspectUntilHeard,
 } from '../../../../shared/domain/stream/lease.ts';
-import {
-  aLeasedStream,
-  aStream,
-  at,
-  aWorker,
-  moment,
-  NOTHING_STORED,
-  T0,
-} from '../../../support/world/builders.ts';
+import {aLeasedStream, aStream, at, aWorker, moment, NOTHING_STORED, T0} from '../../../world/builders.ts';
 
 const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
 

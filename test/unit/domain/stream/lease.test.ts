@@ -13,15 +13,7 @@ import {
   releaseLease,
   revokeLease,
 } from '../../../../shared/domain/stream/lease.ts';
-import {
-  aLeasedStream,
-  aStream,
-  at,
-  aWorker,
-  moment,
-  NOTHING_STORED,
-  T0,
-} from '../../../support/world/builders.ts';
+import {aLeasedStream, aStream, at, aWorker, moment, NOTHING_STORED, T0} from '../../../world/builders.ts';
 
 const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
 const FINISHED = {...NOTHING_STORED, total_shards: 1, last_processed_sample_idx: 9, finished: true};

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {originOfShards} from '../../../../shared/domain/stream/checkpoint.ts';
-import {aShard, CRC, SPEC_HASH} from '../../../support/world/builders.ts';
+import {aShard, CRC, SPEC_HASH} from '../../../world/builders.ts';
 
 describe('the origin of a stream from its shards', () => {
   const whole = [aShard(1, {epoch: 4}), aShard(2, {epoch: 2, final: true})];

@@ -3,7 +3,7 @@ import {OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Run} from '../../../../shared/domain/records/run.ts';
 import type {Stream} from '../../../../shared/domain/records/stream.ts';
 import {type DroppedStream, decideRegistration} from '../../../../shared/domain/stream/registration.ts';
-import {aConfig, aLeasedStream, aRun, aStream, at, CRC, T0} from '../../../support/world/builders.ts';
+import {aConfig, aLeasedStream, aRun, aStream, at, CRC, T0} from '../../../world/builders.ts';
 
 const NOW = T0 + 60_000;
 const POOL = {

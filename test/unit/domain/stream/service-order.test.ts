@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {Run} from '../../../../shared/domain/records/run.ts';
 import {byPreference, inServiceOrder} from '../../../../shared/domain/stream/service-order.ts';
-import {aRun, at, aWorker} from '../../../support/world/builders.ts';
+import {aRun, at, aWorker} from '../../../world/builders.ts';
 
 describe('the preference between runs', () => {
   const run = (changes: Partial<Run>) => aRun({run: 'r', spec_hash: 's', spec: {model: 'm'}, ...changes});

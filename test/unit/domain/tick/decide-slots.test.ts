@@ -13,17 +13,8 @@ import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {afterFailedBoot, afterPause, afterRefusal} from '../../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {decideSilence} from '../../../../shared/domain/zone/silence-guard.ts';
-import {
-  aConfig,
-  aLeasedStream,
-  aRun,
-  aTpu,
-  at,
-  aWorker,
-  moment,
-  T0,
-} from '../../../support/world/builders.ts';
-import {aRunningJob} from '../../../support/world/jobs.ts';
+import {aConfig, aLeasedStream, aRun, aTpu, at, aWorker, moment, T0} from '../../../world/builders.ts';
+import {aRunningJob} from '../../../world/scenes/jobs.ts';
 
 const ZONE = 'us-central1-a';
 const NOW = T0 + 3_600_000;

@@ -12,8 +12,8 @@ import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {afterFailedBoot, afterPause} from '../../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {decideSilence} from '../../../../shared/domain/zone/silence-guard.ts';
-import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/world/builders.ts';
-import {aJob} from '../../../support/world/jobs.ts';
+import {aConfig, aRun, at, aWorker, moment, T0} from '../../../world/builders.ts';
+import {aJob} from '../../../world/scenes/jobs.ts';
 
 const [A, B] = ['us-central1-a', 'europe-west4-b'];
 const [A0, A1, B0] = [`tpu-${A}-0`, `tpu-${A}-1`, `tpu-${B}-0`];

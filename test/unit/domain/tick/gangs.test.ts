@@ -3,8 +3,8 @@ import type {Job} from '../../../../shared/domain/records/job.ts';
 import {OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {afterReservationTimeout, gatherSlots} from '../../../../shared/domain/tick/gangs.ts';
-import {aConfig, at, aWorker, T0} from '../../../support/world/builders.ts';
-import {aJob} from '../../../support/world/jobs.ts';
+import {aConfig, at, aWorker, T0} from '../../../world/builders.ts';
+import {aJob} from '../../../world/scenes/jobs.ts';
 
 const ZONES = {a: 'us-central1-a', b: 'europe-west4-b'};
 const POOL = {

@@ -4,7 +4,7 @@ import type {Zone} from '../../../../shared/domain/records/zone.ts';
 import {decideOrphans, orphansIn, orphansLeft} from '../../../../shared/domain/tick/orphans.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
-import {aTpu, at, aWorker, T0} from '../../../support/world/builders.ts';
+import {aTpu, at, aWorker, T0} from '../../../world/builders.ts';
 
 const ZONE = 'us-central1-a';
 const NAMES = [0, 1, 2].map(slot => `tpu-${ZONE}-${slot}`);

@@ -14,7 +14,7 @@ import {decideSlot, type Slot} from '../../../../shared/domain/tick/slots.ts';
 import {NO_OTHERS, type Snapshot, type StreamCounts} from '../../../../shared/domain/tick/snapshot.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
-import {aConfig, aRun, aTpu, at, aWorker, moment, T0} from '../../../support/world/builders.ts';
+import {aConfig, aRun, aTpu, at, aWorker, moment, T0} from '../../../world/builders.ts';
 
 const ZONE = 'us-central1-a';
 const SLOTS = 4;

@@ -11,7 +11,7 @@ import type {DeploymentSnapshot} from '../../../../shared/domain/tick/snapshot.t
 import {sortNodes, type Tpu} from '../../../../shared/domain/worker/nodes.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {decideSilence} from '../../../../shared/domain/zone/silence-guard.ts';
-import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/world/builders.ts';
+import {aConfig, aRun, at, aWorker, moment, T0} from '../../../world/builders.ts';
 
 const ZONE = 'us-central1-a';
 const own = {...aConfig().pool, zones: [ZONE], workers_per_zone: 4};

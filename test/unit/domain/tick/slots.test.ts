@@ -3,7 +3,7 @@ import {OPEN} from '../../../../shared/domain/records/limiter.ts';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideSlot, isStillPlanned, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
 import {NOT_LISTED, sortNodes} from '../../../../shared/domain/worker/nodes.ts';
-import {aConfig, aTpu, at, aWorker, moment, T0} from '../../../support/world/builders.ts';
+import {aConfig, aTpu, at, aWorker, moment, T0} from '../../../world/builders.ts';
 
 const INPUTS: PlanInputs = {
   ...{

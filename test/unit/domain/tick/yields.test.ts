@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {planYields} from '../../../../shared/domain/tick/yields.ts';
-import {aConfig, aRun, at, aWorker, T0} from '../../../support/world/builders.ts';
+import {aConfig, aRun, at, aWorker, T0} from '../../../world/builders.ts';
 
 const NOW = T0 + 600_000;
 const RUNS = [aRun({run: 'low', priority: -1}), aRun(), aRun({run: 'bound', affinity: 'fixed'})];

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {attemptOf, withBill} from '../../../../shared/domain/worker/attempt.ts';
-import {at, aWorker, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, T0} from '../../../world/builders.ts';
 
 describe('the bill of an incarnation that has ended', () => {
   const worker = aWorker({phase: 'working', costs: {'my-run': 1}, ready_at: at(0)});

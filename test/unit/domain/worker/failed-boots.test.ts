@@ -5,8 +5,8 @@ import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideFailedBoot} from '../../../../shared/domain/requests/heard-from.ts';
 import {decideHeartbeat} from '../../../../shared/domain/requests/heartbeat.ts';
 import {causeOfDeath, type Death} from '../../../../shared/domain/worker/liveness.ts';
-import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/world/builders.ts';
-import {HOLDER} from '../../../support/world/jobs.ts';
+import {at, aWorker, found, LIMITS, moment, T0} from '../../../world/builders.ts';
+import {HOLDER} from '../../../world/scenes/jobs.ts';
 
 const BOOTING: Partial<Worker> = {
   ...{phase: 'booting', activity: 'setup', boot_step: 'environment'},

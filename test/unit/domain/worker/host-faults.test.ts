@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import {isBadHost} from '../../../../shared/domain/worker/provider-states.ts';
-import {at, found, moment, T0} from '../../../support/world/builders.ts';
+import {at, found, moment, T0} from '../../../world/builders.ts';
 import {decide, LIMITS, wellIn} from './provider-cases.ts';
 
 describe('faults that an agent reports of its host', () => {

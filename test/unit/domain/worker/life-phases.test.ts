@@ -3,7 +3,7 @@ import {NO_WORK, type Worker} from '../../../../shared/domain/records/worker.ts'
 import {heardFrom} from '../../../../shared/domain/requests/heard-from.ts';
 import {type LifePhases, phasesAtEnd} from '../../../../shared/domain/worker/life-phases.ts';
 import type {Death} from '../../../../shared/domain/worker/liveness.ts';
-import {at, aWorker, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, T0} from '../../../world/builders.ts';
 
 const PREEMPTED: Death = {kind: 'taken', cause: 'it was preempted'};
 const READY = aWorker({

@@ -3,7 +3,7 @@
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {FoundNode, Observation} from '../../../../shared/domain/worker/observation.ts';
-import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, found, LIMITS, moment, T0} from '../../../world/builders.ts';
 
 export const FOREIGN = {kind: 'foreign', isQueued: false} as const;
 export const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];

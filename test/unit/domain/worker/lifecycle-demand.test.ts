@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type {Phase} from '../../../../shared/domain/records/worker.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {Observation} from '../../../../shared/domain/worker/observation.ts';
-import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, found, LIMITS, moment, T0} from '../../../world/builders.ts';
 import {decide, LIVING, node, PHASES, wellIn} from './lifecycle-cases.ts';
 
 describe('a worker by demand', () => {

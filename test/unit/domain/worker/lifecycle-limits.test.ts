@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {isBlocked, type Phase, type Worker} from '../../../../shared/domain/records/worker.ts';
 import type {Observation} from '../../../../shared/domain/worker/observation.ts';
 import {createRefused} from '../../../../shared/domain/worker/transitions.ts';
-import {at, T0} from '../../../support/world/builders.ts';
+import {at, T0} from '../../../world/builders.ts';
 import {decide, node, wellIn} from './lifecycle-cases.ts';
 
 const shown = (state: string) => ({

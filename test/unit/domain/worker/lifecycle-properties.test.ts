@@ -4,7 +4,7 @@ import {isAlive, type Worker} from '../../../../shared/domain/records/worker.ts'
 import {askedForWork} from '../../../../shared/domain/requests/heard-from.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {FoundNode, Observation} from '../../../../shared/domain/worker/observation.ts';
-import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, found, LIMITS, moment, T0} from '../../../world/builders.ts';
 import {decide, FOREIGN, node, PHASES, STATES} from './lifecycle-cases.ts';
 
 const inQueue = (state: string) => ({state, initiator: 'SERVICE', error: null, valid_until_at: null});

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {isBlocked, type Phase} from '../../../../shared/domain/records/worker.ts';
-import {at, aWorker, LIMITS, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, LIMITS, T0} from '../../../world/builders.ts';
 import {decide, FOREIGN, LIVING, node, PHASES, STATES, wellIn} from './lifecycle-cases.ts';
 
 describe('a worker after an observation', () => {

@@ -3,7 +3,7 @@ import type {Worker} from '../../../../shared/domain/records/worker.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import {NOT_LISTED, observe, sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {afterLook} from '../../../../shared/domain/worker/observation.ts';
-import {aTpu, at, aWorker, found, LIMITS, moment, T0} from '../../../support/world/builders.ts';
+import {aTpu, at, aWorker, found, LIMITS, moment, T0} from '../../../world/builders.ts';
 
 describe('a list of nodes', () => {
   it('proves nothing about a worker whose phase or whose node has changed since', () => {

@@ -5,7 +5,7 @@ import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {Limits} from '../../../../shared/domain/worker/limits.ts';
 import type {FoundNode} from '../../../../shared/domain/worker/observation.ts';
 import type {Queued} from '../../../../shared/domain/worker/provider-states.ts';
-import {at, aWorker, LIMITS as COMMON_LIMITS, moment, T0} from '../../../support/world/builders.ts';
+import {at, aWorker, LIMITS as COMMON_LIMITS, moment, T0} from '../../../world/builders.ts';
 
 export const LIMITS: Limits = {...COMMON_LIMITS, drain_s: 1800, repair_s: 1000};
 export const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {protos} from '@google-cloud/tpu';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
-import {at, found, moment, T0} from '../../../support/world/builders.ts';
+import {at, found, moment, T0} from '../../../world/builders.ts';
 import {decide, inQueue, LIMITS, later, PHASES, wellIn, wordsOf} from './provider-cases.ts';
 
 const {QueuedResourceState} = protos.google.cloud.tpu.v2;

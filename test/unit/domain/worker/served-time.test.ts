@@ -9,7 +9,7 @@ import {
   withPing,
   withProof,
 } from '../../../../shared/domain/worker/served-time.ts';
-import {at, T0} from '../../../support/world/builders.ts';
+import {at, T0} from '../../../world/builders.ts';
 
 /** Served time after proofs at these seconds, in this order. */
 const proofs = (...seconds: number[]): Served =>

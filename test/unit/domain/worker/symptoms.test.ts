@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {protos} from '@google-cloud/tpu';
 import type {Symptom} from '../../../../shared/domain/records/worker.ts';
-import {at, found} from '../../../support/world/builders.ts';
+import {at, found} from '../../../world/builders.ts';
 import {decide, LIMITS, wellIn, wordsOf} from './provider-cases.ts';
 
 const {Symptom: ApiSymptom} = protos.google.cloud.tpu.v2;

@@ -14,7 +14,7 @@ import {
   refusedSince,
   stateOf,
 } from '../../../../shared/domain/zone/limiter.ts';
-import {at, T0} from '../../../support/world/builders.ts';
+import {at, T0} from '../../../world/builders.ts';
 
 const LIMITS = {retry_s: 60, longest_retry_s: 300};
 const BUNDLE = 'c'.repeat(64);

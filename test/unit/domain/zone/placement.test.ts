@@ -10,7 +10,7 @@ import {
   type PlacementLimits,
   paceOf,
 } from '../../../../shared/domain/zone/placement.ts';
-import {aConfig, at, T0} from '../../../support/world/builders.ts';
+import {aConfig, at, T0} from '../../../world/builders.ts';
 
 const {bundle, placement} = aConfig();
 const LIMITS: PlacementLimits = placement;

@@ -12,7 +12,7 @@ import {
   shareOf,
   withHeld,
 } from '../../../../shared/domain/zone/silence-guard.ts';
-import {aConfig, at, aWorker, moment, T0} from '../../../support/world/builders.ts';
+import {aConfig, at, aWorker, moment, T0} from '../../../world/builders.ts';
 
 const ZONE = 'us-central1-a';
 const SILENT_S = 300;

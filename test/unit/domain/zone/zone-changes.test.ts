@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {type Death, taken} from '../../../../shared/domain/worker/liveness.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {changeOf, zoneAfter} from '../../../../shared/domain/zone/zone-changes.ts';
-import {aConfig, at, aWorker, T0} from '../../../support/world/builders.ts';
+import {aConfig, at, aWorker, T0} from '../../../world/builders.ts';
 
 describe('the change that an observed node shows', () => {
   const shown = (phase: 'creating' | 'booting' | 'deleting', state: string | null, health = 'HEALTHY') =>

@@ -9,7 +9,7 @@ import {
 import type {Compiled} from '../../../../../client/views/assumptions.ts';
 import {completeSpec} from '../../../../../shared/contracts/spec/spec.ts';
 import {LIST_PRICES} from '../../../../../shared/domain/billing/list-prices.ts';
-import {aConfig} from '../../../../support/world/builders.ts';
+import {aConfig} from '../../../../world/builders.ts';
 
 const PROGRAM = {
   ...{model: 'm', layers: 32, devices: 8, shape: '1x2048', hbm_limit_bytes: 16e9, fits: true, mesh: '1x8'},

@@ -1,0 +1,262 @@
+/** Each ceiling of the deployment, and each state of a run, a stream, a job and a TPU: a test world, and what `why` says of it. */
+import type {Ceilings} from '../../../shared/domain/billing/ceilings.ts';
+import type {Document} from '../../../shared/ports/ports.ts';
+import {someLines} from '../shard-plan.ts';
+import {World} from '../world.ts';
+import {wait} from './fleet.ts';
+import {aWorldAtWork} from './jobs.ts';
+import {
+  aSilentWorker,
+  aTakenWorker,
+  aWorkingWorld,
+  aWorldWithAShard,
+  aWorldWithAStream,
+} from './one-worker.ts';
+import {A0, ONE_SLOT, ZONE} from './places.ts';
+import {USD_PER_MINUTE, ONE_SLOT as WITH_PRICE} from './priced-run.ts';
+import {aWorldWithFast, namePool} from './second-pool.ts';
+import {aWorldWith, LINES, type Wait} from './waits.ts';
+
+const STREAM = 'my-run/000';
+const JOB = 'my-job';
+const NOTHING = {kind: null, about: null} as const;
+
+async function aCompletedRun(): Promise<World> {
+  const world = aWorldWithAStream(2);
+  await world.untilAsleep();
+  return world;
+}
+
+/** A world after a message about work or a TPU, and some minutes. */
+async function after(given: Promise<World>, message: object, minutes: number): Promise<World> {
+  const world = await given;
+  world.control(message);
+  await wait(world, minutes);
+  return world;
+}
+
+/** A world with a job that no event names, or that on-job takes up. */
+async function aWaitingJob(isTakenUp: boolean, fields: Document = {}): Promise<World> {
+  const world = new World(ONE_SLOT);
+  await world.writeJob(JOB, {code: 'result = 1', status: 'pending', ...fields});
+  if (isTakenUp) await world.deliverNext('job');
+  await world.tick();
+  return world;
+}
+
+async function anEndedJob(end: object): Promise<World> {
+  const world = await aWorldAtWork();
+  Object.assign(world.agent(A0), {jobEnd: end});
+  await world.minutes(2, 1);
+  return world;
+}
+
+/** The model of the run is of a source that a later deployment does not allow. */
+async function afterOtherSources(): Promise<World> {
+  const world = new World(ONE_SLOT);
+  world.objects.put('datasets/my-run/run.json', '{"model": "other/model"}');
+  world.drop('my-run', 0, LINES);
+  await world.deliverAll();
+  world.redeploy({GLEANER_MODEL_SOURCES: 'hub:Qwen/'});
+  await world.minutes(4);
+  return world;
+}
+
+async function overTwoPools(): Promise<World> {
+  const world = await aWorldWithFast({GLEANER_MAX_WORKERS: '3'});
+  namePool(world, 'quick', 'fast');
+  for (const index of [0, 1]) world.drop('quick', index, someLines(400));
+  await world.minutes(4, 1);
+  world.redeploy({...ONE_SLOT, GLEANER_MAX_WORKERS: '2'});
+  world.drop('my-run', 0, LINES);
+  await wait(world, 2);
+  return world;
+}
+
+const aSpentMonth = () =>
+  aWorldWith(() => {}, 12, {...WITH_PRICE, GLEANER_MAX_BUDGET_USD: String(4 * USD_PER_MINUTE)});
+
+export const CEILING_WAITS: Record<keyof Ceilings, Wait> = {
+  max_workers: {
+    name: 'a ceiling of TPUs at once',
+    given: overTwoPools,
+    ...{
+      kind: 'ceiling',
+      about: 'only 0 TPUs of pool tpu',
+      evidence: /GLEANER_MAX_WORKERS/,
+      next_step: /max_workers/,
+    },
+  },
+  max_budget_usd: {
+    name: 'a ceiling of dollars a month',
+    given: async () => {
+      const world = await aSpentMonth();
+      await world.writeJob(JOB, {code: 'result = 1', status: 'pending'});
+      await wait(world, 2);
+      return world;
+    },
+    of: JOB,
+    ...{
+      kind: 'budget',
+      about: 'the month',
+      next_step: /max_budget_usd/,
+      evidence: /of the deployment's month, .*GLEANER_MAX_BUDGET_USD/,
+    },
+  },
+  allowed_zones: {
+    name: 'a zone that the deployment no longer allows',
+    given: async () => {
+      const world = await after(
+        aWorldWith(() => {}, 0),
+        {action: 'scale', zones: [ZONE]},
+        1,
+      );
+      world.redeploy({GLEANER_ZONES: 'europe-west4-b', GLEANER_ALLOWED_ZONES: 'europe-west4-b'});
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'ceiling', about: 'no zone of pool tpu', next_step: /gleaner scale tpu --zones/},
+  },
+  model_sources: {
+    name: 'a model of a source that the deployment no longer allows',
+    given: afterOtherSources,
+    ...{kind: 'paused', about: 'my-run', evidence: /GLEANER_MODEL_SOURCES/},
+  },
+  has_internet: {
+    name: 'a model of the hub in a deployment without the internet',
+    given: () => aWorldWith(() => {}, 3, {GLEANER_INTERNET: 'false'}),
+    ...{kind: 'no-spec', about: 'my-run', evidence: /gleaner models mirror/},
+  },
+};
+
+export const STATE_WAITS: Record<string, Wait> = {
+  'run active': {name: 'no wait of a run at work', given: aWorkingWorld, ...NOTHING},
+  'run paused': {
+    name: 'the time of a pause, of a budget too',
+    given: aSpentMonth,
+    ...{kind: 'paused', about: 'my-run', since_at: /^2026-/, evidence: /of the deployment's month/},
+  },
+  'run failed': {
+    name: 'a run whose only stream failed',
+    given: () => after(aWorkingWorld(), {action: 'cancel', run: 'my-run', stream: '000'}, 4),
+    ...{kind: 'failed', about: 'run my-run', evidence: /stream 000: cancelled/},
+  },
+  'run completed': {name: 'no wait of a completed run', given: aCompletedRun, ...NOTHING},
+  'run cancelled': {
+    name: 'no wait of a stopped run',
+    given: () => after(aWorkingWorld(), {action: 'stop', run: 'my-run'}, 2),
+    ...NOTHING,
+  },
+  'stream pending': {
+    name: 'the pause of its run, of a stream',
+    given: () =>
+      after(
+        aWorldWith(() => {}, 0),
+        {action: 'pause', run: 'my-run'},
+        2,
+      ),
+    of: STREAM,
+    ...{kind: 'paused', about: 'my-run', evidence: /a person/},
+  },
+  'stream in_progress': {name: 'no wait of a stream at work', given: aWorkingWorld, of: STREAM, ...NOTHING},
+  'stream completed': {name: 'no wait of a complete stream', given: aCompletedRun, of: STREAM, ...NOTHING},
+  'stream failed': {
+    name: 'a stream that a person cancelled',
+    given: () => after(aWorkingWorld(), {action: 'cancel', run: 'my-run', stream: '000'}, 4),
+    of: STREAM,
+    ...{kind: 'failed', about: 'stream my-run/000', evidence: /cancel/},
+  },
+  'job pending': {
+    name: 'no wait of a job that a tick takes up',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      await world.writeJob(JOB, {code: 'result = 1', status: 'pending'});
+      return world;
+    },
+    of: JOB,
+    ...NOTHING,
+  },
+  'job scheduled': {
+    name: 'a job whose TPU is requested',
+    given: () => aWaitingJob(true),
+    of: JOB,
+    ...{kind: 'coming', about: A0, evidence: /is being created/},
+  },
+  'job running': {name: 'no wait of a job at work', given: aWorldAtWork, of: JOB, ...NOTHING},
+  'job completed': {
+    name: 'no wait of a completed job',
+    given: () => anEndedJob({outcome: 'completed', result: '1'}),
+    of: JOB,
+    ...NOTHING,
+  },
+  'job failed': {
+    name: 'a job that failed',
+    given: () => anEndedJob({outcome: 'failed', cause: 'exit', error: 'it broke'}),
+    of: JOB,
+    ...{kind: 'failed', about: `job ${JOB}`, evidence: /it broke/},
+  },
+  'job cancelled': {
+    name: 'no wait of a cancelled job',
+    given: () => after(aWaitingJob(true), {action: 'cancel', job: JOB}, 1),
+    of: JOB,
+    ...NOTHING,
+  },
+  'tpu STARTING': {
+    name: 'a TPU that is created for a job',
+    given: () => aWaitingJob(true),
+    of: A0,
+    ...{kind: 'coming', about: A0, evidence: /is being created/},
+  },
+  'tpu READY': {
+    name: 'a TPU that is about to ask',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.onAgent = agent => {
+        agent.ask = async () => ({status: 503, body: {}});
+      };
+      world.drop('my-run', 0, LINES);
+      await world.minutes(3, 1);
+      return world;
+    },
+    of: A0,
+    ...{kind: 'idle', about: A0},
+  },
+  'tpu WORKING': {name: 'no wait of a TPU at work', given: aWorkingWorld, of: A0, ...NOTHING},
+  'tpu DRAINING': {
+    name: 'a TPU that a smaller pool does not need',
+    given: () => after(aWorkingWorld(), {action: 'scale', workers_per_zone: 0}, 1),
+    of: A0,
+    ...{kind: 'away', about: A0, evidence: /leaves its slot/},
+  },
+  'tpu PREEMPTED': {
+    name: 'a TPU that was taken',
+    given: () => aTakenWorker(1),
+    of: A0,
+    ...{kind: 'away', about: A0, evidence: /preempted/},
+  },
+  'tpu MISSING': {
+    name: 'a TPU that said nothing for too long',
+    given: () => aSilentWorker(),
+    of: A0,
+    ...{kind: 'away', about: A0, evidence: /said nothing/},
+  },
+  'tpu DELETING': {
+    name: 'a TPU that a person deletes',
+    given: async () => {
+      const world = await aWorldWithAShard();
+      world.control({action: 'delete', worker: A0});
+      await world.deliverNext('control');
+      await world.tick();
+      return world;
+    },
+    of: A0,
+    ...{kind: 'deleted', about: A0},
+  },
+  'tpu GONE': {name: 'no wait of a TPU that no work needs', given: aCompletedRun, of: A0, ...NOTHING},
+  'tpu HELD': {
+    name: 'a slot that a person emptied',
+    given: () => after(aWorldWithAShard(), {action: 'delete', worker: A0}, 4),
+    of: A0,
+    ...{kind: 'deleted', about: A0, next_step: /tpus recreate/},
+  },
+};
