@@ -84,7 +84,7 @@ export type MirrorOptions = {
   jobs: CollectionPath;
   /** Milliseconds for which documents that change seldom are not read again. */
   seldom_ms: number;
-  /** Milliseconds for each document between two reads of a whole collection. */
+  /** Least time between two reads of a whole collection, in milliseconds for each of its documents. */
   whole_ms_each: number;
 };
 

@@ -15,7 +15,7 @@ import {dashboardRouter} from './router.ts';
 export type Dashboard = {url: string; port: number; close(): Promise<void>};
 
 const [LOCAL_MS, GOOGLE_MS] = [1000, 5000];
-/** Milliseconds for each document between two reads of a whole collection: a local cloud reads for nothing. */
+/** Least time between two reads of a whole collection, in milliseconds for each of its documents. Reads of a local cloud cost nothing. */
 const [LOCAL_WHOLE_MS, GOOGLE_WHOLE_MS] = [5, 800];
 const [LOCAL_SELDOM_MS, GOOGLE_SELDOM_MS] = [900, 30_000];
 

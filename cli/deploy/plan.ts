@@ -25,7 +25,9 @@ export function readPlan(shown: unknown): Plan {
   const {outputs, root_module} = planned_values ?? {};
   const ceilings = outputs?.ceilings?.value;
   if (!ceilings)
-    throw new CliError('The plan has no output `ceilings`: plan with the terraform/ of this release');
+    throw new CliError(
+      'The Terraform plan has no output `ceilings`: run it again with the terraform/ folder of this release',
+    );
   const resources = (root_module?.resources ?? []).filter(({mode}) => mode === 'managed');
   const changed = resource_changes.filter(
     ({mode, change}) => mode === 'managed' && change.actions.some(action => action !== 'no-op'),

@@ -25,7 +25,7 @@ const settings = z.looseObject({
 
 export type Settings = z.infer<typeof settings>;
 
-/** Reads a file of settings. Throws `CliError` or `Rejected`, which names the file, the setting and what to do. */
+/** Reads a file of settings. Throws `CliError` or `Rejected`; both name the file, the setting and what to do. */
 export async function readSettings(file: string): Promise<Settings> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     const advice =

@@ -52,7 +52,7 @@ export async function fleetOf({store, connection}: Cloud, zones: string[]): Prom
   };
 }
 
-/** Documents of a collection; none where the database is gone. */
+/** Documents of a collection; empty if the database no longer exists. */
 async function readAll<T>(
   store: Store,
   collection: string,

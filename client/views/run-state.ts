@@ -26,7 +26,7 @@ export type RunState = {
   workers: Worker[];
   /** TPUs of the run's pool with a node, those that work on the run, and those that come back to it. */
   tpus: Worker[];
-  /** Leased streams by TPU: also those that `streams` leaves out. */
+  /** Leased streams by TPU, including those that `streams` leaves out. */
   work: Map<string, Stream>;
   /** Texts about documents that cannot be read. */
   invalid: string[];

@@ -22,7 +22,7 @@ import {
 import {poolCommands} from './commands.ts';
 import {capitalised} from './why.ts';
 
-/** TPUs of a zone that are shown each. */
+/** Most TPUs of a zone that get a line each. */
 const MOST_CHIPS = 1000;
 
 export function fleetPage(view: FleetView, now: number): Section[] {

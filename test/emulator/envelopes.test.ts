@@ -10,7 +10,7 @@ describe('The push subscriptions of the functions', () => {
   const scratch = new Scratch();
   afterEach(() => scratch.end());
 
-  it('sends on-object a notification for each new object and each overwrite, as Cloud Storage does', async () => {
+  it('sends a notification to `on-object` for each new or overwritten object, as Cloud Storage does', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     const objectId = 'datasets/ä run/"stream" 000%.jsonl';
     await put(cloud, objectId, 'hello');

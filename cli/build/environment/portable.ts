@@ -7,7 +7,7 @@ import {filesIn} from '../../python/bundle.ts';
 /** The oldest system of a TPU VM. */
 const SYSTEM = 'Ubuntu 22.04';
 
-/** Newest versions of symbols in the libraries of Ubuntu 22.04. */
+/** Newest symbol versions in the libraries of Ubuntu 22.04. */
 const NEWEST: Record<string, string> = {
   CXXABI: '1.3.13',
   GCC: '12.0.0',

@@ -97,7 +97,7 @@ export async function reportOf(
   });
 }
 
-/** The TPUs of the run's pool, unless options name others. `isGuessed`: the pool has no document, and a part is that of one small TPU. */
+/** The TPUs of the run's pool, unless options name others. `isGuessed`: the pool has no document, so missing values are those of one small TPU. */
 async function machineOf(cloud: Cloud | undefined, input: RunSpecInput, options: Partial<EstimateOptions>) {
   const pool = input.pool ?? poolOf(cloud?.connection.deployment ?? DEFAULT_DEPLOYMENT);
   const found = cloud && (await readFleet(cloud)).pools.find(each => each.pool === pool);

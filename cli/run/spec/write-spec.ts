@@ -1,4 +1,4 @@
-/** Writing of run.json: create-only, unless the run waits for a valid one. */
+/** Writes run.json. It replaces none, unless the run waits for a valid one. */
 
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {CliError} from '../../../client/text/errors.ts';

@@ -32,7 +32,7 @@ export function membersOf(text: string): Map<string, string> {
   return members;
 }
 
-/** Source texts of the elements of the text of a list. Throws `JsonError`. */
+/** Splits the text of a JSON list into the texts of its elements. Throws `JsonError`. */
 export function elementsOf(text: string): string[] {
   const elements: string[] = [];
   new Scanner(text).whole((_key, value) => elements.push(value));

@@ -7,7 +7,7 @@ import {runSettings} from '../../domain/records/spec-keys.ts';
 import {type RunResult, sha256, streamSummary, total} from '../../domain/run/result.ts';
 import {specHash} from './spec.ts';
 
-/** Limit of a manifest, which with its result names every layer, every file of the model and every unread stream. */
+/** Most bytes of a manifest. It names every layer, every file of the model and, in its result, every unread stream. */
 export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
 
 /**

@@ -22,7 +22,7 @@ export const TOKENS_FORMS = `"all", "last", "mean", "max", ${MASK_FORMS}, one of
 
 const PARTS = new RegExp(`^(?:(last|mean|max)(?::|$))?(${FORMS.spans})?$`, 'u');
 
-/** Parts of a value of `tokens` or `mask`. reduction: one row for each sample or span. */
+/** The parts of which `tokens` and `mask` are made. reduction: gives one row for each sample or span. */
 export type Selection = {reduction?: string; spans?: string};
 
 /** The parts of a value of `tokens` or `mask`; empty for positions, slices and random positions. */

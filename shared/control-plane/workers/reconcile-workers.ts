@@ -20,7 +20,7 @@ import {publishActions} from './tpu-operations.ts';
 
 const MOST_SLOTS = 50;
 
-/** `heldWorkers`: held by a silence guard. `freedStreams`: their worker is gone. `lateSlots`: their request was dropped with an old plan. */
+/** `heldWorkers`: kept by a silence guard. `freedStreams`: streams whose worker is gone. `lateSlots`: slots that got no request because the plan was too old. */
 export type Reconciled = {heldWorkers: Worker[]; freedStreams: Stream[]; lateSlots: string[]};
 
 export function merged(outcomes: readonly (Reconciled | undefined)[]): Reconciled {

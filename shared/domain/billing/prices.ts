@@ -22,7 +22,7 @@ export function chipsOf(accelerator: string): {generation: string; chips: number
 }
 
 /**
- * Merges the built-in list, the prices of the catalog and those that people set; the later ones win. A person's price without a region
+ * Merges the built-in list, the prices of the catalog and those that people set; each replaces the ones before. A person's price without a region
  * replaces the prices of all regions.
  */
 export function overList(given: Prices): Prices {

@@ -42,7 +42,7 @@ export type PlanInputs = {
 /** Batches of slots, keyed by the document that their decisions share: a zone or the bills. The slots of a batch share transactions. */
 export type SlotBatches = ReadonlyMap<string, readonly Slot[]>;
 
-/** Decision about a slot whose document changes. `verdict`: of the zone's silence guard on a silent worker. */
+/** Decision about a slot whose document changes. `verdict`: what the silence guard of the zone decides about a silent worker. */
 export type SlotDecision = WorkerDecision & {
   slot: Slot;
   before: Worker;

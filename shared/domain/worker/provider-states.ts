@@ -72,7 +72,7 @@ export function queueStanding({queue_state}: Pick<Shown, 'queue_state'>): QueueS
   return queue_state === null ? null : (QUEUE_STANDINGS[queue_state] ?? 'over');
 }
 
-/** Symptoms in plain words. MESH_BUILD_FAIL means that a failure of the agent is not charged to the stream. */
+/** Symptoms in plain words. MESH_BUILD_FAIL is a failure of the machine, so it does not count against the stream. */
 const SYMPTOMS: Record<string, string> = {
   MESH_BUILD_FAIL: 'its chips cannot find each other',
   LOW_MEMORY: 'its VM is short of memory',

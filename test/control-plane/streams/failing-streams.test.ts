@@ -32,7 +32,7 @@ describe('a stream that cannot be finished', () => {
     await world.assertStoredOnce('my-run', '001', someLines(20, 'other'));
   });
 
-  it('on any machine fails after five machines, and no sixth is created', async () => {
+  it('a stream that no machine finishes fails after five machines, and no sixth is created', async () => {
     const world = await aWorldWithAShard();
     const stored = (await world.stream('my-run', '000'))?.total_shards;
     const isParked = async () => (await world.stream('my-run', '000'))?.status === 'failed';
@@ -93,7 +93,7 @@ describe('a stream that cannot be finished', () => {
 });
 
 describe('a completed stream that is uploaded again', () => {
-  it('leaves its run completed, also when the function dies before the wake', async () => {
+  it('a completed stream that is uploaded again leaves its run completed, even if the function dies before the wake', async () => {
     const world = await aWorldWithAShard();
     await world.untilAsleep();
     world.drop('my-run', 0, someLines(20));

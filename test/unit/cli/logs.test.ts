@@ -136,7 +136,7 @@ describe('The name of a log', () => {
     assert.equal(await kind(A, {tpu: true}), 'tpu');
   });
 
-  it('the name of a log needs its kind where it is a run and a TPU', () =>
+  it('a name that is both a run and a TPU needs its kind', () =>
     assert.rejects(kind(A), /There is a run and a TPU ".*": add --run or --tpu/));
 
   it('the name of a log is answered with near names where it is unknown', async () => {

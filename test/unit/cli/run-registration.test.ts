@@ -40,7 +40,7 @@ describe('run.json of run start', () => {
     assert.equal(bucket.text(SPEC_OBJECT), '{"seed": 3, "dtype": "bf16"}');
   });
 
-  it('run.json of run start of a run that has begun has the settings of its document, which configure changes', async () => {
+  it('`run start` on a run that has begun writes run.json with the settings of its document, which `configure` changes', async () => {
     const {cloud, bucket} = await aCloud({'runs/my-run': aRun({budget_usd: 7, priority: 2})});
     const {placement} = completeSpec({}, aConfig());
     bucket.put(

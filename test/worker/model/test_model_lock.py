@@ -52,7 +52,7 @@ def test_a_model_that_changed_between_streams_is_refused_with_every_changed_file
     with fails("model") as failure:
         find_for_run(model_folder, tmp_path)
     for phrase in (
-        "Failed to resume my-run, which began with another model (gs://a-bucket/activations/my-run/model.json)",
+        "Failed to resume my-run, which began with a different model (gs://a-bucket/activations/my-run/model.json)",
         "chat_template.jinja is new; config.json has sha256 ",
         "; model.safetensors has sha256 ",
         "; tokenizer_config.json is gone; restore that model, or start a new run",
@@ -70,7 +70,7 @@ def test_a_model_that_changed_in_its_bucket_is_refused_and_equal_weights_are_not
     storage.put(BUCKET, "models/tiny/config.json", b" " + (model_folder / "config.json").read_bytes())
     with fails(
         "model",
-        "began with another model .*: config.json has sha256 .*; model.safetensors has crc32c:.{8}:5, and had crc32c:",
+        "a different model .*: config.json has sha256 .*; model.safetensors has crc32c:.{8}:5, and had crc32c:",
     ):
         find_for_run(GS, tmp_path)
     assert "model.safetensors" not in downloads(storage)
@@ -131,7 +131,7 @@ def test_a_second_worker_with_other_files_is_refused_with_their_names(storage, t
             (model_folder / "config.json").write_bytes(mine)
 
     storage.faults = come_first
-    with pytest.raises(Failure, match="began with another model .*: config.json has sha256"):
+    with pytest.raises(Failure, match="began with a different model .*: config.json has sha256"):
         find_for_run(model_folder, tmp_path)
 
 

@@ -43,7 +43,7 @@ class ArrowFolder:
             self._unfinished.keep(files=self._files, rows=self.rows)
 
     def finish(self, settings: dict[str, Any]) -> int:
-        """settings: what decides the content, by which `datasets` tells it from others. Returns the number of rows."""
+        """settings: the options that determine the content, a key of `datasets`' cache. Returns the number of rows."""
         self.end_file()
         names = [f"data-{number:05d}-of-{self._files:05d}.arrow" for number in range(self._files)]
         for number, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Exports for dictionary_learning's trainSAE, which takes any iterator of [batch, d_model] tensors as its `data`."""
+"""Exports for the trainSAE of dictionary_learning, which takes any iterator of [batch, d_model] tensors as `data`."""
 
 import json
 import os

@@ -33,7 +33,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def read(self, begin: int, end: int) -> bytes | memoryview:
-        """Exactly those bytes; raises ShardError when the file is shorter."""
+        """Returns exactly the requested bytes; raises ShardError if the file is shorter."""
         ...
 
 

@@ -62,7 +62,7 @@ class Uploader:
         rejects: RejectsFile,
         streams: UploadStreams,
     ):
-        """streams: count the bytes of shards as they are sent."""
+        """streams: the uploads, which add each piece to the bytes when it is sent."""
         self._work, self._model, self._bucket = work, model, bucket
         self._state, self._existing, self._rejects, self._streams = state, existing, rejects, streams
         self._lock = threading.Lock()

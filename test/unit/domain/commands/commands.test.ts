@@ -256,7 +256,7 @@ describe('the settings of a pool', () => {
     assert.equal(decideScale(next, {workers_per_zone: 1}, undefined, limits, at(8)).kind, 'rejected');
   });
 
-  it('keep TPUs for minutes that count from the publish time', () => {
+  it('`keep` keeps TPUs for some minutes, counted from its publish time', () => {
     const keep = (minutes: number, workers: number, now = T0 + 60_000) =>
       decideKeep(pool, {minutes, workers}, at(0), now);
     assert.deepEqual(nextOf(keep(2, 2)).keep, {workers: 2, until_at: at(120)});

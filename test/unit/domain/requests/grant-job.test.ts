@@ -165,7 +165,7 @@ describe('the grant of a job of two slices', () => {
       assert.match(waits ?? '', /needs 2 slices of one zone, and 1 are ready/);
     });
 
-  it('that has spent its budget ends it, and frees both slices', () => {
+  it('a job of two slices that has spent its budget ends, and frees both slices', () => {
     const own = aRunningJob({slices: 2, lease, budget_usd: 1, spent_usd: 1});
     const {writes} = decide({
       job: own,

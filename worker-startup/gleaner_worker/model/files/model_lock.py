@@ -55,7 +55,7 @@ def find_run_model(
         else:
             raise Failure(
                 "model",
-                f"Failed to resume {run}, which began with another model "
+                f"Failed to resume {run}, which began with a different model "
                 f"(gs://{bucket.name}/{model_name(run)}): {'; '.join(differing)}; "
                 "restore that model, or start a new run",
             )

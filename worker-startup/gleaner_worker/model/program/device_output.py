@@ -1,4 +1,4 @@
-"""The output of a step, in flight to the host and then as rows: the vectors of each sample, and their statistics."""
+"""The output of a step: on its way to the host, then rows with the vectors of each sample and their statistics."""
 
 import threading
 from collections.abc import Sequence

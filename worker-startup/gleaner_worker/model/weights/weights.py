@@ -56,7 +56,7 @@ class StoredTensor:
         return values
 
     def reads(self, target: np.ndarray) -> "Iterator[_Read]":
-        """The reads that fill `target`, a contiguous array of this shape."""
+        """The reads that fill `target`, a contiguous array with the shape of the tensor."""
         values, stored = target.reshape(-1), (_FLOATS | _PACKED)[self.dtype]
         count = _READ_BYTES // stored.itemsize
         for first in range(0, len(values), count):
