@@ -39,9 +39,7 @@ export function neededOf(root: Entry): Entry {
   for (const [service, names] of Object.entries(CALLED)) {
     const methods = Object.entries(all[service]?.methods ?? {}).filter(([name]) => names.includes(name));
     if (methods.length !== names.length)
-      throw new Error(
-        `Failed to bundle the client of Compute Engine: the methods of ${service} are not the expected ones`,
-      );
+      throw new Error(`Failed to bundle @google-cloud/compute: ${service} has unexpected methods`);
     neededTypes[service] = {...all[service], methods: Object.fromEntries(methods)};
     open.push(...methods.flatMap(([, {requestType, responseType}]) => [requestType, responseType]));
   }

@@ -24,10 +24,7 @@ export function readPlan(shown: unknown): Plan {
   const {planned_values, resource_changes = []} = shown as PlannedState;
   const {outputs, root_module} = planned_values ?? {};
   const ceilings = outputs?.ceilings?.value;
-  if (!ceilings)
-    throw new CliError(
-      'The Terraform plan has no output `ceilings`: run it again with the terraform/ folder of this release',
-    );
+  if (!ceilings) throw new CliError('The plan has no output `ceilings`: use the terraform/ of this release');
   const resources = (root_module?.resources ?? []).filter(({mode}) => mode === 'managed');
   const changed = resource_changes.filter(
     ({mode, change}) => mode === 'managed' && change.actions.some(action => action !== 'no-op'),
