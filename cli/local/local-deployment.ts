@@ -140,20 +140,7 @@ async function start({
     log: logTo(join(dir, 'logs', 'cloud.log'), say),
   });
   try {
-    const {project, url, token} = cloud;
-    pointClientsAt(cloud);
-    for (const {bucket} of cloud.deployments) {
-      const objects = openObjects({project, bucket, endpoint: url, token});
-      await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {
-        content_type: 'application/gzip',
-      });
-      if (environment) {
-        const bytes = await readFile(environment.archive);
-        const name = `environments/${environment.sha256}.tar.gz`;
-        await objects.create(name, bytes, {content_type: 'application/gzip'});
-      }
-      await provideTinyModel(objects, join(cacheFolder(), 'tiny-model', worker.sha256.slice(0, 16)), begin);
-    }
+    await fillBuckets(cloud, worker, environment, begin);
     const space = watchSpace(dir);
     const close = async () => {
       space.end();
@@ -163,6 +150,27 @@ async function start({
   } catch (error) {
     await cloud.close();
     throw error;
+  }
+}
+
+/** Puts the worker bundle, its environment and the tiny model into the bucket of each deployment. */
+async function fillBuckets(
+  cloud: LocalCloud,
+  worker: Awaited<ReturnType<typeof packWorker>>,
+  environment: Awaited<ReturnType<typeof buildEnvironment>> | undefined,
+  begin: (step: string) => void,
+): Promise<void> {
+  const {project, url, token} = cloud;
+  const gzip = {content_type: 'application/gzip'};
+  pointClientsAt(cloud);
+  for (const {bucket} of cloud.deployments) {
+    const objects = openObjects({project, bucket, endpoint: url, token});
+    await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, gzip);
+    if (environment) {
+      const bytes = await readFile(environment.archive);
+      await objects.create(`environments/${environment.sha256}.tar.gz`, bytes, gzip);
+    }
+    await provideTinyModel(objects, join(cacheFolder(), 'tiny-model', worker.sha256.slice(0, 16)), begin);
   }
 }
 
