@@ -176,7 +176,7 @@ async function watch(
     const news = (await reader.next()).filter(({at}) => at >= since);
     screen.show(state, [...news, ...own], records, now_ms);
   };
-  const limit: Limit = {limit_s: STUCK_S, look_s: 0.25, cure: 'read the logs in the subfolder logs/'};
+  const limit: Limit = {limit_s: STUCK_S, look_s: 0.1, cure: 'read the logs in the subfolder logs/'};
   return waitFor({clock: CLOCK}, `progress of run ${run}`, limit, async () => {
     const state = await readRun(store, run);
     if (!state.run) return undefined;
@@ -229,8 +229,8 @@ function preemptionsText(done: number, asked: number, recovered: boolean): strin
 }
 
 /**
- * Preempts the worker of a stream without notice when the stream has two shards, and where more preemptions than streams are asked for
- * also at four shards and later. `act` looks at a state of the run; `done` counts the preemptions.
+ * Preempts the worker of a stream without notice when the stream has a shard, and where more preemptions than streams are asked for
+ * also at three shards and later. `act` looks at a state of the run; `done` counts the preemptions.
  */
 function openPreemptions({cloud}: LocalDeployment, {preempt, streams}: DemoOptions) {
   const epochs = new Map<string, number[]>();
@@ -240,7 +240,7 @@ function openPreemptions({cloud}: LocalDeployment, {preempt, streams}: DemoOptio
     const tell = (text: string) => moments.push({id: randomUUID(), at: new Date().toISOString(), text});
     for (const {stream, lease, total_shards} of state.streams) {
       const earlier = epochs.get(stream) ?? [];
-      const isDue = earlier.length < preempt / streams && total_shards >= 2 + 2 * earlier.length;
+      const isDue = earlier.length < preempt / streams && total_shards >= 1 + 2 * earlier.length;
       if (!lease || !isDue || done >= preempt || earlier.includes(lease.epoch)) continue;
       epochs.set(stream, [...earlier, lease.epoch]);
       tell(`preempted ${lease.worker} without notice, in the middle of stream ${stream}`);
