@@ -115,7 +115,7 @@ export function wantedSlots(
   };
   const createsLeft = new Map(allowances);
   const canariesLeft = new Map(canaries);
-  const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
+  const isEmpty = (name: string) => isEmptySlot(workers.get(name));
   // A zone creates nodes for slots with a bound stream first, because no other slot can replace them.
   const inOrder = slotsOf(pool).sort((a, b) => Number(bound.has(b.name)) - Number(bound.has(a.name)));
   const whyNot = ({name, zone}: {name: string; zone: string}): Constraint | undefined => {
@@ -157,6 +157,9 @@ function isWithoutNode(worker: Worker | undefined, now: number): boolean {
   const isShown = worker.provider_state !== null || worker.queue_state !== null;
   return worker.phase === 'creating' && !isShown && isOlderThan(worker.asked_at, UNSHOWN_S, now);
 }
+
+/** True for a slot without a node, whether or not it has a document. */
+export const isEmptySlot = (worker: Worker | undefined) => (worker?.phase ?? 'gone') === 'gone';
 
 export function isOpenSlot(worker: Worker | undefined, now: number): boolean {
   return worker === undefined || (worker.phase === 'gone' && !slotConstraint(worker, now));

@@ -1,6 +1,6 @@
 /** Slots that the plan may not use, and the creates that each zone allows: each with its reason. */
 import {payerOf, runAtWork} from '../billing/cost.ts';
-import {slotsOf} from '../fleet/slots.ts';
+import {isEmptySlot, slotsOf} from '../fleet/slots.ts';
 import {parseJobWork, parseWorkerName} from '../names.ts';
 import {type Constraint, constraint} from '../records/constraint.ts';
 import {hasEnded, isAlive, type Worker} from '../records/worker.ts';
@@ -27,7 +27,7 @@ export function blockedSlots(
   const spared = [...reservedFor].filter(([name]) => !wanted.has(name));
   const unreadable = [...workersOfUnreadableRuns(snapshot), ...snapshot.unreadable];
   const unread = unreadPart(snapshot);
-  const isEmpty = ({name}: {name: string}) => (snapshot.workers.get(name)?.phase ?? 'gone') === 'gone';
+  const isEmpty = ({name}: {name: string}) => isEmptySlot(snapshot.workers.get(name));
   return new Map<string, Constraint>([
     // Without prices, the month or the count of creates, no node is created and existing nodes stay.
     ...(unread

@@ -1,7 +1,7 @@
 /** Plan of the fleet within zones, silence guards, ceilings and budgets: slots that should have a node, the payer of each, and why work waits. */
 import {priceOf} from '../billing/budget.ts';
 import {costOfDeleting} from '../billing/cost.ts';
-import {isOpenSlot, livingAmong, slotsOf, wantedSlots} from '../fleet/slots.ts';
+import {isEmptySlot, isOpenSlot, livingAmong, slotsOf, wantedSlots} from '../fleet/slots.ts';
 import {parseWorkerName} from '../names.ts';
 import type {Constraint} from '../records/constraint.ts';
 import {stateOf} from '../zone/limiter.ts';
@@ -54,7 +54,7 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
   const kept = work.unread ? living : workersOfUnreadableRuns(snapshot);
   const wanted = new Set([...[...slots.wanted].filter(name => !unpaid.has(name)), ...kept]);
   const plan = {wanted, payers, constraints, gathering: work.gathering};
-  const created = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone');
+  const created = [...wanted].filter(name => isEmptySlot(workers.get(name)));
   const costOf = (names: readonly string[]) =>
     names.reduce((sum, name) => {
       const usd = priceOf(snapshot.prices ?? {}, pool, parseWorkerName(name)?.zone ?? '');

@@ -1,7 +1,7 @@
 /** Why work waits that has fewer TPUs than it needs. */
 import {JOBS, KEPT, payerOf, runAtWork} from '../billing/cost.ts';
-import {slotsOf} from '../fleet/slots.ts';
-import {parseWork} from '../names.ts';
+import {isEmptySlot, slotsOf} from '../fleet/slots.ts';
+import {parseWork, parseWorkerName} from '../names.ts';
 import {type Constraint, constraint, dominant, shortText} from '../records/constraint.ts';
 import {hasEnded, type Worker} from '../records/worker.ts';
 import {msOf} from '../time.ts';
@@ -59,25 +59,22 @@ export function whyWaiting({payer, waiting}: Demand, share: Share, fleet: Facts)
   // During its pause the job asks for no TPU, whatever the zone gives.
   if (gang?.next_try_at) return gang;
   const blocked = slotsOf(pool)
-    .filter(({name}) => isEmpty(workers.get(name)))
+    .filter(({name}) => isEmptySlot(workers.get(name)))
     .flatMap(({name}) => fleet.withheld.get(name) ?? foreignNode(name, fleet) ?? [])
     // The constraint of the job that reserves a slot is more precise.
     .filter(({kind}) => kind !== 'slices' || !gang);
   return dominant(blocked) ?? nearest ?? gang ?? ofFullPool(payer, fleet);
 }
 
-const isEmpty = (worker: Worker | undefined) => (worker?.phase ?? 'gone') === 'gone';
-
 /** Why each slot has no TPU at work yet, starting with the TPU that will be ready first. */
 function comingTpus(slots: readonly string[], fleet: Facts): Constraint[] {
   const {snapshot, silent, limits, usual, now} = fleet;
-  const zoneOf = new Map(slotsOf(snapshot.pool).map(({name, zone}) => [name, zone]));
   const inOrder = slots
     .map(name => ({name, worker: snapshot.workers.get(name)}))
     .sort((a, b) => distanceOf(a.worker) - distanceOf(b.worker));
   return inOrder.flatMap(({name, worker}) => {
-    const limit = limits.get(worker?.zone ?? zoneOf.get(name) ?? '')?.why;
-    if (worker && !isEmpty(worker))
+    const limit = limits.get(parseWorkerName(name)?.zone ?? '')?.why;
+    if (worker && !isEmptySlot(worker))
       return whyStands(worker, silent, snapshot) ?? tpuConstraint(worker, limit, now, usual) ?? [];
     return foreignNode(name, fleet) ?? limit ?? constraint('coming', name, 'it is being created');
   });
