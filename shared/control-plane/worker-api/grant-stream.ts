@@ -68,7 +68,7 @@ async function waitingOf(deps: Deps, {run, stream}: Stream): Promise<Waiting | u
 }
 
 /** True if a failed search of one worker stands for every worker of the pool; a run of `affinity: fixed` has different streams for each. */
-export async function hasWorkForNobody(deps: Deps, pool: string, since_ms: number): Promise<boolean> {
+export async function failsForWholePool(deps: Deps, pool: string, since_ms: number): Promise<boolean> {
   const runs = await deps.activeRuns.readSince(pool, since_ms, deps);
   return runs.every(run => run.affinity === 'any');
 }

@@ -14,7 +14,7 @@ import {holdsWork} from '../documents/lease-documents.ts';
 import {type AgentRequest, askerOf, heartbeatOf, waitFor} from './answers.ts';
 import {checked} from './authenticate.ts';
 import {grantWaitingJob} from './grant-job.ts';
-import {grantStream, hasWorkForNobody} from './grant-stream.ts';
+import {failsForWholePool, grantStream} from './grant-stream.ts';
 import {transact} from './write.ts';
 
 /** Seconds until a worker asks again after others were faster. Without any work it waits `poll_s`. */
@@ -78,7 +78,7 @@ async function search(asked: Asked) {
   const isKnownIdle = idle_ms <= began_ms && began_ms - idle_ms < shared_ms;
   const isShared = isKnownIdle && worker.work === null;
   const work = isShared ? undefined : await searchWork(deps, worker, request, asker);
-  if (!work && !isShared && (await hasWorkForNobody(deps, worker.pool, began_ms)))
+  if (!work && !isShared && (await failsForWholePool(deps, worker.pool, began_ms)))
     deps.idlePools.set(worker.pool, began_ms);
   if (work && 'order' in work) return ok({...work.order, heartbeat_s: heartbeatOf(deps, pool)});
   // Another write of this worker would slow the other workers that ask now.

@@ -30,7 +30,7 @@ from ..spec.spec import Spec, capture_of
 from ..storage.objects import Bucket, make_client
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
 from .count import common_reasons
-from .counter import Counter
+from .counter import StreamCounter
 
 _STREAM = re.compile(r"stream_\d+\.jsonl(\.gz)?")
 
@@ -100,7 +100,7 @@ def estimate(
     total_bytes = sum(source.size for source in sources)
     sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))
     with tempfile.TemporaryDirectory(prefix="gleaner-estimate-") as folder:
-        counter = Counter(os.path.join(folder, "lines"), settings, capacity, config, capture.depth, *limits)
+        counter = StreamCounter(os.path.join(folder, "lines"), settings, capacity, config, capture.depth, *limits)
         found = counter.whole(sources) if sampled is None else counter.sample(sampled, sources)
     return {
         "schema": "gleaner/1",

@@ -30,7 +30,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Counter:
+class StreamCounter:
     """Counts lines by way of the file `path`, and plans their samples as the worker does."""
 
     path: str
