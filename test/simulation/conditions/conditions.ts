@@ -68,8 +68,13 @@ export const CONDITIONS = {
   receiver: {parts: ['receiver', 'jobs'], share: 0.3},
   'old runs': {parts: ['old runs', 'busy operators'], share: 0},
   'aged runs': {parts: ['old runs'], share: 0.15},
-  slices: {parts: ['slices', 'many jobs', 'orders'], share: 0.15},
-  gangs: {parts: ['gangs'], share: 0.15},
+  slices: {
+    parts: ['slices', 'many jobs'],
+    share: 0,
+    faults: ['cut', 'zone_cut', 'outage', 'late', 'zombie'],
+  },
+  'commands on slices': {parts: ['slices', 'orders'], share: 0},
+  gangs: {parts: ['gangs'], share: 0, faults: ['preemption', 'stockout', 'stuck', 'quota']},
   'left alone': {parts: ['left alone', 'many jobs'], share: 0.15, faults: ['rollout', 'preemption']},
   'short jobs': {parts: ['short deadlines', 'many jobs'], share: 0.15},
   'busy pauses': {

@@ -58,7 +58,7 @@ export class Slices extends Check {
   onJob(path: string, was: Job, job: Job): void {
     const ended = job.attempts.length > was.attempts.length ? job.attempts.at(-1) : undefined;
     const isEarly = this.context.clockwork.now < Date.parse(String(was.due_at)) - MAX_SKEW_MS;
-    if (/gave no end/.test(ended?.error ?? '') && isEarly)
+    if (/did not report its end/.test(ended?.error ?? '') && isEarly)
       this.breach(`${path} ended before its other hosts were due at ${was.due_at}: ${ended?.error}`);
     const isWaiting = job.status === 'running' && Object.values(job.ends).some(({cause}) => cause === 'peer');
     if (!isWaiting) this.#waits.delete(path);

@@ -150,12 +150,12 @@ export const ORDERS: Mistakes = {
     replace: '$IS_OLDER_THAN(deadline_at, -240, $NOW)',
   },
   'a command that ends before its last host': {
-    shown_by: 'slices',
+    shown_by: 'commands on slices',
     in: 'concludeExec',
     find: 'if ($OPEN > 0 && !$ANYWAY) return;',
   },
   'a command that counts no failed host': {
-    shown_by: 'slices',
+    shown_by: 'commands on slices',
     in: 'concludeExec',
     find: 'const hosts_failed = hosts - $SUCCEEDED;',
     replace: 'const hosts_failed = 0;',
