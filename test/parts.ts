@@ -137,6 +137,11 @@ function numberBefore(lines: string[], pattern: RegExp): number {
   return Number(match?.[1] ?? 0);
 }
 
+/** LLVM optimizes no program: on CPUs the tests compile for longer than they compute. The tier long tests the optimized programs. */
+const QUICK_COMPILE = {
+  XLA_FLAGS: '--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1',
+};
+
 const MARKS: Record<Tier, string> = {fast: 'not slow and not long', full: 'not long', long: ''};
 
 async function pytest(run: Run, tier: Tier): Promise<Counts> {
@@ -149,6 +154,7 @@ async function pytest(run: Run, tier: Tier): Promise<Counts> {
   const kept = join(cacheFolder(), 'test', (await environmentFolder(LOCK)).slice(-16));
   const {code, lines} = await run(await pythonOf(LOCK, run), command, {
     ...EFFORT[tier],
+    ...(tier === 'long' ? {} : QUICK_COMPILE),
     GLEANER_TEST_CACHE: kept,
   });
   const summary = lines.slice(-1);

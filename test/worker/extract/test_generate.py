@@ -1,13 +1,13 @@
 """Generated tokens: greedy decoding against transformers, and a run that stores prompts with their answers."""
 
 import json
-import os
 import shutil
 
 import pytest
 
 import golden_models as golden
 from build import BUCKET, a_model, a_spec, a_stream, fails, outputs, text_lines
+from environment import with_devices
 from gleaner_reader.format.files import open_folder
 from gleaner_reader.run.run import Run
 from gleaner_worker.model.files.generation_rules import read_generation_rules
@@ -28,7 +28,7 @@ SPEC = {
 @pytest.mark.long
 @pytest.mark.parametrize(("ways", "names"), [(4, ["gemma3-text"]), (2, ["gpt-oss", "qwen3-moe"])])
 def test_devices_that_share_weights_generate_the_same_tokens(forks, ways, names):
-    variables = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    variables = with_devices(4)
     ended = forks.run("devices_process:check_generated", names, ways, environment=variables)
     assert ended.returncode == 0, ended.stderr
 

@@ -1,13 +1,13 @@
 """All chips of a machine: rows and weights on several devices give the results of a single device."""
 
 import json
-import os
 
 import jax
 import numpy as np
 import pytest
 
 from build import TINY_CONFIG, a_model, a_spec, fails
+from environment import with_devices
 from gleaner_worker.architecture.config import parse_config
 from gleaner_worker.model.tiny import make_tiny_model
 from gleaner_worker.model.weights.mesh import can_split, layouts, parameter_axes
@@ -38,7 +38,7 @@ def on_devices(tmp_path_factory, forks):
         key = json.dumps([count, ways, spec], sort_keys=True)
         if key not in answers:
             out = str(tmp_path_factory.mktemp("devices") / "out.npz")
-            variables = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
+            variables = with_devices(count)
             ended = forks.run("devices_process:run", out, spec, ways, environment=variables)
             assert ended.returncode == 0, ended.stderr
             answers[key] = dict(np.load(out))
@@ -98,7 +98,7 @@ def test_split_weights_compute_the_same_activations(request, on_devices, tiny_fo
     ],
 )
 def test_split_weights_of_each_kind_of_block_equal_transformers(forks, ways, names):
-    variables = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={ways}"}
+    variables = with_devices(ways)
     ended = forks.run("devices_process:check_golden", names, ways, environment=variables)
     assert ended.returncode == 0, ended.stderr
 

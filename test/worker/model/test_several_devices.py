@@ -1,11 +1,10 @@
 """Extraction on several devices: steps with rows of several shards, and the bytes of a single device."""
 
-import os
-
 import numpy as np
 import pytest
 
 from build import BUCKET, TINY_CONFIG, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
+from environment import with_devices
 from fake_storage import serving
 from gleaner_worker.architecture.config import parse_config
 from gleaner_worker.architecture.sites import Capture
@@ -110,7 +109,7 @@ def test_little_memory_changes_no_stored_byte(storage, extract, single_device, s
 def test_eight_real_devices_store_the_bytes_of_one(storage, tmp_path, tiny_folder, single_device, forks):
     resource, stored = single_device
     answer = a_work_answer(resource, model=tiny_folder, **SMALL)
-    variables = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    variables = with_devices(8)
     done = forks.run("extract_process:run", answer, str(tmp_path / "home"), environment=variables)
     assert done.stdout == "completed\n", done.stderr[-3000:]
     assert outputs(storage) == stored

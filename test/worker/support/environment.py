@@ -23,3 +23,9 @@ os.environ |= {
     "PYTHONPATH": WORKER,
     "PYTHONPYCACHEPREFIX": sys.pycache_prefix,
 }
+
+
+def with_devices(count):
+    """The variables of a process that has so many devices of the CPU."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}"
+    return os.environ | {"XLA_FLAGS": flags.strip()}
