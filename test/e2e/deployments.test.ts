@@ -40,7 +40,7 @@ function testDeployments(isCalm: boolean): void {
     assert.ok(one && other);
     north = {deployment: one, run: 'north', foreign: /team-b|south/, stray: 'leftover-of-north'};
     // The pool `tpu` and its nodes are words of their own; the web page of an error has /tpu/ in its address.
-    const foreign = /north|pools\/tpu|\/tpu-|(?<![\w/-])tpu(?!\w)/;
+    const foreign = /north|pools\/tpu|\/tpu-|(?<![\w/-])tpu(?!\w|-api)/;
     south = {deployment: other, run: 'south', foreign, stray: 'leftover-of-south'};
   });
   after(() => project?.remove());
