@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import {createRequire} from 'node:module';
 import {protos} from '@google-cloud/tpu';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
+import {type NodeStanding, nodeStanding} from '../../../../shared/domain/worker/provider-states.ts';
 import {at, found, moment, T0} from '../../../world/builders.ts';
 import {decide, inQueue, LIMITS, PHASES, SPEAKING, wellIn, wordsOf} from './provider-cases.ts';
 
@@ -31,6 +33,23 @@ const STATES: Record<string, Meaning> = {
   UNKNOWN: 'lives',
 };
 
+/** States of an instance of Compute Engine. Those that a node has too mean the same there. */
+const INSTANCE_STATES: Record<string, NodeStanding> = {
+  UNDEFINED_STATUS: 'coming',
+  PENDING: 'coming',
+  PROVISIONING: 'coming',
+  STAGING: 'coming',
+  RUNNING: 'up',
+  REPAIRING: 'mending',
+  PENDING_STOP: 'over',
+  STOPPING: 'over',
+  STOPPED: 'over',
+  SUSPENDING: 'over',
+  SUSPENDED: 'over',
+  DEPROVISIONING: 'over',
+  TERMINATED: 'over',
+};
+
 /** Health alone ends no incarnation. A node under maintenance may be silent as during a repair. */
 const HEALTH: Record<string, 'nothing' | 'a clue' | 'a repair'> = {
   HEALTH_UNSPECIFIED: 'nothing',
@@ -39,6 +58,19 @@ const HEALTH: Record<string, 'nothing' | 'a clue' | 'a repair'> = {
   UNHEALTHY_TENSORFLOW: 'a clue',
   UNHEALTHY_MAINTENANCE: 'a repair',
 };
+
+describe('states of an instance', () => {
+  it('the table names every status of the API', () => {
+    const root = createRequire(import.meta.url)('@google-cloud/compute/build/protos/protos.json');
+    const {Instance} = root.nested.google.nested.cloud.nested.compute.nested.v1.nested;
+    assert.deepEqual(Object.keys(INSTANCE_STATES).sort(), Object.keys(Instance.nested.Status.values).sort());
+  });
+
+  for (const [state, standing] of Object.entries(INSTANCE_STATES))
+    it(`an instance that is ${state} is ${standing}`, () => {
+      assert.equal(nodeStanding({provider_state: state, health: null}), standing);
+    });
+});
 
 describe('states of a node', () => {
   it('the tables name every node state and health value of the API', () => {
