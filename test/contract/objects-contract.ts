@@ -6,22 +6,31 @@ export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text
 export const text = (read: Uint8Array | undefined): string | undefined =>
   read && new TextDecoder().decode(read);
 
+const NAMES = ['a b', 'ü/é', 'x%2Fy', '100%', '?a=b#c', 'a+b', '\u{1f600}', "it's", '..x', 'a//b', '(1)*!'];
+
 let folders = 0;
+/** The bucket of the present test, and a folder that no other test has. */
+let objects: Objects;
+let folder = '';
 
 export function itKeepsTheContract(open: () => Objects): void {
-  let objects: Objects;
-  let folder = '';
-
   beforeEach(() => {
     objects = open();
     folder = `contract-${folders++}/`;
   });
+  testCreates();
+  testReads();
+  testMovesAndDeletes();
+  testReplaces();
+  testNames();
+}
 
-  async function names(prefix = folder, start?: string): Promise<string[]> {
-    const found = await objects.list(prefix, start === undefined ? {} : {start});
-    return found.map(({name}) => name.slice(folder.length));
-  }
+async function names(prefix = folder, start?: string): Promise<string[]> {
+  const found = await objects.list(prefix, start === undefined ? {} : {start});
+  return found.map(({name}) => name.slice(folder.length));
+}
 
+function testCreates(): void {
   it('create leaves an existing object unchanged', async () => {
     const name = `${folder}a`;
     await objects.create(name, bytes('first'), {metadata: {by: 'us'}});
@@ -29,30 +38,6 @@ export function itKeepsTheContract(open: () => Objects): void {
     assert.equal(await objects.create(name, bytes('second'), {metadata: {by: 'them'}}), 'exists');
     assert.deepEqual(await objects.head(name), before);
     assert.equal(text(await objects.read(name, {max_bytes: 100})), 'first');
-  });
-
-  it('a range has its bytes, from one generation only', async () => {
-    const name = `${folder}a`;
-    await objects.create(name, bytes('0123456789'));
-    const {generation} = (await objects.head(name)) ?? assert.fail();
-    const ranges = [objects.readRange(name, generation, 2, 5), objects.readRange(name, generation, 9, 10)];
-    assert.deepEqual((await Promise.all(ranges)).map(text), ['234', '9']);
-    assert.equal((await objects.readRange(name, generation, 0, 0))?.length, 0);
-    await objects.replace(name, generation, bytes('other'));
-    assert.equal(await objects.readRange(name, generation, 0, 1), undefined);
-  });
-
-  it('a moved object keeps its bytes and its metadata, and a repeated move does nothing', async () => {
-    const [name, to] = [`${folder}a`, `${folder}b`];
-    await objects.create(name, bytes('1'), {metadata: {by: 'us'}});
-    const {generation} = (await objects.head(name)) ?? assert.fail();
-    for (let times = 0; times < 2; times++) await objects.move(name, generation, to);
-    const moved = await objects.head(to);
-    assert.deepEqual([await names(), moved?.metadata], [['b'], {by: 'us'}]);
-    assert.equal(text(await objects.read(to, {max_bytes: 1})), '1');
-    await objects.create(name, bytes('2'));
-    await objects.move(name, generation, to);
-    assert.equal(text(await objects.read(name, {max_bytes: 1})), '2', 'another generation stays');
   });
 
   it('only one of many creates of a name succeeds', async () => {
@@ -74,13 +59,22 @@ export function itKeepsTheContract(open: () => Objects): void {
     assert.ok(BigInt(second?.generation ?? 0) > BigInt(first?.generation ?? 0));
   });
 
-  it('a missing object is undefined, and deleting it does nothing', async () => {
-    assert.equal(await objects.head(`${folder}none`), undefined);
-    assert.equal(await objects.read(`${folder}none`, {max_bytes: 10}), undefined);
-    await objects.delete(`${folder}none`);
-    await objects.create(`${folder}a`, bytes('1'));
-    await objects.delete(`${folder}a`);
-    assert.equal(await objects.head(`${folder}a`), undefined);
+  it('create stores only the given part of a buffer', async () => {
+    await objects.create(`${folder}a`, bytes('0123456789').subarray(3, 5));
+    assert.equal(text(await objects.read(`${folder}a`, {max_bytes: 10})), '34');
+  });
+}
+
+function testReads(): void {
+  it('a range has its bytes, from one generation only', async () => {
+    const name = `${folder}a`;
+    await objects.create(name, bytes('0123456789'));
+    const {generation} = (await objects.head(name)) ?? assert.fail();
+    const ranges = [objects.readRange(name, generation, 2, 5), objects.readRange(name, generation, 9, 10)];
+    assert.deepEqual((await Promise.all(ranges)).map(text), ['234', '9']);
+    assert.equal((await objects.readRange(name, generation, 0, 0))?.length, 0);
+    await objects.replace(name, generation, bytes('other'));
+    assert.equal(await objects.readRange(name, generation, 0, 1), undefined);
   });
 
   it('a read with a smaller limit is refused', async () => {
@@ -95,11 +89,6 @@ export function itKeepsTheContract(open: () => Objects): void {
     await objects.create(`${folder}a`, bytes(''));
     assert.equal((await objects.head(`${folder}a`))?.size_bytes, 0);
     assert.equal((await objects.read(`${folder}a`, {max_bytes: 0}))?.byteLength, 0);
-  });
-
-  it('create stores only the given part of a buffer', async () => {
-    await objects.create(`${folder}a`, bytes('0123456789').subarray(3, 5));
-    assert.equal(text(await objects.read(`${folder}a`, {max_bytes: 10})), '34');
   });
 
   it('a list is in the order of names, from the start name on', async () => {
@@ -119,7 +108,33 @@ export function itKeepsTheContract(open: () => Objects): void {
     const [listed] = await objects.list(`${folder}b/10`);
     assert.deepEqual(listed, await objects.head(`${folder}b/10`));
   });
+}
 
+function testMovesAndDeletes(): void {
+  it('a moved object keeps its bytes and its metadata, and a repeated move does nothing', async () => {
+    const [name, to] = [`${folder}a`, `${folder}b`];
+    await objects.create(name, bytes('1'), {metadata: {by: 'us'}});
+    const {generation} = (await objects.head(name)) ?? assert.fail();
+    for (let times = 0; times < 2; times++) await objects.move(name, generation, to);
+    const moved = await objects.head(to);
+    assert.deepEqual([await names(), moved?.metadata], [['b'], {by: 'us'}]);
+    assert.equal(text(await objects.read(to, {max_bytes: 1})), '1');
+    await objects.create(name, bytes('2'));
+    await objects.move(name, generation, to);
+    assert.equal(text(await objects.read(name, {max_bytes: 1})), '2', 'another generation stays');
+  });
+
+  it('a missing object is undefined, and deleting it does nothing', async () => {
+    assert.equal(await objects.head(`${folder}none`), undefined);
+    assert.equal(await objects.read(`${folder}none`, {max_bytes: 10}), undefined);
+    await objects.delete(`${folder}none`);
+    await objects.create(`${folder}a`, bytes('1'));
+    await objects.delete(`${folder}a`);
+    assert.equal(await objects.head(`${folder}a`), undefined);
+  });
+}
+
+function testReplaces(): void {
   it('replace overwrites an object with its metadata', async () => {
     const name = `${folder}a`;
     await objects.create(name, bytes('first'), {metadata: {by: 'us', more: 'x'}});
@@ -165,20 +180,10 @@ export function itKeepsTheContract(open: () => Objects): void {
     const winner = text(await objects.read(`${folder}a`, {max_bytes: 1000})) ?? '';
     assert.match(winner, /^(\d)\1{999}$/);
   });
+}
 
-  for (const name of [
-    'a b',
-    'ü/é',
-    'x%2Fy',
-    '100%',
-    '?a=b#c',
-    'a+b',
-    '\u{1f600}',
-    "it's",
-    '..x',
-    'a//b',
-    '(1)*!',
-  ])
+function testNames(): void {
+  for (const name of NAMES)
     it(`${name} is a valid name of an object`, async () => {
       assert.equal(await objects.create(folder + name, bytes(name)), 'created');
       assert.deepEqual(await names(), [name]);

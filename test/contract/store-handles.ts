@@ -7,5 +7,15 @@ export type Handles = [Store, Store];
 /** Size of the tests: Google's emulator gives up a contended lock only after two seconds. */
 export type Effort = {increments: number; stories: number};
 
-/** Both handles of the present test, and a transaction that sets documents. */
-export type Stores = {here: Store; there: Store; put: (documents: Record<string, Document>) => Promise<void>};
+/** Both handles of the present test. */
+export class Stores {
+  here!: Store;
+  there!: Store;
+
+  /** Sets documents in one transaction. */
+  async put(documents: Record<string, Document>): Promise<void> {
+    await this.here.transaction(async tx => {
+      for (const [path, data] of Object.entries(documents)) tx.set(path, data);
+    });
+  }
+}

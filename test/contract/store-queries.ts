@@ -1,6 +1,6 @@
 /** Contract of the Store for queries and sums. */
 import assert from 'node:assert/strict';
-import type {Document, Filter, Query, Store} from '../../shared/ports/ports.ts';
+import type {Document, Filter, Query} from '../../shared/ports/ports.ts';
 import type {Stores} from './store-handles.ts';
 
 const ZOO: Record<string, Document> = {
@@ -135,20 +135,13 @@ const QUERIES: {name: string; query: Query; finds: string[]}[] = [
   },
 ];
 
-export function answersQueries(stores: () => Stores): void {
-  let here: Store;
-  let there: Store;
-  let put: Stores['put'];
-  beforeEach(() => {
-    ({here, there, put} = stores());
-  });
-
+export function answersQueries(stores: Stores): void {
   describe('queries', () => {
-    beforeEach(() => put(ZOO));
+    beforeEach(() => stores.put(ZOO));
 
     for (const {name, query, finds} of QUERIES)
       it(`a query can ${name}`, async () => {
-        const found = await there.query('zoo', query);
+        const found = await stores.there.query('zoo', query);
         assert.deepEqual(
           found.map(({id}) => id),
           finds,
@@ -158,18 +151,18 @@ export function answersQueries(stores: () => Stores): void {
           assert.deepEqual(data, ZOO[path]);
         }
         if (!query.order_by && !query.limit && !query.after)
-          assert.equal(await there.count('zoo', query.where), finds.length);
+          assert.equal(await stores.there.count('zoo', query.where), finds.length);
       });
   });
 
   it('a sum adds the numbers of a field, or of a field of a map, and nothing else', async () => {
-    await put(ZOO);
-    await put({'zoo/owl': {legs: 2.5, home: {rooms: 3}}, 'zoo/owl/nests/n': {legs: 1000}});
-    const {legs, ...others} = await there.sum('zoo', ['legs', 'home.rooms', 'name', 'tail']);
+    await stores.put(ZOO);
+    await stores.put({'zoo/owl': {legs: 2.5, home: {rooms: 3}}, 'zoo/owl/nests/n': {legs: 1000}});
+    const {legs, ...others} = await stores.there.sum('zoo', ['legs', 'home.rooms', 'name', 'tail']);
     assert.equal(legs, 6 + 2 + 4 + 4 + 0 + 2.5);
     assert.deepEqual(others, {'home.rooms': 3, name: 0, tail: 0});
-    assert.deepEqual(await there.sum('empty', ['legs']), {legs: 0});
-    await assert.rejects(here.sum('zoo', []), TypeError);
-    await assert.rejects(here.sum('zoo', ["legs'"]), TypeError);
+    assert.deepEqual(await stores.there.sum('empty', ['legs']), {legs: 0});
+    await assert.rejects(stores.here.sum('zoo', []), TypeError);
+    await assert.rejects(stores.here.sum('zoo', ["legs'"]), TypeError);
   });
 }

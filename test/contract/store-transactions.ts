@@ -3,16 +3,9 @@ import assert from 'node:assert/strict';
 import type {Store, Transaction} from '../../shared/ports/ports.ts';
 import type {Effort, Stores} from './store-handles.ts';
 
-export function commitsTransactions(stores: () => Stores, effort: Effort): void {
-  let here: Store;
-  let there: Store;
-  let put: Stores['put'];
-  beforeEach(() => {
-    ({here, there, put} = stores());
-  });
-
+export function commitsTransactions(stores: Stores): void {
   it('a transaction returns the result of its work', async () => {
-    assert.equal(await here.transaction(async () => 7), 7);
+    assert.equal(await stores.here.transaction(async () => 7), 7);
   });
 
   it('a document is created once', async () => {
@@ -20,44 +13,35 @@ export function commitsTransactions(stores: () => Stores, effort: Effort): void 
       tx.create('markers/m', {by: 'us'});
       tx.set('runs/r', {status: 'active'});
     };
-    await here.transaction(change);
-    await here.transaction(async tx => tx.set('runs/r', {status: 'paused'}));
-    await assert.rejects(there.transaction(change), {name: 'AlreadyExists', message: /markers\/m/});
-    assert.deepEqual(await there.get('runs/r'), {status: 'paused'});
-  });
-
-  it('only one of many transactions creates a document', async () => {
-    const attempts = Array.from({length: 8}, (_, n) =>
-      (n % 2 ? here : there).transaction(async tx => tx.create('markers/m', {n})),
-    );
-    const settled = await Promise.allSettled(attempts);
-    const names = settled.map(one => (one.status === 'rejected' ? one.reason.name : 'created'));
-    assert.deepEqual(names.sort(), [...Array(7).fill('AlreadyExists'), 'created']);
+    await stores.here.transaction(change);
+    await stores.here.transaction(async tx => tx.set('runs/r', {status: 'paused'}));
+    await assert.rejects(stores.there.transaction(change), {name: 'AlreadyExists', message: /markers\/m/});
+    assert.deepEqual(await stores.there.get('runs/r'), {status: 'paused'});
   });
 
   it('a transaction may write a document several times, in order', async () => {
-    await put({'runs/a': {n: 0}});
-    await here.transaction(async tx => {
+    await stores.put({'runs/a': {n: 0}});
+    await stores.here.transaction(async tx => {
       tx.delete('runs/a');
       tx.create('runs/a', {n: 1});
       tx.set('runs/a', {n: 2});
       tx.create('runs/b', {n: 3});
       tx.delete('runs/b');
     });
-    assert.deepEqual(await here.query('runs'), [{path: 'runs/a', id: 'a', data: {n: 2}}]);
-    const twice = here.transaction(async tx => {
+    assert.deepEqual(await stores.here.query('runs'), [{path: 'runs/a', id: 'a', data: {n: 2}}]);
+    const twice = stores.here.transaction(async tx => {
       tx.set('runs/c', {n: 1});
       tx.create('runs/c', {n: 2});
     });
     await assert.rejects(twice, {name: 'AlreadyExists', message: /runs\/c/});
-    assert.equal(await here.get('runs/c'), undefined);
+    assert.equal(await stores.here.get('runs/c'), undefined);
   });
 
   it('a transaction writes nothing when its work throws, and throws that very error', async () => {
     // After code 10 Firestore's client would run the work again.
     const error = Object.assign(new Error('no'), {code: 10});
     let runs = 0;
-    const failing = here.transaction(async tx => {
+    const failing = stores.here.transaction(async tx => {
       runs++;
       await tx.get('runs/r');
       tx.set('runs/r', {n: 1});
@@ -65,21 +49,21 @@ export function commitsTransactions(stores: () => Stores, effort: Effort): void 
     });
     await assert.rejects(failing, thrown => thrown === error);
     assert.equal(runs, 1);
-    assert.equal(await here.get('runs/r'), undefined);
+    assert.equal(await stores.here.get('runs/r'), undefined);
   });
 
   it('a read after a write is refused', async () => {
-    const late = here.transaction(async tx => {
+    const late = stores.here.transaction(async tx => {
       tx.set('runs/a', {n: 1});
       await tx.get('runs/b');
     });
     await assert.rejects(late, {name: 'ReadAfterWrite', message: /runs\/b/});
-    assert.equal(await here.get('runs/a'), undefined);
+    assert.equal(await stores.here.get('runs/a'), undefined);
   });
 
   it('a transaction is unusable after its work has returned', async () => {
     let kept: Transaction | undefined;
-    await here.transaction(async tx => {
+    await stores.here.transaction(async tx => {
       kept = tx;
     });
     assert.throws(() => kept?.set('runs/r', {n: 1}), /over/);
@@ -87,27 +71,41 @@ export function commitsTransactions(stores: () => Stores, effort: Effort): void 
   });
 
   it('two reads of a document in a transaction are equal', async () => {
-    await put({'runs/r': {n: 1}});
-    const [first, second] = await here.transaction(async tx => [
+    await stores.put({'runs/r': {n: 1}});
+    const [first, second] = await stores.here.transaction(async tx => [
       await tx.get('runs/r'),
       await tx.get('runs/r'),
     ]);
     assert.deepEqual([first, second], [{n: 1}, {n: 1}]);
   });
+}
 
+/** Transactions that run at the same time have the result of some order. */
+export function isolatesTransactions(stores: Stores, effort: Effort): void {
   it(`${effort.increments} concurrent increments are all counted`, async () => {
-    await put({'counters/c': {n: 0}});
+    await stores.put({'counters/c': {n: 0}});
     const increment = (store: Store): Promise<void> =>
       store.transaction(async tx => {
         const counter = await tx.get('counters/c');
         tx.set('counters/c', {n: Number(counter?.n) + 1});
       });
-    await Promise.all(Array.from({length: effort.increments}, (_, n) => increment(n % 2 ? here : there)));
-    assert.deepEqual(await here.get('counters/c'), {n: effort.increments});
+    await Promise.all(
+      Array.from({length: effort.increments}, (_, n) => increment(n % 2 ? stores.here : stores.there)),
+    );
+    assert.deepEqual(await stores.here.get('counters/c'), {n: effort.increments});
+  });
+
+  it('only one of many transactions creates a document', async () => {
+    const attempts = Array.from({length: 8}, (_, n) =>
+      (n % 2 ? stores.here : stores.there).transaction(async tx => tx.create('markers/m', {n})),
+    );
+    const settled = await Promise.allSettled(attempts);
+    const names = settled.map(one => (one.status === 'rejected' ? one.reason.name : 'created'));
+    assert.deepEqual(names.sort(), [...Array(7).fill('AlreadyExists'), 'created']);
   });
 
   it('a transaction runs again when a document that it only read has changed', async () => {
-    await put({'doctors/a': {on_call: true}, 'doctors/b': {on_call: true}});
+    await stores.put({'doctors/a': {on_call: true}, 'doctors/b': {on_call: true}});
     const bothHaveRead = barrier(2);
     // A doctor may leave only while the other stays: as both read first, one transaction must run again.
     const leave = (store: Store, id: string): Promise<void> =>
@@ -116,8 +114,8 @@ export function commitsTransactions(stores: () => Stores, effort: Effort): void 
         await bothHaveRead();
         if (a?.on_call && b?.on_call) tx.set(`doctors/${id}`, {on_call: false});
       });
-    await Promise.all([leave(here, 'a'), leave(there, 'b')]);
-    assert.equal(await here.count('doctors', [{field: 'on_call', op: '==', value: true}]), 1);
+    await Promise.all([leave(stores.here, 'a'), leave(stores.there, 'b')]);
+    assert.equal(await stores.here.count('doctors', [{field: 'on_call', op: '==', value: true}]), 1);
   });
 
   it('a transaction runs again when a missing document was created', async () => {
@@ -129,10 +127,10 @@ export function commitsTransactions(stores: () => Stores, effort: Effort): void 
         if (!taken) tx.set('claims/c', {who});
         else tx.set(`losers/${who}`, {});
       });
-    await Promise.all([claim(here, 'us'), claim(there, 'them')]);
-    const winner = (await here.get('claims/c'))?.who;
+    await Promise.all([claim(stores.here, 'us'), claim(stores.there, 'them')]);
+    const winner = (await stores.here.get('claims/c'))?.who;
     assert.deepEqual(
-      (await here.query('losers')).map(({id}) => id),
+      (await stores.here.query('losers')).map(({id}) => id),
       [winner === 'us' ? 'them' : 'us'],
     );
   });
