@@ -33,6 +33,9 @@ import {Zones} from './invariants/zones.ts';
 /** The secret that comes with a request, and whether its sender speaks for another worker. */
 export type Speech = {secret: string; isForged: boolean};
 
+/** A document that was created or changed. */
+type Commit = {path: string; id: string; before: Document | undefined; after: Document};
+
 export class Invariants extends Check {
   readonly #of = [this.context, this.violations] as const;
   readonly #documents = new Documents(...this.#of);
@@ -67,6 +70,23 @@ export class Invariants extends Check {
     new Marks(...this.#of),
   ];
 
+  /** What checks a document that was created or changed, by the collections of its path. */
+  readonly #byKind: Record<string, (commit: Commit) => unknown> = {
+    runs: commit => this.#onRun(commit),
+    'runs/streams': commit => this.#onStream(commit),
+    workers: commit => this.#onWorker(commit),
+    'workers/attempts': commit => this.#onIncarnationEnded(commit),
+    zones: commit => this.#onZone(commit),
+    events: ({id, before, after}) => this.waiting.onEvent(id, before, after),
+    control: commit => this.#onControl(commit),
+    pools: commit => this.#onPool(commit),
+    notices: ({path, after}) => this.notices.onNotice(path, after),
+    execs: ({path, before, after}) => this.execs.onExec(path, before, after),
+    'execs/hosts': ({path, before, after}) => this.execs.onHost(path, before, after),
+    system: ({id, before, after}) => id === 'creates' && this.#need.onCreates(before, after),
+    tasks: commit => this.#onTask(commit),
+  };
+
   constructor(context: Context) {
     super(context, new Violations());
   }
@@ -83,119 +103,120 @@ export class Invariants extends Check {
     this.#effects.onCommit(path, before, after);
     const [collection, id = '', ...below] = path.split('/');
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
-    // A changed run deletes the state of its fold.
     const isJob = kind === this.context.config.jobs_collection;
-    const mayEnd =
-      kind === 'runs/system' ||
-      (isJob && this.#jobs.mayBeDeleted) ||
-      (kind.startsWith('runs/streams') && this.#retention.mayBeDeleted(id));
-    if (after === undefined) this.context.alone.delete(path);
-    if (after === undefined && kind === 'runs/streams') this.operatorIntent.onExpired(path);
-    if (after === undefined && !mayEnd) this.breach(`${path} was deleted`);
+    if (after === undefined) this.#onDeleted(kind, path, id);
     this.#speakers.onCommit(path);
     this.violations.onCommit();
     if (!after) return;
-    if (isJob) this.#jobs.onJob(path, before, after);
-    if (isJob && before?.epoch !== undefined)
-      for (const check of [this.#slices, this.#gangs])
-        check.onJob(path, before as unknown as Job, after as unknown as Job);
+    if (isJob) this.#onJob(path, before, after);
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
     if (isEnd && (after.status ?? after.phase) !== (before?.status ?? before?.phase))
       this.context.isDangerous = true;
-    switch (kind) {
-      case 'runs':
-        this.context.see(`a run is: ${after.status}`);
-        this.operatorIntent.onRun(id, before, after);
-        this.notices.onRun(id, before, after);
-        this.progress.onRun(id, after);
-        this.money.onRun(id, after);
-        this.waiting.onRun(id, before, after);
-        if (before) this.#retention.onRun(id, before, after);
-        if (before) this.operatorIntent.onSettings(path, before, after);
-        break;
-      case 'runs/streams':
-        this.context.see(`a stream is: ${after.status}`);
-        this.#leases.onStream(path, before, after);
-        if (after.epoch !== before?.epoch) this.money.onLease(after);
-        if (before) {
-          this.progress.onStreamChange(path, before, after);
-          this.#failureAttribution.onStream(path, before, after);
-          this.operatorIntent.onStream(path, before, after);
-        } else {
-          this.progress.onStreamCreated(path, after);
-          this.#retention.onStreamCreated(path, id);
-        }
-        if (this.violations.isBy('object') && before?.generation !== after.generation)
-          this.#wakes.expectTick(`${path} was registered`);
-        this.progress.onStream(path, after);
-        break;
-      case 'workers':
-        this.context.see(`a worker is: ${after.phase}`);
-        this.#leases.onWorker(id, before, after);
-        this.#speakers.onWorker(id, before, after);
-        this.waiting.onWorker(id, after);
-        if (!before) {
-          this.nodes.onWorkerCreated(id, after);
-          break;
-        }
-        this.nodes.onWorker(id, before, after);
-        this.silence.onWorker(id, before, after);
-        this.#zones.onWorker(before, after);
-        this.operatorIntent.onWorker(id, before, after);
-        this.money.onWorker(id, before, after);
-        this.#caps.onWorker(id, before, after);
-        this.#ledger.onWorker(id, before, after);
-        this.#need.onWorker(id, before, after);
-        this.#jobs.onWorker(id, before, after);
-        this.#slices.onWorker(id, before, after);
-        this.#gangs.onWorker(id, before, after);
-        break;
-      case 'workers/attempts':
-        if (before) break;
-        this.context.see(`an incarnation ends: ${after.cause_kind}`);
-        this.#leases.onIncarnationEnded(id, after);
-        this.#failureAttribution.onIncarnationEnded(id, after);
-        this.#zones.onIncarnationEnded(id, after);
-        this.#ticks.onIncarnationEnded(id, after);
-        break;
-      case 'zones':
-        if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);
-        if (after.limiter) this.waiting.onZone(path, after as unknown as Zone);
-        break;
-      case 'events':
-        this.waiting.onEvent(id, before, after);
-        break;
-      case 'control':
-        this.operatorIntent.onControl(id, before, after);
-        if (after.outcome === 'applied') this.#wakes.expectTick(`control message ${id} was applied`);
-        break;
-      case 'pools':
-        this.#zones.onPool(before, after);
-        this.waiting.onPool(id, before, after);
-        this.#gangs.onPool(id, before, after);
-        this.nodes.onPool(id, after);
-        if (before) this.operatorIntent.onSettings(path, before, after);
-        break;
-      case 'notices':
-        this.notices.onNotice(path, after);
-        break;
-      case 'execs':
-        this.execs.onExec(path, before, after);
-        break;
-      case 'execs/hosts':
-        this.execs.onHost(path, before, after);
-        break;
-      case 'system':
-        if (id === 'creates') this.#need.onCreates(before, after);
-        break;
-      case 'tasks':
-        this.#tasks.onTask(path, before, after);
-        if (id === 'rebuild' && before?.status === 'open' && /rebuild task each/.test(String(after.result)))
-          this.nodes.onRebuild();
-        break;
-    }
+    this.#byKind[kind]?.({path, id, before, after});
     if (!before) this.operatorIntent.onCreated(path, after);
     this.#documents.onCommit(kind, path, before, after);
+  }
+
+  #onDeleted(kind: string, path: string, id: string): void {
+    // A changed run deletes the state of its fold.
+    const mayEnd =
+      kind === 'runs/system' ||
+      (kind === this.context.config.jobs_collection && this.#jobs.mayBeDeleted) ||
+      (kind.startsWith('runs/streams') && this.#retention.mayBeDeleted(id));
+    this.context.alone.delete(path);
+    if (kind === 'runs/streams') this.operatorIntent.onExpired(path);
+    if (!mayEnd) this.breach(`${path} was deleted`);
+  }
+
+  #onJob(path: string, before: Document | undefined, after: Document): void {
+    this.#jobs.onJob(path, before, after);
+    if (before?.epoch !== undefined)
+      for (const check of [this.#slices, this.#gangs])
+        check.onJob(path, before as unknown as Job, after as unknown as Job);
+  }
+
+  #onRun({path, id, before, after}: Commit): void {
+    this.context.see(`a run is: ${after.status}`);
+    this.operatorIntent.onRun(id, before, after);
+    this.notices.onRun(id, before, after);
+    this.progress.onRun(id, after);
+    this.money.onRun(id, after);
+    this.waiting.onRun(id, before, after);
+    if (before) this.#retention.onRun(id, before, after);
+    if (before) this.operatorIntent.onSettings(path, before, after);
+  }
+
+  #onStream({path, id, before, after}: Commit): void {
+    this.context.see(`a stream is: ${after.status}`);
+    this.#leases.onStream(path, before, after);
+    if (after.epoch !== before?.epoch) this.money.onLease(after);
+    if (before) {
+      this.progress.onStreamChange(path, before, after);
+      this.#failureAttribution.onStream(path, before, after);
+      this.operatorIntent.onStream(path, before, after);
+    } else {
+      this.progress.onStreamCreated(path, after);
+      this.#retention.onStreamCreated(path, id);
+    }
+    if (this.violations.isBy('object') && before?.generation !== after.generation)
+      this.#wakes.expectTick(`${path} was registered`);
+    this.progress.onStream(path, after);
+  }
+
+  #onWorker({id, before, after}: Commit): void {
+    this.context.see(`a worker is: ${after.phase}`);
+    this.#leases.onWorker(id, before, after);
+    this.#speakers.onWorker(id, before, after);
+    this.waiting.onWorker(id, after);
+    if (before) this.#onWorkerChanged(id, before, after);
+    else this.nodes.onWorkerCreated(id, after);
+  }
+
+  #onWorkerChanged(id: string, before: Document, after: Document): void {
+    this.nodes.onWorker(id, before, after);
+    this.silence.onWorker(id, before, after);
+    this.#zones.onWorker(before, after);
+    this.operatorIntent.onWorker(id, before, after);
+    this.money.onWorker(id, before, after);
+    this.#caps.onWorker(id, before, after);
+    this.#ledger.onWorker(id, before, after);
+    this.#need.onWorker(id, before, after);
+    this.#jobs.onWorker(id, before, after);
+    this.#slices.onWorker(id, before, after);
+    this.#gangs.onWorker(id, before, after);
+  }
+
+  #onIncarnationEnded({id, before, after}: Commit): void {
+    if (before) return;
+    this.context.see(`an incarnation ends: ${after.cause_kind}`);
+    this.#leases.onIncarnationEnded(id, after);
+    this.#failureAttribution.onIncarnationEnded(id, after);
+    this.#zones.onIncarnationEnded(id, after);
+    this.#ticks.onIncarnationEnded(id, after);
+  }
+
+  #onZone({path, before, after}: Commit): void {
+    if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);
+    if (after.limiter) this.waiting.onZone(path, after as unknown as Zone);
+  }
+
+  #onControl({id, before, after}: Commit): void {
+    this.operatorIntent.onControl(id, before, after);
+    if (after.outcome === 'applied') this.#wakes.expectTick(`control message ${id} was applied`);
+  }
+
+  #onPool({path, id, before, after}: Commit): void {
+    this.#zones.onPool(before, after);
+    this.waiting.onPool(id, before, after);
+    this.#gangs.onPool(id, before, after);
+    this.nodes.onPool(id, after);
+    if (before) this.operatorIntent.onSettings(path, before, after);
+  }
+
+  #onTask({path, id, before, after}: Commit): void {
+    this.#tasks.onTask(path, before, after);
+    if (id === 'rebuild' && before?.status === 'open' && /rebuild task each/.test(String(after.result)))
+      this.nodes.onRebuild();
   }
 
   override onCommitted(paths: readonly string[]): void {

@@ -13,7 +13,16 @@ const MOST_CANCELS = 6;
 /** Bytes of an object for each byte of its content: a stream costs some cents to move. */
 const HEAVY = 1_000_000;
 
-export function planKeeping(context: Context, delivery: Delivery): void {
+export function planWishes(context: Context, delivery: Delivery): void {
+  planKeeping(context, delivery);
+  planRebuilds(context, delivery);
+  planPriorities(context, delivery);
+  planRunBudgets(context, delivery);
+  planForbiddenZone(context);
+  planRush(context, delivery);
+}
+
+function planKeeping(context: Context, delivery: Delivery): void {
   const chance = context.drawsOf('keeping');
   if (!chance) return;
   for (let count = chance.integer(1, MOST_MESSAGES); count > 0; count--) {
@@ -25,7 +34,7 @@ export function planKeeping(context: Context, delivery: Delivery): void {
 }
 
 /** In worlds with tiny pages a run has more of them: streams whose events are lost. Operators rebuild runs there. */
-export function planRebuilds(context: Context, delivery: Delivery): void {
+function planRebuilds(context: Context, delivery: Delivery): void {
   const chance = context.drawsOf('tiny pages');
   for (let stream = 3; chance && stream < 6; stream++) {
     const text = someLines(chance.integer(1, 3), `0/${stream} unnoticed`);
@@ -42,7 +51,7 @@ export function planRebuilds(context: Context, delivery: Delivery): void {
 }
 
 /** In some worlds operators prefer one of the runs. */
-export function planPriorities(context: Context, delivery: Delivery): void {
+function planPriorities(context: Context, delivery: Delivery): void {
   const chance = context.drawsOf('priorities');
   for (let count = chance?.integer(1, 3) ?? 0; chance && count > 0; count--) {
     const message = {
@@ -55,7 +64,7 @@ export function planPriorities(context: Context, delivery: Delivery): void {
 }
 
 /** In some worlds each run has a small budget, and its traffic costs as much as its TPUs. */
-export function planRunBudgets(context: Context, delivery: Delivery): void {
+function planRunBudgets(context: Context, delivery: Delivery): void {
   const chance = context.drawsOf('run budgets');
   if (!chance) return;
   context.objects.weight = HEAVY;
@@ -67,7 +76,7 @@ export function planRunBudgets(context: Context, delivery: Delivery): void {
 }
 
 /** In some worlds a permission is missing in a zone for an hour or two, and no person resumes the pool. */
-export function planForbiddenZone(context: Context): void {
+function planForbiddenZone(context: Context): void {
   const chance = context.drawsOf('forbidden zone');
   const zone = chance?.pick([...context.tpus.zones.values()]);
   if (!chance || !zone) return;
@@ -122,7 +131,7 @@ export function planCollisions(
 }
 
 /** In worlds with slow ticks the pool of the deployment wants further TPUs at each tick. */
-export function planRush(context: Context, delivery: Delivery): void {
+function planRush(context: Context, delivery: Delivery): void {
   const chance = context.drawsOf('slow ticks');
   if (!chance) return;
   context.after(60_000, () => delivery.command({action: 'scale', workers_per_zone: RUSH}));
