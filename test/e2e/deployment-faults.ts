@@ -1,10 +1,14 @@
 /** Faults for two deployments in one project. Each wait ends with the fact that it waits for. */
+import assert from 'node:assert/strict';
 import type {RunView} from '../../client/views/run-state.ts';
 import {until} from '../support/machine/until.ts';
 import type {Documents, SharedProject, TeamDeployment} from './shared-project.ts';
 
 export const ZONE = 'us-central1-a';
 export const LABEL = 'gleaner-deployment';
+export const ROUNDS = Number(process.env.GLEANER_ROUNDS ?? 1);
+
+type Loss = 'vanish' | 'preempt';
 
 /** A deployment and its run. */
 export type Side = {
@@ -22,13 +26,52 @@ export class DeploymentFaults {
   readonly nodes: string[] = [];
   /** Operations of Cloud TPU that a person asked for. */
   readonly asked: string[] = [];
+  /** Documents of the south before the loss of its store. */
+  lost: Documents = {};
 
   constructor(project: SharedProject) {
     this.#project = project;
   }
 
+  async refuseCreates(): Promise<void> {
+    await this.#breakEvents();
+    await this.#project.cloud.fault('stockout', ZONE);
+  }
+
+  /** Allows creates after Cloud TPU has refused one of each deployment. */
+  async allowCreates(sides: Side[]): Promise<void> {
+    for (const {deployment, run} of sides)
+      await until(
+        `a refused create for ${run}`,
+        async () => JSON.stringify(deployment.documents()),
+        text => text.includes('no more capacity'),
+      );
+    await this.#project.cloud.fault('clear', 'stockout');
+  }
+
+  async disturb(north: Side, south: Side): Promise<void> {
+    const {status, action} = await this.#askElsewhere(north, south);
+    assert.ok(status >= 400 || action === 'wait', `worker-api of the south answered ${status} ${action}`);
+    await Promise.all([this.#disturbNorth(north), this.#disturbSouth(south)]);
+  }
+
+  async #disturbNorth(north: Side): Promise<void> {
+    await whenSeen('a shard', north, hasShard);
+    await north.deployment.publish({action: 'rebuild'});
+    for (let round = 0; round < ROUNDS; round++)
+      for (const loss of lossesOf(north, round)) await this.#breakNode(north, loss);
+  }
+
+  async #disturbSouth(south: Side): Promise<void> {
+    await whenSeen('a shard', south, hasShard);
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const loss of lossesOf(south, round)) await this.#breakNode(south, loss);
+      if (round === 0) this.lost = await this.#loseStore(south);
+    }
+  }
+
   /** Doubles, reorders and drops events of both deployments. A dropped control message would be lost: its sender repeats it. */
-  async breakEvents(): Promise<void> {
+  async #breakEvents(): Promise<void> {
     const {cloud} = this.#project;
     await cloud.fault('double', 'all=0.3');
     await cloud.fault('reorder', 'all=0.3');
@@ -47,7 +90,7 @@ export class DeploymentFaults {
   }
 
   /** Breaks the node of a worker at work, and waits until the loss is known. A run that is over has no such worker. */
-  async breakNode(side: Side, kind: 'preempt' | 'vanish'): Promise<void> {
+  async #breakNode(side: Side, kind: Loss): Promise<void> {
     const found = await whenSeen('a worker at work', side, view => isOver(view) || isWorking(view));
     const [worker] = found?.workers ?? [];
     if (!found || isOver(found) || !worker) return;
@@ -59,7 +102,7 @@ export class DeploymentFaults {
   }
 
   /** Deletes the store in the middle of the run, and rebuilds it. Returns the documents that were lost. */
-  async loseStore(side: Side): Promise<Documents> {
+  async #loseStore(side: Side): Promise<Documents> {
     const {deployment, run} = side;
     await whenSeen('a worker at work', side, isWorking);
     const lost = deployment.documents();
@@ -79,7 +122,7 @@ export class DeploymentFaults {
    * Asks for work at the address of another deployment, as a worker would: with a token of its own VM for this address. Waits until the
    * other deployment has work.
    */
-  async askElsewhere(side: Side, other: Side): Promise<{status: number; action: string | undefined}> {
+  async #askElsewhere(side: Side, other: Side): Promise<{status: number; action: string | undefined}> {
     const isUp = ({workers}: RunView) => workers.some(({phase}) => phase !== 'creating');
     const found = await whenSeen('a VM', side, isUp);
     const isPending = ({streams}: RunView) => streams.some(({status}) => status === 'pending');
@@ -100,7 +143,13 @@ export class DeploymentFaults {
   }
 }
 
-export function whenSeen(
+/** Losses of nodes of a side in a round: one in the first round, and both in each further round. */
+export function lossesOf({run}: Side, round: number): Loss[] {
+  if (round > 0) return ['vanish', 'preempt'];
+  return run === 'north' ? ['vanish'] : ['preempt'];
+}
+
+function whenSeen(
   what: string,
   {deployment, run}: Side,
   done: (view: RunView) => boolean,
@@ -109,7 +158,7 @@ export function whenSeen(
   return until(`${what} of ${run}`, ask, found => found !== undefined && done(found));
 }
 
-export function hasShard({streams}: RunView): boolean {
+function hasShard({streams}: RunView): boolean {
   return streams.some(({total_shards}) => total_shards > 0);
 }
 

@@ -35,17 +35,16 @@ export async function addJobOfSeeds({ready}: TestHome): Promise<DocumentReferenc
   });
 }
 
-/** Declares the tests of a cloud with Google's emulators. The last test ends the cloud. */
-export function testEmulators(cloud: () => {home: TestHome; job: DocumentReference}): void {
-  /** The Java processes that serve the emulators of the cloud. */
-  async function emulators(): Promise<() => number> {
-    const {firestore_endpoint, pubsub_endpoint} = await cloud().home.state();
-    const ports = [firestore_endpoint, pubsub_endpoint].map(host => `--port=${host?.split(':')[1]}`);
-    return () =>
-      processes().filter(({pid, pgid, args}) => pid === pgid && ports.some(port => args.endsWith(port)))
-        .length;
-  }
+type Cloud = () => {home: TestHome; job: DocumentReference};
 
+/** Declares the tests of a cloud with Google's emulators. The last test ends the cloud. */
+export function testEmulators(cloud: Cloud): void {
+  testWork(cloud);
+  testClients(cloud);
+  testEnd(cloud);
+}
+
+function testWork(cloud: Cloud): void {
   it('recovers from a preemption in the middle of a stream @long', async () => {
     const {home} = cloud();
     await home.drop('datasets/second/run.json', LONG_SPEC);
@@ -82,7 +81,10 @@ export function testEmulators(cloud: () => {home: TestHome; job: DocumentReferen
     for (const time of ['created_at', 'scheduled_at', 'started_at', 'completed_at', 'updated_at'])
       assert.ok(found?.[time] instanceof Timestamp, time);
   });
+}
 
+/** Tests of browsers, and of programs that use Google's clients. */
+function testClients(cloud: Cloud): void {
   it('has pages, which follow its Firestore', async () => {
     const {home, job} = cloud();
     const {origin} = new URL(home.ready.dashboard);
@@ -148,11 +150,21 @@ export function testEmulators(cloud: () => {home: TestHome; job: DocumentReferen
       assert.match(String(found?.reason), reasons[index] ?? /^$/);
     }
   });
+}
 
+/** The Java processes that serve the emulators of the cloud. */
+async function emulatorsOf(home: TestHome): Promise<() => number> {
+  const {firestore_endpoint, pubsub_endpoint} = await home.state();
+  const ports = [firestore_endpoint, pubsub_endpoint].map(host => `--port=${host?.split(':')[1]}`);
+  return () =>
+    processes().filter(({pid, pgid, args}) => pid === pgid && ports.some(port => args.endsWith(port))).length;
+}
+
+function testEnd(cloud: Cloud): void {
   it('ends the emulators with a killed cloud, and makes the documents again from the bucket @long', async () => {
     const {home} = cloud();
     const before = await home.view('first');
-    const running = await emulators();
+    const running = await emulatorsOf(home);
     assert.equal(running(), 2);
     await home.killHard();
     await home.until(
@@ -173,7 +185,7 @@ export function testEmulators(cloud: () => {home: TestHome; job: DocumentReferen
       found => found?.run.status === 'completed',
     );
     assert.equal(view?.run.total_samples_processed, before?.run.total_samples_processed);
-    const again = await emulators();
+    const again = await emulatorsOf(home);
     await home.stop();
     assert.equal(again(), 0);
   });

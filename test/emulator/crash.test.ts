@@ -19,6 +19,33 @@ function bytesOf(name: string): Buffer<ArrayBuffer> {
   return Buffer.concat(Array.from({length: 40 + (seed[0] ?? 0) * 20}, () => seed));
 }
 
+/** Creates a VM that prints the ids of its processes, and ignores TERM and HUP. */
+async function createVm(url: string): Promise<void> {
+  const script = '#!/bin/bash\ntrap "" TERM HUP\nsleep 1000 & echo "pids $$ $!"; wait';
+  await fetch(`${url}/v2/projects/gleaner-local/locations/us-central1-a/nodes?nodeId=vm`, {
+    method: 'POST',
+    body: JSON.stringify({
+      ...{acceleratorType: 'v5litepod-1', runtimeVersion: 'v2-alpha-tpuv5-lite'},
+      metadata: {'startup-script': script},
+    }),
+  });
+}
+
+/** All objects of the bucket, by name. */
+async function listObjects(url: string): Promise<Map<string, {size: string; generation: string}>> {
+  const listed = new Map<string, {size: string; generation: string}>();
+  for (let token = ''; ; ) {
+    const page = (await (await fetch(`${url}/storage/v1/b/gleaner-local/o?pageToken=${token}`)).json()) as {
+      items: {name: string; size: string; generation: string}[];
+      nextPageToken?: string;
+    };
+    for (const item of page.items) listed.set(item.name, item);
+    if (!page.nextPageToken) break;
+    token = page.nextPageToken;
+  }
+  return listed;
+}
+
 describe('A local cloud after kill -9', () => {
   const scratch = new Scratch();
   const children: ChildProcess[] = [];
@@ -101,19 +128,9 @@ describe('A local cloud after kill -9', () => {
     const dir = scratch.dir();
     const objects: string[] = [];
     const messages: string[] = [];
-    const script = '#!/bin/bash\ntrap "" TERM HUP\nsleep 1000 & echo "pids $$ $!"; wait';
     for (let round = 0; round < rounds; round++) {
       const {child, url} = await aCloudProcess(dir);
-      if (round === 0) {
-        await fetch(`${url}/v2/projects/gleaner-local/locations/us-central1-a/nodes?nodeId=vm`, {
-          method: 'POST',
-          body: JSON.stringify({
-            acceleratorType: 'v5litepod-1',
-            runtimeVersion: 'v2-alpha-tpuv5-lite',
-            metadata: {'startup-script': script},
-          }),
-        });
-      }
+      if (round === 0) await createVm(url);
       const work = [
         ...[1, 2, 3].map(n => keepUploading(url, `datasets/round${round}-${n}`, objects)),
         keepPublishing(url, messages),
@@ -137,16 +154,7 @@ describe('A local cloud after kill -9', () => {
     }
 
     const {url} = await aCloudProcess(dir);
-    const listed = new Map<string, {size: string; generation: string}>();
-    for (let token = ''; ; ) {
-      const page = (await (await fetch(`${url}/storage/v1/b/gleaner-local/o?pageToken=${token}`)).json()) as {
-        items: {name: string; size: string; generation: string}[];
-        nextPageToken?: string;
-      };
-      for (const item of page.items) listed.set(item.name, item);
-      if (!page.nextPageToken) break;
-      token = page.nextPageToken;
-    }
+    const listed = await listObjects(url);
     assert.deepEqual(
       objects.filter(name => !listed.has(name)),
       [],
