@@ -3,7 +3,7 @@ import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openInstances} from '../../shared/google/instances.ts';
 import {joinProviders} from '../../shared/google/providers.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
-import type {TpuRequest, Tpus} from '../../shared/ports/ports.ts';
+import type {TpuRequest} from '../../shared/ports/ports.ts';
 import {cloudState} from '../support/machine/a-cloud.ts';
 import {until} from '../support/machine/until.ts';
 import {useTpus} from './tpu-cases.ts';
@@ -17,10 +17,6 @@ describe('Tpus: instances of Compute Engine', () => {
   const {cloud, client, listUntil} = use;
   itKeepsTheContract({...use, provider: COMPUTE_ENGINE});
 
-  let tpus: Tpus;
-  beforeEach(() => {
-    tpus = client();
-  });
   const at = () =>
     `${urlWithToken(cloud().url, cloud().token)}/compute/v1/projects/${cloud().project}/zones/${ZONE}/instances`;
   // biome-ignore lint/suspicious/noExplicitAny: JSON of the API: each test reads another part
@@ -61,12 +57,12 @@ describe('Tpus: instances of Compute Engine', () => {
   });
 
   it('an instance on demand has the leash, and a flex-start instance a week', async () => {
-    await tpus.create(anInstance({spot: false}));
+    await client().create(anInstance({spot: false}));
     const valid_until_at = new Date(Date.now() + 9_000_000).toISOString();
     const queue = {valid_until_at, request_id: '00000000-0000-4000-8000-000000000001'};
     const flex = anInstance({name: 'tpu-us-central1-a-1', spot: false, queue});
-    assert.equal(await tpus.create(flex), 'started');
-    assert.equal(await tpus.create(flex), 'started', 'a repeated request is one request');
+    assert.equal(await client().create(flex), 'started');
+    assert.equal(await client().create(flex), 'started', 'a repeated request is one request');
     const {scheduling} = await instance(NAME);
     assert.deepEqual(
       [scheduling.provisioningModel, scheduling.maxRunDuration.seconds],
@@ -77,33 +73,33 @@ describe('Tpus: instances of Compute Engine', () => {
   });
 
   it('a preempted instance stops, and is gone', async () => {
-    await tpus.create(anInstance());
+    await client().create(anInstance());
     await listUntil(([one]) => one?.state === 'RUNNING');
     await cloud().fault('preempt', NAME);
     await listUntil(found => found.length === 0);
-    assert.equal(await tpus.get(NAME, ZONE), undefined);
+    assert.equal(await client().get(NAME, ZONE), undefined);
   });
 
   it('an instance that is not of Gleaner is not listed, and refuses the name', async () => {
-    await tpus.create(anInstance({labels: {owner: 'another'}}));
-    assert.deepEqual(await tpus.list(), {tpus: [], unreachable: []});
-    await assert.rejects(tpus.create(anInstance()), {kind: 'bad-request', message: /not Gleaner's/});
-    await tpus.delete(NAME, ZONE);
-    await until('the instance is gone', async () => (await tpus.get(NAME, ZONE)) === undefined);
+    await client().create(anInstance({labels: {owner: 'another'}}));
+    assert.deepEqual(await client().list(), {tpus: [], unreachable: []});
+    await assert.rejects(client().create(anInstance()), {kind: 'bad-request', message: /not Gleaner's/});
+    await client().delete(NAME, ZONE);
+    await until('the instance is gone', async () => (await client().get(NAME, ZONE)) === undefined);
   });
 
   it('a late failure leaves no instance', async () => {
     await cloud().fault('late-failure', `${ZONE}=3`);
-    assert.equal(await tpus.create(anInstance()), 'started');
+    assert.equal(await client().create(anInstance()), 'started');
     await listUntil(found => found.length === 0);
   });
 
   it('an instance boots late under the fault slow-boot', async () => {
     const other = {name: 'tpu-us-east5-a-0', zone: 'us-east5-a'};
     await cloud().fault('slow-boot', `${ZONE}=600`);
-    await tpus.create(anInstance());
+    await client().create(anInstance());
     await listUntil(([one]) => one?.state === 'RUNNING');
-    await tpus.create(anInstance(other));
+    await client().create(anInstance(other));
     await until('the other one boots', async () => (await pidOf(other.name)) !== null);
     assert.equal(await pidOf(NAME), null);
   });
@@ -113,7 +109,7 @@ describe('Tpus: instances of Compute Engine', () => {
     const both = joinProviders(
       new Map([
         ['tpu-api', openTpus({project, endpoint: url, token})],
-        ['compute-engine', tpus],
+        ['compute-engine', client()],
       ]),
     );
     await both.create(aRequest({name: 'tpu-us-central1-a-1'}));
@@ -128,8 +124,8 @@ describe('Tpus: instances of Compute Engine', () => {
     await assert.rejects(
       joinProviders(
         new Map([
-          ['tpu-api', tpus],
-          ['compute-engine', {...tpus, list: () => Promise.reject(new Error('silent'))}],
+          ['tpu-api', client()],
+          ['compute-engine', {...client(), list: () => Promise.reject(new Error('silent'))}],
         ]),
       ).list(),
       /silent/,

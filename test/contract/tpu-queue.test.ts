@@ -4,16 +4,12 @@ import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
-import type {TpuRequest, Tpus} from '../../shared/ports/ports.ts';
+import type {TpuRequest} from '../../shared/ports/ports.ts';
 import {useTpus} from './tpu-cases.ts';
 import {aRequest} from './tpus-contract.ts';
 
 describe('Tpus: the queue of Cloud TPU', () => {
   const {cloud, client, listUntil} = useTpus();
-  let tpus: Tpus;
-  beforeEach(() => {
-    tpus = client();
-  });
 
   const name = 'tpu-us-central1-a-0';
   const zone = 'us-central1-a';
@@ -35,7 +31,7 @@ describe('Tpus: the queue of Cloud TPU', () => {
 
   it('a queued resource has every property of its request, and its expiry', async () => {
     const request = inQueue();
-    assert.equal(await tpus.create(request), 'started');
+    assert.equal(await client().create(request), 'started');
     const queued = await resource(`queuedResources/${name}`);
     const [{nodeId, node}] = queued.tpu.nodeSpec;
     assert.deepEqual([nodeId, node.metadata, node.labels], [name, request.metadata, request.labels]);
@@ -51,7 +47,7 @@ describe('Tpus: the queue of Cloud TPU', () => {
 
   it('a queued resource and its node are one entry', async () => {
     await cloud().fault('stockout', zone);
-    await tpus.create(inQueue());
+    await client().create(inQueue());
     const [waiting] = await listUntil(([one]) => one?.queued?.state === 'WAITING_FOR_RESOURCES');
     const labels = {'managed-by': 'gleaner', pool: 'tpu'};
     const valid_until_at = waiting?.queued?.valid_until_at ?? null;
@@ -70,34 +66,34 @@ describe('Tpus: the queue of Cloud TPU', () => {
   it('a repeated request is started under its id, and exists under another id', async () => {
     await cloud().fault('stockout', zone);
     const request = inQueue();
-    assert.equal(await tpus.create(request), 'started');
-    assert.equal(await tpus.create(request), 'started', 'a repeated request');
+    assert.equal(await client().create(request), 'started');
+    assert.equal(await client().create(request), 'started', 'a repeated request');
     const valid_until_at = request.queue?.valid_until_at ?? '';
     const other = {valid_until_at, request_id: '00000000-0000-4000-8000-000000000002'};
-    assert.equal(await tpus.create({...request, queue: other}), 'exists');
-    assert.equal((await tpus.list()).tpus.length, 1);
+    assert.equal(await client().create({...request, queue: other}), 'exists');
+    assert.equal((await client().list()).tpus.length, 1);
   });
 
   it('a delete removes the queued resource with its node, and succeeds again', async () => {
     for (const fault of ['stockout', undefined]) {
       if (fault) await cloud().fault(fault, zone);
-      await tpus.create(inQueue());
+      await client().create(inQueue());
       await listUntil(([one]) => one?.queued?.state === (fault ? 'WAITING_FOR_RESOURCES' : 'ACTIVE'));
-      assert.equal(await tpus.delete(name, zone), 'started');
-      assert.ok(['started', 'absent'].includes(await tpus.delete(name, zone)));
+      assert.equal(await client().delete(name, zone), 'started');
+      assert.ok(['started', 'absent'].includes(await client().delete(name, zone)));
       await listUntil(found => found.length === 0);
-      assert.equal(await tpus.delete(name, zone), 'absent');
+      assert.equal(await client().delete(name, zone), 'absent');
       await cloud().fault('clear', 'all');
     }
   });
 
   it('deleting only a queued resource leaves a node of its name', async () => {
-    await tpus.create({...inQueue(), queue: null});
+    await client().create({...inQueue(), queue: null});
     await listUntil(([one]) => one?.state === 'READY');
-    assert.equal(await tpus.delete(name, zone, 'queued'), 'absent');
-    assert.equal((await tpus.get(name, zone))?.state, 'READY');
-    await tpus.create({...inQueue(), name: `${name}-queued`});
-    assert.equal(await tpus.delete(`${name}-queued`, zone, 'queued'), 'started');
+    assert.equal(await client().delete(name, zone, 'queued'), 'absent');
+    assert.equal((await client().get(name, zone))?.state, 'READY');
+    await client().create({...inQueue(), name: `${name}-queued`});
+    assert.equal(await client().delete(`${name}-queued`, zone, 'queued'), 'started');
   });
 
   for (const [fault, target, kind] of [
@@ -106,7 +102,7 @@ describe('Tpus: the queue of Cloud TPU', () => {
   ] as const)
     it(`a queued resource that FAILED by fault ${fault} has kind ${kind}`, async () => {
       await cloud().fault(fault === 'fail' ? 'stockout' : fault, target === name ? zone : target);
-      await tpus.create(inQueue());
+      await client().create(inQueue());
       if (fault === 'fail') await cloud().fault('fail', name);
       const [failed] = await listUntil(([one]) => one?.queued?.state === 'FAILED');
       assert.deepEqual([failed?.state, failed?.queued?.error?.kind], [null, kind]);
@@ -115,14 +111,14 @@ describe('Tpus: the queue of Cloud TPU', () => {
 
   it('an expired queued resource is a stock-out', async () => {
     await cloud().fault('stockout', zone);
-    await tpus.create(inQueue(3));
+    await client().create(inQueue(3));
     const [failed] = await listUntil(([one]) => one?.queued?.state === 'FAILED');
     assert.equal(failed?.queued?.error?.kind, 'no-capacity');
   });
 
   for (const fault of ['preempt', 'vanish', 'suspend'])
     it(`fault ${fault} makes a queued resource SUSPENDED by the service`, async () => {
-      await tpus.create(inQueue());
+      await client().create(inQueue());
       await listUntil(([one]) => one?.queued?.state === 'ACTIVE');
       await cloud().fault(fault, name);
       const [one] = await listUntil(([one]) => one?.queued?.state === 'SUSPENDED' && one.state === null);
@@ -130,7 +126,7 @@ describe('Tpus: the queue of Cloud TPU', () => {
     });
 
   it('deleting the node makes its queued resource SUSPENDED by a user', async () => {
-    await tpus.create(inQueue());
+    await client().create(inQueue());
     await listUntil(([one]) => one?.queued?.state === 'ACTIVE');
     const {project, url, token} = cloud();
     await fetch(`${urlWithToken(url, token)}/v2/projects/${project}/locations/${zone}/nodes/${name}`, {
@@ -141,7 +137,7 @@ describe('Tpus: the queue of Cloud TPU', () => {
   });
 
   it('a zone that answers only one of the two lists is unreachable', async () => {
-    await tpus.create(inQueue());
+    await client().create(inQueue());
     await listUntil(([one]) => one?.queued?.state === 'ACTIVE');
     const {project, url, token} = cloud();
     for (const silent of ['/nodes', '/queuedResources']) {
@@ -164,8 +160,8 @@ describe('Tpus: the queue of Cloud TPU', () => {
 
   it('queued resources of a zone without an answer are not listed', async () => {
     await cloud().fault('stockout', zone);
-    await tpus.create(inQueue());
+    await client().create(inQueue());
     await cloud().fault('unreachable', zone);
-    assert.deepEqual(await tpus.list(), {tpus: [], unreachable: [zone]});
+    assert.deepEqual(await client().list(), {tpus: [], unreachable: [zone]});
   });
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {composeDeps} from '../../shared/compose.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
-import type {TpuRequest, Tpus} from '../../shared/ports/ports.ts';
+import type {TpuRequest} from '../../shared/ports/ports.ts';
 import {aConfig} from '../world/builders.ts';
 import {useTpus} from './tpu-cases.ts';
 import {aRequest, itKeepsTheContract} from './tpus-contract.ts';
@@ -12,17 +12,12 @@ describe('Tpus: nodes of Cloud TPU', () => {
   const {cloud, client, listUntil} = use;
   itKeepsTheContract(use);
 
-  let tpus: Tpus;
-  beforeEach(() => {
-    tpus = client();
-  });
-
   it('a node has every property of its request and of the settings', async () => {
     const {project, url, token} = cloud();
     const service_account = 'worker@p.iam.gserviceaccount.com';
     const network = {network: 'workers', subnetwork: 'workers-subnet', external_ips: true};
     await openTpus({project, endpoint: url, token, service_account, network}).create(aRequest());
-    await tpus.create(aRequest({name: 'tpu-us-central1-a-1', spot: false}));
+    await client().create(aRequest({name: 'tpu-us-central1-a-1', spot: false}));
     const nodes = `${urlWithToken(url, token)}/v2/projects/${project}/locations/us-central1-a/nodes`;
     const spot = (await (await fetch(`${nodes}/tpu-us-central1-a-0`)).json()) as Record<string, unknown>;
     assert.equal(spot.acceleratorType, 'v5litepod-1');
@@ -65,16 +60,16 @@ describe('Tpus: nodes of Cloud TPU', () => {
 
   it('a node with an endless create stays CREATING, and can be deleted', async () => {
     await cloud().fault('endless-create', 'us-central1-a');
-    assert.equal(await tpus.create(aRequest()), 'started');
-    assert.equal((await tpus.list()).tpus[0]?.state, 'CREATING');
-    assert.equal(await tpus.delete('tpu-us-central1-a-0', 'us-central1-a'), 'started');
+    assert.equal(await client().create(aRequest()), 'started');
+    assert.equal((await client().list()).tpus[0]?.state, 'CREATING');
+    assert.equal(await client().delete('tpu-us-central1-a-0', 'us-central1-a'), 'started');
     await listUntil(found => found.length === 0);
   });
 
   it('a node with a late failure is started, and later missing', async () => {
     await cloud().fault('late-failure', 'us-central1-a=3');
-    assert.equal(await tpus.create(aRequest()), 'started');
-    assert.equal((await tpus.list()).tpus[0]?.state, 'CREATING');
+    assert.equal(await client().create(aRequest()), 'started');
+    assert.equal((await client().list()).tpus[0]?.state, 'CREATING');
     await listUntil(found => found.length === 0);
   });
 
@@ -86,7 +81,7 @@ describe('Tpus: nodes of Cloud TPU', () => {
   for (const {name, changes, kind} of REFUSED)
     it(`a create that meets ${name} is refused as ${kind}`, async () => {
       const request = aRequest(changes);
-      await assert.rejects(tpus.create(request), {
+      await assert.rejects(client().create(request), {
         name: 'TpuError',
         kind,
         zone: request.zone,
