@@ -159,15 +159,8 @@ describe("Google's errors", () => {
 
   it('Cloud Storage may succeed later after 408, 429, 500, 502 to 504 and broken connections', () => {
     for (const code of [
-      408,
-      429,
-      500,
-      502,
-      503,
-      504,
-      'ECONNRESET',
-      'EHOSTUNREACH',
-      'ERR_STREAM_PREMATURE_CLOSE',
+      ...[408, 429, 500, 502, 503, 504],
+      ...['ECONNRESET', 'EHOSTUNREACH', 'ERR_STREAM_PREMATURE_CLOSE'],
     ])
       assert.ok(isRetryable(error(code)), String(code));
     for (const code of [400, 401, 403, 404, 409, 412, 416, 501, 'ENOENT'])

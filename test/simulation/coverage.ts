@@ -24,18 +24,8 @@ const STREAMS = all<StreamStatus>()('pending', 'in_progress', 'completed', 'fail
 const JOBS = all<Exclude<JobStatus, 'pending'>>()('scheduled', 'running', 'completed', 'failed', 'cancelled');
 const RUNS = all<RunStatus>()('active', 'paused', 'completed', 'failed', 'cancelled');
 const DEATHS = all<Death['kind'] | 'not-needed'>()(
-  ...([
-    'taken',
-    'setup',
-    'unheard',
-    'boot',
-    'crashed',
-    'broken',
-    'silent',
-    'hung',
-    'not-needed',
-    'asked',
-  ] as const),
+  ...(['taken', 'setup', 'unheard', 'boot', 'crashed', 'broken', 'silent', 'hung'] as const),
+  ...(['not-needed', 'asked'] as const),
 );
 const ACTIONS = all<ControlMessage['action']>()(
   ...(['start', 'pause', 'resume', 'stop', 'retry', 'cancel', 'rebuild', 'configure', 'scale'] as const),

@@ -12,6 +12,9 @@ import type {SecondPool} from './second-pool.ts';
 const MOST = 14;
 const CAUSES = ['exit', 'timeout', 'machine', 'setup', 'deadline', 'budget'];
 
+/** Kinds of orders, as often as each is drawn. */
+const KINDS = ['exec', 'exec', 'exec', 'clear', 'retry', 'update', 'pause', 'shrink'] as const;
+
 export class Orders {
   readonly #context: Context;
   readonly #delivery: Delivery;
@@ -45,16 +48,7 @@ export class Orders {
     const {config} = this.#context;
     const pool = chance.pick([config.pool.pool, config.pool.pool, this.#second.name]);
     const before_at = iso(this.#context.clockwork.now - chance.between(-2, 8) * 60_000);
-    const kind = chance.pick([
-      'exec',
-      'exec',
-      'exec',
-      'clear',
-      'retry',
-      'update',
-      'pause',
-      'shrink',
-    ] as const);
+    const kind = chance.pick(KINDS);
     switch (kind) {
       case 'exec':
         this.#exec(pool, chance);

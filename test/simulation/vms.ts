@@ -24,11 +24,8 @@ const HEAVY_BYTES = 3_000_000_000;
 export const UNHEALTHY = ['TIMEOUT', 'UNHEALTHY_TENSORFLOW', 'UNHEALTHY_MAINTENANCE'];
 /** Symptoms that a working node can have. */
 export const SYMPTOMS = [
-  'LOW_MEMORY',
-  'OUT_OF_MEMORY',
-  'HBM_OUT_OF_MEMORY',
-  'EXECUTE_TIMED_OUT',
-  'PROJECT_ABUSE',
+  ...['LOW_MEMORY', 'OUT_OF_MEMORY', 'HBM_OUT_OF_MEMORY'],
+  ...['EXECUTE_TIMED_OUT', 'PROJECT_ABUSE'],
 ];
 /** States of a node during a repair or a move by Google. */
 export const TRANSIENT = ['REPAIRING', 'RESTARTING', 'REIMAGING', 'STARTING', 'UNHIDING', 'UNKNOWN'];

@@ -4,16 +4,8 @@ import {resourcesOf} from './a-deployment.ts';
 
 /** Attributes that together name a resource at Google. */
 const NAMES = [
-  ...[
-    'account_id',
-    'bucket',
-    'collection',
-    'database',
-    'display_name',
-    'field',
-    'location',
-    'managed_folder',
-  ],
+  ...['account_id', 'bucket', 'collection', 'database'],
+  ...['display_name', 'field', 'location', 'managed_folder'],
   ...['member', 'name', 'object_name_prefix', 'region', 'repository', 'repository_id', 'role_id'],
   ...['secret', 'secret_id', 'service_account_id', 'subscription', 'topic'],
 ];

@@ -26,14 +26,8 @@ export type FakeNode = Tpu & {
 
 /** States of a node that was taken away, as often as each is drawn. */
 export const TAKEN = [
-  'PREEMPTED',
-  'PREEMPTED',
-  'PREEMPTED',
-  'TERMINATED',
-  'STOPPED',
-  'STOPPING',
-  'HIDING',
-  'HIDDEN',
+  ...['PREEMPTED', 'PREEMPTED', 'PREEMPTED'],
+  ...['TERMINATED', 'STOPPED', 'STOPPING', 'HIDING', 'HIDDEN'],
 ];
 
 /** Seconds after which an instance that was taken away is gone. */

@@ -21,16 +21,8 @@ const WORD_MINUTES = 5;
 const COMING = ['CREATING', 'PROVISIONING'];
 const SHOWN = [
   ...COMING,
-  ...[
-    'STARTING',
-    'UNHIDING',
-    'UNKNOWN',
-    'REPAIRING',
-    'RESTARTING',
-    'REIMAGING',
-    'STAGING',
-    'UNDEFINED_STATUS',
-  ],
+  ...['STARTING', 'UNHIDING', 'UNKNOWN', 'REPAIRING'],
+  ...['RESTARTING', 'REIMAGING', 'STAGING', 'UNDEFINED_STATUS'],
 ];
 
 export const ALIVE = ['booting', 'idle', 'working', 'draining'];

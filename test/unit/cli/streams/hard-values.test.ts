@@ -10,16 +10,8 @@ import {Folder} from '../../../support/machine/folder.ts';
 import {ROOT} from '../../../support/machine/process.ts';
 
 const ONE_LINE = [
-  ' spaces ',
-  '\ufeffmark',
-  '\ufeff\ufeffmarks',
-  'a "quote"',
-  "l'été 😀",
-  '1.0',
-  '00123',
-  '-0',
-  'null',
-  'NaN',
+  ...[' spaces ', '\ufeffmark', '\ufeff\ufeffmarks', 'a "quote"'],
+  ...["l'été 😀", '1.0', '00123', '-0', 'null', 'NaN'],
 ];
 const TEXTS = [
   ...ONE_LINE,

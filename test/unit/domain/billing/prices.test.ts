@@ -123,15 +123,8 @@ describe('prices over the list', () => {
     assert.ok(isPriceKey('v5litepod@us-south1', [])));
 
   for (const key of [
-    'v5e',
-    'V6E',
-    'v5e-8',
-    'v9-4',
-    'v9',
-    'v6e@us-east5-b',
-    'v6e@',
-    'v6e@us-east5@us-east5',
-    '',
+    ...['v5e', 'V6E', 'v5e-8', 'v9-4', 'v9', ''],
+    ...['v6e@us-east5-b', 'v6e@', 'v6e@us-east5@us-east5'],
   ])
     it(`"${key}" is no key of a price`, () => assert.ok(!isPriceKey(key, ['v9-8'])));
 });
