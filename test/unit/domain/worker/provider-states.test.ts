@@ -68,7 +68,7 @@ describe('states of an instance', () => {
 
   for (const [state, standing] of Object.entries(INSTANCE_STATES))
     it(`an instance that is ${state} is ${standing}`, () => {
-      assert.equal(nodeStanding({provider_state: state, health: null}), standing);
+      assert.equal(nodeStanding({provider_state: state, health: null, queue_state: null}), standing);
     });
 });
 
