@@ -53,8 +53,8 @@ describe('a command on a pool', () => {
     assert.equal((await exec(world))?.status, 'running');
   });
 
-  it('runs on each host, and ends with the last host and the count of failures', async () => {
-    const world = await aWorld();
+  it('runs on each host of the pool alone, and ends with the last host and the count of failures', async () => {
+    const world = await aWorld({name: A0}, {name: A1}, {name: 'other-us-central1-a-0', pool: 'other'});
     const message_id = await send(world, {...COMMAND, requested_by: 'ada'});
     const created = await exec(world);
     assert.deepEqual(
