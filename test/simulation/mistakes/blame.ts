@@ -14,12 +14,6 @@ export const BLAME: Mistakes = {
     find: '$LIST.some($WORDS => $REASON.includes($WORDS))',
     replace: '$LIST.some($WORDS => $REASON.startsWith($WORDS))',
   },
-  'a silent worker that charges no stream': {
-    shown_by: 'rare',
-    in: 'chargeSuspect',
-    find: '$STREAM.total_shards > ($WORKER.suspect?.total_shards ?? 0)',
-    replace: '$STREAM.total_shards >= ($WORKER.suspect?.total_shards ?? 0)',
-  },
   'a fault that a stored shard does not clear': {
     shown_by: 'bad machines',
     in: 'withProgress',

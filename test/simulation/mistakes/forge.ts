@@ -35,12 +35,6 @@ export const FORGE: Mistakes = {
     find: "$HAS_TICKET() ? 'ticket' : 'none'",
     replace: "'ticket'",
   },
-  'a ticket that is good for every worker of its age': {
-    shown_by: 'rare',
-    in: 'ticketOf',
-    find: "$SIGNED($IDENTITY, $USER, 'gleaner-ticket/1', [$NAME, $INCARNATION, $BORN_AT])",
-    replace: "$SIGNED($IDENTITY, $USER, 'gleaner-ticket/1', [$NAME.length, $INCARNATION, $BORN_AT])",
-  },
   'a second secret that replaces the first': {
     shown_by: 'forger',
     in: 'decideHello',

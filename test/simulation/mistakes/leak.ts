@@ -51,12 +51,6 @@ export const LEAK: Mistakes = {
     find: '$RECONCILE(deps, others, answered, $FAILURES)',
     replace: '$RECONCILE(deps, others, inputs, $FAILURES)',
   },
-  'a suspended queued resource that counts as given': {
-    shown_by: 'rare',
-    in: 'QUEUE_STANDINGS',
-    find: "ACTIVE: 'given'",
-    replace: "ACTIVE: 'given', SUSPENDED: 'given'",
-  },
   'a worker that reports a broken machine and is kept': {
     shown_by: 'bad machines',
     in: 'causeOfDeath',

@@ -147,11 +147,6 @@ export const LOSE: Mistakes = {
     find: '!$IS_OLDER_THAN($RUN.updated_at, $DAYS * 86_400, $NOW)',
     replace: '!$IS_OLDER_THAN($RUN.updated_at, 60, $NOW)',
   },
-  'a run that goes on and loses the documents of its streams': {
-    shown_by: 'rare',
-    in: 'reopenRun',
-    find: 'expired_at: null',
-  },
   'an expired run whose streams a resync registers': {
     shown_by: 'old runs',
     in: 'resyncRun',

@@ -19,12 +19,6 @@ export const ORDERS: Mistakes = {
     find: '{failures: 0, machine_failures: 0, error: null, cause: null, exit_code: null}',
     replace: '{error: null, cause: null, exit_code: null}',
   },
-  'a retry of a completed job': {
-    shown_by: 'rare',
-    in: 'decideRetryJob',
-    find: "$JOB.status !== 'failed' && $JOB.status !== 'cancelled'",
-    replace: "$JOB.status === 'scheduled' || $JOB.status === 'running'",
-  },
   'a cancel that changes an ended job': {
     shown_by: 'many jobs',
     in: 'decideCancelJob',
@@ -56,12 +50,6 @@ export const ORDERS: Mistakes = {
     in: 'dueAt',
     find: '($TIMEOUT + $GRACE) * 1000',
     replace: '($TIMEOUT + $GRACE) * 10_000',
-  },
-  'a job that starts again after its budget is spent': {
-    shown_by: 'rare',
-    in: 'grantProblem',
-    find: 'if (spent_usd < $BUDGET) return undefined;',
-    replace: 'if (spent_usd < $BUDGET * 100) return undefined;',
   },
   'a job with a low priority that goes first': {
     shown_by: 'priorities',
@@ -115,12 +103,6 @@ export const ORDERS: Mistakes = {
     replace:
       "$WANTED === 'unwanted' && $WORKER.phase === 'working' && $WORKER.work !== null && !$WORKER.work.startsWith('job:')",
   },
-  'a command of one pool that runs in every pool': {
-    shown_by: 'rare',
-    in: 'workersOf',
-    find: "[{field: 'pool', op: '==', value: $TARGET.pool}]",
-    replace: '[]',
-  },
   'a command that one worker never gets': {
     shown_by: 'orders',
     in: 'startExec',
@@ -132,22 +114,11 @@ export const ORDERS: Mistakes = {
     in: 'startExec',
     find: 'if ($EXEC.message_id !== $ID) return $TEXT;',
   },
-  'a repeated report that ends a command again': {
-    shown_by: 'rare',
-    in: 'decideEndExec',
-    find: 'if ($HAS_HOST_ENDED($HOST)) return $DECISION;',
-  },
   'a worker that is told of a command after its end': {
     shown_by: 'orders',
     in: 'decideEndExec',
     find: '$IS_LAST && $WORKER.execs.includes($ID) ? $WITHOUT_EXEC($WORKER, $ID) : undefined',
     replace: 'undefined',
-  },
-  'a host that is given up too early': {
-    shown_by: 'rare',
-    in: 'isOverdue',
-    find: '$IS_OLDER_THAN(deadline_at, $REPORT, $NOW)',
-    replace: '$IS_OLDER_THAN(deadline_at, -240, $NOW)',
   },
   'a command that ends before its last host': {
     shown_by: 'commands on slices',
@@ -195,11 +166,6 @@ export const ORDERS: Mistakes = {
     in: 'decidePausePool',
     find: "if ($IS_OUTDATED($POOL, 'creates', $AT)) return $OUTDATED;",
   },
-  'a resume that leaves the zones closed': {
-    shown_by: 'rare',
-    in: 'resumePool',
-    find: 'for (const $ZONE of $ZONES.filter($IS_EARLIER)) $RECORDS.set($TX, {...$ZONE, limiter: $OPEN, updated_at: $AT});',
-  },
   'a new source without a new version': {
     shown_by: 'orders',
     in: 'decideUpdate',
@@ -241,12 +207,6 @@ export const ORDERS: Mistakes = {
     find: "$CLAIMED === null ? $FAILED('machine', $TEXT) : $PREEMPTED($OTHER)",
     replace: '$PREEMPTED($OTHER)',
   },
-  'a resume that opens a zone that refused a node since': {
-    shown_by: 'rare',
-    in: 'resumePool',
-    find: 'for (const $ZONE of $ZONES.filter($IS_EARLIER)) $RECORDS.set($TX, {...$ZONE, limiter: $OPEN, updated_at: $AT});',
-    replace: 'for (const $ZONE of $ZONES) $RECORDS.set($TX, {...$ZONE, limiter: $OPEN, updated_at: $AT});',
-  },
   'a pause of a pool that stops no create under way': {
     shown_by: 'hasty pauses',
     in: 'createNode',
@@ -265,23 +225,10 @@ export const ORDERS: Mistakes = {
     find: '$LATER_THAN_KEPT($JOB.expire_at, $NOW)',
     replace: '$JOB.expire_at',
   },
-  'a late retry that revives a job': {
-    shown_by: 'rare',
-    in: 'decideRetryJob',
-    find: 'outdated.length > 0',
-    replace: 'outdated.length > 1',
-  },
   'a clear that deletes a job in its retry': {
     shown_by: 'collisions',
     in: 'clear',
     find: '$IS_FINAL({status: $STATUS}) && ($BEFORE === undefined || $IS_BEFORE)',
     replace: '$BEFORE === undefined || $IS_BEFORE',
-  },
-  'kept TPUs that the next bill forgets': {
-    shown_by: 'rare',
-    in: 'withDeployed',
-    find: 'const $OWN = {spent_usd, message_times, limiter, keep, source, environment, source_version};',
-    replace:
-      'const $OWN = {spent_usd: spent_usd, message_times: message_times, limiter: limiter, source: source, environment: environment, source_version: source_version};',
   },
 };

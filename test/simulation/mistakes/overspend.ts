@@ -179,24 +179,12 @@ export const OVERSPEND: Mistakes = {
       },
     ],
   },
-  'a budget of a run that pays for no traffic': {
-    shown_by: 'rare',
-    in: 'decideBudgets',
-    find: '$ENDED_USD + $RUN.network_usd + $LIVING_USD',
-    replace: '$ENDED_USD + $LIVING_USD',
-  },
   'a stopped zone that is asked each minute': {
     shown_by: 'scarce zones',
     in: 'afterAsk',
     within: "case 'stopped': $$$STEPS",
     find: '$ISO($NOW + $TRY * 1000)',
     replace: '$ISO($NOW + 60_000)',
-  },
-  'a pool that keeps TPUs beside those at work': {
-    shown_by: 'rare',
-    in: 'workOf',
-    find: '$IS_PAID ? Math.max(0, $KEPT_BY($POOL, $NOW) - $ASKED) : 0',
-    replace: '$IS_PAID ? $KEPT_BY($POOL, $NOW) : 0',
   },
   'a preempted TPU that its run does not count': {
     shown_by: 'many jobs',

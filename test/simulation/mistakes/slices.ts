@@ -103,16 +103,4 @@ export const SLICES: Mistakes = {
     find: '$JOB && $ENDED.has($JOB.job) ? $MEMBERS : []',
     replace: '[]',
   },
-  'a job without a holder that larger jobs hide': {
-    shown_by: 'rare',
-    in: 'endOrphanedJobs',
-    find: '$HELD.size',
-    replace: '3 * $HELD.size',
-  },
-  'a draining slice that keeps the work of its restarted host': {
-    shown_by: 'rare',
-    in: 'bootsAgain',
-    find: 'return $WITHOUT_WORK($WORKER);',
-    replace: 'return $WORKER;',
-  },
 };

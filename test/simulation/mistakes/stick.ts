@@ -87,21 +87,6 @@ export const STICK: Mistakes = {
     find: '$B.priority - $A.priority',
     replace: '$A.priority - $B.priority',
   },
-  'a message that is published before its change is committed': {
-    shown_by: 'rare',
-    edits: [
-      {
-        in: 'reconcileSlots',
-        find: 'return {...writes, actions: [...unpublished, ...writes.actions]};',
-        replace: 'await publishActions(deps.bus, writes.actions); return {...writes, actions: unpublished};',
-      },
-      {
-        in: 'askAgain',
-        find: '$LIMITS.ask_again_s',
-        replace: '1e9',
-      },
-    ],
-  },
   'a changed stream whose run gets no mark': {
     shown_by: 'unreliable messages',
     in: 'withRunMarks',
@@ -147,12 +132,6 @@ export const STICK: Mistakes = {
     find: '{payer: $PAYER, open: $KEPT, bound: [], waiting: 0, own: undefined}',
     replace: '{payer: $PAYER, open: $KEPT > 1 ? $KEPT : 0, bound: [], waiting: 0, own: undefined}',
   },
-  'a job that waits behind streams, however long': {
-    shown_by: 'rare',
-    in: 'planYields',
-    find: '$LATE === null ? undefined : ($YIELDING ?? $NEXT)?.worker',
-    replace: '$LATE === null ? undefined : $YIELDING?.worker',
-  },
   'a heartbeat after which the worker keeps the stream that a job waits for': {
     shown_by: 'short deadlines',
     in: 'workAfter',
@@ -195,12 +174,6 @@ export const STICK: Mistakes = {
     find: '{...$CREATES, late_pools: $LATE}',
     replace: '{...$CREATES, late_pools: []}',
   },
-  'a notification that waits for an earlier one of its key for ever': {
-    shown_by: 'rare',
-    in: 'decideDue',
-    find: '$MS_OF(sent_at) + $QUIET * 1000',
-    replace: 'now + $QUIET * 1000',
-  },
   'failed boots that no agent clears': {
     shown_by: 'many jobs',
     in: 'afterAgent',
@@ -224,12 +197,6 @@ export const STICK: Mistakes = {
     find: "RUNNING: 'up'",
     replace: "RUNNING: 'over'",
   },
-  'an instance that is made and counts as lost': {
-    shown_by: 'rare',
-    in: 'NODE_STANDINGS',
-    find: "PROVISIONING: 'coming'",
-    replace: "PROVISIONING: 'over'",
-  },
   'a job without a holder that no tick ends': {
     shown_by: 'left alone',
     in: 'tick',
@@ -240,19 +207,8 @@ export const STICK: Mistakes = {
     in: 'endedAs',
     find: 'waits: null',
   },
-  'a budget without money for a TPU that is no reason': {
-    shown_by: 'rare',
-    in: 'whyWaiting',
-    find: 'if ($SHARE.refusal) return $SHARE.refusal;',
-  },
   'a leaving TPU that is named idle': {
     in: 'tpuConstraint',
     find: "if ($HAS_ENDED($WORKER) || $PHASE === 'draining') return $LEAVING;",
-  },
-  'a leaving TPU that is no reason': {
-    shown_by: 'rare',
-    in: 'ofFullPool',
-    find: "$WORKER => $WORKER.phase !== 'gone' && ($HAS_ENDED($WORKER) || $WORKER.phase === 'draining')",
-    replace: '() => false',
   },
 };

@@ -17,11 +17,8 @@ export type Edit = {
   replace?: string;
 };
 
-/**
- * Mistakes by name, with one edit or several. The worlds of a condition show them, by default those of `storm`. `rare`: no condition shows
- * the mistake within five worlds, and only `npm run test:long` looks for it.
- */
-export type Mistakes = Record<string, (Edit | {edits: Edit[]}) & {shown_by?: ConditionName | 'rare'}>;
+/** Mistakes by name, with one edit or several. The worlds of a condition show them, by default those of `storm`. */
+export type Mistakes = Record<string, (Edit | {edits: Edit[]}) & {shown_by?: ConditionName}>;
 
 /** A change of a file: `text` replaces the characters from `start` to `end`. */
 export type Splice = {file: string; start: number; end: number; text: string};
