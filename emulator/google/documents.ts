@@ -1,7 +1,7 @@
 /** New documents on Google's Firestore emulator, which has no Eventarc: a listener of Google's client sees them. */
 import {createRequire} from 'node:module';
 import {dirname, join} from 'node:path';
-import type {DocumentSnapshot} from '@google-cloud/firestore';
+import type {DocumentSnapshot, Firestore} from '@google-cloud/firestore';
 import {loadSync, type MessageTypeDefinition} from '@grpc/proto-loader';
 import {PassThroughClient} from 'google-auth-library';
 
@@ -29,44 +29,58 @@ const AGAIN_MS = 1000;
 
 /**
  * Calls `created` with each document that is added to a collection from now on, until the returned function is called. After an error it
- * listens again, and a document that was added before the error may be reported twice.
+ * listens again with a new client, and a document that was added before the error may be reported twice.
  */
 export async function watchDocuments(watch: Watch): Promise<() => Promise<void>> {
-  const {host, project, database, collection, created, trouble} = watch;
-  const {Firestore} = await import('@google-cloud/firestore');
-  const firestore = new Firestore({
-    ...{projectId: project, databaseId: database, host, ssl: false},
-    // Without its own client it would search for a metadata server for a second.
-    authClient: new PassThroughClient(),
-  });
+  const {collection, created, trouble} = watch;
   const since = Date.now();
   const serialize = documentSerializer();
-  let timer: NodeJS.Timeout | undefined;
-  let end = () => {};
-  const listen = (ready?: () => void) => {
-    end = firestore.collection(collection).onSnapshot(
+  let isOver = false;
+  let end = async () => {};
+  const listen = async (ready: () => void) => {
+    const firestore = await openFirestore(watch);
+    if (isOver) return firestore.terminate();
+    const stop = firestore.collection(collection).onSnapshot(
       snapshot => {
         for (const {type, doc} of snapshot.docChanges()) {
           if (type !== 'added' || doc.createTime.toMillis() < since) continue;
           const created_at = doc.createTime.toDate().toISOString().slice(0, 19);
           const nanos = String(doc.createTime.nanoseconds).padStart(9, '0');
           const data = eventData(serialize(protoOf(doc)));
-          created({database, path: doc.ref.path, created_at: `${created_at}.${nanos}Z`, data});
+          created({
+            database: watch.database,
+            path: doc.ref.path,
+            created_at: `${created_at}.${nanos}Z`,
+            data,
+          });
         }
-        ready?.();
+        ready();
       },
       error => {
         trouble(error);
-        timer = setTimeout(listen, AGAIN_MS);
+        const timer = setTimeout(() => void listen(ready), AGAIN_MS);
+        end = async () => clearTimeout(timer);
+        // A client whose connection has failed may never listen again.
+        void firestore.terminate();
       },
     );
+    end = async () => {
+      stop();
+      await firestore.terminate();
+    };
   };
-  await new Promise<void>(ready => listen(ready));
-  return async () => {
-    clearTimeout(timer);
-    end();
-    await firestore.terminate();
+  await new Promise<void>(ready => void listen(ready));
+  return () => {
+    isOver = true;
+    return end();
   };
+}
+
+async function openFirestore({host, project, database}: Watch): Promise<Firestore> {
+  const {Firestore} = await import('@google-cloud/firestore');
+  // Without its own client it would search for a metadata server for a second.
+  const authClient = new PassThroughClient();
+  return new Firestore({projectId: project, databaseId: database, host, ssl: false, authClient});
 }
 
 /** The document as Firestore sends it. The method of Google's client is not in its types. */
