@@ -23,6 +23,12 @@ export const FORGE: Mistakes = {
     find: 'if ($BOUND === undefined || $WORKER.incarnation !== $INCARNATION) return false;',
     replace: 'if ($BOUND === undefined || $WORKER.incarnation !== $INCARNATION) return true;',
   },
+  'a secret of which only the length is compared': {
+    shown_by: 'forger',
+    in: 'speaksFor',
+    find: 'return $IS_SAME($BOUND, $GIVEN);',
+    replace: 'return $BOUND.length === $GIVEN.length;',
+  },
   'a secret that the next incarnation keeps': {
     shown_by: 'forger',
     in: 'toCreating',
