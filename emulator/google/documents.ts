@@ -1,7 +1,7 @@
 /** New documents on Google's Firestore emulator, which has no Eventarc: a listener of Google's client sees them. */
 import {createRequire} from 'node:module';
 import {dirname, join} from 'node:path';
-import type {DocumentSnapshot, Firestore} from '@google-cloud/firestore';
+import type {DocumentSnapshot} from '@google-cloud/firestore';
 import {loadSync, type MessageTypeDefinition} from '@grpc/proto-loader';
 import {PassThroughClient} from 'google-auth-library';
 
@@ -32,14 +32,18 @@ const AGAIN_MS = 1000;
  * listens again with a new client, and a document that was added before the error may be reported twice.
  */
 export async function watchDocuments(watch: Watch): Promise<() => Promise<void>> {
-  const {collection, created, trouble} = watch;
+  const {host, project, database, collection, created, trouble} = watch;
+  const {Firestore} = await import('@google-cloud/firestore');
+  // Without its own client it would search for a metadata server for a second.
+  const authClient = new PassThroughClient();
   const since = Date.now();
   const serialize = documentSerializer();
   let isOver = false;
   let end = async () => {};
-  const listen = async (ready: () => void) => {
-    const firestore = await openFirestore(watch);
-    if (isOver) return firestore.terminate();
+  // Each try has a client of its own: one whose connection has failed may never listen again.
+  const listen = (ready: () => void) => {
+    const firestore = new Firestore({projectId: project, databaseId: database, host, ssl: false, authClient});
+    let timer: NodeJS.Timeout | undefined;
     const stop = firestore.collection(collection).onSnapshot(
       snapshot => {
         for (const {type, doc} of snapshot.docChanges()) {
@@ -47,40 +51,26 @@ export async function watchDocuments(watch: Watch): Promise<() => Promise<void>>
           const created_at = doc.createTime.toDate().toISOString().slice(0, 19);
           const nanos = String(doc.createTime.nanoseconds).padStart(9, '0');
           const data = eventData(serialize(protoOf(doc)));
-          created({
-            database: watch.database,
-            path: doc.ref.path,
-            created_at: `${created_at}.${nanos}Z`,
-            data,
-          });
+          created({database, path: doc.ref.path, created_at: `${created_at}.${nanos}Z`, data});
         }
         ready();
       },
       error => {
         trouble(error);
-        const timer = setTimeout(() => void listen(ready), AGAIN_MS);
-        end = async () => clearTimeout(timer);
-        // A client whose connection has failed may never listen again.
-        void firestore.terminate();
+        timer = setTimeout(() => void end().then(() => isOver || listen(ready)), AGAIN_MS);
       },
     );
     end = async () => {
+      clearTimeout(timer);
       stop();
       await firestore.terminate();
     };
   };
-  await new Promise<void>(ready => void listen(ready));
+  await new Promise<void>(listen);
   return () => {
     isOver = true;
     return end();
   };
-}
-
-async function openFirestore({host, project, database}: Watch): Promise<Firestore> {
-  const {Firestore} = await import('@google-cloud/firestore');
-  // Without its own client it would search for a metadata server for a second.
-  const authClient = new PassThroughClient();
-  return new Firestore({projectId: project, databaseId: database, host, ssl: false, authClient});
 }
 
 /** The document as Firestore sends it. The method of Google's client is not in its types. */
