@@ -1,6 +1,6 @@
 /** Explains why a run, a stream, a job or a TPU waits, from the constraints that the last tick stored. */
 
-import {isFinal} from '../../shared/domain/job/lifecycle.ts';
+import {isFinal, MAX_MACHINE_FAILURES} from '../../shared/domain/job/lifecycle.ts';
 import {type Constraint, constraint} from '../../shared/domain/records/constraint.ts';
 import type {Job} from '../../shared/domain/records/job.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
@@ -69,7 +69,15 @@ export function explainJob(
   if (isFinal(job)) return undefined;
   if (job.status === 'running') return holder && standstillOf(holder);
   if (!pool) return constraint('unreadable', `the document of pool ${job.pool}`);
-  return pool.jobs_wait ?? undefined;
+  return withMachineFailures(pool.jobs_wait ?? undefined, job);
+}
+
+/** A pool whose machines fail one after the other looks like one that is short of TPUs. */
+function withMachineFailures(wait: Constraint | undefined, {job, machine_failures, error}: Job) {
+  if (machine_failures === 0) return wait;
+  const failures = `${machine_failures} of at most ${MAX_MACHINE_FAILURES} machines failed at it, the last one because ${error}`;
+  const evidence = wait?.evidence ? `${wait.evidence}; ${failures}` : failures;
+  return {...(wait ?? constraint('coming', `job ${job}`)), evidence};
 }
 
 /** Undefined: the TPU works, or no work needs it. */

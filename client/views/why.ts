@@ -7,6 +7,7 @@ import {
 } from '../../shared/control-plane/documents/documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import {slotsOf} from '../../shared/domain/fleet/slots.ts';
+import {laggardOf, laggardText} from '../../shared/domain/job/laggard.ts';
 import {isRunId, parseWorkerName, paths} from '../../shared/domain/names.ts';
 import {type Constraint, nextStep, waitText} from '../../shared/domain/records/constraint.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
@@ -126,9 +127,15 @@ async function ofJob(cloud: Cloud, name: string): Promise<Found> {
   const [job] = jobRecords.parseAll(stored, () => {});
   if (!job)
     return {name, state: 'pending', moves: 'a tick takes it up within a minute', pool: '', why: undefined};
-  const holder = job.lease ? await workerRecords.get(cloud.store, job.lease.worker) : undefined;
+  const names = job.lease ? [job.lease, ...job.lease.members].map(({worker}) => worker) : [];
+  const holders = await Promise.all([...new Set(names)].map(each => workerRecords.get(cloud.store, each)));
+  const [holder] = holders;
+  const laggard = laggardOf(
+    job,
+    holders.flatMap(each => each ?? []),
+  );
   const moves = job.lease
-    ? `attempt ${job.epoch} runs on ${job.lease.worker}`
+    ? `attempt ${job.epoch} runs on ${job.lease.worker}${laggard ? `: ${laggardText(laggard)}` : ''}`
     : 'a tick takes it up within a minute';
   const isOver = job.completed_at !== null;
   const why = explainJob(job, await poolIn(cloud, job.pool), holder);

@@ -15,6 +15,8 @@ export type Machine = {
   bootFault: string | null;
   /** The reason of a machine fault at the next shard, if there is one. */
   fault: () => string | null;
+  /** True if JAX finds no TPU that works. */
+  isBadHost: boolean;
   /** The failure of loading the model of a run. */
   modelFailure: (run: string) => Failure | undefined;
   /** True if the extractor hangs for ever now. Its agent speaks on. */
@@ -109,8 +111,8 @@ export class AgentLoop {
 
   /** Runs a job. Its code says its course and the seconds that it takes. */
   async #runJob({lease, order}: JobInHand): Promise<void> {
-    const [agent, {sleep, seconds: drawn, die, hosts}] = [this.#agent, this.#machine];
-    const [whole, seconds] = (order.code ?? '').split(' ');
+    const [agent, {sleep, seconds: drawn, die, hosts, isBadHost}] = [this.#agent, this.#machine];
+    const [whole, seconds] = isBadHost ? ['no tpu', '20'] : (order.code ?? '').split(' ');
     // One host of a slice meets the course of the job, and JAX ends the others where they lose a peer.
     const isPeer = ONE_HOST_COURSES.includes(String(whole)) && agent.host !== lease.epoch % hosts;
     const course = isPeer ? 'peer' : whole;
@@ -132,12 +134,14 @@ export class AgentLoop {
         ? ({outcome: 'failed', cause: 'exit', error: 'exit code 1', exit_code: 1} as const)
         : course === 'peer'
           ? ({outcome: 'failed', cause: 'peer', error: 'a peer is lost', exit_code: 134} as const)
-          : course === 'broken'
-            ? ({outcome: 'failed', cause: 'setup', error: 'no environment'} as const)
-            : ({
-                outcome: 'completed',
-                ...(agent.host === 0 ? {result: resultOf(lease.job, lease.epoch)} : {}),
-              } as const);
+          : course === 'no tpu'
+            ? ({outcome: 'failed', cause: 'tpu', error: 'TPU not available', exit_code: 1} as const)
+            : course === 'broken'
+              ? ({outcome: 'failed', cause: 'setup', error: 'no environment'} as const)
+              : ({
+                  outcome: 'completed',
+                  ...(agent.host === 0 ? {result: resultOf(lease.job, lease.epoch)} : {}),
+                } as const);
     while (!this.#isLost() && agent.job?.lease === lease && !(await agent.finish(end))) await sleep(RETRY_MS);
     agent.giveUp();
   }

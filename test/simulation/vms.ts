@@ -132,6 +132,7 @@ export class Vms {
       bootFault: isBadImage || (isStuck && incarnation % 2 === 0) ? 'the disk is full' : null,
       setup_s: isStuck ? Number.POSITIVE_INFINITY : this.#setupOf(host),
       hosts: hostsOfType(node.accelerator),
+      isBadHost,
       fault: () => {
         if (isBadHost)
           return 'RuntimeError: TPU initialization failed: open(/dev/vfio/0): Device or resource busy';

@@ -149,7 +149,7 @@ export const workerRequest = z.discriminatedUnion('action', [
   z.object({
     action: z.literal('heartbeat'),
     ...sender,
-    phase: z.enum(['setup', 'idle', 'loading', 'compiling', 'running', 'uploading']),
+    phase: z.enum(['setup', 'idle', 'loading', 'compiling', 'running', 'waiting', 'ended', 'uploading']),
     // Step of the boot, in phase setup.
     step: printableText(40).optional(),
     lease: z.union([lease, jobLease]).nullable(),

@@ -1,6 +1,6 @@
 /** The life of a job: its document and an event decide the next document. Every change of the lease is here. */
 
-import {type Cause, OWN_CAUSES} from '../records/causes.ts';
+import {type Cause, MACHINE_CAUSES, OWN_CAUSES} from '../records/causes.ts';
 import type {HostEnd, Job, JobAttempt, JobLease} from '../records/job.ts';
 import type {Worker} from '../records/worker.ts';
 import type {Holder} from '../stream/lease.ts';
@@ -10,7 +10,7 @@ import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import {queuePlace} from './queue.ts';
 
-/** Machines that may die while running a job before the job itself counts as the cause. */
+/** Machines that may fail while running a job before the job itself counts as the cause. */
 export const MAX_MACHINE_FAILURES = 5;
 /** Attempts that a document keeps, and characters of an error, so that a job that keeps failing does not outgrow its document. */
 export const MOST_ATTEMPTS = 50;
@@ -185,10 +185,10 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
         exit_code: end.exit_code ?? null,
         ran: end.ran ?? null,
       };
-      if (cause === 'machine' || cause === 'peer') {
+      if (MACHINE_CAUSES.some(machine => machine === cause)) {
         const machine_failures = job.machine_failures + 1;
         const next = {...told, machine_failures};
-        const error = `${MAX_MACHINE_FAILURES} machines died while working on it, the last one because ${end.error}`;
+        const error = `${MAX_MACHINE_FAILURES} machines failed while working on it, the last one because ${end.error}`;
         return machine_failures < MAX_MACHINE_FAILURES
           ? scheduleJob(next, now)
           : closed(next, 'failed', {...end, error}, now);

@@ -4,18 +4,13 @@
 export const OWN_CAUSES = ['exit', 'timeout', 'memory', 'disk', 'output', 'result'] as const;
 
 /**
- * Causes that an agent reports. A retry cannot fix `source`, `setup`, `isolation` and `tpu`. Several ends by `machine` fail the job. `peer`:
- * JAX ended the process because another host died, so the cause of that host counts.
+ * Failures of a machine: the job runs again elsewhere, without using a retry. The fifth one fails the job. `tpu`: JAX found no TPU that works.
+ * `peer`: JAX ended the process because another host died, so the cause of that host counts.
  */
-export const REPORTED_CAUSES = [
-  ...OWN_CAUSES,
-  'source',
-  'setup',
-  'isolation',
-  'tpu',
-  'machine',
-  'peer',
-] as const;
+export const MACHINE_CAUSES = ['machine', 'tpu', 'peer'] as const;
+
+/** Causes that an agent reports. A retry cannot fix `source`, `setup` and `isolation`. */
+export const REPORTED_CAUSES = [...OWN_CAUSES, 'source', 'setup', 'isolation', ...MACHINE_CAUSES] as const;
 
 /**
  * Why an attempt ended. A retry cannot fix `invalid` (the document), `deadline` and `budget` either. `machine` includes workers that fell

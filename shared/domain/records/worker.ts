@@ -170,7 +170,7 @@ const node = {
   activity: text
     .nullable()
     .describe(
-      'Present work of the agent, as it reports it: `setup`, `idle`, `loading`, `compiling`, `running`, `uploading`. Null before.',
+      'Present work of the agent, as it reports it: `setup`, `idle`, `loading`, `compiling`, `running`, `waiting` (a job, for its other hosts), `ended` (its code has), `uploading`. Null before.',
     ),
   blocked_until_at: instant
     .nullable()

@@ -1,5 +1,6 @@
 /** The end of an attempt of a job on one host, as its agent reports it. */
 
+import {withLaggard} from '../job/laggard.ts';
 import {endProcess, type JobEnd, processOf} from '../job/lifecycle.ts';
 import {jobWork} from '../names.ts';
 import type {Job, JobAttempt} from '../records/job.ts';
@@ -39,7 +40,7 @@ export function decideFinish(
   const isKnown = job?.attempts.some(attempt => isReportOf(attempt, claim, end));
   const isAtWork =
     isCurrent(worker, request) && worker.work === jobWork(lease.job) && worker.epoch === lease.epoch;
-  const fault = end.cause === 'machine' ? end.error : null;
+  const fault = end.cause === 'machine' || end.cause === 'tpu' ? end.error : null;
   const freed = (of: Worker) =>
     host === FIRST_HOST ? gaveBack(of, end.outcome, fault, now) : lostToHost(of, host, fault);
   const answer = advise('continue', '');
@@ -51,7 +52,8 @@ export function decideFinish(
   }
   const index = processOf(job.lease, claim, host);
   if (job.ends[index] !== undefined) return {answer, wakes: true};
-  const after = endProcess({...job, lease: job.lease}, index, end, worker?.usd_per_hour ?? null, now);
+  const told = withLaggard(end, job, worker ? [worker, ...others] : others);
+  const after = endProcess({...job, lease: job.lease}, index, told, worker?.usd_per_hour ?? null, now);
   const about = {...lease, worker: request.worker};
   const events = contradiction ? [contradictionEvent(contradiction, request.worker, about)] : [];
   if (after.lease !== null) return {answer, writes: {job: after, events}, wakes: true};

@@ -35,6 +35,8 @@ function phaseOf({heartbeat_at, activity, boot_step, work}: Worker): LifePhase {
     case 'uploading':
       return 'upload';
     case 'running':
+    case 'waiting':
+    case 'ended':
       return parseJobWork(work) === undefined ? 'extract' : 'job';
     default:
       return 'idle';

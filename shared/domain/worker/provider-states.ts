@@ -93,7 +93,7 @@ export function isBrokenBy(symptoms: readonly Symptom[]): boolean {
 }
 
 /**
- * Messages of libtpu and JAX on a host without working chips, or with chips that are still in use.
+ * Messages of libtpu, JAX and run_job.py on a host without working chips, or with chips that are still in use.
  * Another host can do the work, so the stream is not charged.
  */
 const BAD_HOST = [
@@ -102,6 +102,10 @@ const BAD_HOST = [
   'Failed to initialize TPU system',
   'TPU initialization failed',
   'No accelerator found',
+  'TPU is already in use by process',
+  'Device or resource busy',
+  'START_SESSION failed',
+  'TPU not available',
 ];
 
 export function isBadHost(reason: string): boolean {

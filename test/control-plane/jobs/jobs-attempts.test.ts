@@ -1,7 +1,9 @@
 /** The life of a job over the real functions: grants, ends of attempts, and the loss of workers. */
 import assert from 'node:assert/strict';
+import {explainJob} from '../../../client/explanations/explain.ts';
 import {MAX_MACHINE_FAILURES} from '../../../shared/domain/job/lifecycle.ts';
 import type {Cause} from '../../../shared/domain/records/causes.ts';
+import type {Pool} from '../../../shared/domain/records/pool.ts';
 import {aWorldAtWork, aWorldOfJobs, jobIn, storedJob} from '../../world/scenes/jobs.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {USD_PER_MINUTE, ONE_SLOT as WITH_PRICE} from '../../world/scenes/priced-run.ts';
@@ -205,23 +207,27 @@ describe('an attempt', () => {
       assert.deepEqual([(await jobIn(world)).status, (await jobIn(world)).result], ['completed', 'done']);
     });
 
-  it('whose machine breaks is replaced, and such attempts fail the job in the end', async () => {
-    const world = await aWorldAtWork({...CODE, max_retries: 100});
-    for (let epoch = 1; epoch <= MAX_MACHINE_FAILURES; epoch++) {
-      // A zone that loses many nodes soon after their creation is asked more rarely.
-      await untilAtWork(world, epoch, 120);
-      await finish(world, {outcome: 'failed', cause: 'machine', error: 'its chips are gone'});
-    }
-    const job = await jobIn(world);
-    assert.deepEqual([job.status, job.cause, job.failures], ['failed', 'machine', 0]);
-    assert.match(job.error ?? '', /machines died while working on it.*its chips are gone/);
-    await world.untilAsleep();
-    assert.equal(world.tpus.made.length, MAX_MACHINE_FAILURES);
-    assert.match(
-      String((await world.store.get(`workers/${A0}/attempts/000001`))?.cause),
-      /its chips are gone/,
-    );
-  });
+  for (const cause of ['machine', 'tpu'] as const)
+    it(`whose machine fails by "${cause}" is replaced, and such attempts fail the job in the end`, async () => {
+      const world = await aWorldAtWork({...CODE, max_retries: 100});
+      for (let epoch = 1; epoch <= MAX_MACHINE_FAILURES; epoch++) {
+        // A zone that loses many nodes soon after their creation is asked more rarely.
+        await untilAtWork(world, epoch, 120);
+        await finish(world, {outcome: 'failed', cause, error: 'its chips are gone'});
+        if (epoch === MAX_MACHINE_FAILURES) break;
+        const why = explainJob(await jobIn(world), {jobs_wait: null} as Pool, undefined);
+        assert.match(why?.evidence ?? '', new RegExp(`^${epoch} of at most 5 machines failed .*are gone$`));
+      }
+      const job = await jobIn(world);
+      assert.deepEqual([job.status, job.cause, job.failures], ['failed', cause, 0]);
+      assert.match(job.error ?? '', /machines failed while working on it.*its chips are gone/);
+      await world.untilAsleep();
+      assert.equal(world.tpus.made.length, MAX_MACHINE_FAILURES);
+      assert.match(
+        String((await world.store.get(`workers/${A0}/attempts/000001`))?.cause),
+        /its chips are gone/,
+      );
+    });
 
   it('without progress for hours is no standstill', async () => {
     const world = await aWorldAtWork({...CODE, timeout: 36_000}, {...ONE_SLOT, GLEANER_STALL_S: '300'});

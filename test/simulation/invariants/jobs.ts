@@ -114,7 +114,7 @@ export class Jobs extends Check {
     const last = job.attempts.at(-1);
     if (job.attempts.length === was.attempts.length || !last || !was.lease) return;
     const isOwn = last.outcome === 'failed' && OWN.includes(String(last.cause));
-    const isMachine = last.outcome === 'failed' && last.cause === 'machine';
+    const isMachine = last.outcome === 'failed' && ['machine', 'tpu'].includes(String(last.cause));
     const [failures, machines] = [was.failures + Number(isOwn), was.machine_failures + Number(isMachine)];
     if (job.failures !== failures || job.machine_failures !== machines)
       this.breach(`${path} counts ${job.failures}+${job.machine_failures}, not ${failures}+${machines}`);

@@ -129,3 +129,22 @@ def test_code_without_chips_fails_with_the_error_text_of_the_old_job_service(job
     ending = jobs.run(code="result = 1")
     assert (ending["outcome"], ending["cause"]) == ("failed", "tpu")
     assert ending["error"] == "TPU not available: RuntimeError: no chips"
+
+
+def test_an_environment_without_jax_or_libtpu_is_a_fault_of_the_setup(jobs, monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "tpu")
+    for start, error in (
+        ("import a_module_that_is_missing\n", "Failed to import JAX: ModuleNotFoundError"),
+        ("def devices():\n    raise RuntimeError('Failed to open libtpu.so: no such file')\n", "JAX finds no libtpu"),
+    ):
+        jobs.write_jax(start)
+        ending = jobs.run(code="result = 1")
+        assert (ending["outcome"], ending["cause"]) == ("failed", "setup") and error in ending["error"]
+
+
+def test_a_chip_that_another_process_holds_is_a_fault_of_the_host(jobs, monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "tpu")
+    held = "ABORTED: The TPU is already in use by process with pid 42. Not attempting to load libtpu.so"
+    jobs.write_jax(f"def devices():\n    raise RuntimeError({held!r})\n")
+    ending = jobs.run(code="result = 1")
+    assert (ending["cause"], ending["error"]) == ("tpu", f"TPU not available: RuntimeError: {held}")

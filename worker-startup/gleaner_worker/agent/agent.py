@@ -168,9 +168,9 @@ class Agent:
 
     def _is_by_preemption(self, ending: dict) -> bool:
         """True for a failure during a shutdown of the VM: the system ends the job at the same time as the agent."""
-        if (ending["outcome"], ending["cause"]) != ("failed", "exit"):
+        if ending["outcome"] != "failed" or ending["cause"] not in ("exit", "tpu"):
             return False
-        if ending["exit_code"] in _KILLED:
+        if ending["cause"] == "tpu" or ending["exit_code"] in _KILLED:
             self.preempted.wait(_NOTICE_S)
         return self.preempted.is_set()
 

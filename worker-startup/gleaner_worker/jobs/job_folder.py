@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from .prepared_code import PreparedCode
 from .programs import Programs
+from .untrusted_files import open_untrusted
 from .user import JobUser, remove
 
 _RUN_JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_job.py")
@@ -35,7 +36,7 @@ class JobFolder:
         os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
         os.mkdir(self.path, 0o700)
         self.result, self.report = os.path.join(self.path, "result"), os.path.join(self.path, "report")
-        self._started = os.path.join(self.path, "started")
+        self._started, self._phase = os.path.join(self.path, "started"), os.path.join(self.path, "phase")
         self.tmp, self.artifacts, self._home = (self._make(name) for name in ("tmp", "artifacts", "home"))
         self._programs = self._make("programs")
         self._kept = Programs(os.path.join(os.path.dirname(self.path), "programs"), order, prepared)
@@ -47,7 +48,7 @@ class JobFolder:
         """The program of the process and its arguments."""
         if self._code is not None:
             # Without -P the folder of the script would come before the standard library.
-            return [prepared.python, "-P", _RUN_JOB, self._code, self.report, self._started]
+            return [prepared.python, "-P", _RUN_JOB, self._code, self.report, self._started, self._phase]
         command = self.order["command"]
         return ["bash", "-c", command] if isinstance(command, str) else list(command)
 
@@ -75,9 +76,18 @@ class JobFolder:
         """Tells whether the code runs, once JAX has started. None for a command, which starts at once."""
         return None if self._code is None else lambda: os.path.lexists(self._started)
 
+    def phase(self) -> str:
+        """`waiting` while the code waits for other hosts, `ended` after its end, else `running`."""
+        try:
+            with open_untrusted(self._phase, self.user.uid) as file:
+                phase = file.read(20).decode("ascii", "replace")
+        except (OSError, ValueError):
+            return "running"
+        return phase if phase in ("waiting", "ended") else "running"
+
     def clear_result(self) -> None:
         """Deletes the result and the reports of a process that was stopped for a new source."""
-        remove(self.result, self.report, self._started)
+        remove(self.result, self.report, self._started, self._phase)
 
     def keep_programs(self) -> None:
         """Keeps what an ended attempt has compiled for the next attempt of the same code."""

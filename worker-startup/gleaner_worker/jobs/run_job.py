@@ -1,8 +1,9 @@
-"""Runs the Python code of a job, as the job user: `python run_job.py CODE_FILE REPORT_FILE STARTED_FILE`.
+"""Runs the Python code of a job, as the job user: `python run_job.py CODE_FILE REPORT_FILE STARTED_FILE PHASE_FILE`.
 
 The script imports only the standard library and JAX, because the job's Python may lack the worker's packages.
 Globals of the code: jax, jnp, logger and challenge_number. Its global `result` becomes the text in JOB_RESULT. The
 report names the cause of a failure. STARTED_FILE appears when JAX has started: the timeout of the job begins then.
+On several hosts PHASE_FILE says `waiting` while the code waits for the others, and `ended` after its end.
 """
 
 import json
@@ -10,6 +11,7 @@ import linecache
 import logging
 import os
 import sys
+import threading
 import time
 import traceback
 import types
@@ -21,11 +23,16 @@ _JOIN_S = 120  # from the first host that calls to the last one
 _HEARTBEAT_S = 30  # without a heartbeat, after which a host counts as lost
 _SHUTDOWN_S = 7 * 86_400  # hosts that have ended wait for the others: the timeout of the job is the limit
 _HOSTS = int(os.environ["JOB_HOSTS"])
+_SAMPLE_S, _SAMPLES = 2.0, 5  # the same place in so many samples, one after the other, counts as a wait
+_FUTEX = {"x86_64": "202", "aarch64": "98"}  # the system call of a native thread that waits for another one
+_LOCKS = tuple(
+    os.path.join(os.path.dirname(os.__file__), name) for name in ("threading.py", "queue.py", "selectors.py")
+)
 
 
 def main() -> None:
     began = time.monotonic()
-    code_file, report_file, started_file = sys.argv[1:]
+    code_file, report_file, started_file, phase_file = sys.argv[1:]
     with open(code_file, encoding="utf-8") as file:
         code = file.read()
     name = f"<job {os.environ['JOB_ID']}>"
@@ -33,13 +40,19 @@ def main() -> None:
     try:
         import jax
         import jax.numpy as jnp
-
+    except Exception as error:
+        traceback.print_exc()
+        _fail(report_file, "setup", f"Failed to import JAX: {_last_line(error)}")
+    try:
         _join(jax.distributed, report_file)
         _check_tpu(jax, jnp)
         _check_hosts(jax, jnp)
         _accept_initialize(jax.distributed)
     except Exception as error:
         traceback.print_exc()
+        # Every host has the libtpu of this environment, so no other host could do better.
+        if isinstance(error, ImportError) or "Failed to open libtpu" in str(error):
+            _fail(report_file, "setup", f"JAX finds no libtpu in this environment: {_last_line(error)}")
         _fail(report_file, "tpu", f"TPU not available: {_last_line(error)}")
     number = os.environ.get("CHALLENGE_NUMBER", "")
     module = types.ModuleType("__main__")
@@ -55,6 +68,9 @@ def main() -> None:
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     open(started_file, "x").close()
     print(f"[gleaner] JAX started in {time.monotonic() - began:.1f} s", file=sys.stderr)
+    ended = threading.Event()
+    if _HOSTS > 1:
+        threading.Thread(target=_report_waits, args=(phase_file, ended), daemon=True).start()
     try:
         exec(compile(code, name, "exec", dont_inherit=True), module.__dict__)
     except SystemExit as error:
@@ -63,6 +79,7 @@ def main() -> None:
     except BaseException as error:
         _print_traceback(error, name)
         _fail(report_file, "memory" if isinstance(error, MemoryError) else "exit", _last_line(error))
+    ended.set()
     if os.environ["JOB_HOST"] == "0":  # the result is that of the first host
         _write_result(module.__dict__.get("result"), report_file, name)
 
@@ -112,6 +129,34 @@ def _accept_initialize(distributed) -> None:
     """Lets a bare `jax.distributed.initialize()` return: the hosts are connected, and JAX refuses a second call."""
     initialize = distributed.initialize
     distributed.initialize = lambda *args, **named: initialize(*args, **named) if args or named else None
+
+
+def _report_waits(phase_file: str, ended: threading.Event) -> None:
+    """Tells by samples whether the main thread stands in native code that waits, as in a collective of JAX."""
+    main, same, before = threading.main_thread().ident, 0, None
+    while not ended.wait(_SAMPLE_S):
+        frame = sys._current_frames().get(main)
+        place = frame and (id(frame), frame.f_lasti)
+        same = same + 1 if place == before and _is_in_futex(frame) else 0
+        before = place
+        _write_phase(phase_file, "waiting" if same >= _SAMPLES else "")
+    _write_phase(phase_file, "ended")
+
+
+def _is_in_futex(frame: types.FrameType | None) -> bool:
+    """False in a sleep, a read or a lock of Python: there the code itself decides to wait."""
+    if frame is None or frame.f_code.co_filename in _LOCKS:
+        return False
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/syscall", encoding="ascii") as file:
+            return file.read().split()[0] == _FUTEX.get(os.uname().machine)
+    except OSError:
+        return False
+
+
+def _write_phase(phase_file: str, phase: str) -> None:
+    with open(phase_file, "w", encoding="ascii") as file:
+        file.write(phase)
 
 
 def _make_logger() -> logging.Logger:

@@ -49,7 +49,8 @@ class JobRunner:
         find_user: Callable[[], JobUser] = find_job_user,
         machine_settings: Callable[[Cluster], Mapping[str, str]] = lambda cluster: {},  # variables for libtpu
     ):
-        self.order, self.phase = order, "loading"
+        self.order, self._phase = order, "loading"
+        self._open_folder: JobFolder | None = None
         self._cluster, self._folder = ONE_HOST, order["folder"]
         self._machine_settings = machine_settings
         self._epoch, self._home, self._prepare, self._find_user = epoch, home, prepare, find_user
@@ -62,6 +63,11 @@ class JobRunner:
         self._stop = threading.Event()
         self.ended = threading.Event()  # the lease is lost or the VM is preempted; the preparation stops too
         self._tail = bytearray()
+
+    @property
+    def phase(self) -> str:
+        folder = self._open_folder
+        return folder.phase() if folder and self._phase == "running" else self._phase
 
     def progress(self) -> None:
         return None
@@ -140,9 +146,9 @@ class JobRunner:
         limits = job_limits(self.order.get("limits") or {}, wall_s)
         output = OutputParts(self._output_bucket, f"{self._folder}output")
         try:
-            self.phase = "running"
+            self._open_folder, self._phase = folder, "running"
             ended, prepared = self._run_process(folder, prepared, limits, output)
-            self.phase = "uploading"
+            self._phase = "uploading"
             return self._store(folder, ended, output) | {"ran": prepared.ran}
         finally:
             output.close(_LAST_OUTPUT_S if self._is_ended_by_a_peer() else 0)

@@ -37,7 +37,7 @@ def read_report(path: str, uid: int) -> dict:
         return {}
     if not isinstance(report, dict) or not isinstance(report.get("error"), str):
         return {}
-    return report if report.get("cause") in ("exit", "memory", "result", "tpu", "machine") else {}
+    return report if report.get("cause") in ("exit", "memory", "result", "setup", "tpu", "machine") else {}
 
 
 def walk(folder: str, max_depth: int) -> Iterator[tuple[str, str, int]]:

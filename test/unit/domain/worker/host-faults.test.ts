@@ -11,6 +11,9 @@ describe('faults that an agent reports of its host', () => {
     'INTERNAL: Failed to initialize TPU system: resource busy',
     'UNKNOWN: TPU initialization failed: No ba16c7433 device found.',
     'RuntimeError: No accelerator found. Run on a TPU',
+    'ABORTED: The TPU is already in use by process with pid 4242. Not attempting to load libtpu.so in this process.',
+    'INTERNAL: START_SESSION failed. Max # of tries(=3) exhausted.',
+    'RuntimeError: the sum of 8 ones over 2 of 2 hosts is 7, so TPU not available',
     "RuntimeError: Unable to initialize backend 'tpu': UNKNOWN: TPU initialization failed: open(/dev/vfio/0)",
   ];
   for (const text of texts)
