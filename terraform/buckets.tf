@@ -102,6 +102,25 @@ resource "google_storage_bucket" "logs" {
   }
 }
 
+# Versions of checkpoints replace each other, and soft delete would bill each of them for days.
+resource "google_storage_bucket" "checkpoints" {
+  name                        = "${local.bucket}-checkpoints"
+  location                    = var.region
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+  # A destroy keeps the data.
+  deletion_policy = "ABANDON"
+  depends_on      = [google_project_service.service]
+
+  soft_delete_policy {
+    retention_duration_seconds = 0
+  }
+  lifecycle_rule {
+    action { type = "AbortIncompleteMultipartUpload" }
+    condition { age = 7 }
+  }
+}
+
 resource "google_storage_managed_folder" "data" {
   for_each = local.folders
   bucket   = google_storage_bucket.data.name
@@ -116,6 +135,22 @@ resource "google_storage_managed_folder_iam_member" "data" {
   managed_folder = google_storage_managed_folder.data[each.value.folder].name
   role           = google_project_iam_custom_role.storage[each.value.role].id
   member         = google_service_account.account[each.value.account].member
+}
+
+resource "google_storage_managed_folder" "checkpoints" {
+  bucket = google_storage_bucket.checkpoints.name
+  name   = "checkpoints/"
+  # Removes the folder's rights, and keeps its objects.
+  force_destroy = true
+}
+
+# Agents and jobs get parts of the rights of worker-api; the control plane deletes versions that nobody restores.
+resource "google_storage_managed_folder_iam_member" "checkpoints" {
+  for_each       = { worker-api = "replace", control = "clear" }
+  bucket         = google_storage_bucket.checkpoints.name
+  managed_folder = google_storage_managed_folder.checkpoints.name
+  role           = google_project_iam_custom_role.storage[each.value].id
+  member         = google_service_account.account[each.key].member
 }
 
 resource "google_storage_managed_folder" "logs" {

@@ -32,6 +32,7 @@ locals {
       GLEANER_BUCKET                  = google_storage_bucket.data.name
       GLEANER_REGION                  = var.region
       GLEANER_LOGS_BUCKET             = google_storage_bucket.logs.name
+      GLEANER_CHECKPOINTS_BUCKET      = google_storage_bucket.checkpoints.name
       GLEANER_STORE                   = "firestore:${google_firestore_database.state.name}"
       GLEANER_WORKER_API              = local.urls["worker-api"]
       GLEANER_BUNDLE                  = var.artifacts.bundle.sha256

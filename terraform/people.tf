@@ -36,6 +36,14 @@ resource "google_storage_managed_folder_iam_member" "people" {
   member         = each.value.member
 }
 
+resource "google_storage_managed_folder_iam_member" "people_read_checkpoints" {
+  for_each       = local.readers
+  bucket         = google_storage_bucket.checkpoints.name
+  managed_folder = google_storage_managed_folder.checkpoints.name
+  role           = google_project_iam_custom_role.storage["read"].id
+  member         = each.key
+}
+
 resource "google_storage_managed_folder_iam_member" "people_read_logs" {
   for_each       = local.readers
   bucket         = google_storage_bucket.logs.name

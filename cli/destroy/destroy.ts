@@ -164,6 +164,7 @@ export function staysOf(
   const database = `--database=${deployment} ${at}`;
   return [
     {what: `the data bucket: datasets, activations, models`, command: remove(bucket)},
+    {what: `the bucket of checkpoints of jobs`, command: remove(`${bucket}-checkpoints`)},
     {
       what: `the database ${deployment}`,
       command: `gcloud firestore databases update ${database} --no-delete-protection && gcloud firestore databases delete ${database}`,

@@ -12,7 +12,7 @@ const REPLACE: Right[] = ['create', 'delete', ...READ];
 
 type Folders = Record<string, readonly Right[]>;
 
-/** By account and folder. A local cloud keeps the logs in the data bucket, and its event functions make the requests of worker-api there. */
+/** By account and folder. A local cloud keeps logs and checkpoints in the data bucket, and its event functions make the requests of worker-api there. */
 export const ACCOUNT_RIGHTS: Record<Role, Folders> = {
   worker: {
     'bundles/': READ,
@@ -20,6 +20,7 @@ export const ACCOUNT_RIGHTS: Record<Role, Folders> = {
   },
   control: {
     'activations/': REPLACE,
+    'checkpoints/': ['delete', ...READ],
     'datasets/': READ,
     'jobs/': READ,
     'models/': READ,
@@ -29,6 +30,7 @@ export const ACCOUNT_RIGHTS: Record<Role, Folders> = {
   },
   'worker-api': {
     'activations/': CREATE,
+    'checkpoints/': REPLACE,
     'code/': READ,
     'datasets/': READ,
     'execs/': CREATE,

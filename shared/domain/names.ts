@@ -175,6 +175,11 @@ export const jobsFolder = (job: string) => `jobs/${job}/`;
 /** Folder of one attempt of a job: its output, its artifacts and a long result. */
 export const jobFolder = (job: string, epoch: number) => `${jobsFolder(job)}epoch_${epoch}/`;
 
+/** Checkpoints of a job in their bucket: parts that hosts stored, and files that the program writes itself. */
+export const checkpointsFolder = (job: string) => `checkpoints/${job}/`;
+export const checkpointEpochFolder = (job: string, epoch: number) => `${checkpointsFolder(job)}epoch_${epoch}/`;
+export const ownFolder = (job: string) => `${checkpointsFolder(job)}own/`;
+
 export function processFolder(job: string, epoch: number, index: number): string {
   return `${jobFolder(job, epoch)}host_${index}/`;
 }

@@ -23,7 +23,7 @@ const PLACES: Record<string, (values: Values) => string> = {
   google_service_account_iam_member: ({service_account_id}) =>
     `account ${/serviceAccounts\/gleaner-([a-z-]+)@/.exec(String(service_account_id))?.[1]}`,
   google_storage_managed_folder_iam_member: ({bucket, managed_folder}) =>
-    `${bucket === `${PROJECT}-gleaner-logs` ? 'logs folder' : 'folder'} ${managed_folder}`,
+    [...(/-(logs|checkpoints)$/.exec(String(bucket))?.slice(1) ?? []), 'folder', managed_folder].join(' '),
 };
 
 const CONDITIONS: Record<string, string> = {
@@ -110,7 +110,7 @@ describe('the rights of accounts on the local cloud', () => {
     );
     const given = rightsOf(resources).flatMap(line => {
       const [who = '', place = '', role = ''] = line.split(' | ');
-      const [, folder] = /^(?:logs )?folder (\S+)/.exec(place) ?? [];
+      const [, folder] = /^(?:(?:logs|checkpoints) )?folder (\S+)/.exec(place) ?? [];
       return folder && who in ACCOUNT_RIGHTS ? [[`${who} ${folder}`, rightsOfRole.get(role)]] : [];
     });
     const local = Object.entries(ACCOUNT_RIGHTS).flatMap(([who, folders]) =>

@@ -53,6 +53,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     bucket: v.GLEANER_BUCKET,
     region: v.GLEANER_REGION ?? null,
     logs_bucket: v.GLEANER_LOGS_BUCKET ?? v.GLEANER_BUCKET,
+    checkpoints_bucket: v.GLEANER_CHECKPOINTS_BUCKET ?? v.GLEANER_BUCKET,
     store: v.GLEANER_STORE,
     worker_api: v.GLEANER_WORKER_API,
     bundle: v.GLEANER_BUNDLE,

@@ -57,6 +57,8 @@ const variables = z.object({
     .optional(),
   /** Bucket of the workers' logs, with a lifetime and readers of its own; by default GLEANER_BUCKET. */
   GLEANER_LOGS_BUCKET: bucket.optional(),
+  /** Bucket of the checkpoints of jobs, without soft delete; by default GLEANER_BUCKET. */
+  GLEANER_CHECKPOINTS_BUCKET: bucket.optional(),
   /** `firestore`, `firestore:DATABASE`, or `sqlite:FILE` on a local cloud. */
   GLEANER_STORE: z
     .string()
