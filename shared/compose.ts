@@ -30,6 +30,12 @@ export function composeDeps(config: Config): Deps {
     store: config.notify ? withNotices(marking, Date.now) : marking,
     webhook: webhookOf(config),
     objects: openObjects({project, bucket, endpoint: endpoints.storage, token}),
+    checkpoints: openObjects({
+      project,
+      bucket: config.checkpoints_bucket,
+      endpoint: endpoints.storage,
+      token,
+    }),
     tokens: openObjectTokens({
       ...{metadata_host: config.identity.metadata_host, account: config.identity.api_account},
       endpoint: endpoints.sts,

@@ -177,7 +177,8 @@ export const jobFolder = (job: string, epoch: number) => `${jobsFolder(job)}epoc
 
 /** Checkpoints of a job in their bucket: parts that hosts stored, and files that the program writes itself. */
 export const checkpointsFolder = (job: string) => `checkpoints/${job}/`;
-export const checkpointEpochFolder = (job: string, epoch: number) => `${checkpointsFolder(job)}epoch_${epoch}/`;
+export const checkpointEpochFolder = (job: string, epoch: number) =>
+  `${checkpointsFolder(job)}epoch_${epoch}/`;
 export const ownFolder = (job: string) => `${checkpointsFolder(job)}own/`;
 
 export function processFolder(job: string, epoch: number, index: number): string {

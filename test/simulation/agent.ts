@@ -122,26 +122,29 @@ export class AgentLoop {
         : course === 'endless'
           ? order.timeout_s
           : Math.min(Number(seconds), order.timeout_s);
-    for (let run_s = 0; run_s < ends_s && !this.#isLost(); run_s += JOB_STEP_S)
-      await sleep(JOB_STEP_S * 1000);
-    if (course === 'deadly' && !this.#isLost()) return die();
-    if (course === 'restarts' && !this.#isLost()) return this.#restart();
+    const hasLeft = () => this.#isLost() || agent.orders === 'cancel';
+    for (let run_s = 0; run_s < ends_s && !hasLeft(); run_s += JOB_STEP_S) await sleep(JOB_STEP_S * 1000);
+    if (course === 'deadly' && !hasLeft()) return die();
+    if (course === 'restarts' && !hasLeft()) return this.#restart();
     if (course === 'peer') await sleep(drawn(PEER_S.least, PEER_S.most) * 1000);
     const isLate = course === 'endless' || Number(seconds) > order.timeout_s;
-    const end = isLate
-      ? ({outcome: 'failed', cause: 'timeout'} as const)
-      : course === 'fails'
-        ? ({outcome: 'failed', cause: 'exit', error: 'exit code 1', exit_code: 1} as const)
-        : course === 'peer'
-          ? ({outcome: 'failed', cause: 'peer', error: 'a peer is lost', exit_code: 134} as const)
-          : course === 'no tpu'
-            ? ({outcome: 'failed', cause: 'tpu', error: 'TPU not available', exit_code: 1} as const)
-            : course === 'broken'
-              ? ({outcome: 'failed', cause: 'setup', error: 'no environment'} as const)
-              : ({
-                  outcome: 'completed',
-                  ...(agent.host === 0 ? {result: resultOf(lease.job, lease.epoch)} : {}),
-                } as const);
+    const end =
+      agent.orders === 'cancel'
+        ? ({outcome: 'preempted'} as const)
+        : isLate
+          ? ({outcome: 'failed', cause: 'timeout'} as const)
+          : course === 'fails'
+            ? ({outcome: 'failed', cause: 'exit', error: 'exit code 1', exit_code: 1} as const)
+            : course === 'peer'
+              ? ({outcome: 'failed', cause: 'peer', error: 'a peer is lost', exit_code: 134} as const)
+              : course === 'no tpu'
+                ? ({outcome: 'failed', cause: 'tpu', error: 'TPU not available', exit_code: 1} as const)
+                : course === 'broken'
+                  ? ({outcome: 'failed', cause: 'setup', error: 'no environment'} as const)
+                  : ({
+                      outcome: 'completed',
+                      ...(agent.host === 0 ? {result: resultOf(lease.job, lease.epoch)} : {}),
+                    } as const);
     while (!this.#isLost() && agent.job?.lease === lease && !(await agent.finish(end))) await sleep(RETRY_MS);
     agent.giveUp();
   }

@@ -113,6 +113,7 @@ export class Processes {
       store: context.receiver ? process.code.withNotices(store, now) : store,
       webhook: context.receiver?.through(call),
       objects: context.objects.through(call),
+      checkpoints: context.objects.through(call),
       tpus: (context.project ?? context.tpus).through(call),
       bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},
       catalog: {page: token => call('catalog', () => {}).then(() => context.catalog.page(token))},

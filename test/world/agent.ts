@@ -45,7 +45,7 @@ export class FakeAgent {
   failure: Failure | undefined;
   phase: 'setup' | 'idle' | 'loading' | 'compiling' | 'running' | 'uploading' = 'setup';
   hasEnded = false;
-  orders: 'continue' | 'drain' | 'stop' = 'continue';
+  orders: 'continue' | 'drain' | 'cancel' | 'stop' = 'continue';
   lease: Lease | null = null;
   job: JobInHand | null = null;
   /** Commands that the last heartbeat named. */
@@ -98,6 +98,7 @@ export class FakeAgent {
       if (await this.heartbeat()) this.phase = 'idle';
     } else if (this.job) {
       if (this.orders === 'stop') this.giveUp();
+      else if (this.orders === 'cancel') await this.finish({outcome: 'preempted'});
       else if (this.jobEnd) await this.finish(this.jobEnd);
     } else if (!this.lease) {
       await this.ask();
@@ -148,7 +149,7 @@ export class FakeAgent {
     if (status !== 200) return false;
     if (Array.isArray(body.execs)) this.execs = body.execs;
     const isCurrent = lease === (this.lease ?? this.job?.lease ?? null);
-    if (isCurrent && (body.action === 'stop' || body.action === 'drain')) {
+    if (isCurrent && (body.action === 'stop' || body.action === 'cancel' || body.action === 'drain')) {
       this.told.push(body.action);
       this.orders = body.action;
     }
@@ -216,6 +217,11 @@ export class FakeAgent {
     end: {outcome: 'exited' | 'timeout'; exit_code: number | null},
   ): Promise<boolean> {
     return (await this.#post({action: 'exec-end', exec, ...end, error: null})).status < 500;
+  }
+
+  /** Reports a version of the checkpoint of the job in hand. */
+  storeVersion(version: object): Promise<Answer> {
+    return this.#post({action: 'checkpoint', lease: this.job?.lease, version, problem: null});
   }
 
   /** Reports the end of the job in hand. False when worker-api did not answer. */

@@ -52,6 +52,7 @@ export function depsOf(
   const log: Deps['log'] = (severity, message) => severity === 'ERROR' && console.error(message);
   const {runMarks, ...memory} = newMemory();
   const deps = {
+    checkpoints: given.objects,
     ping: async () => {},
     tokens: {issue: async () => Promise.reject(new Error('this world issues no tokens'))},
     catalog: aCatalog(),

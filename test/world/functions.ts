@@ -117,6 +117,7 @@ export class FunctionWorld {
       ...this.#memory,
       store: storeThrough(call, this.interleaver, this.store),
       objects: this.objects.through(call),
+      checkpoints: this.objects.through(call),
       tpus: this.tpus.through(call),
       bus: {
         publish: (topic, message) => call('publish', () => this.#publish(topic, JSON.stringify(message))),

@@ -62,6 +62,14 @@ export const jobFields = {
     })
     .partial()
     .nullish(),
+  checkpoint: z
+    .strictObject({
+      max_gb: z.number().positive().max(10_000).nullable(),
+      max_files: z.number().int().min(1).max(100_000).nullable(),
+      every_s: z.number().min(10).max(86_400).nullable(),
+    })
+    .partial()
+    .nullish(),
   metadata: z.record(z.string().max(1000), z.unknown()).default({}),
   deadline_at: instant.nullish(),
   budget_usd: z.number().positive().max(10_000_000).nullish(),

@@ -75,13 +75,14 @@ export const tpuMessage = z.object({
   incarnation: upTo(MAX_ORDINAL),
 });
 
-/** Messages on topic `tasks`: long work that `tasks/{id}` describes, or objects that worker-api found in a stream's folder. */
+/** Messages on topic `tasks`: long work that `tasks/{id}` describes, objects that worker-api found in a stream's folder, or a moved checkpoint. */
 export const taskMessage = z.discriminatedUnion('task', [
   z.object({
     task: z.enum(['register', 'rebuild', 'resync', 'finish', 'prices', 'expire', 'notify']),
     run: runId.optional(),
   }),
   z.object({task: z.literal('audit'), run: runId, stream: streamText, object: said(1024).nullable()}),
+  z.object({task: z.literal('sweep'), job: jobId}),
 ]);
 
 export type TaskMessage = z.infer<typeof taskMessage>;
@@ -174,6 +175,21 @@ export const workerRequest = z.discriminatedUnion('action', [
     has_artifacts: z.boolean(),
     ran: ran.nullable(),
     contradiction,
+  }),
+  // A version of the checkpoint of a job that the host has stored, or why it stores none.
+  z.object({
+    action: z.literal('checkpoint'),
+    ...sender,
+    lease: jobLease,
+    version: z
+      .object({
+        version: upTo(MAX_ORDINAL),
+        digest,
+        label: wellFormed(200).nullable(),
+        ...{bytes, files: bytes, from_ms: bytes, until_ms: bytes},
+      })
+      .nullable(),
+    problem: wellFormed(1000).nullable(),
   }),
   // An access token for the objects of a lease or of a command; without either, for the log of the incarnation and for code.
   z.object({

@@ -13,6 +13,8 @@ export type Services = {
   store: Store;
   bus: Bus;
   objects: Objects;
+  /** The bucket of checkpoints of jobs. */
+  checkpoints: Objects;
   tokens: ObjectTokens;
   tpus: Tpus;
   catalog: Catalog;

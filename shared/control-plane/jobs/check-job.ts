@@ -87,6 +87,7 @@ async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<s
 }
 
 const NO_ATTEMPT = emptyOf(ownFields);
+const NO_CHECKPOINT_LIMITS = {max_gb: null, max_files: null, every_s: null};
 const NO_LIMITS = {
   memory_gb: null,
   processes: null,
@@ -107,7 +108,7 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
   const at = iso(now());
   const instantOf = (value: unknown) => (typeof value === 'string' && isInstant(value) ? value : null);
   const before = KEPT_FIELDS.parse(data);
-  const {limits} = fields;
+  const {limits, checkpoint} = fields;
   const names = Object.keys(jobFields) as (keyof typeof jobFields)[];
   const written = Object.fromEntries(names.map(name => [name, fields[name] ?? null])) as WrittenOf<Job>;
   return {
@@ -115,6 +116,7 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
     job: id,
     pool: fields.pool ?? config.pool.pool,
     limits: limits ? {...NO_LIMITS, ...defined(limits)} : null,
+    checkpoint: checkpoint ? {...NO_CHECKPOINT_LIMITS, ...defined(checkpoint)} : null,
     ...NO_ATTEMPT,
     ...before,
     status: 'pending',

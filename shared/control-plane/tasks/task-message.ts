@@ -4,6 +4,7 @@ import type {TaskMessage} from '../../contracts/messages/schemas.ts';
 import {wake} from '../calls/wake.ts';
 import type {Deps} from '../deps.ts';
 import {claimTask, publishTask, saveTask, type Task, type TaskName, taskId} from '../documents/tasks.ts';
+import {sweepCheckpoint} from '../jobs/sweep-checkpoints.ts';
 import {auditReported} from '../streams/advance-checkpoint.ts';
 import {STEPS, type Step} from './task-steps.ts';
 
@@ -11,6 +12,7 @@ const WORK_MS = 40_000;
 
 export async function handleTaskMessage(deps: Deps, message: TaskMessage): Promise<void> {
   if (message.task === 'audit') await auditReported(deps, message);
+  else if (message.task === 'sweep') await sweepCheckpoint(deps, message.job);
   else await workOn(deps, {task: message.task, run: message.run ?? null});
 }
 

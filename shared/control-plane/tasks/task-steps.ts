@@ -12,6 +12,7 @@ import {runRecords, skipIfInvalid, UNFINISHED} from '../documents/documents.ts';
 import {storeCatalog} from '../documents/prices.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {isOpenTask, startTask, type Task} from '../documents/tasks.ts';
+import {expireCheckpoints} from '../jobs/sweep-checkpoints.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {expirePage} from '../runs/expire-run.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
@@ -140,8 +141,11 @@ async function prices(deps: Deps, task: Task): Promise<Step> {
 }
 
 async function expire(deps: Deps, task: Task): Promise<Step> {
-  const next = await expirePage(deps, cursorOf(task, ''));
-  return next === undefined ? {result: 'the documents of old runs are deleted'} : {cursor: next};
+  const {of, after} = cursorOf<{of: 'runs' | 'checkpoints'; after: string}>(task, {of: 'runs', after: ''});
+  const next = await (of === 'runs' ? expirePage : expireCheckpoints)(deps, after);
+  if (next !== undefined) return {cursor: {of, after: next}};
+  if (of === 'runs') return {cursor: {of: 'checkpoints', after: ''}};
+  return {result: 'the documents of old runs, and the checkpoints of deleted jobs, are deleted'};
 }
 
 type ResyncCursor = {kind: 'bucket'; at: BucketCursor} | {kind: 'workers'; after: string};

@@ -10,6 +10,7 @@ import {concludeExec} from '../execs/end-exec.ts';
 import {storePing} from '../workers/service-proofs.ts';
 import type {AgentAction} from './answers.ts';
 import {type Answerer, bindHost, checked, inTransaction} from './authenticate.ts';
+import {storeVersion} from './checkpoint.ts';
 import {endExec, takeExec} from './exec.ts';
 import {finishJob} from './finish.ts';
 import {heartbeatOfWorker, takeHeartbeat} from './heartbeat.ts';
@@ -39,10 +40,11 @@ export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequ
       'the header x-gleaner-secret has no secret of a host: send its 64 hexadecimal digits',
     );
   const answerer = ANSWERERS[asked.action] as Answerer<AgentAction>;
-  const {answer, complaint, endsExec, wakes} = await answerer(deps, {...asked, secret_sha256});
+  const {answer, complaint, endsExec, sweeps, wakes} = await answerer(deps, {...asked, secret_sha256});
   const {worker, incarnation, host} = asked;
   if (complaint) deps.log('ERROR', complaint, {worker, incarnation, host});
   if (endsExec) await concludeExec(deps, endsExec);
+  if (sweeps) await deps.bus.publish('tasks', {task: 'sweep', job: sweeps});
   if (wakes) await wake(deps.bus);
   return answer;
 }
@@ -57,6 +59,7 @@ const ANSWERERS: {[Action in AgentAction]: Answerer<Action>} = {
   ),
   release: releaseStream,
   finish: finishJob,
+  checkpoint: storeVersion,
   token: answerToken,
   /** Reads the pool itself, because a cache may be older than the heartbeat. */
   source: checked('source', async (deps, {pool: name}) => {

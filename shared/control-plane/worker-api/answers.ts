@@ -23,6 +23,20 @@ export function heartbeatOf({config}: Deps, pool: Pool | undefined): number {
   return Math.min(config.heartbeat_s, pool?.poll_s ?? config.heartbeat_s);
 }
 
+/** Time from TERM to the end of a job, and for the request that ends its lease. */
+const ENDING_S = 15;
+
+/** `fence_s`: an agent without an answer for so long ends its job, before another worker can get the lease. */
+export function jobSettingsOf({config, objects}: Deps, pool: Pool | undefined) {
+  const {checkpoints_bucket, lease_s} = config;
+  return {
+    pool,
+    bucket: objects.bucket,
+    checkpoints_bucket,
+    fence_s: Math.max(lease_s - ENDING_S, lease_s / 2),
+  };
+}
+
 /** Spreads requests over streams and time. Two requests of one worker start at different places: one may have invalid documents. */
 export function askerOf({worker, incarnation}: AgentRequest<'lease'>, now: number): string {
   return `${worker}#${incarnation} at ${now}`;

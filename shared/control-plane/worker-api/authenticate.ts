@@ -72,6 +72,7 @@ const RULES: {[Action in AgentAction]: Rule<Action>} = {
   'setup-failed': {task: 'report a failed boot', ...nothing},
   release: {task: 'release a stream', unknown: lostStream, over: lostStream, servesLeaving: true},
   finish: {task: 'finish a job', unknown: lostJob, over: lostJob, servesLeaving: true},
+  checkpoint: {task: 'store a checkpoint', unknown: lostJob, over: lostJob, servesLeaving: true},
   token: {
     task: 'get a token',
     unknown: nothing.unknown,

@@ -12,7 +12,7 @@ import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts
 import {jobRecords, membersOf} from '../documents/job-documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
 import {firstWaiting} from '../jobs/waiting-jobs.ts';
-import type {GrantResult} from './answers.ts';
+import {type GrantResult, jobSettingsOf} from './answers.ts';
 import {transact} from './write.ts';
 
 const PAGE = 10;
@@ -32,7 +32,7 @@ export async function grantWaitingJob(
       : {waiting: [{job: own, slices: 1}], fleet: []};
   let gathers: string | undefined;
   const holder = {worker: worker.name, incarnation: worker.incarnation};
-  const settings = {pool, bucket: deps.objects.bucket};
+  const settings = jobSettingsOf(deps, pool);
   for (const {job: id, slices} of waiting.slice(0, MOST_TRIES)) {
     const names = slices > 1 ? freeBeside(fleet, worker, slices) : [];
     const grant = () =>

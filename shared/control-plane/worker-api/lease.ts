@@ -11,7 +11,7 @@ import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';
 import {jobOf, membersOf} from '../documents/job-documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
-import {type AgentRequest, askerOf, heartbeatOf, waitFor} from './answers.ts';
+import {type AgentRequest, askerOf, heartbeatOf, jobSettingsOf, waitFor} from './answers.ts';
 import {checked} from './authenticate.ts';
 import {grantWaitingJob} from './grant-job.ts';
 import {failsForWholePool, grantStream} from './grant-stream.ts';
@@ -96,7 +96,7 @@ const wait = async ({deps, worker, asker}: Asked, reason: string) =>
  * Undefined: host 0 leases work itself.
  */
 async function answerJoin(deps: Deps, request: AgentRequest<'lease'>, pool: Pool | undefined) {
-  const settings = {pool, bucket: deps.objects.bucket};
+  const settings = jobSettingsOf(deps, pool);
   const decision = await transact<JoinDecision>(deps, async (tx, now) => {
     const worker = await workerRecords.get(tx, request.worker);
     const job = worker && (await jobOf(deps, tx, worker));

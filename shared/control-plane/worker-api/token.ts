@@ -24,7 +24,8 @@ export const answerToken = checked('token', async (deps, worker, request) => {
 
 /** Rights that the request may have. Undefined: the worker does not hold the lease, or the host does not have the command. */
 async function rightsFor(deps: Deps, worker: Worker, {lease, host}: AgentRequest<'token'>) {
-  const buckets = {bucket: deps.objects.bucket, logs_bucket: deps.config.logs_bucket};
+  const {logs_bucket, checkpoints_bucket} = deps.config;
+  const buckets = {bucket: deps.objects.bucket, logs_bucket, checkpoints_bucket};
   if (lease === null) return rightsOfHost(worker, buckets);
   if ('exec' in lease) {
     const found = await execHostRecords.get(deps.store, lease.exec, worker.name, host);

@@ -8,6 +8,7 @@ import {isOlderThan, iso, msOf, utcText} from '../time.ts';
 import {FIRST_HOST, hostText} from '../worker/hosts.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
+import {afterFailure, atStart, restoreSeconds, withStorage} from './checkpoint.ts';
 import {queuePlace} from './queue.ts';
 
 /** Machines that may fail while running a job before the job itself counts as the cause. */
@@ -20,7 +21,7 @@ const MOST_HOST_ERROR_CHARS = 200;
 /** After a host reports that it lost a peer, the attempt waits this long for the true cause. */
 const PEERS_S = 30;
 /** A tick ends a job this long after its timeout if its agent has not. The timeout excludes 60 s of preparation and 60 s of JAX. */
-const GRACE_S = 180;
+export const GRACE_S = 180;
 const KEPT_DAYS = 30;
 
 const NO_RESULT = {exit_code: null, result: null, result_path: null, artifacts_path: null, ran: null};
@@ -83,16 +84,18 @@ export function grantJob(
       updated_at: iso(now),
     },
     ...{due_at: dueAt(job, usd_per_hour, now), artifacts_path: null, ends: {}, reservation_timeouts: {}},
+    checkpoint_state: job.checkpoint_state && atStart(job),
   };
 }
 
 /** The earliest end of an attempt that starts now: the deadline, the timeout with its grace, or the end of the budget. */
 function dueAt(
-  {deadline_at, timeout, budget_usd, spent_usd, slices}: Job,
+  {deadline_at, timeout, budget_usd, spent_usd, slices, checkpoint_state}: Job,
   usd_per_hour: number | null,
   now: number,
 ) {
-  const ends = [now + (timeout + GRACE_S) * 1000];
+  const restore_s = restoreSeconds(checkpoint_state?.complete ?? null);
+  const ends = [now + (timeout + GRACE_S + restore_s) * 1000];
   if (deadline_at !== null) ends.push(msOf(deadline_at));
   if (budget_usd !== null && usd_per_hour)
     ends.push(now + ((budget_usd - spent_usd) / (slices * usd_per_hour)) * 3_600_000);
@@ -124,7 +127,8 @@ export function endProcess(
   const processes = processesOf(job.lease);
   if (processes === 1) return endAttempt(job, end, usd_per_hour, now);
   const ends = {...job.ends, [index]: hostEndOf(end)};
-  const isConsequence = end.outcome === 'completed' || end.cause === 'peer';
+  // Each host of a cancelled attempt stores what it has.
+  const isConsequence = end.outcome === 'completed' || end.cause === 'peer' || job.cancelled_at !== null;
   if (!isConsequence) return endAttempt({...job, ends}, byHost(end, index, processes), usd_per_hour, now);
   if (Object.keys(ends).length === processes)
     return endAttempt({...job, ends}, endOfAll(ends, processes), usd_per_hour, now);
@@ -160,12 +164,20 @@ function withoutResults(ends: Job['ends']): Job['ends'] {
   return Object.fromEntries(Object.entries(ends).map(([index, end]) => [index, without(end)]));
 }
 
+/** The end of a job that a person cancels. */
+export const CANCELLED = {
+  outcome: 'cancelled',
+  cause: 'cancelled',
+  error: 'cancelled by a message',
+} as const satisfies JobEnd;
+
 /**
  * The job after the end of its attempt, or of its wait. Preemptions and drains cost it nothing. Its own failures count against `max_retries`;
  * machines that die under it are counted separately.
  */
-export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: number): Job {
-  const ended = withAttempt(job, end, usd_per_hour, now);
+export function endAttempt(job: Job, given: JobEnd, usd_per_hour: number | null, now: number): Job {
+  const end = job.cancelled_at !== null && given.outcome !== 'completed' ? {...given, ...CANCELLED} : given;
+  const ended = withAttempt(withStorage(job, now), end, usd_per_hour, now);
   const {cause} = end;
   switch (end.outcome) {
     case 'completed': {
@@ -195,7 +207,7 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
       }
       if (!OWN_CAUSES.some(own => own === cause)) return closed(told, 'failed', end, now);
       const failures = job.failures + 1;
-      const next = {...told, failures};
+      const next = {...told, failures, checkpoint_state: afterFailure(told)};
       return failures <= job.max_retries ? scheduleJob(next, now) : closed(next, 'failed', end, now);
     }
     default:
@@ -214,7 +226,7 @@ export function laterThanKept(expire_at: string | null, now: number): string | n
 function closed(job: Job, status: 'completed' | 'failed' | 'cancelled', end: JobEnd, now: number): Job {
   return {
     ...job,
-    ...{status, queue: null, lease: null, due_at: null, cause: end.cause, reason: null},
+    ...{status, queue: null, lease: null, due_at: null, cause: end.cause, reason: null, cancelled_at: null},
     error: clipped(end.error, MOST_ERROR_CHARS),
     completed_at: iso(now),
     updated_at: iso(now),
@@ -239,6 +251,7 @@ function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: nu
   const attempt = {
     ...{epoch: lease.epoch, worker: lease.worker, incarnation: lease.incarnation, members: lease.members},
     ...{started_at, ended_at: iso(ended_ms), outcome, cause, error, exit_code, cost_usd, ran},
+    restored_at: job.checkpoint_state?.restored_at ?? null,
   };
   return {
     ...job,

@@ -13,6 +13,7 @@ import {
   text,
 } from '../fields.ts';
 import {CAUSES} from './causes.ts';
+import {checkpointState} from './checkpoint.ts';
 import type {Environment, Ran, Source} from './source.ts';
 import {lease} from './stream.ts';
 
@@ -44,6 +45,7 @@ const attempt = stored({
   outcome: describing(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
   error: text.nullable(),
   exit_code: integer.nullable(),
+  restored_at: orNull(instant),
   cost_usd: dollars.nullable(),
   ran,
 });
@@ -95,6 +97,12 @@ export const ownFields = {
   log_path: text.nullable().describe('Address of the output of the newest attempt; null before.'),
   artifacts_path: text.nullable().describe('Address of the artifacts of the newest attempt; null before.'),
   spent_usd: dollars.describe('Dollars of the attempts that have ended.'),
+  checkpoint_state: orNull(checkpointState).describe(
+    'Versions of the checkpoint: `complete` is what the next attempt restores, `previous` the one before. `pending` has what hosts stored since, `restored_at` the version that the present attempt restored, `problem` why none is stored, `storage_usd` the cost so far. Null before the first.',
+  ),
+  cancelled_at: orNull(instant).describe(
+    'Time at which a person cancelled the running attempt, which stores what it has. Null once it has ended.',
+  ),
   long_epoch: orNull(epoch).describe('Epoch of the attempt that was reported as long; else null.'),
   message_times: z.record(text, instant).describe('Publish time of the last message about each field.'),
   created_at: instant.describe('Time at which the job was submitted.'),
@@ -144,6 +152,11 @@ export const jobDocument = stored({
     .nullable()
     .describe(
       'Limits of the process: `memory_gb`, `processes`, `open_files`, `file_gb`, `disk_gb`, `files`. Null: none.',
+    ),
+  checkpoint: stored({max_gb: limit, max_files: limit, every_s: limit})
+    .nullable()
+    .describe(
+      'Limits of the checkpoint: `max_gb` (100), `max_files` (10,000), `every_s` (60), the least seconds between two versions. Null: these.',
     ),
   metadata: z.record(text, z.unknown()).describe('Free values of the submitter.'),
   deadline_at: instant

@@ -1,5 +1,6 @@
 /** The grant of a waiting job to the worker that requests work, and of its attempt to the other hosts. */
 
+import {checkpointOrder} from '../job/checkpoint.ts';
 import {endAttempt, endByRequest, grantJob, grantProblem, processesOf, processOf} from '../job/lifecycle.ts';
 import {jobFolder, jobWork} from '../names.ts';
 import type {Job, JobLease} from '../records/job.ts';
@@ -22,7 +23,7 @@ export type JobGrantState = {
   others?: readonly Worker[];
 };
 
-type Settings = {pool: Pool | undefined; bucket: string};
+type Settings = {pool: Pool | undefined; bucket: string; checkpoints_bucket: string; fence_s: number};
 
 /** Leases the job, unless the job or the worker has changed since the search. */
 export function decideJobGrant(
@@ -128,7 +129,7 @@ function jobOrder(
   slices: readonly Worker[],
   worker: Worker,
   host: number,
-  {pool, bucket}: Settings,
+  {pool, bucket, checkpoints_bucket, fence_s}: Settings,
 ): object {
   const {job: id, lease, code, command, challenge_number, timeout, limits, source, environment} = granted;
   const {epoch} = lease;
@@ -138,7 +139,8 @@ function jobOrder(
     lease: {job: id, epoch},
     slice: sliceOrder(slices, slices.indexOf(worker), host),
     job: {
-      ...{id, code, command, challenge_number, timeout_s: timeout, limits, folder, bucket},
+      ...{id, code, command, challenge_number, timeout_s: timeout, limits, folder, bucket, fence_s},
+      checkpoint: checkpointOrder(granted, checkpoints_bucket),
       source: source ?? pool?.source ?? null,
       environment: {...NO_ENVIRONMENT, ...pool?.environment, ...environment},
       source_version: source === null ? (pool?.source_version ?? 0) : null,

@@ -190,6 +190,7 @@ function verdict(worker: Worker, lease: WorkLease | null, isHeld: boolean, run: 
   const isAwaited = lease === null && jobLeaseOf(worker) !== null;
   if (worker.phase === 'draining' && !isAwaited)
     return advise(lease ? 'drain' : 'exit', notWantedText(worker.name, worker.incarnation));
+  if (worker.drains && lease && 'job' in lease) return advise('cancel', 'a person cancelled the job');
   if (worker.drains && lease && 'run' in lease) return advise('drain', `run ${lease.run} is paused`);
   if (worker.yields_to !== null && lease && 'run' in lease)
     return advise('drain', `job ${worker.yields_to} waits for a worker`);

@@ -1,5 +1,7 @@
 /** Rights of a host in the buckets: those of its incarnation, and those of each lease that its worker holds. */
 import {
+  checkpointEpochFolder,
+  checkpointsFolder,
   execFolder,
   jobFolder,
   logsPrefix,
@@ -53,8 +55,16 @@ export function rightsOfStream(
   ];
 }
 
-export function rightsOfJob({job, epoch}: {job: string; epoch: number}, {bucket}: Buckets): ObjectRights[] {
-  return [{bucket, may: 'create', prefixes: [jobFolder(job, epoch)]}];
+/** An agent creates the output and the versions of its own attempt, and reads those of all attempts of the job. */
+export function rightsOfJob(
+  {job, epoch}: {job: string; epoch: number},
+  {bucket, checkpoints_bucket}: {bucket: string; checkpoints_bucket: string},
+): ObjectRights[] {
+  return [
+    {bucket, may: 'create', prefixes: [jobFolder(job, epoch)]},
+    {bucket: checkpoints_bucket, may: 'create', prefixes: [checkpointEpochFolder(job, epoch)]},
+    {bucket: checkpoints_bucket, may: 'get', prefixes: [checkpointsFolder(job)]},
+  ];
 }
 
 export function rightsOfExec(

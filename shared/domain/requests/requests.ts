@@ -11,6 +11,8 @@ export type RequestDecision = {
   wakes?: boolean;
   /** The command that ends unless another host still runs it. */
   endsExec?: string;
+  /** The job whose older versions of the checkpoint nobody restores any more. */
+  sweeps?: string;
 };
 
 /** `order`: the work of a granted lease. Without an order the worker does not get this work. */
@@ -19,7 +21,7 @@ export type GrantDecision = {order?: object; writes?: RequestWrites};
 export const ok = (body: object): WorkerAnswer => ({status: 200, body});
 
 export function advise(
-  action: 'continue' | 'drain' | 'stop' | 'exit',
+  action: 'continue' | 'drain' | 'cancel' | 'stop' | 'exit',
   reason: string,
   status: 200 | 409 = 200,
 ): WorkerAnswer {

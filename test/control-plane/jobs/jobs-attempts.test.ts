@@ -82,7 +82,18 @@ describe('a job', () => {
     const {order, lease} = world.agent(A0).job ?? assert.fail();
     assert.deepEqual(lease, {job: 'my-job', epoch: 1});
     assert.deepEqual(order, {
-      ...{id: 'my-job', code: 'result = 1', command: null, challenge_number: 3, timeout_s: 60},
+      checkpoint: {
+        ...{bucket: 'bucket', folder: 'checkpoints/my-job/', max_gb: 100, max_files: 10_000, every_s: 60},
+        versions: [],
+      },
+      ...{
+        fence_s: world.deps.config.lease_s - 15,
+        id: 'my-job',
+        code: 'result = 1',
+        command: null,
+        challenge_number: 3,
+        timeout_s: 60,
+      },
       limits: {memory_gb: 2, processes: null, open_files: null, file_gb: null, disk_gb: null, files: null},
       ...{source: null, source_version: 0, bucket: 'bucket', folder: 'jobs/my-job/epoch_1/'},
       environment: {jax_version: 'newest', setup_script: null, config_file: null, ramfs_dir: null},

@@ -30,6 +30,7 @@ describe('a failed job that a person returns to pending', () => {
     const world = await aWorldAtWork();
     world.control({action: 'cancel', job: 'my-job'});
     await world.deliverAll();
+    await world.agent('tpu-us-central1-a-0').finish({outcome: 'preempted'});
     const before = await storedJob(world);
     await world.store.transaction(async tx => tx.set('jobs/my-job', {...before, status: 'pending'}));
     await scheduleNewJob(world.deps, 'my-job');

@@ -79,6 +79,8 @@ export class Effects extends Check {
     const ofPool = found(paths.pool(String(pool))) as unknown as Pool;
     switch (action) {
       case 'cancel':
+        if (job !== undefined && typeof ofJob.cancelled_at === 'string')
+          return lack(ofJob, {status: 'running'});
         if (job !== undefined) return lack(ofJob, {status: 'cancelled', lease: null, queue: null});
         return lack(ofStream, {status: 'failed', lease: null});
       case 'retry':

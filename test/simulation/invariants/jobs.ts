@@ -142,6 +142,8 @@ export class Jobs extends Check {
     const said = [outcome, cause, error, exit_code];
     const told = [last?.outcome, last?.cause, last?.error, last?.exit_code];
     const isPreempted = outcome === 'preempted' || outcome === 'drained';
+    // Whatever the end of a cancelled attempt, only its success counts.
+    if (last?.outcome === 'cancelled' && outcome !== 'completed') return this.#checkCost(path, last);
     if (outcome !== last?.outcome || (!isPreempted && said.join() !== told.join()))
       this.breach(`${path} has ${told}, and its worker said ${said}`);
     if (

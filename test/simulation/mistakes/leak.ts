@@ -69,10 +69,11 @@ export const LEAK: Mistakes = {
     find: 'left: $ORPHANS_LEFT($NODES, $WORKERS)',
     replace: 'left: []',
   },
-  'a cancelled job that its worker keeps': {
+  'a cancelled job that runs again': {
     shown_by: 'many jobs',
-    in: 'concludeJobs',
-    find: 'if ($DECISION.$NEXT.lease === null) $CLEAR_WORK($TX, $HOLDER);',
+    in: 'endAttempt',
+    find: "$JOB.cancelled_at !== null && $GIVEN.outcome !== 'completed'",
+    replace: 'false',
   },
   'a job that keeps its place while it runs': {
     shown_by: 'many jobs',

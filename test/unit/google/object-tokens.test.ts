@@ -10,7 +10,7 @@ import {
 } from '../../../shared/domain/requests/object-rights.ts';
 import {ruleOf} from '../../../shared/google/object-tokens.ts';
 
-const PLACE = {bucket: 'data', logs_bucket: 'data-logs'};
+const PLACE = {bucket: 'data', logs_bucket: 'data-logs', checkpoints_bucket: 'data-checkpoints'};
 const WORKER = {name: 'tpu-us-central1-a-1', incarnation: 2};
 const ALL: Right[] = ['create', 'delete', 'get', 'list', 'update'];
 const CREATE: Right[] = ['create', 'get', 'list'];

@@ -40,6 +40,7 @@ export function aJob(changes: Partial<Job> = {}): Job {
       scheduled_at: at(0),
     },
     ...{started_at: null, completed_at: null, updated_at: at(0), expire_at: null},
+    ...{checkpoint: null, checkpoint_state: null, cancelled_at: null},
   };
   return {...job, ...changes};
 }

@@ -52,10 +52,11 @@ class Agent:
         self.streams: StreamWork | None = None
         find_user = partial(find_job_user, has_network=identity.jobs_have_network)
         self.orders = Orders(identity, self.api, self._open_bucket, self.credentials, find_user)
-        self.jobs = JobWork(identity, self._open_bucket, self.orders, find_user)
+        self.jobs = JobWork(identity, self._open_bucket, self.orders, find_user, self.api)
         # The lease and the state of its work, for the heartbeat.
         self.current: tuple[dict, ExtractionState | JobRunner] | None = None
         self.heartbeat_s = 2.0
+        self._answered_at = 0.0  # start of the last request that worker-api answered
         self.exit_code = 0
 
     def run(self) -> int:
@@ -68,8 +69,10 @@ class Agent:
         if order := self.jobs.pop_stored_order():
             self._run_job(order)
         while not self.preempted.is_set() and not self.exiting.is_set():
+            asked_at = time.monotonic()
             try:
                 answer: dict[str, Any] | None = self._in_thread(self._request_lease)
+                self._answered_at = asked_at
             except LeaseLost:  # worker-api still counts an earlier lease, whose answer was lost
                 answer = {"action": "wait"}
             if answer is None:
@@ -191,12 +194,20 @@ class Agent:
         thread.start()
         while thread.is_alive() and not self.preempted.is_set() and not (state is None and self.exiting.is_set()):
             thread.join(0.1)
+            if isinstance(state, JobRunner):
+                self._fence(state)
         if thread.is_alive() and state:
             state.request("flush")
             thread.join(state.flush_s)
         if "error" in result:
             raise result["error"]
         return result.get("value")
+
+    def _fence(self, runner: JobRunner) -> None:
+        """Ends a job before another worker can get its lease: two attempts must not write one checkpoint."""
+        silent_s, limit_s = time.monotonic() - self._answered_at, runner.order["fence_s"]
+        if silent_s > limit_s and runner.request("stop"):
+            log.error("Ending the job: worker-api has not answered for %.0f s, so its lease may end", silent_s)
 
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -207,11 +218,13 @@ class Agent:
         """Reports this worker to worker-api and follows its answers. Continues while worker-api does not answer."""
         while True:
             lease, state = self.current or (None, None)
+            asked_at = time.monotonic()
             try:
                 progress = state.progress() if state else None
                 phase = state.phase if state else "idle"
                 answer = self.api.heartbeat(phase, lease, progress, self.orders.report(), self.downloads.report())
                 self.heartbeat_s = float(answer.get("heartbeat_s") or self.heartbeat_s)
+                self._answered_at = asked_at
                 self._handle_answer(answer, lease, state)
                 self.orders.follow(answer)
             except LeaseLost:
@@ -238,9 +251,9 @@ class Agent:
         if state and lease and "job" in lease and "lease" in answer and answer["lease"] != lease:
             log.info("Job %s, epoch %s, has ended", lease["job"], lease["epoch"])
             state.request("stop")
-        if state and action in ("drain", "stop", "exit"):
+        if state and action in ("drain", "cancel", "stop", "exit"):
             log.info("worker-api asks for %s: %s", action, answer.get("reason", ""))
-            state.request("drain" if action == "drain" else "stop")
+            state.request("stop" if action == "exit" else action)
 
     def _watch_notices(self) -> None:
         while not self.preempted.is_set():

@@ -77,6 +77,12 @@ class WorkerApi:
         """Ends an attempt of a job. `ending`: the other fields of the request. Raises as `release` does."""
         self._request({"action": "finish", "lease": lease} | ending, give_up_after_s)
 
+    def checkpoint(self, lease: dict, version: dict | None, problem: str | None) -> None:
+        """Reports a stored version of the checkpoint of a job, or why none is stored. One attempt, as `heartbeat`."""
+        self._request(
+            {"action": "checkpoint", "lease": lease, "version": version, "problem": problem}, give_up_after_s=0
+        )
+
     def token(self, lease: dict | None) -> dict:
         """A token for the objects of a lease or of a command; without one, for code and the log of this incarnation.
 

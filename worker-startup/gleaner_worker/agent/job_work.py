@@ -11,6 +11,7 @@ from ..jobs.cluster import Cluster, tpu_env_of_instance
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
 from ..storage.objects import Bucket
+from .api import WorkerApi
 from .metadata import Identity, get
 from .orders import Orders
 
@@ -34,8 +35,10 @@ class JobWork:
         open_bucket: Callable[[dict], Bucket],
         orders: Orders,
         find_user: Callable[[], JobUser],
+        api: WorkerApi,
     ):
         self._identity, self._open_bucket, self._orders, self._find_user = identity, open_bucket, orders, find_user
+        self._api = api
         self._path = os.path.join(identity.home, "order")
 
     def new_order(self, answer: dict) -> JobOrder:
@@ -63,7 +66,13 @@ class JobWork:
     def runner(self, order: JobOrder) -> JobRunner:
         bucket = self._open_bucket(order.lease)
         epoch, home = int(order.lease["epoch"]), self._identity.home
-        return JobRunner(order.job, epoch, home, bucket, self._orders.prepare, self._find_user, _machine_settings)
+
+        def report(version: dict | None, problem: str | None) -> None:
+            self._api.checkpoint(order.lease, version, problem)
+
+        return JobRunner(
+            order.job, epoch, home, bucket, self._orders.prepare, self._find_user, _machine_settings, report
+        )
 
     def _restart(self, order: JobOrder) -> None:
         """The lease stays valid: the new process sends heartbeats within seconds."""

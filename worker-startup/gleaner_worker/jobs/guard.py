@@ -5,7 +5,7 @@ The guard is a separate program, because a process with threads cannot run Pytho
 
 It reads its order as one line of JSON from standard input, which stays open as a control pipe. `T` sends TERM to the
 process. `K` kills the process and all its descendants, and so does the end of the pipe when the agent ends. The guard
-reports lines of JSON: {"pid"}, {"memory"} or {"disk"} above a limit, then {"exit", "signal"}, or {"error"}.
+reports lines of JSON: {"pid"}, {"memory"} or {"disk"} above a limit, {"died"}, then {"exit", "signal"}, or {"error"}.
 """
 
 import json
@@ -36,6 +36,7 @@ def main() -> None:
     _report(report, {"pid": pid})
     _close_output()
     status = _wait(pid, order, report)
+    _report(report, {"died": True})
     _kill_others(order)
     _reap_descendants()
     code = os.waitstatus_to_exitcode(status)

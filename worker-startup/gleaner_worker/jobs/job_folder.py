@@ -38,6 +38,7 @@ class JobFolder:
         self.result, self.report = os.path.join(self.path, "result"), os.path.join(self.path, "report")
         self._started, self._phase = os.path.join(self.path, "started"), os.path.join(self.path, "phase")
         self.tmp, self.artifacts, self._home = (self._make(name) for name in ("tmp", "artifacts", "home"))
+        self.checkpoint, self.copies = self._make("checkpoint"), f"{self.path}-versions"
         self._programs = self._make("programs")
         self._kept = Programs(os.path.join(os.path.dirname(self.path), "programs"), order, prepared)
         self._kept.lend(self._programs)
@@ -63,6 +64,7 @@ class JobFolder:
             "JOB_ID": self.order["id"],
             "JOB_RESULT": self.result,
             "JOB_ARTIFACTS": self.artifacts,
+            "JOB_CHECKPOINT": self.checkpoint,
             "JOB_CONFIG": "",  # PreparedCode names the file of an environment with a config file
             "CHALLENGE_NUMBER": "" if number is None else str(number),
             **_libtpu(prepared.python),
@@ -89,13 +91,17 @@ class JobFolder:
         """Deletes the result and the reports of a process that was stopped for a new source."""
         remove(self.result, self.report, self._started, self._phase)
 
+    def clear_checkpoint(self) -> None:
+        remove(self.checkpoint)
+        self._make("checkpoint")
+
     def keep_programs(self) -> None:
         """Keeps what an ended attempt has compiled for the next attempt of the same code."""
         if self.user.is_isolated and not self.is_restarted:
             self._kept.keep(self._programs, self.user.uid)
 
     def remove(self) -> None:
-        remove(self.path)
+        remove(self.path, f"{self.path}-versions")
 
     def _make(self, name: str) -> str:
         path = os.path.join(self.path, name)

@@ -52,6 +52,7 @@ def run_process(
     tmp: str | None = None,
     ramfs: str | None = None,
     has_started: Callable[[], bool] | None = None,
+    on_death: Callable[[], None] = lambda: None,
 ) -> ProcessEnd:
     """Runs a program in `folder` as the job user, and returns when all its descendants are dead.
 
@@ -59,8 +60,9 @@ def run_process(
     stop: ends the process with TERM, and 10 s later with KILL. own: the folder that the process may change; `folder`
     if absent. visible: files and folders that the user reads, besides this Python, the worker bundle and `folder`; the
     rest of the agent's folder is hidden. tmp: folder that replaces /tmp; a new one if absent. ramfs: path of a folder
-    in memory below /mnt. has_started: whether the user's code runs; without it, the process is the user's code. Raises
-    NotIsolated with one line, and Failure where the machine killed the guard of the process.
+    in memory below /mnt. has_started: whether the user's code runs; without it, the process is the user's code.
+    on_death: called at once when the process dies, before the end of its descendants. Raises NotIsolated with one line,
+    and Failure where the machine killed the guard of the process.
     """
     group = None
     with contextlib.ExitStack() as end:
@@ -70,7 +72,7 @@ def run_process(
         if group is not None:
             end.callback(group.remove)
         order = _order(argv, user, folder, environment, limits, group, own or folder, visible, tmp, ramfs)
-        return _Guarded(order, limits, group, write, has_started).run(stop)
+        return _Guarded(order, limits, group, write, has_started, on_death).run(stop)
 
 
 @contextlib.contextmanager
@@ -129,7 +131,9 @@ class _Guarded:
         group: ControlGroup | None,
         write: Callable[[bytes], None],
         has_started: Callable[[], bool] | None,
+        on_death: Callable[[], None],
     ):
+        self._on_death = on_death
         self._limits, self._group, self._has_started, self._start_s = limits, group, has_started, 0.0
         self._cause: str | None = None
         self._reports: list[dict] = []
@@ -228,6 +232,8 @@ class _Guarded:
         with os.fdopen(fd, "rb") as file:
             for line in file:
                 self._reports.append(json.loads(line))
+                if "died" in self._reports[-1]:
+                    self._on_death()
                 self._started.set()
         if not self._reports:
             self._reports.append({"guard": self._guard.wait()})

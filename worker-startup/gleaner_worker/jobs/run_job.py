@@ -133,7 +133,7 @@ def _accept_initialize(distributed) -> None:
 
 def _report_waits(phase_file: str, ended: threading.Event) -> None:
     """Tells by samples whether the main thread stands in native code that waits, as in a collective of JAX."""
-    main, same, before = threading.main_thread().ident, 0, None
+    main, same, before = threading.main_thread().ident or 0, 0, None
     while not ended.wait(_SAMPLE_S):
         frame = sys._current_frames().get(main)
         place = frame and (id(frame), frame.f_lasti)

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from ..failures import Failure, LeaseLost
 from ..storage.objects import Bucket
+from .checkpoint.restore import Restored, Unusable, restore
+from .checkpoint.watch import Settings, Watch
 from .cluster import ONE_HOST, Cluster, cluster_of, lost_peer
 from .egress import reaching
 from .job_folder import JobFolder, path_of_attempt
@@ -30,6 +32,8 @@ _PREPARE_S = 60.0  # of the preparation
 _START_S = 60.0  # of JAX, before the code
 # Time for the last output of a host whose attempt another host has ended.
 _LAST_OUTPUT_S = 5.0
+# Time for the last version of the checkpoint of a job that ends.
+_LAST_VERSION_S = 3600.0
 _TAIL_BYTES = 16_384  # a fatal error of JAX ends with a long stack trace
 _MAX_ERROR_CHARS = 10_000
 
@@ -48,7 +52,10 @@ class JobRunner:
         prepare: Callable[[dict], PreparedCode],
         find_user: Callable[[], JobUser] = find_job_user,
         machine_settings: Callable[[Cluster], Mapping[str, str]] = lambda cluster: {},  # variables for libtpu
+        # Sends a stored version, or a problem of the checkpoint, to worker-api.
+        report: Callable[[dict | None, str | None], None] = lambda version, problem: None,
     ):
+        self._report = report
         self.order, self._phase = order, "loading"
         self._open_folder: JobFolder | None = None
         self._cluster, self._folder = ONE_HOST, order["folder"]
@@ -72,19 +79,21 @@ class JobRunner:
     def progress(self) -> None:
         return None
 
-    def request(self, mode: str) -> None:
+    def request(self, mode: str) -> bool:
         """stop: the lease is lost; write nothing more, but a host of several its last output.
 
-        flush: the VM is preempted. drain: the job continues.
+        flush: the VM is preempted. cancel: a person ends the job, which stores what it has. drain: the job continues.
+        Returns whether this changes anything.
         """
         with self._lock:
-            if mode == "drain" or self._ended_as == "stop":
-                return
-            if mode == "flush" and self._ended_as is None:
+            if mode == "drain" or self._ended_as in (mode, "stop") or (mode, self._ended_as) == ("cancel", "flush"):
+                return False
+            if mode == "flush" and self._ended_as in (None, "cancel"):
                 self._give_up_at = time.monotonic() + _FLUSH_S
             self._ended_as = mode
             self.ended.set()
             self._stop.set()
+            return True
 
     def restart(self, prepared: PreparedCode) -> None:
         """Ends the process with TERM and runs it again with another source. The deadline stays.
@@ -123,13 +132,13 @@ class JobRunner:
         except SourceFailed as error:
             if self._ended_as == "stop":
                 raise LeaseLost from error
-            return self.preempted() if self._ended_as == "flush" else _failed(error.cause, error.reason)
+            return self.preempted() if self._ended_as else _failed(error.cause, error.reason)
         except NotIsolated as error:
             return _failed("isolation", str(error))
         except Exception as error:  # an error of this machine or of the bucket; another worker may succeed
             if self._ended_as == "stop":
                 raise LeaseLost from error
-            if self._ended_as == "flush":
+            if self._ended_as:
                 return self.preempted()
             log.exception("Failed to run job %s", self.order["id"])
             reason = error.reason if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
@@ -145,20 +154,76 @@ class JobRunner:
         wall_s = max(1.0, self.order["timeout_s"] - max(0.0, prepared_s - _PREPARE_S))
         limits = job_limits(self.order.get("limits") or {}, wall_s)
         output = OutputParts(self._output_bucket, f"{self._folder}output")
+        watch = None
         try:
+            watch = self._open_checkpoint(folder, output)
             self._open_folder, self._phase = folder, "running"
-            ended, prepared = self._run_process(folder, prepared, limits, output)
+            ended, prepared = self._run_process(folder, prepared, limits, output, watch)
             self._phase = "uploading"
-            return self._store(folder, ended, output) | {"ran": prepared.ran}
+            return self._store(folder, ended, output, watch) | {"ran": prepared.ran}
+        except Unusable as error:
+            return _failed("checkpoint", f"No stored version of the checkpoint can be restored: {error}")
         finally:
+            if watch:
+                watch.abandon()
             output.close(_LAST_OUTPUT_S if self._is_ended_by_a_peer() else 0)
 
-    def _store(self, folder: JobFolder, ended: ProcessEnd, output: OutputParts) -> dict:
+    def _open_checkpoint(self, folder: JobFolder, output: OutputParts) -> Watch | None:
+        """Restores the newest version that is whole. Raises Unusable where versions exist and none is."""
+        order = self.order.get("checkpoint")
+        if order is None:
+            return None
+        user, process = folder.user, self._cluster.process
+        bucket = Bucket(self._bucket.client, order["bucket"], self._check)
+
+        def note(text: str) -> None:
+            output.write(f"[gleaner] {text}\n".encode())
+
+        restored, problem = Restored(), None
+        for version in order["versions"]:
+            began = time.monotonic()
+            reading = bucket.checked(self._until(began + version["restore_s"]))
+            try:
+                restored = restore(reading, order["folder"], version["parts"], process, folder.checkpoint, user)
+            except Unusable as error:
+                problem = f"the version of {version['at']} is not usable: {error}"
+                folder.clear_checkpoint()
+            else:
+                label = f" ({version['label']})" if version["label"] else ""
+                note(f"checkpoint of {version['at']}{label} restored in {time.monotonic() - began:.1f} s")
+                break
+        else:
+            if problem is not None:
+                raise Unusable(problem)
+        settings = Settings(
+            f"{order['folder']}epoch_{self._epoch}/host_{process}/",
+            int(order["max_gb"] * 1e9),
+            order["max_files"],
+            order["every_s"],
+            self._cluster.processes,
+        )
+        watch = Watch(folder.checkpoint, folder.copies, user.uid, bucket, settings, restored, self._report, note)
+        if problem is not None:
+            watch.say(problem, is_told=True)
+        watch.start()
+        return watch
+
+    def _until(self, deadline: float) -> Callable[[], None]:
+        def check() -> None:
+            self._check()
+            if self._ended_as is not None or time.monotonic() > deadline:
+                raise Failure("infrastructure", "the restore of the checkpoint took too long")
+
+        return check
+
+    def _store(self, folder: JobFolder, ended: ProcessEnd, output: OutputParts, watch: Watch | None) -> dict:
         if self._ended_as == "stop":
             raise LeaseLost
         finish = self._conclude(folder, ended)
         if ended.cause != "stopped":
             folder.keep_programs()
+        if watch:
+            watch.end(ended.exit_code == 0, min(self._give_up_at, time.monotonic() + _LAST_VERSION_S))
         stored, problems = store_artifacts(folder.artifacts, folder.user.uid, self._bucket, self._folder)
         output.close(max(1.0, min(600.0, self._give_up_at - time.monotonic())), note_left_out(problems))
         if self._ended_as == "stop":
@@ -168,7 +233,12 @@ class JobRunner:
         return finish | {"has_artifacts": stored > 0}
 
     def _run_process(
-        self, folder: JobFolder, prepared: PreparedCode, limits: Limits, output: OutputParts
+        self,
+        folder: JobFolder,
+        prepared: PreparedCode,
+        limits: Limits,
+        output: OutputParts,
+        watch: Watch | None,
     ) -> tuple[ProcessEnd, PreparedCode]:
         deadline = time.monotonic() + limits.wall_s
 
@@ -179,6 +249,8 @@ class JobRunner:
 
         start_s = _START_S
         while True:
+            if watch:
+                watch.process_began()
             ended = run_process(
                 folder.argv(prepared),
                 user=folder.user,
@@ -192,6 +264,7 @@ class JobRunner:
                 tmp=folder.tmp,
                 ramfs=prepared.ramfs,
                 has_started=folder.has_started,
+                on_death=watch.process_died if watch else lambda: None,
             )
             start_s, deadline = start_s - ended.start_s, deadline + ended.start_s
             with self._lock:

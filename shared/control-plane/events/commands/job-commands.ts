@@ -7,8 +7,10 @@ import {isFinal} from '../../../domain/job/lifecycle.ts';
 import {paths} from '../../../domain/names.ts';
 import {CAUSES} from '../../../domain/records/causes.ts';
 import type {Job} from '../../../domain/records/job.ts';
+import type {Worker} from '../../../domain/records/worker.ts';
 import type {Document, Filter, Stored} from '../../../ports/ports.ts';
 import type {Deps} from '../../deps.ts';
+import {workerRecords} from '../../documents/documents.ts';
 import {deleteJob, jobRecords, membersOf, storeEnded} from '../../documents/job-documents.ts';
 import {clearWork, holderOf} from '../../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../../documents/pages.ts';
@@ -38,6 +40,7 @@ export const whichJobs = {
     .strictObject({cause: z.enum(CAUSES)})
     .describe('`{"cause": …}`: jobs that failed for this cause.')
     .optional(),
+  fresh: z.boolean().describe('True: the jobs begin with an empty checkpoint.').optional(),
 };
 
 /** Schedules a job whose event has not arrived yet, so that a command cannot come too early. */
@@ -45,20 +48,24 @@ export async function takeUpNamed(deps: Deps, {job}: {job?: string | undefined})
   if (job !== undefined) await scheduleNewJob(deps, job);
 }
 
-type WhichJobs = {job?: string | undefined; where?: {cause: string} | undefined};
+type WhichJobs = {
+  job?: string | undefined;
+  where?: {cause: string} | undefined;
+  fresh?: boolean | undefined;
+};
 
 /** Ends a job. Its worker is notified at its next heartbeat. */
 export function cancelJob(turn: MessageTurn, job: string): Promise<CommandOutcome> {
-  const decide: Decide = (found, price) => decideCancelJob(found, price, turn.published_at, turn.now);
+  const decide: Decide = (found, holder) => decideCancelJob(found, holder, turn.published_at, turn.now);
   return concludeJobs(turn, [job], {job}, decide);
 }
 
 /** Runs one ended job again, or up to 200 jobs that failed for a cause. */
-export async function retryJobs(turn: MessageTurn, {job, where: {cause} = {cause: ''}}: WhichJobs) {
+export async function retryJobs(turn: MessageTurn, {job, where: {cause} = {cause: ''}, fresh}: WhichJobs) {
   const ids = job === undefined ? await failedFor(turn.deps, cause) : [job];
   const about = job === undefined ? {} : {job};
   if (ids.length === 0) return refused(`no job has failed for the cause "${cause}"`, about);
-  return concludeJobs(turn, ids, about, found => decideRetryJob(found, turn.published_at, turn.now));
+  return concludeJobs(turn, ids, about, found => decideRetryJob(found, turn.published_at, turn.now, fresh));
 }
 
 /** The query comes before the transaction, which can only read documents one by one. */
@@ -83,7 +90,7 @@ async function fitting(pages: AsyncIterable<Stored[]>, isChanged = (_: Document)
   return ids;
 }
 
-type Decide = (job: Job, usd_per_hour: number | null) => Decision<Job>;
+type Decide = (job: Job, holder: Worker | undefined) => Decision<Job>;
 
 async function concludeJobs(
   turn: MessageTurn,
@@ -99,13 +106,19 @@ async function concludeJobs(
       if (typeof job === 'string') return {decision: rejected(job)};
       const holder = await holderOf(deps.log, tx, job);
       const others = await membersOf(deps, tx, job, job.lease?.worker);
-      return {job, holders: [holder, ...others], decision: decide(job, holder?.usd_per_hour ?? null)};
+      return {job, holders: [holder, ...others], decision: decide(job, holder)};
     }),
   );
   for (const {job, holders = [], decision} of decided) {
     if (decision.kind !== 'applied' || !job) continue;
-    storeEnded(deps, tx, job, decision.next, now);
-    if (decision.next.lease === null) clearWork(tx, ...holders);
+    // The agents of a cancelled attempt hear of it by their next heartbeat.
+    if (decision.next.lease === null) {
+      storeEnded(deps, tx, job, decision.next, now);
+      clearWork(tx, ...holders);
+    } else {
+      jobRecords.set(deps, tx, decision.next);
+      for (const holder of holders) if (holder) workerRecords.set(tx, {...holder, drains: true});
+    }
   }
   const decisions = decided.map(({decision}) => decision);
   const further = ids.length > 1 ? 'if more have failed for this cause, send it again for them' : undefined;

@@ -28,10 +28,11 @@ export const retry = command({
       message: 'name a run, a job, or where: {cause}',
     })
     .refine(({run, stream}) => stream === undefined || run !== undefined, 'a stream needs its run')
+    .refine(({run, fresh}) => run === undefined || !fresh, 'fresh is for jobs: a stream has no checkpoint')
     .meta({oneOf: [{required: ['run']}, {required: ['job']}, {required: ['where']}]}),
   prepare: takeUpNamed,
-  decide: async (turn, {run, stream, job, where}) => {
-    if (run === undefined) return retryJobs(turn, {job, where});
+  decide: async (turn, {run, stream, job, where, fresh}) => {
+    if (run === undefined) return retryJobs(turn, {job, where, fresh});
     const ids = stream === undefined ? await failedStreams(turn.deps, run) : [stream];
     const nothing = stream === undefined ? `run "${run}" has no failed stream` : noStream(run, stream);
     const about = {run, ...(stream === undefined ? {} : {stream})};

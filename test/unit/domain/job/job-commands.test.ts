@@ -12,32 +12,48 @@ const nextOf = (decision: Decision<Job>) =>
 const anEnded = (status: Job['status'], changes: Partial<Job> = {}) =>
   aJob({status, queue: null, ...changes});
 
+const HOLDING = {usd_per_hour: 6};
+
 describe('a cancel', () => {
   const cases: {name: string; given: Job; then: RegExp}[] = [
-    {name: 'ends a job that waits', given: aJob(), then: /^applied: job my-job is cancelled$/},
-    {name: 'ends a job that runs', given: aRunningJob(), then: /^applied: job my-job is cancelled$/},
+    {name: 'ends a job that waits', given: aJob(), then: /^applied: job my-job is cancelled/},
+    {name: 'ends a job that runs', given: aRunningJob(), then: /^applied: job my-job is cancelled/},
     {name: 'of a cancelled job changes nothing', given: anEnded('cancelled'), then: /^applied: .* already$/},
     {name: 'of a completed job is rejected', given: anEnded('completed'), then: /^rejected: .*completed/},
     {name: 'of a failed job is rejected', given: anEnded('failed'), then: /^rejected: .*failed/},
     {
       name: 'applies however late',
       given: aJob({message_times: {status_at: at(99)}}),
-      then: /^applied: job my-job is cancelled$/,
+      then: /^applied: job my-job is cancelled/,
     },
   ];
   for (const {name, given, then} of cases)
     it(name, () => {
-      const decision = decideCancelJob(given, 6, at(60), NOW);
+      const decision = decideCancelJob(given, given.lease ? HOLDING : undefined, at(60), NOW);
       assert.match(
         `${decision.kind}: ${decision.kind === 'applied' ? decision.what : decision.reason}`,
         then,
       );
-      if (decision.kind === 'applied') assert.equal(decision.next.status, 'cancelled');
+      if (decision.kind !== 'applied') return;
+      const {status, cancelled_at} = decision.next;
+      assert.ok(status === 'cancelled' || cancelled_at === at(60));
     });
 
-  it('of a running job records its attempt and its cost', () => {
-    const next = nextOf(decideCancelJob(aRunningJob(), 6, at(60), NOW));
-    assert.deepEqual([next.attempts[0]?.outcome, next.spent_usd, next.lease], ['cancelled', 0.1, null]);
+  it('of a running job lets its worker store what it has, and ends with any end but success', () => {
+    const told = nextOf(decideCancelJob(aRunningJob(), HOLDING, at(60), NOW));
+    assert.deepEqual([told.status, told.cancelled_at, told.due_at], ['running', at(60), at(240)]);
+    for (const outcome of ['preempted', 'failed'] as const) {
+      const next = endAttempt(told, {outcome, cause: 'machine', error: null}, 6, NOW);
+      assert.deepEqual(
+        [next.status, next.attempts[0]?.outcome, next.cancelled_at],
+        ['cancelled', 'cancelled', null],
+      );
+      assert.deepEqual([next.spent_usd, next.lease, next.due_at], [0.1, null, null]);
+    }
+    assert.equal(
+      endAttempt(told, {outcome: 'completed', cause: null, error: null}, 6, NOW).status,
+      'completed',
+    );
   });
 });
 
@@ -63,10 +79,10 @@ describe('a retry', () => {
     });
 
   const later: [string, (job: Job, published_at: string) => Decision<Job>, Job][] = [
-    ['a cancel', (job, published_at) => decideCancelJob(job, 6, published_at, NOW), aJob()],
+    ['a cancel', (job, published_at) => decideCancelJob(job, undefined, published_at, NOW), aJob()],
     [
       'a cancel of a cancelled job',
-      (job, published_at) => decideCancelJob(job, 6, published_at, NOW),
+      (job, published_at) => decideCancelJob(job, undefined, published_at, NOW),
       anEnded('cancelled'),
     ],
     ['a retry', (job, published_at) => decideRetryJob(job, published_at, NOW), anEnded('failed')],

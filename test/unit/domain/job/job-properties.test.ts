@@ -69,7 +69,9 @@ function apply(job: Job, event: Event, step: number): Job {
     case 'cancel':
     case 'retry': {
       const decision =
-        event.kind === 'cancel' ? decideCancelJob(job, 1, at(step), now) : decideRetryJob(job, at(step), now);
+        event.kind === 'cancel'
+          ? decideCancelJob(job, job.lease ? {usd_per_hour: 1} : undefined, at(step), now)
+          : decideRetryJob(job, at(step), now);
       return decision.kind === 'applied' ? decision.next : job;
     }
     default:

@@ -20,9 +20,10 @@ const AT_WORK = aWorker({phase: 'working', work: 'job:my-job', epoch: 3, claimed
 const WAITING: JobGrantState = {job: aJob({epoch: 2}), worker: IDLE, hasOtherWork: false};
 
 const OTHER = {worker: 'other', incarnation: 1};
+const SETTINGS = {pool: POOL, bucket: 'bucket', checkpoints_bucket: 'checkpoints', fence_s: 100};
 
 const decide = (state: Partial<JobGrantState>) =>
-  decideJobGrant({...WAITING, ...state}, 'my-job', HOLDER, {pool: POOL, bucket: 'bucket'}, T0);
+  decideJobGrant({...WAITING, ...state}, 'my-job', HOLDER, SETTINGS, T0);
 const orderOf = (state: Partial<JobGrantState>) =>
   decide(state).order as {lease: object; job: Record<string, unknown>};
 
@@ -183,7 +184,7 @@ describe('the grant of a job of two slices', () => {
       decideJoin(
         {job: running, worker: other, others: [first], ...state},
         {...HOLDER, worker: A1, host},
-        {pool: POOL, bucket: 'bucket'},
+        SETTINGS,
         T0,
       );
     assert.ok(join({})?.order);

@@ -7,7 +7,7 @@ import {
   rightsOfStream,
 } from '../../../../shared/domain/requests/object-rights.ts';
 
-const BUCKETS = {bucket: 'bucket', logs_bucket: 'logs'};
+const BUCKETS = {bucket: 'bucket', logs_bucket: 'logs', checkpoints_bucket: 'checkpoints'};
 
 /** True if the rights reach an object that the other rights name, or one below their prefixes. */
 function reach(rights: ObjectRights[], others: ObjectRights[]): boolean {
@@ -43,8 +43,8 @@ describe('the rights of a host', () => {
     },
     {
       name: 'epoch',
-      rights: rightsOfJob({job: 'a', epoch: 1}, BUCKETS),
-      longer: rightsOfJob({job: 'a', epoch: 10}, BUCKETS),
+      rights: rightsOfJob({job: 'a', epoch: 1}, BUCKETS).filter(({may}) => may === 'create'),
+      longer: rightsOfJob({job: 'a', epoch: 10}, BUCKETS).filter(({may}) => may === 'create'),
     },
     {name: 'command', rights: exec('e', 'tpu-a-1', 1), longer: exec('e', 'tpu-a-1', 10)},
   ];

@@ -1,0 +1,1 @@
+"""The checkpoint of a job: a folder that each attempt finds as the last complete version left it."""

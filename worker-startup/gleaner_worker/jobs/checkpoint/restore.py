@@ -1,0 +1,153 @@
+"""The restore of a version: the files of all hosts. A host's own file wins, then that of the lowest host."""
+
+import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ...failures import Damaged, Failure
+from ...storage.objects import Bucket
+from ..user import JobUser
+from .folder import FileState, scan
+from .manifest import Manifest, Piece, StoredFile, parse_manifest
+from .store import NOTHING_KNOWN, Known
+
+_STREAMS = 16  # pieces at once; each is in memory
+
+
+class Unusable(Exception):
+    """The stored version is incomplete or damaged."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore left. foreign: the files of other hosts, which no version of this host names while unchanged."""
+
+    known: Known = NOTHING_KNOWN
+    foreign: dict[str, FileState] | None = None
+
+
+def restore(bucket: Bucket, folder: str, parts: dict, process: int, root: str, user: JobUser) -> Restored:
+    """Fills the empty folder `root`, which the job user does not reach yet.
+
+    folder: the prefix of all checkpoints of the job. parts: `object` and `digest` of the manifest of each process, by
+    its number. Raises Unusable, and the other errors of the bucket.
+    """
+    order = sorted(map(int, parts), key=lambda number: (number != process, number))
+    manifests = {number: _read_manifest(bucket, folder, parts[str(number)]) for number in order}
+    union = _union([manifests[number] for number in reversed(order)])
+    for path, mode in sorted(union.folders.items()):
+        os.makedirs(os.path.join(root, path), mode=0o700, exist_ok=True)
+        os.chmod(os.path.join(root, path), mode | 0o700)
+    _write_files(bucket, root, files := union.files)
+    for path, target in union.links.items():
+        os.symlink(target, os.path.join(root, path))
+    if user.is_isolated:
+        _give(root, user)
+    states = _states_of(root, user)
+    own = manifests.get(process, Manifest())
+    is_own = {path for path, file in own.files.items() if files.get(path) == file}
+    known = Known(own, {path: state for path, state in states.items() if path in is_own})
+    return Restored(known, {path: state for path, state in states.items() if path not in is_own})
+
+
+def _read_manifest(bucket: Bucket, folder: str, part: dict) -> Manifest:
+    data = bucket.read(part["object"])
+    if data is None:
+        raise Unusable(f"{part['object']} is missing")
+    if hashlib.sha256(data).hexdigest() != part["digest"]:
+        raise Unusable(f"{part['object']} is not the manifest that was stored")
+    try:
+        return parse_manifest(data, folder)
+    except ValueError as error:
+        raise Unusable(f"{part['object']}: {error}") from error
+
+
+def _union(manifests: list[Manifest]) -> Manifest:
+    """All entries; those of a later manifest win. Raises Unusable where an entry lies below a file or a link."""
+    files: dict[str, StoredFile] = {}
+    folders: dict[str, int] = {}
+    links: dict[str, str] = {}
+    for manifest in manifests:
+        for path in [*manifest.files, *manifest.links]:
+            files.pop(path, None)
+            links.pop(path, None)
+        files |= manifest.files
+        links |= manifest.links
+        folders |= manifest.folders
+    for path in [*files, *folders, *links]:
+        parts = path.split("/")
+        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+        if (
+            path in folders
+            and (path in files or path in links)
+            or any(each in files or each in links for each in above)
+        ):
+            raise Unusable(f"{path!r} is a folder on one host, and a file or a link on another")
+    return Manifest(files, folders, links)
+
+
+def _write_files(bucket: Bucket, root: str, files: dict[str, StoredFile]) -> None:
+    for path in files:
+        os.makedirs(os.path.join(root, os.path.dirname(path)), mode=0o700, exist_ok=True)
+        open(os.path.join(root, path), "xb").close()
+    with ThreadPoolExecutor(_STREAMS, "restore") as pool:
+        jobs = [
+            pool.submit(_write_piece, bucket, os.path.join(root, path), begin, piece)
+            for path, file in files.items()
+            for begin, piece in _placed(file)
+        ]
+        try:
+            for job in jobs:
+                job.result()
+        except FileNotFoundError as error:
+            pool.shutdown(cancel_futures=True)
+            raise Unusable(f"an object is missing: {error}") from error
+        except Damaged as error:
+            pool.shutdown(cancel_futures=True)
+            raise Unusable(error.reason) from error
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    for path, file in files.items():
+        place = os.path.join(root, path)
+        os.chmod(place, file.mode)
+        os.utime(place, ns=(file.mtime_ns, file.mtime_ns))
+
+
+def _placed(file: StoredFile) -> list[tuple[int, Piece]]:
+    begins = [0]
+    for piece in file.pieces:
+        begins.append(begins[-1] + piece.size)
+    return [(begin, piece) for begin, piece in zip(begins, file.pieces, strict=False) if piece.size]
+
+
+def _write_piece(bucket: Bucket, path: str, begin: int, piece: Piece) -> None:
+    found = bucket.head(piece.object)
+    if found is None:
+        raise FileNotFoundError(piece.object)
+    data = bytearray(piece.size)
+    if found.size_bytes == piece.size:
+        bucket.read_into(piece.object, found.generation, 0, memoryview(data))
+    if hashlib.sha256(data).hexdigest() != piece.sha256:
+        raise Damaged("infrastructure", f"{piece.object} has other bytes than were stored")
+    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        written = 0
+        while written < len(data):
+            written += os.pwrite(fd, memoryview(data)[written:], begin + written)
+    finally:
+        os.close(fd)
+
+
+def _give(root: str, user: JobUser) -> None:
+    for parent, folders, names in os.walk(root):
+        for name in [*folders, *names]:
+            os.chown(os.path.join(parent, name), user.uid, user.gid, follow_symlinks=False)
+
+
+def _states_of(root: str, user: JobUser) -> dict[str, FileState]:
+    found = scan(root, user.uid, "")
+    if found is None:
+        raise Failure("infrastructure", f"Failed to restore a checkpoint: {root} has changed")
+    return found.files

@@ -1,0 +1,123 @@
+"""One version of a checkpoint: hard links of the folder, then its objects, then its manifest."""
+
+import hashlib
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from ...storage.objects import Bucket
+from ...storage.upload_content import BytesContent
+from ..user import remove
+from .folder import FileState, Scan, has_writer, is_unchanged, link_file
+from .manifest import MANIFEST, Manifest, Piece, StoredFile
+
+PIECE_BYTES = 64 << 20
+# Smaller files are copied, so that a program that writes them in place does not spoil the version.
+_COPIED_BYTES = 64 << 20
+_STREAMS = 8  # pieces at once; each is in memory
+_TYPE = "application/octet-stream"
+
+
+class Spoiled(Exception):
+    """The folder changed before the version was stored. The text names the file."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """The files of the last version, with the states in which a scan saw them: their bytes are in the bucket."""
+
+    manifest: Manifest
+    states: dict[str, FileState]
+
+    def find(self, path: str, state: FileState) -> StoredFile | None:
+        stored = self.manifest.files.get(path)
+        return stored if stored is not None and self.states.get(path) == state else None
+
+
+NOTHING_KNOWN = Known(Manifest(), {})
+
+
+class Cut:
+    """The files of the folder at one moment, in a folder that the job cannot see."""
+
+    def __init__(self, root: str, uid: int, found: Scan, known: Known, copies: str):
+        """Raises Spoiled for a file that has changed since the scan."""
+        self.scan, self._uid, self._known, self._folder = found, uid, known, copies
+        self.new = {path: state for path, state in found.files.items() if known.find(path, state) is None}
+        self._copies = {path: os.path.join(copies, str(number)) for number, path in enumerate(sorted(self.new))}
+        os.makedirs(copies, mode=0o700)
+        try:
+            for path, copy in self._copies.items():
+                if not link_file(root, path, copy, self.new[path], uid):
+                    raise Spoiled(path)
+        except BaseException:
+            self.remove()
+            raise
+
+    def writers(self) -> tuple[str | None, bool]:
+        """A file that a process has open for writing, and whether the file system can tell."""
+        for path, copy in self._copies.items():
+            if has := has_writer(copy):
+                return path, True
+            if has is None:
+                return None, False
+        return None, True
+
+    def keep_small(self) -> None:
+        """Copies small files. Raises Spoiled, and OSError on a full disk."""
+        for path, copy in self._copies.items():
+            if self.new[path].size <= _COPIED_BYTES:
+                shutil.copyfile(copy, f"{copy}.copy")
+                self._check(path, copy)
+                os.replace(f"{copy}.copy", copy)
+                os.utime(copy, ns=(self.new[path].mtime_ns,) * 2)
+
+    def store(self, bucket: Bucket, prefix: str) -> tuple[Manifest, str]:
+        """Uploads the new files, then the manifest. Returns the manifest and its SHA-256. Raises Spoiled."""
+        files = {path: stored for path, state in self.scan.files.items() if (stored := self._known.find(path, state))}
+        with ThreadPoolExecutor(_STREAMS, "checkpoint") as pool:
+            pieces = {
+                path: [
+                    pool.submit(self._store_piece, bucket, path, f"{prefix}{number:06d}-{piece:04d}", piece)
+                    for piece in range(_pieces_of(self.new[path].size))
+                ]
+                for number, path in enumerate(self._copies)
+            }
+            try:
+                for path, state in self.new.items():
+                    stored = tuple(done.result() for done in pieces[path])
+                    files[path] = StoredFile(state.mode, state.mtime_ns, stored)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        for path, copy in self._copies.items():
+            if self.new[path].size > _COPIED_BYTES:
+                self._check(path, copy)
+        manifest = Manifest(files, dict(self.scan.folders), dict(self.scan.links))
+        data = manifest.encode()
+        bucket.create(prefix + MANIFEST, BytesContent(data), {}, "application/json")
+        return manifest, hashlib.sha256(data).hexdigest()
+
+    def _store_piece(self, bucket: Bucket, path: str, name: str, piece: int) -> Piece:
+        with open(self._copies[path], "rb") as file:
+            content = _read_piece(file, piece * PIECE_BYTES)
+        bucket.create(name, content, {}, _TYPE)
+        return Piece(name, content.size, hashlib.sha256(content.getbuffer()).hexdigest())
+
+    def _check(self, path: str, copy: str) -> None:
+        if not is_unchanged(copy, self.new[path], self._uid):
+            raise Spoiled(path)
+
+    def remove(self) -> None:
+        remove(self._folder)
+
+
+def _pieces_of(size: int) -> int:
+    return max(1, -(-size // PIECE_BYTES))
+
+
+def _read_piece(file: BinaryIO, begin: int) -> BytesContent:
+    file.seek(begin)
+    return BytesContent(file.read(PIECE_BYTES))

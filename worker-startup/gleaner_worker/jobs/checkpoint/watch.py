@@ -1,0 +1,350 @@
+"""Stores versions of the checkpoint folder while the job runs. A version is a quiet moment of the whole folder, or the
+moment that the program names."""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotDone
+from dataclasses import dataclass, replace
+
+from ...failures import Failure, LeaseLost
+from ...storage.objects import Bucket
+from ..untrusted_files import open_untrusted
+from .folder import Scan, scan
+from .manifest import Manifest
+from .restore import Restored
+from .store import Cut, Known, Spoiled
+
+log = logging.getLogger(__name__)
+
+SAVE = ".save"  # the program names a moment by this file, whose text is a label
+_MAX_LABEL_BYTES = 200
+_LOOK_S = 0.2  # between two looks for SAVE
+_SCAN_S = 2.0  # between two scans that see the same folder
+_UNSURE_S = 5.0  # the same on a file system that does not tell who writes
+# A process that dies in the middle of a save leaves a quiet folder. A cut counts if the process lived on for this long.
+_ALIVE_S = 1.0
+_RESTLESS_S = 600.0  # without a quiet moment, until the output says so
+_REPORT_S = 5.0  # between two tries to report a version
+_MAX_BYTES_PER_HOUR = 200e9
+_SPOILED = 3  # versions in a row, until the output says so
+_FOREVER_MS = 7 * 86_400_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """prefix: of the objects of this host. every_s: least seconds between two versions. processes: of the attempt."""
+
+    prefix: str
+    max_bytes: int
+    max_files: int
+    every_s: float
+    processes: int
+
+
+@dataclass
+class _Moment:
+    """A state of the folder and the time in which it was so."""
+
+    scan: Scan
+    label: str | None
+    from_ms: int
+    until_ms: int
+    since: float  # of from_ms, by the monotonic clock
+
+
+@dataclass
+class _Upload:
+    """A cut on its way into the bucket."""
+
+    moment: _Moment
+    number: int
+    cut: Cut
+    at: float
+    done: Future[tuple[Manifest, str]]
+
+
+class Watch(threading.Thread):
+    """The watch of one attempt on one host.
+
+    report: sends a stored version, or a problem of the checkpoint, to worker-api; raises OSError and LeaseLost.
+    note: writes a line into the output of the job.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        copies: str,
+        uid: int,
+        bucket: Bucket,
+        settings: Settings,
+        restored: Restored,
+        report: Callable[[dict | None, str | None], None],
+        note: Callable[[str], None],
+    ):
+        super().__init__(name="checkpoint", daemon=True)
+        self._root, self._copies, self._uid, self._bucket = root, copies, uid, bucket
+        self._settings, self._report, self._note = settings, report, note
+        self._known, self._foreign = restored.known, restored.foreign or {}
+        self._pool = ThreadPoolExecutor(1, "checkpoint-upload")
+        self._ended = threading.Event()
+        self._died_at: float | None = None
+        self._seen: _Moment | None = None
+        self._tainted: Scan | None = None  # left by a process that did not end well
+        self._stored: tuple[_Moment, dict] | None = None  # the last version, and what worker-api hears of it
+        self._told_ms = -1  # until_ms of the last report of it
+        self._upload: _Upload | None = None
+        self._is_named = False  # the program names its moments
+        self._number = self._spoiled = 0
+        self._next_cut = self._next_report = 0.0
+        self._quiet_at = time.monotonic()
+        self._noted: set[str] = set()
+
+    def process_began(self) -> None:
+        self._tainted = self._scan() if self._died_at is not None else None
+        self._died_at = None
+
+    def process_died(self) -> None:
+        self._died_at = time.monotonic()
+
+    def run(self) -> None:
+        scan_at = 0.0
+        while not self._ended.wait(_LOOK_S):
+            try:
+                self._settle()
+                label = self._label()
+                if label is not None and self._upload is None:
+                    self._save(label)
+                elif not self._is_named and time.monotonic() >= scan_at:
+                    self._look()
+                    scan_at = time.monotonic() + _SCAN_S
+                self._tell()
+            except LeaseLost:
+                return
+            except OSError as error:  # a full disk, for example
+                self.say(f"a version is left out: {error}")
+            except Exception:  # the next look may succeed
+                log.exception("Failed to watch the checkpoint of a job")
+
+    def end(self, is_good: bool, give_up_at: float) -> None:
+        """Stores the last version. is_good: the process exited with 0, so what it left is what it meant.
+
+        Raises LeaseLost.
+        """
+        self._ended.set()
+        self.join()
+        try:
+            self._await_upload(give_up_at)
+            label = self._label()
+            if label is not None or (is_good and not self._is_named):
+                self._take_last(label)
+                self._await_upload(give_up_at, is_final=True)
+            if is_good and self._stored:
+                self._stored[0].until_ms += _FOREVER_MS
+            while self._tell() is False and time.monotonic() < give_up_at:
+                time.sleep(0.5)
+        except OSError as error:
+            self.say(f"the last version is left out: {error}")
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def abandon(self) -> None:
+        """Ends the threads, and stores nothing more."""
+        self._ended.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _take_last(self, label: str | None) -> None:
+        moment = self._moment(label)
+        if moment and (label is not None or self._is_new(moment.scan)):
+            self._cut(moment)
+
+    def _await_upload(self, give_up_at: float, is_final: bool = False) -> None:
+        while self._upload and time.monotonic() < give_up_at:
+            try:
+                self._upload.done.exception(max(0.0, min(1.0, give_up_at - time.monotonic())))
+            except NotDone:
+                continue
+            self._settle(is_final)
+
+    def _save(self, label: str) -> None:
+        self._is_named = True
+        moment = self._moment(label)
+        if moment and (not self._fits(moment.scan) or self._cut(moment)):
+            os.unlink(os.path.join(self._root, SAVE))
+
+    def _look(self) -> None:
+        found = self._scan()
+        if found is None or self._seen is None or found != self._seen.scan:
+            self._note_restless(found)
+            self._seen = self._moment_of(found) if found is not None else None
+            return
+        self._seen.until_ms = _now_ms()
+        if self._stored and self._stored[0].scan == found:
+            self._stored[0].until_ms = self._seen.until_ms
+        if not self._is_new(found):
+            self._quiet_at = time.monotonic()
+        elif self._upload is None and time.monotonic() >= self._next_cut and self._fits(found):
+            self._cut(self._seen)
+
+    def _is_new(self, found: Scan) -> bool:
+        """Whether no version has this state. One host needs no version of an empty folder, nor of what it restored."""
+        if self._stored:
+            return found != self._stored[0].scan
+        if self._settings.processes > 1:
+            return True
+        manifest = self._known.manifest
+        was = (self._known.states, manifest.folders, manifest.links)
+        return was != (found.files, found.folders, found.links)
+
+    def _scan(self) -> Scan | None:
+        found = scan(self._root, self._uid, SAVE)
+        if found is None:
+            return None
+        for path, why in found.left_out.items():
+            self.say(f"{path!r} is left out: {why}")
+        return replace(
+            found, files={path: state for path, state in found.files.items() if self._foreign.get(path) != state}
+        )
+
+    def _moment(self, label: str | None) -> _Moment | None:
+        found = self._scan()
+        return None if found is None else self._moment_of(found, label)
+
+    def _moment_of(self, found: Scan, label: str | None = None) -> _Moment:
+        return _Moment(found, label, _now_ms(), _now_ms(), time.monotonic())
+
+    def _fits(self, found: Scan) -> bool:
+        settings, files = self._settings, found.files
+        if found.size_bytes > settings.max_bytes:
+            largest = max(files, key=lambda path: files[path].size)
+            size = f"{found.size_bytes / 1e9:.1f} GB in {len(files)} files, the largest is {largest}"
+            self.say(
+                f"it has over {settings.max_bytes / 1e9:g} GB ({size}): raise checkpoint.max_gb, or keep fewer steps",
+                True,
+            )
+        elif len(files) > settings.max_files:
+            self.say(
+                f"it has {len(files)} files, over {settings.max_files}: raise checkpoint.max_files, or keep fewer", True
+            )
+        else:
+            return True
+        return False
+
+    def _cut(self, moment: _Moment) -> bool:
+        """Begins the upload of a moment, unless a process writes or the folder changes."""
+        if moment.label is None and (moment.scan == self._tainted or (self._died_at and not self._ended.is_set())):
+            return False
+        self._number += 1
+        try:
+            cut = Cut(
+                self._root, self._uid, moment.scan, self._known, os.path.join(self._copies, f"{self._number:06d}")
+            )
+        except Spoiled:
+            return False
+        try:
+            if moment.label is None and not self._ended.is_set():
+                writer, is_sure = cut.writers()
+                if writer or not (is_sure or time.monotonic() - moment.since >= _UNSURE_S):
+                    self._note_restless(moment.scan, writer)
+                    cut.remove()
+                    return False
+            cut.keep_small()
+        except Spoiled:
+            cut.remove()
+            return False
+        except BaseException:
+            cut.remove()
+            raise
+        new_bytes = sum(state.size for state in cut.new.values())
+        now = time.monotonic()
+        self._next_cut = now + max(self._settings.every_s, 3600 * new_bytes / _MAX_BYTES_PER_HOUR)
+        done = self._pool.submit(cut.store, self._bucket, f"{self._settings.prefix}{self._number:06d}/")
+        self._upload, self._quiet_at = _Upload(moment, self._number, cut, now, done), now
+        return True
+
+    def _settle(self, is_final: bool = False) -> None:
+        """Takes over an upload that has ended."""
+        upload = self._upload
+        if upload is None or not upload.done.done():
+            return
+        is_sure = is_final or upload.moment.label is not None or self._has_lived_on(upload)
+        if not is_sure and self._died_at is None and not self._ended.is_set():
+            return
+        self._upload = None
+        upload.cut.remove()
+        try:
+            manifest, digest = upload.done.result()
+        except Spoiled as error:
+            self._spoiled += 1
+            if self._spoiled >= _SPOILED:
+                self.say(
+                    f"{error} is written in place while it is stored: write to a temporary name, and rename it", True
+                )
+            return
+        except Failure as error:
+            return self.say(f"a version is left out: {error.reason}")
+        if not is_sure:
+            return
+        self._spoiled, self._known = 0, Known(manifest, upload.moment.scan.files)
+        size = sum(file.size for file in manifest.files.values())
+        version = {"version": upload.number, "digest": digest, "bytes": size, "files": len(manifest.files)}
+        self._stored, self._told_ms, self._next_report = (upload.moment, version), -1, 0.0
+
+    def _has_lived_on(self, upload: _Upload) -> bool:
+        until = time.monotonic() if self._died_at is None else self._died_at
+        return until - upload.at >= _ALIVE_S
+
+    def _tell(self) -> bool | None:
+        """Reports the last version once, and on several hosts how long it stays true. False: to be tried again."""
+        if self._stored is None or time.monotonic() < self._next_report:
+            return None
+        moment, version = self._stored
+        if self._told_ms >= 0 and (self._settings.processes == 1 or moment.until_ms == self._told_ms):
+            return None
+        until_ms = moment.until_ms
+        times = {"label": moment.label, "from_ms": moment.from_ms, "until_ms": until_ms}
+        try:
+            self._report(version | times, None)
+        except OSError as error:
+            log.warning("Failed to report a version of a checkpoint: %s", error)
+            self._next_report = 0.0 if self._ended.is_set() else time.monotonic() + _REPORT_S
+            return False
+        self._told_ms = until_ms
+        # All hosts of an attempt write one document.
+        pause_s = max(self._settings.every_s / 4, self._settings.processes / 2)
+        self._next_report = 0.0 if self._ended.is_set() else time.monotonic() + pause_s
+        return True
+
+    def _label(self) -> str | None:
+        try:
+            with open_untrusted(os.path.join(self._root, SAVE), self._uid) as file:
+                return file.read(_MAX_LABEL_BYTES).decode("utf-8", "replace").strip()
+        except (OSError, ValueError):
+            return None
+
+    def _note_restless(self, found: Scan | None, writer: str | None = None) -> None:
+        if time.monotonic() - self._quiet_at < _RESTLESS_S:
+            return
+        before = self._seen.scan.files if self._seen else {}
+        changed = [path for path, state in (found.files if found else {}).items() if before.get(path) != state]
+        name = writer or next(iter(changed), "a file")
+        self.say(f"no quiet moment for 10 minutes, because {name} changes: put logs into $JOB_ARTIFACTS", True)
+
+    def say(self, text: str, is_told: bool = False) -> None:
+        """Once into the output; is_told: also into the document of the job."""
+        if text.split(":")[0] in self._noted or len(self._noted) > 100:
+            return
+        self._noted.add(text.split(":")[0])
+        self._note(f"checkpoint: {text}")
+        if is_told:
+            try:
+                self._report(None, text[:1000])
+            except OSError as error:
+                log.warning("Failed to report a problem of a checkpoint: %s", error)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
