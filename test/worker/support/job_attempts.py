@@ -37,6 +37,8 @@ def an_order(**changes):
         "source_version": None,
         "limits": None,
         "bucket": BUCKET,
+        "checkpoint": None,
+        "fence_s": HANG_S,
         "folder": FOLDER,
         "slice": ONE_SLICE,
     } | changes

@@ -5,9 +5,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
+from ..storage.untrusted_files import open_untrusted
 from .prepared_code import PreparedCode
 from .programs import Programs
-from .untrusted_files import open_untrusted
 from .user import JobUser, remove
 
 _RUN_JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_job.py")

@@ -9,8 +9,8 @@ import json
 import os
 import re
 
+from ..storage.untrusted_files import open_untrusted
 from .prepared_code import PreparedCode
-from .untrusted_files import open_untrusted
 from .user import remove
 
 _MAX_FILES = 500

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ..failures import Failure, LeaseLost
 from ..storage.objects import Bucket
+from ..storage.untrusted_files import read_report
 from .checkpoint.restore import Restored, Unusable, restore
 from .checkpoint.watch import Settings, Watch
 from .cluster import ONE_HOST, Cluster, cluster_of, lost_peer
@@ -19,7 +20,6 @@ from .limits import Limits, job_limits
 from .output import OutputParts
 from .prepared_code import PreparedCode, SourceFailed
 from .process import ProcessEnd, run_process
-from .untrusted_files import read_report
 from .upload import Result, ResultFailed, note_left_out, store_artifacts, store_result
 from .user import JobUser, NotIsolated, find_job_user
 
@@ -174,6 +174,7 @@ class JobRunner:
         if order is None:
             return None
         user, process = folder.user, self._cluster.process
+        owner = user.uid, user.gid
         bucket = Bucket(self._bucket.client, order["bucket"], self._check)
 
         def note(text: str) -> None:
@@ -184,7 +185,7 @@ class JobRunner:
             began = time.monotonic()
             reading = bucket.checked(self._until(began + version["restore_s"]))
             try:
-                restored = restore(reading, order["folder"], version["parts"], process, folder.checkpoint, user)
+                restored = restore(reading, order["folder"], version["parts"], process, folder.checkpoint, owner)
             except Unusable as error:
                 problem = f"the version of {version['at']} is not usable: {error}"
                 folder.clear_checkpoint()

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from ..failures import Failure
 from ..storage.objects import Bucket, Contradicts
+from ..storage.untrusted_files import open_untrusted, walk
 from ..storage.upload_content import FileContent
-from .untrusted_files import open_untrusted, walk
 
 MAX_RESULT_BYTES = 262_144  # in a document
 _MAX_STORED_RESULT_BYTES = 4 << 30

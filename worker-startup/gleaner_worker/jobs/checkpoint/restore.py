@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ...failures import Damaged, Failure
 from ...storage.objects import Bucket
-from ..user import JobUser
 from .folder import FileState, scan
 from .manifest import Manifest, Piece, StoredFile, parse_manifest
 from .store import NOTHING_KNOWN, Known
@@ -27,11 +26,11 @@ class Restored:
     foreign: dict[str, FileState] | None = None
 
 
-def restore(bucket: Bucket, folder: str, parts: dict, process: int, root: str, user: JobUser) -> Restored:
+def restore(bucket: Bucket, folder: str, parts: dict, process: int, root: str, owner: tuple[int, int]) -> Restored:
     """Fills the empty folder `root`, which the job user does not reach yet.
 
-    folder: the prefix of all checkpoints of the job. parts: `object` and `digest` of the manifest of each process, by
-    its number. Raises Unusable, and the other errors of the bucket.
+    owner: uid and gid of the job. folder: the prefix of all checkpoints of the job. parts: `object` and `digest` of the
+    manifest of each process, by its number. Raises Unusable, and the other errors of the bucket.
     """
     order = sorted(map(int, parts), key=lambda number: (number != process, number))
     manifests = {number: _read_manifest(bucket, folder, parts[str(number)]) for number in order}
@@ -42,9 +41,8 @@ def restore(bucket: Bucket, folder: str, parts: dict, process: int, root: str, u
     _write_files(bucket, root, files := union.files)
     for path, target in union.links.items():
         os.symlink(target, os.path.join(root, path))
-    if user.is_isolated:
-        _give(root, user)
-    states = _states_of(root, user)
+    _give(root, *owner)
+    states = _states_of(root, owner[0])
     own = manifests.get(process, Manifest())
     is_own = {path for path, file in own.files.items() if files.get(path) == file}
     known = Known(own, {path: state for path, state in states.items() if path in is_own})
@@ -140,14 +138,14 @@ def _write_piece(bucket: Bucket, path: str, begin: int, piece: Piece) -> None:
         os.close(fd)
 
 
-def _give(root: str, user: JobUser) -> None:
+def _give(root: str, uid: int, gid: int) -> None:
     for parent, folders, names in os.walk(root):
         for name in [*folders, *names]:
-            os.chown(os.path.join(parent, name), user.uid, user.gid, follow_symlinks=False)
+            os.chown(os.path.join(parent, name), uid, gid, follow_symlinks=False)
 
 
-def _states_of(root: str, user: JobUser) -> dict[str, FileState]:
-    found = scan(root, user.uid, "")
+def _states_of(root: str, uid: int) -> dict[str, FileState]:
+    found = scan(root, uid, "")
     if found is None:
         raise Failure("infrastructure", f"Failed to restore a checkpoint: {root} has changed")
     return found.files

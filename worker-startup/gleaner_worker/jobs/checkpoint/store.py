@@ -9,7 +9,6 @@ from typing import BinaryIO
 
 from ...storage.objects import Bucket
 from ...storage.upload_content import BytesContent
-from ..user import remove
 from .folder import FileState, Scan, has_writer, is_unchanged, link_file
 from .manifest import MANIFEST, Manifest, Piece, StoredFile
 
@@ -111,7 +110,7 @@ class Cut:
             raise Spoiled(path)
 
     def remove(self) -> None:
-        remove(self._folder)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _pieces_of(size: int) -> int:

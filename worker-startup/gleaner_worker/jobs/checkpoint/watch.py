@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...failures import Failure, LeaseLost
 from ...storage.objects import Bucket
-from ..untrusted_files import open_untrusted
+from ...storage.untrusted_files import open_untrusted
 from .folder import Scan, scan
 from .manifest import Manifest
 from .restore import Restored
