@@ -57,6 +57,40 @@ def test_the_global_variable_result_becomes_text(jobs, code, result):
     assert (ending["outcome"], ending["result"]) == ("completed", result), jobs.output
 
 
+POOLS = {
+    "Pool by spawn": "multiprocessing.get_context('spawn').Pool(2)",
+    "ProcessPoolExecutor by forkserver": "futures.ProcessPoolExecutor(2, multiprocessing.get_context('forkserver'))",
+}
+
+
+@pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
+def test_a_pool_runs_functions_of_the_code_with_the_globals_of_the_code(jobs, pool):
+    code = f"""
+import multiprocessing
+from concurrent import futures
+jax.distributed.initialize()
+def square(n):
+    logger.info(f"{{n}} in {{__file__}}")
+    return n * n, challenge_number, jnp is jax.numpy, "_fill" in globals()
+if __name__ == "__main__":
+    with {pool} as pool:
+        print(list(pool.map(square, range(3))), flush=True)
+        list(pool.map(square, ["no number"]))
+"""
+    jobs.write_jax("import os\ndef refuse(): os._exit(3)\ndistributed.initialize = refuse\n")
+    ending = jobs.run(code=code, challenge_number=7)
+    assert (ending["cause"], ending["error"][:9]) == ("exit", "TypeError"), jobs.output
+    assert str([(n * n, 7, True, False) for n in range(3)]) in jobs.output
+    assert "    return n * n, challenge_number" in jobs.output  # the line of the child that failed
+    assert f"2 in {jobs.home}/jobs/j1-e2/job.py" in jobs.output
+
+
+def test_code_has_its_file_and_its_arguments(jobs):
+    args = ["--steps", "3", "", "two words"]
+    code = "import sys\nresult = (sys.argv, open(__file__).readline(), __spec__)"
+    assert jobs.run(code=code, args=args)["result"] == str((["<job j1>", *args], "import sys\n", None))
+
+
 FAILURES = {
     "a syntax error": ("x = 1\nx = = 2", "exit", "SyntaxError: invalid syntax", ["x = = 2", 'File "<job j1>", line 2']),
     "an exception": (

@@ -143,5 +143,11 @@ def test_programs_are_those_of_the_same_code_inputs_environment_and_commit(tmp_p
     (left / "jit_f-1-cache").write_text("x")
     programs_of().keep(str(left), os.geteuid())
     assert lent(id="j2", timeout_s=1) == ["jit_f-1-cache"]
-    inputs = ({"code": "1"}, {"command": "true"}, {"challenge_number": 1}, {"environment": {"setup_script": "true"}})
-    assert [lent(**changes) for changes in (*inputs, *({"ran": RAN | {name: "x"}} for name in RAN))] == [[]] * 10
+    inputs = (
+        {"code": "1"},
+        {"args": ["1"]},
+        {"command": "true"},
+        {"challenge_number": 1},
+        {"environment": {"setup_script": "true"}},
+    )
+    assert [lent(**changes) for changes in (*inputs, *({"ran": RAN | {name: "x"}} for name in RAN))] == [[]] * 11

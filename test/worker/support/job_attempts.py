@@ -29,6 +29,7 @@ def an_order(**changes):
     return {
         "id": "j1",
         "code": None,
+        "args": None,
         "command": None,
         "challenge_number": None,
         "timeout_s": HANG_S,

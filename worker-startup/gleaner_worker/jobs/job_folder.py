@@ -49,7 +49,8 @@ class JobFolder:
         """The program of the process and its arguments."""
         if self._code is not None:
             # Without -P the folder of the script would come before the standard library.
-            return [prepared.python, "-P", _RUN_JOB, self._code, self.report, self._started, self._phase]
+            files = (self._code, self.report, self._started, self._phase)
+            return [prepared.python, "-P", _RUN_JOB, *files, *(self.order.get("args") or ())]
         command = self.order["command"]
         return ["bash", "-c", command] if isinstance(command, str) else list(command)
 

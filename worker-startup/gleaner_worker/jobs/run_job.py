@@ -1,9 +1,12 @@
-"""Runs the Python code of a job, as the job user: `python run_job.py CODE_FILE REPORT_FILE STARTED_FILE PHASE_FILE`.
+"""Runs the Python code of a job, as the job user: `run_job.py CODE_FILE REPORT_FILE STARTED_FILE PHASE_FILE ARGS`.
 
 The script imports only the standard library and JAX, because the job's Python may lack the worker's packages.
 Globals of the code: jax, jnp, logger and challenge_number. Its global `result` becomes the text in JOB_RESULT. The
 report names the cause of a failure. STARTED_FILE appears when JAX has started: the timeout of the job begins then.
 On several hosts PHASE_FILE says `waiting` while the code waits for the others, and `ended` after its end.
+
+A process that multiprocessing starts by spawn or forkserver runs this script too, in place of the code's own file, and
+gets the code with the same globals. It uses no device and connects to no host unless the code does so.
 """
 
 import json
@@ -11,10 +14,12 @@ import linecache
 import logging
 import os
 import sys
+import tempfile
 import threading
 import time
 import traceback
 import types
+from multiprocessing import process, spawn
 from typing import NoReturn
 
 _PIECE_CHARS = 1 << 20
@@ -32,11 +37,9 @@ _LOCKS = tuple(
 
 def main() -> None:
     began = time.monotonic()
-    code_file, report_file, started_file, phase_file = sys.argv[1:]
-    with open(code_file, encoding="utf-8") as file:
-        code = file.read()
+    code_file, report_file, started_file, phase_file, *args = sys.argv[1:]
     name = f"<job {os.environ['JOB_ID']}>"
-    sys.argv = [name]
+    sys.argv = [name, *args]
     try:
         import jax
         import jax.numpy as jnp
@@ -54,18 +57,12 @@ def main() -> None:
         if isinstance(error, ImportError) or "Failed to open libtpu" in str(error):
             _fail(report_file, "setup", f"JAX finds no libtpu in this environment: {_last_line(error)}")
         _fail(report_file, "tpu", f"TPU not available: {_last_line(error)}")
-    number = os.environ.get("CHALLENGE_NUMBER", "")
+    if os.path.samefile("/tmp", os.environ["TMPDIR"]):  # the path of a socket has at most 107 bytes
+        settings = vars(process.current_process())["_config"]
+        settings["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir="/tmp")
     module = types.ModuleType("__main__")
-    module.__dict__.update(
-        jax=jax,
-        jnp=jnp,
-        logger=_make_logger(),
-        challenge_number=int(number) if number else None,
-        __builtins__=__builtins__,
-    )
+    code = _fill(module.__dict__, code_file, name)
     sys.modules["__main__"] = module
-    # Tracebacks find the lines of the code here, because no file has this name.
-    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     open(started_file, "x").close()
     print(f"[gleaner] JAX started in {time.monotonic() - began:.1f} s", file=sys.stderr)
     ended = threading.Event()
@@ -82,6 +79,42 @@ def main() -> None:
     ended.set()
     if os.environ["JOB_HOST"] == "0":  # the result is that of the first host
         _write_result(module.__dict__.get("result"), report_file, name)
+
+
+def _fill(names: dict, code_file: str, name: str) -> str:
+    """Gives a main module its globals, and returns the code."""
+    import jax
+    import jax.numpy as jnp
+
+    with open(code_file, encoding="utf-8") as file:
+        code = file.read()
+    # Tracebacks find the lines of the code here, because no file has this name.
+    linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    number = os.environ.get("CHALLENGE_NUMBER", "")
+    challenge_number = int(number) if number else None
+    names.update(jax=jax, jnp=jnp, logger=_make_logger(), challenge_number=challenge_number)
+    names.update(__file__=code_file, __builtins__=__builtins__)
+    prepare, script = spawn.get_preparation_data, os.path.abspath(__file__)
+
+    def prepare_child(name: str) -> dict:
+        """Names this script as the main module of a child, whose code alone would lack its globals."""
+        data = prepare(name)
+        is_ours = data.get("init_main_from_path") == code_file
+        return data | {"init_main_from_path": script} if is_ours else data
+
+    spawn.get_preparation_data = prepare_child
+    return code
+
+
+def _become_code(names: dict) -> None:
+    """Replaces the globals of this script by those of the code, and runs it, in a child of multiprocessing."""
+    main: dict = {"__name__": names["__name__"]}
+    name = f"<job {os.environ['JOB_ID']}>"
+    code = _fill(main, os.path.join(os.path.dirname(os.environ["JOB_RESULT"]), "job.py"), name)
+    _accept_initialize(main["jax"].distributed)
+    names.clear()
+    names.update(main)
+    exec(compile(code, name, "exec", dont_inherit=True), names)
 
 
 def _join(distributed, report_file: str) -> None:
@@ -126,7 +159,10 @@ def _check_hosts(jax, jnp) -> None:
 
 
 def _accept_initialize(distributed) -> None:
-    """Lets a bare `jax.distributed.initialize()` return: the hosts are connected, and JAX refuses a second call."""
+    """Lets a bare `jax.distributed.initialize()` return: the hosts are connected, and JAX refuses a second call.
+
+    In a child of multiprocessing it returns too: the hosts wait for their first processes alone.
+    """
     initialize = distributed.initialize
     distributed.initialize = lambda *args, **named: initialize(*args, **named) if args or named else None
 
@@ -222,3 +258,5 @@ def _exit(error: SystemExit) -> NoReturn:
 
 if __name__ == "__main__":
     main()
+elif __name__ == "__mp_main__":  # the name that multiprocessing gives the main module of a child
+    _become_code(globals())
