@@ -4,7 +4,6 @@ import {
   folder,
   instant,
   integer,
-  jobName,
   natural,
   pair,
   poolName,
@@ -15,6 +14,7 @@ import {
 import type {GleanerCommand} from '../terminal/command.ts';
 import {addSourceOptions} from './source-options.ts';
 
+const JOB = 'id of the job, or its --name if no other job has it';
 const STATUSES = ['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled'];
 
 /** Registers `gleaner jobs …`. */
@@ -23,7 +23,7 @@ export function addJobCommands(program: GleanerCommand): void {
   addSubmit(jobs);
   jobs
     .about('show', 'show one job: state, attempts with cause and cost, and its result')
-    .argument('<id>', 'job id', jobName)
+    .argument('<job>', JOB, text)
     .onCloud()
     .examples('gleaner jobs show my-job', 'gleaner jobs show my-job --json')
     .action(async (id, options) => (await import('../jobs/queue.ts')).show(id, options));
@@ -31,20 +31,21 @@ export function addJobCommands(program: GleanerCommand): void {
     .about('list', 'list the newest jobs')
     .choice('--status <status>', 'only jobs in this state', STATUSES)
     .option('--pool <pool>', 'only jobs of this pool', poolName)
+    .option('--name <name>', 'only jobs with this name', text)
     .option('--limit <n>', 'most jobs to list', positive, 10)
     .onCloud()
-    .examples('gleaner jobs list', 'gleaner jobs list --status failed --limit 50')
+    .examples('gleaner jobs list', 'gleaner jobs list --name my-run --status failed')
     .action(async options => (await import('../jobs/queue.ts')).list(options));
   jobs
     .about('follow', 'print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
-    .argument('<id>', 'job id', jobName)
+    .argument('<job>', JOB, text)
     .port()
     .dir('folder of a local cloud')
     .examples('gleaner jobs follow my-job')
     .action(async (id, options) => (await import('../jobs/follow.ts')).follow(id, options));
   jobs
     .about('logs', 'print the stored output of an attempt')
-    .argument('<id>', 'job id', jobName)
+    .argument('<job>', JOB, text)
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
     .option('--host <n>', 'number of the host, where the job has several (default: 0)', natural)
     .port()
@@ -53,13 +54,13 @@ export function addJobCommands(program: GleanerCommand): void {
     .action(async (id, options) => (await import('../jobs/follow.ts')).logs(id, options));
   jobs
     .about('get', 'print the result of a completed job, and nothing else')
-    .argument('<id>', 'job id', jobName)
+    .argument('<job>', JOB, text)
     .onCloud()
     .examples('gleaner jobs get my-job > result.txt', 'gleaner jobs get my-job --json')
     .action(async (id, options) => (await import('../jobs/result.ts')).get(id, options));
   jobs
     .about('cp', 'download the artifacts of a job; a second call continues')
-    .argument('<id>', 'job id', jobName)
+    .argument('<job>', JOB, text)
     .argument('<folder>', 'folder for the files', folder)
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
     .onCloud()
@@ -67,13 +68,14 @@ export function addJobCommands(program: GleanerCommand): void {
     .action(async (id, into, options) => (await import('../jobs/copy.ts')).copy(id, into, options));
   jobs
     .about('cancel', 'end a job, waiting or running')
-    .argument('<id>', 'job id', jobName)
+    .argument('<job>', JOB, text)
     .onCloud()
     .examples('gleaner jobs cancel my-job')
-    .sends((job: string) => ({action: 'cancel', job}));
+    .dryRun()
+    .action(async (id, options) => (await import('../jobs/queue.ts')).cancel(id, options));
   jobs
     .about('retry', 'run an ended job again, or every job that failed for a cause')
-    .argument('[id]', 'job id', jobName)
+    .argument('[job]', JOB, text)
     .option('--where <cause=CAUSE>', `jobs that failed for a cause: ${CAUSES.join(', ')}`, pair)
     .onCloud()
     .dryRun()
@@ -91,27 +93,31 @@ export function addJobCommands(program: GleanerCommand): void {
 function addSubmit(jobs: GleanerCommand): void {
   const submit = jobs
     .about('submit', 'run a Python file, or a command, on a worker of a pool')
-    .argument('[file...]', 'Python file, .json file with the fields of a job, or - for standard input')
+    .argument(
+      '[file...]',
+      'Python file, .json file with the fields of a job, or - for standard input; after --, arguments of the code',
+    )
     .option('--test [challenge]', 'run the test of the TPU in place of a file', integer)
     .option('--command', 'run the words after -- in place of a file')
-    .option('--timeout <s>', 'seconds that an attempt may take (default: 300)', seconds)
+    .option('--timeout <time>', 'most time of an attempt, such as 90s, 15m or 2h (default: 300 s)', seconds)
     .option('--pool <pool>', "pool (default: the deployment's own)", poolName)
     .option('--slices <n>', 'TPUs of one zone that run the job together (default: 1)', integer)
     .option('--priority <n>', 'higher comes first (default: 0)', integer)
     .option('--max-retries <n>', 'further attempts after failures of the job itself (default: 0)', integer)
-    .option('--name <text>', 'name of the job, stored as metadata', text)
+    .option('--name <text>', 'name of the job for other commands, stored as metadata', text)
     .option('--metadata <key=value>', 'text to store with the job; may be repeated', pairs)
     .option('--challenge-number <n>', 'number that the code finds as challenge_number', integer)
     .option('--deadline <time>', 'latest end, such as 2026-01-02T03:04:05Z', instant)
-    .option('--budget <usd>', 'most dollars that the job may cost', dollars);
+    .option('--budget-usd <usd>', 'most dollars that the job may cost', dollars);
   addSourceOptions(submit)
     .option('--follow', 'print the output while the job runs')
     .option('--test-restart', 'run twice, on a fresh TPU the second time, and compare the results')
     .noCheck()
     .onCloud()
     .dryRun()
+    .wordsAfterDashes('options of the code or the command go after --')
     .examples(
-      'gleaner jobs submit train.py --timeout 600 --follow',
+      'gleaner jobs submit train.py --timeout 2h --follow -- --steps 10',
       'gleaner jobs submit --bundle . --command -- python -m my_package --steps 10',
     )
     .action(async (files, options) => (await import('../jobs/submit.ts')).submit(files, options));

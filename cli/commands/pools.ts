@@ -85,9 +85,10 @@ export function addHostCommands(program: GleanerCommand): void {
     .argument('<target>', 'pool, worker or all', text)
     .argument('<command...>', 'the command, after --')
     .option('--shell', 'join the words into one text for bash')
-    .option('--timeout <s>', 'seconds that the command may take', seconds, 600)
+    .option('--timeout <time>', 'most time of the command, such as 90s, 15m or 2h', seconds, 600)
     .onCloud()
     .dryRun()
+    .wordsAfterDashes('options of the command go after --')
     .examples('gleaner exec tpu -- uname -a', "gleaner exec all --shell -- 'df -h | head -3'")
     .action(async (target, words, options) => (await import('../tpus/exec.ts')).exec(target, words, options));
   program

@@ -1,11 +1,12 @@
 import {resolve} from 'node:path';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {type FoundJob, findJob} from '../../client/cloud/find-job.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {bytesText, counted} from '../../client/text/format.ts';
 import {complain, print, say} from '../../client/text/output.ts';
 import {listArtifacts} from '../../client/views/attempt-files.ts';
-import {epochOf, readJob} from '../../client/views/jobs.ts';
+import {epochOf} from '../../client/views/jobs.ts';
 import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import type {ObjectInfo} from '../../shared/ports/ports.ts';
 import {downloadsOf} from './result.ts';
@@ -19,11 +20,13 @@ type CopyOptions = CloudOptions & {attempt?: number};
  * Downloads the artifacts of an attempt into a folder, those of several hosts into a folder for each. Files that are there are kept, and a
  * broken download goes on. A file that this machine refuses is left out and named, with exit code 1.
  */
-export async function copy(id: string, folder: string, {attempt, ...options}: CopyOptions): Promise<void> {
+export async function copy(given: string, folder: string, {attempt, ...options}: CopyOptions): Promise<void> {
   await withCloud(options, async cloud => {
-    const epoch = attempt ?? epochOf(await readJob(cloud, id));
+    const job = await findJob(cloud, given);
+    const {id} = job;
+    const epoch = attempt ?? epochOf(job.job);
     const found = epoch > 0 ? await listArtifacts(cloud.objects, id, epoch) : [];
-    if (found.length === 0) throw new CliError(await noArtifacts(cloud, id, epoch));
+    if (found.length === 0) throw new CliError(noArtifacts(job, epoch));
     const {written, left_out} = await download(cloud, found, folder);
     const out = new Set(left_out.map(({name}) => name));
     const files = found.length - out.size;
@@ -72,8 +75,7 @@ function sizeOf(objects: readonly ObjectInfo[]): number {
   return objects.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
 }
 
-async function noArtifacts(cloud: Cloud, id: string, epoch: number): Promise<string> {
-  const {status} = await readJob(cloud, id);
+function noArtifacts({id, job: {status}}: FoundJob, epoch: number): string {
   const what = epoch > 0 ? `attempt ${epoch} of job ${id}` : `job ${id}`;
   return `There are no artifacts of ${what}, which is ${status ?? 'pending'}: an attempt stores the files of $JOB_ARTIFACTS when it ends`;
 }

@@ -1,6 +1,7 @@
 /** `gleaner jobs follow` and `logs`. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {findJob} from '../../client/cloud/find-job.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {printText, say} from '../../client/text/output.ts';
@@ -16,7 +17,7 @@ const FOLLOW_MS = 500;
 const HOST_LINES = 20;
 
 export async function follow(id: string, options: CloudOptions): Promise<void> {
-  await withCloud(options, cloud => followJob(cloud, id));
+  await withCloud(options, async cloud => followJob(cloud, (await findJob(cloud, id)).id));
 }
 
 const toOutput = (line: string) => printText([line]);
@@ -112,7 +113,9 @@ type Part = {attempt?: number | undefined; host?: number | undefined};
 
 /** Prints the stored output of one host of an attempt. */
 export async function logs(id: string, {attempt, host, ...options}: CloudOptions & Part): Promise<void> {
-  await withCloud(options, cloud => printStored(cloud, id, {attempt, host}, toOutput));
+  await withCloud(options, async cloud =>
+    printStored(cloud, (await findJob(cloud, id)).id, {attempt, host}, toOutput),
+  );
 }
 
 /** Writes the stored output of a host of an attempt; by default of host 0 of the newest attempt. */

@@ -23,15 +23,16 @@ result = f'Found {len(devices)} devices, computation result: {total}'
 /** Fields that the control plane sets: a copied document may have them. */
 const NOT_GIVEN = ['status', 'created_at'];
 
-/** Fields of the job that the command line names. `words`: all operands; `after`: those behind `--`. */
+/** Fields of the job that the command line names. `words`: all operands; `after`: those behind `--`, for the file or the command. */
 export async function fieldsOf(
   words: readonly string[],
   after: readonly string[],
   {test, command}: {test?: number | boolean | undefined; command?: boolean | undefined},
 ): Promise<JobFields> {
-  const files = command ? words.slice(0, words.length - after.length) : words;
+  const files = words.slice(0, words.length - after.length);
   const given = [files.length > 0, test !== undefined, command === true].filter(Boolean).length;
   if (given > 1) throw new UsageError('Give only one of FILE, --test and --command');
+  if (test !== undefined && after.length > 0) throw new UsageError('--test takes no words after --');
   if (test !== undefined)
     return {challenge_number: test === true ? 1 : Number(test), code: TEST_CODE, timeout: 60};
   if (command) {
@@ -42,14 +43,15 @@ export async function fieldsOf(
   const [file, second] = files;
   if (file === undefined)
     throw new UsageError(
-      'There is nothing to run: give a Python file, - for standard input, --test or --command',
+      `There is nothing to run: give a Python file, - for standard input, --test or --command${after.length > 0 ? ' before --' : ''}`,
     );
   if (second !== undefined)
     throw new UsageError(
-      `A job is one file, and "${second}" is a second one: put the files in a folder, and give --bundle`,
+      `A job is one file, and "${second}" is a second one: put the files in a folder, and give --bundle. Arguments of the file come after --`,
     );
   const text = file === '-' ? decoded(await readInput(), 'standard input') : await readText(file);
-  return file.endsWith('.json') ? documentOf(text, file) : {code: requireShort(text, file)};
+  const fields = file.endsWith('.json') ? documentOf(text, file) : {code: requireShort(text, file)};
+  return after.length > 0 ? {...fields, args: [...after]} : fields;
 }
 
 function documentOf(text: string, file: string): JobFields {

@@ -1,19 +1,23 @@
-/** `gleaner jobs list`, `show`, `retry` and `clear`. */
+/** `gleaner jobs list`, `show`, `cancel`, `retry` and `clear`. */
 
 import {withCloud} from '../../client/cloud/cloud.ts';
+import {findJob} from '../../client/cloud/find-job.ts';
 import {apply, outcomeOf, publish, send, sendTo} from '../../client/cloud/send-message.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {UsageError} from '../../client/text/errors.ts';
+import {counted} from '../../client/text/format.ts';
 import {print, table} from '../../client/text/output.ts';
 import {jobColumns, jobLines} from '../../client/views/job-view.ts';
 import {type JobFilter, readJobs, readJobView} from '../../client/views/jobs.ts';
 import {CAUSES} from '../../shared/domain/records/causes.ts';
+import type {Filter} from '../../shared/ports/ports.ts';
 import {requireConsent} from '../terminal/ask.ts';
+import {withClock} from '../terminal/progress-clock.ts';
 
 export async function list(options: CloudOptions & JobFilter): Promise<void> {
   await withCloud(options, async cloud => {
     const found = await readJobs(cloud, options);
-    const isAll = options.status === undefined && options.pool === undefined;
+    const isAll = [options.status, options.pool, options.name].every(each => each === undefined);
     const none = isAll ? 'no jobs yet: `gleaner jobs submit FILE` submits one' : 'no such job';
     const jobs = found.map(({id, job}) => ({...job, id}));
     print<'jobs list'>(
@@ -24,10 +28,21 @@ export async function list(options: CloudOptions & JobFilter): Promise<void> {
   });
 }
 
-export async function show(id: string, options: CloudOptions): Promise<void> {
+export async function show(given: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
-    const {job, waits} = await readJobView(cloud, id);
+    const {id, job, waits} = await readJobView(cloud, given);
     print<'jobs show'>(options.json, {id, ...job}, jobLines(id, job, waits));
+  });
+}
+
+export async function cancel(given: string, options: CloudOptions): Promise<void> {
+  await sendAbout('cancel', given, options);
+}
+
+async function sendAbout(action: 'cancel' | 'retry', given: string, options: CloudOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const message = {action, job: (await findJob(cloud, given)).id};
+    await sendTo(cloud, message, options);
   });
 }
 
@@ -36,15 +51,16 @@ export async function retry(
   job: string | undefined,
   {where, ...options}: CloudOptions & {where?: [name: string, cause: string]},
 ): Promise<void> {
-  if ((job === undefined) === (where === undefined))
+  if (job !== undefined && where === undefined) return sendAbout('retry', job, options);
+  if (job !== undefined || where === undefined)
     throw new UsageError('Give either a job id or --where cause=CAUSE');
-  if (where === undefined) return send({action: 'retry', job}, options);
   const [name, cause] = where;
   if (name !== 'cause' || !CAUSES.some(known => known === cause))
     throw new UsageError(`--where ${name}=${cause} is unknown: give cause= and one of ${CAUSES.join(', ')}`);
   return send({action: 'retry', where: {cause}}, options);
 }
 
+const ENDED: Filter[] = [{field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']}];
 const MESSAGE = {action: 'clear'};
 
 /** Deletes the documents of ended jobs after a question. A message deletes some of them, so it is sent until none is left. */
@@ -53,9 +69,13 @@ export async function clear(options: CloudOptions): Promise<void> {
   if (!options.dry_run) await requireConsent([consequence], options);
   await withCloud(options, async cloud => {
     if (options.dry_run) return sendTo(cloud, MESSAGE, options);
-    await apply(cloud, MESSAGE);
     const again = async () => outcomeOf(cloud.store, await publish(cloud, 'control', MESSAGE));
-    while ((await again()).outcome === 'applied');
+    await withClock('ended jobs are being deleted', async clock => {
+      await apply(cloud, MESSAGE);
+      do
+        clock.what = `${counted(await cloud.store.count(cloud.jobs, ENDED), 'ended job')} left, being deleted`;
+      while ((await again()).outcome === 'applied');
+    });
     const done = 'the documents of all ended jobs are deleted';
     print<'jobs clear'>(options.json, {done}, [done]);
   });

@@ -4,18 +4,18 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {pipeline} from 'node:stream/promises';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {findJob} from '../../client/cloud/find-job.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {Downloads} from '../../client/google/downloads.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {print, printText, say} from '../../client/text/output.ts';
 import {isEnded, reasonOf} from '../../client/views/job-view.ts';
-import {readJob} from '../../client/views/jobs.ts';
 import {printableLines} from '../../shared/contracts/printable.ts';
 
 /** Prints the result of a completed job, and nothing else, on standard output. As JSON, a result in an object is its address. */
-export async function get(id: string, options: CloudOptions): Promise<void> {
+export async function get(given: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
-    const job = await readJob(cloud, id);
+    const {id, job} = await findJob(cloud, given);
     if (!isEnded(job))
       throw new CliError(
         `Job ${id} has no result yet: it is ${job.status ?? 'pending'}; \`gleaner jobs follow ${id}\` waits for it`,

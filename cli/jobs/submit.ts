@@ -10,14 +10,17 @@ import {CliError, UsageError} from '../../client/text/errors.ts';
 import {print, say} from '../../client/text/output.ts';
 import {jobFields} from '../../shared/contracts/messages/job-schemas.ts';
 import {parseValue} from '../../shared/contracts/messages/schemas.ts';
+import {poolOf} from '../../shared/domain/deployment.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {JobAttempt} from '../../shared/domain/records/job.ts';
+import type {Environment} from '../../shared/domain/records/source.ts';
 import type {Holder} from '../../shared/domain/stream/lease.ts';
 import {refuseProblems} from '../checks/findings.ts';
 import {checkSource} from '../checks/repository.ts';
 import {definedFields} from '../terminal/field-options.ts';
 import {followJob} from './follow.ts';
 import {fieldsOf, type JobFields} from './job-file.ts';
+import {siblingProblem} from './sibling-imports.ts';
 import {environmentOf, type PackedCode, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';
 
 type SubmitOptions = CloudOptions &
@@ -33,7 +36,7 @@ type SubmitOptions = CloudOptions &
     metadata?: [string, string][];
     challenge_number?: number;
     deadline?: string;
-    budget?: number;
+    budget_usd?: number;
     test_restart?: boolean;
     follow?: boolean;
     check?: boolean;
@@ -57,7 +60,7 @@ export async function submit(words: string[], options: SubmitOptions): Promise<v
       const commands = [...uploadLines(cloud, code), publishLine(cloud.connection, 'control', message)];
       return print<'jobs submit'>(options.json, {id, commands}, commands);
     }
-    if (options.check ?? true) await checkJob(cloud, fields, code);
+    if (options.check ?? true) await checkJob(cloud, fields, code, words[0]);
     await upload(cloud, code);
     await apply(cloud, message);
     if (options.test_restart) return compareAfterRestart(cloud, id, fields, options.json);
@@ -66,11 +69,23 @@ export async function submit(words: string[], options: SubmitOptions): Promise<v
   });
 }
 
-async function checkJob(cloud: Cloud, {pool, deadline_at}: JobFields, {source}: PackedCode): Promise<void> {
+async function checkJob(cloud: Cloud, fields: JobFields, {source}: PackedCode, file = ''): Promise<void> {
+  const {pool, deadline_at, code, environment} = fields;
   if (typeof pool === 'string') requirePool(await readFleet(cloud), pool);
+  const isAlone = file.endsWith('.py') && !source && !(environment as Environment | undefined)?.setup_script;
+  const sibling = isAlone ? siblingProblem(file, String(code)) : undefined;
+  if (sibling !== undefined && !(await hasOwnCode(cloud, pool)))
+    refuseProblems('submit the job', [{problem: sibling}]);
   if (typeof deadline_at === 'string' && Date.parse(deadline_at) <= Date.now())
     refuseProblems('submit the job', [{problem: `the deadline ${deadline_at} is past: give a later one`}]);
   await checkSource('submit the job', source, null);
+}
+
+/** True if the source or the setup script of the pool may bring further modules. */
+async function hasOwnCode(cloud: Cloud, named: unknown): Promise<boolean> {
+  const wanted = named ?? poolOf(cloud.connection.deployment);
+  const pool = (await readFleet(cloud)).pools.find(({pool}) => pool === wanted);
+  return pool !== undefined && (pool.source !== null || pool.environment.setup_script !== null);
 }
 
 /** The operands behind `--`: commander gives them like the operands before. */
@@ -81,7 +96,7 @@ function wordsAfterDashes(): string[] {
 
 function withOptions(fields: JobFields, options: SubmitOptions, code: JobFields): JobFields {
   const {challenge_number, timeout, pool, slices, priority, max_retries} = options;
-  const {deadline: deadline_at, budget: budget_usd, name} = options;
+  const {deadline: deadline_at, budget_usd, name} = options;
   const metadata = {
     submitted_by: sender(),
     ...(typeof fields.metadata === 'object' ? fields.metadata : {}),

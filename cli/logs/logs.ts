@@ -1,4 +1,5 @@
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
+import {findJob} from '../../client/cloud/find-job.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {type LogOptions, runLogs, tpuLogs} from '../../client/logs/agent-logs.ts';
 import {Tail} from '../../client/logs/tail.ts';
@@ -26,9 +27,11 @@ export async function logs(name: string, options: CloudOptions & Kinds & LogOpti
   });
 }
 
-async function jobLogs(cloud: Cloud, job: string, {follow, tail, since, json}: LogOptions): Promise<void> {
+async function jobLogs(cloud: Cloud, given: string, options: LogOptions): Promise<void> {
+  const {follow, tail, since, json} = options;
   if (since !== undefined)
     throw new UsageError('The output of a job has no times: give --tail in place of --since');
+  const {id: job} = await findJob(cloud, given);
   const lines = new Tail<string>(tail, text => print<'logs'>(json, {job, text}, [text]));
   const add = (line: string) => lines.add(line);
   if (follow) await followJob(cloud, job, add, () => lines.flush());

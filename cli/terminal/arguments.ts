@@ -2,7 +2,7 @@
 import {InvalidArgumentError} from 'commander';
 import {MAX_TIMEOUT_S} from '../../shared/domain/bounds.ts';
 import {POOL} from '../../shared/domain/deployment.ts';
-import {isRunId, isZone, JOB, parseWorkerName, streamId} from '../../shared/domain/names.ts';
+import {isRunId, isZone, parseWorkerName, streamId} from '../../shared/domain/names.ts';
 import {type NumberForm, whole as wholeForm} from '../../shared/domain/records/field.ts';
 import {ROW_TOKENS} from '../../shared/domain/records/spec-keys.ts';
 
@@ -42,10 +42,6 @@ export const tpuName = valid(
   given => parseWorkerName(given) !== undefined,
   'the name of a TPU, such as tpu-us-central1-a-0.',
 );
-export const jobName = valid(
-  given => JOB.test(given),
-  'a job id is 1 to 100 letters, digits, dashes and underscores, and has not the form __x__.',
-);
 export const digest = valid(given => /^[0-9a-f]{64}$/.test(given), 'a sha256: 64 hexadecimal digits.');
 export const digestStart = valid(
   given => /^[0-9a-f]{8,64}$/.test(given),
@@ -83,11 +79,15 @@ export const bytes = numeric(/^\d{3,12}$/, () => true, 'a whole number of bytes 
 export const rate = numeric(/./, value => value > 0 && Number.isFinite(value), 'a number above 0.');
 export const integer = numeric(/^-?\d{1,9}$/, () => true, 'a whole number.');
 export const priority = whole(-1000, 1000);
-export const seconds = numeric(
-  /^\d+(\.\d+)?$/,
-  value => value > 0 && value <= MAX_TIMEOUT_S,
-  `seconds above 0 and up to ${MAX_TIMEOUT_S}, without a unit, such as 300.`,
-);
+/** Seconds of a duration: `300`, `90s`, `15m`, `2h` or `1d`. */
+export function seconds(given: string): number {
+  const [, value, unit] = /^(\d{1,9}(?:\.\d+)?)([smhd]?)$/.exec(given) ?? [];
+  const found = Number(value) * (UNITS_S[unit || 's'] ?? 0);
+  if (found > 0 && found <= MAX_TIMEOUT_S) return found;
+  throw new InvalidArgumentError(
+    `seconds above 0 and up to ${MAX_TIMEOUT_S}, or a time such as 90s, 15m, 2h or 1d.`,
+  );
+}
 export const dollars = numeric(/^\d+(\.\d+)?$/, value => value > 0, 'dollars above 0, such as 12.50.');
 
 /** Size of a shard in GB: `1GB`, `500MB`, or a number of GB. */

@@ -1,5 +1,5 @@
 /** A command of gleaner: the options that commands share, and options with the names of fields. */
-import {Argument, Command, Option} from 'commander';
+import {Argument, Command, type ErrorOptions, Option} from 'commander';
 import type {Fields} from '../../shared/domain/records/field.ts';
 import {folder, NONE, portFrom} from './arguments.ts';
 import {optionsOf} from './field-options.ts';
@@ -15,6 +15,8 @@ class FieldOption extends Option {
 export const RUNNING_OR_STOPPED = 'folder of a local cloud, running or stopped';
 
 export class GleanerCommand extends Command {
+  #hint: string | undefined;
+
   override createCommand(name?: string): GleanerCommand {
     return new GleanerCommand(name);
   }
@@ -84,6 +86,17 @@ export class GleanerCommand extends Command {
 
   oneOf(name: string, about: string, values: readonly string[], given?: string): this {
     return this.addArgument(new Argument(name, about).choices(values).default(given));
+  }
+
+  /** Adds a hint to the refusal of an unknown option. */
+  wordsAfterDashes(hint: string): this {
+    this.#hint = hint;
+    return this;
+  }
+
+  override error(message: string, options?: ErrorOptions): never {
+    const isUnknown = options?.code === 'commander.unknownOption' && this.#hint !== undefined;
+    return super.error(isUnknown ? `${message}\n(${this.#hint})` : message, options);
   }
 
   examples(...lines: string[]): this {

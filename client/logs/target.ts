@@ -4,6 +4,7 @@ import {nearText} from '../../shared/contracts/near-names.ts';
 import {isRunId, JOB, parseWorkerName, paths} from '../../shared/domain/names.ts';
 import type {Document, Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
+import {jobsNamed} from '../cloud/find-job.ts';
 import {CliError, UsageError} from '../text/errors.ts';
 
 export type Kind = 'run' | 'tpu' | 'job';
@@ -11,7 +12,7 @@ export type Kinds = {run?: boolean; tpu?: boolean; job?: boolean};
 
 const NEWEST_JOBS = {order_by: {field: 'created_at', direction: 'desc'}, limit: 300} as const;
 
-/** Finds the kind of a name. Throws `CliError` for a name of several kinds, and for an unknown name. */
+/** Finds the kind of a name; the `--name` of a job is one too. Throws `CliError` for a name of several kinds, and for an unknown name. */
 export async function kindOf(cloud: Cloud, name: string, given: Kinds): Promise<Kind> {
   const asked = (['run', 'tpu', 'job'] as const).filter(kind => given[kind]);
   const kinds: Kind[] = asked.length > 0 ? asked : ['run', 'tpu', 'job'];
@@ -22,6 +23,7 @@ export async function kindOf(cloud: Cloud, name: string, given: Kinds): Promise<
     throw new UsageError(
       `There is a ${KINDS[first].word} and a ${KINDS[second].word} "${name}": add --${first} or --${second}`,
     );
+  if (kinds.includes('job') && (await jobsNamed(cloud, name)).length > 0) return 'job';
   const known = await Promise.all(kinds.map(kind => KINDS[kind].names(cloud)));
   const near = nearText(name, known.flat());
   throw new CliError(`There is no ${kindsText(kinds)} "${name}": check the name${near}`);

@@ -1,5 +1,6 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
 import type {Document, Value} from '../../shared/ports/ports.ts';
+import {nameIn} from '../cloud/find-job.ts';
 import {type Column, dollarText, durationText} from '../text/format.ts';
 import type {JobView} from './jobs.ts';
 
@@ -30,10 +31,11 @@ export const jobColumns = {
   reason: {title: 'Reason', cell: whyOf},
 } satisfies Record<string, Column<JobView>>;
 
-function nameOf({job: {metadata, challenge_number}}: JobView): string {
+function nameOf({job}: JobView): string {
+  const {challenge_number} = job;
   const challenge =
     challenge_number === null || challenge_number === undefined ? '' : `challenge ${challenge_number}`;
-  return text((metadata as Document | null | undefined)?.name ?? challenge);
+  return text(nameIn(job) ?? challenge);
 }
 
 function whyOf({job, waits}: JobView): string {

@@ -4,6 +4,7 @@ import {paths} from '../../shared/domain/names.ts';
 import {waitText} from '../../shared/domain/records/constraint.ts';
 import type {Document, Store, Stored} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
+import {findJob, nameIn} from '../cloud/find-job.ts';
 import {newestFirst} from '../cloud/newest-first.ts';
 import {CliError} from '../text/errors.ts';
 import {outputTail} from '../text/output-parts.ts';
@@ -33,7 +34,8 @@ export async function readJob({store, jobs}: Cloud, id: string): Promise<Documen
   return job;
 }
 
-export type JobFilter = {status?: string | undefined; pool?: string | undefined; limit: number};
+/** Jobs that have each given value. */
+export type JobFilter = {status?: string; pool?: string; name?: string; limit: number};
 
 export async function readJobs(cloud: Cloud, filter: JobFilter): Promise<JobView[]> {
   const found = await newest(cloud, filter);
@@ -41,19 +43,21 @@ export async function readJobs(cloud: Cloud, filter: JobFilter): Promise<JobView
   return found.map(({id, data}) => ({id, job: data, waits: waitOf(data)}));
 }
 
-export async function readJobView(cloud: Cloud, id: string): Promise<JobView> {
-  const job = await readJob(cloud, id);
+export async function readJobView(cloud: Cloud, given: string): Promise<JobView> {
+  const {id, job} = await findJob(cloud, given);
   return {id, job, waits: (await readWaits(cloud.store))(job)};
 }
 
 /** The newest jobs that match. A job without `created_at` has not been taken up yet and is not listed. */
-async function newest({store, jobs}: Cloud, {status, pool, limit}: JobFilter): Promise<Stored[]> {
+async function newest({store, jobs}: Cloud, {status, pool, name, limit}: JobFilter): Promise<Stored[]> {
   const found: Stored[] = [];
   for await (const page of newestFirst(store, jobs, 'created_at')) {
     found.push(
       ...page.filter(
         ({data}) =>
-          (status === undefined || data.status === status) && (pool === undefined || data.pool === pool),
+          (status === undefined || data.status === status) &&
+          (pool === undefined || data.pool === pool) &&
+          (name === undefined || nameIn(data) === name),
       ),
     );
     if (found.length >= limit) break;

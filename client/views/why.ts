@@ -14,13 +14,13 @@ import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import {newWorker, type Worker} from '../../shared/domain/records/worker.ts';
 import type {Cloud} from '../cloud/cloud.ts';
+import {findJob} from '../cloud/find-job.ts';
 import {unknownRun} from '../cloud/fleet.ts';
 import {explainJob, explainRun, explainStream, explainTpu} from '../explanations/explain.ts';
 import {tpuStatus} from '../explanations/tpu-status.ts';
 import type {Answers} from '../json/index.ts';
 import {type Kinds, kindOf} from '../logs/target.ts';
 import {CliError} from '../text/errors.ts';
-import {readJob} from './jobs.ts';
 import {streamsOf} from './run-state.ts';
 
 type Answer = Answers['why'];
@@ -121,8 +121,8 @@ async function ofStream(cloud: Cloud, name: string, id: string): Promise<Found> 
   };
 }
 
-async function ofJob(cloud: Cloud, name: string): Promise<Found> {
-  const document = await readJob(cloud, name);
+async function ofJob(cloud: Cloud, given: string): Promise<Found> {
+  const {id: name, job: document} = await findJob(cloud, given);
   const stored = [{path: paths.job(cloud.jobs, name), id: name, data: document}];
   const [job] = jobRecords.parseAll(stored, () => {});
   if (!job)

@@ -3,7 +3,7 @@ import {z} from 'zod';
 import {MAX_SLICES, MAX_TIMEOUT_S} from '../../domain/bounds.ts';
 import {POOL} from '../../domain/deployment.ts';
 import {JOB} from '../../domain/names.ts';
-import {environment, reported, source, wellFormed} from '../../domain/records/source.ts';
+import {environment, reported, shellLines, source, wellFormed} from '../../domain/records/source.ts';
 
 export const poolName = z
   .string()
@@ -42,7 +42,8 @@ export const instant = z.iso.datetime().transform(text => new Date(text).toISOSt
 /** Fields of a job that people write. Unknown fields are kept in a document and refused in a message. */
 export const jobFields = {
   code: code.nullish(),
-  command: z.union([argv, code]).nullish(),
+  args: argv.nullish(),
+  command: z.union([argv, code.transform(shellLines)]).nullish(),
   challenge_number: z.number().int().nullish(),
   timeout: z.number().positive().max(MAX_TIMEOUT_S).default(300),
   pool: poolName.nullish(),
@@ -91,5 +92,6 @@ export const execMessage = z
   .refine(({shell, argv}) => !shell || argv.length === 1, {
     path: ['argv'],
     message: 'expected exactly one text together with shell',
-  });
+  })
+  .transform(given => (given.shell ? {...given, argv: given.argv.map(shellLines)} : given));
 export type ExecMessage = z.infer<typeof execMessage>;

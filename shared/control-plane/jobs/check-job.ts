@@ -70,11 +70,13 @@ function validOf(data: Document): Document {
 async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<string | undefined> {
   if (!JOB.test(id))
     return `the id ${JSON.stringify(id)} is not a job id: use 1 to 100 letters, digits, dashes and underscores, not of the form __x__`;
-  const {code, command, source, environment} = fields;
+  const {code, args, command, source, environment} = fields;
   if ((code ?? null) === null && (command ?? null) === null)
     return 'the job has neither code nor command: write one of them';
   if ((code ?? null) !== null && (command ?? null) !== null)
     return 'the job has code and command: write one of them';
+  if ((args ?? null) !== null && (code ?? null) === null)
+    return 'args are for code alone: append them to the command';
   const name = fields.pool ?? deps.config.pool.pool;
   const pool = await readPool(deps, name);
   if (!pool) return `there is no pool "${name}": create it with a message, or name another`;

@@ -11,6 +11,9 @@ export const wellFormed = (most: number) =>
     .max(most)
     .transform(given => given.toWellFormed());
 
+/** Lines for a shell, from a file of any system: without the CR of their ends, which would be a part of the last word. */
+export const shellLines = (given: string) => given.replaceAll('\r\n', '\n').replace(/\r$/, '');
+
 /** Only https, or this machine: no user, password, option or other transport of git. */
 const repo = z
   .string()
@@ -54,7 +57,7 @@ export const environment = z.strictObject({
     .regex(/^(newest|nightly|\d{1,4}\.\d{1,4}\.\d{1,4})$/, 'newest, nightly or X.Y.Z')
     .nullable(),
   /** Shell script that runs once on each host, and again when its text changes. */
-  setup_script: wellFormed(MAX_FILE_CHARS).nullable(),
+  setup_script: wellFormed(MAX_FILE_CHARS).transform(shellLines).nullable(),
   /** File that each job finds under `JOB_CONFIG`. */
   config_file: z
     .strictObject({

@@ -131,7 +131,8 @@ function jobOrder(
   host: number,
   {pool, bucket, checkpoints_bucket, fence_s}: Settings,
 ): object {
-  const {job: id, lease, code, command, challenge_number, timeout, limits, source, environment} = granted;
+  const {job: id, lease, timeout: timeout_s, source, environment} = granted;
+  const {code, args, command, challenge_number, limits} = granted;
   const {epoch} = lease;
   const folder = jobFolder(id, epoch);
   return {
@@ -139,7 +140,7 @@ function jobOrder(
     lease: {job: id, epoch},
     slice: sliceOrder(slices, slices.indexOf(worker), host),
     job: {
-      ...{id, code, command, challenge_number, timeout_s: timeout, limits, folder, bucket, fence_s},
+      ...{id, code, args, command, challenge_number, timeout_s, limits, folder, bucket, fence_s},
       checkpoint: checkpointOrder(granted, checkpoints_bucket),
       source: source ?? pool?.source ?? null,
       environment: {...NO_ENVIRONMENT, ...pool?.environment, ...environment},

@@ -1,9 +1,11 @@
 /** The life of a job over the real functions: grants, ends of attempts, and the loss of workers. */
 import assert from 'node:assert/strict';
 import {explainJob} from '../../../client/explanations/explain.ts';
+import {execMessage, jobFields} from '../../../shared/contracts/messages/job-schemas.ts';
 import {MAX_MACHINE_FAILURES} from '../../../shared/domain/job/lifecycle.ts';
 import type {Cause} from '../../../shared/domain/records/causes.ts';
 import type {Pool} from '../../../shared/domain/records/pool.ts';
+import {NO_ENVIRONMENT} from '../../../shared/domain/records/source.ts';
 import {aWorldAtWork, aWorldOfJobs, jobIn, storedJob} from '../../world/scenes/jobs.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {USD_PER_MINUTE, ONE_SLOT as WITH_PRICE} from '../../world/scenes/priced-run.ts';
@@ -76,7 +78,7 @@ describe('a job', () => {
 
   it('is ordered with its code, its limits and the source of its pool', async () => {
     const world = await aWorldAtWork({
-      ...CODE,
+      ...{...CODE, args: ['--steps', '3']},
       ...{timeout: 60, limits: {memory_gb: 2}, environment: {jax_version: 'newest'}, challenge_number: 3},
     });
     const {order, lease} = world.agent(A0).job ?? assert.fail();
@@ -90,6 +92,7 @@ describe('a job', () => {
         fence_s: world.deps.config.lease_s - 15,
         id: 'my-job',
         code: 'result = 1',
+        args: ['--steps', '3'],
         command: null,
         challenge_number: 3,
         timeout_s: 60,
@@ -98,6 +101,24 @@ describe('a job', () => {
       ...{source: null, source_version: 0, bucket: 'bucket', folder: 'jobs/my-job/epoch_1/'},
       environment: {jax_version: 'newest', setup_script: null, config_file: null, ramfs_dir: null},
     });
+  });
+
+  it('has shell texts without the CR of Windows, and arguments and code as they are', async () => {
+    const world = await aWorldAtWork({
+      status: 'pending',
+      command: 'set -e\r\nX=5\r\nprintf "a\rb"\r',
+      environment: {setup_script: 'export NAME=gleaner\r\n'},
+    });
+    const {order} = world.agent(A0).job ?? assert.fail();
+    const {command, environment} = order as Record<string, unknown>;
+    assert.equal(command, 'set -e\nX=5\nprintf "a\rb"');
+    assert.deepEqual(environment, {...NO_ENVIRONMENT, setup_script: 'export NAME=gleaner\n'});
+    const exec = {exec: 'e', target: 'all', argv: ['a\r\nb\r\n']};
+    assert.deepEqual(
+      [true, false].map(shell => execMessage.parse({...exec, shell}).argv),
+      [['a\nb\n'], exec.argv],
+    );
+    assert.equal(jobFields.code.parse("text = 'a\r\n'"), "text = 'a\r\n'");
   });
 
   it('comes before streams, and a job of higher priority before others', async () => {

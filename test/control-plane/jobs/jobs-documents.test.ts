@@ -88,6 +88,11 @@ describe('a document of a job', () => {
       {name: 'an endless timeout', given: {timeout: 1e9}, says: /timeout: expected at most 604800/},
       {name: 'neither code nor command', given: {code: null}, says: /neither code nor command/},
       {name: 'code and command', given: {command: ['ls']}, says: /code and command/},
+      {
+        name: 'arguments beside a command',
+        given: {code: null, command: ['ls'], args: ['-l']},
+        says: /append them to the command/,
+      },
       {name: 'empty code', given: {code: ''}, says: /code: expected at least 1 character/},
       {name: 'code as a list', given: {code: [CODE]}, says: /code: expected a string/},
       {name: 'an empty command', given: {code: null, command: []}, says: /command: /},

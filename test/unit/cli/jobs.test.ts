@@ -56,6 +56,7 @@ describe('gleaner jobs @full', () => {
       'jobs/escaped': ended({result: HOSTILE, created_at: '2026-01-01T00:03:05.000Z'}),
       'jobs/long': ended({
         ...{result: null, result_path: 'gs://gleaner-local/jobs/long/epoch_1/result.txt'},
+        metadata: {name: 'a long one'},
         created_at: '2026-01-01T02:04:05.000Z',
       }),
     });
@@ -82,6 +83,41 @@ describe('gleaner jobs @full', () => {
     assert.deepEqual(await ids(), ['bad', 'good', 'whole', 'long', 'slice', 'escapes', 'escaped']);
     assert.deepEqual(await ids('--limit', '1'), ['bad']);
     assert.deepEqual(await ids('--status', 'failed'), ['bad', 'slice']);
+    assert.deepEqual(await ids('--name', 'n', '--status', 'failed'), ['bad', 'slice']);
+    assert.deepEqual(await ids('--name', 'a long one'), ['long']);
+  });
+
+  it('gleaner jobs takes the name of one job for its id, and refuses a name of several with their ids', async () => {
+    const named = (...words: string[]) => gleaner(['jobs', ...words, ...at()]);
+    assert.equal((await named('get', 'a long one')).stdout, 'a long result');
+    assert.match((await named('show', 'a long one')).stdout, /^long {2}completed/);
+    for (const action of ['cancel', 'retry'])
+      assert.match((await named(action, 'a long one', '--dry-run')).stdout, /"job":"long"/);
+    assert.match((await gleaner(['why', 'a long one', ...at()])).stdout, /^long/m);
+    const {code, stderr} = await named('follow', 'n');
+    assert.match(
+      stderr,
+      /Several jobs have the name "n": .* bad \(failed\), good \(completed\), slice \(failed\)/,
+    );
+    assert.equal(code, 1);
+  });
+
+  it('gleaner jobs submits a file with the words after -- and a time with a unit', async () => {
+    const folder = join(scratch.dir(), 'trained');
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'model.py'), '');
+    const file = join(folder, 'train.py');
+    writeFileSync(file, 'import os, model as m\nfrom os.path import join\n');
+    const words = ['jobs', 'submit', file, ...at(), '--timeout', '1.5h', '--dry-run'];
+    const {stdout} = await gleaner([...words, '--', '--steps', '3']);
+    assert.match(stdout, /"args":\["--steps","3"\],"timeout":5400,/);
+    const wrong = await gleaner([...words, '--steps', '3']);
+    assert.match(
+      wrong.stderr,
+      /unknown option '--steps'\n\(options of the code or the command go after --\)/,
+    );
+    const alone = await gleaner(['jobs', 'submit', file, ...at()]);
+    assert.match(alone.stderr, new RegExp(`imports model from its own folder, .*: add --bundle ${folder};`));
   });
 
   it('gleaner jobs lists state, pool, worker, duration and cost under a header', async () => {
@@ -272,7 +308,9 @@ describe('gleaner jobs @full', () => {
       [1, /the deadline 2020.* is past/, [file('d.py', 'x'), '--deadline', '2020-01-01T00:00:00Z']],
       [2, /seconds above 0/, ['a.py', '--timeout', '0']],
       [2, /seconds above 0/, ['a.py', '--timeout', '-1']],
-      [2, /seconds above 0/, ['a.py', '--timeout', '5m']],
+      [2, /seconds above 0/, ['a.py', '--timeout', '5 m']],
+      [2, /up to 604800/, ['a.py', '--timeout', '8d']],
+      [2, /--test takes no words after --/, ['--test', '--', 'x']],
     ];
     for (const [code, says, args] of refusals) {
       const [first, ...others] = args;

@@ -52,7 +52,7 @@ def test_a_timeout_ends_the_job_and_keeps_its_output(jobs, monkeypatch):
     monkeypatch.setattr(process, "time", clock)
     ending = jobs.run(command="echo begun; sleep 1000", timeout_s=HANG_S)
     assert (ending["outcome"], ending["cause"], ending["exit_code"]) == ("failed", "timeout", 143)
-    assert ending["error"] == f"The job took longer than its timeout of {HANG_S} s; raise its timeout"
+    assert ending["error"] == f"The job took longer than its timeout of {HANG_S} s; raise its timeout (--timeout)"
     assert jobs.output == "begun\n"
 
 

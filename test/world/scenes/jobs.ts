@@ -12,6 +12,7 @@ export function aJob(changes: Partial<Job> = {}): Job {
   const job: Job = {
     ...{job: 'my-job', challenge_number: null, code: 'result = 1', command: null, timeout: 300, pool: 'tpu'},
     ...{
+      args: null,
       slices: 1,
       ends: {},
       reservation_timeouts: {},

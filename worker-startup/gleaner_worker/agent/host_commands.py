@@ -156,7 +156,7 @@ _EXCEEDED = {
 
 def _end_of(ended: ProcessEnd, order: dict) -> End:
     if ended.cause == "timeout":
-        return "timeout", None, f"The command took longer than {order['timeout_s']:g} s; raise its timeout"
+        return "timeout", None, f"The command took longer than {order['timeout_s']:g} s; raise its timeout (--timeout)"
     code = ended.exit_code if ended.signal is None else 128 + ended.signal
     return "exited", code, _EXCEEDED.get(ended.cause or "")
 

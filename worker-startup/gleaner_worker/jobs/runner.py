@@ -286,8 +286,8 @@ class JobRunner:
         if ended.cause == "timeout":
             if has_peers and folder.has_started is not None and not folder.has_started():
                 return _failed("peer", "The hosts did not start JAX together in time", code)
-            limit = f"{self.order['timeout_s']:g} s"
-            return _failed("timeout", f"The job took longer than its timeout of {limit}; raise its timeout", code)
+            limit = f"its timeout of {self.order['timeout_s']:g} s; raise its timeout (--timeout)"
+            return _failed("timeout", f"The job took longer than {limit}", code)
         if ended.cause == "memory":
             return _failed("memory", "The job used more memory than its limit; raise limits.memory_gb", code)
         if ended.cause == "disk":
