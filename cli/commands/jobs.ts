@@ -115,7 +115,7 @@ function addSubmit(jobs: GleanerCommand): void {
     .noCheck()
     .onCloud()
     .dryRun()
-    .wordsAfterDashes('options of the code or the command go after --')
+    .wordsAfterDashes('options of the code or the command go after --, such as -- --steps 3')
     .examples(
       'gleaner jobs submit train.py --timeout 2h --follow -- --steps 10',
       'gleaner jobs submit --bundle . --command -- python -m my_package --steps 10',

@@ -8,6 +8,7 @@ import type {Column} from '../../client/text/format.ts';
 import {print, quoted, table} from '../../client/text/output.ts';
 import {type HostCode, type HostView, viewCode, viewHosts} from '../../client/views/hosts.ts';
 import {ranText} from '../../client/views/job-view.ts';
+import {parseWorkerName} from '../../shared/domain/names.ts';
 import type {Source} from '../../shared/domain/records/source.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import {FIRST_HOST} from '../../shared/domain/worker/hosts.ts';
@@ -140,7 +141,8 @@ export async function discover(target: string, options: CloudOptions): Promise<v
       const {name, pool} = worker;
       return viewHosts(worker).map(host => ({worker: name, pool, ...host}));
     });
-    const none = 'no TPU is running: TPUs are created when there is work';
+    const pool = target === 'all' ? 'POOL' : (parseWorkerName(target)?.pool ?? target);
+    const none = `no TPU is running: TPUs are created when there is work, or by \`gleaner pool keep ${pool} --minutes 10\``;
     const known = all.filter(({isKnown}) => isKnown).map(({isKnown: _, ...host}) => host);
     print<'discover'>(options.json, known, workers.length > 0 ? table(COLUMNS, all) : [none]);
   });

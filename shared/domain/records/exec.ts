@@ -86,7 +86,7 @@ export function targetProblem(target: Target, found: readonly Worker[]): string 
   if (found.some(isAlive)) return undefined;
   if (target.kind === 'all') return 'no worker is running: workers are created when there is work';
   if (target.kind === 'pool')
-    return `pool "${target.pool}" has no running worker: workers are created when there is work`;
+    return `pool "${target.pool}" has no running worker: workers are created when there is work, or by \`gleaner pool keep ${target.pool} --minutes 10\``;
   const [worker] = found;
   return worker
     ? `worker "${target.worker}" is ${worker.phase}, not running`

@@ -114,7 +114,7 @@ describe('gleaner jobs @full', () => {
     const wrong = await gleaner([...words, '--steps', '3']);
     assert.match(
       wrong.stderr,
-      /unknown option '--steps'\n\(options of the code or the command go after --\)/,
+      /unknown option '--steps'\n\(options of the code or the command go after --, such as /,
     );
     const alone = await gleaner(['jobs', 'submit', file, ...at()]);
     assert.match(alone.stderr, new RegExp(`imports model from its own folder, .*: add --bundle ${folder};`));
