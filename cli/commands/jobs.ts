@@ -72,7 +72,7 @@ export function addJobCommands(program: GleanerCommand): void {
     .onCloud()
     .examples('gleaner jobs cancel my-job')
     .dryRun()
-    .action(async (id, options) => (await import('../jobs/queue.ts')).cancel(id, options));
+    .action(async (id, options) => (await import('../jobs/queue.ts')).sendAbout('cancel', id, options));
   jobs
     .about('retry', 'run an ended job again, or every job that failed for a cause')
     .argument('[job]', JOB, text)
@@ -93,10 +93,7 @@ export function addJobCommands(program: GleanerCommand): void {
 function addSubmit(jobs: GleanerCommand): void {
   const submit = jobs
     .about('submit', 'run a Python file, or a command, on a worker of a pool')
-    .argument(
-      '[file...]',
-      'Python file, .json file with the fields of a job, or - for standard input; after --, arguments of the code',
-    )
+    .argument('[file...]', 'Python file, .json file of fields, or - for standard input; -- its arguments')
     .option('--test [challenge]', 'run the test of the TPU in place of a file', integer)
     .option('--command', 'run the words after -- in place of a file')
     .option('--timeout <time>', 'most time of an attempt, such as 90s, 15m or 2h (default: 300 s)', seconds)

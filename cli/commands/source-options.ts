@@ -19,14 +19,10 @@ export function addSourceOptions(command: GleanerCommand): GleanerCommand {
     .alone('--pr <n>', 'newest commit of a pull request', ['commit'], positive)
     .option('--commit <sha>', 'commit, 40 hexadecimal digits', text)
     .option('--jax-version <version>', 'newest, nightly or X.Y.Z; none for the locked one', orNone(text))
-    .option(
-      '--setup-script <file>',
-      'shell script that runs once on each host, without the CR of its line ends, or none',
-      orNone(text),
-    )
+    .option('--setup-script <file>', 'shell script that runs once on each host, or none', orNone(text))
     .option(
       '--config <file>',
-      'a file of this machine, which code finds under the path in $JOB_CONFIG, or none',
+      'file of this machine for code, at the path $JOB_CONFIG, or none',
       orNone(text),
     )
     .option('--ramfs-dir <folder>', 'folder in memory, such as /mnt/ramfs, or none', orNone(text));

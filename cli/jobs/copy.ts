@@ -22,11 +22,10 @@ type CopyOptions = CloudOptions & {attempt?: number};
  */
 export async function copy(given: string, folder: string, {attempt, ...options}: CopyOptions): Promise<void> {
   await withCloud(options, async cloud => {
-    const job = await findJob(cloud, given);
-    const {id} = job;
-    const epoch = attempt ?? epochOf(job.job);
+    const {id, job} = await findJob(cloud, given);
+    const epoch = attempt ?? epochOf(job);
     const found = epoch > 0 ? await listArtifacts(cloud.objects, id, epoch) : [];
-    if (found.length === 0) throw new CliError(noArtifacts(job, epoch));
+    if (found.length === 0) throw new CliError(noArtifacts({id, job}, epoch));
     const {written, left_out} = await download(cloud, found, folder);
     const out = new Set(left_out.map(({name}) => name));
     const files = found.length - out.size;

@@ -1,14 +1,13 @@
 /** `gleaner jobs list`, `show`, `cancel`, `retry` and `clear`. */
 
 import {withCloud} from '../../client/cloud/cloud.ts';
-import {findJob} from '../../client/cloud/find-job.ts';
+import {findJob, type JobFilter} from '../../client/cloud/find-job.ts';
 import {apply, outcomeOf, publish, send, sendTo} from '../../client/cloud/send-message.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {UsageError} from '../../client/text/errors.ts';
-import {counted} from '../../client/text/format.ts';
 import {print, table} from '../../client/text/output.ts';
 import {jobColumns, jobLines} from '../../client/views/job-view.ts';
-import {type JobFilter, readJobs, readJobView} from '../../client/views/jobs.ts';
+import {readJobs, readJobView} from '../../client/views/jobs.ts';
 import {CAUSES} from '../../shared/domain/records/causes.ts';
 import type {Filter} from '../../shared/ports/ports.ts';
 import {requireConsent} from '../terminal/ask.ts';
@@ -35,11 +34,8 @@ export async function show(given: string, options: CloudOptions): Promise<void> 
   });
 }
 
-export async function cancel(given: string, options: CloudOptions): Promise<void> {
-  await sendAbout('cancel', given, options);
-}
-
-async function sendAbout(action: 'cancel' | 'retry', given: string, options: CloudOptions): Promise<void> {
+/** Sends a message about one job. */
+export async function sendAbout(action: string, given: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const message = {action, job: (await findJob(cloud, given)).id};
     await sendTo(cloud, message, options);
@@ -72,8 +68,7 @@ export async function clear(options: CloudOptions): Promise<void> {
     const again = async () => outcomeOf(cloud.store, await publish(cloud, 'control', MESSAGE));
     await withClock('ended jobs are being deleted', async clock => {
       await apply(cloud, MESSAGE);
-      do
-        clock.what = `${counted(await cloud.store.count(cloud.jobs, ENDED), 'ended job')} left, being deleted`;
+      do clock.what = `${await cloud.store.count(cloud.jobs, ENDED)} ended jobs left, being deleted`;
       while ((await again()).outcome === 'applied');
     });
     const done = 'the documents of all ended jobs are deleted';

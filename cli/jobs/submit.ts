@@ -20,7 +20,7 @@ import {checkSource} from '../checks/repository.ts';
 import {definedFields} from '../terminal/field-options.ts';
 import {followJob} from './follow.ts';
 import {fieldsOf, type JobFields} from './job-file.ts';
-import {siblingProblem} from './sibling-imports.ts';
+import {siblingProblems} from './sibling-imports.ts';
 import {environmentOf, type PackedCode, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';
 
 type SubmitOptions = CloudOptions &
@@ -71,21 +71,15 @@ export async function submit(words: string[], options: SubmitOptions): Promise<v
 
 async function checkJob(cloud: Cloud, fields: JobFields, {source}: PackedCode, file = ''): Promise<void> {
   const {pool, deadline_at, code, environment} = fields;
-  if (typeof pool === 'string') requirePool(await readFleet(cloud), pool);
-  const isAlone = file.endsWith('.py') && !source && !(environment as Environment | undefined)?.setup_script;
-  const sibling = isAlone ? siblingProblem(file, String(code)) : undefined;
-  if (sibling !== undefined && !(await hasOwnCode(cloud, pool)))
-    refuseProblems('submit the job', [{problem: sibling}]);
+  const fleet = await readFleet(cloud);
+  if (typeof pool === 'string') requirePool(fleet, pool);
+  const own = fleet.pools.find(each => each.pool === (pool ?? poolOf(cloud.connection.deployment)));
+  const {setup_script} = {...own?.environment, ...(environment as Partial<Environment> | undefined)};
+  const isAlone = file.endsWith('.py') && !source && !own?.source && !setup_script;
+  refuseProblems('submit the job', isAlone ? siblingProblems(file, String(code)) : []);
   if (typeof deadline_at === 'string' && Date.parse(deadline_at) <= Date.now())
     refuseProblems('submit the job', [{problem: `the deadline ${deadline_at} is past: give a later one`}]);
   await checkSource('submit the job', source, null);
-}
-
-/** True if the source or the setup script of the pool may bring further modules. */
-async function hasOwnCode(cloud: Cloud, named: unknown): Promise<boolean> {
-  const wanted = named ?? poolOf(cloud.connection.deployment);
-  const pool = (await readFleet(cloud)).pools.find(({pool}) => pool === wanted);
-  return pool !== undefined && (pool.source !== null || pool.environment.setup_script !== null);
 }
 
 /** The operands behind `--`: commander gives them like the operands before. */

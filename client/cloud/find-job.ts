@@ -1,36 +1,46 @@
-/** The job that a person names. */
+/** Jobs as a person looks for them. */
 import {JOB, paths} from '../../shared/domain/names.ts';
-import type {Document, Value} from '../../shared/ports/ports.ts';
+import type {Document, Stored, Value} from '../../shared/ports/ports.ts';
 import {CliError} from '../text/errors.ts';
 import type {Cloud} from './cloud.ts';
 import {newestFirst} from './newest-first.ts';
 
+/** A document as it is: an unchecked one may lack every field. */
 export type FoundJob = {id: string; job: Document};
+
+/** Jobs that have each given value. */
+export type JobFilter = {status?: string; pool?: string; name?: string; limit: number};
 
 /** Of several jobs with one name, an error lists so many. */
 const MOST_LISTED = 5;
 
-/** The job with this id, or else the only one with this name. Its document is as it is: an unchecked one may lack every field. */
+/** The job with this id, or else the only one that was submitted with this `--name`. */
 export async function findJob(cloud: Cloud, given: string): Promise<FoundJob> {
   const job = JOB.test(given) ? await cloud.store.get(paths.job(cloud.jobs, given)) : undefined;
   if (job) return {id: given, job};
-  const [first, ...others] = await jobsNamed(cloud, given);
+  const named = await newestJobs(cloud, {name: given, limit: MOST_LISTED});
+  const [first] = named;
   if (!first) throw new CliError(`There is no job "${given}": \`gleaner jobs list\` lists the newest`);
-  if (others.length === 0) return first;
-  const all = [first, ...others].map(({id, job}) => `${id} (${job.status})`).join(', ');
-  const more = others.length + 1 < MOST_LISTED ? '' : ', …';
-  throw new CliError(`Several jobs have the name "${given}": give one of the ids ${all}${more}`);
+  if (named.length === 1) return {id: first.id, job: first.data};
+  const ids = named.map(({id, data}) => `${id} (${data.status})`).join(', ');
+  throw new CliError(`Several jobs have the name "${given}": give an id, such as ${ids}`);
 }
 
-/** The newest jobs that were submitted with this `--name`. */
-export async function jobsNamed({store, jobs}: Cloud, name: string): Promise<FoundJob[]> {
-  const found: FoundJob[] = [];
-  for await (const page of newestFirst(store, jobs, 'created_at')) {
-    const named = page.filter(({data}) => nameIn(data) === name);
-    found.push(...named.map(({id, data}) => ({id, job: data})));
-    if (found.length >= MOST_LISTED) break;
+/** The newest jobs that match. A job without `created_at` has not been taken up yet and is not listed. */
+export async function newestJobs(cloud: Cloud, {status, pool, name, limit}: JobFilter): Promise<Stored[]> {
+  const found: Stored[] = [];
+  for await (const page of newestFirst(cloud.store, cloud.jobs, 'created_at')) {
+    found.push(
+      ...page.filter(
+        ({data}) =>
+          (status === undefined || data.status === status) &&
+          (pool === undefined || data.pool === pool) &&
+          (name === undefined || nameIn(data) === name),
+      ),
+    );
+    if (found.length >= limit) break;
   }
-  return found.slice(0, MOST_LISTED);
+  return found.slice(0, limit);
 }
 
 export function nameIn({metadata}: Document): Value | undefined {

@@ -4,7 +4,7 @@ import {nearText} from '../../shared/contracts/near-names.ts';
 import {isRunId, JOB, parseWorkerName, paths} from '../../shared/domain/names.ts';
 import type {Document, Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {jobsNamed} from '../cloud/find-job.ts';
+import {newestJobs} from '../cloud/find-job.ts';
 import {CliError, UsageError} from '../text/errors.ts';
 
 export type Kind = 'run' | 'tpu' | 'job';
@@ -23,7 +23,7 @@ export async function kindOf(cloud: Cloud, name: string, given: Kinds): Promise<
     throw new UsageError(
       `There is a ${KINDS[first].word} and a ${KINDS[second].word} "${name}": add --${first} or --${second}`,
     );
-  if (kinds.includes('job') && (await jobsNamed(cloud, name)).length > 0) return 'job';
+  if (kinds.includes('job') && (await newestJobs(cloud, {name, limit: 1})).length > 0) return 'job';
   const known = await Promise.all(kinds.map(kind => KINDS[kind].names(cloud)));
   const near = nearText(name, known.flat());
   throw new CliError(`There is no ${kindsText(kinds)} "${name}": check the name${near}`);

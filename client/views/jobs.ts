@@ -2,10 +2,9 @@
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {waitText} from '../../shared/domain/records/constraint.ts';
-import type {Document, Store, Stored} from '../../shared/ports/ports.ts';
+import type {Document, Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {findJob, nameIn} from '../cloud/find-job.ts';
-import {newestFirst} from '../cloud/newest-first.ts';
+import {findJob, type JobFilter, newestJobs} from '../cloud/find-job.ts';
 import {CliError} from '../text/errors.ts';
 import {outputTail} from '../text/output-parts.ts';
 import {findOutput, listArtifacts} from './attempt-files.ts';
@@ -34,11 +33,8 @@ export async function readJob({store, jobs}: Cloud, id: string): Promise<Documen
   return job;
 }
 
-/** Jobs that have each given value. */
-export type JobFilter = {status?: string; pool?: string; name?: string; limit: number};
-
 export async function readJobs(cloud: Cloud, filter: JobFilter): Promise<JobView[]> {
-  const found = await newest(cloud, filter);
+  const found = await newestJobs(cloud, filter);
   const waitOf = await readWaits(cloud.store);
   return found.map(({id, data}) => ({id, job: data, waits: waitOf(data)}));
 }
@@ -46,23 +42,6 @@ export async function readJobs(cloud: Cloud, filter: JobFilter): Promise<JobView
 export async function readJobView(cloud: Cloud, given: string): Promise<JobView> {
   const {id, job} = await findJob(cloud, given);
   return {id, job, waits: (await readWaits(cloud.store))(job)};
-}
-
-/** The newest jobs that match. A job without `created_at` has not been taken up yet and is not listed. */
-async function newest({store, jobs}: Cloud, {status, pool, name, limit}: JobFilter): Promise<Stored[]> {
-  const found: Stored[] = [];
-  for await (const page of newestFirst(store, jobs, 'created_at')) {
-    found.push(
-      ...page.filter(
-        ({data}) =>
-          (status === undefined || data.status === status) &&
-          (pool === undefined || data.pool === pool) &&
-          (name === undefined || nameIn(data) === name),
-      ),
-    );
-    if (found.length >= limit) break;
-  }
-  return found.slice(0, limit);
 }
 
 const MOST_OUTPUT = 100;

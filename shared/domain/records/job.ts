@@ -126,11 +126,7 @@ export const jobDocument = stored({
   job: text.describe('Id of the job, which is the document id.'),
   challenge_number: integer.nullable().describe('Free number for the submitter; null if unused.'),
   code: text.nullable().describe('Python text of the job. Null where `command` is set.'),
-  args: z
-    .array(text)
-    .nullable()
-    .default(null)
-    .describe('Arguments of `code`, its `sys.argv[1:]`. Null: none.'),
+  args: z.array(text).nullable().default(null).describe('Arguments of `code`. Null: none.'),
   command: z
     .union([z.array(text), text])
     .nullable()

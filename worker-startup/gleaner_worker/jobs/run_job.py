@@ -5,8 +5,8 @@ Globals of the code: jax, jnp, logger and challenge_number. Its global `result` 
 report names the cause of a failure. STARTED_FILE appears when JAX has started: the timeout of the job begins then.
 On several hosts PHASE_FILE says `waiting` while the code waits for the others, and `ended` after its end.
 
-A process that multiprocessing starts by spawn or forkserver runs this script too, in place of the code's own file, and
-gets the code with the same globals. It uses no device and connects to no host unless the code does so.
+A child of multiprocessing by spawn or forkserver runs this script in place of the code's file, and finds these globals.
+It uses no device and connects to no host unless the code does so.
 """
 
 import json
@@ -90,9 +90,8 @@ def _fill(names: dict, code_file: str, name: str) -> str:
         code = file.read()
     # Tracebacks find the lines of the code here, because no file has this name.
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
-    number = os.environ.get("CHALLENGE_NUMBER", "")
-    challenge_number = int(number) if number else None
-    names.update(jax=jax, jnp=jnp, logger=_make_logger(), challenge_number=challenge_number)
+    number = os.environ.get("CHALLENGE_NUMBER")
+    names.update(jax=jax, jnp=jnp, logger=_make_logger(), challenge_number=int(number) if number else None)
     names.update(__file__=code_file, __builtins__=__builtins__)
     prepare, script = spawn.get_preparation_data, os.path.abspath(__file__)
 
