@@ -76,7 +76,7 @@ function sizeOf(objects: readonly ObjectInfo[]): number {
 
 function noArtifacts({id, job: {status}}: FoundJob, epoch: number): string {
   const what = epoch > 0 ? `attempt ${epoch} of job ${id}` : `job ${id}`;
-  return `There are no artifacts of ${what}, which is ${status ?? 'pending'}: an attempt stores the files of $JOB_ARTIFACTS when it ends`;
+  return `There are no artifacts of ${what}, which is ${status ?? 'pending'}: an attempt stores the files of $JOB_ARTIFACTS once they have not changed for 30 s, and when it ends`;
 }
 
 /** Path of an artifact below the folder. A name in a bucket may be any text. */

@@ -25,20 +25,26 @@ export async function listHosts(objects: Objects, id: string, epoch: number): Pr
   return [...new Set(hosts)].filter(Number.isInteger).sort((one, other) => one - other);
 }
 
-/** Artifacts of an attempt. `name`: path in the artifacts of its only host, or that path below a folder of its host. */
+/**
+ * Artifacts of an attempt. `name`: path in the artifacts of its only host, or that path below a folder of its host. A file that changed while
+ * the job ran has several versions, of which the newest counts.
+ */
 export async function listArtifacts(
   objects: Objects,
   id: string,
   epoch: number,
 ): Promise<{info: ObjectInfo; name: string}[]> {
   const folder = jobFolder(id, epoch);
-  const alone = await objects.list(`${folder}artifacts/`);
-  if (alone.length > 0)
-    return alone.map(info => ({info, name: info.name.slice(`${folder}artifacts/`.length)}));
-  return (await objects.list(`${folder}host_`)).flatMap(info => {
-    const [, host, name] = /^(host_\d+)\/artifacts\/(.+)$/s.exec(info.name.slice(folder.length)) ?? [];
-    return host && name ? [{info, name: `${host}/${name}`}] : [];
-  });
+  const alone = await objects.list(`${folder}artifacts`);
+  const all = alone.length > 0 ? alone : await objects.list(`${folder}host_`);
+  const newest = new Map<string, {info: ObjectInfo; name: string; version: number}>();
+  for (const info of all) {
+    const [, host = '', number = '1', path] =
+      /^(host_\d+\/)?artifacts(?:_(\d+))?\/(.+)$/s.exec(info.name.slice(folder.length)) ?? [];
+    const [name, version] = [`${host}${path}`, Number(number)];
+    if (path && version > (newest.get(name)?.version ?? 0)) newest.set(name, {info, name, version});
+  }
+  return [...newest.values()].map(({info, name}) => ({info, name}));
 }
 
 /** Bytes of an artifact by its name in `listArtifacts`; undefined for an unknown one. */
@@ -49,12 +55,6 @@ export async function readArtifact(
   name: string,
   max_bytes: number,
 ): Promise<Uint8Array | undefined> {
-  const folder = jobFolder(id, epoch);
-  const [, host, path] = /^(host_\d+)\/(.+)$/s.exec(name) ?? [];
-  const ofHost = host ? [`${folder}${host}/artifacts/${path}`] : [];
-  for (const object of [`${folder}artifacts/${name}`, ...ofHost]) {
-    const bytes = await objects.read(object, {max_bytes});
-    if (bytes) return bytes;
-  }
-  return undefined;
+  const found = (await listArtifacts(objects, id, epoch)).find(each => each.name === name);
+  return found && objects.read(found.info.name, {max_bytes});
 }

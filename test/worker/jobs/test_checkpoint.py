@@ -275,13 +275,15 @@ def test_a_writer_is_seen_also_through_a_mapping(tmp_path):
 
     path = tmp_path / "file"
     path.write_bytes(b"x" * 4096)
-    assert has_writer(str(path)) is False
-    with open(path, "r+b") as file:
-        assert has_writer(str(path)) is True
-        mapped = mmap.mmap(file.fileno(), 4096)
-    assert has_writer(str(path)) is True
-    mapped.close()
-    assert has_writer(str(path)) is False
+    with open(path, "rb") as reader:
+        fd = reader.fileno()
+        assert has_writer(fd) is False
+        with open(path, "r+b") as file:
+            assert has_writer(fd) is True
+            mapped = mmap.mmap(file.fileno(), 4096)
+        assert has_writer(fd) is True
+        mapped.close()
+        assert has_writer(fd) is False
     assert signal.getsignal(signal.SIGIO) == signal.SIG_IGN
 
 

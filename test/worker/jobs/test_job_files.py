@@ -2,13 +2,16 @@
 
 import os
 import sys
+import threading
 
 import pytest
 
 from build import BUCKET
-from gleaner_worker.jobs import upload
+from gleaner_worker.jobs import artifacts as artifacts_module
+from gleaner_worker.jobs import job_result
 from gleaner_worker.jobs.prepared_code import PreparedCode
 from job_attempts import FOLDER, RAN, needs_root
+from waiting import HANG_S, until
 
 pytestmark = [needs_root, pytest.mark.slow]
 
@@ -67,17 +70,33 @@ def test_a_tree_that_is_too_deep_ends_the_artifacts_of_a_job(jobs):
     assert "[gleaner] artifact left out: bad/bad/" in jobs.output and "is too deep" in jobs.output
 
 
+def test_a_settled_artifact_is_stored_while_the_job_runs_and_its_changes_as_further_versions(jobs, monkeypatch):
+    monkeypatch.setattr(artifacts_module, "_LOOK_S", 0.02)
+    monkeypatch.setattr(artifacts_module, "_SETTLED_S", 0.1)
+    script = "cd $JOB_ARTIFACTS; exec 3> log; echo 1 >&3; echo 1 > done"
+    runner = jobs.runner(command=f"{script}; until [ -e ../go ]; do sleep 0.02; done; echo 2 >> done")
+    thread = threading.Thread(target=runner.run)
+    thread.start()
+    until(lambda: artifacts(jobs))
+    assert artifacts(jobs) == ["done"], "a process has the other file open for writing"
+    (jobs.home / "jobs" / "j1-e2" / "go").touch()
+    thread.join(HANG_S)
+    names = [name.removeprefix(FOLDER) for name in jobs.storage.names(BUCKET, f"{FOLDER}artifacts")]
+    assert names == ["artifacts/done", "artifacts/log", "artifacts_2/done"]
+    assert jobs.storage.data(BUCKET, f"{FOLDER}artifacts_2/done") == b"1\n2\n"
+
+
 def test_links_and_pipes_count_towards_the_limit_of_artifacts(jobs, monkeypatch):
-    monkeypatch.setattr(upload, "_MAX_ARTIFACTS", 3)
+    monkeypatch.setattr(artifacts_module, "_MAX_ARTIFACTS", 3)
     run(jobs, "cd $JOB_ARTIFACTS; for n in 1 2 3 4 5 6 7 8 9; do ln -s x $n; done")
     assert "more than 3 files" in jobs.output and jobs.output.count("artifact left out") == 4
 
 
 def test_artifacts_over_the_limits_are_left_out(jobs, monkeypatch):
-    monkeypatch.setattr(upload, "_MAX_ARTIFACTS", 3)
+    monkeypatch.setattr(artifacts_module, "_MAX_ARTIFACTS", 3)
     run(jobs, "cd $JOB_ARTIFACTS; touch {1..9}")
     assert len(artifacts(jobs)) == 3 and "more than 3 files" in jobs.output
-    monkeypatch.setattr(upload, "_MAX_ARTIFACT_BYTES", 10)
+    monkeypatch.setattr(artifacts_module, "_MAX_ARTIFACT_BYTES", 10)
     run(jobs, "cd $JOB_ARTIFACTS; echo 12345678901 > big")
     assert artifacts(jobs) == [] and "more than 10 bytes" in jobs.output
 
@@ -85,13 +104,13 @@ def test_artifacts_over_the_limits_are_left_out(jobs, monkeypatch):
 def test_a_file_of_another_user_is_no_artifact_of_the_job(jobs, monkeypatch):
     """A hard link to a file of the agent, where the kernel permits it."""
     runner = jobs.runner(command=["true"])
-    store = upload.store_artifacts
+    end = artifacts_module.Artifacts.end
 
-    def plant(path, *arguments):
-        os.link(jobs.home / "host-secret", f"{path}/planted")
-        return store(path, *arguments)
+    def plant(self):
+        os.link(jobs.home / "host-secret", f"{self._path}/planted")
+        return end(self)
 
-    monkeypatch.setattr("gleaner_worker.jobs.runner.store_artifacts", plant)
+    monkeypatch.setattr(artifacts_module.Artifacts, "end", plant)
     runner.run()
     assert artifacts(jobs) == [] and "'planted': it belongs to another user" in jobs.output
 
@@ -113,7 +132,7 @@ def test_a_huge_result_goes_to_the_bucket_up_to_its_limit(jobs, monkeypatch):
     ending = run(jobs, "head -c 2000000 /dev/zero > $JOB_RESULT")
     assert ending["result_object"] == f"{FOLDER}result.txt"
     assert len(jobs.storage.data(BUCKET, f"{FOLDER}result.txt")) == 2_000_000
-    monkeypatch.setattr(upload, "_MAX_STORED_RESULT_BYTES", 1_000_000)
+    monkeypatch.setattr(job_result, "_MAX_STORED_RESULT_BYTES", 1_000_000)
     ending = run(jobs, "head -c 2000000 /dev/zero > $JOB_RESULT")
     hint = "write it as a file to JOB_ARTIFACTS"
     assert (ending["cause"], ending["error"]) == (
@@ -151,4 +170,4 @@ def test_a_job_reads_the_config_file_of_its_preparation_and_has_no_copy_of_it(jo
     environment = {"config_file": {"name": "run.yaml", "text": "steps: 3\n"}}
     command = ["bash", "-c", 'cat "$JOB_CONFIG"; ls']
     ending = jobs.runner(prepare=lambda order: prepared, command=command, environment=environment).run()
-    assert (ending["outcome"], jobs.output) == ("completed", "steps: 3\nartifacts\nhome\nprograms\ntmp\n")
+    assert (ending["outcome"], jobs.output) == ("completed", "steps: 3\nartifacts\ncheckpoint\nhome\nprograms\ntmp\n")

@@ -11,16 +11,17 @@ from dataclasses import replace
 from ..failures import Failure, LeaseLost
 from ..storage.objects import Bucket
 from ..storage.untrusted_files import read_report
+from .artifacts import Artifacts, note_left_out
 from .checkpoint.restore import Restored, Unusable, restore
 from .checkpoint.watch import Settings, Watch
 from .cluster import ONE_HOST, Cluster, cluster_of, lost_peer
 from .egress import reaching
 from .job_folder import JobFolder, path_of_attempt
+from .job_result import Result, ResultFailed, store_result
 from .limits import Limits, job_limits
 from .output import OutputParts
 from .prepared_code import PreparedCode, SourceFailed
 from .process import ProcessEnd, run_process
-from .upload import Result, ResultFailed, note_left_out, store_artifacts, store_result
 from .user import JobUser, NotIsolated, find_job_user
 
 log = logging.getLogger(__name__)
@@ -154,16 +155,19 @@ class JobRunner:
         wall_s = max(1.0, self.order["timeout_s"] - max(0.0, prepared_s - _PREPARE_S))
         limits = job_limits(self.order.get("limits") or {}, wall_s)
         output = OutputParts(self._output_bucket, f"{self._folder}output")
+        artifacts = Artifacts(folder.artifacts, folder.user.uid, self._bucket, self._folder)
         watch = None
         try:
             watch = self._open_checkpoint(folder, output)
+            artifacts.start()
             self._open_folder, self._phase = folder, "running"
             ended, prepared = self._run_process(folder, prepared, limits, output, watch)
             self._phase = "uploading"
-            return self._store(folder, ended, output, watch) | {"ran": prepared.ran}
+            return self._store(folder, ended, output, watch, artifacts) | {"ran": prepared.ran}
         except Unusable as error:
             return _failed("checkpoint", f"No stored version of the checkpoint can be restored: {error}")
         finally:
+            artifacts.abandon()
             if watch:
                 watch.abandon()
             output.close(_LAST_OUTPUT_S if self._is_ended_by_a_peer() else 0)
@@ -217,7 +221,9 @@ class JobRunner:
 
         return check
 
-    def _store(self, folder: JobFolder, ended: ProcessEnd, output: OutputParts, watch: Watch | None) -> dict:
+    def _store(
+        self, folder: JobFolder, ended: ProcessEnd, output: OutputParts, watch: Watch | None, artifacts: Artifacts
+    ) -> dict:
         if self._ended_as == "stop":
             raise LeaseLost
         finish = self._conclude(folder, ended)
@@ -225,7 +231,7 @@ class JobRunner:
             folder.keep_programs()
         if watch:
             watch.end(ended.exit_code == 0, min(self._give_up_at, time.monotonic() + _LAST_VERSION_S))
-        stored, problems = store_artifacts(folder.artifacts, folder.user.uid, self._bucket, self._folder)
+        stored, problems = artifacts.end()
         output.close(max(1.0, min(600.0, self._give_up_at - time.monotonic())), note_left_out(problems))
         if self._ended_as == "stop":
             raise LeaseLost

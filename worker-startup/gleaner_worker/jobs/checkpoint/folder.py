@@ -63,7 +63,7 @@ def _scan(fd: int, prefix: str, uid: int, ignored: str, found: Scan) -> None:
                 elif stat.S_ISLNK(status.st_mode):
                     _add_link(fd, entry.name, path, found)
                 else:
-                    found.files[path] = _state_of(status)
+                    found.files[path] = state_of(status)
     finally:
         os.close(fd)
 
@@ -110,21 +110,21 @@ def link_file(root: str, path: str, copy: str, expected: FileState, uid: int) ->
 
 def is_unchanged(copy: str, expected: FileState, uid: int) -> bool:
     status = os.lstat(copy)
-    return stat.S_ISREG(status.st_mode) and status.st_uid == uid and _state_of(status) == expected
+    return stat.S_ISREG(status.st_mode) and status.st_uid == uid and state_of(status) == expected
 
 
-def _state_of(status: os.stat_result) -> FileState:
+def state_of(status: os.stat_result) -> FileState:
     return FileState(status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode & 0o777)
 
 
-def has_writer(copy: str) -> bool | None:
-    """Whether a process has the file open for writing, or mapped. None on a file system that cannot tell."""
-    fd = os.open(copy, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+def has_writer(fd: int) -> bool | None:
+    """Whether a process has the file open for writing, or mapped. None on a file system that cannot tell.
+
+    fd: opened for reading alone.
+    """
     try:
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         return False
     except OSError as error:
         return True if error.errno == errno.EAGAIN else None
-    finally:
-        os.close(fd)

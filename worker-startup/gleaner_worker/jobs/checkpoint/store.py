@@ -58,7 +58,9 @@ class Cut:
     def writers(self) -> tuple[str | None, bool]:
         """A file that a process has open for writing, and whether the file system can tell."""
         for path, copy in self._copies.items():
-            if has := has_writer(copy):
+            with open(copy, "rb") as file:
+                has = has_writer(file.fileno())
+            if has:
                 return path, True
             if has is None:
                 return None, False
