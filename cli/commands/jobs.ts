@@ -77,6 +77,7 @@ export function addJobCommands(program: GleanerCommand): void {
     .about('retry', 'run an ended job again, or every job that failed for a cause')
     .argument('[job]', JOB, text)
     .option('--where <cause=CAUSE>', `jobs that failed for a cause: ${CAUSES.join(', ')}`, pair)
+    .option('--fresh', 'begin with an empty checkpoint')
     .onCloud()
     .dryRun()
     .examples('gleaner jobs retry my-job', 'gleaner jobs retry --where cause=memory')

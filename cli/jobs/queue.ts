@@ -35,9 +35,13 @@ export async function show(given: string, options: CloudOptions): Promise<void> 
 }
 
 /** Sends a message about one job. */
-export async function sendAbout(action: string, given: string, options: CloudOptions): Promise<void> {
+export async function sendAbout(
+  action: string,
+  given: string,
+  {fresh, ...options}: CloudOptions & {fresh?: boolean},
+): Promise<void> {
   await withCloud(options, async cloud => {
-    const message = {action, job: (await findJob(cloud, given)).id};
+    const message = {action, job: (await findJob(cloud, given)).id, ...(fresh ? {fresh} : {})};
     await sendTo(cloud, message, options);
   });
 }
@@ -45,7 +49,7 @@ export async function sendAbout(action: string, given: string, options: CloudOpt
 /** Runs one ended job again, or the jobs that failed for a cause. */
 export async function retry(
   job: string | undefined,
-  {where, ...options}: CloudOptions & {where?: [name: string, cause: string]},
+  {where, ...options}: CloudOptions & {where?: [name: string, cause: string]; fresh?: boolean},
 ): Promise<void> {
   if (job !== undefined && where === undefined) return sendAbout('retry', job, options);
   if (job !== undefined || where === undefined)
@@ -53,7 +57,8 @@ export async function retry(
   const [name, cause] = where;
   if (name !== 'cause' || !CAUSES.some(known => known === cause))
     throw new UsageError(`--where ${name}=${cause} is unknown: give cause= and one of ${CAUSES.join(', ')}`);
-  return send({action: 'retry', where: {cause}}, options);
+  const {fresh, ...others} = options;
+  return send({action: 'retry', where: {cause}, ...(fresh ? {fresh} : {})}, others);
 }
 
 const ENDED: Filter[] = [{field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']}];

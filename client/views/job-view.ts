@@ -1,7 +1,7 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
 import type {Document, Value} from '../../shared/ports/ports.ts';
 import {nameIn} from '../cloud/find-job.ts';
-import {type Column, dollarText, durationText} from '../text/format.ts';
+import {bytesText, type Column, dollarText, durationText} from '../text/format.ts';
 import type {JobView} from './jobs.ts';
 
 const RESULT_CHARS = 2000;
@@ -98,7 +98,7 @@ export function jobLines(id: string, job: Document, waits?: string): string[] {
   const spent = typeof job.spent_usd === 'number' && job.spent_usd > 0 ? dollarText(job.spent_usd) : null;
   const command = job.command ? text(job.command) : null;
   return [
-    `${id}  ${text(job.status)}${isEnded(job) ? reasonOf(job) : ''}`,
+    `${id}  ${text(job.status)}${isEnded(job) ? reasonOf(job) : ''}${job.cancelled_at ? ', being cancelled' : ''}`,
     ...line('waits', waits),
     ...line('pool', job.pool),
     ...line('command', command),
@@ -121,18 +121,31 @@ export function jobLines(id: string, job: Document, waits?: string): string[] {
     ...line('exit code', job.exit_code),
     ...line('output', job.log_path),
     ...line('artifacts', job.artifacts_path),
+    ...line('checkpoint', checkpointText(job.checkpoint_state as Document | null | undefined)),
     ...line('result in', job.result_path),
     ...block('error', job.error),
     ...block('result', job.result),
   ];
 }
 
+/** `1.2 GB of 12:31 (step 40), $0.01`, and why the last version is not newer. */
+function checkpointText(state: Document | null | undefined): string {
+  const {complete, problem = null, storage_usd = 0} = state ?? {};
+  const {at, label, bytes = 0} = (complete ?? {}) as Document;
+  const cost = Number(storage_usd) >= 0.005 ? `, ${dollarText(Number(storage_usd))}` : '';
+  const version = at
+    ? `${bytesText(Number(bytes))} of ${timeOf(at)}${label ? ` (${label})` : ''}${cost}`
+    : '';
+  return [version, ...(problem === null ? [] : [text(problem)])].filter(Boolean).join('; ');
+}
+
 function attemptLine(attempt: Document): string {
-  const {epoch, outcome, cause, exit_code, cost_usd} = attempt;
+  const {epoch, outcome, cause, exit_code, cost_usd, restored_at} = attempt;
   const code = exit_code === null || exit_code === undefined ? '' : `, exit code ${exit_code}`;
   const cost = typeof cost_usd === 'number' ? `, ${dollarText(cost_usd)}` : '';
   const times = `${timeOf(attempt.started_at)} to ${timeOf(attempt.ended_at)}`;
-  return `  attempt ${epoch} on ${workersOf(attempt).join(', ')}: ${text(outcome)}${cause ? ` (${cause})` : ''}${code}${cost}, ${times}`;
+  const restored = restored_at ? `, from the checkpoint of ${timeOf(restored_at)}` : '';
+  return `  attempt ${epoch} on ${workersOf(attempt).join(', ')}: ${text(outcome)}${cause ? ` (${cause})` : ''}${code}${cost}, ${times}${restored}`;
 }
 
 /** `commit 0123456789ab, JAX 0.6.0`, of the code that ran. */

@@ -119,6 +119,33 @@ def test_a_host_stops_an_attempt_that_is_over_and_requests_another_lease(cloud, 
     assert {body["host"] for body in cloud.asked} == {1} and storage.names(BUCKET, "logs/")[-1].endswith("/3.1.log")
 
 
+def test_an_agent_without_an_answer_ends_its_job_before_another_worker_may_get_it(cloud, storage, job_agent):
+    cloud.leases = [a_job_answer(command="echo begun; sleep 1000", fence_s=1.0)]
+
+    def is_cut(body):
+        return body["action"] == "heartbeat" and body["lease"] and storage.names(BUCKET, "jobs/j1/epoch_2/output/")
+
+    cloud.status = lambda body: 503 if is_cut(body) else 200
+    ended(job_agent())
+    assert cloud.finishes() == [] and [a["action"] for a in cloud.asked].count("lease") == 2
+
+
+def test_a_cancelled_job_stores_what_it_has_and_reports_its_checkpoint(cloud, storage, job_agent):
+    checkpoint = {"bucket": BUCKET, "folder": "checkpoints/j1/", "versions": []}
+    limits = {"max_gb": 1, "max_files": 10, "every_s": 10}
+    end = "echo kept > $JOB_ARTIFACTS/x; echo 7 > $JOB_CHECKPOINT/step; exit 0"
+    script = f"trap '{end}' TERM; echo begun; while :; do sleep 0.1; done"
+    cloud.leases = [a_job_answer(command=script, checkpoint=checkpoint | limits)]
+    cloud.action = lambda body: (
+        "cancel" if body["lease"] and storage.names(BUCKET, "jobs/j1/epoch_2/output/") else "continue"
+    )
+    ended(job_agent())
+    assert [(f["outcome"], f["has_artifacts"]) for f in cloud.finishes()] == [("preempted", True)]
+    [stored] = [a for a in cloud.asked if a["action"] == "checkpoint"]
+    assert (stored["version"]["files"], stored["version"]["bytes"], stored["problem"]) == (1, 2, None)
+    assert [a["action"] for a in cloud.asked].index("checkpoint") < [a["action"] for a in cloud.asked].index("finish")
+
+
 @pytest.mark.usefixtures("hold_until_heartbeat")
 def test_a_drained_agent_lets_its_job_finish(cloud, storage, job_agent):
     cloud.leases = [a_job_answer(command=f"{HOLD}; echo done > $JOB_RESULT")]
