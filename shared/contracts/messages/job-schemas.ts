@@ -67,7 +67,7 @@ export const jobFields = {
     .strictObject({
       max_gb: z.number().positive().max(10_000).nullable(),
       max_files: z.number().int().min(1).max(100_000).nullable(),
-      every_s: z.number().min(10).max(86_400).nullable(),
+      every_s: z.number().min(1).max(86_400).nullable(),
     })
     .partial()
     .nullish(),

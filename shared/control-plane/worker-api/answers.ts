@@ -33,7 +33,7 @@ export function jobSettingsOf({config, objects}: Deps, pool: Pool | undefined) {
     pool,
     bucket: objects.bucket,
     checkpoints_bucket,
-    fence_s: Math.max(lease_s - ENDING_S, lease_s / 2),
+    fence_s: Math.max(lease_s - ENDING_S, (3 / 4) * lease_s),
   };
 }
 

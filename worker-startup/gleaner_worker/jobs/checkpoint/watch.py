@@ -27,7 +27,7 @@ _SCAN_S = 2.0  # between two scans that see the same folder
 _UNSURE_S = 5.0  # the same on a file system that does not tell who writes
 # A process that dies in the middle of a save leaves a quiet folder. A cut counts if the process lived on for this long.
 _ALIVE_S = 1.0
-_RESTLESS_S = 600.0  # without a quiet moment, until the output says so
+_RESTLESS_S = 120.0  # without a quiet moment, until the output says so
 _REPORT_S = 5.0  # between two tries to report a version
 _MAX_BYTES_PER_HOUR = 200e9
 _SPOILED = 3  # versions in a row, until the output says so
@@ -331,7 +331,7 @@ class Watch(threading.Thread):
         before = self._seen.scan.files if self._seen else {}
         changed = [path for path, state in (found.files if found else {}).items() if before.get(path) != state]
         name = writer or next(iter(changed), "a file")
-        self.say(f"no quiet moment for 10 minutes, because {name} changes: put logs into $JOB_ARTIFACTS", True)
+        self.say(f"no quiet moment for 2 minutes, because {name} changes: save less often, or name a moment by .save", True)
 
     def say(self, text: str, is_told: bool = False) -> None:
         """Once into the output; is_told: also into the document of the job."""
