@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Job} from '../../shared/domain/records/job.ts';
-import {signal} from '../support/machine/home.ts';
 import {seeded} from '../world/clock.ts';
 import {JobHome} from './job-home.ts';
 
@@ -38,17 +37,15 @@ async function kill(cloud: JobHome, id: string, number: number, random: () => nu
   const job = await cloud.job(id);
   const worker = job?.lease?.worker;
   if (job?.status !== 'running' || !worker) return;
-  const kind = ['preempt', 'agent', 'preempt-with-notice', 'cancel'][number % 4];
-  if (kind === 'agent') {
-    const [group] = cloud.home.vmGroups();
-    if (group !== undefined && group > 1) signal(-group);
-  } else if (kind === 'cancel') {
+  const kind = ['preempt', 'restart', 'preempt-with-notice', 'cancel', 'vanish'][number % 5] ?? '';
+  if (kind === 'cancel') {
     await cloud.succeeds('jobs', 'cancel', id);
     await cloud.ends(id);
     await cloud.succeeds('jobs', 'retry', id);
-  } else {
-    await cloud.home.fault(kind ?? '', worker).catch(() => {});
+    return;
   }
+  const isOfHost = host !== undefined && kind !== 'preempt' && kind !== 'vanish';
+  await cloud.home.fault(kind, isOfHost ? `${worker}-w-${number % 2}` : worker);
 }
 
 function resultOf(job: Job): string {

@@ -49,7 +49,9 @@ export function withVersion(
     versions.filter(each => each.version >= (parts[index]?.version ?? 0)),
   ]);
   const left: CheckpointState['pending'] = Object.fromEntries(newer);
-  return {...charged, checkpoint_state: {...next, complete, previous: state.complete, pending: left}};
+  // Progress shows that the job does not kill its machines.
+  const moved = {...next, complete, previous: state.complete, pending: left};
+  return {...charged, machine_failures: 0, checkpoint_state: moved};
 }
 
 /** The newest version of each process that all share a moment; undefined without one. */

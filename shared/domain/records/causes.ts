@@ -5,9 +5,10 @@ export const OWN_CAUSES = ['exit', 'timeout', 'memory', 'disk', 'output', 'resul
 
 /**
  * Failures of a machine: the job runs again elsewhere, without using a retry. The fifth one fails the job. `tpu`: JAX found no TPU that works.
+ * `checkpoint`: no stored version could be restored.
  * `peer`: JAX ended the process because another host died, so the cause of that host counts.
  */
-export const MACHINE_CAUSES = ['machine', 'tpu', 'peer'] as const;
+export const MACHINE_CAUSES = ['machine', 'tpu', 'checkpoint', 'peer'] as const;
 
 /** Causes that an agent reports. A retry cannot fix `source`, `setup` and `isolation`. */
 export const REPORTED_CAUSES = [...OWN_CAUSES, 'source', 'setup', 'isolation', ...MACHINE_CAUSES] as const;

@@ -74,7 +74,9 @@ export const ownFields = {
     .nullable()
     .describe('Time at which a tick ends the job: deadline, timeout or budget. Null for an ended job.'),
   failures: count.describe('Failures of the job itself, counted against `max_retries`.'),
-  machine_failures: count.describe('Machines that died while running the job, perhaps because of it.'),
+  machine_failures: count.describe(
+    'Machines that failed while running the job, perhaps because of it, since the last version of its checkpoint.',
+  ),
   result: text.nullable().describe('Result of the job as text. Null without one, or where it is too long.'),
   result_path: text.nullable().describe('Address of a result that is too long for the document; else null.'),
   error: text.nullable().describe('Text of the last error; null without one.'),

@@ -388,7 +388,7 @@ export class Jobs extends Check {
         this.breach(`${id} (${course}) is ${job?.status} at the end`);
       if (!job?.attempts || job.status === 'cancelled') continue;
       const own = job.attempts.filter(({cause}) => OWN.includes(String(cause))).length;
-      const isMachine = job.cause === 'machine';
+      const isMachine = job.cause === 'machine' || job.cause === 'tpu';
       const isRight =
         course === 'works'
           ? job.status === 'completed' || isMachine

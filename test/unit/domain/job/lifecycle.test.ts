@@ -73,7 +73,7 @@ describe('the end of an attempt', () => {
         ...{scheduled_at: at(0), due_at: at(999)},
       },
     })),
-    ...(['machine', 'tpu', 'peer'] as const).map(cause => ({
+    ...(['machine', 'tpu', 'checkpoint', 'peer'] as const).map(cause => ({
       name: `${cause} counts apart from the retries, and leaves no code of an earlier attempt`,
       given: {ran: RAN},
       when: failed(cause),
