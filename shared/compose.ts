@@ -18,12 +18,14 @@ import {openObjectTokens} from './google/object-tokens.ts';
 import {openObjects} from './google/objects.ts';
 import {sendPing} from './google/ping.ts';
 import {openProviders} from './google/providers.ts';
+import {openSecrets} from './google/secrets.ts';
 import {openWebhook} from './google/webhook.ts';
 import type {Store, Webhook} from './ports/ports.ts';
 
 /** Composition root: chooses the adapter of each port. Each adapter loads its client when it is first called. */
 export function composeDeps(config: Config): Deps {
   const {project, deployment, bucket, endpoints, local_token: token} = config;
+  const own = {metadata_host: config.identity.metadata_host, account: config.identity.api_account};
   const log = jsonLog(line => process.stdout.write(line), Date.now, project);
   const marking = withRunMarks({store: openStore(config), runMarks: new Map(), now: Date.now, log});
   return {
@@ -36,9 +38,10 @@ export function composeDeps(config: Config): Deps {
       endpoint: endpoints.storage,
       token,
     }),
-    tokens: openObjectTokens({
-      ...{metadata_host: config.identity.metadata_host, account: config.identity.api_account},
-      endpoint: endpoints.sts,
+    tokens: openObjectTokens({...own, endpoint: endpoints.sts}),
+    secrets: openSecrets({
+      ...{...own, endpoint: endpoints.secrets},
+      member: `serviceAccount:${deployment}-worker-api@${project}.iam.gserviceaccount.com`,
     }),
     bus: openBus({project, deployment, token}),
     tpus: openProviders(config.providers, {

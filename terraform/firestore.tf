@@ -8,7 +8,7 @@ locals {
   ])
   # Texts and maps of people and programs, by collection. No query reads them, and an index would bill every field of a map.
   texts = {
-    (var.jobs_collection) = ["args", "attempts", "code", "command", "environment", "error", "metadata", "ran", "result"]
+    (var.jobs_collection) = ["args", "attempts", "code", "command", "env", "environment", "error", "metadata", "ran", "result", "secrets"]
     execs                 = ["argv", "reason"]
     hosts                 = ["error"]
     notices               = ["error", "facts", "reason", "text"]

@@ -65,6 +65,7 @@ locals {
     { for name, days in var.kept_days : "GLEANER_${upper(name)}_DAYS" => tostring(days) },
     var.hf_token_secret == null ? {} : { GLEANER_HF_TOKEN_SECRET = var.hf_token_secret },
     var.git_token_secret == null ? {} : { GLEANER_GIT_TOKEN_SECRET = var.git_token_secret },
+    length(var.job_secrets) == 0 ? {} : { GLEANER_JOB_SECRETS = join(",", [for name, secret in var.job_secrets : "${name}=${secret}"]) },
     var.notify == null ? {} : { GLEANER_NOTIFY = var.notify.format },
     try(var.notify.url, null) == null ? {} : { GLEANER_NOTIFY_URL = var.notify.url },
   )
@@ -156,6 +157,7 @@ resource "google_cloudfunctions2_function" "function" {
     google_project_iam_member.build_reads_sources,
     google_project_iam_member.build_writes_logs,
     google_secret_manager_secret_iam_member.notify,
+    google_secret_manager_secret_iam_member.of_workers,
     google_secret_manager_secret_iam_member.ticket_key,
   ]
 }

@@ -1,6 +1,6 @@
 locals {
-  hf_token  = try(regex("^projects/(?P<project>[^/]+)/secrets/(?P<secret>[^/]+)", var.hf_token_secret), null)
-  git_token = try(regex("^[^=]+=projects/(?P<project>[^/]+)/secrets/(?P<secret>[^/]+)", var.git_token_secret), null)
+  # Secrets that worker-api reads for VMs, as projects/P/secrets/S.
+  worker_secrets = toset(regexall("projects/[^/]+/secrets/[^/,]+", join(",", compact(concat([var.hf_token_secret, var.git_token_secret], values(var.job_secrets))))))
   # Variable of on-task => its secret.
   notify_secrets = { for variable, name in { GLEANER_NOTIFY_URL = try(var.notify.url_secret, null), GLEANER_NOTIFY_KEY = try(var.notify.key_secret, null) } :
     variable => {
@@ -35,20 +35,13 @@ resource "google_secret_manager_secret_iam_member" "ticket_key" {
   member    = google_service_account.account[each.key].member
 }
 
-resource "google_secret_manager_secret_iam_member" "hf_token" {
-  count     = local.hf_token == null ? 0 : 1
-  project   = local.hf_token.project
-  secret_id = local.hf_token.secret
+# VMs have no right to read a secret: worker-api gives each the secrets of the lease that it holds.
+resource "google_secret_manager_secret_iam_member" "of_workers" {
+  for_each  = local.worker_secrets
+  project   = split("/", each.key)[1]
+  secret_id = split("/", each.key)[3]
   role      = "roles/secretmanager.secretAccessor"
-  member    = google_service_account.account["worker"].member
-}
-
-resource "google_secret_manager_secret_iam_member" "git_token" {
-  count     = local.git_token == null ? 0 : 1
-  project   = local.git_token.project
-  secret_id = local.git_token.secret
-  role      = "roles/secretmanager.secretAccessor"
-  member    = google_service_account.account["worker"].member
+  member    = google_service_account.account["worker-api"].member
 }
 
 resource "google_secret_manager_secret_iam_member" "notify" {

@@ -348,6 +348,19 @@ variable "git_token_secret" {
   }
 }
 
+variable "job_secrets" {
+  description = "Existing secrets that jobs may name, by the name that jobs use: {\"wandb\": \"projects/P/secrets/S\"}."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+
+  validation {
+    condition = alltrue([for name, secret in var.job_secrets :
+    can(regex("^[a-z][a-z0-9_-]{0,62}$", name)) && can(regex("^projects/[a-z0-9][a-z0-9.:-]{0,62}/secrets/[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]{1,63})?$", secret))])
+    error_message = "job_secrets must be names of secrets by names such as wandb, projects/P/secrets/S, not the secrets themselves."
+  }
+}
+
 variable "notify" {
   description = "Receiver of notifications: format json or slack; its address, or an existing secret with it; and for json an existing secret with the key of the signatures."
   type = object({

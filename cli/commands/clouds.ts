@@ -103,6 +103,7 @@ function addLocal(program: GleanerCommand): void {
       '--git-token-secret <setting>',
       'HOST=SECRET: a host of private repositories, and the secret with its token',
     )
+    .option('--job-secrets <setting>', 'NAME=SECRET,…: the secrets that jobs may name')
     .option('--notify <setting>', 'receiver of notifications: URL or slack=URL')
     .option('--adopt', 'take over a folder that came from elsewhere; its startup scripts run as you')
     .option('--built', 'run the functions of `gleaner build` instead of their sources')

@@ -103,6 +103,8 @@ function addSubmit(jobs: GleanerCommand): void {
     .option('--priority <n>', 'higher comes first (default: 0)', integer)
     .option('--max-retries <n>', 'further attempts after failures of the job itself (default: 0)', integer)
     .option('--name <text>', 'name of the job for other commands, stored as metadata', text)
+    .option('--env <name[=value]>', 'variable of the job, by default with your value; may be repeated', texts)
+    .option('--secret <name=secret>', 'variable with a secret of job_secrets; may be repeated', pairs)
     .option('--metadata <key=value>', 'text to store with the job; may be repeated', pairs)
     .option('--challenge-number <n>', 'number that the code finds as challenge_number', integer)
     .option('--deadline <time>', 'latest end, such as 2026-01-02T03:04:05Z', instant)
@@ -119,6 +121,10 @@ function addSubmit(jobs: GleanerCommand): void {
       'gleaner jobs submit --bundle . --command -- python -m my_package --steps 10',
     )
     .action(async (files, options) => (await import('../jobs/submit.ts')).submit(files, options));
+}
+
+function texts(given: string, before: string[] = []): string[] {
+  return [...before, given];
 }
 
 function pairs(given: string, before: [string, string][] = []): [string, string][] {

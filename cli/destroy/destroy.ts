@@ -179,6 +179,7 @@ export function staysOf(
       : []),
     ...secretStays('the token of the hub', settings.hf_token_secret),
     ...secretStays('the token of private repositories', settings.git_token_secret),
+    ...Object.entries(settings.job_secrets ?? {}).flatMap(([name, secret]) => secretStays(name, secret)),
     ...secretStays('the address of notifications', notify.url_secret),
     ...secretStays('the key of notifications', notify.key_secret),
     {

@@ -7,6 +7,7 @@ import {isRegional, QUOTA_SERVICE, quotaIdsOf, quotaSizeOf} from '../../shared/d
 import {regionOf} from '../../shared/domain/names.ts';
 import {machineTypeOf} from '../../shared/domain/records/providers.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
+import {grantLine, SECRET_READER} from '../../shared/google/secrets.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';
 import {broken, type Check, type Context, grantsIn, ok, warning} from './context.ts';
@@ -244,4 +245,21 @@ const quota: Check = {
   },
 };
 
-export const PROJECT_CHECKS: Check[] = [apis, accounts, roles, permissions, policies, quota];
+const secrets: Check = {
+  name: 'secrets',
+  async check(context) {
+    const {hf_token_secret, git_token_secret, job_secrets} = context.settings;
+    const named = [hf_token_secret, git_token_secret, ...Object.values(job_secrets ?? {})].join();
+    const known = new Set(named.match(/projects\/[^/]+\/secrets\/[^/,]+/g));
+    const member = `serviceAccount:${emailOf(context, 'worker-api')}`;
+    for (const each of known) {
+      const [, project, , secret] = each.split('/');
+      const policy = await context.api.call('GET', `secretmanager.googleapis.com/v1/${each}:getIamPolicy`);
+      if (!grantsIn(policy).has(`${SECRET_READER} ${member}`))
+        return broken(`worker-api may not read ${each}`, grantLine(secret, project, member));
+    }
+    return ok(known.size === 0 ? 'the settings name none' : `worker-api may read ${known.size}`);
+  },
+};
+
+export const PROJECT_CHECKS: Check[] = [apis, accounts, roles, permissions, policies, quota, secrets];

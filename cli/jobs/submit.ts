@@ -22,9 +22,11 @@ import {followJob} from './follow.ts';
 import {fieldsOf, type JobFields} from './job-file.ts';
 import {siblingProblems} from './sibling-imports.ts';
 import {environmentOf, type PackedCode, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';
+import {type VariableOptions, variablesOf} from './variables.ts';
 
 type SubmitOptions = CloudOptions &
-  SourceOptions & {
+  SourceOptions &
+  VariableOptions & {
     test?: number | boolean;
     command?: boolean;
     timeout?: number;
@@ -107,7 +109,7 @@ function withOptions(fields: JobFields, options: SubmitOptions, code: JobFields)
     deadline_at,
     budget_usd,
   });
-  return {...fields, ...chosen, ...code, metadata};
+  return {...fields, ...chosen, ...variablesOf(fields, options), ...code, metadata};
 }
 
 const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789';

@@ -49,6 +49,8 @@ export async function deployLocally(options: {
   function_env?: (where: CloudAddress, deployment: Deployment) => Record<string, string>;
   /** HOST=projects/P/secrets/S: the host of private repositories, and the secret with a token for it. */
   git_token_secret?: string | undefined;
+  /** NAME=projects/P/secrets/S with commas between them: the secrets that jobs may name. */
+  job_secrets?: string | undefined;
   /** URL or FORMAT=URL of the receiver of notifications. */
   notify?: string | undefined;
   /** Takes over files that no cloud of this user wrote on this machine. */
@@ -91,6 +93,7 @@ async function start({
   emulators,
   function_env,
   git_token_secret,
+  job_secrets,
   notify,
   ...options
 }: Start): Promise<LocalDeployment> {
@@ -101,7 +104,10 @@ async function start({
   requireOpenFiles();
   requireSpace(dir, options.adopt);
   lockFolder(dir, options.adopt).release();
-  const secret = git_token_secret === undefined ? undefined : localSecret(dir, git_token_secret);
+  const secrets = [
+    ...(git_token_secret ? [localSecret(dir, '--git-token-secret', git_token_secret)] : []),
+    ...(job_secrets?.split(',').map(each => localSecret(dir, '--job-secrets', each)) ?? []),
+  ];
   const receiver = notify === undefined ? undefined : receiverOf(notify);
   begin('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
@@ -126,11 +132,14 @@ async function start({
       env: (where, deployment) => ({
         ...functionEnvironment(deployment.bucket, workers, worker.sha256),
         ...(git_token_secret === undefined ? {} : {GLEANER_GIT_TOKEN_SECRET: git_token_secret}),
+        ...(job_secrets === undefined ? {} : {GLEANER_JOB_SECRETS: job_secrets}),
         ...(receiver && {...receiver, GLEANER_NOTIFY_KEY: notifyKey(dir)}),
         ...function_env?.(where, deployment),
       }),
     },
-    secret_readers: secret === undefined ? {} : {[secret]: [accountsOf('gleaner-local', 'gleaner').worker]},
+    secret_readers: Object.fromEntries(
+      secrets.map(each => [each, [accountsOf('gleaner-local', 'gleaner')['worker-api']]]),
+    ),
     vm_env: {
       GLEANER_PLATFORM: 'cpu',
       GLEANER_ENVIRONMENTS: cacheFolder(),
@@ -174,19 +183,19 @@ async function fillBuckets(
   }
 }
 
-/** The secret that a setting names. Fails where the folder of the cloud has no private file with its first version. */
-function localSecret(dir: string, setting: string): string {
+/** The secret that NAME=SECRET names. Fails where the folder of the cloud has no private file with its first version. */
+function localSecret(dir: string, option: string, setting: string): string {
   const [, secret, name = ''] =
-    /^[a-z0-9][a-z0-9.-]{0,252}(?::[0-9]{1,5})?=(projects\/gleaner-local\/secrets\/([A-Za-z0-9_-]{1,255}))(\/versions\/\w+)?$/.exec(
+    /^[a-z0-9][a-z0-9._-]{0,252}(?::[0-9]{1,5})?=(projects\/gleaner-local\/secrets\/([A-Za-z0-9_-]{1,255}))(\/versions\/\w+)?$/.exec(
       setting,
     ) ?? [];
   if (secret === undefined)
     throw new CliError(
-      '--git-token-secret names a secret of the local cloud, as HOST=projects/gleaner-local/secrets/NAME',
+      `${option} names secrets of the local cloud, as ${option === '--job-secrets' ? 'NAME' : 'HOST'}=projects/gleaner-local/secrets/SECRET`,
     );
   const file = secretFile(dir, name, '1');
   if (readPrivate(file) === undefined)
-    throw new CliError(`There is no secret in ${file}: write the token into this file, with the mode 600`);
+    throw new CliError(`There is no secret in ${file}: write the secret into this file, with the mode 600`);
   return secret;
 }
 

@@ -19,6 +19,7 @@ type UpOptions = Pick<CloudOptions, 'json'> & {
   dir: string;
   workers: number;
   git_token_secret?: string;
+  job_secrets?: string;
   notify?: string;
   adopt?: boolean;
   built?: boolean;

@@ -109,6 +109,8 @@ export function jobLines(id: string, job: Document, waits?: string): string[] {
       'retries',
       job.max_retries ? `${job.failures ?? 0} failures, up to ${job.max_retries} retries` : null,
     ),
+    ...line('env', job.env),
+    ...line('secrets', job.secrets),
     ...line('source', job.source),
     ...line('metadata', job.metadata),
     ...(['created', 'scheduled', 'started', 'completed'] as const).flatMap(name =>

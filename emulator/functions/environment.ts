@@ -39,6 +39,7 @@ export function functionEnvironment(
     GLEANER_COMPUTE_ENDPOINT: url,
     GLEANER_BILLING_ENDPOINT: url,
     GLEANER_STS_ENDPOINT: url,
+    GLEANER_SECRETS_ENDPOINT: url,
     GLEANER_LOCAL_TOKEN: token,
     GLEANER_WORKER_SERVICE_ACCOUNT: worker,
     GLEANER_CONTROL_SERVICE_ACCOUNT: control,
@@ -52,5 +53,5 @@ export function functionEnvironment(
 
 /** Environment that points a VM at this cloud. The boot of the VM adds the address of its metadata server. */
 export function vmNetwork({url}: CloudAddress): Record<string, string> {
-  return {STORAGE_EMULATOR_HOST: url, SECRETMANAGER_EMULATOR_HOST: url};
+  return {STORAGE_EMULATOR_HOST: url};
 }

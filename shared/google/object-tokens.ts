@@ -67,7 +67,7 @@ export async function narrow(
 }
 
 /** The token of the account of this process, from its metadata server, which renews it five minutes before it expires. */
-async function ownToken(metadata_host: string, account: string): Promise<SourceToken> {
+export async function ownToken(metadata_host: string, account: string): Promise<SourceToken> {
   const url = `http://${metadata_host}/computeMetadata/v1/instance/service-accounts/${account}/token`;
   const response = await fetch(url, {headers: {'metadata-flavor': 'Google'}});
   if (!response.ok) throw new Error(`the metadata server answered ${response.status}`);

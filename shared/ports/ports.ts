@@ -180,4 +180,14 @@ export interface ObjectTokens {
   issue(rights: readonly ObjectRights[]): Promise<AccessToken>;
 }
 
+/** Secret Manager, with the rights of worker-api. */
+export interface Secrets {
+  /**
+   * The text of `projects/P/secrets/S[/versions/V]`, by default of the newest version, without a line break at its end; or the `problem`, with
+   * its remedy, of a secret that a repeated request cannot read either. Throws `ServiceError` where a repeated request may. Neither text quotes
+   * a part of a secret. `setting`: the setting of the deployment that names the secret.
+   */
+  read(name: string, setting: string): Promise<{text: string} | {problem: string}>;
+}
+
 export type Now = () => number;

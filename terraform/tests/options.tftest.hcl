@@ -23,6 +23,7 @@ run "settings_of_places_people_and_documents" {
     allowed_zones      = ["us-east5-b", "us-east5-c", "us-west4-a"]
     hf_token_secret    = "projects/other-project/secrets/hub/versions/3"
     git_token_secret   = "github.com=projects/other-project/secrets/git"
+    job_secrets        = { wandb = "projects/other-project/secrets/wandb/versions/2", old = "projects/other-project/secrets/wandb/versions/1" }
     notify             = { format = "slack", url_secret = "projects/other-project/secrets/slack/versions/2" }
     alert_email        = "someone@example.com"
     jobs_collection    = "work"
@@ -50,22 +51,18 @@ run "settings_of_places_people_and_documents" {
     error_message = "The network of TPUs with one host admits no connection."
   }
 
-  # Only the worker reads the tokens.
+  # Only worker-api reads the secrets of jobs and the tokens.
   assert {
-    condition     = google_secret_manager_secret_iam_member.git_token[0].secret_id == "git" && google_secret_manager_secret_iam_member.git_token[0].project == "other-project"
-    error_message = "The role must be on the named secret."
+    condition     = join(",", keys(google_secret_manager_secret_iam_member.of_workers)) == "projects/other-project/secrets/git,projects/other-project/secrets/hub,projects/other-project/secrets/wandb"
+    error_message = "The role must be on each named secret."
   }
   assert {
-    condition     = google_secret_manager_secret_iam_member.git_token[0].member == "serviceAccount:gleaner-worker@my-project-123.iam.gserviceaccount.com"
-    error_message = "Only the worker may read the token."
+    condition     = alltrue([for id, grant in google_secret_manager_secret_iam_member.of_workers : grant.member == "serviceAccount:gleaner-worker-api@my-project-123.iam.gserviceaccount.com" && id == "projects/${grant.project}/secrets/${grant.secret_id}"])
+    error_message = "Only worker-api may read the secrets."
   }
   assert {
-    condition     = google_secret_manager_secret_iam_member.hf_token[0].secret_id == "hub" && google_secret_manager_secret_iam_member.hf_token[0].project == "other-project"
-    error_message = "The role must be on the named secret."
-  }
-  assert {
-    condition     = google_secret_manager_secret_iam_member.hf_token[0].member == "serviceAccount:gleaner-worker@my-project-123.iam.gserviceaccount.com"
-    error_message = "Only the worker may read the token."
+    condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_JOB_SECRETS == "old=projects/other-project/secrets/wandb/versions/1,wandb=projects/other-project/secrets/wandb/versions/2"])
+    error_message = "Each function needs the names of the secrets."
   }
 
   # Only on-task knows the address of notifications.

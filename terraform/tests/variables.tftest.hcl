@@ -32,6 +32,7 @@ run "a_wrong_value_of_each_variable_is_refused" {
     var.alert_email,
     var.hf_token_secret,
     var.git_token_secret,
+    var.job_secrets,
     var.notify,
     var.job_egress,
     var.firestore_location,
@@ -70,6 +71,8 @@ run "a_wrong_value_of_each_variable_is_refused" {
     hf_token_secret = "hf_abcdef"
     # a token in place of a host and its secret
     git_token_secret = "ghp_abcdef"
+    # a key in place of its secret
+    job_secrets = { wandb = "0123456789abcdef" }
     # an address of Slack in place of its secret
     notify = { format = "slack", url = "https://hooks.slack.com/services/T0/B0/x" }
     # a way out that Google does not know

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import {execFile} from 'node:child_process';
+import {promisify} from 'node:util';
+import {secretFile} from '../../emulator/secrets.ts';
 import {hasEnded} from '../../shared/domain/records/worker.ts';
 import {JobHome} from './job-home.ts';
 
@@ -12,13 +15,17 @@ with open(os.path.join(os.environ["JOB_ARTIFACTS"], "sum.txt"), "w") as file:
 result = jnp.dot(x, x).sum()
 `;
 
+/** Text of a secret. */
+const KEY = 'a-key-that-nobody-may-see';
+
 /** Prints a line a second. */
 const COUNTER = 'for n in $(seq 600); do echo "line $n"; sleep 1; done';
 
 describe('A job on a local cloud', () => {
   let cloud: JobHome;
   before(async () => {
-    cloud = await JobHome.start(1);
+    const setting = 'wandb=projects/gleaner-local/secrets/wandb';
+    cloud = await JobHome.start(1, ['--job-secrets', setting], {wandb: KEY});
     // Jobs that wait keep their worker. Jobs of one priority may run in any order.
     await cloud.send('syntax', {priority: 3, code: 'x = (1,\ny = 2\n'});
     await cloud.send('loop', {priority: 2, command: 'while :; do :; done', timeout: 2});
@@ -50,6 +57,19 @@ describe('A job on a local cloud', () => {
       String(job.artifacts_path),
     );
     assert.equal(JSON.parse(await cloud.succeeds('jobs', 'show', id, '--json')).status, 'completed');
+  });
+
+  it('has its variables and its secrets, and no file of the cloud or of its TPU has a secret', async () => {
+    const command = 'echo $STEPS $(printf %s $KEY | wc -c) $KEY';
+    const flags = ['--env', 'STEPS=a=b', '--secret', 'KEY=wandb'];
+    const id = await cloud.submit({command, priority: 5}, ...flags);
+    await cloud.prints(id, `a=b ${KEY.length} ***\n`);
+    assert.match(await cloud.succeeds('jobs', 'show', id), /secrets +\{"KEY":"wandb"\}/);
+    const {dir} = cloud.home;
+    const {stdout} = await promisify(execFile)('grep', ['-rlaF', KEY, dir]);
+    assert.deepEqual(stdout.trim().split('\n'), [secretFile(dir, 'wandb', '1')]);
+    const {stderr} = await cloud.gleaner('jobs', 'submit', '--test', '--env', 'NO_SUCH_NAME');
+    assert.match(stderr, /this shell exports no NO_SUCH_NAME/);
   });
 
   it('fails with the line of a syntax error', async () => {

@@ -9,7 +9,7 @@ import {secretFile} from '../../emulator/secrets.ts';
 import {Scratch} from '../support/machine/a-cloud.ts';
 
 const GIT = 'projects/gleaner-local/secrets/git';
-const {worker, control} = accountsOf('gleaner-local', 'gleaner');
+const {worker, control, 'worker-api': api} = accountsOf('gleaner-local', 'gleaner');
 /** A text with a known CRC-32C, 0xe3069283. */
 const CHECKED = '123456789';
 
@@ -17,7 +17,7 @@ describe('A secret of a local cloud', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   before(async () => {
-    const secret_readers = {[GIT]: [worker], 'projects/gleaner-local/secrets/none': [worker]};
+    const secret_readers = {[GIT]: [api], 'projects/gleaner-local/secrets/none': [api]};
     cloud = await scratch.cloud({secret_readers});
     for (const [version, text] of Object.entries({2: 'second', 9: 'ninth', 10: CHECKED}))
       put('git', version, text);
@@ -34,17 +34,18 @@ describe('A secret of a local cloud', () => {
   }
 
   const as = (email: string) => accessTokenOf(cloud.token, email);
-  const forged = (email: string) => as(email).replace(/^[^.]+/, Buffer.from(worker).toString('base64url'));
+  const forged = (email: string) => as(email).replace(/^[^.]+/, Buffer.from(api).toString('base64url'));
   const cases: {name: string; token?: () => string; path: string; status: number; word?: string}[] = [
     {name: 'without a token', path: `${GIT}/versions/latest`, status: 401, word: 'UNAUTHENTICATED'},
     {name: 'of no account', token: () => cloud.token, path: `${GIT}/versions/latest`, status: 401},
     {name: 'of another key', token: () => forged(control), path: `${GIT}/versions/latest`, status: 401},
     {
-      name: 'without the role',
+      name: 'of the control plane',
       token: () => as(control),
       path: `${GIT}/versions/latest`,
       ...{status: 403, word: 'PERMISSION_DENIED'},
     },
+    {name: 'of a VM', token: () => as(worker), path: `${GIT}/versions/latest`, status: 403},
     {name: 'of another secret', path: 'projects/gleaner-local/secrets/other/versions/1', status: 403},
     {name: 'of another project', path: 'projects/other/secrets/git/versions/1', status: 403},
     {name: 'of a folder', path: 'projects/gleaner-local/secrets/git%2F..%2Fother/versions/1', status: 403},
@@ -59,7 +60,7 @@ describe('A secret of a local cloud', () => {
   ];
   for (const {name, token, path, status, word} of cases)
     it(`is refused with ${status} to a request ${name}`, async () => {
-      const given = token ? token() : name === 'without a token' ? undefined : as(worker);
+      const given = token ? token() : name === 'without a token' ? undefined : as(api);
       const headers: Record<string, string> = given === undefined ? {} : {authorization: `Bearer ${given}`};
       const answer = await fetch(`${cloud.url}/v1/${path}:access`, {headers});
       assert.equal(answer.status, status);
@@ -69,7 +70,7 @@ describe('A secret of a local cloud', () => {
 
   it('is read by the account with the role, with its checksum', async () => {
     const read = async (version: string) => {
-      const headers = {authorization: `Bearer ${as(worker)}`};
+      const headers = {authorization: `Bearer ${as(api)}`};
       return (await fetch(`${cloud.url}/v1/${GIT}/versions/${version}:access`, {headers})).json();
     };
     const payload = {data: Buffer.from(CHECKED).toString('base64'), dataCrc32c: '3808858755'};

@@ -95,8 +95,8 @@ describe('a VM that is taken over', () => {
   });
   after(() => world.scratch.end());
 
-  const ask = (lease: object | null) =>
-    world.ask({action: 'token', lease, ...from(FORGER.name, 2)}, {secret: SECRETS.forger});
+  const ask = (lease: object | null, action = 'token') =>
+    world.ask({action, lease, ...from(FORGER.name, 2)}, {secret: SECRETS.forger});
 
   async function tokenFor(lease: object | null): Promise<string> {
     const {status, text} = await ask(lease);
@@ -147,10 +147,11 @@ describe('a VM that is taken over', () => {
     {name: 'a job that it does not hold', lease: {job: 'my-job', epoch: 1}},
     {name: 'a command that it has not', lease: {exec: 'my-exec'}},
   ])
-    it(`gets no token for ${name}`, async () => {
+    it(`gets no token and no secrets for ${name}`, async () => {
       const {status, text} = await ask(lease);
       assert.equal(status, 409, text);
       assert.doesNotMatch(text, /access_token/);
+      assert.equal((await ask(lease, 'secrets')).status, 'exec' in lease ? 400 : 409);
     });
 
   it('leaves no token in the log of the functions', async () => {

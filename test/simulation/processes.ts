@@ -119,6 +119,7 @@ export class Processes {
       catalog: {page: token => call('catalog', () => {}).then(() => context.catalog.page(token))},
       // Agents of a simulated world write to its bucket without a token.
       tokens: {issue: () => Promise.reject(new Error('a simulated world issues no tokens'))},
+      secrets: {read: () => Promise.reject(new Error('a simulated world has no secrets'))},
       ping: () => this.#ping(call),
       accountOf,
       now,

@@ -14,6 +14,7 @@ export const VARIABLES: Variables = {
   users: ['group:users@example.com'],
   hf_token_secret: `projects/${PROJECT}/secrets/hub`,
   git_token_secret: `github.com=projects/${PROJECT}/secrets/git`,
+  job_secrets: {wandb: `projects/${PROJECT}/secrets/wandb`},
   notify: {
     format: 'json',
     url: 'https://hooks.example.com/gleaner',

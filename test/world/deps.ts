@@ -55,6 +55,7 @@ export function depsOf(
     checkpoints: given.objects,
     ping: async () => {},
     tokens: {issue: async () => Promise.reject(new Error('this world issues no tokens'))},
+    secrets: {read: async () => Promise.reject(new Error('this world has no secrets'))},
     catalog: aCatalog(),
     accountOf,
     log,

@@ -2,6 +2,12 @@
 import {z} from 'zod';
 import {MAX_SLICES, MAX_TIMEOUT_S} from '../../domain/bounds.ts';
 import {POOL} from '../../domain/deployment.ts';
+import {
+  MOST_SECRETS,
+  MOST_VARIABLE_BYTES,
+  MOST_VARIABLES,
+  variableProblem,
+} from '../../domain/job/variables.ts';
 import {JOB} from '../../domain/names.ts';
 import {environment, reported, shellLines, source, wellFormed} from '../../domain/records/source.ts';
 
@@ -36,6 +42,22 @@ export const argv = z
     `at most ${MAX_CODE_BYTES} bytes; put longer texts in a source`,
   );
 
+/** Values by the names of variables that a job may set. */
+const variables = <Value extends z.ZodType<string>>(value: Value, most: number) =>
+  z.record(z.string(), value).superRefine((given, {addIssue}) => {
+    for (const name of Object.keys(given)) {
+      const problem = variableProblem(name);
+      // The message names the variable, and never quotes its value.
+      if (problem) addIssue({code: 'custom', message: `${name.slice(0, 100)}: ${problem}`});
+    }
+    if (Object.keys(given).length > most) addIssue({code: 'custom', message: `at most ${most} variables`});
+  });
+const env = variables(argument, MOST_VARIABLES).refine(
+  given => Buffer.byteLength(Object.entries(given).flat().join('')) <= MOST_VARIABLE_BYTES,
+  `at most ${MOST_VARIABLE_BYTES} bytes`,
+);
+export const secretName = z.string().regex(/^[a-z][a-z0-9_-]{0,62}$/, 'a name of job_secrets, such as wandb');
+
 /** An instant, in the milliseconds of documents. */
 export const instant = z.iso.datetime().transform(text => new Date(text).toISOString());
 
@@ -52,6 +74,8 @@ export const jobFields = {
   max_retries: z.number().int().min(0).max(100).default(0),
   source: source.nullish(),
   environment: environment.partial().nullish(),
+  env: env.nullish(),
+  secrets: variables(secretName, MOST_SECRETS).nullish(),
   limits: z
     .strictObject({
       memory_gb: z.number().positive().max(10_000).nullable(),

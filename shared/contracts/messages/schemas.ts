@@ -197,6 +197,8 @@ export const workerRequest = z.discriminatedUnion('action', [
     ...sender,
     lease: z.union([lease, jobLease, z.object({exec: jobId})]).nullable(),
   }),
+  // Secrets of the job of a lease, the hub's token for a stream; without a lease, git's token.
+  z.object({action: z.literal('secrets'), ...sender, lease: z.union([lease, jobLease]).nullable()}),
   // The source and environment of the worker's pool.
   z.object({action: z.literal('source'), ...sender}),
   // A command that the heartbeat named, then its end on this host.

@@ -67,9 +67,14 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     /** Metadata of every node, beside the identity of its worker. */
     worker_metadata: {
       ...(v.GLEANER_HF_ENDPOINT ? {'gleaner-hf-endpoint': v.GLEANER_HF_ENDPOINT} : {}),
-      ...(v.GLEANER_HF_TOKEN_SECRET ? {'gleaner-hf-token-secret': v.GLEANER_HF_TOKEN_SECRET} : {}),
-      ...(v.GLEANER_GIT_TOKEN_SECRET ? {'gleaner-git-token-secret': v.GLEANER_GIT_TOKEN_SECRET} : {}),
+      ...(v.GLEANER_GIT_TOKEN_SECRET ? {'gleaner-git-host': v.GLEANER_GIT_TOKEN_SECRET.split('=')[0]} : {}),
       ...(v.GLEANER_JOB_EGRESS === 'none' ? {'gleaner-job-egress': 'none'} : {}),
+    },
+    /** Resources of Secret Manager, `projects/P/secrets/S[/versions/V]`. */
+    secrets: {
+      hub: v.GLEANER_HF_TOKEN_SECRET,
+      git: v.GLEANER_GIT_TOKEN_SECRET?.split('=')[1],
+      jobs: v.GLEANER_JOB_SECRETS as Record<string, string>,
     },
     endpoints: {
       storage: v.GLEANER_STORAGE_ENDPOINT,
@@ -77,6 +82,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       compute: v.GLEANER_COMPUTE_ENDPOINT,
       billing: v.GLEANER_BILLING_ENDPOINT,
       sts: v.GLEANER_STS_ENDPOINT,
+      secrets: v.GLEANER_SECRETS_ENDPOINT,
     },
     pool: {
       ...NEW_POOL,

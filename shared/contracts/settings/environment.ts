@@ -14,6 +14,7 @@ const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).d
 
 const SECRET =
   'projects/[a-z0-9][a-z0-9.:-]{0,62}/secrets/[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]{1,63})?';
+const JOB_SECRET = `[a-z][a-z0-9_-]{0,62}=${SECRET}`;
 /** As startup.sh and the agent accept it. */
 const ADDRESS =
   /^(https:\/\/[A-Za-z0-9._-]+|http:\/\/(127(\.[0-9]{1,3}){3}|localhost|\[::1\]))(:[0-9]{1,5})?(\/[A-Za-z0-9._~%/+-]*)?$/;
@@ -76,7 +77,16 @@ const variables = z.object({
     .string()
     .refine(isSafeAddress, 'an address such as https://huggingface.co, without a user or a query')
     .optional(),
-  /** Name of the secret that holds a token for the hub. A token itself would be readable in the metadata of nodes. */
+  /** Secrets that jobs may name: NAME=projects/P/secrets/S, with commas between them. Only worker-api reads them. */
+  GLEANER_JOB_SECRETS: z
+    .string()
+    .regex(
+      new RegExp(`^(${JOB_SECRET}(,${JOB_SECRET})*)?$`),
+      'names of jobs and of secrets, such as wandb=projects/P/secrets/S, with commas between them',
+    )
+    .default('')
+    .transform(text => Object.fromEntries(listOf(text).flatMap(each => (each ? [each.split('=')] : [])))),
+  /** Name of the secret that holds a token for the hub. Only worker-api reads it, and the one for git. */
   GLEANER_HF_TOKEN_SECRET: z
     .string()
     .regex(
@@ -124,6 +134,7 @@ const variables = z.object({
   GLEANER_COMPUTE_ENDPOINT: z.url().optional(),
   GLEANER_BILLING_ENDPOINT: z.url().optional(),
   GLEANER_STS_ENDPOINT: z.url().optional(),
+  GLEANER_SECRETS_ENDPOINT: z.url().optional(),
   /** Token that a client sends to write to a local cloud. */
   GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
   GLEANER_ZONES: z

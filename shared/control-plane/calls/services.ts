@@ -1,7 +1,17 @@
 import type {NotUnderstood} from '../../contracts/errors.ts';
 import type {Config} from '../../contracts/settings/config.ts';
 import type {FrozenOutput} from '../../domain/stream/advance.ts';
-import type {Bus, Catalog, Now, Objects, ObjectTokens, Store, Tpus, Webhook} from '../../ports/ports.ts';
+import type {
+  Bus,
+  Catalog,
+  Now,
+  Objects,
+  ObjectTokens,
+  Secrets,
+  Store,
+  Tpus,
+  Webhook,
+} from '../../ports/ports.ts';
 import type {Log} from './log.ts';
 import type {TickQueue} from './tick-queue.ts';
 
@@ -16,6 +26,7 @@ export type Services = {
   /** The bucket of checkpoints of jobs. */
   checkpoints: Objects;
   tokens: ObjectTokens;
+  secrets: Secrets;
   tpus: Tpus;
   catalog: Catalog;
   /** Undefined if the deployment has no receiver of notifications, and in functions that send none. */

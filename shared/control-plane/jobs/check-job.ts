@@ -70,7 +70,7 @@ function validOf(data: Document): Document {
 async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<string | undefined> {
   if (!JOB.test(id))
     return `the id ${JSON.stringify(id)} is not a job id: use 1 to 100 letters, digits, dashes and underscores, not of the form __x__`;
-  const {code, args, command, source, environment} = fields;
+  const {code, args, command, source, environment, env, secrets} = fields;
   if ((code ?? null) === null && (command ?? null) === null)
     return 'the job has neither code nor command: write one of them';
   if ((code ?? null) !== null && (command ?? null) !== null)
@@ -82,6 +82,12 @@ async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<s
   if (!pool) return `there is no pool "${name}": create it with a message, or name another`;
   if (fields.slices > 1 && deps.config.max_hosts === 1)
     return `a job of ${fields.slices} slices needs TPUs that reach each other, and the network of this deployment is closed between them: set max_hosts (GLEANER_MAX_HOSTS) above 1`;
+  const twice = Object.keys(secrets ?? {}).find(variable => Object.hasOwn(env ?? {}, variable));
+  if (twice) return `${twice} is in env and in secrets: leave it out of one of them`;
+  const known = Object.keys(deps.config.secrets.jobs);
+  const unknown = Object.values(secrets ?? {}).find(each => !known.includes(each));
+  if (unknown)
+    return `secret ${unknown} is not in job_secrets: ${known.length > 0 ? `use ${known.join(', ')}, or ` : ''}add it to job_secrets of the deployment`;
   const need = internetNeed(source ?? null, environment ?? {});
   if (need && !deps.config.has_internet)
     return `${need} needs the internet, and this deployment has no way out (GLEANER_INTERNET): use a code bundle`;

@@ -16,6 +16,7 @@ import {finishJob} from './finish.ts';
 import {heartbeatOfWorker, takeHeartbeat} from './heartbeat.ts';
 import {answerLease} from './lease.ts';
 import {releaseStream} from './release.ts';
+import {answerSecrets} from './secrets.ts';
 import {answerToken} from './token.ts';
 
 /** Sender of a request: the account of its token, and the sha256 of the secret of its host. On-tick has no secret. */
@@ -61,6 +62,7 @@ const ANSWERERS: {[Action in AgentAction]: Answerer<Action>} = {
   finish: finishJob,
   checkpoint: storeVersion,
   token: answerToken,
+  secrets: answerSecrets,
   /** Reads the pool itself, because a cache may be older than the heartbeat. */
   source: checked('source', async (deps, {pool: name}) => {
     const pool = await readPool(deps, name);

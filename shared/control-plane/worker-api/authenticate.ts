@@ -79,6 +79,11 @@ const RULES: {[Action in AgentAction]: Rule<Action>} = {
     over: ({worker, incarnation}) => advise('stop', notWantedText(worker, incarnation), 409),
     servesLeaving: true,
   },
+  secrets: {
+    task: 'read secrets',
+    unknown: request => advise('stop', unknownText(request), 409),
+    over: ({worker, incarnation}) => advise('stop', notWantedText(worker, incarnation), 409),
+  },
   source: {task: 'read a source', ...nothing},
   exec: {task: 'take a command', ...nothing},
   'exec-end': {task: 'report a command', ...nothing},

@@ -144,6 +144,12 @@ export const jobDocument = stored({
   environment: kept<Partial<Environment>>()
     .nullable()
     .describe('Preparation of the host. Null: the environment of its pool.'),
+  env: orNull(z.record(text, text)).default(null).describe('Variables of the process. Null: none.'),
+  secrets: orNull(z.record(text, text))
+    .default(null)
+    .describe(
+      'Variables of the process, and the name of the secret of each in `job_secrets`; never a value. Null: none.',
+    ),
   limits: stored({
     memory_gb: limit,
     processes: limit,

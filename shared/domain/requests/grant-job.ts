@@ -132,7 +132,7 @@ function jobOrder(
   {pool, bucket, checkpoints_bucket, fence_s}: Settings,
 ): object {
   const {job: id, lease, timeout: timeout_s, source, environment} = granted;
-  const {code, args, command, challenge_number, limits} = granted;
+  const {code, args, command, challenge_number, limits, env, secrets} = granted;
   const {epoch} = lease;
   const folder = jobFolder(id, epoch);
   return {
@@ -140,7 +140,20 @@ function jobOrder(
     lease: {job: id, epoch},
     slice: sliceOrder(slices, slices.indexOf(worker), host),
     job: {
-      ...{id, code, args, command, challenge_number, timeout_s, limits, folder, bucket, fence_s},
+      ...{
+        id,
+        code,
+        args,
+        command,
+        challenge_number,
+        timeout_s,
+        limits,
+        folder,
+        bucket,
+        fence_s,
+        env,
+        secrets,
+      },
       checkpoint: checkpointOrder(granted, checkpoints_bucket),
       source: source ?? pool?.source ?? null,
       environment: {...NO_ENVIRONMENT, ...pool?.environment, ...environment},

@@ -76,10 +76,11 @@ describe('a job', () => {
     assert.deepEqual([status, cause, (await world.worker(A0))?.phase], ['failed', 'timeout', 'gone']);
   });
 
-  it('is ordered with its code, its limits and the source of its pool', async () => {
+  it('is ordered with its code, its variables, its limits and the source of its pool', async () => {
     const world = await aWorldAtWork({
       ...{...CODE, args: ['--steps', '3']},
       ...{timeout: 60, limits: {memory_gb: 2}, environment: {jax_version: 'newest'}, challenge_number: 3},
+      env: {STEPS: '3'},
     });
     const {order, lease} = world.agent(A0).job ?? assert.fail();
     assert.deepEqual(lease, {job: 'my-job', epoch: 1});
@@ -99,6 +100,7 @@ describe('a job', () => {
       },
       limits: {memory_gb: 2, processes: null, open_files: null, file_gb: null, disk_gb: null, files: null},
       ...{source: null, source_version: 0, bucket: 'bucket', folder: 'jobs/my-job/epoch_1/'},
+      ...{env: {STEPS: '3'}, secrets: null},
       environment: {jax_version: 'newest', setup_script: null, config_file: null, ramfs_dir: null},
     });
   });

@@ -38,6 +38,7 @@ const REQUESTS = [
     over: '409 stop',
   },
   {request: {action: 'token', lease}, unknown: '200 none', over: '409 stop'},
+  {request: {action: 'secrets', lease}, unknown: '409 stop', over: '409 stop'},
   {request: {action: 'source'}, unknown: '200 none', over: '200 none'},
   {request: {action: 'exec', exec: 'e1'}, unknown: '200 none', over: '200 none'},
   {

@@ -49,4 +49,5 @@ export const GCLOUD: Readonly<Record<string, readonly string[]>> = {
   'compute ssh': ['--command', '--zone', '--project'],
   'compute instances list': ['--filter', '--project'],
   'secrets create': ['--data-file', '--project'],
+  'secrets add-iam-policy-binding': ['--project', '--member', '--role'],
 };

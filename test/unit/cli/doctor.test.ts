@@ -100,6 +100,8 @@ function recordOf(digit: string): Awaited<ReturnType<Context['records']>>[number
   };
 }
 
+const GRANT =
+  /^gcloud secrets add-iam-policy-binding s --project=p --member=serviceAccount:gleaner-worker-api@.* --role=roles\/secretmanager.secretAccessor$/;
 const gone = new ApiError(404, 'The resource was not found');
 
 const FAULTS: Fault[] = [
@@ -186,6 +188,16 @@ const FAULTS: Fault[] = [
     inject: (_, {store}) => ({
       store: brokenStore(store, ['query'], 7, 'Missing or insufficient permissions.'),
     }),
+  },
+  {
+    ...{check: 'secrets', name: 'a secret of jobs that the VMs may read in place of worker-api'},
+    ...{says: /^worker-api may not read projects\/p\/secrets\/s$/, cure: GRANT},
+    inject: ({answers}, {settings}) => {
+      const members = [`serviceAccount:${accountOf('worker')}`];
+      const bindings = [{role: 'roles/secretmanager.secretAccessor', members}];
+      answers.set('GET /v1/projects/p/secrets/s:getIamPolicy', {bindings});
+      return {settings: {...settings, job_secrets: {wandb: 'projects/p/secrets/s/versions/2'}}};
+    },
   },
   {
     ...{

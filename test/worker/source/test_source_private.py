@@ -9,13 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gleaner_worker.agent import metadata
 from gleaner_worker.jobs.prepared_code import SourceFailed
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.git import check_out
-from gleaner_worker.source.private import PrivateHost, Repositories, private_host
-from hub_secret import NAME, TOKEN
+from gleaner_worker.source.private import Repositories, is_host
+from hub_secret import TOKEN
 from job_attempts import a_host, needs_root
 
 pytestmark = [needs_root, pytest.mark.slow]
@@ -44,7 +43,7 @@ def fetch(tmp_path, server, secrets):
     def get(host=None, during=lambda argv: None):
         jobs = str(tmp_path / "home" / "jobs")
         os.makedirs(jobs, exist_ok=True)
-        repositories = Repositories(PrivateHost(host or urlsplit(server.repo).netloc, NAME), metadata.Credentials())
+        repositories = Repositories(host or urlsplit(server.repo).netloc, secrets.reader)
         commands = Watched(user, during)
         folder, _ = check_out({"repo": server.repo, "branch": "main"}, jobs, commands, repositories)
         with open(os.path.join(folder, "main.py"), encoding="utf-8") as file:
@@ -67,7 +66,7 @@ def test_a_private_repository_is_fetched_and_git_never_has_the_token(fetch, serv
 def test_another_host_gets_no_token(fetch, server, secrets):
     with pytest.raises(SourceFailed, match="Failed to fetch refs/heads/main of http"):
         fetch(host="other.example")
-    assert set(server.seen) == {""} and not secrets.requests
+    assert set(server.seen) == {""} and not secrets.asked
 
 
 def test_a_redirect_gets_no_token(fetch, server):
@@ -77,17 +76,21 @@ def test_a_redirect_gets_no_token(fetch, server):
     assert len(server.seen) == 1
 
 
-def test_a_token_that_may_not_read_the_repository_names_its_secret(fetch, server):
+def test_a_token_that_may_not_read_the_repository_names_its_setting(fetch, server):
     server.password = "another"
-    with pytest.raises(SourceFailed, match=f"answers 404.* the token of the secret {NAME} may not read it") as failed:
+    with pytest.raises(SourceFailed, match="answers 404.* the token of git_token_secret may not read it") as failed:
         fetch()
     assert TOKEN not in failed.value.reason and "127.0.0.1" in failed.value.reason
 
 
-def test_a_secret_that_cannot_be_read_is_named(fetch, secrets):
-    secrets.versions.clear()
-    with pytest.raises(SourceFailed, match=f"{NAME}/versions/latest: there is no such secret .*GIT_TOKEN_SECRET"):
+def test_a_token_that_worker_api_cannot_read_fails_with_its_reason(fetch, server, secrets):
+    secrets.refuse("there is no such secret")
+    with pytest.raises(SourceFailed, match="Failed to sign in to .*: Failed to read secrets: there is no such secret"):
         fetch()
+    secrets.answer = {"action": "secrets", "secrets": {}}
+    with pytest.raises(SourceFailed, match="the deployment has no git_token_secret any more"):
+        fetch()
+    assert secrets.asked == [None, None] and server.seen == []
 
 
 def test_a_job_beside_the_fetch_reaches_this_repository_alone_and_reads_only(fetch):
@@ -106,7 +109,7 @@ def test_a_job_beside_the_fetch_reaches_this_repository_alone_and_reads_only(fet
     assert list(answers.values()) == [404, 404]
 
 
-@pytest.mark.parametrize("text", ["", "ghp_token", "github.com=ghp_token", f"user@github.com={NAME}", f"a/b={NAME}"])
-def test_a_setting_without_a_host_and_the_name_of_a_secret_is_none(text):
-    assert private_host(text) is None
-    assert private_host(f"github.com={NAME}") == PrivateHost("github.com", NAME)
+@pytest.mark.parametrize("text", ["", "ghp_token", "github.com=ghp", "user@github.com", "a/b", "github.com:x"])
+def test_a_host_is_a_name_with_or_without_a_port(text):
+    assert not is_host(text)
+    assert is_host("github.com") and is_host("127.0.0.1:8080")

@@ -41,6 +41,7 @@ class FakeCloud:
         self.asked: list[dict] = []  # the bodies of requests to worker-api, without hello
         self.hellos: list[dict] = []  # the bodies of hello
         self.tokens: list[dict | None] = []  # the leases of requests for a token, which `asked` leaves out
+        self.given = lambda lease: {}  # the secrets of a lease, in the answers of worker-api
         self.audiences: set[str] = set()  # of identity tokens
         self.secrets: set[str | None] = set()  # of all requests
         self.leases: list[dict] = []  # answers to `lease`, in turn; then "exit"
@@ -81,6 +82,8 @@ class FakeCloud:
             case "token":
                 self.tokens.append(body["lease"])
                 return {"action": "token", "access_token": f"token-{len(self.tokens)}", "expires_at": in_an_hour()}
+            case "secrets":
+                return {"action": "secrets", "secrets": self.given(body["lease"])}
             case _:
                 return {"action": "continue", "reason": ""}
 

@@ -1,21 +1,32 @@
-"""The hub's token as a secret: `secrets` is the fake Secret Manager that holds it."""
+"""The tokens of the hub and of git as worker-api gives them: `secrets` answers the requests of an agent."""
 
 import pytest
 
-from fake_secrets import FakeSecrets
 from gleaner_worker import secret
+from gleaner_worker.secret import Secrets
 
-NAME = "projects/a-project/secrets/hub-token"
 TOKEN = "hf_TokenOfTheTestThatNobodyMaySee"
+LEASE = {"run": "my-run", "stream": "007", "epoch": 1}
+
+
+class Answers:
+    def __init__(self):
+        self.asked: list[dict | None] = []  # the leases
+        self.answer = {"action": "secrets", "secrets": {"hub": TOKEN, "git": TOKEN}}
+        self.fault = lambda: None  # an error of the request
+        self.reader = Secrets(self._ask)
+
+    def _ask(self, lease):
+        self.asked.append(lease)
+        if error := self.fault():
+            raise error
+        return self.answer
+
+    def refuse(self, reason):
+        self.answer = {"action": "none", "reason": reason}
 
 
 @pytest.fixture
-def secrets(monkeypatch, cloud):
-    """Secret Manager, and the metadata server that gives the VM its access token."""
-    fake = FakeSecrets()
-    fake.versions[f"{NAME}/versions/latest"] = TOKEN.encode()
-    monkeypatch.setenv("SECRETMANAGER_EMULATOR_HOST", fake.url)
-    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+def secrets(monkeypatch):
     monkeypatch.setattr(secret, "FIRST_WAIT_S", 0.02)
-    yield fake
-    fake.close()
+    return Answers()

@@ -20,6 +20,8 @@ export function aJob(changes: Partial<Job> = {}): Job {
       max_retries: 0,
       source: null,
       environment: null,
+      env: null,
+      secrets: null,
       limits: null,
       metadata: {},
     },

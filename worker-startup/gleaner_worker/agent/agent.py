@@ -14,6 +14,7 @@ from ..failures import Failure, LeaseLost, raise_exits
 from ..jobs.runner import JobRunner
 from ..jobs.user import find_job_user
 from ..names import log_name
+from ..secret import Secrets
 from ..storage.downloads import Downloads
 from ..storage.lease_credentials import LeaseCredentials
 from ..storage.objects import Bucket, make_client
@@ -43,16 +44,16 @@ class Agent:
         self.identity = identity
         self.shipper = shipper
         self.api = WorkerApi(identity, load_secret(identity.home))
-        self.credentials = Credentials()
-        self.others = make_client(identity.project, self.credentials)
+        self.secrets = Secrets(self.api.secrets)
+        self.others = make_client(identity.project, Credentials())
         self.logs = Bucket(self._open_bucket(None).client, identity.logs_bucket)
         self.downloads = Downloads(identity.home, identity.incarnation, identity.bucket)
         self.preempted = threading.Event()
         self.exiting = threading.Event()
         self.streams: StreamWork | None = None
         find_user = partial(find_job_user, has_network=identity.jobs_have_network)
-        self.orders = Orders(identity, self.api, self._open_bucket, self.credentials, find_user)
-        self.jobs = JobWork(identity, self._open_bucket, self.orders, find_user, self.api)
+        self.orders = Orders(identity, self.api, self._open_bucket, self.secrets, find_user)
+        self.jobs = JobWork(identity, self._open_bucket, self.orders, find_user, self.api, self.secrets)
         # The lease and the state of its work, for the heartbeat.
         self.current: tuple[dict, ExtractionState | JobRunner] | None = None
         self.heartbeat_s = 2.0
@@ -130,7 +131,7 @@ class Agent:
         if self.streams is None:
             from .stream_work import StreamWork
 
-            self.streams = StreamWork(self.identity, self._open_bucket, self.credentials, self.downloads)
+            self.streams = StreamWork(self.identity, self._open_bucket, self.secrets, self.downloads)
         return self.streams
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, state: ExtractionState) -> None:

@@ -90,6 +90,10 @@ class WorkerApi:
         """
         return self._request({"action": "token", "lease": lease}, give_up_after_s=0)
 
+    def secrets(self, lease: dict | None) -> dict:
+        """The secrets of a lease; without one, git's token. One attempt. Raises as `heartbeat` does."""
+        return self._request({"action": "secrets", "lease": lease}, give_up_after_s=0)
+
     def source(self, give_up_after_s: float) -> dict:
         """The source and environment of the worker's pool."""
         return self._request({"action": "source"}, give_up_after_s)
@@ -166,7 +170,7 @@ class WorkerApi:
         try:
             answer = json.loads(text)
         except (ValueError, RecursionError):
-            # `from None`: the error of the parser holds the text, which may hold a token.
+            # `from None`: the error of the parser holds the text, which may hold a token or a secret.
             raise OSError(f"worker-api answered with text that is not JSON{_begin_of(text)}") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("action"), str):
             raise OSError(f"worker-api answered without an action{_begin_of(text)}")
@@ -174,7 +178,7 @@ class WorkerApi:
 
 
 def _begin_of(text: bytes) -> str:
-    return "" if b"token" in text else f": {text[:100]!r}"
+    return "" if b"token" in text or b"secrets" in text else f": {text[:100]!r}"
 
 
 def _time_left(give_up: float) -> float:

@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from ..jobs.cluster import Cluster, tpu_env_of_instance
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
+from ..secret import Secrets
 from ..storage.objects import Bucket
 from .api import WorkerApi
 from .metadata import Identity, get
@@ -36,7 +38,9 @@ class JobWork:
         orders: Orders,
         find_user: Callable[[], JobUser],
         api: WorkerApi,
+        secrets: Secrets,
     ):
+        self._secrets = secrets
         self._identity, self._open_bucket, self._orders, self._find_user = identity, open_bucket, orders, find_user
         self._api = api
         self._path = os.path.join(identity.home, "order")
@@ -70,9 +74,9 @@ class JobWork:
         def report(version: dict | None, problem: str | None) -> None:
             self._api.checkpoint(order.lease, version, problem)
 
-        return JobRunner(
-            order.job, epoch, home, bucket, self._orders.prepare, self._find_user, _machine_settings, report
-        )
+        user, secrets = self._find_user, partial(self._secrets.read, order.lease)
+        prepare, settings = self._orders.prepare, _machine_settings
+        return JobRunner(order.job, epoch, home, bucket, prepare, user, settings, report, secrets)
 
     def _restart(self, order: JobOrder) -> None:
         """The lease stays valid: the new process sends heartbeats within seconds."""

@@ -18,8 +18,7 @@ import google.auth.credentials
 import google.auth.exceptions
 
 from ..model.files.hub import is_endpoint
-from ..secret import is_secret_name
-from ..source.private import PrivateHost, private_host
+from ..source.private import is_host
 
 _ATTRIBUTES = (
     "gleaner-worker",
@@ -30,9 +29,8 @@ _ATTRIBUTES = (
     "gleaner-logs-bucket",
     "agent-worker-number",
 )
-_SECRET = "gleaner-hf-token-secret"
 _ENDPOINT = "gleaner-hf-endpoint"
-_GIT = "gleaner-git-token-secret"
+_GIT = "gleaner-git-host"
 _EGRESS = "gleaner-job-egress"
 # A maintenance is announced hours before as PENDING. A VM that moves to another host keeps its work.
 _ONGOING = re.compile(r"maintenance[_-]?status\W{1,6}ONGOING", re.IGNORECASE)
@@ -56,8 +54,7 @@ class Identity:
     project: str
     home: str
     hf_endpoint: str | None = None  # the hub of the models; None for the default hub
-    hf_token_secret: str | None = None  # the name of the secret with a token for the hub; never the token itself
-    git_host: PrivateHost | None = None  # the host of private repositories, with the name of its secret
+    git_host: str | None = None  # the host of private repositories
     jobs_have_network: bool = True
 
 
@@ -70,15 +67,11 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
             problems.append(f"metadata attribute {name} is missing")
         elif name in ("gleaner-incarnation", "agent-worker-number") and not values[name].isdigit():
             problems.append(f"metadata attribute {name} is {values[name]!r}, not a number")
-    endpoint, secret, git = _attribute(_ENDPOINT), _attribute(_SECRET), _attribute(_GIT)
-    git_host, egress = private_host(git), _attribute(_EGRESS) or "nat"
+    endpoint, git, egress = _attribute(_ENDPOINT), _attribute(_GIT), _attribute(_EGRESS) or "nat"
     if endpoint and not is_endpoint(endpoint):
         problems.append(f"metadata attribute {_ENDPOINT} is {endpoint!r:.200}, not an https:// address")
-    if secret and not is_secret_name(secret):
-        # The message leaves the value out: an operator may have put the token itself there.
-        problems.append(f"metadata attribute {_SECRET} is not named projects/P/secrets/S[/versions/V]")
-    if git and git_host is None:
-        problems.append(f"metadata attribute {_GIT} is not HOST=projects/P/secrets/S[/versions/V]")
+    if git and not is_host(git):
+        problems.append(f"metadata attribute {_GIT} is {git!r:.200}, not a host")
     if egress not in ("nat", "none"):
         problems.append(f"metadata attribute {_EGRESS} is {egress!r:.200}, not nat or none")
     if values["gleaner-api"] and not is_endpoint(values["gleaner-api"]):
@@ -97,8 +90,7 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         project=get("project/project-id").strip(),
         home=env.get("GLEANER_HOME", "/opt/gleaner"),
         hf_endpoint=endpoint or None,
-        hf_token_secret=secret or None,
-        git_host=git_host,
+        git_host=git or None,
         jobs_have_network=egress == "nat",
     )
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from ..jobs.prepared_code import PreparedCode, SourceFailed
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
+from ..secret import Secrets
 from ..source.prepare import Preparation
 from ..source.private import Repositories
 from ..storage.objects import Bucket
 from .host_commands import HostCommands
-from .metadata import Credentials, Identity
+from .metadata import Identity
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +28,11 @@ class Orders:
         identity: Identity,
         api,
         open_bucket: Callable[[dict | None], Bucket],
-        credentials: Credentials,
+        secrets: Secrets,
         user_finder: Callable[[], JobUser],
     ):
         self._api = api
-        repositories = Repositories(identity.git_host, credentials)
+        repositories = Repositories(identity.git_host, secrets)
         self._preparation = Preparation(identity.home, open_bucket(None), user_finder, repositories)
         self._commands = HostCommands(api, open_bucket, self._prepare_for_command, user_finder, identity.home)
         self.changed = threading.Event()

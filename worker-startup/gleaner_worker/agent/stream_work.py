@@ -15,11 +15,12 @@ from ..model.files.model_source import read_config
 from ..model.model import Model, find_files, load_model
 from ..records.samples.sample_settings import SampleSettings
 from ..records.samples.tokenize_process import limited_settings
+from ..secret import Secrets
 from ..spec.spec import Spec
 from ..spec.work import Work, parse_work
 from ..storage.downloads import Downloads
 from ..storage.objects import Bucket
-from .metadata import Credentials, Identity
+from .metadata import Identity
 
 log = logging.getLogger(__name__)
 
@@ -31,12 +32,10 @@ class StreamWork:
         self,
         identity: Identity,
         open_bucket: Callable[[dict], Bucket],
-        credentials: Credentials,
+        secrets: Secrets,
         downloads: Downloads,
     ):
-        self.identity, self.open_bucket, self.downloads = identity, open_bucket, downloads
-        hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, credentials)
-        self.hub = replace(hub, received=downloads.add_from_hub)
+        self.identity, self.open_bucket, self.secrets, self.downloads = identity, open_bucket, secrets, downloads
         self.model: Model | None = None
         self.settings: SampleSettings | None = None
         self.streams = UploadStreams()
@@ -52,7 +51,7 @@ class StreamWork:
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
             try:
-                return self._extract(work, bucket, folder, state)
+                return self._extract(work, bucket, folder, state, lease)
             except OutOfMemory as error:
                 # Where no copy of the weights can be on more chips, the same program has another try.
                 if self.out_of_memory == (work.run, work.spec):
@@ -60,22 +59,23 @@ class StreamWork:
                 log.warning("%s; beginning again with each copy of the weights on more chips", error)
                 self.out_of_memory, self.loaded_for = (work.run, work.spec), None
                 state.restart()
-                return self._extract(work, bucket, folder, state)
+                return self._extract(work, bucket, folder, state, lease)
         except Interrupted:
             return "drained" if state.mode == "drain" else "preempted"
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _extract(self, work: Work, bucket: Bucket, folder: str, state: ExtractionState) -> str:
-        model, settings = self._load(work, bucket, state)
+    def _extract(self, work: Work, bucket: Bucket, folder: str, state: ExtractionState, lease: dict) -> str:
+        model, settings = self._load(work, bucket, state, lease)
         return extract(work, model, settings, bucket, folder, state, self.streams)
 
-    def _load(self, work: Work, bucket: Bucket, state: ExtractionState) -> tuple[Model, SampleSettings]:
+    def _load(self, work: Work, bucket: Bucket, state: ExtractionState, lease: dict) -> tuple[Model, SampleSettings]:
         """Keeps the model between streams of one run, and its weights for other runs that use the same weights."""
         if self.loaded_for != (work.run, work.spec):
             state.phase = "loading"
             previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
-            hub = replace(self.hub, report=state.set_waits_for)
+            hub = worker_hub(self.identity.hf_endpoint, self.secrets, lease)
+            hub = replace(hub, report=state.set_waits_for, received=self.downloads.add_from_hub)
             source = bucket.checked(state.check_running, self.downloads)
             files = find_files(work.spec, self.identity.home, source, work.run, hub)
             config, _ = read_config(work.spec, files.folder)

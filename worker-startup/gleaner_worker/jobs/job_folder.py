@@ -59,6 +59,7 @@ class JobFolder:
         number = self.order.get("challenge_number")
         return {
             **prepared.base_environment(),
+            **(self.order.get("env") or {}),
             **self._machine,
             "HOME": self._home,
             "TMPDIR": self.tmp,

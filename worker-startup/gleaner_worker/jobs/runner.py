@@ -19,6 +19,7 @@ from .egress import reaching
 from .job_folder import JobFolder, path_of_attempt
 from .job_result import Result, ResultFailed, store_result
 from .limits import Limits, job_limits
+from .mask import Mask, hide
 from .output import OutputParts
 from .prepared_code import PreparedCode, SourceFailed
 from .process import ProcessEnd, run_process
@@ -55,10 +56,14 @@ class JobRunner:
         machine_settings: Callable[[Cluster], Mapping[str, str]] = lambda cluster: {},  # variables for libtpu
         # Sends a stored version, or a problem of the checkpoint, to worker-api.
         report: Callable[[dict | None, str | None], None] = lambda version, problem: None,
+        # Reads the secrets of the job by their variables. Its argument is called during waits, and may raise.
+        read_secrets: Callable[[Callable[[], None]], Mapping[str, str]] = lambda check: {},
     ):
         self._report = report
         self.order, self._phase = order, "loading"
         self._open_folder: JobFolder | None = None
+        self._read_secrets = read_secrets
+        self._secrets: Mapping[str, str] = {}
         self._cluster, self._folder = ONE_HOST, order["folder"]
         self._machine_settings = machine_settings
         self._epoch, self._home, self._prepare, self._find_user = epoch, home, prepare, find_user
@@ -124,6 +129,7 @@ class JobRunner:
             user = self._find_user()
             prepared = self._prepare(self.order)
             self._check()
+            self._get_secrets()
             variables = {**self._cluster.variables(), **self._machine_settings(self._cluster)}
             with reaching(user, self._cluster) as user:
                 folder = JobFolder(self._home, self.order, self._epoch, user, variables, prepared)
@@ -249,6 +255,8 @@ class JobRunner:
     ) -> tuple[ProcessEnd, PreparedCode]:
         deadline = time.monotonic() + limits.wall_s
 
+        mask = Mask(self._secrets.values())
+
         def write(data: bytes) -> None:
             self._tail += data[-_TAIL_BYTES:]
             del self._tail[:-_TAIL_BYTES]
@@ -262,9 +270,9 @@ class JobRunner:
                 folder.argv(prepared),
                 user=folder.user,
                 folder=prepared.source_folder or folder.path,
-                environment=folder.environment(prepared),
+                environment={**folder.environment(prepared), **self._secrets},
                 limits=replace(limits, wall_s=max(0.0, deadline - time.monotonic()), start_s=start_s),
-                write=write,
+                write=lambda data: write(mask.hide(data)),
                 stop=self._stop,
                 own=folder.path,
                 visible=prepared.all_visible(),
@@ -273,6 +281,7 @@ class JobRunner:
                 has_started=folder.has_started,
                 on_death=watch.process_died if watch else lambda: None,
             )
+            write(mask.end())
             start_s, deadline = start_s - ended.start_s, deadline + ended.start_s
             with self._lock:
                 is_alone = self._cluster.processes == 1
@@ -301,7 +310,7 @@ class JobRunner:
             return _failed("disk", why, code)
         if code != 0:
             report = read_report(folder.report, folder.user.uid)
-            error = report.get("error") or self._why(ended)
+            error = hide(report.get("error") or self._why(ended), self._secrets.values())
             if has_peers and (lost := lost_peer(code, error, bytes(self._tail))):
                 return _failed("peer", f"JAX lost another host: {lost}", code)
             return _failed(report.get("cause", "exit"), error, code)
@@ -317,6 +326,17 @@ class JobRunner:
         lines = bytes(self._tail).decode("utf-8", "replace").strip().splitlines()
         how = f"exited with {ended.exit_code}" if ended.signal is None else f"was killed by {_name(ended.signal)}"
         return f"The process {how}" + (f": {lines[-1][:2000]}" if lines else "")
+
+    def _get_secrets(self) -> None:
+        """Asks for the secrets of the job, which stay in the memory of this runner and of the process."""
+        if not self.order.get("secrets"):
+            return
+        try:
+            self._secrets = self._read_secrets(self._check)
+        except Failure as error:
+            if error.kind != "model":  # another host may read them
+                raise
+            raise SourceFailed("setup", error.reason) from None
 
     def _check(self) -> None:
         """Raises to end uploads: at once without the lease; on a preempted VM, in time for the request `finish`."""

@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import google.auth.credentials
 import requests
 
 from ..failures import Failure
 from ..jobs.prepared_code import SourceFailed
-from ..secret import is_secret_name, read_token
+from ..secret import Secrets
 
-SETTING = "GLEANER_GIT_TOKEN_SECRET"
 _HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}(:[0-9]{1,5})?")
 _TIMEOUT_S = (10, 60)
 _MAX_REQUEST_BYTES = 8 << 20
@@ -30,18 +28,8 @@ _RETURNED = ("content-type", "content-encoding")
 _REQUESTS = {"GET": "/info/refs?service=git-upload-pack", "POST": "/git-upload-pack"}
 
 
-@dataclass(frozen=True)
-class PrivateHost:
-    """A host of repositories, and the name of the secret with a token for it."""
-
-    host: str
-    secret: str
-
-
-def private_host(text: str) -> PrivateHost | None:
-    """HOST=projects/P/secrets/S[/versions/V]; None for another text."""
-    host, _, name = text.partition("=")
-    return PrivateHost(host, name) if _HOST.fullmatch(host) and is_secret_name(name) else None
+def is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None
 
 
 @dataclass
@@ -53,30 +41,32 @@ class Reached:
 
 
 class Repositories:
-    """Addresses of repositories for git. private: the host whose repositories need a token."""
+    """Addresses of repositories for git. host: the host whose repositories need a token, which is in `secrets`."""
 
-    def __init__(
-        self, private: PrivateHost | None = None, credentials: google.auth.credentials.Credentials | None = None
-    ):
-        self._private, self._credentials = private, credentials
+    def __init__(self, host: str | None = None, secrets: Secrets | None = None):
+        self._host, self._secrets = host, secrets
 
     @contextmanager
     def reach(self, repo: str, check: Callable[[], None]) -> Iterator[Reached]:
         """Signs requests in for the block. check: called while the token is read; may raise. Raises SourceFailed."""
-        private, credentials = self._private, self._credentials
-        if private is None or credentials is None or urllib.parse.urlsplit(repo).netloc.lower() != private.host:
+        host = urllib.parse.urlsplit(repo).netloc.lower()
+        if self._secrets is None or host != self._host:
             yield Reached(repo)
             return
         try:
-            token = read_token(private.secret, credentials, check, SETTING)
+            token = self._secrets.read(None, check).get("git")
         except Failure as failure:
-            raise SourceFailed("source", f"Failed to sign in to {private.host}: {failure.reason}") from None
-        with _proxy(repo, private, token) as reached:
+            raise SourceFailed("source", f"Failed to sign in to {host}: {failure.reason}") from None
+        if token is None:
+            raise SourceFailed(
+                "source", f"Failed to sign in to {host}: the deployment has no git_token_secret any more"
+            )
+        with _proxy(repo, host, token) as reached:
             yield reached
 
 
 @contextmanager
-def _proxy(repo: str, private: PrivateHost, token: str) -> Iterator[Reached]:
+def _proxy(repo: str, host: str, token: str) -> Iterator[Reached]:
     path = f"/{secrets.token_hex(16)}"
     signed = base64.b64encode(f"x-access-token:{token}".encode()).decode()
     refusals: list[str] = []
@@ -111,12 +101,12 @@ def _proxy(repo: str, private: PrivateHost, token: str) -> Iterator[Reached]:
                     self._give_back(answer)
             except requests.RequestException as error:
                 # The text of the error may have the request, and with it the token.
-                refusals.append(f"{private.host} does not answer ({type(error).__name__})")
+                refusals.append(f"{host} does not answer ({type(error).__name__})")
                 self.close_connection = True
 
         def _give_back(self, answer: requests.Response) -> None:
             if answer.status_code != 200:
-                refusals.append(_refusal(answer.status_code, private))
+                refusals.append(_refusal(answer.status_code, host))
                 return self.send_error(404 if answer.status_code < 500 else 502)
             self.send_response(200)
             for name in _RETURNED:
@@ -139,10 +129,7 @@ def _proxy(repo: str, private: PrivateHost, token: str) -> Iterator[Reached]:
             thread.join()
 
 
-def _refusal(status: int, private: PrivateHost) -> str:
+def _refusal(status: int, host: str) -> str:
     if 300 <= status < 400:
-        return f"{private.host} answers {status}: the repository has another address; name that one"
-    return (
-        f"{private.host} answers {status}: there is no such repository, or the token of the secret {private.secret} "
-        "may not read it"
-    )
+        return f"{host} answers {status}: the repository has another address; name that one"
+    return f"{host} answers {status}: there is no such repository, or the token of git_token_secret may not read it"

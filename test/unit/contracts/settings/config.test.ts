@@ -49,6 +49,7 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/s/versions/1/x'}},
   {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/../s'}},
   {name: 'GLEANER_GIT_TOKEN_SECRET', set: {GLEANER_GIT_TOKEN_SECRET: 'ghp_TheTokenItself'}},
+  {name: 'GLEANER_JOB_SECRETS', set: {GLEANER_JOB_SECRETS: 'wandb=TheKeyItself'}},
   {name: 'GLEANER_GIT_TOKEN_SECRET', set: {GLEANER_GIT_TOKEN_SECRET: 'projects/p/secrets/git'}},
   {name: 'GLEANER_GIT_TOKEN_SECRET', set: {GLEANER_GIT_TOKEN_SECRET: 'a@github.com=projects/p/secrets/git'}},
   {name: 'GLEANER_NOTIFY', set: {GLEANER_NOTIFY: 'xml'}},
@@ -112,7 +113,7 @@ describe('configuration', () => {
     );
   });
 
-  it('puts the hub, the names of secrets and the network of jobs into the metadata of workers, where they are set', () => {
+  it('puts the hub, the host of private code and the network of jobs, and no name of a secret, into the metadata of workers', () => {
     const bare = loadConfig(ENVIRONMENT);
     assert.deepEqual(bare.worker_metadata, {});
     assert.equal(bare.identity.metadata_host, 'metadata.google.internal');
@@ -121,14 +122,19 @@ describe('configuration', () => {
       GLEANER_HF_ENDPOINT: 'http://127.0.0.1:8080',
       GLEANER_HF_TOKEN_SECRET: 'projects/a-project/secrets/hub-token/versions/7',
       GLEANER_GIT_TOKEN_SECRET: 'github.com=projects/a-project/secrets/git',
+      GLEANER_JOB_SECRETS: 'wandb=projects/p/secrets/w,hf=projects/p/secrets/h/versions/2',
       GLEANER_JOB_EGRESS: 'none',
       GLEANER_WORKER_SERVICE_ACCOUNT: 'worker@a-project.iam.gserviceaccount.com',
     });
     assert.deepEqual(config.worker_metadata, {
       'gleaner-hf-endpoint': 'http://127.0.0.1:8080',
-      'gleaner-hf-token-secret': 'projects/a-project/secrets/hub-token/versions/7',
-      'gleaner-git-token-secret': 'github.com=projects/a-project/secrets/git',
+      'gleaner-git-host': 'github.com',
       'gleaner-job-egress': 'none',
+    });
+    assert.deepEqual(config.secrets, {
+      hub: 'projects/a-project/secrets/hub-token/versions/7',
+      git: 'projects/a-project/secrets/git',
+      jobs: {wandb: 'projects/p/secrets/w', hf: 'projects/p/secrets/h/versions/2'},
     });
     assert.equal(config.identity.worker_account, 'worker@a-project.iam.gserviceaccount.com');
   });
@@ -140,6 +146,7 @@ describe('configuration', () => {
     assert.equal(config.store, 'firestore');
     assert.deepEqual(config.endpoints, {
       ...{storage: undefined, tpu: undefined, compute: undefined, billing: undefined, sts: undefined},
+      secrets: undefined,
     });
   });
 

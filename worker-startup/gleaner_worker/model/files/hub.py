@@ -6,13 +6,11 @@ import re
 import sys
 from collections.abc import Callable
 
-from google.auth.credentials import Credentials
-
 from gleaner_reader.format.errors import printable
 
 from ...failures import Failure
 from ...model_files import INDEX, ONE_FILE
-from ...secret import read_token
+from ...secret import Secrets
 from .download import COMMIT, Hub, Session, is_endpoint
 from .identity import choose_files
 from .model_cache import kept_copy, make_room
@@ -42,11 +40,11 @@ def print_wait(cause: str | None) -> None:
         print(printable(f"Waiting for {cause}"), file=sys.stderr, flush=True)
 
 
-def worker_hub(endpoint: str | None, token_secret: str | None, credentials: Credentials) -> Hub:
-    """The hub that this VM's metadata names, with the token of the secret that the metadata name, if any."""
+def worker_hub(endpoint: str | None, secrets: Secrets, lease: dict) -> Hub:
+    """The hub that this VM's metadata names, with its token for the holder of a stream's lease, if there is one."""
 
     def token(check: Callable[[], None]) -> str | None:
-        return read_token(token_secret, credentials, check) if token_secret else None
+        return secrets.read(lease, check).get("hub")
 
     return Hub(endpoint or _own_endpoint(), token)
 
