@@ -1,14 +1,16 @@
 /** Credential Access Boundaries: the rules of a narrowed token, and the permissions that each rule leaves. */
 import {z} from 'zod';
 
-export type Right = 'create' | 'delete' | 'get' | 'list' | 'update';
+/** On objects, and `see` on a bucket itself. */
+export type Right = 'create' | 'delete' | 'get' | 'list' | 'move' | 'see' | 'update';
 
-/** Permissions on objects in Google's predefined roles of Cloud Storage. */
+/** Permissions in Google's predefined roles of Cloud Storage. */
 const ROLES: Record<string, readonly Right[]> = {
+  'inRole:roles/storage.bucketViewer': ['see'],
   'inRole:roles/storage.objectViewer': ['get', 'list'],
   'inRole:roles/storage.objectCreator': ['create'],
-  'inRole:roles/storage.objectUser': ['create', 'delete', 'get', 'list', 'update'],
-  'inRole:roles/storage.objectAdmin': ['create', 'delete', 'get', 'list', 'update'],
+  'inRole:roles/storage.objectUser': ['create', 'delete', 'get', 'list', 'move', 'update'],
+  'inRole:roles/storage.objectAdmin': ['create', 'delete', 'get', 'list', 'move', 'update'],
 };
 const BUCKET = /^\/\/storage\.googleapis\.com\/projects\/_\/buckets\/([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])$/;
 
@@ -73,7 +75,9 @@ function textOf(literal: string): string | undefined {
 export function leaves({accessBoundaryRules}: Boundary, right: Right, bucket: string, name: string): boolean {
   const place = `projects/_/buckets/${bucket}`;
   const resource =
-    right === 'list' ? {name: place, prefix: name} : {name: `${place}/objects/${name}`, prefix: ''};
+    right === 'list' || right === 'see'
+      ? {name: place, prefix: name}
+      : {name: `${place}/objects/${name}`, prefix: ''};
   return accessBoundaryRules.some(({availableResource, availablePermissions, availabilityCondition}) => {
     if (BUCKET.exec(availableResource)?.[1] !== bucket) return false;
     if (!availablePermissions.some(role => ROLES[role]?.includes(right))) return false;

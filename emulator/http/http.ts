@@ -127,7 +127,8 @@ export async function serve(
           method: request.method ?? 'GET',
           path,
           query: new URLSearchParams(search),
-          origin: `http://${request.headers.host}`,
+          // A relay names its own address, so that the links in answers lead back to it.
+          origin: `http://${request.headers['x-forwarded-host'] ?? request.headers.host}`,
           headers: request.headers,
           body: request,
           signal: disconnect.signal,

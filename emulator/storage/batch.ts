@@ -45,7 +45,8 @@ async function answerPart(
     reply = await answer({
       ...outer,
       method,
-      path: pathname,
+      // A client whose address of the service has a path, such as that of a relay, repeats it in each part.
+      path: pathname.replace(/^\/.*?(?=\/storage\/v1\/)/, ''),
       query: searchParams,
       headers: {host: outer.headers.host, authorization: outer.headers.authorization},
       body: Readable.from([Buffer.from(rest.join('\n\n'))]),

@@ -6,8 +6,9 @@ import {type Blobs, readFrom} from './blobs.ts';
 import {conditionsFrom, requireConditions, wholeNumber} from './conditions.ts';
 import type {ObjectTable} from './objects.ts';
 import {checkObjectName, type Fields, fieldsOf, resourceOf, type StoredObject} from './resource.ts';
+import {requireRights, type Upload} from './upload.ts';
 
-type Stores = {objects: ObjectTable; blobs: Blobs};
+type Stores = Pick<Upload, 'objects' | 'blobs' | 'requireRight'>;
 
 async function copied({objects, blobs}: Stores, request: Request): Promise<StoredObject> {
   const {bucket = '', object = '', to_bucket = '', to_object = ''} = request.params;
@@ -32,6 +33,14 @@ export async function copy(stores: Stores, request: Request): Promise<Reply> {
   return {json: resourceOf(await copied(stores, request), request.origin)};
 }
 
+export async function move(stores: Stores, request: Request): Promise<Reply> {
+  const {bucket = '', object = ''} = request.params;
+  const params = {...request.params, to_bucket: bucket};
+  const reply = await copy(stores, {...request, params});
+  await stores.objects.delete(bucket, object, {});
+  return reply;
+}
+
 /** Completes every rewrite in one call, because a copy is a hard link on the same disk. */
 export async function rewrite(stores: Stores, request: Request): Promise<Reply> {
   const object = await copied(stores, request);
@@ -47,8 +56,10 @@ export async function rewrite(stores: Stores, request: Request): Promise<Reply> 
   };
 }
 
-export async function compose({objects, blobs}: Stores, request: Request): Promise<Reply> {
+export async function compose(stores: Stores, request: Request): Promise<Reply> {
+  const {objects, blobs, requireRight} = stores;
   const {bucket = '', object: name = ''} = request.params;
+  requireRights(stores, request, bucket, name);
   const body = await readJson(request.body);
   const parts = Array.isArray(body.sourceObjects) ? body.sourceObjects : [];
   if (parts.length === 0 || parts.length > 32) {
@@ -57,7 +68,13 @@ export async function compose({objects, blobs}: Stores, request: Request): Promi
       `Failed to compose ${name}: it needs 1 to 32 sourceObjects and was given ${parts.length}`,
     );
   }
-  const sources = parts.map(part => sourceOf(objects, bucket, isObject(part) ? part : {}));
+  const isMove = request.query.get('deleteSourceObjects') === 'true';
+  const sources = parts.filter(isObject).map(part => {
+    const source = optionalString(part.name, 'name') ?? '';
+    for (const right of isMove ? (['get', 'delete'] as const) : (['get'] as const))
+      requireRight(request, right, bucket, source);
+    return sourceOf(objects, bucket, part);
+  });
   const destination = isObject(body.destination) ? body.destination : {};
   const conditions = conditionsFrom(request.query);
   requireConditions(conditions, objects.find(bucket, name));
@@ -67,7 +84,7 @@ export async function compose({objects, blobs}: Stores, request: Request): Promi
   if (!fields.contentType && sources[0]?.fields.contentType)
     fields.contentType = sources[0].fields.contentType;
   const made = await objects.create(bucket, name, {...draft, md5: null, component_count}, fields, conditions);
-  if (request.query.get('deleteSourceObjects') === 'true') {
+  if (isMove) {
     for (const source of sources) await objects.delete(bucket, source.name, {});
   }
   return {json: resourceOf(made, request.origin)};

@@ -51,9 +51,10 @@ export function rightsOf(deployments: readonly Deployment[]): RequireRight {
     const {email, boundary} = caller;
     const isInBounds = boundary === undefined || leaves(boundary, right, bucket, name);
     if (isInBounds && mayAccess(caller, deployments, right, bucket, name)) return;
+    const permission = right === 'see' ? 'storage.buckets.get' : `storage.objects.${right}`;
     throw new ApiError(
       403,
-      `${email} does not have storage.objects.${right} access to the Google Cloud Storage object. Permission 'storage.objects.${right}' denied on resource (or it may not exist): ${bucket}/${name}`,
+      `${email} does not have ${permission} access to the Google Cloud Storage object. Permission '${permission}' denied on resource (or it may not exist): ${bucket}/${name}`,
     );
   };
 }
@@ -66,6 +67,8 @@ function mayAccess(
   name: string,
 ): boolean {
   const isOwn = deployments.some(each => each.bucket === bucket && each.name === deployment);
+  // In Terraform of the bucket of checkpoints alone.
+  if (right === 'see') return isOwn && role === 'worker-api';
   const folders: Folders = isOwn && role ? ACCOUNT_RIGHTS[role] : {};
   const folder = Object.keys(folders).find(each => name.startsWith(each));
   return folder !== undefined && (folders[folder] ?? []).includes(right);

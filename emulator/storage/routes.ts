@@ -6,7 +6,7 @@ import type {CloudDatabase} from '../state/database.ts';
 import {batchRoute} from './batch.ts';
 import {Blobs} from './blobs.ts';
 import {conditionsFrom, wholeNumber} from './conditions.ts';
-import {compose, copy, rewrite} from './copy.ts';
+import {compose, copy, move, rewrite} from './copy.ts';
 import {download, isObjectFound, readable} from './download.ts';
 import {listObjects} from './list.ts';
 import {ObjectTable, type OnFinalized} from './objects.ts';
@@ -36,7 +36,7 @@ export function openStorage(
   const resumable = new ResumableUploads(database, blobs, objects);
   const stores = {objects, blobs, resumable, requireRight};
   const permitted = withRight(requireRight);
-  const routes = [...objectRoutes(stores), ...bucketRoutes(objects)];
+  const routes = [...objectRoutes(stores), ...bucketRoutes(objects, requireRight)];
   return {
     objects,
     routes: [...routes, ...routes.flatMap(withoutPrefix), batchRoute('/batch/storage/v1', routes)],
@@ -56,8 +56,8 @@ export function openStorage(
  * Route without the prefix `/storage/v1`, which Node's client omits with STORAGE_EMULATOR_HOST and Python's client adds.
  * `/b/` is unambiguous, because the name of a bucket has at least three characters.
  */
-function withoutPrefix([method, path, handle]: Route): Route[] {
-  return path.startsWith('/storage/v1/b') ? [[method, path.slice('/storage/v1'.length), handle]] : [];
+function withoutPrefix([method, path, ...rest]: Route): Route[] {
+  return path.startsWith('/storage/v1/b') ? [[method, path.slice('/storage/v1'.length), ...rest]] : [];
 }
 
 /** Handler of requests on one object, for accounts that have the right on the object. */
@@ -73,7 +73,7 @@ function objectRoutes(stores: Upload): Route[] {
   const {objects, blobs, resumable, requireRight} = stores;
   const permitted = withRight(requireRight);
 
-  /** A copy reads its source, and creates or replaces its target. */
+  /** A copy reads its source, and creates or replaces its target. So does a compose, with its sources. */
   const copying = (work: typeof copy) =>
     permitted('get', request => {
       const {to_bucket = '', to_object = ''} = request.params;
@@ -131,8 +131,9 @@ function objectRoutes(stores: Upload): Route[] {
     ],
     ['POST', `${object}/copyTo/${target}`, copying(copy)],
     ['POST', `${object}/rewriteTo/${target}`, copying(rewrite)],
-    // No account composes, so this needs a right that no account has.
-    ['POST', `${object}/compose`, permitted('update', request => compose(stores, request))],
+    // No account has the right to move, so its clients copy and delete.
+    ['POST', `${object}/moveTo/o/{to_object}`, permitted('move', request => move(stores, request))],
+    ['POST', `${object}/compose`, request => compose(stores, request)],
     ['GET', object, permitted('get', get)],
     ['PATCH', object, permitted('update', change)],
     ['PUT', object, permitted('update', change)],
@@ -148,7 +149,7 @@ function objectRoutes(stores: Upload): Route[] {
   ];
 }
 
-function bucketRoutes(objects: ObjectTable): Route[] {
+function bucketRoutes(objects: ObjectTable, requireRight: RequireRight): Route[] {
   const make: Handler = async request => {
     const name = optionalString((await readJson(request.body)).name, 'name') ?? '';
     return {json: bucketResource(objects.makeBucket(name), request.origin)};
@@ -169,7 +170,12 @@ function bucketRoutes(objects: ObjectTable): Route[] {
     [
       'GET',
       bucket,
-      request => ({json: bucketResource(objects.bucket(request.params.bucket ?? ''), request.origin)}),
+      request => {
+        const {bucket: name = ''} = request.params;
+        requireRight(request, 'see', name, '');
+        return {json: bucketResource(objects.bucket(name), request.origin)};
+      },
+      '',
     ],
     [
       'GET',

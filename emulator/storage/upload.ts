@@ -89,7 +89,7 @@ async function insertResumable(upload: Upload, request: Request): Promise<Reply>
 
 /** A new object needs the right to create; an overwrite needs the right to delete too. */
 export function requireRights(
-  {objects, requireRight}: Upload,
+  {objects, requireRight}: Pick<Upload, 'objects' | 'requireRight'>,
   request: Request,
   bucket: string,
   name: string,

@@ -33,7 +33,10 @@ const CONTROL = [
   ...[`GET ${INSTANCES}/operations/{name}`, `POST ${INSTANCES}/operations/{name}/wait`],
   'GET /compute/v1/projects/{project}/aggregated/instances',
 ];
-const MORE: Partial<Record<keyof typeof ACCOUNTS, string[]>> = {control: CONTROL};
+const MORE: Partial<Record<keyof typeof ACCOUNTS, string[]>> = {
+  control: CONTROL,
+  'worker-api': ['GET /b/{bucket}', 'GET /storage/v1/b/{bucket}'],
+};
 const PUBLISHES: Partial<Record<keyof typeof ACCOUNTS, string[]>> = {
   control: ['tick', 'tpu'],
   'worker-api': ['tick'],

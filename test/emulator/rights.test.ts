@@ -51,6 +51,12 @@ const REQUESTS: Asked[] = [
     `${at(SHARD)}/rewriteTo/b/gleaner-local/o/set-aside%2Fx?ifGenerationMatch=0`,
     200,
   ],
+  // Without sources.
+  ['worker-api', 'composes a file', 'POST', `${at('checkpoints/a/own/x')}/compose`, 400],
+  ['worker-api', 'composes a bundle', 'POST', `${at(BUNDLE)}/compose`, 403],
+  ['control', 'moves a manifest', 'POST', `${at(MANIFEST)}/moveTo/o/system%2Fx`, 403],
+  ['worker-api', 'sees the bucket', 'GET', '/storage/v1/b/gleaner-local', 200],
+  ['control', 'sees the bucket', 'GET', '/storage/v1/b/gleaner-local', 403],
   ['worker-api', 'changes metadata', 'PATCH', at(SHARD), 403],
   ['control', 'replaces a manifest', 'POST', upload(MANIFEST), 200],
   ['control', 'writes a stream', 'POST', upload('datasets/x/stream_000.jsonl'), 403],
