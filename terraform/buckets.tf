@@ -153,6 +153,13 @@ resource "google_storage_managed_folder_iam_member" "checkpoints" {
   member         = google_service_account.account[each.key].member
 }
 
+# Libraries of jobs read the settings of a bucket before they delete in it.
+resource "google_storage_bucket_iam_member" "worker_api_sees_checkpoints" {
+  bucket = google_storage_bucket.checkpoints.name
+  role   = "roles/storage.bucketViewer"
+  member = google_service_account.account["worker-api"].member
+}
+
 resource "google_storage_managed_folder" "logs" {
   bucket        = google_storage_bucket.logs.name
   name          = "logs/"

@@ -105,6 +105,7 @@ function addSubmit(jobs: GleanerCommand): void {
     .option('--name <text>', 'name of the job for other commands, stored as metadata', text)
     .option('--env <name[=value]>', 'variable of the job, by default with your value; may be repeated', texts)
     .option('--secret <name=secret>', 'variable with a secret of job_secrets; may be repeated', pairs)
+    .option('--input <input>', 'run:NAME or a folder of the bucket to read; may be repeated', texts)
     .option('--metadata <key=value>', 'text to store with the job; may be repeated', pairs)
     .option('--challenge-number <n>', 'number that the code finds as challenge_number', integer)
     .option('--deadline <time>', 'latest end, such as 2026-01-02T03:04:05Z', instant)

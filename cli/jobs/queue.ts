@@ -19,11 +19,9 @@ export async function list(options: CloudOptions & JobFilter): Promise<void> {
     const isAll = [options.status, options.pool, options.name].every(each => each === undefined);
     const none = isAll ? 'no jobs yet: `gleaner jobs submit FILE` submits one' : 'no such job';
     const jobs = found.map(({id, job}) => ({...job, id}));
-    print<'jobs list'>(
-      options.json,
-      jobs,
-      found.length > 0 ? table(Object.values(jobColumns), found) : [none],
-    );
+    const {inputs, ...others} = jobColumns;
+    const columns = found.some(row => inputs.cell(row) !== '') ? jobColumns : others;
+    print<'jobs list'>(options.json, jobs, found.length > 0 ? table(Object.values(columns), found) : [none]);
   });
 }
 

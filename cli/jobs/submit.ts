@@ -35,6 +35,7 @@ type SubmitOptions = CloudOptions &
     priority?: number;
     max_retries?: number;
     name?: string;
+    input?: string[];
     metadata?: [string, string][];
     challenge_number?: number;
     deadline?: string;
@@ -92,7 +93,7 @@ function wordsAfterDashes(): string[] {
 
 function withOptions(fields: JobFields, options: SubmitOptions, code: JobFields): JobFields {
   const {challenge_number, timeout, pool, slices, priority, max_retries} = options;
-  const {deadline: deadline_at, budget_usd, name} = options;
+  const {deadline: deadline_at, budget_usd, input: inputs, name} = options;
   const metadata = {
     submitted_by: sender(),
     ...(typeof fields.metadata === 'object' ? fields.metadata : {}),
@@ -108,6 +109,7 @@ function withOptions(fields: JobFields, options: SubmitOptions, code: JobFields)
     max_retries,
     deadline_at,
     budget_usd,
+    inputs,
   });
   return {...fields, ...chosen, ...variablesOf(fields, options), ...code, metadata};
 }

@@ -28,6 +28,7 @@ export const jobColumns = {
   duration: {title: 'Duration', cell: ({job}) => durationOf(job), right: true},
   cost: {title: 'Cost', cell: ({job}) => costOf(job), right: true},
   name: {title: 'Name', cell: nameOf},
+  inputs: {title: 'Inputs', cell: ({job}) => inputsOf(job)},
   reason: {title: 'Reason', cell: whyOf},
 } satisfies Record<string, Column<JobView>>;
 
@@ -41,6 +42,8 @@ function nameOf({job}: JobView): string {
 function whyOf({job, waits}: JobView): string {
   return waits ?? (isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '');
 }
+
+const inputsOf = ({inputs}: Document) => (Array.isArray(inputs) ? inputs.map(text).join(' ') : text(inputs));
 
 /** The first worker of the running attempt, or of the last one, and the number of the others. */
 function workerOf(job: Document): string {
@@ -111,6 +114,7 @@ export function jobLines(id: string, job: Document, waits?: string): string[] {
     ),
     ...line('env', job.env),
     ...line('secrets', job.secrets),
+    ...line('inputs', inputsOf(job)),
     ...line('source', job.source),
     ...line('metadata', job.metadata),
     ...(['created', 'scheduled', 'started', 'completed'] as const).flatMap(name =>

@@ -78,7 +78,9 @@ export const streamPrefix = (run: string) => `${datasetPrefix(run)}stream_`;
 export const stopObject = (run: string) => `system/stops/${run}.json`;
 /** Copy of the spending of a month, named as in `2026-11`. */
 export const monthObject = (month: string) => `system/spending/${month}.json`;
-export const manifestObject = (run: string) => `activations/${runSegment(run)}manifest.json`;
+/** Folder of the output of a run. That of the default run also has the folders of all other runs. */
+export const activationsFolder = (run: string) => `activations/${runSegment(run)}`;
+export const manifestObject = (run: string) => `${activationsFolder(run)}manifest.json`;
 /** Hashes of the model's files, written by the first worker of the run that loads the model. */
 export const modelLockObject = (run: string) => `activations/${runSegment(run)}model.json`;
 /** Prefix of the folders of every stream of a run, and of no other run. */

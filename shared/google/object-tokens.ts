@@ -13,6 +13,8 @@ const ROLES: Record<ObjectRights['may'], string[]> = {
   read: ['objectViewer'],
   create: ['objectCreator', 'objectViewer'],
   overwrite: ['objectUser'],
+  manage: ['objectUser'],
+  see: ['bucketViewer'],
 };
 
 type TokenOptions = {
@@ -87,8 +89,9 @@ export function ruleOf({bucket, may, names = [], prefixes = []}: ObjectRights): 
   const place = `projects/_/buckets/${bucket}`;
   const at = (name: string) => JSON.stringify(`${place}/objects/${name}`);
   const listed = "api.getAttribute('storage.googleapis.com/objectListPrefix', '')";
-  const lists = may === 'read' || may === 'create';
+  const lists = may === 'read' || may === 'create' || may === 'manage';
   const conditions = [
+    ...(may === 'see' ? [`resource.name == ${JSON.stringify(place)}`] : []),
     ...names.map(name => `resource.name == ${at(name)}`),
     ...prefixes.map(prefix => `resource.name.startsWith(${at(prefix)})`),
     ...(lists ? prefixes.map(prefix => `${listed}.startsWith(${JSON.stringify(prefix)})`) : []),

@@ -3,8 +3,11 @@ import assert from 'node:assert/strict';
 import {accessTokenOf} from '../../emulator/http/access-tokens.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {paths} from '../../shared/domain/names.ts';
+import type {Document} from '../../shared/ports/ports.ts';
 import {tokenUrl} from '../support/machine/a-cloud.ts';
 import {aRun, aStream} from '../world/builders.ts';
+import {aRunningJob} from '../world/scenes/jobs.ts';
 import {FORGER, from, LEASE, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
 
 const OWN_LEASE = {run: 'own-run', stream: '001', epoch: 1};
@@ -15,8 +18,9 @@ const OWN = {
   object: 'datasets/own-run/stream_001.jsonl',
 };
 const MODEL = 'gs://gleaner-local/models/own';
+const JOB_LEASE = {job: 'own-job', epoch: 1};
 
-/** Requests that a VM sends with the token of its host, or of its lease. */
+/** Requests that a VM sends with the token of its host, of its lease, or of the process of its job. */
 const OWN_REQUESTS = [
   {does: 'reads its stream', method: 'GET', name: OWN.object},
   {does: 'stores a shard', method: 'POST', name: 'activations/own-run/tpu_1/shard_0002.safetensors'},
@@ -27,6 +31,11 @@ const OWN_REQUESTS = [
   {does: 'writes its log', method: 'POST', name: `logs/${FORGER.name}/2.log`},
   {does: 'overwrites its log', method: 'POST', name: `logs/${FORGER.name}/2.log`},
   {does: 'reads a bundle that it knows', method: 'GET', name: 'code/abc.tar.gz'},
+  {does: 'reads the input of its job', method: 'GET', name: 'models/input/config.json'},
+  {does: 'writes beside the checkpoints of its job', method: 'POST', name: 'checkpoints/own-job/own/a'},
+  {does: 'overwrites its own file', method: 'POST', name: 'checkpoints/own-job/own/b'},
+  {does: 'lists its own files', method: 'LIST', name: 'checkpoints/own-job/own'},
+  {does: 'deletes its own file', method: 'DELETE', name: 'checkpoints/own-job/own/b'},
 ];
 
 const FOREIGN_REQUESTS = [
@@ -61,6 +70,14 @@ const FOREIGN_REQUESTS = [
   {does: 'overwrites the log of another VM', method: 'POST', name: `logs/${VICTIM.name}/2.log`},
   {does: 'overwrites the log of a later incarnation', method: 'POST', name: `logs/${FORGER.name}/20.log`},
   {does: 'deletes the log of another VM', method: 'DELETE', name: `logs/${VICTIM.name}/2.log`},
+  {does: 'reads the checkpoint of another job', method: 'GET', name: 'checkpoints/my-job/own/a'},
+  {does: 'overwrites the checkpoint of another job', method: 'POST', name: 'checkpoints/my-job/own/a'},
+  {does: 'deletes the checkpoint of another job', method: 'DELETE', name: 'checkpoints/my-job/own/a'},
+  {does: 'lists the jobs with checkpoints', method: 'LIST', name: 'checkpoints/'},
+  {does: 'plants a version of another job', method: 'POST', name: 'checkpoints/my-job/epoch_1/host_0/a'},
+  {does: 'deletes the output of its job', method: 'DELETE', name: 'jobs/own-job/epoch_1/output/000001.txt'},
+  {does: 'reads an input of another job', method: 'GET', name: 'models/input-2/config.json'},
+  {does: 'overwrites its input', method: 'POST', name: 'models/input/config.json'},
   {does: 'stores the output of a job', method: 'POST', name: 'jobs/my-job/epoch_1/output/000001.txt'},
   {does: 'stores the result of a command', method: 'POST', name: `execs/my-exec/${VICTIM.name}/0/000001.txt`},
   {does: 'deletes its shard', method: 'DELETE', name: 'activations/own-run/tpu_1/shard_0001.safetensors'},
@@ -81,9 +98,12 @@ describe('a VM that is taken over', () => {
       runRecords.set(tx, aRun({run: 'own-run', spec, streams_in_progress: 1}));
       streamRecords.set(tx, aStream({...OWN, status: 'in_progress', epoch: 1, lease}));
       workerRecords.set(tx, {...(worker ?? FORGER), ...work});
+      const inputs = ['gs://gleaner-local/models/input'];
+      const job = aRunningJob({...JOB_LEASE, inputs, lease: {...lease, host_count: 1, members: []}});
+      tx.set(paths.job('jobs', 'own-job'), job as unknown as Document);
     });
     // The event of a stored stream may change the documents.
-    tokens = [await tokenFor(null), await tokenFor(OWN_LEASE)];
+    tokens = [await tokenFor(null), await tokenFor(OWN_LEASE), await tokenFor(JOB_LEASE, {for: 'job'})];
     const names = [...OWN_REQUESTS, ...FOREIGN_REQUESTS].filter(
       each => each.method !== 'POST' || /overwrites/.test(each.does),
     );
@@ -95,11 +115,11 @@ describe('a VM that is taken over', () => {
   });
   after(() => world.scratch.end());
 
-  const ask = (lease: object | null, action = 'token') =>
-    world.ask({action, lease, ...from(FORGER.name, 2)}, {secret: SECRETS.forger});
+  const ask = (lease: object | null, more: object = {}) =>
+    world.ask({action: 'token', lease, ...more, ...from(FORGER.name, 2)}, {secret: SECRETS.forger});
 
-  async function tokenFor(lease: object | null): Promise<string> {
-    const {status, text} = await ask(lease);
+  async function tokenFor(lease: object | null, more?: object): Promise<string> {
+    const {status, text} = await ask(lease, more);
     assert.equal(status, 200, text);
     const {access_token, expires_at} = JSON.parse(text);
     const left_s = (Date.parse(expires_at) - Date.now()) / 1000;
@@ -129,9 +149,9 @@ describe('a VM that is taken over', () => {
   const ofTheVm = () => accessTokenOf(world.cloud.token, accountsOf('gleaner-local', 'gleaner').worker);
 
   for (const request of OWN_REQUESTS)
-    it(`${request.does} only by the token of its host or its lease`, async () => {
+    it(`${request.does} only by one of its tokens`, async () => {
       const statuses = await Promise.all(tokens.map(token => statusOf(request, token)));
-      assert.deepEqual(statuses.toSorted(), [200, 403]);
+      assert.deepEqual(statuses.map(status => (status === 204 ? 200 : status)).toSorted(), [200, 403, 403]);
       assert.equal(await statusOf(request, ofTheVm()), 403);
     });
 
@@ -146,12 +166,15 @@ describe('a VM that is taken over', () => {
     {name: 'another stream of its run', lease: {...OWN_LEASE, stream: '010'}},
     {name: 'a job that it does not hold', lease: {job: 'my-job', epoch: 1}},
     {name: 'a command that it has not', lease: {exec: 'my-exec'}},
+    {name: 'an earlier epoch of its job', lease: {...JOB_LEASE, epoch: 0}},
   ])
     it(`gets no token and no secrets for ${name}`, async () => {
-      const {status, text} = await ask(lease);
-      assert.equal(status, 409, text);
-      assert.doesNotMatch(text, /access_token/);
-      assert.equal((await ask(lease, 'secrets')).status, 'exec' in lease ? 400 : 409);
+      for (const whose of ['agent', 'job']) {
+        const {status, text} = await ask(lease, {for: whose});
+        assert.equal(status, 409, text);
+        assert.doesNotMatch(text, /access_token/);
+      }
+      assert.equal((await ask(lease, {action: 'secrets'})).status, 'exec' in lease ? 400 : 409);
     });
 
   it('leaves no token in the log of the functions', async () => {

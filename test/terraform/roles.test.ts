@@ -22,6 +22,7 @@ const PLACES: Record<string, (values: Values) => string> = {
   google_secret_manager_secret_iam_member: ({secret_id}) => `secret ${without('gleaner-', secret_id)}`,
   google_service_account_iam_member: ({service_account_id}) =>
     `account ${/serviceAccounts\/gleaner-([a-z-]+)@/.exec(String(service_account_id))?.[1]}`,
+  google_storage_bucket_iam_member: ({bucket}) => `${/-(\w+)$/.exec(String(bucket))?.[1]} bucket`,
   google_storage_managed_folder_iam_member: ({bucket, managed_folder}) =>
     [...(/-(logs|checkpoints)$/.exec(String(bucket))?.slice(1) ?? []), 'folder', managed_folder].join(' '),
 };

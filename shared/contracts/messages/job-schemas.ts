@@ -2,6 +2,7 @@
 import {z} from 'zod';
 import {MAX_SLICES, MAX_TIMEOUT_S} from '../../domain/bounds.ts';
 import {POOL} from '../../domain/deployment.ts';
+import {MOST_INPUTS} from '../../domain/job/inputs.ts';
 import {
   MOST_SECRETS,
   MOST_VARIABLE_BYTES,
@@ -95,6 +96,15 @@ export const jobFields = {
     })
     .partial()
     .nullish(),
+  inputs: z
+    .array(
+      z
+        .string()
+        .max(1024)
+        .regex(/^(run:|gs:\/\/)./, 'run:NAME, or gs:// with a folder of the bucket'),
+    )
+    .max(MOST_INPUTS)
+    .default([]),
   metadata: z.record(z.string().max(1000), z.unknown()).default({}),
   deadline_at: instant.nullish(),
   budget_usd: z.number().positive().max(10_000_000).nullish(),

@@ -196,6 +196,8 @@ export const workerRequest = z.discriminatedUnion('action', [
     action: z.literal('token'),
     ...sender,
     lease: z.union([lease, jobLease, z.object({exec: jobId})]).nullable(),
+    /** `job`: for the process of the job, in place of its agent. */
+    for: z.enum(['agent', 'job']).default('agent'),
   }),
   // Secrets of the job of a lease, the hub's token for a stream; without a lease, git's token.
   z.object({action: z.literal('secrets'), ...sender, lease: z.union([lease, jobLease]).nullable()}),

@@ -101,6 +101,8 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     jobs_collection: v.GLEANER_JOBS_COLLECTION,
     /** True if workers reach the internet: sources of git, other JAX versions and setup scripts need it. */
     has_internet: v.GLEANER_INTERNET === 'true',
+    /** False if jobs reach nothing but their own loopback. */
+    jobs_have_network: v.GLEANER_JOB_EGRESS !== 'none',
     local_token: v.GLEANER_LOCAL_TOKEN,
     ceilings: ceilingsOf(v),
     max_hosts: v.GLEANER_MAX_HOSTS,

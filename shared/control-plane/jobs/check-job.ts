@@ -4,6 +4,7 @@ import {jobFields, MAX_RESULT_BYTES} from '../../contracts/messages/job-schemas.
 import {parseValue} from '../../contracts/messages/schemas.ts';
 import {MAX_EPOCH} from '../../domain/bounds.ts';
 import {emptyOf} from '../../domain/fields.ts';
+import {inputFolder, runOfInput} from '../../domain/job/inputs.ts';
 import {endAttempt, laterThanKept, MOST_ATTEMPTS, MOST_ERROR_CHARS} from '../../domain/job/lifecycle.ts';
 import {JOB, paths} from '../../domain/names.ts';
 import {type Job, ownFields} from '../../domain/records/job.ts';
@@ -13,6 +14,7 @@ import {checkDocument, isInstant, isInstantField} from '../../ports/document-lim
 import type {Document, Value} from '../../ports/ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {DecisionContext, Deps} from '../deps.ts';
+import {runRecords} from '../documents/documents.ts';
 import {storeEnded} from '../documents/job-documents.ts';
 
 /** Fields that people write into a document. */
@@ -91,6 +93,21 @@ async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<s
   const need = internetNeed(source ?? null, environment ?? {});
   if (need && !deps.config.has_internet)
     return `${need} needs the internet, and this deployment has no way out (GLEANER_INTERNET): use a code bundle`;
+  return inputsProblem(deps, fields.inputs);
+}
+
+async function inputsProblem({config, store, objects}: Deps, inputs: string[]): Promise<string | undefined> {
+  if (inputs.length > 0 && !config.jobs_have_network)
+    return 'inputs need job_egress nat: this deployment gives jobs no network';
+  for (const input of inputs) {
+    const [run, folder] = [runOfInput(input), inputFolder(input, objects.bucket)];
+    if (run === undefined && folder === undefined)
+      return `${input} is not of this deployment: name run:NAME, or a folder below gs://${objects.bucket}/ in activations/, datasets/ or models/`;
+    if (folder === undefined || (run !== undefined && !(await runRecords.get(store, run))))
+      return `input ${input} does not exist`;
+    if ((await objects.list(folder, {limit: 1})).length === 0)
+      return `input ${input} ${run === undefined ? 'does not exist' : 'has no output yet'}`;
+  }
   return undefined;
 }
 

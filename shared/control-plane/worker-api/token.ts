@@ -1,10 +1,11 @@
-/** Tokens of a host for Cloud Storage: one for its incarnation, one for each lease, and one for each command. */
+/** Tokens of a host for Cloud Storage: one for its incarnation, one for each lease, one for each command, and one for the process of a job. */
 import {hasHostEnded} from '../../domain/records/exec.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 import {
   rightsOfExec,
   rightsOfHost,
   rightsOfJob,
+  rightsOfJobProcess,
   rightsOfStream,
 } from '../../domain/requests/object-rights.ts';
 import {advise, ok} from '../../domain/requests/requests.ts';
@@ -23,7 +24,7 @@ export const answerToken = checked('token', async (deps, worker, request) => {
 });
 
 /** Rights that the request may have. Undefined: the worker does not hold the lease, or the host does not have the command. */
-async function rightsFor(deps: Deps, worker: Worker, {lease, host}: AgentRequest<'token'>) {
+async function rightsFor(deps: Deps, worker: Worker, {lease, host, ...request}: AgentRequest<'token'>) {
   const {logs_bucket, checkpoints_bucket} = deps.config;
   const buckets = {bucket: deps.objects.bucket, logs_bucket, checkpoints_bucket};
   if (lease === null) return rightsOfHost(worker, buckets);
@@ -34,11 +35,11 @@ async function rightsFor(deps: Deps, worker: Worker, {lease, host}: AgentRequest
   }
   const claim = {worker: worker.name, incarnation: worker.incarnation, epoch: lease.epoch};
   if ('job' in lease) {
-    const isHeld = async () => {
-      const job = await jobRecords.get(deps, deps.store, lease.job);
-      return job !== undefined && holds(job, claim);
-    };
-    return saysItHas(worker, lease) || (await isHeld()) ? rightsOfJob(lease, buckets) : undefined;
+    const isOfAgent = request.for === 'agent';
+    if (isOfAgent && saysItHas(worker, lease)) return rightsOfJob(lease, buckets);
+    const job = await jobRecords.get(deps, deps.store, lease.job);
+    if (job === undefined || !holds(job, claim)) return undefined;
+    return isOfAgent ? rightsOfJob(lease, buckets) : rightsOfJobProcess(job, buckets);
   }
   const isHeld = async () => {
     const stream = await streamRecords.get(deps.store, lease.run, lease.stream);

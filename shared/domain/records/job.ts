@@ -167,6 +167,10 @@ export const jobDocument = stored({
     .describe(
       'Limits of the checkpoint: `max_gb` (100), `max_files` (10,000), `every_s` (60), the least seconds between two versions. Null: these.',
     ),
+  inputs: z
+    .array(text)
+    .default([])
+    .describe('What the process reads: `run:NAME`, or addresses of folders of the data bucket.'),
   metadata: z.record(text, z.unknown()).describe('Free values of the submitter.'),
   deadline_at: instant
     .nullable()

@@ -101,6 +101,7 @@ describe('a job', () => {
       limits: {memory_gb: 2, processes: null, open_files: null, file_gb: null, disk_gb: null, files: null},
       ...{source: null, source_version: 0, bucket: 'bucket', folder: 'jobs/my-job/epoch_1/'},
       ...{env: {STEPS: '3'}, secrets: null},
+      ...{inputs: [], own_url: 'gs://bucket/checkpoints/my-job/own'},
       environment: {jax_version: 'newest', setup_script: null, config_file: null, ramfs_dir: null},
     });
   });

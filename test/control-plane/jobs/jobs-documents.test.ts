@@ -124,6 +124,23 @@ describe('a document of a job', () => {
         given: {environment: {gpu: 1}},
         says: /environment: there is no "gpu"/,
       },
+      {name: 'a sixth input', given: {inputs: Array(6).fill('run:a')}, says: /inputs: expected at most 4/},
+      {
+        name: 'inputs without a network',
+        given: {inputs: ['run:a']},
+        set: {GLEANER_JOB_EGRESS: 'none'},
+        says: /^inputs need job_egress nat: this deployment gives jobs no network$/,
+      },
+      ...['run:a', 'run:../b', 'gs://bucket/models/m'].map(input => ({
+        name: `the input ${input}`,
+        given: {inputs: [input]},
+        says: new RegExp(`^input ${input} does not exist$`),
+      })),
+      ...['gs://other/models/m', 'gs://bucket/models', 'gs://bucket/jobs/a'].map(input => ({
+        name: `the input ${input}`,
+        given: {inputs: [input]},
+        says: new RegExp(`^${input} is not of this deployment: name run:NAME, or a folder`),
+      })),
       {name: 'negative limits', given: {limits: {memory_gb: -1}}, says: /limits.memory_gb/},
       {name: 'a budget of nothing', given: {budget_usd: 0}, says: /budget_usd: expected more than 0/},
       {name: 'an id with spaces', given: {}, id: 'my job!', says: /is not a job id/},

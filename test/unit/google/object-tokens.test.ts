@@ -6,13 +6,14 @@ import {
   rightsOfExec,
   rightsOfHost,
   rightsOfJob,
+  rightsOfJobProcess,
   rightsOfStream,
 } from '../../../shared/domain/requests/object-rights.ts';
 import {ruleOf} from '../../../shared/google/object-tokens.ts';
 
-const PLACE = {bucket: 'data', logs_bucket: 'data-logs', checkpoints_bucket: 'data-checkpoints'};
+const PLACE = {bucket: 'data', logs_bucket: 'data-logs', checkpoints_bucket: 'kept'};
 const WORKER = {name: 'tpu-us-central1-a-1', incarnation: 2};
-const ALL: Right[] = ['create', 'delete', 'get', 'list', 'update'];
+const ALL: Right[] = ['create', 'delete', 'get', 'list', 'move', 'update'];
 const CREATE: Right[] = ['create', 'get', 'list'];
 
 const CASES: {
@@ -33,6 +34,23 @@ const CASES: {
     ],
   },
   {
+    token: 'the process of a job',
+    rights: rightsOfJobProcess(
+      {job: 'a', inputs: ['run:my-run', 'gs://data/models/m', 'gs://other/models/m', 'gs://data/jobs/b']},
+      PLACE,
+    ),
+    names: [
+      ['checkpoints/a/own/step/1', ['create', 'delete', 'get', 'list', 'move', 'update'], 'kept'],
+      ['checkpoints/a/epoch_1/host_0/manifest.json', [], 'kept'],
+      ['checkpoints/ab/own/x', [], 'kept'],
+      ['activations/my-run/tpu_0/shard_0001.safetensors', ['get', 'list']],
+      ['activations/my-run', ['get']],
+      ['activations/my-run-2/manifest.json', []],
+      ['models/m/config.json', ['get', 'list']],
+      ['jobs/b/epoch_1/output/000001.txt', []],
+    ],
+  },
+  {
     token: 'a command',
     rights: rightsOfExec('e', WORKER, 0, PLACE),
     names: [
@@ -45,8 +63,8 @@ const CASES: {
     token: 'an incarnation',
     rights: rightsOfHost(WORKER, PLACE),
     names: [
-      [`logs/${WORKER.name}/2.log`, ['create', 'delete', 'get', 'update'], 'data-logs'],
-      [`logs/${WORKER.name}/2.1.log`, ['create', 'delete', 'get', 'update'], 'data-logs'],
+      [`logs/${WORKER.name}/2.log`, ['create', 'delete', 'get', 'move', 'update'], 'data-logs'],
+      [`logs/${WORKER.name}/2.1.log`, ['create', 'delete', 'get', 'move', 'update'], 'data-logs'],
       [`logs/${WORKER.name}/20.log`, [], 'data-logs'],
       ['code/abc.tar.gz', ['get']],
     ],

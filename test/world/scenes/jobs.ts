@@ -23,6 +23,7 @@ export function aJob(changes: Partial<Job> = {}): Job {
       env: null,
       secrets: null,
       limits: null,
+      inputs: [],
       metadata: {},
     },
     ...{

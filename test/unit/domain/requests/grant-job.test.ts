@@ -19,8 +19,8 @@ const IDLE = aWorker({phase: 'idle', usd_per_hour: 1});
 const AT_WORK = aWorker({phase: 'working', work: 'job:my-job', epoch: 3, claimed_at: at(0), usd_per_hour: 1});
 const WAITING: JobGrantState = {job: aJob({epoch: 2}), worker: IDLE, hasOtherWork: false};
 
-const OTHER = {worker: 'other', incarnation: 1};
 const SETTINGS = {pool: POOL, bucket: 'bucket', checkpoints_bucket: 'checkpoints', fence_s: 100};
+const OTHER = {worker: 'other', incarnation: 1};
 
 const decide = (state: Partial<JobGrantState>) =>
   decideJobGrant({...WAITING, ...state}, 'my-job', HOLDER, SETTINGS, T0);
@@ -28,6 +28,14 @@ const orderOf = (state: Partial<JobGrantState>) =>
   decide(state).order as {lease: object; job: Record<string, unknown>};
 
 describe('the grant of a job', () => {
+  it('orders the addresses of the own folder of the job and of its inputs', () => {
+    const {own_url, inputs} = orderOf({
+      job: aJob({inputs: ['run:default', 'gs://bucket/models/m', 'gs://x/models/m']}),
+    }).job;
+    assert.equal(own_url, 'gs://checkpoints/checkpoints/my-job/own');
+    assert.deepEqual(inputs, ['gs://bucket/activations/', 'gs://bucket/models/m/']);
+  });
+
   it('leases the job in both documents, under the next epoch', () => {
     const {job, worker, events} = decide({}).writes ?? {};
     assert.deepEqual(
