@@ -51,7 +51,6 @@ const REQUESTS: Asked[] = [
     `${at(SHARD)}/rewriteTo/b/gleaner-local/o/set-aside%2Fx?ifGenerationMatch=0`,
     200,
   ],
-  // Without sources.
   ['worker-api', 'composes a file', 'POST', `${at('checkpoints/a/own/x')}/compose`, 400],
   ['worker-api', 'composes a bundle', 'POST', `${at(BUNDLE)}/compose`, 403],
   ['control', 'moves a manifest', 'POST', `${at(MANIFEST)}/moveTo/o/system%2Fx`, 403],

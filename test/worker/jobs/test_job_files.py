@@ -170,4 +170,5 @@ def test_a_job_reads_the_config_file_of_its_preparation_and_has_no_copy_of_it(jo
     environment = {"config_file": {"name": "run.yaml", "text": "steps: 3\n"}}
     command = ["bash", "-c", 'cat "$JOB_CONFIG"; ls']
     ending = jobs.runner(prepare=lambda order: prepared, command=command, environment=environment).run()
-    assert (ending["outcome"], jobs.output) == ("completed", "steps: 3\nartifacts\ncheckpoint\nhome\nprograms\ntmp\n")
+    folders = "artifacts\ncheckpoint\nhome\npackages\nprograms\ntmp\n"
+    assert (ending["outcome"], jobs.output) == ("completed", f"steps: 3\n{folders}")

@@ -126,6 +126,7 @@ class FakeStorage:
                 for key, value in (headers or {}).items():
                     self.send_header(key, value)
                 self.send_header("Content-Length", str(len(data)))
+                self.send_header("Keep-Alive", "timeout=5")
                 try:
                     self.end_headers()
                     self.wfile.write(data[: len(data) // 2] if half else data)
@@ -183,12 +184,12 @@ class FakeStorage:
             resource = json.loads(first.split(b"\r\n\r\n", 1)[1])
             return self._finish(bucket, resource, second.split(b"\r\n\r\n", 1)[1][:-2], query)
         if method == "POST":
-            token = uuid.uuid4().hex
+            token, host = uuid.uuid4().hex, headers["X-Forwarded-Host"] or headers["Host"]
             self.uploads[token] = {"resource": json.loads(body), "data": b"", "query": query}
             return (
                 200,
                 {},
-                {"Location": f"{self.url}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={token}"},
+                {"Location": f"http://{host}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={token}"},
             )
         upload = self.uploads[query["upload_id"]]
         upload["data"] += body

@@ -83,12 +83,13 @@ class WorkerApi:
             {"action": "checkpoint", "lease": lease, "version": version, "problem": problem}, give_up_after_s=0
         )
 
-    def token(self, lease: dict | None) -> dict:
+    def token(self, lease: dict | None, for_: str = "agent") -> dict:
         """A token for the objects of a lease or of a command; without one, for code and the log of this incarnation.
 
+        for_: `job` for the objects that the process of the leased job may use.
         One attempt, because the request for an object is repeated. Raises as `heartbeat` does.
         """
-        return self._request({"action": "token", "lease": lease}, give_up_after_s=0)
+        return self._request({"action": "token", "lease": lease, "for": for_}, give_up_after_s=0)
 
     def secrets(self, lease: dict | None) -> dict:
         """The secrets of a lease; without one, git's token. One attempt. Raises as `heartbeat` does."""

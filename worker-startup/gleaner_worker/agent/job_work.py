@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 
+from ..jobs.bucket_address import BucketAccess
 from ..jobs.cluster import Cluster, tpu_env_of_instance
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
 from ..secret import Secrets
+from ..storage.lease_credentials import LeaseCredentials
 from ..storage.objects import Bucket
 from .api import WorkerApi
 from .metadata import Identity, get
@@ -76,7 +78,9 @@ class JobWork:
 
         user, secrets = self._find_user, partial(self._secrets.read, order.lease)
         prepare, settings = self._orders.prepare, _machine_settings
-        return JobRunner(order.job, epoch, home, bucket, prepare, user, settings, report, secrets)
+        credentials = LeaseCredentials(lambda: self._api.token(order.lease, "job"))
+        access = BucketAccess(credentials, self._identity.project, os.environ.get("STORAGE_EMULATOR_HOST"))
+        return JobRunner(order.job, epoch, home, bucket, prepare, user, settings, report, secrets, access)
 
     def _restart(self, order: JobOrder) -> None:
         """The lease stays valid: the new process sends heartbeats within seconds."""

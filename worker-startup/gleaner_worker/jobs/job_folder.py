@@ -11,6 +11,7 @@ from .programs import Programs
 from .user import JobUser, remove
 
 _RUN_JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_job.py")
+_READER = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(_RUN_JOB))), "gleaner_reader")
 
 
 def path_of_attempt(home: str, order: dict, epoch: int) -> str:
@@ -39,7 +40,8 @@ class JobFolder:
         self._started, self._phase = os.path.join(self.path, "started"), os.path.join(self.path, "phase")
         self.tmp, self.artifacts, self._home = (self._make(name) for name in ("tmp", "artifacts", "home"))
         self.checkpoint, self.copies = self._make("checkpoint"), f"{self.path}-versions"
-        self._programs = self._make("programs")
+        self._programs, self._packages = self._make("programs"), self._make("packages")
+        os.symlink(_READER, os.path.join(self._packages, "gleaner_reader"))
         self._kept = Programs(os.path.join(os.path.dirname(self.path), "programs"), order, prepared)
         self._kept.lend(self._programs)
         self._code = self._write("job.py", order["code"]) if order["code"] is not None else None
@@ -56,9 +58,11 @@ class JobFolder:
 
     def environment(self, prepared: PreparedCode) -> dict[str, str]:
         """All variables of the process."""
-        number = self.order.get("challenge_number")
+        number, base = self.order.get("challenge_number"), prepared.base_environment()
+        # Behind the source, so that a package of the job wins.
+        python_path = prepared.environment.get("PYTHONPATH", base["PYTHONPATH"])
         return {
-            **prepared.base_environment(),
+            **base,
             **(self.order.get("env") or {}),
             **self._machine,
             "HOME": self._home,
@@ -73,6 +77,7 @@ class JobFolder:
             "JAX_COMPILATION_CACHE_DIR": self._programs,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             **prepared.environment,
+            "PYTHONPATH": os.pathsep.join(filter(None, [python_path, self._packages])),
         }
 
     @property

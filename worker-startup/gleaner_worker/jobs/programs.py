@@ -19,7 +19,7 @@ _PIECE_BYTES = 1 << 20
 _KEPT = 8  # codes, of those used last
 _NAME = re.compile(r"[A-Za-z0-9_.<>-]{1,240}-cache")
 # The parts of an order that a process sees, without its name and its limits.
-_INPUTS = ("code", "args", "command", "challenge_number", "environment", "env", "secrets")
+_INPUTS = ("code", "args", "command", "challenge_number", "environment", "env", "secrets", "inputs")
 
 
 class Programs:

@@ -12,6 +12,7 @@ from ..failures import Failure, LeaseLost
 from ..storage.objects import Bucket
 from ..storage.untrusted_files import read_report
 from .artifacts import Artifacts, note_left_out
+from .bucket_address import BucketAccess, reaching_bucket
 from .checkpoint.restore import Restored, Unusable, restore
 from .checkpoint.watch import Settings, Watch
 from .cluster import ONE_HOST, Cluster, cluster_of, lost_peer
@@ -58,6 +59,7 @@ class JobRunner:
         report: Callable[[dict | None, str | None], None] = lambda version, problem: None,
         # Reads the secrets of the job by their variables. Its argument is called during waits, and may raise.
         read_secrets: Callable[[Callable[[], None]], Mapping[str, str]] = lambda check: {},
+        access: BucketAccess | None = None,
     ):
         self._report = report
         self.order, self._phase = order, "loading"
@@ -65,7 +67,7 @@ class JobRunner:
         self._read_secrets = read_secrets
         self._secrets: Mapping[str, str] = {}
         self._cluster, self._folder = ONE_HOST, order["folder"]
-        self._machine_settings = machine_settings
+        self._machine_settings, self._access = machine_settings, access
         self._epoch, self._home, self._prepare, self._find_user = epoch, home, prepare, find_user
         self._bucket = bucket.checked(self._check)
         self._output_bucket = bucket.checked(self._check_output)
@@ -131,8 +133,12 @@ class JobRunner:
             self._check()
             self._get_secrets()
             variables = {**self._cluster.variables(), **self._machine_settings(self._cluster)}
-            with reaching(user, self._cluster) as user:
-                folder = JobFolder(self._home, self.order, self._epoch, user, variables, prepared)
+            access = self._access if user.has_network else None
+            with (
+                reaching(user, self._cluster) as user,
+                reaching_bucket(access, self.order, self._check) as addresses,
+            ):
+                folder = JobFolder(self._home, self.order, self._epoch, user, variables | addresses, prepared)
                 return self._attempt(folder, prepared, began)
         except LeaseLost:
             raise

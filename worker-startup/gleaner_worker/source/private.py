@@ -4,10 +4,7 @@ A proxy in the agent signs the requests of git in: git runs as the user of jobs,
 """
 
 import base64
-import http.server
 import re
-import secrets
-import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +14,10 @@ import requests
 
 from ..failures import Failure
 from ..jobs.prepared_code import SourceFailed
+from ..loopback import TIMEOUT_S, Handler, serving
 from ..secret import Secrets
 
 _HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}(:[0-9]{1,5})?")
-_TIMEOUT_S = (10, 60)
 _MAX_REQUEST_BYTES = 8 << 20
 _PASSED = ("accept", "content-type", "content-encoding", "git-protocol")
 _RETURNED = ("content-type", "content-encoding")
@@ -67,11 +64,10 @@ class Repositories:
 
 @contextmanager
 def _proxy(repo: str, host: str, token: str) -> Iterator[Reached]:
-    path = f"/{secrets.token_hex(16)}"
     signed = base64.b64encode(f"x-access-token:{token}".encode()).decode()
     refusals: list[str] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Proxy(Handler):
         def do_GET(self):
             self._pass_on(None)
 
@@ -83,7 +79,7 @@ def _proxy(repo: str, host: str, token: str) -> Iterator[Reached]:
 
         def _pass_on(self, body: bytes | None) -> None:
             wanted = _REQUESTS[self.command]
-            if self.path != path + wanted:
+            if self.asked != wanted:
                 return self.send_error(404)
             headers = {name: value for name, value in self.headers.items() if name.lower() in _PASSED}
             headers["authorization"] = f"Basic {signed}"
@@ -94,39 +90,24 @@ def _proxy(repo: str, host: str, token: str) -> Iterator[Reached]:
                     repo + wanted,
                     data=body,
                     headers=headers,
-                    timeout=_TIMEOUT_S,
+                    timeout=TIMEOUT_S,
                     allow_redirects=False,
                     stream=True,
                 ) as answer:
-                    self._give_back(answer)
+                    self._check_and_give_back(answer)
             except requests.RequestException as error:
                 # The text of the error may have the request, and with it the token.
                 refusals.append(f"{host} does not answer ({type(error).__name__})")
                 self.close_connection = True
 
-        def _give_back(self, answer: requests.Response) -> None:
+        def _check_and_give_back(self, answer: requests.Response) -> None:
             if answer.status_code != 200:
                 refusals.append(_refusal(answer.status_code, host))
                 return self.send_error(404 if answer.status_code < 500 else 502)
-            self.send_response(200)
-            for name in _RETURNED:
-                if value := answer.headers.get(name):
-                    self.send_header(name, value)
-            self.end_headers()
-            for piece in answer.raw.stream(1 << 16, decode_content=False):
-                self.wfile.write(piece)
+            self.give_back(answer, _RETURNED)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="git-proxy", daemon=True)
-        thread.start()
-        try:
-            yield Reached(f"http://127.0.0.1:{server.server_address[1]}{path}", refusals)
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Proxy, "git-proxy") as address:
+        yield Reached(f"http://{address}", refusals)
 
 
 def _refusal(status: int, host: str) -> str:

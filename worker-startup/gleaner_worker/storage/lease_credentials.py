@@ -39,6 +39,26 @@ class LeaseCredentials(google.auth.credentials.Credentials):
                 else:
                     self._keep(str(answer.get("reason", "")))
 
+    def lasting(self, least_s: float) -> tuple[str, float]:
+        """The token and its seconds left, renewed if these are fewer than `least_s`.
+
+        Raises LeaseLost, and TransportError without a token that is still good.
+        """
+        if self._left_s() < least_s:
+            try:
+                self.refresh(None)
+            except google.auth.exceptions.TransportError:
+                if self._left_s() <= 0:
+                    raise
+        if self.token is None or self._left_s() <= 0:
+            raise google.auth.exceptions.TransportError("worker-api gives no token")
+        return self.token, self._left_s()
+
+    def _left_s(self) -> float:
+        if self.token is None or self.expiry is None:
+            return 0.0
+        return (self.expiry - datetime.now(UTC).replace(tzinfo=None)).total_seconds()
+
     def forget(self) -> None:
         """Makes the next request ask for a token: Cloud Storage has refused this one."""
         self.token = None
