@@ -8,6 +8,10 @@ import {JobHome} from './job-home.ts';
 
 const CODE = readFileSync(new URL('./training.py', import.meta.url), 'utf8');
 
+/** Of a test of the tier long. */
+const KILLS = Number(process.env.TRAINING_KILLS ?? 20);
+const STEPS_PER_KILL = 24;
+
 type Shape = {
   saves: 'numpy' | 'optax' | 'orbax';
   where: 'folder' | 'bucket';
@@ -79,7 +83,7 @@ describe('A training through many kills', () => {
         kills: 20,
       })),
     ),
-    {saves: 'orbax', where: 'folder', slices: 1, hosts: 1, kills: 20},
+    {saves: 'orbax', where: 'folder', slices: 1, hosts: 1, kills: KILLS},
   ];
   for (const shape of shapes) {
     const {saves, where, slices, hosts, kills} = shape;
@@ -89,10 +93,10 @@ describe('A training through many kills', () => {
         const create = ['pool', 'create', 'big', '--accelerator', 'v4-16', '--zones', 'us-central1-a'];
         await cloud.succeeds(...create, '--workers-per-zone', String(slices));
       }
-      const steps = 24 * kills;
+      const steps = STEPS_PER_KILL * kills;
       const random = seeded(kills + hosts + slices);
       const wanted = resultOf(await cloud.ends(await cloud.submit(fieldsOf(shape, steps, 0))));
-      const id = await cloud.submit(fieldsOf(shape, steps, 0.5));
+      const id = await cloud.submit(fieldsOf(shape, steps, hosts * slices === 1 ? 0.5 : 1));
       for (let number = 0; number < kills; number++) await kill(cloud, id, number, random);
       const job = await cloud.ends(id);
       assert.equal(resultOf(job), wanted);

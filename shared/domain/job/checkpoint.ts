@@ -1,5 +1,5 @@
 /** Versions of the checkpoint of a job: which of them counts, what it costs, and what an attempt restores. */
-import {checkpointEpochFolder, checkpointsFolder} from '../names.ts';
+import {checkpointEpochFolder, checkpointsFolder, ownFolder} from '../names.ts';
 import {
   type CheckpointState,
   type CheckpointVersion,
@@ -10,7 +10,7 @@ import type {Job, JobLease} from '../records/job.ts';
 import {iso, msOf} from '../time.ts';
 
 /** Difference that the clocks of two hosts may have. */
-const CLOCKS_MS = 5_000;
+const CLOCKS_MS = 2_000;
 const KEPT_PER_HOST = 3;
 /** A restore may take this long, and a byte rate that every host reaches. */
 const RESTORE = {least_s: 60, most_s: 1_800, bytes_per_s: 50e6};
@@ -24,18 +24,18 @@ const SOON_MS = 60_000;
 export const stateOf = ({checkpoint_state}: Pick<Job, 'checkpoint_state'>) =>
   checkpoint_state ?? NO_CHECKPOINT;
 
-/** The job after one process has stored a version. The version counts once those of all processes belong to one moment. */
+/** The job after one host has stored a version. The version counts once those of all processes belong to one moment. */
 export function withVersion(
   job: Job & {lease: JobLease},
-  {process, processes}: {process: number; processes: number},
+  {index, processes}: {index: number; processes: number},
   version: HostVersion,
   now: number,
 ): Job {
   const charged = withStorage(job, now, version.files + Math.ceil(version.bytes / OBJECT_BYTES));
   const state = stateOf(charged);
-  const others = (state.pending[process] ?? []).filter(each => each.version !== version.version);
+  const others = (state.pending[index] ?? []).filter(each => each.version !== version.version);
   const own = [...others, version].sort((a, b) => a.version - b.version).slice(-KEPT_PER_HOST);
-  const pending: CheckpointState['pending'] = {...state.pending, [process]: own};
+  const pending: CheckpointState['pending'] = {...state.pending, [index]: own};
   const parts = roundOf(pending, processes);
   const next = {...state, pending, problem: null};
   if (!parts || !isNewer(parts, job.epoch, state.complete)) return {...charged, checkpoint_state: next};
@@ -54,7 +54,7 @@ export function withVersion(
   return {...charged, machine_failures: 0, checkpoint_state: moved};
 }
 
-/** The newest version of each process that all share a moment; undefined without one. */
+/** The newest version of each host that all share a moment; undefined without one. */
 function roundOf(
   pending: CheckpointState['pending'],
   processes: number,
@@ -135,6 +135,15 @@ export function afterFailure({checkpoint_state: state, attempts}: Job): Checkpoi
   return {...state, complete: state.previous, previous: null, problem};
 }
 
+/** Folder in the bucket for what the program saves itself: another one after each retry with an empty checkpoint. */
+export function ownUrl(job: Job, checkpoints_bucket: string): string {
+  const {own_epoch} = stateOf(job);
+  return `gs://${checkpoints_bucket}/${ownFolder(job.job)}${own_epoch === 0 ? '' : `fresh_${own_epoch}/`}`.slice(
+    0,
+    -1,
+  );
+}
+
 /** The part of an order by which the agents restore and store versions. */
 export function checkpointOrder(job: Job, checkpoints_bucket: string) {
   const {complete, previous} = stateOf(job);
@@ -149,18 +158,18 @@ export function checkpointOrder(job: Job, checkpoints_bucket: string) {
 
 function restoreOrder(job: string, version: CheckpointVersion) {
   const {epoch, at, label, parts} = version;
-  const manifests = Object.entries(parts).map(([process, part]) => [
-    process,
-    {object: manifestObject(job, epoch, process, part.version), digest: part.digest},
+  const manifests = Object.entries(parts).map(([index, part]) => [
+    index,
+    {object: manifestObject(job, epoch, index, part.version), digest: part.digest},
   ]);
   return {at, label, restore_s: restoreSeconds(version), parts: Object.fromEntries(manifests)};
 }
 
-/** Folder of the objects of one version of one process. */
-export function versionFolder(job: string, epoch: number, process: string, version: number): string {
-  return `${checkpointEpochFolder(job, epoch)}host_${process}/${String(version).padStart(6, '0')}/`;
+/** Folder of the objects of one version of one host. */
+export function versionFolder(job: string, epoch: number, index: string, version: number): string {
+  return `${checkpointEpochFolder(job, epoch)}host_${index}/${String(version).padStart(6, '0')}/`;
 }
 
-export function manifestObject(job: string, epoch: number, process: string, version: number): string {
-  return `${versionFolder(job, epoch, process, version)}manifest.json`;
+export function manifestObject(job: string, epoch: number, index: string, version: number): string {
+  return `${versionFolder(job, epoch, index, version)}manifest.json`;
 }

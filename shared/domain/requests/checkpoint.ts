@@ -17,7 +17,7 @@ export function decideCheckpoint(job: Job | undefined, request: Checkpoint, now:
   const answer = advise('continue', '');
   const told = problem === null ? job : withProblem(job, problem, now);
   if (version === null) return {answer, writes: {job: told}};
-  const place = {process: processOf(job.lease, claim, host), processes: processesOf(job.lease)};
+  const place = {index: processOf(job.lease, claim, host), processes: processesOf(job.lease)};
   const next = withVersion({...told, lease: job.lease}, place, version, now);
   const isMoved = next.checkpoint_state?.complete !== job.checkpoint_state?.complete;
   return {answer, writes: {job: next}, ...(isMoved ? {sweeps: job.job} : {})};

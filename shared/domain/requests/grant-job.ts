@@ -1,9 +1,9 @@
 /** The grant of a waiting job to the worker that requests work, and of its attempt to the other hosts. */
 
-import {checkpointOrder} from '../job/checkpoint.ts';
+import {checkpointOrder, ownUrl} from '../job/checkpoint.ts';
 import {inputFolders} from '../job/inputs.ts';
 import {endAttempt, endByRequest, grantJob, grantProblem, processesOf, processOf} from '../job/lifecycle.ts';
-import {jobFolder, jobWork, ownFolder} from '../names.ts';
+import {jobFolder, jobWork} from '../names.ts';
 import type {Job, JobLease} from '../records/job.ts';
 import type {Pool} from '../records/pool.ts';
 import {NO_ENVIRONMENT} from '../records/source.ts';
@@ -156,7 +156,7 @@ function jobOrder(
         secrets,
       },
       checkpoint: checkpointOrder(granted, checkpoints_bucket),
-      own_url: `gs://${checkpoints_bucket}/${ownFolder(id).slice(0, -1)}`,
+      own_url: ownUrl(granted, checkpoints_bucket),
       inputs: inputFolders(granted.inputs, bucket).map(input => `gs://${bucket}/${input}`),
       source: source ?? pool?.source ?? null,
       environment: {...NO_ENVIRONMENT, ...pool?.environment, ...environment},

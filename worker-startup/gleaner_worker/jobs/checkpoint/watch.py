@@ -331,7 +331,9 @@ class Watch(threading.Thread):
         before = self._seen.scan.files if self._seen else {}
         changed = [path for path, state in (found.files if found else {}).items() if before.get(path) != state]
         name = writer or next(iter(changed), "a file")
-        self.say(f"no quiet moment for 2 minutes, because {name} changes: save less often, or name a moment by .save", True)
+        self.say(
+            f"no quiet moment for 2 minutes, because {name} changes: save less often, or name a moment by .save", True
+        )
 
     def say(self, text: str, is_told: bool = False) -> None:
         """Once into the output; is_told: also into the document of the job."""
