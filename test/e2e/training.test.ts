@@ -12,6 +12,11 @@ const CODE = readFileSync(new URL('./training.py', import.meta.url), 'utf8');
 const KILLS = Number(process.env.TRAINING_KILLS ?? 20);
 const STEPS_PER_KILL = 24;
 
+/** Settings of the package index of this machine. */
+const INDEX = Object.entries(process.env)
+  .flatMap(([name, value]) => (/^(UV_|SSL_CERT_)/.test(name) ? `export ${name}='${value}'\n` : []))
+  .join('');
+
 type Shape = {
   saves: 'numpy' | 'optax' | 'orbax';
   where: 'folder' | 'bucket';
@@ -24,11 +29,11 @@ type Shape = {
 function fieldsOf({saves, where, slices, hosts}: Shape, steps: number, pause_s: number) {
   const values = {SAVES: saves, WHERE: where, STEPS: steps, PAUSE_S: pause_s};
   const set = `import os\nos.environ.update(${JSON.stringify(values).replace(/:(\d[\d.]*)/g, ':"$1"')})\n`;
-  const needs = {numpy: '', optax: 'optax==0.2.6', orbax: 'optax==0.2.6 orbax-checkpoint==0.11.28'}[saves];
+  const needs = {numpy: '', optax: 'optax==0.2.6', orbax: 'optax==0.2.6 orbax-checkpoint==0.11.28 gcsfs==2026.10.0'}[saves];
   return {
     ...{code: set + CODE, timeout: 3600, max_retries: 0, slices, checkpoint: {every_s: 1}},
     pool: hosts === 1 ? 'tpu' : 'big',
-    ...(needs ? {environment: {setup_script: `uv pip install ${needs}`}} : {}),
+    ...(needs ? {environment: {setup_script: `${INDEX}uv pip install ${needs}`}} : {}),
   };
 }
 
@@ -58,7 +63,7 @@ function requireGone(error: Error): void {
 }
 
 function resultOf(job: Job): string {
-  assert.deepEqual([job.status, job.error], ['completed', null], JSON.stringify(job));
+  assert.deepEqual([job.status, job.error], ['completed', null]);
   return String(job.result);
 }
 
@@ -80,7 +85,7 @@ describe('A training through many kills', () => {
         saves,
         where: saves === 'orbax' ? ('bucket' as const) : ('folder' as const),
         ...size,
-        kills: 20,
+        kills: KILLS,
       })),
     ),
     {saves: 'orbax', where: 'folder', slices: 1, hosts: 1, kills: KILLS},

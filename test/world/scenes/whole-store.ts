@@ -4,7 +4,19 @@ import type {Stored} from '../../../shared/ports/ports.ts';
 import type {FunctionWorld} from '../functions.ts';
 
 const COLLECTIONS = [
-  ...['control', 'events', 'execs', 'notices', 'pools', 'prices', 'runs', 'system', 'tasks', 'workers'],
+  ...[
+    'control',
+    'events',
+    'execs',
+    'jobs',
+    'notices',
+    'pools',
+    'prices',
+    'runs',
+    'system',
+    'tasks',
+    'workers',
+  ],
   ...['zones', 'runs/my-run/system', paths.streams('my-run')],
 ];
 

@@ -45,7 +45,7 @@ class BucketAccess:
         """Yields the variables of the process. check: raises once the attempt may use the bucket no more."""
         with serving(_handler(self, check), "bucket-address") as address:
             variables = dict.fromkeys(("GCE_METADATA_HOST", "GCE_METADATA_IP", "GCE_METADATA_ROOT"), address)
-            variables |= {"GCE_METADATA_TIMEOUT": "10", "GOOGLE_CLOUD_PROJECT": self.project, "NO_PROXY": "127.0.0.1"}
+            variables |= {"GCE_METADATA_TIMEOUT": "10", "GOOGLE_CLOUD_PROJECT": self.project}
             variables["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"  # else it asks what the token may not see
             if self.storage:
                 clients = ("STORAGE_EMULATOR_HOST", "TENSORSTORE_GCS_HTTP_URL")
