@@ -29,7 +29,11 @@ type Shape = {
 function fieldsOf({saves, where, slices, hosts}: Shape, steps: number, pause_s: number) {
   const values = {SAVES: saves, WHERE: where, STEPS: steps, PAUSE_S: pause_s};
   const set = `import os\nos.environ.update(${JSON.stringify(values).replace(/:(\d[\d.]*)/g, ':"$1"')})\n`;
-  const needs = {numpy: '', optax: 'optax==0.2.6', orbax: 'optax==0.2.6 orbax-checkpoint==0.11.28 gcsfs==2026.10.0'}[saves];
+  const needs = {
+    numpy: '',
+    optax: 'optax==0.2.6',
+    orbax: 'optax==0.2.6 orbax-checkpoint==0.11.28 gcsfs==2026.10.0',
+  }[saves];
   return {
     ...{code: set + CODE, timeout: 3600, max_retries: 0, slices, checkpoint: {every_s: 1}},
     pool: hosts === 1 ? 'tpu' : 'big',
@@ -42,7 +46,7 @@ async function kill(cloud: JobHome, id: string, number: number, random: () => nu
   const {epoch} = await cloud.becomes(id, 'running');
   const host = (await cloud.job(id))?.lease?.host_count === 1 ? undefined : 0;
   await cloud.prints(id, 'saved step', epoch, host);
-  await sleep(1000 + random() * 4000);
+  await sleep(1000 + random() * (host === undefined ? 4_000 : 12_000));
   const job = await cloud.job(id);
   const worker = job?.lease?.worker;
   if (job?.status !== 'running' || !worker) return;
@@ -111,8 +115,17 @@ describe('A training through many kills', () => {
           return Number(/begins at step (\d+)/.exec(output)?.[1] ?? Number.NaN);
         }),
       );
-      const later = begins.filter(Number.isFinite).slice(1);
-      assert.ok(later.length > 0 && later.every(step => step > 0), `attempts began at ${begins}`);
+      const began = job.attempts.flatMap(({restored_at}, number) => {
+        const step = begins[number] ?? Number.NaN;
+        return Number.isFinite(step) ? [{step, isRestored: restored_at !== null || where === 'bucket'}] : [];
+      });
+      const said = `attempts began at ${begins}`;
+      assert.ok(
+        began.slice(1).some(({step}) => step > 0),
+        said,
+      );
+      if (where === 'folder')
+        for (const {step, isRestored} of began) assert.equal(step > 0, isRestored, said);
       console.log(`        ${job.attempts.length} attempts began at steps ${begins.join(', ')}`);
     });
   }
