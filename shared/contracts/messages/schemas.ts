@@ -186,7 +186,8 @@ export const workerRequest = z.discriminatedUnion('action', [
         version: upTo(MAX_ORDINAL),
         digest,
         label: wellFormed(200).nullable(),
-        ...{bytes, files: bytes, from_ms: bytes, until_ms: bytes},
+        ...{bytes, files: bytes, objects: bytes, from_ms: bytes, until_ms: bytes},
+        is_new: z.boolean(),
       })
       .nullable(),
     problem: wellFormed(1000).nullable(),

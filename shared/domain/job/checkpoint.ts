@@ -12,12 +12,13 @@ import {iso, msOf} from '../time.ts';
 /** Difference that the clocks of two hosts may have. */
 const CLOCKS_MS = 2_000;
 const KEPT_PER_HOST = 3;
+/** Time without a shared moment of the hosts, until the document says so. */
+const APART_MS = 600_000;
 /** A restore may take this long, and a byte rate that every host reaches. */
-const RESTORE = {least_s: 60, most_s: 1_800, bytes_per_s: 50e6};
+const RESTORE = {least_s: 60, most_s: 6 * 3_600, bytes_per_s: 50e6};
 const DEFAULTS = {max_gb: 100, max_files: 10_000, every_s: 60};
 /** Prices of Cloud Storage in a region: a gigabyte for a month, and a created object. */
 const USD = {per_byte_ms: 0.02 / 1e9 / (730 * 3_600_000), per_object: 0.005 / 1000};
-const OBJECT_BYTES = 64 * 1024 * 1024;
 /** An attempt that fails so soon after its restore may have failed because of the restored state. */
 const SOON_MS = 60_000;
 
@@ -31,14 +32,19 @@ export function withVersion(
   version: HostVersion,
   now: number,
 ): Job {
-  const charged = withStorage(job, now, version.files + Math.ceil(version.bytes / OBJECT_BYTES));
+  const before = stateOf(job).pending[index] ?? [];
+  const isTold = before.some(each => each.version === version.version);
+  const charged = withStorage(job, now, isTold ? 0 : version.objects);
   const state = stateOf(charged);
-  const others = (state.pending[index] ?? []).filter(each => each.version !== version.version);
+  const others = before.filter(each => each.version !== version.version);
   const own = [...others, version].sort((a, b) => a.version - b.version).slice(-KEPT_PER_HOST);
   const pending: CheckpointState['pending'] = {...state.pending, [index]: own};
   const parts = roundOf(pending, processes);
-  const next = {...state, pending, problem: null};
-  if (!parts || !isNewer(parts, job.epoch, state.complete)) return {...charged, checkpoint_state: next};
+  if (!parts || !isNewer(parts, job.epoch, state.complete))
+    return {
+      ...charged,
+      checkpoint_state: {...state, pending, problem: state.problem ?? apart(job, pending, processes, now)},
+    };
   const all = Object.values(parts);
   const complete = {
     ...{epoch: job.epoch, at: iso(now), parts, bytes: all.reduce((sum, {bytes}) => sum + bytes, 0)},
@@ -50,7 +56,7 @@ export function withVersion(
   ]);
   const left: CheckpointState['pending'] = Object.fromEntries(newer);
   // Progress shows that the job does not kill its machines.
-  const moved = {...next, complete, previous: state.complete, pending: left};
+  const moved = {...state, complete, previous: state.complete, pending: left, problem: null};
   return {...charged, machine_failures: 0, checkpoint_state: moved};
 }
 
@@ -63,12 +69,21 @@ function roundOf(
   const moments = Object.values(pending).flat();
   for (const moment of moments.sort((a, b) => b.from_ms - a.from_ms || b.version - a.version)) {
     const parts = indexes.map(index =>
-      pending[index]?.findLast(each => each === moment || isTrueAt(each, moment)),
+      pending[index]?.findLast((each, _, all) =>
+        each === moment
+          ? processes === 1 || isClear(each, all)
+          : isClear(each, all) && isTrueAt(each, moment),
+      ),
     );
     if (parts.every(part => part !== undefined))
       return Object.fromEntries(parts.map((part, index) => [String(index), part]));
   }
   return undefined;
+}
+
+/** A label that is empty, or that a host has given twice, says nothing about the moment. `all`: the versions of its host. */
+function isClear({label}: HostVersion, all: readonly HostVersion[]): boolean {
+  return label === null || (label !== '' && all.filter(each => each.label === label).length === 1);
 }
 
 function isTrueAt({label, from_ms, until_ms}: HostVersion, moment: HostVersion): boolean {
@@ -77,17 +92,33 @@ function isTrueAt({label, from_ms, until_ms}: HostVersion, moment: HostVersion):
   return isOpen && from_ms <= moment.from_ms && moment.from_ms + CLOCKS_MS <= until_ms;
 }
 
-/** False for the version that counts already, and for an older one, which a clock that was set back could bring. */
+/** False for what the attempt restored, for the version that counts already, and for an older one, as after a clock was set back. */
 function isNewer(
   parts: Record<string, HostVersion>,
   epoch: number,
   complete: CheckpointVersion | null,
 ): boolean {
+  if (!Object.values(parts).some(({is_new}) => is_new)) return false;
   if (complete?.epoch !== epoch) return true;
   const steps = Object.entries(parts).map(
     ([index, {version}]) => version - (complete.parts[index]?.version ?? 0),
   );
   return steps.some(step => step > 0) && steps.every(step => step >= 0);
+}
+
+/** Why no version of several hosts counts, although each stores some. */
+function apart(job: Job, pending: CheckpointState['pending'], processes: number, now: number): string | null {
+  const since = job.checkpoint_state?.complete?.at ?? '';
+  const from = job.started_at !== null && job.started_at > since ? job.started_at : since;
+  const isEach = Object.keys(pending).length === processes && processes > 1;
+  const isNew = Object.values(pending).some(versions => versions.some(({is_new}) => is_new));
+  if (!isEach || !isNew || from === '' || now - msOf(from) < APART_MS) return null;
+  return `the hosts have shared no quiet moment since ${from}: save together, or name moments by .save with a label`;
+}
+
+/** The state without its newest version, which cannot be restored. */
+export function withoutComplete(state: CheckpointState | null): CheckpointState | null {
+  return state?.previous ? {...state, complete: state.previous, previous: null} : state;
 }
 
 export function withProblem(job: Job, problem: string, now: number): Job {

@@ -8,7 +8,7 @@ import {isOlderThan, iso, msOf, utcText} from '../time.ts';
 import {FIRST_HOST, hostText} from '../worker/hosts.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
-import {afterFailure, atStart, restoreSeconds, withStorage} from './checkpoint.ts';
+import {afterFailure, atStart, restoreSeconds, withoutComplete, withStorage} from './checkpoint.ts';
 import {queuePlace} from './queue.ts';
 
 /** Machines that may fail while running a job before the job itself counts as the cause. */
@@ -199,7 +199,9 @@ export function endAttempt(job: Job, given: JobEnd, usd_per_hour: number | null,
       };
       if (MACHINE_CAUSES.some(machine => machine === cause)) {
         const machine_failures = job.machine_failures + 1;
-        const next = {...told, machine_failures};
+        const {checkpoint_state: state} = told;
+        const checkpoint_state = cause === 'checkpoint' ? withoutComplete(state) : state;
+        const next = {...told, machine_failures, checkpoint_state};
         const error = `${MAX_MACHINE_FAILURES} machines failed while working on it, the last one because ${end.error}`;
         return machine_failures < MAX_MACHINE_FAILURES
           ? scheduleJob(next, now)

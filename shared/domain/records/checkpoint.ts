@@ -1,13 +1,18 @@
 import {z} from 'zod';
 import {count, dollars, epoch, instant, orNull, stored, text} from '../fields.ts';
 
-/** A version that one host has stored, and the time in which its folder was so, in milliseconds of its clock. */
+/**
+ * A version that one host has stored, and the time in which its folder was so, in milliseconds of its clock. `objects`: those created for it.
+ * `is_new`: false for what the host restored.
+ */
 const hostVersion = stored({
   version: count,
   digest: text,
   label: orNull(text),
   bytes: count,
   files: count,
+  objects: count,
+  is_new: z.boolean(),
   from_ms: count,
   until_ms: count,
 });

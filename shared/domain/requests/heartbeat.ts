@@ -186,11 +186,11 @@ function workAfter({worker, run}: HeartbeatState, lease: WorkLease | null, isHel
 function verdict(worker: Worker, lease: WorkLease | null, isHeld: boolean, run: Run | undefined) {
   if (lease && !isHeld)
     return advise('stop', `the lease of ${leasedWork(lease)} is over: ${endText(lease, run)}`);
+  if (worker.drains && lease && 'job' in lease) return advise('cancel', 'a person cancelled the job');
   // A host that has not joined the attempt of its slice yet, or has finished before the others, keeps waiting for its end.
   const isAwaited = lease === null && jobLeaseOf(worker) !== null;
   if (worker.phase === 'draining' && !isAwaited)
     return advise(lease ? 'drain' : 'exit', notWantedText(worker.name, worker.incarnation));
-  if (worker.drains && lease && 'job' in lease) return advise('cancel', 'a person cancelled the job');
   if (worker.drains && lease && 'run' in lease) return advise('drain', `run ${lease.run} is paused`);
   if (worker.yields_to !== null && lease && 'run' in lease)
     return advise('drain', `job ${worker.yields_to} waits for a worker`);

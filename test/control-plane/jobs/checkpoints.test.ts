@@ -19,7 +19,17 @@ async function store(
   const files = Object.fromEntries(objects.map(object => [object, {pieces: [{object}]}]));
   world.objects.put(`${folder}manifest.json`, JSON.stringify({files}));
   const digest = '0'.repeat(64);
-  const told = {version, digest, label: null, bytes: 1, files: 1, from_ms: 0, until_ms: 1};
+  const told = {
+    version,
+    digest,
+    label: null,
+    bytes: 1,
+    files: 1,
+    objects: 2,
+    is_new: true,
+    from_ms: 0,
+    until_ms: 1,
+  };
   return world.agent(A0).storeVersion(told);
 }
 

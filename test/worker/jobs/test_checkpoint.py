@@ -180,7 +180,7 @@ def test_a_folder_over_its_limits_is_named_and_the_last_version_stays(attempts):
     until(lambda: attempts.problems)
     runner.request("flush")
     thread.join(HANG_S)
-    assert attempts.problems == ["it has 5 files, over 3: raise checkpoint.max_files, or keep fewer"]
+    assert attempts.problems == ["it has over 3 files: raise checkpoint.max_files, or keep fewer"]
     assert len(attempts.versions) == 1 and f"checkpoint: {attempts.problems[0]}" in attempts.output()
 
 
@@ -229,6 +229,39 @@ def test_the_hosts_of_an_attempt_find_the_files_of_all_and_store_their_own(attem
     assert sorted(manifest.files) == ["both", "one", "two"]
 
 
+def test_one_host_keeps_what_the_hosts_of_a_larger_attempt_left(attempts):
+    for host in (0, 1):
+        script = f"cd $JOB_CHECKPOINT; mkdir of{host}; echo {host} > of{host}/file; ln -s of{host} link{host}"
+        attempts.runner(script, epoch=1, host=host, hosts=2).run()
+    parts = {k: v for version in attempts.versions for k, v in version["parts"].items()}
+    attempts.versions = [attempts.versions[0] | {"parts": parts}]
+    attempts.runner("echo new > $JOB_CHECKPOINT/new", epoch=2).run()
+    attempts.run("cd $JOB_CHECKPOINT; cat new link0/file link1/file")
+    assert attempts.output().splitlines()[1:] == ["new", "0", "1"]
+
+
+def test_a_host_names_no_folder_or_link_of_another_host(attempts):
+    attempts.runner("cd $JOB_CHECKPOINT; mkdir step_1; ln -s step_1 latest", epoch=1, host=0, hosts=2).run()
+    attempts.runner("true", epoch=1, host=1, hosts=2).run()
+    parts = {k: v for version in attempts.versions for k, v in version["parts"].items()}
+    attempts.versions = [attempts.versions[0] | {"parts": parts}]
+    attempts.runner("readlink $JOB_CHECKPOINT/latest; echo 1 > $JOB_CHECKPOINT/own", epoch=2, host=1, hosts=2).run()
+    data = attempts.jobs.storage.data(BUCKET, attempts.versions[-1]["parts"]["1"]["object"])
+    manifest = parse_manifest(data, JOB)
+    assert (list(manifest.files), manifest.folders, manifest.links) == (["own"], {}, {})
+
+
+def test_a_process_that_a_new_source_ends_in_the_middle_of_a_save_gets_another_attempt(attempts):
+    runner = attempts.runner("cd $JOB_CHECKPOINT; echo 1 > x; touch $HOME/ready; sleep 1000")
+    endings = []
+    thread = threading.Thread(target=lambda: endings.append(runner.run()))
+    thread.start()
+    until(lambda: attempts.versions)
+    runner.restart(attempts.jobs.prepare())
+    thread.join(HANG_S)
+    assert [ending["outcome"] for ending in endings] == ["drained"]
+
+
 def test_a_file_of_one_host_never_lies_below_a_link_of_another():
     file = StoredFile(0o600, 1, (Piece("x", 1, "0" * 64),))
     with pytest.raises(Unusable):
@@ -263,10 +296,10 @@ def test_a_scan_leaves_out_what_is_no_file_of_the_job(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / ".save").write_text("label")
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))).write_text("x")
-    found = scan(str(tmp_path), os.geteuid(), ".save")
+    found = scan(str(tmp_path), os.geteuid(), ".save", 100)
     assert found is not None and set(found.files) == {"file"} and found.links == {"in": "sub/../file"}
     assert set(found.left_out) == {"pipe", "out", "up", "\udcff"}
-    theirs = scan(str(tmp_path), os.geteuid() + 1, ".save")
+    theirs = scan(str(tmp_path), os.geteuid() + 1, ".save", 100)
     assert theirs is not None and theirs.files == {}
 
 
@@ -291,7 +324,7 @@ def test_a_file_that_is_swapped_for_a_link_is_not_followed(tmp_path):
     root, secret = tmp_path / "root", tmp_path / "secret"
     root.mkdir()
     (root / "x").write_text("x")
-    found = scan(str(root), os.geteuid(), "")
+    found = scan(str(root), os.geteuid(), "", 100)
     secret.write_text("secret")
     (root / "x").unlink()
     (root / "x").symlink_to(secret)

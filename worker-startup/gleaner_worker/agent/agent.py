@@ -62,6 +62,7 @@ class Agent:
 
     def run(self) -> int:
         """Works until worker-api says exit or the VM is preempted; returns the exit status. Raises Refused."""
+        self._answered_at = time.monotonic()
         if (hello := self._in_thread(self.api.hello)) and hello["action"] == "exit":
             log.info("Exiting: %s", hello.get("reason", ""))
             return 0

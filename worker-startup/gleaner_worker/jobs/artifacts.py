@@ -27,16 +27,20 @@ class Artifacts(threading.Thread):
         super().__init__(name="artifacts", daemon=True)
         self._path, self._uid, self._bucket, self._folder = path, uid, bucket, folder
         self._seen: dict[str, tuple[FileState, float]] = {}  # since when a file is as it is
-        self._stored: dict[str, tuple[FileState, int]] = {}  # with the number of versions
-        self._bytes = 0
+        self._stored: dict[str, FileState] = {}
+        self._numbers: dict[str, int] = {}  # of the last version, also of one whose upload failed
+        self._left_bytes = _MAX_ARTIFACT_BYTES  # first of the uploads while the job runs, then of what the end finds
         self._contradiction: Contradicts | None = None
         self._ended = threading.Event()
 
     def run(self) -> None:
         while not self._ended.wait(_LOOK_S):
             try:
+                names = set()
                 for name, entry, fd in self._walk():
+                    names.add(name)
                     self._store_settled(name, entry, fd)
+                self._seen = {name: seen for name, seen in self._seen.items() if name in names}
             except Contradicts as error:
                 self._contradiction = error
                 return
@@ -57,6 +61,9 @@ class Artifacts(threading.Thread):
             raise self._contradiction
         problems: list[str] = []
         try:
+            there = {name for name, _, _ in self._walk()}
+            self._stored = {name: state for name, state in self._stored.items() if name in there}
+            self._left_bytes = _MAX_ARTIFACT_BYTES - sum(state.size for state in self._stored.values())
             for name, entry, fd in self._walk():
                 self._bucket.check()
                 try:
@@ -98,10 +105,12 @@ class Artifacts(threading.Thread):
             raise ValueError("its name is too long, or has unprintable characters")
         with open_untrusted(entry, self._uid, fd) as file:
             state = state_of(os.fstat(file.fileno()))
-            before, versions = self._stored.get(name, (None, 0))
-            if state == before or not (is_settled or self._has_settled(name, state, versions, file.fileno())):
+            number = self._numbers.get(name, 0) + 1
+            if state == self._stored.get(name) or not (
+                is_settled or self._has_settled(name, state, number, file.fileno())
+            ):
                 return
-            if state.size > _MAX_ARTIFACT_BYTES - self._bytes:
+            if state.size > self._left_bytes:
                 raise OverflowError(f"more than {_MAX_ARTIFACT_BYTES} bytes")
 
             def check() -> None:
@@ -109,20 +118,22 @@ class Artifacts(threading.Thread):
                 if state_of(os.fstat(file.fileno())) != state:
                     raise Failure("infrastructure", "it changed while it was stored")
 
-            place = "artifacts" if versions == 0 else f"artifacts_{versions + 1}"
+            place = "artifacts" if number == 1 else f"artifacts_{number}"
             content = FileContent(file)
             check()
+            # The object may exist although its upload fails, so the next upload has another name.
+            self._numbers[name] = number
             bucket = self._bucket.checked(check)
             bucket.create(f"{self._folder}{place}/{name}", content, {}, "application/octet-stream")
-            self._stored[name], self._bytes = (state, versions + 1), self._bytes + state.size
+            self._stored[name], self._left_bytes = state, self._left_bytes - state.size
 
-    def _has_settled(self, name: str, state: FileState, versions: int, fd: int) -> bool:
+    def _has_settled(self, name: str, state: FileState, number: int, fd: int) -> bool:
         now = time.monotonic()
         seen, since = self._seen.get(name, (None, now))
         if seen != state:
             self._seen[name] = state, now
             return False
-        return now - since >= _SETTLED_S * 2**versions and has_writer(fd) is not True
+        return now - since >= _SETTLED_S * 2 ** (number - 1) and has_writer(fd) is not True
 
 
 def note_left_out(problems: list[str]) -> bytes:

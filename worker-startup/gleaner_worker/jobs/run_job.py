@@ -24,7 +24,7 @@ from typing import NoReturn
 
 _PIECE_CHARS = 1 << 20
 _MAX_ERROR_CHARS = 4000
-_JOIN_S = 120  # from the first host that calls to the last one
+_JOIN_S = int(os.environ["JOB_JOIN_S"])  # from the first host that calls to the last one
 _HEARTBEAT_S = 30  # without a heartbeat, after which a host counts as lost
 _SHUTDOWN_S = 7 * 86_400  # hosts that have ended wait for the others: the timeout of the job is the limit
 _HOSTS = int(os.environ["JOB_HOSTS"])

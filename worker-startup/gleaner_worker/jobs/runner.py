@@ -33,6 +33,7 @@ _FLUSH_S = 24.0
 # Times that the timeout does not count; the control plane allows both and one minute.
 _PREPARE_S = 60.0  # of the preparation
 _START_S = 60.0  # of JAX, before the code
+_JOIN_S = 120.0  # from the first host that calls to the last one
 # Time for the last output of a host whose attempt another host has ended.
 _LAST_OUTPUT_S = 5.0
 # Time for the last version of the checkpoint of a job that ends.
@@ -64,6 +65,7 @@ class JobRunner:
         self._report = report
         self.order, self._phase = order, "loading"
         self._open_folder: JobFolder | None = None
+        self._watch: Watch | None = None
         self._read_secrets = read_secrets
         self._secrets: Mapping[str, str] = {}
         self._cluster, self._folder = ONE_HOST, order["folder"]
@@ -101,6 +103,8 @@ class JobRunner:
             self._ended_as = mode
             self.ended.set()
             self._stop.set()
+            if self._watch:
+                self._watch.hurry()
             return True
 
     def restart(self, prepared: PreparedCode) -> None:
@@ -132,7 +136,8 @@ class JobRunner:
             prepared = self._prepare(self.order)
             self._check()
             self._get_secrets()
-            variables = {**self._cluster.variables(), **self._machine_settings(self._cluster)}
+            join = {"JOB_JOIN_S": f"{_JOIN_S + self._restore_s():.0f}"}
+            variables = {**self._cluster.variables(), **join, **self._machine_settings(self._cluster)}
             access = self._access if user.has_network else None
             with (
                 reaching(user, self._cluster) as user,
@@ -190,18 +195,19 @@ class JobRunner:
         if order is None:
             return None
         user, process = folder.user, self._cluster.process
-        owner = user.uid, user.gid
+        owner, place = (user.uid, user.gid), (process, self._cluster.processes)
         bucket = Bucket(self._bucket.client, order["bucket"], self._check)
 
         def note(text: str) -> None:
             output.write(f"[gleaner] {text}\n".encode())
 
         restored, problem = Restored(), None
-        for version in order["versions"]:
+        # The hosts of an attempt must restore the same version.
+        for version in order["versions"][: 1 if self._cluster.processes > 1 else None]:
             began = time.monotonic()
             reading = bucket.checked(self._until(began + version["restore_s"]))
             try:
-                restored = restore(reading, order["folder"], version["parts"], process, folder.checkpoint, owner)
+                restored = restore(reading, order["folder"], version["parts"], place, folder.checkpoint, owner)
             except Unusable as error:
                 problem = f"the version of {version['at']} is not usable: {error}"
                 folder.clear_checkpoint()
@@ -223,7 +229,13 @@ class JobRunner:
         if problem is not None:
             watch.say(problem, is_told=True)
         watch.start()
+        self._watch = watch
         return watch
+
+    def _restore_s(self) -> float:
+        """Most seconds of the restore, by which the hosts of an attempt may differ."""
+        versions = (self.order["checkpoint"] or {}).get("versions") or [{"restore_s": 0}]
+        return versions[0]["restore_s"]
 
     def _until(self, deadline: float) -> Callable[[], None]:
         def check() -> None:
@@ -268,7 +280,7 @@ class JobRunner:
             del self._tail[:-_TAIL_BYTES]
             output.write(data)
 
-        start_s = _START_S
+        start_s = _START_S + (self._restore_s() if self._cluster.processes > 1 else 0)
         while True:
             if watch:
                 watch.process_began()
@@ -292,6 +304,9 @@ class JobRunner:
             with self._lock:
                 is_alone = self._cluster.processes == 1
                 if ended.cause != "stopped" or self._next is None or self._ended_as is not None or not is_alone:
+                    return ended, prepared
+                # A process that was ended in the middle of a save leaves half of it: the next attempt restores.
+                if watch and watch.is_used and ended.exit_code != 0:
                     return ended, prepared
                 prepared, self._next = self._next, None
                 self._stop.clear()

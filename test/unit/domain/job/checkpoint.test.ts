@@ -19,6 +19,7 @@ import {aJob, aRunningJob, HOLDER} from '../../../world/scenes/jobs.ts';
 const GB = 1e9;
 const version = (given: Partial<HostVersion> = {}): HostVersion => ({
   ...{version: 1, digest: 'd', label: null, bytes: GB, files: 1, from_ms: 0, until_ms: 60_000},
+  ...{objects: 2, is_new: true},
   ...given,
 });
 const running = (changes: Partial<Job> = {}) => aRunningJob(changes) as Job & {lease: JobLease};
@@ -93,6 +94,25 @@ describe('the version that counts', () => {
         [1, {label: 'a', from_ms: 90_000, until_ms: 90_000}],
       ],
       then: [1, 1],
+    },
+    {
+      name: 'is none for a label that a host has given twice, or that is empty',
+      reports: [
+        [0, {label: 'x'}],
+        [0, {version: 2, label: 'x', from_ms: 90_000}],
+        [1, {label: 'x'}],
+        [1, {version: 2, label: '', from_ms: 90_000}],
+        [0, {version: 3, label: '', from_ms: 95_000}],
+      ],
+      then: undefined,
+    },
+    {
+      name: 'is none while the hosts have what they restored',
+      reports: [
+        [0, {is_new: false}],
+        [1, {is_new: false}],
+      ],
+      then: undefined,
     },
     {
       name: 'never has different labels',
@@ -189,9 +209,17 @@ describe('the checkpoint of a job', () => {
   });
 
   it('costs its bytes over time and its objects, as part of the budget', () => {
-    const first = withVersion(running(), {index: 0, processes: 1}, version({bytes: 100 * GB}), T0);
-    const objects = (1 + Math.ceil((100 * GB) / 2 ** 26)) * 0.000005;
+    const first = withVersion(
+      running(),
+      {index: 0, processes: 1},
+      version({bytes: 100 * GB, objects: 1500}),
+      T0,
+    );
+    const objects = 1500 * 0.000005;
     assert.ok(Math.abs(first.spent_usd - objects) < 1e-9);
+    const again = {...first, lease: running().lease};
+    const told = withVersion(again, {index: 0, processes: 1}, version({bytes: 100 * GB, objects: 1500}), T0);
+    assert.equal(told.spent_usd, first.spent_usd, 'a repeated report costs nothing');
     const later = withStorage(first, T0 + 730 * 3_600_000);
     assert.ok(Math.abs((later.checkpoint_state?.storage_usd ?? 0) - objects - 2) < 1e-6);
     assert.equal(later.spent_usd, later.checkpoint_state?.storage_usd);

@@ -37,29 +37,35 @@ class Scan:
         return sum(file.size for file in self.files.values())
 
 
-def scan(root: str, uid: int, ignored: str) -> Scan | None:
-    """Reads the folder without its file `ignored`. None where it changes meanwhile."""
+class TooMany(Exception):
+    """The folder has more entries than its limit."""
+
+
+def scan(root: str, uid: int, ignored: str, most: int) -> Scan | None:
+    """Reads the folder without its file `ignored`. None where it changes meanwhile. Raises TooMany."""
     found = Scan()
     try:
-        _scan(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC), "", uid, ignored, found)
+        _scan(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC), "", uid, ignored, found, most)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found
 
 
-def _scan(fd: int, prefix: str, uid: int, ignored: str, found: Scan) -> None:
+def _scan(fd: int, prefix: str, uid: int, ignored: str, found: Scan, most: int) -> None:
     try:
         with os.scandir(fd) as entries:
             for entry in entries:
                 path, status = prefix + entry.name, entry.stat(follow_symlinks=False)
                 if path == ignored:
                     continue
+                if len(found.files) + len(found.folders) + len(found.links) + len(found.left_out) > most:
+                    raise TooMany
                 if problem := _problem_of(path, status, uid):
                     found.left_out[path] = problem
                 elif stat.S_ISDIR(status.st_mode):
                     found.folders[path] = status.st_mode & 0o777
                     inner = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-                    _scan(inner, path + "/", uid, ignored, found)
+                    _scan(inner, path + "/", uid, ignored, found, most)
                 elif stat.S_ISLNK(status.st_mode):
                     _add_link(fd, entry.name, path, found)
                 else:

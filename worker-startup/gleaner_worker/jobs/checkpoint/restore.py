@@ -3,11 +3,11 @@
 import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...failures import Damaged, Failure
 from ...storage.objects import Bucket
-from .folder import FileState, scan
+from .folder import Scan, scan
 from .manifest import Manifest, Piece, StoredFile, parse_manifest
 from .store import NOTHING_KNOWN, Known
 
@@ -20,18 +20,22 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Restored:
-    """What a restore left. foreign: the files of other hosts, which no version of this host names while unchanged."""
+    """What a restore left. foreign: entries of other hosts, which no version of this host names while unchanged."""
 
     known: Known = NOTHING_KNOWN
-    foreign: dict[str, FileState] | None = None
+    foreign: Scan = field(default_factory=Scan)
 
 
-def restore(bucket: Bucket, folder: str, parts: dict, process: int, root: str, owner: tuple[int, int]) -> Restored:
+def restore(
+    bucket: Bucket, folder: str, parts: dict, place: tuple[int, int], root: str, owner: tuple[int, int]
+) -> Restored:
     """Fills the empty folder `root`, which the job user does not reach yet.
 
+    place: number of this process, and of all. Process 0 also owns what processes of a larger attempt have left.
     owner: uid and gid of the job. folder: the prefix of all checkpoints of the job. parts: `object` and `digest` of the
     manifest of each process, by its number. Raises Unusable, and the other errors of the bucket.
     """
+    process, processes = place
     order = sorted(map(int, parts), key=lambda number: (number != process, number))
     manifests = {number: _read_manifest(bucket, folder, parts[str(number)]) for number in order}
     union = _union([manifests[number] for number in reversed(order)])
@@ -42,11 +46,19 @@ def restore(bucket: Bucket, folder: str, parts: dict, process: int, root: str, o
     for path, target in union.links.items():
         os.symlink(target, os.path.join(root, path))
     _give(root, *owner)
-    states = _states_of(root, owner[0])
-    own = manifests.get(process, Manifest())
-    is_own = {path for path, file in own.files.items() if files.get(path) == file}
-    known = Known(own, {path: state for path, state in states.items() if path in is_own})
-    return Restored(known, {path: state for path, state in states.items() if path not in is_own})
+    found = scan(root, owner[0], "", 1 << 62)
+    if found is None:
+        raise Failure("infrastructure", f"Failed to restore a checkpoint: {root} has changed")
+    is_mine = [number == process or (process == 0 and number >= processes) for number in order]
+    own = _union([manifests[number] for number, mine in reversed(list(zip(order, is_mine, strict=True))) if mine])
+    kept = {path for path, file in own.files.items() if files.get(path) == file}
+    known = Known(own, {path: state for path, state in found.files.items() if path in kept})
+    foreign = Scan(
+        {path: state for path, state in found.files.items() if path not in kept},
+        {path: mode for path, mode in found.folders.items() if path not in own.folders},
+        {path: target for path, target in found.links.items() if path not in own.links},
+    )
+    return Restored(known, foreign)
 
 
 def _read_manifest(bucket: Bucket, folder: str, part: dict) -> Manifest:
@@ -142,10 +154,3 @@ def _give(root: str, uid: int, gid: int) -> None:
     for parent, folders, names in os.walk(root):
         for name in [*folders, *names]:
             os.chown(os.path.join(parent, name), uid, gid, follow_symlinks=False)
-
-
-def _states_of(root: str, uid: int) -> dict[str, FileState]:
-    found = scan(root, uid, "")
-    if found is None:
-        raise Failure("infrastructure", f"Failed to restore a checkpoint: {root} has changed")
-    return found.files

@@ -55,6 +55,10 @@ class Cut:
             self.remove()
             raise
 
+    @property
+    def objects(self) -> int:
+        return 1 + sum(_pieces_of(state.size) for state in self.new.values())
+
     def writers(self) -> tuple[str | None, bool]:
         """A file that a process has open for writing, and whether the file system can tell."""
         for path, copy in self._copies.items():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ...failures import Failure, LeaseLost
 from ...storage.objects import Bucket
 from ...storage.untrusted_files import open_untrusted
-from .folder import Scan, scan
+from .folder import Scan, TooMany, scan
 from .manifest import Manifest
 from .restore import Restored
 from .store import Cut, Known, Spoiled
@@ -88,12 +88,12 @@ class Watch(threading.Thread):
         super().__init__(name="checkpoint", daemon=True)
         self._root, self._copies, self._uid, self._bucket = root, copies, uid, bucket
         self._settings, self._report, self._note = settings, report, note
-        self._known, self._foreign = restored.known, restored.foreign or {}
+        self._known, self._foreign = restored.known, restored.foreign
+        self._restored = restored.known
         self._pool = ThreadPoolExecutor(1, "checkpoint-upload")
         self._ended = threading.Event()
         self._died_at: float | None = None
         self._seen: _Moment | None = None
-        self._tainted: Scan | None = None  # left by a process that did not end well
         self._stored: tuple[_Moment, dict] | None = None  # the last version, and what worker-api hears of it
         self._told_ms = -1  # until_ms of the last report of it
         self._upload: _Upload | None = None
@@ -103,9 +103,21 @@ class Watch(threading.Thread):
         self._quiet_at = time.monotonic()
         self._noted: set[str] = set()
 
+    @property
+    def is_used(self) -> bool:
+        return (
+            self._stored is not None
+            or bool(self._known.manifest.files)
+            or self._seen is not None
+            and bool(self._seen.scan.files)
+        )
+
     def process_began(self) -> None:
-        self._tainted = self._scan() if self._died_at is not None else None
         self._died_at = None
+
+    def hurry(self) -> None:
+        """The process has TERM: its next quiet moment counts at once."""
+        self._next_cut = 0.0
 
     def process_died(self) -> None:
         self._died_at = time.monotonic()
@@ -135,9 +147,12 @@ class Watch(threading.Thread):
         Raises LeaseLost.
         """
         self._ended.set()
-        self.join()
+        self.join(max(0.0, min(3600.0, give_up_at - time.monotonic())))
+        if not is_good and self._upload and self._upload.moment.label is None and not self._has_lived_on(self._upload):
+            self._upload.cut.remove()
+            self._upload = None
         try:
-            self._await_upload(give_up_at)
+            self._await_upload(give_up_at, is_final=is_good)
             label = self._label()
             if label is not None or (is_good and not self._is_named):
                 self._take_last(label)
@@ -158,7 +173,7 @@ class Watch(threading.Thread):
 
     def _take_last(self, label: str | None) -> None:
         moment = self._moment(label)
-        if moment and (label is not None or self._is_new(moment.scan)):
+        if moment and (label is not None or self._is_new(moment.scan)) and self._fits(moment.scan):
             self._cut(moment)
 
     def _await_upload(self, give_up_at: float, is_final: bool = False) -> None:
@@ -171,6 +186,8 @@ class Watch(threading.Thread):
 
     def _save(self, label: str) -> None:
         self._is_named = True
+        if not label and self._settings.processes > 1:
+            self.say("a moment of several hosts needs a label, and another one each time", True)
         moment = self._moment(label)
         if moment and (not self._fits(moment.scan) or self._cut(moment)):
             os.unlink(os.path.join(self._root, SAVE))
@@ -193,20 +210,34 @@ class Watch(threading.Thread):
         """Whether no version has this state. One host needs no version of an empty folder, nor of what it restored."""
         if self._stored:
             return found != self._stored[0].scan
-        if self._settings.processes > 1:
-            return True
-        manifest = self._known.manifest
-        was = (self._known.states, manifest.folders, manifest.links)
+        return self._settings.processes > 1 or self._differs(found)
+
+    def _differs(self, found: Scan) -> bool:
+        """Whether this is another state than the restored one."""
+        manifest = self._restored.manifest
+        was = (self._restored.states, manifest.folders, manifest.links)
         return was != (found.files, found.folders, found.links)
 
     def _scan(self) -> Scan | None:
-        found = scan(self._root, self._uid, SAVE)
+        most = (
+            self._settings.max_files + len(self._foreign.files) + len(self._foreign.folders) + len(self._foreign.links)
+        )
+        try:
+            found = scan(self._root, self._uid, SAVE, most)
+        except TooMany:
+            limit = self._settings.max_files
+            self.say(f"it has over {limit} files: raise checkpoint.max_files, or keep fewer", True)
+            return None
         if found is None:
             return None
         for path, why in found.left_out.items():
             self.say(f"{path!r} is left out: {why}")
+        foreign = self._foreign
         return replace(
-            found, files={path: state for path, state in found.files.items() if self._foreign.get(path) != state}
+            found,
+            files={path: state for path, state in found.files.items() if foreign.files.get(path) != state},
+            folders={path: mode for path, mode in found.folders.items() if path not in foreign.folders},
+            links={path: target for path, target in found.links.items() if foreign.links.get(path) != target},
         )
 
     def _moment(self, label: str | None) -> _Moment | None:
@@ -225,17 +256,13 @@ class Watch(threading.Thread):
                 f"it has over {settings.max_bytes / 1e9:g} GB ({size}): raise checkpoint.max_gb, or keep fewer steps",
                 True,
             )
-        elif len(files) > settings.max_files:
-            self.say(
-                f"it has {len(files)} files, over {settings.max_files}: raise checkpoint.max_files, or keep fewer", True
-            )
         else:
             return True
         return False
 
     def _cut(self, moment: _Moment) -> bool:
         """Begins the upload of a moment, unless a process writes or the folder changes."""
-        if moment.label is None and (moment.scan == self._tainted or (self._died_at and not self._ended.is_set())):
+        if moment.label is None and self._died_at and not self._ended.is_set():
             return False
         self._number += 1
         try:
@@ -251,7 +278,8 @@ class Watch(threading.Thread):
                     self._note_restless(moment.scan, writer)
                     cut.remove()
                     return False
-            cut.keep_small()
+            if not self._ended.is_set():
+                cut.keep_small()
         except Spoiled:
             cut.remove()
             return False
@@ -291,6 +319,7 @@ class Watch(threading.Thread):
         self._spoiled, self._known = 0, Known(manifest, upload.moment.scan.files)
         size = sum(file.size for file in manifest.files.values())
         version = {"version": upload.number, "digest": digest, "bytes": size, "files": len(manifest.files)}
+        version |= {"objects": upload.cut.objects, "is_new": self._differs(upload.moment.scan)}
         self._stored, self._told_ms, self._next_report = (upload.moment, version), -1, 0.0
 
     def _has_lived_on(self, upload: _Upload) -> bool:
