@@ -1,9 +1,11 @@
-# Trains a small transformer, and goes on from its checkpoint: {parameters, state of the optimizer, step, losses so far}.
+# Trains a small transformer, and goes on from its checkpoint: parameters, state of the optimizer, step and losses.
 # The result is the digest of all losses and parameters. SAVES chooses who saves: numpy, optax or orbax.
 import hashlib
 import os
 import time
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 STEPS, EVERY, PAUSE_S = int(os.environ["STEPS"]), 8, float(os.environ["PAUSE_S"])

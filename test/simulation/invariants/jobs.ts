@@ -143,8 +143,8 @@ export class Jobs extends Check {
     const told = [last?.outcome, last?.cause, last?.error, last?.exit_code];
     const isPreempted = outcome === 'preempted' || outcome === 'drained';
     // Whatever the end of a cancelled attempt, only its success counts.
-    if (last?.outcome === 'cancelled' && outcome !== 'completed') return this.#checkCost(path, last);
-    if (outcome !== last?.outcome || (!isPreempted && said.join() !== told.join()))
+    const isCancelled = last?.outcome === 'cancelled' && outcome !== 'completed';
+    if (!isCancelled && (outcome !== last?.outcome || (!isPreempted && said.join() !== told.join())))
       this.breach(`${path} has ${told}, and its worker said ${said}`);
     if (
       job.status === 'failed' &&
