@@ -80,7 +80,8 @@ export class Jobs extends Check {
     return this.violations.isBy('control');
   }
 
-  #checkShape(path: string, {status, lease, queue, epoch, due_at, deadline_at}: Job): void {
+  #checkShape(path: string, {status, lease, queue, epoch, due_at, deadline_at, cancelled_at}: Job): void {
+    if (cancelled_at && status !== 'running') this.breach(`${path} was cancelled, and is ${status}`);
     if ((status === 'running') !== (lease !== null) || (lease !== null && lease.epoch !== epoch))
       this.breach(`${path} is ${status} in epoch ${epoch} with lease ${JSON.stringify(lease)}`);
     if ((status === 'scheduled') !== (queue !== null))

@@ -3,7 +3,7 @@ import type {Mistakes} from '../planting/anchors.ts';
 
 export const BLAME: Mistakes = {
   'a stream that is charged for the preemption of its worker': {
-    shown_by: 'many jobs',
+    shown_by: 'small budgets',
     in: 'freeFromDead',
     find: "$DEATH?.kind === 'silent' || $DEATH?.kind === 'hung'",
     replace: "$DEATH?.kind === 'silent' || $DEATH?.kind === 'taken'",

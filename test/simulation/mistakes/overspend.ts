@@ -187,7 +187,7 @@ export const OVERSPEND: Mistakes = {
     replace: '$ISO($NOW + 60_000)',
   },
   'a preempted TPU that its run does not count': {
-    shown_by: 'many jobs',
+    shown_by: 'small budgets',
     in: 'addPreemption',
     find: '$RUN.preemptions + 1',
     replace: '$RUN.preemptions',
