@@ -57,8 +57,15 @@ async function kill(cloud: JobHome, id: string, number: number, random: () => nu
     await cloud.succeeds('jobs', 'retry', id);
     return;
   }
+  const before = job.attempts.length;
   const isOfHost = host !== undefined && kind !== 'preempt' && kind !== 'vanish';
   await cloud.home.fault(kind, isOfHost ? `${worker}-w-${number % 2}` : worker).catch(requireGone);
+  await cloud.home.until(
+    `the end of attempt ${epoch}`,
+    () => cloud.job(id),
+    found => (found?.attempts.length ?? 0) > before,
+    200,
+  );
 }
 
 /** The fault before may have taken the TPU. */
