@@ -72,10 +72,7 @@ class JobWork:
     def runner(self, order: JobOrder) -> JobRunner:
         bucket = self._open_bucket(order.lease)
         epoch, home = int(order.lease["epoch"]), self._identity.home
-
-        def report(version: dict | None, problem: str | None) -> None:
-            self._api.checkpoint(order.lease, version, problem)
-
+        report = partial(self._api.checkpoint, order.lease)
         user, secrets = self._find_user, partial(self._secrets.read, order.lease)
         prepare, settings = self._orders.prepare, _machine_settings
         credentials = LeaseCredentials(lambda: self._api.token(order.lease, "job"))

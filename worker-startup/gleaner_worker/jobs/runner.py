@@ -65,7 +65,6 @@ class JobRunner:
         self._report = report
         self.order, self._phase = order, "loading"
         self._open_folder: JobFolder | None = None
-        self._watch: Watch | None = None
         self._read_secrets = read_secrets
         self._secrets: Mapping[str, str] = {}
         self._cluster, self._folder = ONE_HOST, order["folder"]
@@ -103,8 +102,6 @@ class JobRunner:
             self._ended_as = mode
             self.ended.set()
             self._stop.set()
-            if self._watch:
-                self._watch.hurry()
             return True
 
     def restart(self, prepared: PreparedCode) -> None:
@@ -225,11 +222,11 @@ class JobRunner:
             order["every_s"],
             self._cluster.processes,
         )
-        watch = Watch(folder.checkpoint, folder.copies, user.uid, bucket, settings, restored, self._report, note)
+        report = self._report
+        watch = Watch(folder.checkpoint, folder.copies, user.uid, bucket, settings, restored, report, note, self._stop)
         if problem is not None:
             watch.say(problem, is_told=True)
         watch.start()
-        self._watch = watch
         return watch
 
     def _restore_s(self) -> float:

@@ -49,8 +49,8 @@ def restore(
     found = scan(root, owner[0], "", 1 << 62)
     if found is None:
         raise Failure("infrastructure", f"Failed to restore a checkpoint: {root} has changed")
-    is_mine = [number == process or (process == 0 and number >= processes) for number in order]
-    own = _union([manifests[number] for number, mine in reversed(list(zip(order, is_mine, strict=True))) if mine])
+    mine = [number for number in reversed(order) if number == process or (process == 0 and number >= processes)]
+    own = _union([manifests[number] for number in mine])
     kept = {path for path, file in own.files.items() if files.get(path) == file}
     known = Known(own, {path: state for path, state in found.files.items() if path in kept})
     foreign = Scan(
@@ -110,14 +110,12 @@ def _write_files(bucket: Bucket, root: str, files: dict[str, StoredFile]) -> Non
         try:
             for job in jobs:
                 job.result()
-        except FileNotFoundError as error:
+        except BaseException as error:
             pool.shutdown(cancel_futures=True)
-            raise Unusable(f"an object is missing: {error}") from error
-        except Damaged as error:
-            pool.shutdown(cancel_futures=True)
-            raise Unusable(error.reason) from error
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
+            if isinstance(error, FileNotFoundError):
+                raise Unusable(f"an object is missing: {error}") from error
+            if isinstance(error, Damaged):
+                raise Unusable(error.reason) from error
             raise
     for path, file in files.items():
         place = os.path.join(root, path)

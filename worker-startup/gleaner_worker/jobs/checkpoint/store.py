@@ -5,7 +5,6 @@ import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from ...storage.objects import Bucket
 from ...storage.upload_content import BytesContent
@@ -77,7 +76,6 @@ class Cut:
                 shutil.copyfile(copy, f"{copy}.copy")
                 self._check(path, copy)
                 os.replace(f"{copy}.copy", copy)
-                os.utime(copy, ns=(self.new[path].mtime_ns,) * 2)
 
     def store(self, bucket: Bucket, prefix: str) -> tuple[Manifest, str]:
         """Uploads the new files, then the manifest. Returns the manifest and its SHA-256. Raises Spoiled."""
@@ -100,14 +98,15 @@ class Cut:
         for path, copy in self._copies.items():
             if self.new[path].size > _COPIED_BYTES:
                 self._check(path, copy)
-        manifest = Manifest(files, dict(self.scan.folders), dict(self.scan.links))
+        manifest = Manifest(files, self.scan.folders, self.scan.links)
         data = manifest.encode()
         bucket.create(prefix + MANIFEST, BytesContent(data), {}, "application/json")
         return manifest, hashlib.sha256(data).hexdigest()
 
     def _store_piece(self, bucket: Bucket, path: str, name: str, piece: int) -> Piece:
         with open(self._copies[path], "rb") as file:
-            content = _read_piece(file, piece * PIECE_BYTES)
+            file.seek(piece * PIECE_BYTES)
+            content = BytesContent(file.read(PIECE_BYTES))
         bucket.create(name, content, {}, _TYPE)
         return Piece(name, content.size, hashlib.sha256(content.getbuffer()).hexdigest())
 
@@ -121,8 +120,3 @@ class Cut:
 
 def _pieces_of(size: int) -> int:
     return max(1, -(-size // PIECE_BYTES))
-
-
-def _read_piece(file: BinaryIO, begin: int) -> BytesContent:
-    file.seek(begin)
-    return BytesContent(file.read(PIECE_BYTES))

@@ -71,7 +71,7 @@ class Watch(threading.Thread):
     """The watch of one attempt on one host.
 
     report: sends a stored version, or a problem of the checkpoint, to worker-api; raises OSError and LeaseLost.
-    note: writes a line into the output of the job.
+    note: writes a line into the output of the job. stop: set while the process is to end.
     """
 
     def __init__(
@@ -84,10 +84,11 @@ class Watch(threading.Thread):
         restored: Restored,
         report: Callable[[dict | None, str | None], None],
         note: Callable[[str], None],
+        stop: threading.Event,
     ):
         super().__init__(name="checkpoint", daemon=True)
         self._root, self._copies, self._uid, self._bucket = root, copies, uid, bucket
-        self._settings, self._report, self._note = settings, report, note
+        self._settings, self._report, self._note, self._term = settings, report, note, stop
         self._known, self._foreign = restored.known, restored.foreign
         self._restored = restored.known
         self._pool = ThreadPoolExecutor(1, "checkpoint-upload")
@@ -105,19 +106,11 @@ class Watch(threading.Thread):
 
     @property
     def is_used(self) -> bool:
-        return (
-            self._stored is not None
-            or bool(self._known.manifest.files)
-            or self._seen is not None
-            and bool(self._seen.scan.files)
-        )
+        """Whether the job has saved something."""
+        return bool(self._stored or self._known.manifest.files or (self._seen and self._seen.scan.files))
 
     def process_began(self) -> None:
         self._died_at = None
-
-    def hurry(self) -> None:
-        """The process has TERM: its next quiet moment counts at once."""
-        self._next_cut = 0.0
 
     def process_died(self) -> None:
         self._died_at = time.monotonic()
@@ -193,18 +186,23 @@ class Watch(threading.Thread):
             os.unlink(os.path.join(self._root, SAVE))
 
     def _look(self) -> None:
-        found = self._scan()
+        moment = self._moment()
+        found = None if moment is None else moment.scan
         if found is None or self._seen is None or found != self._seen.scan:
             self._note_restless(found)
-            self._seen = self._moment_of(found) if found is not None else None
+            self._seen = moment
             return
         self._seen.until_ms = _now_ms()
         if self._stored and self._stored[0].scan == found:
             self._stored[0].until_ms = self._seen.until_ms
         if not self._is_new(found):
             self._quiet_at = time.monotonic()
-        elif self._upload is None and time.monotonic() >= self._next_cut and self._fits(found):
+        elif self._upload is None and self._is_due() and self._fits(found):
             self._cut(self._seen)
+
+    def _is_due(self) -> bool:
+        """After TERM, the next quiet moment counts at once."""
+        return time.monotonic() >= self._next_cut or self._term.is_set()
 
     def _is_new(self, found: Scan) -> bool:
         """Whether no version has this state. One host needs no version of an empty folder, nor of what it restored."""
@@ -219,9 +217,8 @@ class Watch(threading.Thread):
         return was != (found.files, found.folders, found.links)
 
     def _scan(self) -> Scan | None:
-        most = (
-            self._settings.max_files + len(self._foreign.files) + len(self._foreign.folders) + len(self._foreign.links)
-        )
+        foreign = self._foreign
+        most = self._settings.max_files + len(foreign.files) + len(foreign.folders) + len(foreign.links)
         try:
             found = scan(self._root, self._uid, SAVE, most)
         except TooMany:
@@ -232,7 +229,6 @@ class Watch(threading.Thread):
             return None
         for path, why in found.left_out.items():
             self.say(f"{path!r} is left out: {why}")
-        foreign = self._foreign
         return replace(
             found,
             files={path: state for path, state in found.files.items() if foreign.files.get(path) != state},
@@ -240,24 +236,17 @@ class Watch(threading.Thread):
             links={path: target for path, target in found.links.items() if foreign.links.get(path) != target},
         )
 
-    def _moment(self, label: str | None) -> _Moment | None:
-        found = self._scan()
-        return None if found is None else self._moment_of(found, label)
-
-    def _moment_of(self, found: Scan, label: str | None = None) -> _Moment:
-        return _Moment(found, label, _now_ms(), _now_ms(), time.monotonic())
+    def _moment(self, label: str | None = None) -> _Moment | None:
+        found, now_ms = self._scan(), _now_ms()
+        return None if found is None else _Moment(found, label, now_ms, now_ms, time.monotonic())
 
     def _fits(self, found: Scan) -> bool:
-        settings, files = self._settings, found.files
-        if found.size_bytes > settings.max_bytes:
-            largest = max(files, key=lambda path: files[path].size)
-            size = f"{found.size_bytes / 1e9:.1f} GB in {len(files)} files, the largest is {largest}"
-            self.say(
-                f"it has over {settings.max_bytes / 1e9:g} GB ({size}): raise checkpoint.max_gb, or keep fewer steps",
-                True,
-            )
-        else:
+        files, max_bytes = found.files, self._settings.max_bytes
+        if found.size_bytes <= max_bytes:
             return True
+        largest = max(files, key=lambda path: files[path].size)
+        size = f"{found.size_bytes / 1e9:.1f} GB in {len(files)} files, the largest is {largest}"
+        self.say(f"it has over {max_bytes / 1e9:g} GB ({size}): raise checkpoint.max_gb, or keep fewer steps", True)
         return False
 
     def _cut(self, moment: _Moment) -> bool:
