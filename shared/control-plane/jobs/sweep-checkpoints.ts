@@ -27,8 +27,8 @@ export async function sweepCheckpoint(deps: Deps, id: string): Promise<void> {
   const {complete, previous} = job ? stateOf(job) : {complete: null, previous: null};
   if (!job || !complete) return;
   const kept = new Set<string>();
-  for (const version of previous ? [complete, previous] : [complete])
-    for (const name of await objectsOf(deps, id, version)) kept.add(name);
+  for (const version of [complete, previous])
+    for (const name of version ? await objectsOf(deps, id, version) : []) kept.add(name);
   for await (const page of pagesOf(deps, checkpointsFolder(id))) {
     const old = page.filter(name => !kept.has(name) && isOld(name, job, complete));
     await forEachConcurrently(old, name => deps.checkpoints.delete(name));
@@ -42,8 +42,8 @@ async function objectsOf(
   {epoch, parts}: CheckpointVersion,
 ): Promise<string[]> {
   const all = await Promise.all(
-    Object.entries(parts).map(async ([process, {version}]) => {
-      const name = manifestObject(id, epoch, process, version);
+    Object.entries(parts).map(async ([index, {version}]) => {
+      const name = manifestObject(id, epoch, index, version);
       const bytes = await checkpoints.read(name, {max_bytes: MAX_MANIFEST_BYTES});
       if (!bytes) throw new Error(`Failed to sweep the checkpoint of job ${id}: ${name} is missing`);
       const {files} = manifest.parse(JSON.parse(new TextDecoder().decode(bytes)));

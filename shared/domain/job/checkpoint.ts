@@ -196,11 +196,6 @@ function restoreOrder(job: string, version: CheckpointVersion) {
   return {at, label, restore_s: restoreSeconds(version), parts: Object.fromEntries(manifests)};
 }
 
-/** Folder of the objects of one version of one host. */
-export function versionFolder(job: string, epoch: number, index: string, version: number): string {
-  return `${checkpointEpochFolder(job, epoch)}host_${index}/${String(version).padStart(6, '0')}/`;
-}
-
 export function manifestObject(job: string, epoch: number, index: string, version: number): string {
-  return `${versionFolder(job, epoch, index, version)}manifest.json`;
+  return `${checkpointEpochFolder(job, epoch)}host_${index}/${String(version).padStart(6, '0')}/manifest.json`;
 }
