@@ -11,11 +11,10 @@ import numpy as np
 STEPS, EVERY, PAUSE_S = int(os.environ["STEPS"]), 8, float(os.environ["PAUSE_S"])
 SAVES, HOST, HOSTS = os.environ["SAVES"], jax.process_index(), jax.process_count()
 D, VOCAB, LENGTH, BATCH, RATE = 16, 11, 8, 8, 0.01
-key = jax.random.key(0)
 
 
 def normal(number, *shape):
-    return jax.random.normal(jax.random.fold_in(key, number), shape) / shape[0] ** 0.5
+    return np.random.default_rng(number).standard_normal(shape, np.float32) / np.float32(shape[0] ** 0.5)
 
 
 layers = [{"qkv": normal(2 * n, D, 3 * D), "up": normal(2 * n + 1, D, D)} for n in range(2)]
@@ -33,48 +32,42 @@ def logits(params, tokens):
     return x @ params["out"]
 
 
-def loss_of(params, tokens):
+@jax.jit
+@jax.value_and_grad
+def train(params, tokens):
     chances = jax.nn.log_softmax(logits(params, tokens[:, :-1]))
     return -jnp.take_along_axis(chances, tokens[:, 1:, None], -1).mean()
 
 
 def batch(step):  # each host has a part, which the number of the step decides
-    keys = jax.random.fold_in(jax.random.fold_in(key, 1000 + step), HOST)
-    start = jax.random.randint(keys, (BATCH, 1), 0, VOCAB)
-    return (start + jnp.arange(LENGTH) * (1 + start % 3)) % VOCAB
+    start = np.random.default_rng((step, HOST)).integers(0, VOCAB, (BATCH, 1))
+    return (start + np.arange(LENGTH) * (1 + start % 3)) % VOCAB
 
 
 if SAVES == "numpy":
-    begin = jax.tree.map(jnp.zeros_like, first)
+    begin = jax.tree.map(np.zeros_like, first)
 
-    def update(grads, momentum):
-        momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, grads)
-        return jax.tree.map(lambda m: -RATE * m, momentum), momentum
+    def apply(params, momentum, grads):
+        momentum = jax.tree.map(lambda m, g: np.float32(0.9) * m + g, momentum, grads)
+        return jax.tree.map(lambda p, m: p - np.float32(RATE) * m, params, momentum), momentum
 else:
     import optax
 
     optimizer = optax.adam(RATE)
-    begin, update = optimizer.init(first), optimizer.update
+    begin = jax.tree.map(np.asarray, optimizer.init(first))
 
-
-@jax.jit
-def train(params, state, tokens):
-    loss, grads = jax.value_and_grad(loss_of)(params, tokens)
-    return loss, grads
-
-
-@jax.jit
-def apply(params, state, grads):
-    updates, state = update(grads, state)
-    return jax.tree.map(jnp.add, params, updates), state
+    @jax.jit
+    def apply(params, state, grads):
+        updates, state = optimizer.update(grads, state)
+        return optax.apply_updates(params, updates), state
 
 
 def mean_over_hosts(tree):  # gathered and added in the order of the hosts, so the sum is the same each time
     if HOSTS == 1:
-        return tree
+        return jax.tree.map(np.asarray, tree)
     from jax.experimental import multihost_utils
 
-    return jax.tree.map(lambda x: jnp.asarray(multihost_utils.process_allgather(x)).mean(0), tree)
+    return jax.tree.map(lambda x: np.asarray(multihost_utils.process_allgather(x)).mean(0), tree)
 
 
 folder = os.environ["JOB_CHECKPOINT"]
@@ -95,7 +88,7 @@ def load_file():
         return 0, first, begin, []
     found = np.load(f"{folder}/state.npz")
     leaves, tree = jax.tree.flatten((first, begin))
-    params, state = jax.tree.unflatten(tree, [jnp.asarray(found[str(n)]) for n in range(len(leaves))])
+    params, state = jax.tree.unflatten(tree, [found[str(n)] for n in range(len(leaves))])
     return int(found["step"]), params, state, found["losses"].tolist()
 
 
@@ -115,8 +108,7 @@ if SAVES == "orbax":
         if step is None:
             return 0, first, begin, []
         shape = {"params": first, "state": begin, "losses": np.zeros(STEPS)}
-        found = manager.restore(step, args=ocp.args.StandardRestore(jax.tree.map(np.asarray, shape)))
-        found = jax.tree.map(jnp.asarray, found | {"losses": None}) | {"losses": found["losses"]}
+        found = manager.restore(step, args=ocp.args.StandardRestore(shape))
         return step, found["params"], found["state"], found["losses"][:step].tolist()
 else:
     save, load = save_file, load_file
@@ -124,7 +116,7 @@ else:
 step, params, state, losses = load()
 print(f"begins at step {step}", flush=True)
 while step < STEPS:
-    loss, grads = mean_over_hosts(train(params, state, batch(step)))
+    loss, grads = mean_over_hosts(train(params, batch(step)))
     params, state = apply(params, state, grads)
     losses.append(float(loss))
     step += 1
