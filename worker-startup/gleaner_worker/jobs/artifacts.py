@@ -1,5 +1,6 @@
 """The artifacts of an attempt: each file is stored once it has settled, and again where it changes after that."""
 
+import contextlib
 import os
 import threading
 import time
@@ -7,13 +8,12 @@ from collections.abc import Iterator
 
 from ..failures import Failure, LeaseLost
 from ..storage.objects import Bucket, Contradicts
-from ..storage.untrusted_files import open_untrusted, walk
+from ..storage.untrusted_files import open_untrusted
 from ..storage.upload_content import FileContent
-from .checkpoint.folder import FileState, has_writer, state_of
+from .checkpoint.folder import FileState, Scan, TooMany, has_writer, opened_parent, scan, state_of
 
 _MAX_ARTIFACTS = 10_000
 _MAX_ARTIFACT_BYTES = 200 << 30
-_MAX_DEPTH = 32
 _MAX_NAMED = 20  # files in the note about those left out
 _LOOK_S = 10.0
 _SETTLED_S = 30.0  # without a change, until a file is stored; twice as long after each version of it
@@ -36,17 +36,16 @@ class Artifacts(threading.Thread):
     def run(self) -> None:
         while not self._ended.wait(_LOOK_S):
             try:
-                names = set()
-                for name, entry, fd in self._walk():
-                    names.add(name)
-                    self._store_settled(name, entry, fd)
-                self._seen = {name: seen for name, seen in self._seen.items() if name in names}
+                for name, state in self._settled():
+                    if not self._ended.is_set() and len(self._stored) < _MAX_ARTIFACTS:
+                        with contextlib.suppress(OverflowError, ValueError, OSError):  # the end names it
+                            self._store(name, state, is_final=False)
             except Contradicts as error:
                 self._contradiction = error
                 return
             except LeaseLost:
                 return
-            except (ValueError, OSError, Failure):  # the end names what is left out
+            except (OSError, Failure):  # the end names what is left out
                 pass
 
     def end(self) -> tuple[int, list[str]]:
@@ -59,81 +58,75 @@ class Artifacts(threading.Thread):
         self.join()
         if self._contradiction:
             raise self._contradiction
-        problems: list[str] = []
         try:
-            there = {name for name, _, _ in self._walk()}
-            self._stored = {name: state for name, state in self._stored.items() if name in there}
-            self._left_bytes = _MAX_ARTIFACT_BYTES - sum(state.size for state in self._stored.values())
-            for name, entry, fd in self._walk():
-                self._bucket.check()
-                try:
-                    if len(self._stored.keys() - {name}) + len(problems) >= _MAX_ARTIFACTS:
-                        raise OverflowError(f"more than {_MAX_ARTIFACTS} files")
-                    self._store(name, entry, fd, is_settled=True)
-                except OverflowError as error:
-                    problems.append(f"{name!r} and the files after it: {error}")
-                    break
-                except (ValueError, OSError) as error:
-                    problems.append(f"{name!r}: {error}")
-                except Contradicts:
-                    raise
-                except Failure as error:
-                    problems.append(f"{name!r}: {error.reason}")
-        except (ValueError, OSError) as error:
-            problems.append(str(error))
-        except Contradicts:
-            raise
-        except Failure as error:
-            problems.append(f"the other files: {error.reason}")
+            found = self._scan()
+        except OSError as error:
+            return len(self._stored), [str(error)]
+        self._stored = {name: state for name, state in self._stored.items() if name in found.files}
+        self._left_bytes = _MAX_ARTIFACT_BYTES - sum(state.size for state in self._stored.values())
+        problems: list[str] = []
+        for name in [*found.files, *found.links, *found.left_out]:
+            try:
+                if len(self._stored) - (name in self._stored) + len(problems) >= _MAX_ARTIFACTS:
+                    raise OverflowError(f"more than {_MAX_ARTIFACTS} files")
+                if (state := found.files.get(name)) is None:
+                    raise ValueError(found.left_out.get(name, "it is a link"))
+                self._store(name, state, is_final=True)
+            except OverflowError as error:
+                problems.append(f"{name!r} and the files after it: {error}")
+                break
+            except Contradicts:
+                raise
+            except (ValueError, OSError, Failure) as error:
+                problems.append(f"{name!r}: {error}")
         return len(self._stored), problems
 
     def abandon(self) -> None:
         self._ended.set()
 
-    def _walk(self) -> Iterator[tuple[str, str, int]]:
-        return walk(self._path, _MAX_DEPTH)
-
-    def _store_settled(self, name: str, entry: str, fd: int) -> None:
+    def _scan(self) -> Scan:
+        """What is there; some of it, if that is far over the limit of files. Raises OSError."""
         try:
-            if not self._ended.is_set() and len(self._stored) < _MAX_ARTIFACTS:
-                self._store(name, entry, fd, is_settled=False)
-        except (OverflowError, ValueError, OSError):  # the end names it
-            pass
+            found = scan(self._path, self._uid, "", 10 * _MAX_ARTIFACTS)
+        except TooMany as error:
+            return error.found
+        if found is None:
+            raise FileNotFoundError(f"{self._path} has changed")
+        return found
 
-    def _store(self, name: str, entry: str, fd: int, is_settled: bool) -> None:
-        if not name.isprintable() or len(self._folder) + len(name.encode("utf-8", "replace")) > 1000:
+    def _settled(self) -> Iterator[tuple[str, FileState]]:
+        files, now = self._scan().files, time.monotonic()
+        since = {name: at for name, (state, at) in self._seen.items() if files.get(name) == state}
+        self._seen = {name: (state, since.get(name, now)) for name, state in files.items()}
+        for name, (state, at) in self._seen.items():
+            if now - at >= _SETTLED_S * 2 ** self._numbers.get(name, 0):
+                yield name, state
+
+    def _store(self, name: str, state: FileState, is_final: bool) -> None:
+        if state == self._stored.get(name):
+            return
+        if not name.isprintable() or len(self._folder) + len(name.encode()) > 1000:
             raise ValueError("its name is too long, or has unprintable characters")
-        with open_untrusted(entry, self._uid, fd) as file:
-            state = state_of(os.fstat(file.fileno()))
-            number = self._numbers.get(name, 0) + 1
-            if state == self._stored.get(name) or not (
-                is_settled or self._has_settled(name, state, number, file.fileno())
-            ):
-                return
-            if state.size > self._left_bytes:
-                raise OverflowError(f"more than {_MAX_ARTIFACT_BYTES} bytes")
+        if state.size > self._left_bytes:
+            raise OverflowError(f"more than {_MAX_ARTIFACT_BYTES} bytes")
+        with opened_parent(self._path, name) as (fd, entry), open_untrusted(entry, self._uid, fd) as file:
 
             def check() -> None:
                 self._bucket.check()
                 if state_of(os.fstat(file.fileno())) != state:
                     raise Failure("infrastructure", "it changed while it was stored")
 
-            place = "artifacts" if number == 1 else f"artifacts_{number}"
+            check()
+            if not is_final and has_writer(file.fileno()):
+                return
             content = FileContent(file)
             check()
             # The object may exist although its upload fails, so the next upload has another name.
-            self._numbers[name] = number
+            number = self._numbers[name] = self._numbers.get(name, 0) + 1
+            place = "artifacts" if number == 1 else f"artifacts_{number}"
             bucket = self._bucket.checked(check)
             bucket.create(f"{self._folder}{place}/{name}", content, {}, "application/octet-stream")
             self._stored[name], self._left_bytes = state, self._left_bytes - state.size
-
-    def _has_settled(self, name: str, state: FileState, number: int, fd: int) -> bool:
-        now = time.monotonic()
-        seen, since = self._seen.get(name, (None, now))
-        if seen != state:
-            self._seen[name] = state, now
-            return False
-        return now - since >= _SETTLED_S * 2 ** (number - 1) and has_writer(fd) is not True
 
 
 def note_left_out(problems: list[str]) -> bytes:

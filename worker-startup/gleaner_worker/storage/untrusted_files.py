@@ -38,27 +38,3 @@ def read_report(path: str, uid: int) -> dict:
     if not isinstance(report, dict) or not isinstance(report.get("error"), str):
         return {}
     return report if report.get("cause") in ("exit", "memory", "result", "setup", "tpu", "machine") else {}
-
-
-def walk(folder: str, max_depth: int) -> Iterator[tuple[str, str, int]]:
-    """Yields (path below `folder`, name, fd of the parent folder) of every entry except folders. Follows no link.
-
-    Raises ValueError for a tree deeper than `max_depth`.
-    """
-    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    yield from _walk(root, "", max_depth)
-
-
-def _walk(fd: int, prefix: str, depth: int) -> Iterator[tuple[str, str, int]]:
-    try:
-        if depth == 0:
-            raise ValueError(f"{prefix} is too deep")
-        with os.scandir(fd) as entries:
-            for entry in entries:
-                if not entry.is_dir(follow_symlinks=False):
-                    yield prefix + entry.name, entry.name, fd
-                    continue
-                inner = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-                yield from _walk(inner, f"{prefix}{entry.name}/", depth - 1)
-    finally:
-        os.close(fd)

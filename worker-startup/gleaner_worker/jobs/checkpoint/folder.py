@@ -5,8 +5,11 @@ import fcntl
 import os
 import signal
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_DEPTH = 32
 _MAX_PATH_BYTES = 1000
 # A job that opens a file while the agent asks for its writers makes the kernel send SIGIO, which would end the agent.
@@ -38,14 +41,18 @@ class Scan:
 
 
 class TooMany(Exception):
-    """The folder has more entries than its limit."""
+    """The folder has more entries than its limit. found: some of them."""
+
+    def __init__(self, found: Scan):
+        super().__init__()
+        self.found = found
 
 
 def scan(root: str, uid: int, ignored: str, most: int) -> Scan | None:
     """Reads the folder without its file `ignored`. None where it changes meanwhile. Raises TooMany."""
     found = Scan()
     try:
-        _scan(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC), "", uid, ignored, found, most)
+        _scan(os.open(root, _FOLDER), "", uid, ignored, found, most)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found
@@ -59,13 +66,12 @@ def _scan(fd: int, prefix: str, uid: int, ignored: str, found: Scan, most: int) 
                 if path == ignored:
                     continue
                 if len(found.files) + len(found.folders) + len(found.links) + len(found.left_out) > most:
-                    raise TooMany
+                    raise TooMany(found)
                 if problem := _problem_of(path, status, uid):
                     found.left_out[path] = problem
                 elif stat.S_ISDIR(status.st_mode):
                     found.folders[path] = status.st_mode & 0o777
-                    inner = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-                    _scan(inner, path + "/", uid, ignored, found, most)
+                    _scan(os.open(entry.name, _FOLDER, dir_fd=fd), path + "/", uid, ignored, found, most)
                 elif stat.S_ISLNK(status.st_mode):
                     _add_link(fd, entry.name, path, found)
                 else:
@@ -95,22 +101,30 @@ def _add_link(fd: int, name: str, path: str, found: Scan) -> None:
         found.links[path] = target
 
 
-def link_file(root: str, path: str, copy: str, expected: FileState, uid: int) -> bool:
-    """Makes the hard link `copy` of a file of the folder. False where the file is not the one that a scan saw."""
+@contextmanager
+def opened_parent(root: str, path: str) -> Iterator[tuple[int, str]]:
+    """Yields the folder that holds `path`, as an open descriptor, and the name in it. Follows no link."""
     *folders, name = path.split("/")
-    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(root, _FOLDER)
     try:
         for folder in folders:
-            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+            inner = os.open(folder, _FOLDER, dir_fd=fd)
             os.close(fd)
             fd = inner
-        os.link(name, copy, src_dir_fd=fd, follow_symlinks=False)
+        yield fd, name
+    finally:
+        os.close(fd)
+
+
+def link_file(root: str, path: str, copy: str, expected: FileState, uid: int) -> bool:
+    """Makes the hard link `copy` of a file of the folder. False where the file is not the one that a scan saw."""
+    try:
+        with opened_parent(root, path) as (fd, name):
+            os.link(name, copy, src_dir_fd=fd, follow_symlinks=False)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return False
         raise
-    finally:
-        os.close(fd)
     return is_unchanged(copy, expected, uid)
 
 
