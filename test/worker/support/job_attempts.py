@@ -22,6 +22,10 @@ FOLDER = "jobs/j1/epoch_2/"
 # The cache of uv that the commands keep. A VM has this cache from its start.
 UV_CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gleaner", "uv")
 RAN = dict.fromkeys(("bundle", "worker_bundle", "repo", "commit", "jax_version", "environment")) | {"jax_version": "1"}
+NEW_CHECKPOINT = {
+    **{"bucket": BUCKET, "folder": "checkpoints/j1/", "versions": []},
+    **{"max_gb": 100, "max_files": 10_000, "every_s": 60},
+}
 ONE_SLICE = {"host": 0, "hosts": 1, "addresses": [""], "port": 8482, "slice": 0, "slices": 1}
 
 
@@ -38,7 +42,7 @@ def an_order(**changes):
         "source_version": None,
         "limits": None,
         "bucket": BUCKET,
-        "checkpoint": None,
+        "checkpoint": NEW_CHECKPOINT,
         "fence_s": HANG_S,
         "folder": FOLDER,
         "slice": ONE_SLICE,

@@ -1,5 +1,6 @@
 """One attempt of a job: prepares its code, runs it as the job user, and stores its output, result and artifacts."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -14,7 +15,7 @@ from ..storage.untrusted_files import read_report
 from .artifacts import Artifacts, note_left_out
 from .bucket_address import BucketAccess, reaching_bucket
 from .checkpoint.restore import Restored, Unusable, restore
-from .checkpoint.watch import Settings, Watch
+from .checkpoint.watch import Watch
 from .cluster import ONE_HOST, Cluster, cluster_of, lost_peer
 from .egress import reaching
 from .job_folder import JobFolder, path_of_attempt
@@ -170,28 +171,23 @@ class JobRunner:
         limits = job_limits(self.order.get("limits") or {}, wall_s)
         output = OutputParts(self._output_bucket, f"{self._folder}output")
         artifacts = Artifacts(folder.artifacts, folder.user.uid, self._bucket, self._folder)
-        watch = None
-        try:
-            watch = self._open_checkpoint(folder, output)
+        with contextlib.ExitStack() as end:
+            end.callback(lambda: output.close(_LAST_OUTPUT_S if self._is_ended_by_a_peer() else 0))
+            try:
+                watch = self._open_checkpoint(folder, output)
+            except Unusable as error:
+                return _failed("checkpoint", f"No stored version of the checkpoint can be restored: {error}")
+            end.callback(watch.abandon)
+            end.callback(artifacts.abandon)
             artifacts.start()
             self._open_folder, self._phase = folder, "running"
             ended, prepared = self._run_process(folder, prepared, limits, output, watch)
             self._phase = "uploading"
             return self._store(folder, ended, output, watch, artifacts) | {"ran": prepared.ran}
-        except Unusable as error:
-            return _failed("checkpoint", f"No stored version of the checkpoint can be restored: {error}")
-        finally:
-            artifacts.abandon()
-            if watch:
-                watch.abandon()
-            output.close(_LAST_OUTPUT_S if self._is_ended_by_a_peer() else 0)
 
-    def _open_checkpoint(self, folder: JobFolder, output: OutputParts) -> Watch | None:
+    def _open_checkpoint(self, folder: JobFolder, output: OutputParts) -> Watch:
         """Restores the newest version that is whole. Raises Unusable where versions exist and none is."""
-        order = self.order.get("checkpoint")
-        if order is None:
-            return None
-        user, process = folder.user, self._cluster.process
+        order, user, process = self.order["checkpoint"], folder.user, self._cluster.process
         owner, place = (user.uid, user.gid), (process, self._cluster.processes)
         bucket = Bucket(self._bucket.client, order["bucket"], self._check)
 
@@ -215,15 +211,17 @@ class JobRunner:
         else:
             if problem is not None:
                 raise Unusable(problem)
-        settings = Settings(
+        watch = Watch(
+            folder,
+            bucket,
+            order,
             f"{order['folder']}epoch_{self._epoch}/host_{process}/",
-            int(order["max_gb"] * 1e9),
-            order["max_files"],
-            order["every_s"],
             self._cluster.processes,
+            restored,
+            self._report,
+            note,
+            self._stop,
         )
-        report = self._report
-        watch = Watch(folder.checkpoint, folder.copies, user.uid, bucket, settings, restored, report, note, self._stop)
         if problem is not None:
             watch.say(problem, is_told=True)
         watch.start()
@@ -231,8 +229,7 @@ class JobRunner:
 
     def _restore_s(self) -> float:
         """Most seconds of the restore, by which the hosts of an attempt may differ."""
-        versions = (self.order["checkpoint"] or {}).get("versions") or [{"restore_s": 0}]
-        return versions[0]["restore_s"]
+        return max((version["restore_s"] for version in self.order["checkpoint"]["versions"][:1]), default=0)
 
     def _until(self, deadline: float) -> Callable[[], None]:
         def check() -> None:
@@ -243,15 +240,14 @@ class JobRunner:
         return check
 
     def _store(
-        self, folder: JobFolder, ended: ProcessEnd, output: OutputParts, watch: Watch | None, artifacts: Artifacts
+        self, folder: JobFolder, ended: ProcessEnd, output: OutputParts, watch: Watch, artifacts: Artifacts
     ) -> dict:
         if self._ended_as == "stop":
             raise LeaseLost
         finish = self._conclude(folder, ended)
         if ended.cause != "stopped":
             folder.keep_programs()
-        if watch:
-            watch.end(ended.exit_code == 0, min(self._give_up_at, time.monotonic() + _LAST_VERSION_S))
+        watch.end(ended.exit_code == 0, min(self._give_up_at, time.monotonic() + _LAST_VERSION_S))
         stored, problems = artifacts.end()
         output.close(max(1.0, min(600.0, self._give_up_at - time.monotonic())), note_left_out(problems))
         if self._ended_as == "stop":
@@ -266,7 +262,7 @@ class JobRunner:
         prepared: PreparedCode,
         limits: Limits,
         output: OutputParts,
-        watch: Watch | None,
+        watch: Watch,
     ) -> tuple[ProcessEnd, PreparedCode]:
         deadline = time.monotonic() + limits.wall_s
 
@@ -279,8 +275,7 @@ class JobRunner:
 
         start_s = _START_S + (self._restore_s() if self._cluster.processes > 1 else 0)
         while True:
-            if watch:
-                watch.process_began()
+            watch.process_began()
             ended = run_process(
                 folder.argv(prepared),
                 user=folder.user,
@@ -294,7 +289,7 @@ class JobRunner:
                 tmp=folder.tmp,
                 ramfs=prepared.ramfs,
                 has_started=folder.has_started,
-                on_death=watch.process_died if watch else lambda: None,
+                on_death=watch.process_died,
             )
             write(mask.end())
             start_s, deadline = start_s - ended.start_s, deadline + ended.start_s
@@ -303,7 +298,7 @@ class JobRunner:
                 if ended.cause != "stopped" or self._next is None or self._ended_as is not None or not is_alone:
                     return ended, prepared
                 # A process that was ended in the middle of a save leaves half of it: the next attempt restores.
-                if watch and watch.is_used and ended.exit_code != 0:
+                if watch.is_used and ended.exit_code != 0:
                     return ended, prepared
                 prepared, self._next = self._next, None
                 self._stop.clear()

@@ -1,5 +1,6 @@
 """Credentials of one lease: tokens of worker-api that are good for the objects of the lease alone."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -45,11 +46,8 @@ class LeaseCredentials(google.auth.credentials.Credentials):
         Raises LeaseLost, and TransportError without a token that is still good.
         """
         if self._left_s() < least_s:
-            try:
+            with contextlib.suppress(google.auth.exceptions.TransportError):
                 self.refresh(None)
-            except google.auth.exceptions.TransportError:
-                if self._left_s() <= 0:
-                    raise
         if self.token is None or self._left_s() <= 0:
             raise google.auth.exceptions.TransportError("worker-api gives no token")
         return self.token, self._left_s()

@@ -4,8 +4,10 @@ import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import PurePosixPath
 
-from ...failures import Damaged, Failure
+from ...failures import Failure
 from ...storage.objects import Bucket
 from .folder import Scan, scan
 from .manifest import Manifest, Piece, StoredFile, parse_manifest
@@ -85,14 +87,9 @@ def _union(manifests: list[Manifest]) -> Manifest:
         files |= manifest.files
         links |= manifest.links
         folders |= manifest.folders
-    for path in [*files, *folders, *links]:
-        parts = path.split("/")
-        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
-        if (
-            path in folders
-            and (path in files or path in links)
-            or any(each in files or each in links for each in above)
-        ):
+    above = {str(parent) for path in [*files, *folders, *links] for parent in PurePosixPath(path).parents}
+    for path in [*files, *links]:
+        if path in folders or path in above:
             raise Unusable(f"{path!r} is a folder on one host, and a file or a link on another")
     return Manifest(files, folders, links)
 
@@ -101,51 +98,35 @@ def _write_files(bucket: Bucket, root: str, files: dict[str, StoredFile]) -> Non
     for path in files:
         os.makedirs(os.path.join(root, os.path.dirname(path)), mode=0o700, exist_ok=True)
         open(os.path.join(root, path), "xb").close()
+    pieces = [
+        (os.path.join(root, path), begin, piece)
+        for path, file in files.items()
+        for begin, piece in zip(accumulate((each.size for each in file.pieces), initial=0), file.pieces, strict=False)
+        if piece.size
+    ]
     with ThreadPoolExecutor(_STREAMS, "restore") as pool:
-        jobs = [
-            pool.submit(_write_piece, bucket, os.path.join(root, path), begin, piece)
-            for path, file in files.items()
-            for begin, piece in _placed(file)
-        ]
-        try:
-            for job in jobs:
-                job.result()
-        except BaseException as error:
-            pool.shutdown(cancel_futures=True)
-            if isinstance(error, FileNotFoundError):
-                raise Unusable(f"an object is missing: {error}") from error
-            if isinstance(error, Damaged):
-                raise Unusable(error.reason) from error
-            raise
+        list(pool.map(lambda place: _write_piece(bucket, *place), pieces))
     for path, file in files.items():
         place = os.path.join(root, path)
         os.chmod(place, file.mode)
         os.utime(place, ns=(file.mtime_ns, file.mtime_ns))
 
 
-def _placed(file: StoredFile) -> list[tuple[int, Piece]]:
-    begins = [0]
-    for piece in file.pieces:
-        begins.append(begins[-1] + piece.size)
-    return [(begin, piece) for begin, piece in zip(begins, file.pieces, strict=False) if piece.size]
-
-
 def _write_piece(bucket: Bucket, path: str, begin: int, piece: Piece) -> None:
-    found = bucket.head(piece.object)
-    if found is None:
-        raise FileNotFoundError(piece.object)
     data = bytearray(piece.size)
-    if found.size_bytes == piece.size:
-        bucket.read_into(piece.object, found.generation, 0, memoryview(data))
-    if hashlib.sha256(data).hexdigest() != piece.sha256:
-        raise Damaged("infrastructure", f"{piece.object} has other bytes than were stored")
-    fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        written = 0
-        while written < len(data):
-            written += os.pwrite(fd, memoryview(data)[written:], begin + written)
-    finally:
-        os.close(fd)
+        found = bucket.head(piece.object)
+        if found and found.size_bytes == piece.size:
+            bucket.read_into(piece.object, found.generation, 0, memoryview(data))
+    except FileNotFoundError:
+        found = None
+    if found is None:
+        raise Unusable(f"{piece.object} is missing")
+    if hashlib.sha256(data).hexdigest() != piece.sha256:
+        raise Unusable(f"{piece.object} has other bytes than were stored")
+    with open(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "wb") as file:
+        file.seek(begin)
+        file.write(data)
 
 
 def _give(root: str, uid: int, gid: int) -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 
 from ...storage.objects import Bucket
 from ...storage.upload_content import BytesContent
@@ -40,19 +41,17 @@ NOTHING_KNOWN = Known(Manifest(), {})
 class Cut:
     """The files of the folder at one moment, in a folder that the job cannot see."""
 
-    def __init__(self, root: str, uid: int, found: Scan, known: Known, copies: str):
-        """Raises Spoiled for a file that has changed since the scan."""
+    def __init__(self, uid: int, found: Scan, known: Known, copies: str):
         self.scan, self._uid, self._known, self._folder = found, uid, known, copies
         self.new = {path: state for path, state in found.files.items() if known.find(path, state) is None}
         self._copies = {path: os.path.join(copies, str(number)) for number, path in enumerate(sorted(self.new))}
-        os.makedirs(copies, mode=0o700)
-        try:
-            for path, copy in self._copies.items():
-                if not link_file(root, path, copy, self.new[path], uid):
-                    raise Spoiled(path)
-        except BaseException:
-            self.remove()
-            raise
+
+    def link(self, root: str) -> None:
+        """Raises Spoiled for a file that has changed since the scan."""
+        os.makedirs(self._folder, mode=0o700)
+        for path, copy in self._copies.items():
+            if not link_file(root, path, copy, self.new[path], self._uid):
+                raise Spoiled(path)
 
     @property
     def objects(self) -> int:
@@ -80,21 +79,17 @@ class Cut:
     def store(self, bucket: Bucket, prefix: str) -> tuple[Manifest, str]:
         """Uploads the new files, then the manifest. Returns the manifest and its SHA-256. Raises Spoiled."""
         files = {path: stored for path, state in self.scan.files.items() if (stored := self._known.find(path, state))}
+        parts = [
+            (path, f"{prefix}{number:06d}-{piece:04d}", piece)
+            for number, path in enumerate(self._copies)
+            for piece in range(_pieces_of(self.new[path].size))
+        ]
         with ThreadPoolExecutor(_STREAMS, "checkpoint") as pool:
-            pieces = {
-                path: [
-                    pool.submit(self._store_piece, bucket, path, f"{prefix}{number:06d}-{piece:04d}", piece)
-                    for piece in range(_pieces_of(self.new[path].size))
-                ]
-                for number, path in enumerate(self._copies)
-            }
-            try:
-                for path, state in self.new.items():
-                    stored = tuple(done.result() for done in pieces[path])
-                    files[path] = StoredFile(state.mode, state.mtime_ns, stored)
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+            pieces = pool.map(lambda part: self._store_piece(bucket, *part), parts)
+            for path in self._copies:
+                state = self.new[path]
+                stored = tuple(islice(pieces, _pieces_of(state.size)))
+                files[path] = StoredFile(state.mode, state.mtime_ns, stored)
         for path, copy in self._copies.items():
             if self.new[path].size > _COPIED_BYTES:
                 self._check(path, copy)

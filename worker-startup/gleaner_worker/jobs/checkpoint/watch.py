@@ -1,11 +1,12 @@
 """Stores versions of the checkpoint folder while the job runs. A version is a quiet moment of the whole folder, or the
 moment that the program names."""
 
+import contextlib
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotDone
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from ...failures import Failure, LeaseLost
 from ...storage.objects import Bucket
 from ...storage.untrusted_files import open_untrusted
+from ..job_folder import JobFolder
 from .folder import Scan, TooMany, scan
 from .manifest import Manifest
 from .restore import Restored
@@ -32,17 +34,6 @@ _REPORT_S = 5.0  # between two tries to report a version
 _MAX_BYTES_PER_HOUR = 200e9
 _SPOILED = 3  # versions in a row, until the output says so
 _FOREVER_MS = 7 * 86_400_000
-
-
-@dataclass(frozen=True)
-class Settings:
-    """prefix: of the objects of this host. every_s: least seconds between two versions. processes: of the attempt."""
-
-    prefix: str
-    max_bytes: int
-    max_files: int
-    every_s: float
-    processes: int
 
 
 @dataclass
@@ -70,27 +61,31 @@ class _Upload:
 class Watch(threading.Thread):
     """The watch of one attempt on one host.
 
+    order: `max_gb`, `max_files` and `every_s`, the least seconds between two versions. prefix: of the objects of this
+    host. processes: of the attempt.
     report: sends a stored version, or a problem of the checkpoint, to worker-api; raises OSError and LeaseLost.
     note: writes a line into the output of the job. stop: set while the process is to end.
     """
 
     def __init__(
         self,
-        root: str,
-        copies: str,
-        uid: int,
+        folder: JobFolder,
         bucket: Bucket,
-        settings: Settings,
+        order: Mapping,
+        prefix: str,
+        processes: int,
         restored: Restored,
         report: Callable[[dict | None, str | None], None],
         note: Callable[[str], None],
         stop: threading.Event,
     ):
         super().__init__(name="checkpoint", daemon=True)
-        self._root, self._copies, self._uid, self._bucket = root, copies, uid, bucket
-        self._settings, self._report, self._note, self._term = settings, report, note, stop
-        self._known, self._foreign = restored.known, restored.foreign
-        self._restored = restored.known
+        self._root, self._copies, self._uid = folder.checkpoint, folder.copies, folder.user.uid
+        self._bucket = bucket
+        self._order, self._prefix, self._processes = order, prefix, processes
+        self._report, self._note, self._term = report, note, stop
+        self._known = self._restored = restored.known
+        self._foreign = restored.foreign
         self._pool = ThreadPoolExecutor(1, "checkpoint-upload")
         self._ended = threading.Event()
         self._died_at: float | None = None
@@ -148,7 +143,9 @@ class Watch(threading.Thread):
             self._await_upload(give_up_at, is_final=is_good)
             label = self._label()
             if label is not None or (is_good and not self._is_named):
-                self._take_last(label)
+                moment = self._moment(label)
+                if moment and (label is not None or self._is_new(moment.scan)) and self._fits(moment.scan):
+                    self._cut(moment)
                 self._await_upload(give_up_at, is_final=True)
             if is_good and self._stored:
                 self._stored[0].until_ms += _FOREVER_MS
@@ -164,12 +161,7 @@ class Watch(threading.Thread):
         self._ended.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _take_last(self, label: str | None) -> None:
-        moment = self._moment(label)
-        if moment and (label is not None or self._is_new(moment.scan)) and self._fits(moment.scan):
-            self._cut(moment)
-
-    def _await_upload(self, give_up_at: float, is_final: bool = False) -> None:
+    def _await_upload(self, give_up_at: float, is_final: bool) -> None:
         while self._upload and time.monotonic() < give_up_at:
             try:
                 self._upload.done.exception(max(0.0, min(1.0, give_up_at - time.monotonic())))
@@ -179,7 +171,7 @@ class Watch(threading.Thread):
 
     def _save(self, label: str) -> None:
         self._is_named = True
-        if not label and self._settings.processes > 1:
+        if not label and self._processes > 1:
             self.say("a moment of several hosts needs a label, and another one each time", True)
         moment = self._moment(label)
         if moment and (not self._fits(moment.scan) or self._cut(moment)):
@@ -197,18 +189,15 @@ class Watch(threading.Thread):
             self._stored[0].until_ms = self._seen.until_ms
         if not self._is_new(found):
             self._quiet_at = time.monotonic()
-        elif self._upload is None and self._is_due() and self._fits(found):
+        # After TERM, the next quiet moment counts at once.
+        elif self._upload is None and (time.monotonic() >= self._next_cut or self._term.is_set()) and self._fits(found):
             self._cut(self._seen)
-
-    def _is_due(self) -> bool:
-        """After TERM, the next quiet moment counts at once."""
-        return time.monotonic() >= self._next_cut or self._term.is_set()
 
     def _is_new(self, found: Scan) -> bool:
         """Whether no version has this state. One host needs no version of an empty folder, nor of what it restored."""
         if self._stored:
             return found != self._stored[0].scan
-        return self._settings.processes > 1 or self._differs(found)
+        return self._processes > 1 or self._differs(found)
 
     def _differs(self, found: Scan) -> bool:
         """Whether this is another state than the restored one."""
@@ -217,12 +206,11 @@ class Watch(threading.Thread):
         return was != (found.files, found.folders, found.links)
 
     def _scan(self) -> Scan | None:
-        foreign = self._foreign
-        most = self._settings.max_files + len(foreign.files) + len(foreign.folders) + len(foreign.links)
+        foreign, limit = self._foreign, self._order["max_files"]
+        most = limit + len(foreign.files) + len(foreign.folders) + len(foreign.links)
         try:
             found = scan(self._root, self._uid, SAVE, most)
         except TooMany:
-            limit = self._settings.max_files
             self.say(f"it has over {limit} files: raise checkpoint.max_files, or keep fewer", True)
             return None
         if found is None:
@@ -241,12 +229,12 @@ class Watch(threading.Thread):
         return None if found is None else _Moment(found, label, now_ms, now_ms, time.monotonic())
 
     def _fits(self, found: Scan) -> bool:
-        files, max_bytes = found.files, self._settings.max_bytes
-        if found.size_bytes <= max_bytes:
+        files, max_gb = found.files, self._order["max_gb"]
+        if found.size_bytes <= max_gb * 1e9:
             return True
         largest = max(files, key=lambda path: files[path].size)
         size = f"{found.size_bytes / 1e9:.1f} GB in {len(files)} files, the largest is {largest}"
-        self.say(f"it has over {max_bytes / 1e9:g} GB ({size}): raise checkpoint.max_gb, or keep fewer steps", True)
+        self.say(f"it has over {max_gb:g} GB ({size}): raise checkpoint.max_gb, or keep fewer steps", True)
         return False
 
     def _cut(self, moment: _Moment) -> bool:
@@ -254,31 +242,25 @@ class Watch(threading.Thread):
         if moment.label is None and self._died_at and not self._ended.is_set():
             return False
         self._number += 1
-        try:
-            cut = Cut(
-                self._root, self._uid, moment.scan, self._known, os.path.join(self._copies, f"{self._number:06d}")
-            )
-        except Spoiled:
-            return False
-        try:
-            if moment.label is None and not self._ended.is_set():
-                writer, is_sure = cut.writers()
-                if writer or not (is_sure or time.monotonic() - moment.since >= _UNSURE_S):
-                    self._note_restless(moment.scan, writer)
-                    cut.remove()
-                    return False
-            if not self._ended.is_set():
-                cut.keep_small()
-        except Spoiled:
-            cut.remove()
-            return False
-        except BaseException:
-            cut.remove()
-            raise
+        cut = Cut(self._uid, moment.scan, self._known, os.path.join(self._copies, f"{self._number:06d}"))
+        with contextlib.ExitStack() as undo:
+            undo.callback(cut.remove)
+            try:
+                cut.link(self._root)
+                if moment.label is None and not self._ended.is_set():
+                    writer, is_sure = cut.writers()
+                    if writer or not (is_sure or time.monotonic() - moment.since >= _UNSURE_S):
+                        self._note_restless(moment.scan, writer)
+                        return False
+                if not self._ended.is_set():
+                    cut.keep_small()
+            except Spoiled:
+                return False
+            undo.pop_all()
         new_bytes = sum(state.size for state in cut.new.values())
         now = time.monotonic()
-        self._next_cut = now + max(self._settings.every_s, 3600 * new_bytes / _MAX_BYTES_PER_HOUR)
-        done = self._pool.submit(cut.store, self._bucket, f"{self._settings.prefix}{self._number:06d}/")
+        self._next_cut = now + max(self._order["every_s"], 3600 * new_bytes / _MAX_BYTES_PER_HOUR)
+        done = self._pool.submit(cut.store, self._bucket, f"{self._prefix}{self._number:06d}/")
         self._upload, self._quiet_at = _Upload(moment, self._number, cut, now, done), now
         return True
 
@@ -320,7 +302,7 @@ class Watch(threading.Thread):
         if self._stored is None or time.monotonic() < self._next_report:
             return None
         moment, version = self._stored
-        if self._told_ms >= 0 and (self._settings.processes == 1 or moment.until_ms == self._told_ms):
+        if self._told_ms >= 0 and (self._processes == 1 or moment.until_ms == self._told_ms):
             return None
         until_ms = moment.until_ms
         times = {"label": moment.label, "from_ms": moment.from_ms, "until_ms": until_ms}
@@ -332,7 +314,7 @@ class Watch(threading.Thread):
             return False
         self._told_ms = until_ms
         # All hosts of an attempt write one document.
-        pause_s = max(self._settings.every_s / 4, self._settings.processes / 2)
+        pause_s = max(self._order["every_s"] / 4, self._processes / 2)
         self._next_report = 0.0 if self._ended.is_set() else time.monotonic() + pause_s
         return True
 
