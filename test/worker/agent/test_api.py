@@ -1,15 +1,21 @@
 """Requests to worker-api and the metadata server that get malformed, late or no answers."""
 
+import json
+import logging
 import socket
 import threading
+import traceback
 from types import SimpleNamespace
 
 import pytest
 
+from build import fails
 from fake_cloud import SECRET
 from gleaner_worker.agent import agent, metadata
 from gleaner_worker.agent import api as api_module
 from gleaner_worker.agent.api import Refused, WorkerApi
+from gleaner_worker.failures import LeaseLost
+from hub_secret import LEASE, TOKEN
 from local_server import Handler, LocalServer
 from waiting import HANG_S
 
@@ -70,6 +76,59 @@ def test_a_worker_stops_its_requests_after_status_400(cloud, api):
     with pytest.raises(Refused, match="Failed to lease: worker-api answered 400: .*a fault of the test"):
         api.lease(None)
     assert len(cloud.asked) == 1
+
+
+def test_secrets_are_read_after_temporary_errors(cloud, api):
+    answers = [503, 503]
+    cloud.status = lambda body: answers.pop() if answers else 200
+    cloud.given = lambda lease: {"hub": TOKEN}
+    assert api.secrets(LEASE, lambda: None) == {"hub": TOKEN}
+    assert [body["lease"] for body in cloud.asked] == [LEASE] * 3
+
+
+def test_secrets_that_do_not_come_are_a_failure_of_the_machine(cloud, api, monkeypatch):
+    monkeypatch.setattr(api_module, "_SECRETS_S", 0.01)
+    cloud.status = lambda body: 503
+    with fails("infrastructure", "Failed to read secrets: .*503.*; gave up after 0 s; read the log of worker-api"):
+        api.secrets(LEASE, lambda: None)
+
+
+def an_answer(body, missing=0):
+    """The whole answer, or one without its last characters."""
+    text = json.dumps(body)
+    text = text[: len(text) - missing]
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n{text}".encode()
+
+
+def test_secrets_that_worker_api_may_not_read_are_a_failure_with_its_reason(cloud, api):
+    cloud.status = lambda body: an_answer({"action": "none", "reason": "worker-api may not read it: gcloud secrets"})
+    with fails("model", "Failed to read secrets: worker-api may not read it: gcloud secrets"):
+        api.secrets(LEASE, lambda: None)
+
+
+def test_a_check_that_raises_ends_the_repeated_requests_for_secrets(cloud, api):
+    cloud.status = lambda body: 503
+
+    def check():
+        if len(cloud.asked) > 1:
+            raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        api.secrets(LEASE, check)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [an_answer({"secrets": {"hub": TOKEN}}), an_answer({"action": "secrets", "secrets": TOKEN}, missing=1)],
+    ids=["no action", "cut"],
+)
+def test_an_answer_with_secrets_that_is_broken_is_not_shown(cloud, api, monkeypatch, caplog, broken):
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(api_module, "_SECRETS_S", 0.01)
+    cloud.status = lambda body: broken
+    with fails("infrastructure", "worker-api answered with") as failure:
+        api.secrets(LEASE, lambda: None)
+    assert TOKEN[:20] not in "".join(traceback.format_exception(failure.value)) + caplog.text
 
 
 def test_every_request_carries_the_secret_of_the_host(cloud, api):

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 
 from build import BUCKET, bucket
-from gleaner_worker.agent.metadata import Credentials
 from gleaner_worker.agent.orders import Orders
 from gleaner_worker.jobs.prepared_code import SourceFailed
 from gleaner_worker.jobs.user import FIRST_UID, NotIsolated, find_job_user
@@ -49,7 +48,7 @@ class Host:
         self.orders = self.make(lambda: find_job_user(self.env))
 
     def make(self, find_user):
-        return Orders(self.identity, self.api, lambda lease: bucket(), Credentials(), find_user)
+        return Orders(self.identity, self.api, lambda lease: bucket(), find_user)
 
     def follow(self, *exec_ids):
         """Follows an answer to a heartbeat that names these commands."""

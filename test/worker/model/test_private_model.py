@@ -14,7 +14,7 @@ from gleaner_worker.failures import Failure
 from gleaner_worker.model.files.hub import DEFAULT_ENDPOINT, worker_hub
 from gleaner_worker.model.files.model_source import find_model
 from hub_models import files_with
-from hub_secret import LEASE, TOKEN
+from hub_secret import TOKEN
 
 pytestmark = pytest.mark.slow
 
@@ -23,14 +23,14 @@ def test_the_metadata_names_the_hub_and_its_token_is_read_on_demand(secrets, clo
     monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
     assert metadata.load_identity({}).hf_endpoint is None
-    assert worker_hub(None, secrets.reader, LEASE).endpoint == DEFAULT_ENDPOINT
+    assert worker_hub(None, secrets.read).endpoint == DEFAULT_ENDPOINT
     monkeypatch.setenv("HF_ENDPOINT", "https://environment.example")
-    assert worker_hub(None, secrets.reader, LEASE).endpoint == "https://environment.example"
+    assert worker_hub(None, secrets.read).endpoint == "https://environment.example"
     cloud.attributes |= {"gleaner-hf-endpoint": "https://mirror.example"}
-    hub = worker_hub(metadata.load_identity({}).hf_endpoint, secrets.reader, LEASE)
-    assert secrets.asked == []
+    hub = worker_hub(metadata.load_identity({}).hf_endpoint, secrets.read)
+    assert secrets.asked == 0
     assert (hub.endpoint, hub.token(lambda: None)) == ("https://mirror.example", TOKEN)
-    assert secrets.asked == [LEASE] and TOKEN not in repr(hub)
+    assert secrets.asked == 1 and TOKEN not in repr(hub)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def private_hub(cloud, tiny_folder):
 
 def test_a_private_model_is_downloaded_with_the_token_of_the_secret(secrets, private_hub, storage, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    hub = worker_hub(private_hub.url(), secrets.reader, LEASE)
+    hub = worker_hub(private_hub.url(), secrets.read)
     found = find_model("an-org/closed", str(tmp_path), bucket(), hub=hub)
     assert found.files.keys() == {"config.json", "tokenizer.json", "model.safetensors"}
     assert TOKEN not in caplog.text
     find_model("an-org/closed", str(tmp_path), bucket(), revision=found.revision, hub=hub)
-    assert secrets.asked == [LEASE]  # a copy on the disk needs no token
-    secrets.refuse("worker-api may not read it")
+    assert secrets.asked == 1  # a copy on the disk needs no token
+    secrets.problem = "worker-api may not read it"
     with pytest.raises(Failure, match="worker-api may not read it"):
         find_model("an-org/closed", str(tmp_path), bucket(), hub=hub)
 

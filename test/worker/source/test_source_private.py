@@ -43,7 +43,7 @@ def fetch(tmp_path, server, secrets):
     def get(host=None, during=lambda argv: None):
         jobs = str(tmp_path / "home" / "jobs")
         os.makedirs(jobs, exist_ok=True)
-        repositories = Repositories(host or urlsplit(server.repo).netloc, secrets.reader)
+        repositories = Repositories(host or urlsplit(server.repo).netloc, secrets.read)
         commands = Watched(user, during)
         folder, _ = check_out({"repo": server.repo, "branch": "main"}, jobs, commands, repositories)
         with open(os.path.join(folder, "main.py"), encoding="utf-8") as file:
@@ -84,13 +84,13 @@ def test_a_token_that_may_not_read_the_repository_names_its_setting(fetch, serve
 
 
 def test_a_token_that_worker_api_cannot_read_fails_with_its_reason(fetch, server, secrets):
-    secrets.refuse("there is no such secret")
-    with pytest.raises(SourceFailed, match="Failed to sign in to .*: Failed to read secrets: there is no such secret"):
+    secrets.problem = "there is no such secret"
+    with pytest.raises(SourceFailed, match="Failed to sign in to .*: there is no such secret"):
         fetch()
-    secrets.answer = {"action": "secrets", "secrets": {}}
+    secrets.problem = secrets.token = None
     with pytest.raises(SourceFailed, match="the deployment has no git_token_secret any more"):
         fetch()
-    assert secrets.asked == [None, None] and server.seen == []
+    assert secrets.asked == 2 and server.seen == []
 
 
 def test_a_job_beside_the_fetch_reaches_this_repository_alone_and_reads_only(fetch):

@@ -1,9 +1,8 @@
-"""The tokens of the hub and of git as worker-api gives them: `secrets` answers the requests of an agent."""
+"""The token of the hub or of git: `secrets.read` answers as worker-api does."""
 
 import pytest
 
-from gleaner_worker import secret
-from gleaner_worker.secret import Secrets
+from gleaner_worker.failures import Failure
 
 TOKEN = "hf_TokenOfTheTestThatNobodyMaySee"
 LEASE = {"run": "my-run", "stream": "007", "epoch": 1}
@@ -11,22 +10,17 @@ LEASE = {"run": "my-run", "stream": "007", "epoch": 1}
 
 class Answers:
     def __init__(self):
-        self.asked: list[dict | None] = []  # the leases
-        self.answer = {"action": "secrets", "secrets": {"hub": TOKEN, "git": TOKEN}}
-        self.fault = lambda: None  # an error of the request
-        self.reader = Secrets(self._ask)
+        self.asked = 0  # times
+        self.token: str | None = TOKEN
+        self.problem: str | None = None
 
-    def _ask(self, lease):
-        self.asked.append(lease)
-        if error := self.fault():
-            raise error
-        return self.answer
-
-    def refuse(self, reason):
-        self.answer = {"action": "none", "reason": reason}
+    def read(self, check):
+        self.asked += 1
+        if self.problem:
+            raise Failure("model", self.problem)
+        return self.token
 
 
 @pytest.fixture
-def secrets(monkeypatch):
-    monkeypatch.setattr(secret, "FIRST_WAIT_S", 0.02)
+def secrets():
     return Answers()

@@ -14,7 +14,6 @@ from ..failures import Failure, LeaseLost, raise_exits
 from ..jobs.runner import JobRunner
 from ..jobs.user import find_job_user
 from ..names import log_name
-from ..secret import Secrets
 from ..storage.downloads import Downloads
 from ..storage.lease_credentials import LeaseCredentials
 from ..storage.objects import Bucket, make_client
@@ -44,7 +43,6 @@ class Agent:
         self.identity = identity
         self.shipper = shipper
         self.api = WorkerApi(identity, load_secret(identity.home))
-        self.secrets = Secrets(self.api.secrets)
         self.others = make_client(identity.project, Credentials())
         self.logs = Bucket(self._open_bucket(None).client, identity.logs_bucket)
         self.downloads = Downloads(identity.home, identity.incarnation, identity.bucket)
@@ -52,8 +50,8 @@ class Agent:
         self.exiting = threading.Event()
         self.streams: StreamWork | None = None
         find_user = partial(find_job_user, has_network=identity.jobs_have_network)
-        self.orders = Orders(identity, self.api, self._open_bucket, self.secrets, find_user)
-        self.jobs = JobWork(identity, self._open_bucket, self.orders, find_user, self.api, self.secrets)
+        self.orders = Orders(identity, self.api, self._open_bucket, find_user)
+        self.jobs = JobWork(identity, self._open_bucket, self.orders, find_user, self.api)
         # The lease and the state of its work, for the heartbeat.
         self.current: tuple[dict, ExtractionState | JobRunner] | None = None
         self.heartbeat_s = 2.0
@@ -132,7 +130,7 @@ class Agent:
         if self.streams is None:
             from .stream_work import StreamWork
 
-            self.streams = StreamWork(self.identity, self._open_bucket, self.secrets, self.downloads)
+            self.streams = StreamWork(self.identity, self._open_bucket, self.api, self.downloads)
         return self.streams
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, state: ExtractionState) -> None:

@@ -4,12 +4,13 @@ import http.client
 import json
 import logging
 import random
-import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 
-from ..failures import LeaseLost
+from ..failures import Failure, LeaseLost
+from ..waits import wait
 from .metadata import Identity, IdentityTokens, host_names
 
 log = logging.getLogger(__name__)
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 _REJECTED = (301, 302, 303, 307, 308, 401, 403, 404)
 _POST_S, _TOKEN_S = 30.0, 10.0  # socket timeouts of requests to worker-api, and to the metadata server for a token
 _LEAST_TIMEOUT_S = 0.1  # of a request whose time is over
+_SECRETS_S = 120.0  # of all attempts to read secrets
 _FIRST_WAIT_S = 0.5  # before the second attempt; each later wait is twice as long
 
 
@@ -91,9 +93,20 @@ class WorkerApi:
         """
         return self._request({"action": "token", "lease": lease, "for": for_}, give_up_after_s=0)
 
-    def secrets(self, lease: dict | None) -> dict:
-        """The secrets of a lease; without one, git's token. One attempt. Raises as `heartbeat` does."""
-        return self._request({"action": "secrets", "lease": lease}, give_up_after_s=0)
+    def secrets(self, lease: dict | None, check: Callable[[], None]) -> dict[str, str]:
+        """The secrets of a lease; without one, git's token. Raises Failure with the reason, and LeaseLost.
+
+        check: called before the first attempt and during waits; it may raise.
+        """
+        check()
+        try:
+            answer = self._request({"action": "secrets", "lease": lease}, _SECRETS_S, check)
+        except OSError as error:
+            reason = f"Failed to read secrets: {error}; gave up after {_SECRETS_S:.0f} s"
+            raise Failure("infrastructure", f"{reason}; read the log of worker-api") from None
+        if answer["action"] != "secrets":
+            raise Failure("model", f"Failed to read secrets: {answer.get('reason', '')}")
+        return answer["secrets"]
 
     def source(self, give_up_after_s: float) -> dict:
         """The source and environment of the worker's pool."""
@@ -112,10 +125,11 @@ class WorkerApi:
             give_up_after_s,
         )
 
-    def _request(self, request: dict, give_up_after_s: float) -> dict:
+    def _request(self, request: dict, give_up_after_s: float, check: Callable[[], None] = lambda: None) -> dict:
         """Raises LeaseLost on 409, Refused on 400 and on a 403 of worker-api, OSError at the end of the retries.
 
         give_up_after_s: the time limit of all attempts; 0 for one attempt, limited by its socket timeouts alone.
+        check: called during waits; it may raise.
         After a 403 of worker-api one hello follows, because a restored database may lack the secret. The hello shares
         the time limit of the request.
         Other 4xx come from Cloud Run, for example while the function or its invoker is replaced, and are retried.
@@ -152,7 +166,7 @@ class WorkerApi:
             if time.monotonic() + wait_s > give_up:
                 raise problem
             log.warning("Failed to %s: %s; trying again in %.1f s", request["action"], problem, wait_s)
-            threading.Event().wait(wait_s * random.uniform(0.8, 1.2))
+            wait(wait_s * random.uniform(0.8, 1.2), check)
             wait_s = min(wait_s * 2, 15)
 
     def _post(self, body: bytes, fresh_token: bool, give_up: float) -> dict:

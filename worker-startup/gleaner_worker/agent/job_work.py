@@ -12,7 +12,6 @@ from ..jobs.bucket_address import BucketAccess
 from ..jobs.cluster import Cluster, tpu_env_of_instance
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
-from ..secret import Secrets
 from ..storage.lease_credentials import LeaseCredentials
 from ..storage.objects import Bucket
 from .api import WorkerApi
@@ -40,9 +39,7 @@ class JobWork:
         orders: Orders,
         find_user: Callable[[], JobUser],
         api: WorkerApi,
-        secrets: Secrets,
     ):
-        self._secrets = secrets
         self._identity, self._open_bucket, self._orders, self._find_user = identity, open_bucket, orders, find_user
         self._api = api
         self._path = os.path.join(identity.home, "order")
@@ -73,7 +70,7 @@ class JobWork:
         bucket = self._open_bucket(order.lease)
         epoch, home = int(order.lease["epoch"]), self._identity.home
         report = partial(self._api.checkpoint, order.lease)
-        user, secrets = self._find_user, partial(self._secrets.read, order.lease)
+        user, secrets = self._find_user, partial(self._api.secrets, order.lease)
         prepare, settings = self._orders.prepare, _machine_settings
         credentials = LeaseCredentials(lambda: self._api.token(order.lease, "job"))
         access = BucketAccess(credentials, self._identity.project, os.environ.get("STORAGE_EMULATOR_HOST"))

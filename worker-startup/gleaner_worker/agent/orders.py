@@ -7,7 +7,6 @@ from collections.abc import Callable
 from ..jobs.prepared_code import PreparedCode, SourceFailed
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
-from ..secret import Secrets
 from ..source.prepare import Preparation
 from ..source.private import Repositories
 from ..storage.objects import Bucket
@@ -28,11 +27,10 @@ class Orders:
         identity: Identity,
         api,
         open_bucket: Callable[[dict | None], Bucket],
-        secrets: Secrets,
         user_finder: Callable[[], JobUser],
     ):
         self._api = api
-        repositories = Repositories(identity.git_host, secrets)
+        repositories = Repositories(identity.git_host, lambda check: api.secrets(None, check).get("git"))
         self._preparation = Preparation(identity.home, open_bucket(None), user_finder, repositories)
         self._commands = HostCommands(api, open_bucket, self._prepare_for_command, user_finder, identity.home)
         self.changed = threading.Event()

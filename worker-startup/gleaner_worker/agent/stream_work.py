@@ -15,11 +15,11 @@ from ..model.files.model_source import read_config
 from ..model.model import Model, find_files, load_model
 from ..records.samples.sample_settings import SampleSettings
 from ..records.samples.tokenize_process import limited_settings
-from ..secret import Secrets
 from ..spec.spec import Spec
 from ..spec.work import Work, parse_work
 from ..storage.downloads import Downloads
 from ..storage.objects import Bucket
+from .api import WorkerApi
 from .metadata import Identity
 
 log = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ class StreamWork:
         self,
         identity: Identity,
         open_bucket: Callable[[dict], Bucket],
-        secrets: Secrets,
+        api: WorkerApi,
         downloads: Downloads,
     ):
-        self.identity, self.open_bucket, self.secrets, self.downloads = identity, open_bucket, secrets, downloads
+        self.identity, self.open_bucket, self.api, self.downloads = identity, open_bucket, api, downloads
         self.model: Model | None = None
         self.settings: SampleSettings | None = None
         self.streams = UploadStreams()
@@ -74,7 +74,7 @@ class StreamWork:
         if self.loaded_for != (work.run, work.spec):
             state.phase = "loading"
             previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
-            hub = worker_hub(self.identity.hf_endpoint, self.secrets, lease)
+            hub = worker_hub(self.identity.hf_endpoint, lambda check: self.api.secrets(lease, check).get("hub"))
             hub = replace(hub, report=state.set_waits_for, received=self.downloads.add_from_hub)
             source = bucket.checked(state.check_running, self.downloads)
             files = find_files(work.spec, self.identity.home, source, work.run, hub)

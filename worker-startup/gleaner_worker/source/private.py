@@ -15,7 +15,6 @@ import requests
 from ..failures import Failure
 from ..jobs.prepared_code import SourceFailed
 from ..loopback import TIMEOUT_S, Handler, serving
-from ..secret import Secrets
 
 _HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}(:[0-9]{1,5})?")
 _MAX_REQUEST_BYTES = 8 << 20
@@ -38,20 +37,22 @@ class Reached:
 
 
 class Repositories:
-    """Addresses of repositories for git. host: the host whose repositories need a token, which is in `secrets`."""
+    """Addresses of repositories for git. host: the host whose repositories need a token, which `read_token` reads."""
 
-    def __init__(self, host: str | None = None, secrets: Secrets | None = None):
-        self._host, self._secrets = host, secrets
+    def __init__(
+        self, host: str | None = None, read_token: Callable[[Callable[[], None]], str | None] = lambda check: None
+    ):
+        self._host, self._read_token = host, read_token
 
     @contextmanager
     def reach(self, repo: str, check: Callable[[], None]) -> Iterator[Reached]:
         """Signs requests in for the block. check: called while the token is read; may raise. Raises SourceFailed."""
         host = urllib.parse.urlsplit(repo).netloc.lower()
-        if self._secrets is None or host != self._host:
+        if host != self._host:
             yield Reached(repo)
             return
         try:
-            token = self._secrets.read(None, check).get("git")
+            token = self._read_token(check)
         except Failure as failure:
             raise SourceFailed("source", f"Failed to sign in to {host}: {failure.reason}") from None
         if token is None:

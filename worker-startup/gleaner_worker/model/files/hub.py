@@ -10,7 +10,6 @@ from gleaner_reader.format.errors import printable
 
 from ...failures import Failure
 from ...model_files import INDEX, ONE_FILE
-from ...secret import Secrets
 from .download import COMMIT, Hub, Session, is_endpoint
 from .identity import choose_files
 from .model_cache import kept_copy, make_room
@@ -40,12 +39,8 @@ def print_wait(cause: str | None) -> None:
         print(printable(f"Waiting for {cause}"), file=sys.stderr, flush=True)
 
 
-def worker_hub(endpoint: str | None, secrets: Secrets, lease: dict) -> Hub:
-    """The hub that this VM's metadata names, with its token for the holder of a stream's lease, if there is one."""
-
-    def token(check: Callable[[], None]) -> str | None:
-        return secrets.read(lease, check).get("hub")
-
+def worker_hub(endpoint: str | None, token: Callable[[Callable[[], None]], str | None]) -> Hub:
+    """The hub that this VM's metadata names, with its token, if there is one."""
     return Hub(endpoint or _own_endpoint(), token)
 
 
