@@ -62,6 +62,9 @@ export const secretName = z.string().regex(/^[a-z][a-z0-9_-]{0,62}$/, 'a name of
 /** An instant, in the milliseconds of documents. */
 export const instant = z.iso.datetime().transform(text => new Date(text).toISOString());
 
+const limit = (most: number) => z.number().positive().max(most).nullable().default(null);
+const whole = (least: number, most: number) => z.number().int().min(least).max(most).nullable().default(null);
+
 /** Fields of a job that people write. Unknown fields are kept in a document and refused in a message. */
 export const jobFields = {
   code: code.nullish(),
@@ -79,22 +82,20 @@ export const jobFields = {
   secrets: variables(secretName, MOST_SECRETS).nullish(),
   limits: z
     .strictObject({
-      memory_gb: z.number().positive().max(10_000).nullable(),
-      processes: z.number().int().min(1).max(1_000_000).nullable(),
-      open_files: z.number().int().min(16).max(1_000_000).nullable(),
-      file_gb: z.number().positive().max(10_000).nullable(),
-      disk_gb: z.number().positive().max(10_000).nullable(),
-      files: z.number().int().min(1).max(100_000_000).nullable(),
+      memory_gb: limit(10_000),
+      processes: whole(1, 1_000_000),
+      open_files: whole(16, 1_000_000),
+      file_gb: limit(10_000),
+      disk_gb: limit(10_000),
+      files: whole(1, 100_000_000),
     })
-    .partial()
     .nullish(),
   checkpoint: z
     .strictObject({
-      max_gb: z.number().positive().max(10_000).nullable(),
-      max_files: z.number().int().min(1).max(100_000).nullable(),
-      every_s: z.number().min(1).max(86_400).nullable(),
+      max_gb: limit(10_000),
+      max_files: whole(1, 100_000),
+      every_s: z.number().min(1).max(86_400).nullable().default(null),
     })
-    .partial()
     .nullish(),
   inputs: z
     .array(

@@ -112,15 +112,6 @@ async function inputsProblem({config, store, objects}: Deps, inputs: string[]): 
 }
 
 const NO_ATTEMPT = emptyOf(ownFields);
-const NO_CHECKPOINT_LIMITS = {max_gb: null, max_files: null, every_s: null};
-const NO_LIMITS = {
-  memory_gb: null,
-  processes: null,
-  open_files: null,
-  file_gb: null,
-  disk_gb: null,
-  files: null,
-};
 
 /** Fields of ours that a job keeps when a person returns it to `pending`, because epochs only grow and money stays spent. */
 const KEPT_FIELDS = z.object({
@@ -133,15 +124,12 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
   const at = iso(now());
   const instantOf = (value: unknown) => (typeof value === 'string' && isInstant(value) ? value : null);
   const before = KEPT_FIELDS.parse(data);
-  const {limits, checkpoint} = fields;
   const names = Object.keys(jobFields) as (keyof typeof jobFields)[];
   const written = Object.fromEntries(names.map(name => [name, fields[name] ?? null])) as WrittenOf<Job>;
   return {
     ...written,
     job: id,
     pool: fields.pool ?? config.pool.pool,
-    limits: limits ? {...NO_LIMITS, ...defined(limits)} : null,
-    checkpoint: checkpoint ? {...NO_CHECKPOINT_LIMITS, ...defined(checkpoint)} : null,
     ...NO_ATTEMPT,
     ...before,
     status: 'pending',
@@ -149,10 +137,6 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
     updated_at: at,
     expire_at: laterThanKept(instantOf(data.expire_at), now()),
   };
-}
-
-function defined<T extends object>(given: T): {[Key in keyof T]-?: Exclude<T[Key], undefined>} {
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as never;
 }
 
 /** Fails the document with the reason. A field that the Store cannot write back is renamed, and a text beyond its limit is left out. */
