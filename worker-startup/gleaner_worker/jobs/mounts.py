@@ -14,29 +14,21 @@ _MAX_RAMFS_BYTES = 32 << 30
 _SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000  # the number is that of every architecture
 
 
-def show_only(
-    visible: list[str],
-    own: str,
-    hidden: list[str],
-    tmp: str,
-    ramfs: str | None,
-    memory_bytes: int,
-    uid: int,
-    gid: int,
-) -> None:
-    """Lets the user reach each visible path, and change the folder `own` and the temporary folders alone.
+def show_only(order: dict) -> None:
+    """Lets the user of the order reach each visible path, and change the folder `own` and the temporary folders alone.
 
     Covers every hidden folder, and every folder above a visible path that the user cannot enter. The visible paths
     appear again in the covers. tmp: folder that replaces /tmp and /var/tmp. ramfs: path of a folder in memory.
     memory_bytes: size of /dev/shm, and at most twice the size of ramfs. Raises OSError if a mount fails.
     """
-    own = os.path.realpath(own)
-    shown = sorted({own, *(os.path.realpath(path) for path in visible)})
+    own, memory_bytes = os.path.realpath(order["own"]), order["limits"]["memory_bytes"]
+    tmp, ramfs, uid, gid = (order[name] for name in ("tmp", "ramfs", "uid", "gid"))
+    shown = sorted({own, *(os.path.realpath(path) for path in order["visible"])})
     opened = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in shown]
     private = os.open(tmp, os.O_PATH | os.O_CLOEXEC)
     temporary = [folder for folder in _TEMPORARY if os.path.realpath(folder) == folder]
     covers = _outermost(
-        [os.path.realpath(path) for path in hidden if os.path.isdir(path)]
+        [os.path.realpath(path) for path in order["hidden"] if os.path.isdir(path)]
         + [closed for path in shown if (closed := _closed_parent(path, uid, gid))]
         + ([RAMFS_PARENT] if ramfs else []),
         temporary,

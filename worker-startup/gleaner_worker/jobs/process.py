@@ -71,7 +71,23 @@ def run_process(
             group = make_group(user.uid, limits.memory_bytes, limits.processes)
         if group is not None:
             end.callback(group.remove)
-        order = _order(argv, user, folder, environment, limits, group, own or folder, visible, tmp, ramfs)
+        order = {  # as guard.py reads it
+            "argv": list(argv),
+            "environment": dict(environment),
+            "folder": os.path.realpath(folder),
+            "uid": user.uid if user.is_isolated else None,
+            "gid": user.gid,
+            "groups": user.groups,
+            "has_network": user.has_network,
+            "group": group.entrance if group is not None else None,
+            "limits": asdict(limits),
+            "visible": sorted({*_own_paths(), os.path.realpath(folder), *map(os.path.realpath, visible)}),
+            "hidden": [user.home] if user.home else [],
+            "secret": [os.path.join(user.home, each) for each in ("host-secret", "work", "order")] if user.home else [],
+            "own": own or folder,
+            "tmp": tmp,
+            "ramfs": ramfs,
+        }
         return _Guarded(order, limits, group, write, has_started, on_death).run(stop)
 
 
@@ -82,38 +98,6 @@ def _temporary_folder(user: JobUser) -> Iterator[str]:
         yield path
     finally:
         remove(path)
-
-
-def _order(
-    argv: Sequence[str],
-    user: JobUser,
-    folder: str,
-    environment: Mapping[str, str],
-    limits: Limits,
-    group: ControlGroup | None,
-    own: str,
-    visible: Sequence[str],
-    tmp: str | None,
-    ramfs: str | None,
-) -> dict:
-    """What the guard reads: see guard.py."""
-    return {
-        "argv": list(argv),
-        "environment": dict(environment),
-        "folder": os.path.realpath(folder),
-        "uid": user.uid if user.is_isolated else None,
-        "gid": user.gid,
-        "groups": user.groups,
-        "has_network": user.has_network,
-        "group": group.entrance if group is not None else None,
-        "limits": asdict(limits),
-        "visible": sorted({*_own_paths(), os.path.realpath(folder), *map(os.path.realpath, visible)}),
-        "hidden": [user.home] if user.home else [],
-        "secret": [os.path.join(user.home, name) for name in ("host-secret", "work", "order")] if user.home else [],
-        "own": own,
-        "tmp": tmp,
-        "ramfs": ramfs,
-    }
 
 
 def _own_paths() -> set[str]:
