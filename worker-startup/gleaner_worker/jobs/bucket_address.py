@@ -83,6 +83,13 @@ class _Body:
 def _handler(access: BucketAccess, check: Callable[[], None]) -> type[Handler]:
     email = _ACCOUNT.format(project=access.project)
     account = {"aliases": ["default"], "email": email, "scopes": [_SCOPE]}
+    own = f"{_ACCOUNTS}default/"
+    texts = {
+        "project/project-id": access.project,
+        _ACCOUNTS: f"default/\n{email}/\n",
+        f"{own}email": email,
+        f"{own}scopes": f"{_SCOPE}\n",
+    }
 
     class BucketHandler(Handler):
         def do_GET(self) -> None:
@@ -109,33 +116,24 @@ def _handler(access: BucketAccess, check: Callable[[], None]) -> type[Handler]:
         def _tell(self, asked) -> None:
             """Metadata as the client knows it from a VM: no identity token and no attribute."""
             if asked.path in ("", "/"):
-                return self._send("computeMetadata/\n", "application/text")
+                return self._send("computeMetadata/\n")
             if self.headers["Metadata-Flavor"] != "Google" or self.headers["X-Forwarded-For"]:
                 return self.send_error(403, "Missing Metadata-Flavor:Google header")
-            path = asked.path.removeprefix(_V1)
-            name, _, rest = path.removeprefix(_ACCOUNTS).partition("/")
-            if path == "project/project-id":
-                return self._send(access.project, "application/text")
-            if path == _ACCOUNTS:
-                return self._send(f"default/\n{email}/\n", "application/text")
-            if not path.startswith(_ACCOUNTS) or name not in ("default", email):
-                return self.send_error(404)
-            if rest == "token":
+            path = asked.path.removeprefix(_V1).replace(f"{_ACCOUNTS}{email}", f"{_ACCOUNTS}default", 1)
+            if path == f"{own}token":
                 token, left_s = access.credentials.lasting(_LEAST_S)
-                answer = {"access_token": token, "expires_in": int(left_s), "token_type": "Bearer"}
-                return self._send(json.dumps(answer), "application/json")
-            if rest == "email":
-                return self._send(email, "application/text")
-            if rest == "scopes":
-                return self._send(f"{_SCOPE}\n", "application/text")
-            if rest == "" and parse_qs(asked.query).get("recursive") == ["true"]:
-                return self._send(json.dumps(account), "application/json")
-            return self.send_error(404)
+                return self._send({"access_token": token, "expires_in": int(left_s), "token_type": "Bearer"})
+            if path in (own, own.rstrip("/")) and parse_qs(asked.query).get("recursive") == ["true"]:
+                return self._send(account)
+            return self._send(texts[path]) if path in texts else self.send_error(404)
 
-        def _send(self, text: str, kind: str) -> None:
+        def _send(self, answer: str | dict) -> None:
+            text, kind = (answer, "text") if isinstance(answer, str) else (json.dumps(answer), "json")
             body = text.encode()
             self.send_response(200)
-            for header, value in (_FLAVOR | {"Content-Type": kind, "Content-Length": str(len(body))}).items():
+            for header, value in (
+                _FLAVOR | {"Content-Type": f"application/{kind}", "Content-Length": str(len(body))}
+            ).items():
                 self.send_header(header, value)
             self.end_headers()
             self.wfile.write(body)
