@@ -71,7 +71,8 @@ class Agent:
         while not self.preempted.is_set() and not self.exiting.is_set():
             asked_at = time.monotonic()
             try:
-                answer: dict[str, Any] | None = self._in_thread(self._request_lease)
+                loaded = self.streams.loaded if self.streams else None
+                answer: dict[str, Any] | None = self._in_thread(partial(self.api.lease, loaded))
                 self._answered_at = asked_at
             except LeaseLost:  # worker-api still counts an earlier lease, whose answer was lost
                 answer = {"action": "wait"}
@@ -94,9 +95,6 @@ class Agent:
         """The bucket with the rights of a lease or a command; without one, with those of this incarnation."""
         client = make_client(self.identity.project, LeaseCredentials(lambda: self.api.token(lease)))
         return Bucket(client, self.identity.bucket, others=self.others)
-
-    def _request_lease(self) -> dict:
-        return self.api.lease(self.streams.loaded if self.streams else None)
 
     def _work(self, lease: dict, raw_work: dict) -> None:
         lease = {key: lease[key] for key in ("run", "stream", "epoch")}

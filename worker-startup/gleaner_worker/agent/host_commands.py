@@ -119,11 +119,12 @@ class HostCommands:
             user = self._find_user()
             prepared = self._prepare(order)
             folder = make_folder(os.path.join(os.path.realpath(self._home), "jobs", f"exec-{uuid.uuid4().hex}"), user)
+            own = {"HOME": folder, "EXEC_ID": order["id"]}
             ended = run_process(
                 ["bash", "-c", order["argv"][0]] if order["shell"] else list(order["argv"]),
                 user=user,
                 folder=prepared.source_folder or folder,
-                environment=_environment(prepared, folder, order),
+                environment={**prepared.base_environment(), **own, **prepared.environment},
                 limits=job_limits({}, float(order["timeout_s"])),
                 write=output.write,
                 stop=threading.Event(),
@@ -159,12 +160,3 @@ def _end_of(ended: ProcessEnd, order: dict) -> End:
         return "timeout", None, f"The command took longer than {order['timeout_s']:g} s; raise its timeout (--timeout)"
     code = ended.exit_code if ended.signal is None else 128 + ended.signal
     return "exited", code, _EXCEEDED.get(ended.cause or "")
-
-
-def _environment(prepared: PreparedCode, folder: str, order: dict) -> dict[str, str]:
-    return {
-        **prepared.base_environment(),
-        "HOME": folder,
-        "EXEC_ID": order["id"],
-        **prepared.environment,
-    }

@@ -23,11 +23,7 @@ class Orders:
     """Follows orders on threads of its own. changed: set when the next heartbeat has news; it then goes at once."""
 
     def __init__(
-        self,
-        identity: Identity,
-        api,
-        open_bucket: Callable[[dict | None], Bucket],
-        user_finder: Callable[[], JobUser],
+        self, identity: Identity, api, open_bucket: Callable[[dict | None], Bucket], user_finder: Callable[[], JobUser]
     ):
         self._api = api
         repositories = Repositories(identity.git_host, lambda check: api.secrets(None, check).get("git"))

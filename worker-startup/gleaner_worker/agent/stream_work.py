@@ -28,13 +28,7 @@ log = logging.getLogger(__name__)
 class StreamWork:
     """Extracts leased streams, one after another. Keeps the model and the tokenizer's processes between streams."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        open_bucket: Callable[[dict], Bucket],
-        api: WorkerApi,
-        downloads: Downloads,
-    ):
+    def __init__(self, identity: Identity, open_bucket: Callable[[dict], Bucket], api: WorkerApi, downloads: Downloads):
         self.identity, self.open_bucket, self.api, self.downloads = identity, open_bucket, api, downloads
         self.model: Model | None = None
         self.settings: SampleSettings | None = None
