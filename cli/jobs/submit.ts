@@ -101,15 +101,8 @@ function withOptions(fields: JobFields, options: SubmitOptions, code: JobFields)
     ...Object.fromEntries(options.metadata ?? []),
   };
   const chosen = definedFields({
-    challenge_number,
-    timeout,
-    pool,
-    slices,
-    priority,
-    max_retries,
-    deadline_at,
-    budget_usd,
-    inputs,
+    ...{challenge_number, timeout, pool, slices, priority, max_retries},
+    ...{deadline_at, budget_usd, inputs},
   });
   return {...fields, ...chosen, ...variablesOf(fields, options), ...code, metadata};
 }

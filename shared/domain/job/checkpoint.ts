@@ -169,10 +169,8 @@ export function afterFailure({checkpoint_state: state, attempts}: Job): Checkpoi
 /** Folder in the bucket for what the program saves itself: another one after each retry with an empty checkpoint. */
 export function ownUrl(job: Job, checkpoints_bucket: string): string {
   const {own_epoch} = stateOf(job);
-  return `gs://${checkpoints_bucket}/${ownFolder(job.job)}${own_epoch === 0 ? '' : `fresh_${own_epoch}/`}`.slice(
-    0,
-    -1,
-  );
+  const fresh = own_epoch === 0 ? '' : `/fresh_${own_epoch}`;
+  return `gs://${checkpoints_bucket}/${ownFolder(job.job).slice(0, -1)}${fresh}`;
 }
 
 /** The part of an order by which the agents restore and store versions. */

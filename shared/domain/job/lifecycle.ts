@@ -74,15 +74,8 @@ export function grantJob(
   const lease = {host_count: 1, members: [], ...holder, epoch};
   return {
     ...job,
-    ...{
-      status: 'running',
-      queue: null,
-      reason: null,
-      epoch,
-      lease,
-      started_at: iso(now),
-      updated_at: iso(now),
-    },
+    ...{status: 'running', queue: null, reason: null, epoch, lease},
+    ...{started_at: iso(now), updated_at: iso(now)},
     ...{due_at: dueAt(job, usd_per_hour, now), artifacts_path: null, ends: {}, reservation_timeouts: {}},
     checkpoint_state: job.checkpoint_state && atStart(job),
   };

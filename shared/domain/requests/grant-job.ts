@@ -69,13 +69,12 @@ export function decideJobGrant(
   const granted = grantJob(free, {...holder, host_count: worker.host_count, members}, price, now);
   const {epoch} = granted;
   const text = `${worker.name} runs job ${id}, attempt ${epoch}`;
-  const {bucket} = settings;
   const output = processesOf(granted.lease) === 1 ? 'output/' : '';
   return {
     order: jobOrder(granted, slices, worker, FIRST_HOST, settings),
     writes: {
       members: slices.slice(1).map(member => takenForWork(member, {job: id, epoch}, now)),
-      job: {...granted, log_path: `gs://${bucket}/${jobFolder(id, epoch)}${output}`},
+      job: {...granted, log_path: `gs://${settings.bucket}/${jobFolder(id, epoch)}${output}`},
       worker: beganWork(worker, {job: id, epoch}, now),
       events: [{kind: 'job', job: id, worker: worker.name, epoch, text}],
     },
@@ -113,14 +112,9 @@ export function decideJoin(
   const held = new Map([worker, ...others].map(each => [each.name, each]));
   const members = job.lease.members.flatMap(member => held.get(member.worker) ?? []);
   if (members.length < job.lease.members.length) return {waits: `job ${job.job} has lost a slice`};
+  const slices = members.length === 0 ? [worker] : members;
   return {
-    order: jobOrder(
-      {...job, lease: job.lease},
-      members.length === 0 ? [worker] : members,
-      worker,
-      host,
-      settings,
-    ),
+    order: jobOrder({...job, lease: job.lease}, slices, worker, host, settings),
     writes: {worker: joinedWork(worker, host, now)},
   };
 }
@@ -135,26 +129,13 @@ function jobOrder(
   const {job: id, lease, timeout: timeout_s, source, environment} = granted;
   const {code, args, command, challenge_number, limits, env, secrets} = granted;
   const {epoch} = lease;
-  const folder = jobFolder(id, epoch);
   return {
     action: 'job',
     lease: {job: id, epoch},
     slice: sliceOrder(slices, slices.indexOf(worker), host),
     job: {
-      ...{
-        id,
-        code,
-        args,
-        command,
-        challenge_number,
-        timeout_s,
-        limits,
-        folder,
-        bucket,
-        fence_s,
-        env,
-        secrets,
-      },
+      ...{id, code, args, command, challenge_number, timeout_s, limits, env, secrets, bucket, fence_s},
+      folder: jobFolder(id, epoch),
       checkpoint: checkpointOrder(granted, checkpoints_bucket),
       own_url: ownUrl(granted, checkpoints_bucket),
       inputs: inputFolders(granted.inputs, bucket).map(input => `gs://${bucket}/${input}`),

@@ -48,11 +48,7 @@ export async function takeUpNamed(deps: Deps, {job}: {job?: string | undefined})
   if (job !== undefined) await scheduleNewJob(deps, job);
 }
 
-type WhichJobs = {
-  job?: string | undefined;
-  where?: {cause: string} | undefined;
-  fresh?: boolean | undefined;
-};
+type WhichJobs = {job?: string | undefined; where?: {cause: string} | undefined; fresh?: boolean | undefined};
 
 /** Ends a job. Its worker is notified at its next heartbeat. */
 export function cancelJob(turn: MessageTurn, job: string): Promise<CommandOutcome> {
