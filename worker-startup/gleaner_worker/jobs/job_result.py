@@ -1,7 +1,5 @@
 """The result of an attempt: in the document of its job, or in the bucket where it is too long."""
 
-from dataclasses import dataclass
-
 from ..storage.objects import Bucket
 from ..storage.untrusted_files import open_untrusted
 from ..storage.upload_content import FileContent
@@ -15,23 +13,16 @@ class ResultFailed(Exception):
     """The result cannot be stored."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of a job. Both fields are None without a result."""
-
-    text: str | None = None
-    object: str | None = None  # the name of the object with a longer result
-
-
-def store_result(path: str, uid: int, bucket: Bucket, folder: str) -> Result:
-    """Reads the result file, and uploads a result that is too long for a document. Raises ResultFailed."""
+def store_result(path: str, uid: int, bucket: Bucket, folder: str) -> dict:
+    """Reads the result file. Returns its field of the request `finish`: the text `result`, or the name `result_object`
+    where it is too long for a document. Raises ResultFailed."""
     try:
         with open_untrusted(path, uid) as file:
             data = file.read(MAX_RESULT_BYTES + 1)
             text = data.decode("utf-8", "replace")
             # A replacement character is longer than the byte that it replaces.
             if len(data) <= MAX_RESULT_BYTES and len(text.encode()) <= MAX_RESULT_BYTES:
-                return Result(text=text)
+                return {"result": text}
             file.seek(0)
             content = FileContent(file)
             if content.size > _MAX_STORED_RESULT_BYTES:
@@ -41,8 +32,8 @@ def store_result(path: str, uid: int, bucket: Bucket, folder: str) -> Result:
                 )
             name = f"{folder}result.txt"
             bucket.create(name, content, {}, _TEXT)
-            return Result(object=name)
+            return {"result_object": name}
     except FileNotFoundError:
-        return Result()
+        return {}
     except ValueError as error:
         raise ResultFailed(f"Failed to read the result: {error}; write a regular file to JOB_RESULT") from error

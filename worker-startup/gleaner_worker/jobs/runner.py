@@ -19,7 +19,7 @@ from .checkpoint.watch import Watch
 from .cluster import ONE_HOST, Cluster, cluster_of, lost_peer
 from .egress import reaching
 from .job_folder import JobFolder, path_of_attempt
-from .job_result import Result, ResultFailed, store_result
+from .job_result import ResultFailed, store_result
 from .limits import Limits, job_limits
 from .mask import Mask, hide
 from .output import OutputParts
@@ -187,8 +187,8 @@ class JobRunner:
 
     def _open_checkpoint(self, folder: JobFolder, output: OutputParts) -> Watch:
         """Restores the newest version that is whole. Raises Unusable where versions exist and none is."""
-        order, user, process = self.order["checkpoint"], folder.user, self._cluster.process
-        owner, place = (user.uid, user.gid), (process, self._cluster.processes)
+        order, root, uid = self.order["checkpoint"], folder.checkpoint, folder.user.uid
+        process, processes = place = self._cluster.process, self._cluster.processes
         bucket = Bucket(self._bucket.client, order["bucket"], self._check)
 
         def note(text: str) -> None:
@@ -196,11 +196,11 @@ class JobRunner:
 
         restored, problem = Restored(), None
         # The hosts of an attempt must restore the same version.
-        for version in order["versions"][: 1 if self._cluster.processes > 1 else None]:
+        for version in order["versions"][: 1 if processes > 1 else None]:
             began = time.monotonic()
             reading = bucket.checked(self._until(began + version["restore_s"]))
             try:
-                restored = restore(reading, order["folder"], version["parts"], place, folder.checkpoint, owner)
+                restored = restore(reading, order["folder"], version["parts"], place, root, (uid, folder.user.gid))
             except Unusable as error:
                 problem = f"the version of {version['at']} is not usable: {error}"
                 folder.clear_checkpoint()
@@ -211,17 +211,8 @@ class JobRunner:
         else:
             if problem is not None:
                 raise Unusable(problem)
-        watch = Watch(
-            folder,
-            bucket,
-            order,
-            f"{order['folder']}epoch_{self._epoch}/host_{process}/",
-            self._cluster.processes,
-            restored,
-            self._report,
-            note,
-            self._stop,
-        )
+        prefix, report = f"{order['folder']}epoch_{self._epoch}/host_{process}/", self._report
+        watch = Watch(root, folder.copies, uid, bucket, order, prefix, processes, restored, report, note, self._stop)
         if problem is not None:
             watch.say(problem, is_told=True)
         watch.start()
@@ -257,12 +248,7 @@ class JobRunner:
         return finish | {"has_artifacts": stored > 0}
 
     def _run_process(
-        self,
-        folder: JobFolder,
-        prepared: PreparedCode,
-        limits: Limits,
-        output: OutputParts,
-        watch: Watch,
+        self, folder: JobFolder, prepared: PreparedCode, limits: Limits, output: OutputParts, watch: Watch
     ) -> tuple[ProcessEnd, PreparedCode]:
         deadline = time.monotonic() + limits.wall_s
 
@@ -333,7 +319,7 @@ class JobRunner:
             result = store_result(folder.result, folder.user.uid, self._bucket, self.order["folder"])
         except ResultFailed as error:
             return _failed("result", str(error), code)
-        return _ending("completed", None, None, code, result)
+        return _ending("completed", None, None, code) | result
 
     def _why(self, ended: ProcessEnd) -> str:
         lines = bytes(self._tail).decode("utf-8", "replace").strip().splitlines()
@@ -378,20 +364,6 @@ def _failed(cause: str, error: str, exit_code: int | None = None) -> dict:
     return _ending("failed", cause, error[:_MAX_ERROR_CHARS], exit_code)
 
 
-def _ending(
-    outcome: str,
-    cause: str | None,
-    error: str | None,
-    exit_code: int | None,
-    result: Result = Result(),  # noqa: B008
-) -> dict:
-    return {
-        "outcome": outcome,
-        "cause": cause,
-        "error": error,
-        "exit_code": exit_code,
-        "result": result.text,
-        "result_object": result.object,
-        "has_artifacts": False,
-        "ran": None,
-    }
+def _ending(outcome: str, cause: str | None, error: str | None, exit_code: int | None) -> dict:
+    ending = {"outcome": outcome, "cause": cause, "error": error, "exit_code": exit_code}
+    return ending | {"result": None, "result_object": None, "has_artifacts": False, "ran": None}

@@ -7,14 +7,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotDone
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
 from ...failures import Failure, LeaseLost
 from ...storage.objects import Bucket
 from ...storage.untrusted_files import open_untrusted
-from ..job_folder import JobFolder
 from .folder import Scan, TooMany, scan
 from .manifest import Manifest
 from .restore import Restored
@@ -61,15 +59,17 @@ class _Upload:
 class Watch(threading.Thread):
     """The watch of one attempt on one host.
 
-    order: `max_gb`, `max_files` and `every_s`, the least seconds between two versions. prefix: of the objects of this
-    host. processes: of the attempt.
+    copies: folder that the job cannot see. order: `max_gb`, `max_files` and `every_s`, the least seconds between two
+    versions. prefix: of the objects of this host. processes: of the attempt.
     report: sends a stored version, or a problem of the checkpoint, to worker-api; raises OSError and LeaseLost.
     note: writes a line into the output of the job. stop: set while the process is to end.
     """
 
     def __init__(
         self,
-        folder: JobFolder,
+        root: str,
+        copies: str,
+        uid: int,
         bucket: Bucket,
         order: Mapping,
         prefix: str,
@@ -80,8 +80,7 @@ class Watch(threading.Thread):
         stop: threading.Event,
     ):
         super().__init__(name="checkpoint", daemon=True)
-        self._root, self._copies, self._uid = folder.checkpoint, folder.copies, folder.user.uid
-        self._bucket = bucket
+        self._root, self._copies, self._uid, self._bucket = root, copies, uid, bucket
         self._order, self._prefix, self._processes = order, prefix, processes
         self._report, self._note, self._term = report, note, stop
         self._known = self._restored = restored.known
@@ -163,10 +162,7 @@ class Watch(threading.Thread):
 
     def _await_upload(self, give_up_at: float, is_final: bool) -> None:
         while self._upload and time.monotonic() < give_up_at:
-            try:
-                self._upload.done.exception(max(0.0, min(1.0, give_up_at - time.monotonic())))
-            except NotDone:
-                continue
+            wait([self._upload.done], min(1.0, max(0.0, give_up_at - time.monotonic())))
             self._settle(is_final)
 
     def _save(self, label: str) -> None:
