@@ -130,10 +130,8 @@ async function ofJob(cloud: Cloud, given: string): Promise<Found> {
   const names = job.lease ? [job.lease, ...job.lease.members].map(({worker}) => worker) : [];
   const holders = await Promise.all([...new Set(names)].map(each => workerRecords.get(cloud.store, each)));
   const [holder] = holders;
-  const laggard = laggardOf(
-    job,
-    holders.flatMap(each => each ?? []),
-  );
+  const held = holders.flatMap(each => each ?? []);
+  const laggard = laggardOf(job, held);
   const moves = job.lease
     ? `attempt ${job.epoch} runs on ${job.lease.worker}${laggard ? `: ${laggardText(laggard)}` : ''}`
     : 'a tick takes it up within a minute';

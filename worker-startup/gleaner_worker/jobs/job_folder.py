@@ -44,14 +44,18 @@ class JobFolder:
         os.symlink(_READER, os.path.join(self._packages, "gleaner_reader"))
         self._kept = Programs(os.path.join(os.path.dirname(self.path), "programs"), order, prepared)
         self._kept.lend(self._programs)
-        self._code = self._write("job.py", order["code"]) if order["code"] is not None else None
+        if order["code"] is not None:
+            path = os.path.join(self.path, "job.py")
+            with open(path, "x", encoding="utf-8", errors="replace") as file:
+                file.write(order["code"])
+            self._give(path)
         self._give(self.path)
 
     def argv(self, prepared: PreparedCode) -> list[str]:
         """The program of the process and its arguments."""
-        if self._code is not None:
+        if self.order["code"] is not None:
             # Without -P the folder of the script would come before the standard library.
-            files = (self._code, self.report, self._started, self._phase)
+            files = (os.path.join(self.path, "job.py"), self.report, self._started, self._phase)
             return [prepared.python, "-P", _RUN_JOB, *files, *(self.order.get("args") or ())]
         command = self.order["command"]
         return ["bash", "-c", command] if isinstance(command, str) else list(command)
@@ -83,7 +87,7 @@ class JobFolder:
     @property
     def has_started(self) -> Callable[[], bool] | None:
         """Tells whether the code runs, once JAX has started. None for a command, which starts at once."""
-        return None if self._code is None else lambda: os.path.lexists(self._started)
+        return None if self.order["code"] is None else lambda: os.path.lexists(self._started)
 
     def phase(self) -> str:
         """`waiting` while the code waits for other hosts, `ended` after its end, else `running`."""
@@ -113,13 +117,6 @@ class JobFolder:
     def _make(self, name: str) -> str:
         path = os.path.join(self.path, name)
         os.mkdir(path, 0o700)
-        self._give(path)
-        return path
-
-    def _write(self, name: str, text: str) -> str:
-        path = os.path.join(self.path, name)
-        with open(path, "x", encoding="utf-8", errors="replace") as file:
-            file.write(text)
         self._give(path)
         return path
 

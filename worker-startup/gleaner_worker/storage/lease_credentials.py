@@ -35,7 +35,9 @@ class LeaseCredentials(google.auth.credentials.Credentials):
             else:
                 if answer["action"] == "token":
                     self.token = answer["access_token"]
-                    self.expiry = _utc(answer["expires_at"])  # pyrefly: ignore[bad-override-mutable-attribute]
+                    # google-auth compares with a UTC time without a time zone.
+                    end = datetime.fromisoformat(answer["expires_at"]).astimezone(UTC).replace(tzinfo=None)
+                    self.expiry = end  # pyrefly: ignore[bad-override-mutable-attribute]
                     self._renewed_at = time.monotonic()
                 else:
                     self._keep(str(answer.get("reason", "")))
@@ -65,8 +67,3 @@ class LeaseCredentials(google.auth.credentials.Credentials):
         # A fresh token is renewed only after a refusal.
         if self.token_state != google.auth.credentials.TokenState.STALE:
             raise google.auth.exceptions.TransportError(f"worker-api gives no token: {reason}")
-
-
-def _utc(text: str) -> datetime:
-    """google-auth compares with a UTC time without a time zone."""
-    return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)

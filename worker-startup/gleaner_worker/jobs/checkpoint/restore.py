@@ -11,7 +11,7 @@ from ...failures import Failure
 from ...storage.objects import Bucket
 from .folder import Scan, scan
 from .manifest import Manifest, Piece, StoredFile, parse_manifest
-from .store import NOTHING_KNOWN, Known
+from .store import Known
 
 _STREAMS = 16  # pieces at once; each is in memory
 
@@ -24,7 +24,7 @@ class Unusable(Exception):
 class Restored:
     """What a restore left. foreign: entries of other hosts, which no version of this host names while unchanged."""
 
-    known: Known = NOTHING_KNOWN
+    known: Known = field(default_factory=Known)
     foreign: Scan = field(default_factory=Scan)
 
 
@@ -47,7 +47,9 @@ def restore(
     _write_files(bucket, root, files := union.files)
     for path, target in union.links.items():
         os.symlink(target, os.path.join(root, path))
-    _give(root, *owner)
+    for parent, names, others in os.walk(root):
+        for name in [*names, *others]:
+            os.chown(os.path.join(parent, name), *owner, follow_symlinks=False)
     found = scan(root, owner[0], "", 1 << 62)
     if found is None:
         raise Failure("infrastructure", f"Failed to restore a checkpoint: {root} has changed")
@@ -127,9 +129,3 @@ def _write_piece(bucket: Bucket, path: str, begin: int, piece: Piece) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "wb") as file:
         file.seek(begin)
         file.write(data)
-
-
-def _give(root: str, uid: int, gid: int) -> None:
-    for parent, folders, names in os.walk(root):
-        for name in [*folders, *names]:
-            os.chown(os.path.join(parent, name), uid, gid, follow_symlinks=False)

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from ...storage.objects import Bucket
@@ -27,15 +27,12 @@ class Spoiled(Exception):
 class Known:
     """The files of the last version, with the states in which a scan saw them: their bytes are in the bucket."""
 
-    manifest: Manifest
-    states: dict[str, FileState]
+    manifest: Manifest = field(default_factory=Manifest)
+    states: dict[str, FileState] = field(default_factory=dict)
 
     def find(self, path: str, state: FileState) -> StoredFile | None:
         stored = self.manifest.files.get(path)
         return stored if stored is not None and self.states.get(path) == state else None
-
-
-NOTHING_KNOWN = Known(Manifest(), {})
 
 
 class Cut:
