@@ -10,7 +10,6 @@ const CODE = readFileSync(new URL('./training.py', import.meta.url), 'utf8');
 
 /** Of a test of the tier long. */
 const KILLS = Number(process.env.TRAINING_KILLS ?? 20);
-const STEPS_PER_KILL = 24;
 
 /** Settings of the package index of this machine. */
 const INDEX = Object.entries(process.env)
@@ -109,7 +108,7 @@ describe('A training through many kills', () => {
         const create = ['pool', 'create', 'big', '--accelerator', 'v4-16', '--zones', 'us-central1-a'];
         await cloud.succeeds(...create, '--workers-per-zone', String(slices));
       }
-      const steps = STEPS_PER_KILL * kills;
+      const steps = kills * (kills > 2 ? 14 : 24);
       const random = seeded(kills + hosts + slices);
       const wanted = resultOf(await cloud.ends(await cloud.submit(fieldsOf(shape, steps, 0))));
       const id = await cloud.submit(fieldsOf(shape, steps, hosts * slices === 1 ? 0.5 : 1));
