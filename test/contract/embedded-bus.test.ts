@@ -1,7 +1,4 @@
 import assert from 'node:assert/strict';
-import {mkdtempSync, rmSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import {
   type Delivery,
@@ -9,9 +6,11 @@ import {
   type EmbeddedBusOptions,
   ReceiverAway,
 } from '../../emulator/delivery/embedded-bus.ts';
+import {Folder} from '../support/machine/folder.ts';
 import {until} from '../support/machine/until.ts';
 
 describe('EmbeddedBus', () => {
+  const folder = new Folder(after);
   let time = 0;
   let tries: Delivery[];
   let answer: (delivery: Delivery) => Promise<void>;
@@ -177,26 +176,21 @@ describe('EmbeddedBus', () => {
   });
 
   it('an unacknowledged message is delivered again after a restart', async () => {
-    const dir = mkdtempSync(join(tmpdir(), 'gleaner-bus-'));
-    try {
-      const first = new DatabaseSync(join(dir, 'bus.db'));
-      const bus = aBus({database: first});
-      // The process ends while the receiver handles the message.
-      answer = () => new Promise(() => {});
-      const id = await bus.publish('control', {a: 1});
-      void bus.deliverDue();
-      assert.equal(tries.length, 1);
-      first.close();
+    const first = new DatabaseSync(folder.at('bus.db'));
+    const bus = aBus({database: first});
+    // The process ends while the receiver handles the message.
+    answer = () => new Promise(() => {});
+    const id = await bus.publish('control', {a: 1});
+    void bus.deliverDue();
+    assert.equal(tries.length, 1);
+    first.close();
 
-      answer = async () => {};
-      const second = new DatabaseSync(join(dir, 'bus.db'));
-      await aBus({database: second}).deliverDue();
-      second.close();
-      const ids = tries.map(delivery => delivery.id);
-      assert.deepEqual(ids, [id, id]);
-    } finally {
-      rmSync(dir, {recursive: true});
-    }
+    answer = async () => {};
+    const second = new DatabaseSync(folder.at('bus.db'));
+    await aBus({database: second}).deliverDue();
+    second.close();
+    const ids = tries.map(delivery => delivery.id);
+    assert.deepEqual(ids, [id, id]);
   });
 
   it('a started bus delivers by itself, and a stopped bus starts no delivery', async () => {

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
-import {mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {dirname, join} from 'node:path';
+import {mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
+import {dirname} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {Downloads, partOf} from '../../client/google/downloads.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES, waitAfter} from '../../shared/google/retry.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
 import {type FaultProxy, startFaultProxy} from '../support/fakes/fault-proxy.ts';
+import {Folder} from '../support/machine/folder.ts';
 import {useLocalCloud} from './local-cloud.ts';
 import {bytes, text} from './objects-contract.ts';
 
@@ -57,11 +57,7 @@ describe('Objects: faults of Cloud Storage', () => {
   });
 
   describe('into a file', () => {
-    let folder = '';
-    beforeEach(() => {
-      folder = mkdtempSync(join(tmpdir(), 'gleaner-downloads-'));
-    });
-    afterEach(() => rmSync(folder, {recursive: true}));
+    const folder = new Folder(afterEach);
 
     const downloadsWith = (attempts: number) => {
       const {project, bucket, token} = cloud();
@@ -72,7 +68,7 @@ describe('Objects: faults of Cloud Storage', () => {
 
     it('a download by another process continues at the last byte of its part', async () => {
       await direct.create(name, CONTENT);
-      const [info, path] = [await infoOf(), join(folder, 'deep/er/a.bin')];
+      const [info, path] = [await infoOf(), folder.at('deep/er/a.bin')];
       mkdirSync(dirname(path), {recursive: true});
       writeFileSync(partOf(path, info.generation), CONTENT.subarray(0, 92_160));
       proxy.breakNext('download', ['return-broken-stream-after-50K']);
@@ -91,7 +87,7 @@ describe('Objects: faults of Cloud Storage', () => {
 
     it('a damaged part is downloaded again from its beginning', async () => {
       await direct.create(name, CONTENT);
-      const [info, path] = [await infoOf(), join(folder, 'a.bin')];
+      const [info, path] = [await infoOf(), folder.at('a.bin')];
       writeFileSync(partOf(path, info.generation), 'damaged');
       assert.equal(await downloadsWith(5).write(info, path), 'written');
       assert.ok(CONTENT.equals(readFileSync(path)));
@@ -99,7 +95,7 @@ describe('Objects: faults of Cloud Storage', () => {
 
     it('another file of that name is kept, and a failed download names the object', async () => {
       await direct.create(name, CONTENT);
-      const [info, path] = [await infoOf(), join(folder, 'a.bin')];
+      const [info, path] = [await infoOf(), folder.at('a.bin')];
       proxy.breakNext('download', ['return-503']);
       await assert.rejects(downloadsWith(1).write(info, path), /^ServiceError: Failed to download gs:.*503/);
       writeFileSync(path, 'mine');

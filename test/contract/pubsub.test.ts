@@ -104,7 +104,7 @@ describeOnEmulator('pubsub', "Google's Pub/Sub emulator", host => {
 
   describe('The push to the functions', () => {
     const project = 'push-project';
-    const scratch = new Scratch();
+    const scratch = new Scratch(after);
     let pubsub: GooglePubsub;
     let child: ChildProcess;
     let ports: Record<string, number>;
@@ -127,10 +127,7 @@ describeOnEmulator('pubsub', "Google's Pub/Sub emulator", host => {
       await pubsub.createTopics(['control', 'tick', 'tpu'], ['gleaner']);
       await startHost();
     });
-    after(async () => {
-      child.kill('SIGKILL');
-      await scratch.end();
-    });
+    after(() => child.kill('SIGKILL'));
 
     const publish = (topic: string, text: string) =>
       pubsub.publish(topic, {data: Buffer.from(text).toString('base64'), attributes: {by: 'test'}});

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
-import {mkdtempSync, readdirSync, rmSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
+import {readdirSync} from 'node:fs';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
+import {Folder} from '../support/machine/folder.ts';
 import {aLeasedStream, aRun, aWorker} from '../world/builders.ts';
 import {describeOnEmulator, startAnother} from './emulators.ts';
 
@@ -11,14 +10,8 @@ const PROJECT = 'restored';
 const DATABASE = `projects/${PROJECT}/databases/(default)`;
 
 describeOnEmulator('firestore', 'A backup of the database @long', host => {
-  let folder: string;
-  before(() => {
-    folder = mkdtempSync(join(tmpdir(), 'gleaner-backup-'));
-  });
-  after(() => {
-    delete process.env.FIRESTORE_EMULATOR_HOST;
-    rmSync(folder, {recursive: true, force: true});
-  });
+  const folder = new Folder(after);
+  after(() => delete process.env.FIRESTORE_EMULATOR_HOST);
 
   it('gives every document back in another database', async () => {
     const [run, stream, worker] = [aRun(), aLeasedStream(), aWorker()];
@@ -54,14 +47,14 @@ describeOnEmulator('firestore', 'A backup of the database @long', host => {
     const answer = await fetch(`http://${host()}/emulator/v1/projects/${PROJECT}:export`, {
       method: 'POST',
       headers: {'content-type': 'application/json'},
-      body: JSON.stringify({database: DATABASE, export_directory: folder, export_name: 'backup'}),
+      body: JSON.stringify({database: DATABASE, export_directory: folder.path, export_name: 'backup'}),
     });
     assert.equal(answer.status, 200, await answer.text());
   }
 });
 
-function backupIn(folder: string): string {
-  const names = readdirSync(folder, {recursive: true, encoding: 'utf8'});
+function backupIn(folder: Folder): string {
+  const names = readdirSync(folder.path, {recursive: true, encoding: 'utf8'});
   const found = names.find(name => name.endsWith('.overall_export_metadata'));
-  return join(folder, found ?? assert.fail(names.join()));
+  return folder.at(found ?? assert.fail(names.join()));
 }

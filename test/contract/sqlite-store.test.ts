@@ -2,31 +2,28 @@
 import assert from 'node:assert/strict';
 import {type ChildProcess, spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {DatabaseSync} from 'node:sqlite';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
+import {Folder} from '../support/machine/folder.ts';
 
 const WORKER = fileURLToPath(new URL('./sqlite-worker.ts', import.meta.url));
 
 describe('the SQLite store', () => {
-  let folder = '';
+  const folder = new Folder();
   let file = '';
   let children: ChildProcess[] = [];
 
   beforeEach(() => {
-    folder = mkdtempSync(join(tmpdir(), 'gleaner-sqlite-'));
-    file = join(folder, 'new', 'folder', 'store.db');
+    file = folder.at('new/folder/store.db');
     children = [];
   });
 
   afterEach(async () => {
     for (const child of children) await kill(child);
-    rmSync(folder, {recursive: true});
+    folder.end();
   });
 
   function start(mode: string): ChildProcess {
@@ -167,12 +164,12 @@ describe('the SQLite store', () => {
   });
 
   it('an error names the file that cannot be opened, and the cause', () => {
-    writeFileSync(join(folder, 'text'), 'not a database, whatever its name says'.repeat(100));
+    const text = folder.put('text', 'not a database, whatever its name says'.repeat(100));
+    assert.throws(() => openSqliteStore(text), /Failed to open the store .*text: .*not a database/);
     assert.throws(
-      () => openSqliteStore(join(folder, 'text')),
-      /Failed to open the store .*text: .*not a database/,
+      () => openSqliteStore(folder.path),
+      new RegExp(`Failed to open the store ${folder.path}: `),
     );
-    assert.throws(() => openSqliteStore(folder), new RegExp(`Failed to open the store ${folder}: `));
   });
 
   it('an error names the file on a full disk, and committed documents stay', async () => {

@@ -1,7 +1,5 @@
-import {mkdtempSync, rmSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
+import {Folder} from '../support/machine/folder.ts';
 import {callAtOnce} from '../world/call.ts';
 import {checkedStore} from '../world/checked-store.ts';
 import {Clockwork} from '../world/clock.ts';
@@ -52,11 +50,7 @@ describe('Store: one SQLite file, two connections', () => {
 });
 
 function useFolder(): () => string {
-  let folder = '';
+  const folder = new Folder(after);
   let files = 0;
-  before(() => {
-    folder = mkdtempSync(join(tmpdir(), 'gleaner-store-'));
-  });
-  after(() => rmSync(folder, {recursive: true}));
-  return () => join(folder, `store-${++files}.db`);
+  return () => folder.at(`store-${++files}.db`);
 }

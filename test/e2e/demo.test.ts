@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
-import {existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync} from 'node:fs';
+import {existsSync} from 'node:fs';
 import {type AddressInfo, createServer} from 'node:net';
-import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import * as command from '../support/machine/command.ts';
@@ -11,17 +10,12 @@ import {gleaner, processes, texts} from '../support/machine/home.ts';
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
 
 describe('gleaner demo', () => {
-  let dir: string;
-  before(() => {
-    dir = mkdtempSync(join(tmpdir(), 'gleaner-demo-'));
-  });
-  after(() => rmSync(dir, {recursive: true, force: true}));
+  const folder = new Folder(after);
 
   // Before each merge the gate runs `npm start`, which is this command with its own input.
   it('ends with a verified run after a preemption, with shards in its folder and without processes @long', async () => {
-    const input = join(dir, 'input.jsonl');
-    writeFileSync(input, texts(300, 'd'));
-    const args = ['demo', '--input', input, '--port', '0', '--dir', join(dir, 'plain')];
+    const input = folder.put('input.jsonl', texts(300, 'd'));
+    const args = ['demo', '--input', input, '--port', '0', '--dir', folder.at('plain')];
     const {code, stdout, stderr} = await gleaner(args);
     assert.equal(code, 0, stdout + stderr);
     assert.match(stdout, /^verified: demo$/m);
@@ -33,14 +27,14 @@ describe('gleaner demo', () => {
     const ordered = times.map(time => (time < (times[0] ?? '') ? `next day ${time}` : time));
     assert.deepEqual(ordered, ordered.toSorted());
     assert.match(stdout, /^\d\d:\d\d:\d\d {2}stored +Shards \d.* of demo\/00\d stored$/m);
-    const shards = readdirSync(join(dir, 'plain/buckets/gleaner-local/activations/demo/tpu_0'));
+    const shards = folder.names('plain/buckets/gleaner-local/activations/demo/tpu_0');
     const count = shards.filter(name => name.endsWith('.safetensors')).length;
     assert.ok(count >= 4 && count <= 12, shards.join());
     assert.deepEqual(
-      processes().filter(({args}) => args.includes(dir)),
+      processes().filter(({args}) => args.includes(folder.path)),
       [],
     );
-    const again = await gleaner(['verify', 'demo', '--dir', join(dir, 'plain'), '--json']);
+    const again = await gleaner(['verify', 'demo', '--dir', folder.at('plain'), '--json']);
     assert.equal(again.code, 0, again.stderr);
     const {ok, anchored} = JSON.parse(again.stdout);
     assert.deepEqual({ok, anchored}, {ok: true, anchored: true});
@@ -52,19 +46,10 @@ describe('gleaner demo', () => {
         console.log(`  skipped: ${file} is not beside the project`);
         this.skip();
       }
-      const where = join(dir, file);
-      const args = [
-        'demo',
-        '--input',
-        join(DATA, file),
-        '--streams',
-        '3',
-        '--workers',
-        '2',
-        '--preempt',
-        '2',
-      ];
-      const {code, stdout, stderr} = await gleaner([...args, '--dir', where, '--json']);
+      const where = folder.at(file);
+      const args = ['demo', '--input', join(DATA, file), '--dir', where, '--json'];
+      const counts = ['--streams', '3', '--workers', '2', '--preempt', '2'];
+      const {code, stdout, stderr} = await gleaner([...args, ...counts]);
       assert.equal(code, 0, stdout + stderr);
       const result = JSON.parse(stdout);
       assert.equal(result.ok, true);
@@ -75,20 +60,13 @@ describe('gleaner demo', () => {
 });
 
 describe('gleaner local up', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
   it('names a port that is in use', async () => {
     const server = createServer();
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
     const {port} = server.address() as AddressInfo;
-    const {code, stderr} = await command.gleaner([
-      'local',
-      'up',
-      '--port',
-      String(port),
-      '--dir',
-      folder.at('up'),
-    ]);
+    const words = ['local', 'up', '--port', String(port), '--dir', folder.at('up')];
+    const {code, stderr} = await command.gleaner(words);
     server.close();
     assert.equal(code, 1);
     assert.match(stderr, new RegExp(`${port}: another program has the port`));

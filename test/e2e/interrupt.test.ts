@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync} from 'node:fs';
-import {tmpdir} from 'node:os';
+import {mkdirSync, readdirSync, symlinkSync} from 'node:fs';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import {cacheFolder} from '../../client/python/python.ts';
+import {Folder} from '../support/machine/folder.ts';
 import {processes} from '../support/machine/home.ts';
 import {until} from '../support/machine/until.ts';
 
@@ -14,15 +14,13 @@ const LAUNCHER = fileURLToPath(new URL('../../cli/gleaner.mjs', import.meta.url)
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 
 describe('Ctrl-C during the start of a local cloud', () => {
-  let dir: string;
+  const folder = new Folder(afterEach);
   beforeEach(() => {
-    dir = mkdtempSync(join(tmpdir(), 'gleaner-interrupt-'));
     // A cache without the tiny model: every start makes the model.
-    mkdirSync(join(dir, 'gleaner'));
+    mkdirSync(folder.at('gleaner'));
     for (const name of readdirSync(cacheFolder()).filter(name => name !== 'tiny-model'))
-      symlinkSync(join(cacheFolder(), name), join(dir, 'gleaner', name));
+      symlinkSync(join(cacheFolder(), name), folder.at(`gleaner/${name}`));
   });
-  afterEach(() => rmSync(dir, {recursive: true, force: true}));
 
   it('ends gleaner local up with one line while it makes the tiny model', async () => {
     // A terminal sends the signal to the whole process group.
@@ -35,9 +33,9 @@ describe('Ctrl-C during the start of a local cloud', () => {
 
   async function interruptOnce(args: string[], target: (pid: number) => number): Promise<void> {
     const child = spawn(process.execPath, [MAIN, ...args], {
-      cwd: dir,
+      cwd: folder.path,
       detached: true,
-      env: {...process.env, XDG_CACHE_HOME: dir},
+      env: {...process.env, XDG_CACHE_HOME: folder.path},
     });
     const pid = child.pid ?? 0;
     let output = '';
@@ -64,14 +62,13 @@ describe('Ctrl-C during the start of a local cloud', () => {
 });
 
 describe('kill -9 of the launcher of a local cloud, which starts Node 24 from an older Node', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'gleaner-launcher-'));
-  after(() => rmSync(dir, {recursive: true, force: true}));
+  const folder = new Folder(after);
 
   it('leaves no process of the cloud', async () => {
     const older =
       'Object.defineProperty(process, "versions", {value: {...process.versions, node: "20.0.0"}})';
     const options = ['--import', `data:text/javascript,${encodeURIComponent(older)}`, LAUNCHER];
-    const args = ['local', 'up', '--json', '--quiet', '--port', '0', '--dir', join(dir, 'cloud')];
+    const args = ['local', 'up', '--json', '--quiet', '--port', '0', '--dir', folder.at('cloud')];
     const launcher = spawn(process.execPath, [...options, ...args], {stdio: ['ignore', 'pipe', 'inherit']});
     await once(createInterface({input: launcher.stdout}), 'line');
     const all = processes();

@@ -9,10 +9,9 @@ const CONFIG = {
 };
 
 describe('gleaner preflight', () => {
-  const folder = new Folder();
+  const folder = new Folder(after);
   const model = (changes: object) => folder.put('config.json', JSON.stringify({...CONFIG, ...changes}));
   before(() => model({}));
-  after(() => folder.end());
 
   async function ask(...args: string[]) {
     const {code, stdout, stderr} = await gleaner(['preflight', '--model', folder.path, ...args, '--json']);

@@ -11,8 +11,7 @@ type Info = {
 };
 
 describe('The delivery of events to functions', () => {
-  const scratch = new Scratch();
-  afterEach(() => scratch.end());
+  const scratch = new Scratch(afterEach);
 
   const info = (cloud: LocalCloud) => cloudState<Info>(cloud);
   const idle = (cloud: LocalCloud) =>

@@ -6,8 +6,7 @@ import {functionsModule, put, Scratch, type Seen, tokenUrl} from '../support/mac
 import {until} from '../support/machine/until.ts';
 
 describe('Two deployments on one local cloud', () => {
-  const scratch = new Scratch();
-  afterEach(() => scratch.end());
+  const scratch = new Scratch(afterEach);
 
   async function both() {
     const dir = scratch.dir();
@@ -72,8 +71,7 @@ describe('Two deployments on one local cloud', () => {
 });
 
 describe('Deployments whose names begin alike, on one local cloud', () => {
-  const scratch = new Scratch();
-  afterEach(() => scratch.end());
+  const scratch = new Scratch(afterEach);
 
   it('have each their own worker-api, which only their own accounts may call', async () => {
     const names = ['gleaner', 'team', 'team-a'];

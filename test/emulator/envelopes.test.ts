@@ -7,8 +7,7 @@ const MESSAGE_TYPE = 'google.cloud.pubsub.topic.v1.messagePublished';
 const nameOf = ({data}: Seen) => data.message.attributes.objectId;
 
 describe('The push subscriptions of the functions', () => {
-  const scratch = new Scratch();
-  afterEach(() => scratch.end());
+  const scratch = new Scratch(afterEach);
 
   it('sends a notification to `on-object` for each new or overwritten object, as Cloud Storage does', async () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();

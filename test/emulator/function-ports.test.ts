@@ -7,7 +7,7 @@ import {HOST_HEADER} from '../../emulator/http/guard.ts';
 import {functionsModule, readLines, Scratch} from '../support/machine/a-cloud.ts';
 
 describe('The port of a function', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let host: ChildProcess;
   let port: number;
   let file: string;
@@ -19,10 +19,7 @@ describe('The port of a function', () => {
     const [{ports}] = (await once(host, 'message')) as [{ports: Record<string, number>}];
     port = ports['on-control'] ?? 0;
   });
-  after(async () => {
-    host.kill('SIGKILL');
-    await scratch.end();
-  });
+  after(() => host.kill('SIGKILL'));
 
   const data = Buffer.from('{"action":"scale"}').toString('base64');
   const form = {'content-type': 'application/x-www-form-urlencoded'};

@@ -12,7 +12,7 @@ import {gcloudEnvironment} from '../support/machine/gcloud-environment.ts';
 import {until} from '../support/machine/until.ts';
 
 describe('gcloud on the local cloud', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   let seen: () => Seen[];
   let dir: string;
@@ -38,7 +38,6 @@ describe('gcloud on the local cloud', () => {
       CLOUDSDK_STORAGE_RESUMABLE_THRESHOLD: '1M',
     };
   });
-  after(() => scratch.end());
 
   const gcloud = async (command: string, ...more: string[]): Promise<string> => {
     const args = command.replaceAll('BUCKET', `gs://${cloud.bucket}`).replaceAll('DIR', dir).split(' ');

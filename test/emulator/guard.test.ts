@@ -13,7 +13,7 @@ const zone = '/v2/projects/gleaner-local/locations/us-central1-a';
 const object = '/storage/v1/b/gleaner-local/o/kept';
 
 describe('The token of a local cloud', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   let seen: () => Seen[];
   before(async () => {
@@ -21,7 +21,6 @@ describe('The token of a local cloud', () => {
     const upload = `${tokenUrl(cloud)}/upload/storage/v1/b/gleaner-local/o?uploadType=media&name=kept`;
     assert.equal((await fetch(upload, {method: 'POST', body: 'kept'})).status, 200);
   });
-  after(() => scratch.end());
 
   it('is in a file that only its user can read, and survives a restart', async () => {
     const first = await scratch.cloud();

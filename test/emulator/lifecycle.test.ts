@@ -9,8 +9,7 @@ import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 const DAY_MS = 86_400_000;
 
 describe('a lifecycle rule of the local cloud', () => {
-  const scratch = new Scratch();
-  after(() => scratch.end());
+  const scratch = new Scratch(after);
 
   it('deletes a shard a day after its custom time and a partial after 30 days, and nothing else', async () => {
     const dir = scratch.dir();

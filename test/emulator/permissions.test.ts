@@ -43,12 +43,11 @@ const PUBLISHES: Partial<Record<keyof typeof ACCOUNTS, string[]>> = {
 };
 
 describe('On the local cloud, an account', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   before(async () => {
     ({cloud} = await scratch.cloudWithFunctions());
   });
-  after(() => scratch.end());
   const bearerOf = (email: string) => ({authorization: `Bearer ${accessTokenOf(cloud.token, email)}`});
 
   for (const [who, email] of Object.entries(ACCOUNTS) as [keyof typeof ACCOUNTS, string][]) {

@@ -5,13 +5,12 @@ import {Scratch, type Seen, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/machine/until.ts';
 
 describe('Pub/Sub of the local cloud', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   let seen: () => Seen[];
   before(async () => {
     ({cloud, seen} = await scratch.cloudWithFunctions());
   });
-  after(() => scratch.end());
 
   describe('through @google-cloud/pubsub', () => {
     let pubsub: PubSub;

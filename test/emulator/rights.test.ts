@@ -63,14 +63,13 @@ const REQUESTS: Asked[] = [
 ];
 
 describe('a service account on the local cloud', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   before(async () => {
     cloud = await scratch.cloud({storage_only: true});
     for (const name of [SHARD, MANIFEST, BUNDLE])
       assert.equal((await send(tokenUrl(cloud), 'POST', upload(name), {})).status, 200);
   });
-  after(() => scratch.end());
 
   const ownToken = () => accessTokenOf(cloud.token, ACCOUNTS['worker-api']);
 

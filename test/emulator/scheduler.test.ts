@@ -83,8 +83,7 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
 });
 
 describe('Cloud Scheduler without functions', () => {
-  const scratch = new Scratch();
-  after(() => scratch.end());
+  const scratch = new Scratch(after);
 
   it('keeps no ticks for functions whose host is away', async () => {
     const cloud = await scratch.cloud({tick_interval_ms: 5});

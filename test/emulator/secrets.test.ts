@@ -14,7 +14,7 @@ const {worker, control, 'worker-api': api} = accountsOf('gleaner-local', 'gleane
 const CHECKED = '123456789';
 
 describe('A secret of a local cloud', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   before(async () => {
     const secret_readers = {[GIT]: [api], 'projects/gleaner-local/secrets/none': [api]};
@@ -24,7 +24,6 @@ describe('A secret of a local cloud', () => {
     put('other', '1', 'other');
     put('git', '3', 'readable by others', 0o644);
   });
-  after(() => scratch.end());
 
   function put(secret: string, version: string, text: string, mode = 0o600): void {
     const file = secretFile(cloud.dir, secret, version);

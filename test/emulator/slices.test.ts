@@ -21,17 +21,13 @@ echo boots $(wc -l < boots) server $GCE_METADATA_HOST
 while true; do sleep 0.1; done`;
 
 describe('A slice of two hosts', () => {
-  const scratch = new Scratch();
   const clients = new TpuClients();
+  const scratch = new Scratch(afterEach);
   let cloud: LocalCloud;
   let client: v2.TpuClient;
   beforeEach(async () => {
     cloud = await scratch.cloud({preemption_notice_ms: 600_000});
     client = clients.open(cloud);
-  });
-  afterEach(async () => {
-    await clients.close();
-    await scratch.end();
   });
 
   const printed = (vm: string, boot = 1) => {

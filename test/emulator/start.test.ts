@@ -10,8 +10,7 @@ import {cloudState, Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 import {until} from '../support/machine/until.ts';
 
 describe('A local cloud', () => {
-  const scratch = new Scratch();
-  afterEach(() => scratch.end());
+  const scratch = new Scratch(afterEach);
 
   const refusal = (code: LocalCloudError['code'], says: RegExp) => (error: unknown) => {
     assert.ok(error instanceof LocalCloudError, String(error));

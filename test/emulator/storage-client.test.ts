@@ -8,14 +8,13 @@ import type {LocalCloud} from '../../emulator/cloud.ts';
 import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 
 describe('Cloud Storage through @google-cloud/storage', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   let bucket: Bucket;
   before(async () => {
     cloud = await scratch.cloud({storage_only: true});
     bucket = new Storage({apiEndpoint: tokenUrl(cloud), projectId: cloud.project}).bucket(cloud.bucket);
   });
-  after(() => scratch.end());
 
   for (const {name, size, options} of [
     {name: 'in one request', size: 5_000, options: {resumable: false}},

@@ -53,14 +53,13 @@ const objectName = fc
   });
 
 describe('An object name', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let parent: string;
   let cloud: LocalCloud;
   before(async () => {
     parent = scratch.dir();
     cloud = await scratch.cloud({storage_only: true, dir: join(parent, 'a', 'b')});
   });
-  after(() => scratch.end());
 
   const path = (name: string) =>
     `${tokenUrl(cloud)}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;

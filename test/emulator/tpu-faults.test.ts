@@ -6,12 +6,8 @@ import {until} from '../support/machine/until.ts';
 import {aNode, consoleOf, isRunning, NODE, NODE_ID, PARENT, stateOf, TpuClients, ZONE} from './tpu-nodes.ts';
 
 describe('Cloud TPU under a fault', () => {
-  const scratch = new Scratch();
   const clients = new TpuClients();
-  afterEach(async () => {
-    await clients.close();
-    await scratch.end();
-  });
+  const scratch = new Scratch(afterEach);
 
   it('preempt stops the VM and lists the node as PREEMPTED until a delete', async () => {
     const cloud = await scratch.cloud();

@@ -26,6 +26,13 @@ export const aNode = (script = 'echo up; sleep 1000 & wait') => ({
 export class TpuClients {
   readonly #clients: v2.TpuClient[] = [];
 
+  /** Closes the clients after each test. */
+  constructor() {
+    afterEach(async () => {
+      for (const client of this.#clients.splice(0)) await client.close();
+    });
+  }
+
   open(cloud: LocalCloud): v2.TpuClient {
     const client = new v2.TpuClient({projectId: cloud.project, ...clientOptionsFor(cloud.url, cloud.token)});
     this.#clients.push(client);
@@ -39,10 +46,6 @@ export class TpuClients {
     await operation.promise();
     await until('the VM prints a line', () => consoleOf(cloud) !== '');
     return client;
-  }
-
-  async close(): Promise<void> {
-    for (const client of this.#clients.splice(0)) await client.close();
   }
 }
 

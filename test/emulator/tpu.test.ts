@@ -4,12 +4,8 @@ import {until} from '../support/machine/until.ts';
 import {aNode, consoleOf, NODE, NODE_ID, PARENT, stateOf, TpuClients} from './tpu-nodes.ts';
 
 describe('Cloud TPU through @google-cloud/tpu', () => {
-  const scratch = new Scratch();
   const clients = new TpuClients();
-  afterEach(async () => {
-    await clients.close();
-    await scratch.end();
-  });
+  const scratch = new Scratch(afterEach);
 
   it('creates a node, lists the node in its zone and over all zones, and deletes the node', async () => {
     const cloud = await scratch.cloud();

@@ -9,8 +9,7 @@ import {until} from '../support/machine/until.ts';
 const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';
 
 describe('A VM of a TPU', () => {
-  const scratch = new Scratch();
-  afterEach(() => scratch.end());
+  const scratch = new Scratch(afterEach);
 
   const boot = async (cloud: LocalCloud, script: string, metadata: Record<string, string> = {}) => {
     const answer = await fetch(`${tokenUrl(cloud)}${nodes}?nodeId=vm`, {

@@ -5,12 +5,11 @@ import {Scratch} from '../support/machine/a-cloud.ts';
 import {headAs} from './plain-http.ts';
 
 describe('A request to a local cloud from a browser on the same machine', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   before(async () => {
     cloud = await scratch.cloud();
   });
-  after(() => scratch.end());
 
   const pages: {name: string; headers: Record<string, string>}[] = [
     {name: 'a page of another site', headers: {origin: 'https://evil.example'}},

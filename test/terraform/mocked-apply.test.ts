@@ -1,11 +1,8 @@
 import assert from 'node:assert/strict';
-import {readdirSync} from 'node:fs';
-import {mkdtemp, rm} from 'node:fs/promises';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
 import {applyMocked, TerraformRefused} from '../../cli/terraform/mocked-apply.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {loadConfig} from '../../shared/contracts/settings/config.ts';
+import {Folder} from '../support/machine/folder.ts';
 import {resourcesOf, VARIABLES} from './a-deployment.ts';
 
 async function withSetting(name: string, value: string, work: () => Promise<void>): Promise<void> {
@@ -20,6 +17,8 @@ async function withSetting(name: string, value: string, work: () => Promise<void
 }
 
 describe('a mocked apply', () => {
+  const folder = new Folder(after);
+
   it('gives each function an environment that the control plane accepts', async () => {
     const functions = (await resourcesOf()).filter(({type}) => type === 'google_cloudfunctions2_function');
     assert.equal(functions.length, 8);
@@ -43,8 +42,7 @@ describe('a mocked apply', () => {
   });
 
   it('refuses a wrong variable with one line, and leaves no copy', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'mocked-apply-'));
-    await withSetting('TMPDIR', folder, () =>
+    await withSetting('TMPDIR', folder.path, () =>
       assert.rejects(applyMocked({...VARIABLES, region: 'us'}), (error: Error) => {
         assert.ok(error instanceof TerraformRefused);
         assert.match(
@@ -54,8 +52,7 @@ describe('a mocked apply', () => {
         return true;
       }),
     );
-    assert.deepEqual(readdirSync(folder), []);
-    await rm(folder, {recursive: true});
+    assert.deepEqual(folder.names(), []);
   });
 
   it('names the missing program where terraform is not installed', () =>

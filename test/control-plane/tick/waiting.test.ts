@@ -499,12 +499,11 @@ async function follow(world: World, cloud: LocalCloud, words: string[]): Promise
 }
 
 describe('work that waits has the reason', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   before(async () => {
     cloud = await scratch.cloud();
   });
-  after(() => scratch.end());
 
   it('has a case for each kind of constraint, fault of the local cloud, ceiling and state', () => {
     const states = {

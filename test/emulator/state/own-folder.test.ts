@@ -11,12 +11,8 @@ const LOCAL = '.gleaner/local';
 const OTHER_USER = 65_534;
 
 describe('The folder of a local cloud', () => {
-  const scratch = new Scratch();
-  const folder = new Folder();
-  afterEach(async () => {
-    await scratch.end();
-    folder.end();
-  });
+  const scratch = new Scratch(afterEach);
+  const folder = new Folder(afterEach);
 
   /** Folder of an ended cloud with a TPU whose startup script writes the file `ran`. */
   const withTpu = async (dir: string): Promise<void> => {

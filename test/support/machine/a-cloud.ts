@@ -36,11 +36,15 @@ export type Seen = {
 /** No tick of the Scheduler comes within a test that does not ask for one. */
 const HOUR_MS = 3_600_000;
 
-/** Folders and clouds of one test. `end` closes the clouds and removes the folders. */
+/** Folders and clouds of tests. `end` closes the clouds and removes the folders; a hook of mocha, `after` or `afterEach`, calls it. */
 export class Scratch {
   readonly #dirs: string[] = [];
   readonly #clouds: LocalCloud[] = [];
   readonly log: string[] = [];
+
+  constructor(hook?: Mocha.HookFunction) {
+    hook?.(() => this.end());
+  }
 
   dir(): string {
     const dir = mkdtempSync(join(tmpdir(), 'gleaner-local-'));

@@ -2,9 +2,13 @@ import {mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync
 import {tmpdir} from 'node:os';
 import {dirname, join} from 'node:path';
 
-/** Temporary folder of a test or a block: it is made at its first use, and again after its end. */
+/** Temporary folder of a test or a block: it is made at its first use, and again after its end, which may be a hook of mocha. */
 export class Folder {
   #path: string | undefined;
+
+  constructor(hook?: Mocha.HookFunction) {
+    hook?.(() => this.end());
+  }
 
   get path(): string {
     this.#path ??= mkdtempSync(join(tmpdir(), 'gleaner-test-'));

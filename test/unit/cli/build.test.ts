@@ -28,7 +28,7 @@ const SOURCES = [
 ];
 
 describe('gleaner build @full', () => {
-  const folder = new Folder();
+  const folder = new Folder(after);
   let built: Awaited<ReturnType<typeof buildArtifacts>>;
   let env: NodeJS.ProcessEnv;
   before(async () => {
@@ -36,7 +36,6 @@ describe('gleaner build @full', () => {
     built = await buildArtifacts(environment);
     env = {...process.env, XDG_CACHE_HOME: folder.path};
   });
-  after(() => folder.end());
 
   it('gleaner build makes the same bytes again, also in another time zone', () => {
     const there = {...env, TZ: 'Pacific/Kiritimati'};

@@ -5,8 +5,7 @@ import {packFolder} from '../../../cli/python/bundle.ts';
 import {Folder} from '../../support/machine/folder.ts';
 
 describe('A packed folder', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   it('a packed folder opens private files to every user, and keeps what can be executed', async () => {
     for (const [name, mode] of Object.entries({'main.py': 0o600, 'run.sh': 0o700})) {

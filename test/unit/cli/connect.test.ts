@@ -41,8 +41,7 @@ describe('The deployment on Google Cloud that the environment names', () => {
 });
 
 describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => {
-  const folder = new Folder();
-  after(() => folder.end());
+  const folder = new Folder(after);
   const fileWith = (text: string) => folder.put('gleaner.tfvars.json', text);
 
   it('the deployment on Google Cloud that gleaner.tfvars.json names has the bucket and the database that Terraform names', () => {

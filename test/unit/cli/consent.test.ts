@@ -30,14 +30,13 @@ const ANSWERS = [
 ];
 
 describe('The question before a change @full', () => {
-  const folder = new Folder();
+  const folder = new Folder(afterEach);
   beforeEach(async () => {
     await putBuiltEnvironment(folder.at('cache'));
     chmodSync(folder.put('terraform', PROGRAM), 0o755);
     folder.put('plan.json', JSON.stringify(PLAN));
     folder.put('gleaner.tfvars.json', JSON.stringify(SETTINGS));
   });
-  afterEach(() => folder.end());
 
   const answered = (args: string[], keys: string, env: Record<string, string> = {}) =>
     inTerminal([process.execPath, MAIN, ...args], {

@@ -19,10 +19,9 @@ function leaveDemo(folder: Folder, place = '.'): void {
 }
 
 describe('gleaner demo @full', () => {
-  const folder = new Folder();
+  const folder = new Folder(afterEach);
   const run = (args: string[], env = {}) => gleaner(args, {cwd: folder.path, env});
   beforeEach(() => leaveDemo(folder));
-  afterEach(() => folder.end());
 
   const mistakes: [name: string, args: string[], says: RegExp, exits?: number][] = [
     ['a missing input', ['--input', 'typo.jsonl'], /^gleaner: There is no file typo\.jsonl/],

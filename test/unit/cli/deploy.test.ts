@@ -408,8 +408,7 @@ describe('gleaner deploy @full', () => {
 
 /** Here, because one file runs at a time: this build changes `dist/`, from which a deployment takes its environment. */
 describe('gleaner build without an environment @full', () => {
-  const folder = new Folder();
-  after(() => folder.end());
+  const folder = new Folder(after);
 
   it('gleaner build without an environment leaves it out, and says how to build it', async () => {
     const env = {XDG_CACHE_HOME: folder.path};

@@ -35,7 +35,7 @@ const REQUEST = {
 };
 
 describe('The end of TPUs without a control plane @full', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(afterEach);
   let cloud: LocalCloud;
   // A connection to a local cloud points Google's clients at it.
   const env = {...process.env};
@@ -43,7 +43,6 @@ describe('The end of TPUs without a control plane @full', () => {
   beforeEach(async () => {
     cloud = await scratch.cloud();
   });
-  afterEach(() => scratch.end());
   after(() => {
     setQuiet(false);
     process.env = env;

@@ -551,12 +551,11 @@ describe('gleaner doctor', () => {
 });
 
 describe('gleaner doctor on a local cloud @full', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   before(async () => {
     cloud = await scratch.cloud();
   });
-  after(() => scratch.end());
 
   it('gleaner doctor on a local cloud runs the checks that a local cloud has, and exits with 1 after an error', async () => {
     const port = ['--port', new URL(cloud.url).port];

@@ -9,17 +9,14 @@ const NAME = 'environments/env.tar.gz';
 const sha256 = createHash('sha256').update('env').digest('hex');
 
 describe('An artefact of an earlier deployment', () => {
-  const folder = new Folder();
+  const folder = new Folder(afterEach);
   let google: GoogleProject;
   beforeEach(async () => {
     google = await new GoogleProject().start();
     google.makeBucket('data');
     await google.put('data', NAME, 'env');
   });
-  afterEach(async () => {
-    await google.close();
-    folder.end();
-  });
+  afterEach(() => google.close());
   const restore = (digest = sha256, name = NAME) =>
     restoreFile({project: PROJECT, bucket: 'data', endpoint: google.url}, name, {
       path: folder.at('env.tar.gz'),

@@ -15,8 +15,7 @@ import {aStore} from '../../world/scenes/put-documents.ts';
 const NO_OBJECTS = {} as Cloud['objects'];
 
 describe('gleaner estimate', () => {
-  const folder = new Folder();
-  after(() => folder.end());
+  const folder = new Folder(after);
 
   it('gleaner estimate names what its target and its spec lack', async () => {
     const find = (target: string) => findTarget(target, undefined);

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import {Scratch} from '../../support/machine/a-cloud.ts';
 
 describe('A fault for an unknown TPU', () => {
-  const scratch = new Scratch();
-  after(() => scratch.end());
+  const scratch = new Scratch(after);
 
   it('a fault for an unknown TPU is refused with a sentence about the TPUs of the pool', async () => {
     const cloud = await scratch.cloud();

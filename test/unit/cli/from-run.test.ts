@@ -10,7 +10,7 @@ import {Scratch} from '../../support/machine/a-cloud.ts';
 import {aConfig} from '../../world/builders.ts';
 
 describe('A run from another run', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: Cloud;
   before(async () => {
     setQuiet(true);
@@ -21,10 +21,7 @@ describe('A run from another run', () => {
     for (const name of ['stream_000.jsonl', 'stream_001.jsonl.gz', 'run.json'])
       await objects.create(`datasets/first/${name}`, Buffer.from(name));
   });
-  after(async () => {
-    setQuiet(false);
-    await scratch.end();
-  });
+  after(() => setQuiet(false));
 
   it('a run from another run has the frozen spec and placement, and a run that never began is named', async () => {
     const {spec, placement} = completeSpec({layers: '0-99', budget_usd: 5}, aConfig());

@@ -27,8 +27,7 @@ function linesOf(leaf: Command, id: string): string[][] {
 }
 
 describe('A command with an id that no document can have @full', () => {
-  const scratch = new Scratch();
-  after(() => scratch.end());
+  const scratch = new Scratch(after);
 
   it('a command with an id that no document can have says so in a sentence, without a stack', async () => {
     const cloud = await scratch.cloud();

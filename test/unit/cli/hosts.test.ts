@@ -8,7 +8,7 @@ import {aConfig, at, aWorker} from '../../world/builders.ts';
 import {putInCloud} from '../../world/scenes/put-documents.ts';
 
 describe('The commands about pools and hosts @full', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   const run = (...args: string[]) => gleaner([...args, '--port', new URL(cloud.url).port]);
   before(async () => {
@@ -35,7 +35,6 @@ describe('The commands about pools and hosts @full', () => {
       'workers/tpu-us-central1-a-1': aWorker({name: 'tpu-us-central1-a-1', phase: 'booting'}),
     });
   });
-  after(() => scratch.end());
 
   it('the commands about pools and hosts list the pools, name an invalid one, and say how to allow creates again', async () => {
     const {code, stdout, stderr} = await run('pools');

@@ -20,7 +20,7 @@ const ended = (more: Document): Document => ({
 const HOSTILE = '\u001b]0;title\u0007 \u009b2J \u202e \u2028';
 
 describe('gleaner jobs @full', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   const at = () => ['--port', new URL(cloud.url).port];
   before(async () => {
@@ -73,7 +73,6 @@ describe('gleaner jobs @full', () => {
     const bytes = Buffer.from('one\nzwölf\n  50 %\r100 %\nlast');
     await put(cloud, 'jobs/good/epoch_1/output/000001.txt', bytes.toString());
   });
-  after(() => scratch.end());
 
   it('gleaner jobs lists the newest jobs first, and only those that were asked for', async () => {
     const ids = async (...args: string[]) => {

@@ -12,7 +12,7 @@ const SOURCES = [...MODULES, 'absent.json'];
 const LATER = Number.MAX_SAFE_INTEGER;
 
 describe('The zip of the functions that a build left', () => {
-  const folder = new Folder();
+  const folder = new Folder(afterEach);
   const record = (began_ms: number) =>
     recordZip(folder.at('dist'), folder.path, {zip: ZIP, modules: MODULES, sources: SOURCES}, began_ms);
   const kept = () => keptZip(folder.at('dist'), folder.path);
@@ -22,7 +22,6 @@ describe('The zip of the functions that a build left', () => {
     folder.put(`dist/${NAME}`, ZIP.toString());
     await record(LATER);
   });
-  afterEach(() => folder.end());
 
   it('the zip of the functions that a build left serves a build of the same sources', () => {
     assert.deepEqual(kept(), ZIP);

@@ -18,7 +18,7 @@ const line = (seconds: number, message: string, severity = 'INFO') =>
   `${JSON.stringify({time: at(seconds), severity, message})}\n`;
 
 describe('gleaner logs @full', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   const at_port = () => ['--port', new URL(cloud.url).port];
   const logs = async (...args: string[]) => {
@@ -44,7 +44,6 @@ describe('gleaner logs @full', () => {
     await put(cloud, `logs/${SLICE}/1.1.log`, line(1, 'Second'));
     await put(cloud, `logs/${B}/1.log`, `${line(1, 'Leased too')}no JSON\n`);
   });
-  after(() => scratch.end());
 
   it('gleaner logs prints the logs of the TPUs of a run in the order of time', async () =>
     assert.equal(

@@ -30,14 +30,13 @@ const COPIED = Object.keys(FILES)
   .sort();
 
 describe('gleaner models mirror', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   let hub: FakeHub;
   let prefix: string;
   before(async () => {
     cloud = await scratch.cloud();
   });
-  after(() => scratch.end());
   let commits = 0;
   beforeEach(async () => {
     // Each test has a commit, and with it a copy, of its own.

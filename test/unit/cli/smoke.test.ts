@@ -30,12 +30,11 @@ import {aStore, putDocuments} from '../../world/scenes/put-documents.ts';
 const ACCOUNT = `gleaner-worker@${PROJECT}.iam.gserviceaccount.com`;
 
 describe('The rights of TPUs in the smoke test', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   before(async () => {
     cloud = await scratch.cloud({storage_only: true});
   });
-  after(() => scratch.end());
   const accounts = accountsOf('gleaner-local', 'gleaner');
   const tokenFor = (account: keyof typeof accounts) => accessTokenOf(cloud.token, accounts[account]);
   const tried = (worker: string, worker_api: string) =>
@@ -92,8 +91,7 @@ describe('The rights of TPUs in the smoke test', () => {
 });
 
 describe('The state of the smoke test', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
   const place = {project: PROJECT, deployment: 'gleaner'};
 
   it('the state of the smoke test comes back from its file, and belongs to one deployment', () => {

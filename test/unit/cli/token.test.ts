@@ -12,15 +12,11 @@ import {gleaner} from '../../support/machine/command.ts';
 import {Folder} from '../../support/machine/folder.ts';
 
 describe('A gleaner command', () => {
-  const scratch = new Scratch();
-  const folder = new Folder();
+  const scratch = new Scratch(after);
+  const folder = new Folder(after);
   let cloud: LocalCloud;
   before(async () => {
     cloud = await scratch.cloud();
-  });
-  after(async () => {
-    await scratch.end();
-    folder.end();
   });
 
   it('a gleaner command finds a local cloud of its user by port and by folder, with its token and its store', async () => {
@@ -74,8 +70,8 @@ class Squatter {
 const ONE_QUESTION = ['GET /_local?nonce=NONCE'];
 
 describe('A server that has the port of a local cloud that a kill ended', () => {
-  const scratch = new Scratch();
-  const folder = new Folder();
+  const scratch = new Scratch(after);
+  const folder = new Folder(after);
   const squatter = new Squatter();
   let dir: string;
   let port: string;
@@ -91,11 +87,7 @@ describe('A server that has the port of a local cloud that a kill ended', () => 
     await leave(dir, Number(port));
     folder.put('streams/stream_000.jsonl', '{"text": "private"}\n');
   });
-  after(async () => {
-    squatter.close();
-    await scratch.end();
-    folder.end();
-  });
+  after(() => squatter.close());
 
   const lies: {name: string; lie: () => Promise<Squatter['answer']>}[] = [
     {name: 'names the folder', lie: async () => () => ({dir})},

@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import {execFile} from 'node:child_process';
-import {mkdtemp, rm} from 'node:fs/promises';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {promisify} from 'node:util';
+import {Folder} from '../../support/machine/folder.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 /** No server listens on this port. */
@@ -25,11 +23,7 @@ const CALL = `
 `;
 
 describe('an event that fails and will come again @full', () => {
-  let folder: string;
-  before(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'gleaner-log-'));
-  });
-  after(() => rm(folder, {recursive: true, force: true}));
+  const folder = new Folder(after);
 
   it('is logged in the shape of Cloud Logging before it leaves @full', async () => {
     // Another test of this process may have pointed Google's clients at a local cloud.
@@ -40,7 +34,7 @@ describe('an event that fails and will come again @full', () => {
       GLEANER_BUCKET: 'my-bucket',
       GLEANER_WORKER_API: `${NOWHERE}/worker-api`,
       GLEANER_BUNDLE: 'c'.repeat(64),
-      GLEANER_STORE: `sqlite:${join(folder, 'store.sqlite')}`,
+      GLEANER_STORE: `sqlite:${folder.at('store.sqlite')}`,
       GLEANER_TPU_ENDPOINT: NOWHERE,
       GLEANER_BILLING_ENDPOINT: NOWHERE,
       PUBSUB_EMULATOR_HOST: '127.0.0.1:9',

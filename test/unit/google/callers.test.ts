@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
 import {once} from 'node:events';
-import {mkdtempSync, rmSync} from 'node:fs';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
 import {Identities} from '../../../emulator/http/identity.ts';
 import {CallerRefused} from '../../../shared/contracts/errors.ts';
 import {type Config, ConfigError} from '../../../shared/contracts/settings/config.ts';
@@ -16,6 +13,7 @@ import {
   WRONG_SIGNATURES,
   withoutSignature,
 } from '../../support/fakes/tokens.ts';
+import {Folder} from '../../support/machine/folder.ts';
 import {aConfig, ENVIRONMENT} from '../../world/builders.ts';
 
 const AUDIENCE = ENVIRONMENT.GLEANER_WORKER_API;
@@ -30,15 +28,14 @@ function accountOf(set: Record<string, string>) {
 }
 
 describe('the accounts of callers', () => {
-  let folder: string;
+  const folder = new Folder(after);
   let identities: Identities;
   let server: Server;
   let certs: string;
   let asked = 0;
 
   before(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'gleaner-callers-'));
-    identities = new Identities(folder);
+    identities = new Identities(folder.path);
     const [, , answer] = identities.routes()[0] ?? assert.fail();
     server = createServer(async (_request, response) => {
       asked += 1;
@@ -48,10 +45,7 @@ describe('the accounts of callers', () => {
     await once(server, 'listening');
     certs = `http://127.0.0.1:${(server.address() as AddressInfo).port}/certs`;
   });
-  after(() => {
-    server.close();
-    rmSync(folder, {recursive: true, force: true});
-  });
+  after(() => server.close());
 
   const signed = (claims: Claims) => identities.sign(claims);
   const refusedWith = (status: number) => (error: unknown) =>

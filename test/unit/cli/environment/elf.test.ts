@@ -30,8 +30,7 @@ const CASES: {name: string; elf: ElfFacts; why?: RegExp}[] = [
 ];
 
 describe('A library of the worker environment', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   const put = (name: string, elf: ElfFacts) => folder.put(name, anElf(elf));
 

@@ -25,14 +25,13 @@ print(json.dumps([sys.prefix, sys.executable, str(jax.numpy.ones(3).sum()), ssl.
 
 // Before a merge, the built functions on a local cloud boot their VMs from an archive: test/e2e/path.test.ts.
 describe('The archive of the worker environment @long', () => {
-  const folder = new Folder();
+  const folder = new Folder(after);
   let built: Environment;
   let place: string;
   before(async () => {
     built = await workerEnvironment();
     place = await unpacked(built, folder.at(`env-${built.key}`));
   });
-  after(() => folder.end());
 
   it('the archive of the worker environment starts JAX from another folder, without a variable of this machine', async () => {
     const {stdout} = await run(join(place, 'bin/python3'), ['-c', IMPORTS], {env: {JAX_PLATFORMS: 'cpu'}});
@@ -79,14 +78,13 @@ describe('The archive of the worker environment @long', () => {
 });
 
 describe('A build of the worker environment in a new cache @long', () => {
-  const folder = new Folder();
+  const folder = new Folder(afterEach);
   let env: NodeJS.ProcessEnv;
   beforeEach(() => {
     mkdirSync(folder.at('gleaner'));
     symlinkSync(uvCache(), folder.at('gleaner/uv'));
     env = {...process.env, XDG_CACHE_HOME: folder.path};
   });
-  afterEach(() => folder.end());
 
   const build = async () => {
     const {stdout, stderr} = await run(process.execPath, [BUILDER], {env});

@@ -4,8 +4,7 @@ import {markUsed, removeUnused} from '../../../../cli/build/environment/environm
 import {Folder} from '../../../support/machine/folder.ts';
 
 describe('The cache of worker environments', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   it('the cache of worker environments keeps the three environments used last, and an unfinished one', async () => {
     const keys = [...'abcde'].map(digit => digit.repeat(16));

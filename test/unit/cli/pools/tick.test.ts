@@ -4,12 +4,11 @@ import {Scratch} from '../../../support/machine/a-cloud.ts';
 import {gleaner} from '../../../support/machine/command.ts';
 
 describe('gleaner tick @full', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   before(async () => {
     cloud = await scratch.cloud();
   });
-  after(() => scratch.end());
 
   it('runs, pauses, resumes and shows the job, and a dry run changes nothing', async () => {
     const at = ['--port', new URL(cloud.url).port, '--json'];

@@ -7,13 +7,12 @@ import {gleaner} from '../../../support/machine/command.ts';
 import {Upload} from '../streams/an-upload.ts';
 
 describe('The upload of streams', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   let to: Upload;
   before(async () => {
     cloud = await scratch.cloud();
   });
-  after(() => scratch.end());
   beforeEach(() => {
     to = new Upload(cloud);
   });

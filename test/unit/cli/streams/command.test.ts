@@ -11,9 +11,8 @@ import {Folder} from '../../../support/machine/folder.ts';
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
 
 describe('gleaner streams create @full', () => {
-  const folder = new Folder();
+  const folder = new Folder(afterEach);
   beforeEach(() => folder.put('qa.csv', 'q,a\nwhy,so\n'));
-  afterEach(() => folder.end());
 
   it('gleaner streams create reads \\n of a template as a newline, and answers in JSON', async () => {
     const more = ['--num-streams', '1', '--output-dir', 'out', '--json'];

@@ -12,8 +12,7 @@ import {Folder} from '../../../support/machine/folder.ts';
 const USER = '{"role":"user","content":"hi"}';
 
 describe('The creation of streams', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   const create = (sources: string[], options: Partial<CreateOptions> = {}, say?: (line: string) => void) =>
     createStreams(

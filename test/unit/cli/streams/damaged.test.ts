@@ -14,8 +14,7 @@ const CORPUS = fileURLToPath(new URL('../../../fixtures/corpus/', import.meta.ur
 const watch: Watch = {stop: new AbortController().signal, moved: () => {}};
 
 describe('a damaged source', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   const check = async (name: string, numRuns: number) => {
     const honest = readFileSync(`${CORPUS}${name}`);

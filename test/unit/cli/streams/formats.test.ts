@@ -9,8 +9,7 @@ const parquet = (columns: object[], rowGroupSize = 1000) =>
 const bytes = (text: string, encoding: BufferEncoding = 'utf8') => Buffer.from(text, encoding);
 
 describe('Datasets as records of streams', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   const recordsOf = async (name: string, content: Uint8Array, options: Partial<CreateOptions> = {}) => {
     const file = folder.put(name, content);

@@ -34,8 +34,7 @@ const quoted = (value: string) => `"${value.replaceAll('"', '""')}"`;
 const parquet = (columnData: object[]) => new Uint8Array(parquetWriteBuffer({columnData} as never));
 
 describe('Hard values', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   const linesOf = async (
     name: string,

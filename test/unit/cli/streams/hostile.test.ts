@@ -14,8 +14,7 @@ import * as home from '../../../support/machine/home.ts';
 import {Upload} from './an-upload.ts';
 
 describe('gleaner streams create @full', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   const create = (...args: string[]) => gleaner(['streams', 'create', ...args], {cwd: folder.path});
 
@@ -94,7 +93,7 @@ describe('gleaner streams create @full', () => {
 });
 
 describe('gleaner streams upload @full', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   let to: Upload;
   let foreign: Server;
@@ -107,10 +106,7 @@ describe('gleaner streams upload @full', () => {
     });
     await new Promise<void>(resolve => foreign.listen(0, '127.0.0.1', resolve));
   });
-  after(() => {
-    foreign.close();
-    return scratch.end();
-  });
+  after(() => foreign.close());
   beforeEach(() => {
     requests = [];
     to = new Upload(cloud);

@@ -33,8 +33,7 @@ const withArrowSchema = (column: object, value = ARROW_SCHEMA) =>
 const pair = (cell: number) => [[[cell]], [[cell]]];
 
 describe('Datasets with an error', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   const create = (name: string, content: string | Uint8Array, options: Partial<CreateOptions> = {}) =>
     createStreams([folder.put(name, content)], {

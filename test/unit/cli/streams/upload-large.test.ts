@@ -13,13 +13,12 @@ import {Upload} from './an-upload.ts';
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
 
 describe('The upload of a large stream @full', () => {
-  const scratch = new Scratch();
+  const scratch = new Scratch(after);
   let cloud: LocalCloud;
   let to: Upload;
   before(async () => {
     cloud = await scratch.cloud();
   });
-  after(() => scratch.end());
   beforeEach(() => {
     to = new Upload(cloud);
   });

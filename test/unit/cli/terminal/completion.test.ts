@@ -1,10 +1,10 @@
 /** Completion of the command line, as shells ask for it. */
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
-import {existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync} from 'node:fs';
-import {tmpdir} from 'node:os';
+import {existsSync, symlinkSync} from 'node:fs';
 import {join} from 'node:path';
 import {gleaner} from '../../../support/machine/command.ts';
+import {Folder} from '../../../support/machine/folder.ts';
 import {ROOT} from '../../../support/machine/process.ts';
 
 /** Of Debian's package bash-completion. */
@@ -18,6 +18,7 @@ async function suggestions(...words: string[]): Promise<string[]> {
 }
 
 describe('Completion @full', () => {
+  const folder = new Folder(after);
   for (const {title, words, has, lacks} of [
     {title: 'commands', words: ['sta'], has: ['status'], lacks: ['jobs', 'complete']},
     {title: 'subcommands', words: ['jobs', ''], has: ['submit', 'list'], lacks: ['status']},
@@ -57,25 +58,18 @@ describe('Completion @full', () => {
       if (process.env.CI) throw new Error('bash-completion is missing, and CI needs it');
       return this.skip();
     }
-    const folder = mkdtempSync(join(tmpdir(), 'gleaner-completion-'));
-    try {
-      writeFileSync(
-        join(folder, 'session.sh'),
-        `source ${BASH_COMPLETION}
+    const session = folder.put(
+      'session.sh',
+      `source ${BASH_COMPLETION}
 source <(gleaner completion bash)
 COMP_LINE='gleaner jobs li'; COMP_POINT=\${#COMP_LINE}; COMP_WORDS=(gleaner jobs li); COMP_CWORD=2
 __gleaner_complete
 printf '%s\\n' "\${COMPREPLY[@]}"
 `,
-      );
-      symlinkSync(join(ROOT, 'cli/gleaner.mjs'), join(folder, 'gleaner'));
-      const {stdout, stderr} = spawnSync('bash', ['--norc', join(folder, 'session.sh')], {
-        encoding: 'utf8',
-        env: {...process.env, PATH: `${folder}:${process.env.PATH}`},
-      });
-      assert.equal(stdout, 'list\n', stderr);
-    } finally {
-      rmSync(folder, {recursive: true});
-    }
+    );
+    symlinkSync(join(ROOT, 'cli/gleaner.mjs'), folder.at('gleaner'));
+    const env = {...process.env, PATH: `${folder.path}:${process.env.PATH}`};
+    const {stdout, stderr} = spawnSync('bash', ['--norc', session], {encoding: 'utf8', env});
+    assert.equal(stdout, 'list\n', stderr);
   });
 });

@@ -37,8 +37,7 @@ const CASES: {name: string; file: string; bytes: () => string | Buffer; says: Re
 ];
 
 describe('a source that is too large', () => {
-  const folder = new Folder();
-  afterEach(() => folder.end());
+  const folder = new Folder(afterEach);
 
   for (const {name, file, bytes, says} of CASES)
     it(`a source that is too large is refused with its name and the limit: ${name}`, async () => {
