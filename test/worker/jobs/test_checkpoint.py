@@ -4,20 +4,18 @@ import hashlib
 import json
 import os
 import signal
-import threading
 from pathlib import Path
 
 import pytest
 
 from build import BUCKET, bucket
-from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs.checkpoint import folder as folder_module
 from gleaner_worker.jobs.checkpoint import watch as watch_module
 from gleaner_worker.jobs.checkpoint.folder import has_writer, scan
 from gleaner_worker.jobs.checkpoint.manifest import Manifest, Piece, StoredFile, parse_manifest
 from gleaner_worker.jobs.checkpoint.restore import Unusable, _union
 from gleaner_worker.jobs.runner import JobRunner
-from job_attempts import ONE_SLICE, an_order, needs_root
+from job_attempts import ONE_SLICE, an_order, needs_root, start
 from waiting import HANG_S, until
 
 pytestmark = [needs_root, pytest.mark.slow]
@@ -60,8 +58,23 @@ class Attempts:
     def run(self, command, **changes):
         return self.runner(command, **changes).run()
 
-    def output(self):
-        storage, folder = self.jobs.storage, f"jobs/j1/epoch_{self.epoch}/output/"
+    def run_hosts(self, *scripts):
+        """The first attempt, with a host for each script. Its versions become one."""
+        for host, script in enumerate(scripts):
+            self.run(script, epoch=1, host=host, hosts=len(scripts))
+        parts = {host: part for version in self.versions for host, part in version["parts"].items()}
+        self.versions = [self.versions[0] | {"parts": parts}]
+
+    def manifest(self, host):
+        """The manifest of this host in the newest version."""
+        return parse_manifest(self.jobs.storage.data(BUCKET, self.versions[-1]["parts"][host]["object"]), JOB)
+
+    @property
+    def home(self):
+        return self.jobs.home / "jobs" / f"j1-e{self.epoch}"
+
+    def output(self, host=""):
+        storage, folder = self.jobs.storage, f"jobs/j1/epoch_{self.epoch}/{host}output/"
         return b"".join(storage.data(BUCKET, name) for name in storage.names(BUCKET, folder)).decode()
 
 
@@ -92,11 +105,9 @@ def test_the_next_attempt_finds_the_folder_as_a_good_end_left_it(attempts):
 
 def test_a_quiet_folder_is_stored_while_the_job_runs_and_an_unchanged_one_only_once(attempts):
     runner = attempts.runner("cd $JOB_CHECKPOINT; echo 1 > step; sleep 1000")
-    thread = threading.Thread(target=runner.run)
-    thread.start()
-    until(lambda: attempts.versions)
+    wait = start(runner, lambda: attempts.versions)
     runner.request("flush")
-    thread.join(HANG_S)
+    wait()
     assert len(attempts.versions) == 1
     attempts.run("cat $JOB_CHECKPOINT/step")
     assert "\n1\n" in attempts.output()
@@ -119,17 +130,13 @@ with open(f"{folder}/half", "w") as file:
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)", "time.sleep(1000)"])
 def test_an_end_in_the_middle_of_a_save_leaves_the_version_before(attempts, end):
-    code = WRITER.replace("END", end)
-    runner = attempts.runner(["python3", "-c", code])
-    thread = threading.Thread(target=runner.run)
-    thread.start()
-    until(lambda: attempts.versions)
-    home = attempts.jobs.home / "jobs" / f"j1-e{attempts.epoch}"
-    (home / "home" / "go").touch()
+    runner = attempts.runner(["python3", "-c", WRITER.replace("END", end)])
+    wait = start(runner, lambda: attempts.versions)
+    (attempts.home / "home" / "go").touch()
     if "sleep" in end:
-        until((home / "checkpoint" / "half").exists)
+        until((attempts.home / "checkpoint" / "half").exists)
         runner.request("flush")
-    thread.join(HANG_S)
+    wait()
     attempts.run("cd $JOB_CHECKPOINT; ls; cat good")
     assert attempts.output().splitlines()[1:] == ["good", "whole"]
 
@@ -146,15 +153,11 @@ def test_a_program_names_its_moments(attempts):
 
 
 def test_a_signal_leaves_time_for_a_last_version(attempts):
-    script = (
-        """cd $JOB_CHECKPOINT; trap 'echo last > step; exit 0' TERM; touch $HOME/ready; while :; do sleep 0.05; done"""
-    )
-    runner = attempts.runner(script)
-    thread = threading.Thread(target=runner.run)
-    thread.start()
-    until((attempts.jobs.home / "jobs" / "j1-e1" / "home" / "ready").exists)
+    end = "trap 'echo last > step; exit 0' TERM"
+    runner = attempts.runner(f"cd $JOB_CHECKPOINT; {end}; touch $HOME/ready; while :; do sleep 0.05; done")
+    wait = start(runner, (attempts.home / "home" / "ready").exists)
     runner.request("cancel")
-    thread.join(HANG_S)
+    wait()
     attempts.run("cat $JOB_CHECKPOINT/step")
     assert attempts.output().splitlines()[1:] == ["last"]
 
@@ -175,11 +178,9 @@ def test_a_folder_over_its_limits_is_named_and_the_last_version_stays(attempts):
     attempts.run("echo 1 > $JOB_CHECKPOINT/x")
     attempts.limits["max_files"] = 3
     runner = attempts.runner("cd $JOB_CHECKPOINT; touch 1 2 3 4; sleep 1000")
-    thread = threading.Thread(target=runner.run)
-    thread.start()
-    until(lambda: attempts.problems)
+    wait = start(runner, lambda: attempts.problems)
     runner.request("flush")
-    thread.join(HANG_S)
+    wait()
     assert attempts.problems == ["it has over 3 files: raise checkpoint.max_files, or keep fewer"]
     assert len(attempts.versions) == 1 and f"checkpoint: {attempts.problems[0]}" in attempts.output()
 
@@ -215,51 +216,33 @@ def test_a_manifest_names_paths_in_the_folder_and_objects_of_the_job_alone(raw):
 
 
 def test_the_hosts_of_an_attempt_find_the_files_of_all_and_store_their_own(attempts):
-    first = attempts.runner("cd $JOB_CHECKPOINT; echo 0 > zero; echo zero > both", epoch=1, host=0, hosts=2)
-    first.run()
-    attempts.runner("cd $JOB_CHECKPOINT; echo 1 > one; echo one > both", epoch=1, host=1, hosts=2).run()
-    parts = {k: v for version in attempts.versions for k, v in version["parts"].items()}
-    attempts.versions = [attempts.versions[0] | {"parts": parts}]
-    attempts.runner("cd $JOB_CHECKPOINT; grep . *; echo 2 > two", epoch=2, host=1, hosts=2).run()
-    name = attempts.jobs.storage.names(BUCKET, "jobs/j1/epoch_2/host_1/output/")
-    output = b"".join(attempts.jobs.storage.data(BUCKET, each) for each in name).decode()
-    assert output.splitlines()[1:] == ["both:one", "one:1", "zero:0"]
-    object_name = attempts.versions[-1]["parts"]["1"]["object"]
-    manifest = parse_manifest(attempts.jobs.storage.data(BUCKET, object_name), JOB)
-    assert sorted(manifest.files) == ["both", "one", "two"]
+    files = [f"echo {host} > {name}; echo {name} > both" for host, name in enumerate(("zero", "one"))]
+    attempts.run_hosts(*(f"cd $JOB_CHECKPOINT; {each}" for each in files))
+    attempts.run("cd $JOB_CHECKPOINT; grep . *; echo 2 > two", host=1, hosts=2)
+    assert attempts.output("host_1/").splitlines()[1:] == ["both:one", "one:1", "zero:0"]
+    assert sorted(attempts.manifest("1").files) == ["both", "one", "two"]
 
 
 def test_one_host_keeps_what_the_hosts_of_a_larger_attempt_left(attempts):
-    for host in (0, 1):
-        script = f"cd $JOB_CHECKPOINT; mkdir of{host}; echo {host} > of{host}/file; ln -s of{host} link{host}"
-        attempts.runner(script, epoch=1, host=host, hosts=2).run()
-    parts = {k: v for version in attempts.versions for k, v in version["parts"].items()}
-    attempts.versions = [attempts.versions[0] | {"parts": parts}]
-    attempts.runner("echo new > $JOB_CHECKPOINT/new", epoch=2).run()
+    script = "cd $JOB_CHECKPOINT; mkdir of{0}; echo {0} > of{0}/file; ln -s of{0} link{0}"
+    attempts.run_hosts(script.format(0), script.format(1))
+    attempts.run("echo new > $JOB_CHECKPOINT/new")
     attempts.run("cd $JOB_CHECKPOINT; cat new link0/file link1/file")
     assert attempts.output().splitlines()[1:] == ["new", "0", "1"]
 
 
 def test_a_host_names_no_folder_or_link_of_another_host(attempts):
-    attempts.runner("cd $JOB_CHECKPOINT; mkdir step_1; ln -s step_1 latest", epoch=1, host=0, hosts=2).run()
-    attempts.runner("true", epoch=1, host=1, hosts=2).run()
-    parts = {k: v for version in attempts.versions for k, v in version["parts"].items()}
-    attempts.versions = [attempts.versions[0] | {"parts": parts}]
-    attempts.runner("readlink $JOB_CHECKPOINT/latest; echo 1 > $JOB_CHECKPOINT/own", epoch=2, host=1, hosts=2).run()
-    data = attempts.jobs.storage.data(BUCKET, attempts.versions[-1]["parts"]["1"]["object"])
-    manifest = parse_manifest(data, JOB)
+    attempts.run_hosts("cd $JOB_CHECKPOINT; mkdir step_1; ln -s step_1 latest", "true")
+    attempts.run("readlink $JOB_CHECKPOINT/latest; echo 1 > $JOB_CHECKPOINT/own", host=1, hosts=2)
+    manifest = attempts.manifest("1")
     assert (list(manifest.files), manifest.folders, manifest.links) == (["own"], {}, {})
 
 
 def test_a_process_that_a_new_source_ends_in_the_middle_of_a_save_gets_another_attempt(attempts):
-    runner = attempts.runner("cd $JOB_CHECKPOINT; echo 1 > x; touch $HOME/ready; sleep 1000")
-    endings = []
-    thread = threading.Thread(target=lambda: endings.append(runner.run()))
-    thread.start()
-    until(lambda: attempts.versions)
+    runner = attempts.runner("cd $JOB_CHECKPOINT; echo 1 > x; sleep 1000")
+    wait = start(runner, lambda: attempts.versions)
     runner.restart(attempts.jobs.prepare())
-    thread.join(HANG_S)
-    assert [ending["outcome"] for ending in endings] == ["drained"]
+    assert wait()["ending"]["outcome"] == "drained"
 
 
 def test_a_file_of_one_host_never_lies_below_a_link_of_another():
@@ -268,24 +251,12 @@ def test_a_file_of_one_host_never_lies_below_a_link_of_another():
         _union([Manifest(links={"a": "b"}), Manifest(files={"a/x": file}, folders={"a": 0o700})])
 
 
-def test_a_lost_lease_stores_nothing_more(attempts):
-    runner = attempts.runner("echo 1 > $JOB_CHECKPOINT/x; touch $HOME/ready; sleep 1000")
-    errors = []
-
-    def run():
-        try:
-            runner.run()
-        except LeaseLost as error:
-            errors.append(error)
-
-    attempts.limits["every_s"] = 1000
-    thread = threading.Thread(target=run)
-    thread.start()
-    until((attempts.jobs.home / "jobs" / "j1-e1" / "home" / "ready").exists)
+def test_a_lost_lease_stores_nothing_more(attempts, monkeypatch):
+    monkeypatch.setattr(watch_module, "_SCAN_S", HANG_S)
+    runner = attempts.runner("trap 'exit 0' TERM; echo 1 > $JOB_CHECKPOINT/x; while :; do sleep 0.05; done")
+    wait = start(runner, (attempts.home / "checkpoint" / "x").exists)
     runner.request("stop")
-    thread.join(HANG_S)
-    stored = attempts.jobs.storage.names(BUCKET, JOB)
-    assert errors and attempts.jobs.storage.names(BUCKET, JOB) == stored
+    assert "error" in wait() and attempts.jobs.storage.names(BUCKET, JOB) == []
 
 
 def test_a_scan_leaves_out_what_is_no_file_of_the_job(tmp_path):

@@ -14,10 +14,9 @@ from google.cloud import storage as gcs
 from build import BUCKET
 from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs.bucket_address import BucketAccess
-from gleaner_worker.jobs.runner import JobRunner
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.storage.lease_credentials import LeaseCredentials
-from job_attempts import an_order, needs_root
+from job_attempts import needs_root
 
 ACCOUNT = "/computeMetadata/v1/instance/service-accounts/default"
 FLAVOR = {"Metadata-Flavor": "Google"}
@@ -166,15 +165,9 @@ print(json.dumps([dict(os.environ), gleaner_reader.__file__, importlib.util.find
 
 
 def run(jobs, attempt, has_network=True, **order):
-    runner = JobRunner(
-        an_order(command=[sys.executable, "-c", PRINT], own_url="gs://c/checkpoints/j1/own", **order),
-        2,
-        str(jobs.home),
-        jobs.runner()._bucket,
-        jobs.prepare,
-        lambda: find_job_user(jobs.env, has_network=has_network),
-        access=BucketAccess(attempt.credentials, "p", "http://127.0.0.1:9"),
-    )
+    order |= {"command": [sys.executable, "-c", PRINT], "own_url": "gs://c/checkpoints/j1/own"}
+    more = {"access": BucketAccess(attempt.credentials, "p", "http://127.0.0.1:9")}
+    runner = jobs.runner(user=lambda: find_job_user(jobs.env, has_network=has_network), more=more, **order)
     assert runner.run()["outcome"] == "completed", jobs.output
     return json.loads(jobs.output)
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import threading
 
 import pytest
 
@@ -10,8 +9,7 @@ from build import BUCKET
 from gleaner_worker.jobs import artifacts as artifacts_module
 from gleaner_worker.jobs import job_result
 from gleaner_worker.jobs.prepared_code import PreparedCode
-from job_attempts import FOLDER, RAN, needs_root
-from waiting import HANG_S, until
+from job_attempts import FOLDER, RAN, needs_root, start
 
 pytestmark = [needs_root, pytest.mark.slow]
 
@@ -75,12 +73,10 @@ def test_a_settled_artifact_is_stored_while_the_job_runs_and_its_changes_as_furt
     monkeypatch.setattr(artifacts_module, "_SETTLED_S", 0.1)
     script = "cd $JOB_ARTIFACTS; exec 3> log; echo 1 >&3; echo 1 > done"
     runner = jobs.runner(command=f"{script}; until [ -e ../go ]; do sleep 0.02; done; echo 2 >> done")
-    thread = threading.Thread(target=runner.run)
-    thread.start()
-    until(lambda: artifacts(jobs))
+    wait = start(runner, lambda: artifacts(jobs))
     assert artifacts(jobs) == ["done"], "a process has the other file open for writing"
     (jobs.home / "jobs" / "j1-e2" / "go").touch()
-    thread.join(HANG_S)
+    wait()
     names = [name.removeprefix(FOLDER) for name in jobs.storage.names(BUCKET, f"{FOLDER}artifacts")]
     assert names == ["artifacts/done", "artifacts/log", "artifacts_2/done"]
     assert jobs.storage.data(BUCKET, f"{FOLDER}artifacts_2/done") == b"1\n2\n"

@@ -4,7 +4,6 @@ import re
 import shutil
 import signal
 import sys
-import threading
 import time
 from functools import partial
 from types import SimpleNamespace
@@ -17,33 +16,10 @@ from gleaner_worker.jobs import process
 from gleaner_worker.jobs import runner as runner_module
 from gleaner_worker.jobs.output import OutputParts
 from gleaner_worker.jobs.prepared_code import PreparedCode, SourceFailed
-from job_attempts import FOLDER, ONE_SLICE, RAN, needs_root
+from job_attempts import FOLDER, ONE_SLICE, RAN, needs_root, start
 from waiting import HANG_S, until
 
 pytestmark = [needs_root, pytest.mark.slow]
-
-
-def start(runner, is_begun=lambda: True):
-    """Starts the runner on a thread. wait() -> its ending or its error, when the runner has ended."""
-    result = {}
-
-    def run():
-        try:
-            result["ending"] = runner.run()
-        except LeaseLost as error:
-            result["error"] = error
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    until(lambda: is_begun() or not thread.is_alive())
-    assert is_begun(), result
-
-    def wait():
-        thread.join(HANG_S)
-        assert not thread.is_alive()
-        return result
-
-    return wait
 
 
 def test_a_timeout_ends_the_job_and_keeps_its_output(jobs, monkeypatch):

@@ -1,17 +1,13 @@
 """Variables and secrets of jobs: the process has them, and nothing else that a person or another job reads."""
 
 import contextlib
-import threading
 from pathlib import Path
 
 import pytest
 
-from build import bucket
 from gleaner_worker.failures import Failure
-from gleaner_worker.jobs.runner import JobRunner
 from gleaner_worker.jobs.user import FIRST_UID
-from job_attempts import an_order, needs_root
-from waiting import HANG_S, until
+from job_attempts import needs_root, start
 
 pytestmark = [needs_root, pytest.mark.slow]
 
@@ -19,10 +15,12 @@ KEY = "key-that-nobody-may-see"
 NAMED = {"WANDB_API_KEY": "wandb"}
 
 
-def run(jobs, given=lambda check: {"WANDB_API_KEY": KEY}, **order):
-    jobs.storage.clear("jobs/")
-    order = an_order(secrets=NAMED, **order)
-    return JobRunner(order, 2, str(jobs.home), bucket(), jobs.prepare, jobs.user, read_secrets=given).run()
+def a_runner(jobs, given=lambda check: {"WANDB_API_KEY": KEY}, **order):
+    return jobs.runner(more={"read_secrets": given}, **{"secrets": NAMED} | order)
+
+
+def run(*arguments, **order):
+    return a_runner(*arguments, **order).run()
 
 
 def test_a_job_has_its_variables_and_its_secrets_and_those_of_the_agent_stay(jobs):
@@ -52,13 +50,10 @@ def test_only_the_processes_of_the_job_have_its_secrets_and_none_on_a_command_li
                     found.add(place.stat().st_uid)
         return found
 
-    thread = threading.Thread(target=run, args=(jobs,), kwargs={"command": "until [[ -e go ]]; do sleep 0.1; done"})
-    thread.start()
-    until(owners)
+    wait = start(a_runner(jobs, command="until [[ -e go ]]; do sleep 0.1; done"), owners)
     assert min(owners()) >= FIRST_UID
     (jobs.home / "jobs" / "j1-e2" / "go").touch()
-    thread.join(HANG_S)
-    assert not thread.is_alive()
+    wait()
 
 
 @pytest.mark.parametrize(
@@ -81,11 +76,8 @@ def test_jobs_with_other_variables_or_secrets_share_no_compiled_programs(jobs):
     plant = 'ls "$JAX_COMPILATION_CACHE_DIR"; echo x > "$JAX_COMPILATION_CACHE_DIR/jit_f-cache" || true'
 
     def found(env, secrets):
-        jobs.storage.clear("jobs/")
-        order = an_order(command=plant, env=env, secrets=secrets)
-        given = dict.fromkeys(secrets, KEY)
-        runner = JobRunner(order, 2, str(jobs.home), bucket(), jobs.prepare, jobs.user, read_secrets=lambda _: given)
-        assert runner.run()["outcome"] == "completed"
+        ending = run(jobs, lambda _: dict.fromkeys(secrets, KEY), command=plant, env=env, secrets=secrets)
+        assert ending["outcome"] == "completed"
         return jobs.output.split("bash:")[0]
 
     kinds = [({"A": "1"}, NAMED), ({"A": "2"}, NAMED), ({"A": "1"}, {"WANDB_API_KEY": "other"})]

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from build import BUCKET, bucket
+from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs import output
 from gleaner_worker.jobs.limits import Limits
 from gleaner_worker.jobs.prepared_code import PreparedCode
 from gleaner_worker.jobs.process import run_process
 from gleaner_worker.jobs.runner import JobRunner
 from gleaner_worker.jobs.user import FIRST_UID, find_job_user, make_folder
-from waiting import HANG_S
+from waiting import HANG_S, until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a job user needs root")
 FOLDER = "jobs/j1/epoch_2/"
@@ -82,9 +83,11 @@ class Jobs:
         folder = str(self.stand_in)
         return PreparedCode(sys.executable, None, RAN, {"PYTHONPATH": folder}, (folder,))
 
-    def runner(self, prepare=None, **order):
+    def runner(self, prepare=None, user=None, more=None, **order):
+        """The runner of a job. `more`: further arguments of the runner."""
         self.storage.clear("jobs/")
-        return JobRunner(an_order(**order), 2, str(self.home), bucket(), prepare or self.prepare, self.user)
+        order, prepare, user = an_order(**order), prepare or self.prepare, user or self.user
+        return JobRunner(order, 2, str(self.home), bucket(), prepare, user, **more or {})
 
     def run(self, **order):
         return self.runner(**order).run()
@@ -113,6 +116,29 @@ class Jobs:
             tmp=tmp,
             ramfs=ramfs,
         )
+
+
+def start(runner, is_begun=lambda: True):
+    """Starts the runner on a thread. wait() -> its ending or its error, when the runner has ended."""
+    result = {}
+
+    def run():
+        try:
+            result["ending"] = runner.run()
+        except LeaseLost as error:
+            result["error"] = error
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(lambda: is_begun() or not thread.is_alive())
+    assert is_begun(), result
+
+    def wait():
+        thread.join(HANG_S)
+        assert not thread.is_alive()
+        return result
+
+    return wait
 
 
 def with_jax(order):
