@@ -7,30 +7,15 @@ const A0 = 'tpu-us-central1-a-0';
 const CODE = {code: 'result = 1'};
 
 /** Stores the objects of a version as an agent does, and reports it. Returns the answer. */
-async function store(
-  world: World,
-  version: number,
-  kept: string[] = [],
-  {job, epoch} = {job: 'my-job', epoch: 1},
-) {
-  const folder = `checkpoints/${job}/epoch_${epoch}/host_0/${String(version).padStart(6, '0')}/`;
+async function store(world: World, version: number, kept: string[] = []) {
+  const folder = `checkpoints/my-job/epoch_1/host_0/00000${version}/`;
   const objects = [`${folder}000000-0000`, ...kept];
-  world.objects.put(objects[0] ?? '', 'x');
+  world.objects.put(`${folder}000000-0000`, 'x');
   const files = Object.fromEntries(objects.map(object => [object, {pieces: [{object}]}]));
   world.objects.put(`${folder}manifest.json`, JSON.stringify({files}));
-  const digest = '0'.repeat(64);
-  const told = {
-    version,
-    digest,
-    label: null,
-    bytes: 1,
-    files: 1,
-    objects: 2,
-    is_new: true,
-    from_ms: 0,
-    until_ms: 1,
-  };
-  return world.agent(A0).storeVersion(told);
+  const sizes = {bytes: 1, files: 1, objects: 2};
+  const moment = {label: null, is_new: true, from_ms: 0, until_ms: 1};
+  return world.agent(A0).storeVersion({version, digest: '0'.repeat(64), ...sizes, ...moment});
 }
 
 const namesOf = (world: World) =>
@@ -47,20 +32,13 @@ describe('the objects of a checkpoint', () => {
     await store(world, 2, [first]);
     await store(world, 3);
     await world.deliverAll();
-    assert.deepEqual(
-      namesOf(world).filter(name => name.endsWith('0000')).length,
-      3,
-      'version 2 needs the first object',
-    );
+    const pieces = namesOf(world).filter(name => name.endsWith('0000'));
+    assert.equal(pieces.length, 3, 'version 2 needs the first object');
     await store(world, 4);
     world.objects.put('checkpoints/my-job/epoch_1/host_0/000005/000000-0000', 'on its way');
     await world.deliverAll();
-    assert.deepEqual(namesOf(world), [
-      ...['000003/000000-0000', '000003', '000004/000000-0000', '000004', '000005/000000-0000'].map(
-        name => `epoch_1/host_0/${name}`,
-      ),
-      'own/step_3/state',
-    ]);
+    const left = ['000003/000000-0000', '000003', '000004/000000-0000', '000004', '000005/000000-0000'];
+    assert.deepEqual(namesOf(world), [...left.map(name => `epoch_1/host_0/${name}`), 'own/step_3/state']);
   });
 
   it('all stay where a kept manifest is missing', async () => {

@@ -89,19 +89,11 @@ describe('a job', () => {
         ...{bucket: 'bucket', folder: 'checkpoints/my-job/', max_gb: 100, max_files: 10_000, every_s: 60},
         versions: [],
       },
-      ...{
-        fence_s: world.deps.config.lease_s - 15,
-        id: 'my-job',
-        code: 'result = 1',
-        args: ['--steps', '3'],
-        command: null,
-        challenge_number: 3,
-        timeout_s: 60,
-      },
+      ...{id: 'my-job', code: 'result = 1', args: ['--steps', '3'], command: null, challenge_number: 3},
+      ...{timeout_s: 60, fence_s: world.deps.config.lease_s - 15},
       limits: {memory_gb: 2, processes: null, open_files: null, file_gb: null, disk_gb: null, files: null},
       ...{source: null, source_version: 0, bucket: 'bucket', folder: 'jobs/my-job/epoch_1/'},
-      ...{env: {STEPS: '3'}, secrets: null},
-      ...{inputs: [], own_url: 'gs://bucket/checkpoints/my-job/own'},
+      ...{env: {STEPS: '3'}, secrets: null, inputs: [], own_url: 'gs://bucket/checkpoints/my-job/own'},
       environment: {jax_version: 'newest', setup_script: null, config_file: null, ramfs_dir: null},
     });
   });

@@ -4,20 +4,8 @@ import type {Stored} from '../../../shared/ports/ports.ts';
 import type {FunctionWorld} from '../functions.ts';
 
 const COLLECTIONS = [
-  ...[
-    'control',
-    'events',
-    'execs',
-    'jobs',
-    'notices',
-    'pools',
-    'prices',
-    'runs',
-    'system',
-    'tasks',
-    'workers',
-  ],
-  ...['zones', 'runs/my-run/system', paths.streams('my-run')],
+  ...['control', 'events', 'execs', 'jobs', 'notices', 'pools', 'prices', 'runs', 'system', 'tasks'],
+  ...['workers', 'zones', 'runs/my-run/system', paths.streams('my-run')],
 ];
 
 /** Reads each collection, and those below streams and workers. */

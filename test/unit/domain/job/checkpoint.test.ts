@@ -22,19 +22,25 @@ const version = (given: Partial<HostVersion> = {}): HostVersion => ({
   ...{objects: 2, is_new: true},
   ...given,
 });
-const running = (changes: Partial<Job> = {}) => aRunningJob(changes) as Job & {lease: JobLease};
+type Running = Job & {lease: JobLease};
+const running = () => aRunningJob() as Running;
 
-type Report = [process: number, version: Partial<HostVersion>];
-
-/** The job after these reports of two hosts. */
-function after(...reports: Report[]): Job {
-  let job = running();
-  for (const [process, given] of reports) {
-    const next = withVersion(job, {index: process, processes: 2}, version(given), T0);
-    job = {...next, lease: job.lease};
-  }
-  return job;
+/** The running job after a host has reported a version. */
+function told(
+  job: Running,
+  index: number,
+  given: Partial<HostVersion> = {},
+  processes = 2,
+  now = T0,
+): Running {
+  return {...withVersion(job, {index, processes}, version(given), now), lease: job.lease};
 }
+
+type Report = (job: Running) => Running;
+const ofHost =
+  (index: number, given: Partial<HostVersion> = {}): Report =>
+  job =>
+    told(job, index, given);
 
 /** Versions of the two hosts that count; undefined without a complete version. */
 function completeOf({checkpoint_state}: Job): number[] | undefined {
@@ -44,96 +50,75 @@ function completeOf({checkpoint_state}: Job): number[] | undefined {
 
 describe('the version that counts', () => {
   const cases: {name: string; reports: Report[]; then: number[] | undefined}[] = [
-    {name: 'is none before every host has one', reports: [[0, {}]], then: undefined},
-    {
-      name: 'has parts of one moment',
-      reports: [
-        [0, {}],
-        [1, {}],
-      ],
-      then: [1, 1],
-    },
+    {name: 'is none before every host has one', reports: [ofHost(0)], then: undefined},
+    {name: 'has parts of one moment', reports: [ofHost(0), ofHost(1)], then: [1, 1]},
     {
       name: 'is none where the hosts were quiet at different times',
-      reports: [
-        [0, {until_ms: 10_000}],
-        [1, {from_ms: 20_000}],
-      ],
+      reports: [ofHost(0, {until_ms: 10_000}), ofHost(1, {from_ms: 20_000})],
       then: undefined,
     },
     {
       name: 'is none where the shared time is shorter than clocks may differ',
-      reports: [
-        [0, {until_ms: 21_500}],
-        [1, {from_ms: 20_000}],
-      ],
+      reports: [ofHost(0, {until_ms: 21_500}), ofHost(1, {from_ms: 20_000})],
       then: undefined,
     },
     {
       name: 'pairs an older version of one host with the version of the same time of the other',
       reports: [
-        [0, {version: 1, from_ms: 0, until_ms: 50_000}],
-        [0, {version: 2, from_ms: 60_000, until_ms: 62_000}],
-        [1, {version: 1, from_ms: 5_000, until_ms: 40_000}],
+        ofHost(0, {version: 1, from_ms: 0, until_ms: 50_000}),
+        ofHost(0, {version: 2, from_ms: 60_000, until_ms: 62_000}),
+        ofHost(1, {version: 1, from_ms: 5_000, until_ms: 40_000}),
       ],
       then: [1, 1],
     },
     {
       name: 'moves when a host reports that its folder stayed as it was',
       reports: [
-        [1, {until_ms: 1_000}],
-        [0, {version: 4, from_ms: 100_000, until_ms: 110_000}],
-        [1, {until_ms: 120_000}],
+        ofHost(1, {until_ms: 1_000}),
+        ofHost(0, {version: 4, from_ms: 100_000, until_ms: 110_000}),
+        ofHost(1, {until_ms: 120_000}),
       ],
       then: [4, 1],
     },
     {
       name: 'has equal labels, whenever they were given',
       reports: [
-        [0, {label: 'a', until_ms: 0}],
-        [1, {label: 'a', from_ms: 90_000, until_ms: 90_000}],
+        ofHost(0, {label: 'a', until_ms: 0}),
+        ofHost(1, {label: 'a', from_ms: 90_000, until_ms: 90_000}),
       ],
       then: [1, 1],
     },
     {
       name: 'is none for a label that a host has given twice, or that is empty',
       reports: [
-        [0, {label: 'x'}],
-        [0, {version: 2, label: 'x', from_ms: 90_000}],
-        [1, {label: 'x'}],
-        [1, {version: 2, label: '', from_ms: 90_000}],
-        [0, {version: 3, label: '', from_ms: 95_000}],
+        ofHost(0, {label: 'x'}),
+        ofHost(0, {version: 2, label: 'x', from_ms: 90_000}),
+        ofHost(1, {label: 'x'}),
+        ofHost(1, {version: 2, label: '', from_ms: 90_000}),
+        ofHost(0, {version: 3, label: '', from_ms: 95_000}),
       ],
       then: undefined,
     },
     {
       name: 'is none while the hosts have what they restored',
-      reports: [
-        [0, {is_new: false}],
-        [1, {is_new: false}],
-      ],
+      reports: [ofHost(0, {is_new: false}), ofHost(1, {is_new: false})],
       then: undefined,
     },
     {
       name: 'never has different labels',
-      reports: [
-        [0, {label: 'a'}],
-        [1, {label: 'b'}],
-      ],
+      reports: [ofHost(0, {label: 'a'}), ofHost(1, {label: 'b'})],
       then: undefined,
     },
     {
       name: 'pairs a label with a host that names none and was quiet',
-      reports: [
-        [0, {label: 'a', from_ms: 30_000, until_ms: 30_000}],
-        [1, {}],
-      ],
+      reports: [ofHost(0, {label: 'a', from_ms: 30_000, until_ms: 30_000}), ofHost(1)],
       then: [1, 1],
     },
   ];
   for (const {name, reports, then} of cases)
     it(name, () => {
-      assert.deepEqual(completeOf(after(...reports)), then);
+      const job = reports.reduce((job, report) => report(job), running());
+      assert.deepEqual(completeOf(job), then);
     });
 
   it('never joins two hosts that shared no moment, in any order of reports', () => {
@@ -146,12 +131,8 @@ describe('the version that counts', () => {
           return gaps.map((gap, index) => {
             const from_ms = now + off_ms;
             now += gap * 1000;
-            return {
-              version: index + 1,
-              from_ms,
-              until_ms: now + off_ms,
-              truth: [from_ms - off_ms, now] as const,
-            };
+            const truth = [from_ms - off_ms, now] as const;
+            return {version: index + 1, from_ms, until_ms: now + off_ms, truth};
           });
         };
         const hosts = [spansOf(first, 0), spansOf(second, skew_ms)];
@@ -164,8 +145,7 @@ describe('the version that counts', () => {
           if (!span) break;
           next[process] = (next[process] ?? 0) + 1;
           const {truth: _, ...given} = span;
-          const told = withVersion(job, {index: process, processes: 2}, version(given), T0);
-          job = {...told, lease: job.lease};
+          job = told(job, process, given);
           const [a, b] = completeOf(job) ?? [];
           if (a === undefined || b === undefined) continue;
           const [one, other] = [hosts[0]?.[a - 1]?.truth ?? [0, 0], hosts[1]?.[b - 1]?.truth ?? [0, 0]];
@@ -178,10 +158,8 @@ describe('the version that counts', () => {
   it('counts under the lease alone', () => {
     const request = {...HOLDER, host: 0, lease: {job: 'my-job', epoch: 3}, version: version(), problem: null};
     const {answer, writes, sweeps} = decideCheckpoint(aRunningJob(), request, T0);
-    assert.deepEqual(
-      [answer.status, writes?.job?.checkpoint_state?.complete?.bytes, sweeps],
-      [200, GB, 'my-job'],
-    );
+    const bytes = writes?.job?.checkpoint_state?.complete?.bytes;
+    assert.deepEqual([answer.status, bytes, sweeps], [200, GB, 'my-job']);
     for (const job of [undefined, aJob(), aRunningJob({epoch: 4, lease: {...running().lease, epoch: 4}})])
       assert.equal(decideCheckpoint(job, request, T0).answer.status, 409);
     assert.equal(decideCheckpoint(aRunningJob(), {...request, worker: 'other'}, T0).answer.status, 409);
@@ -190,36 +168,25 @@ describe('the version that counts', () => {
 
 describe('the checkpoint of a job', () => {
   const withBoth = () => {
-    const one = {index: 0, processes: 1};
-    const first = withVersion(running(), one, version(), T0);
-    const second = withVersion({...first, lease: running().lease}, one, version({version: 2}), T0 + 60_000);
-    return {...second, lease: running().lease};
+    const first = told(running(), 0, {}, 1);
+    return told(first, 0, {version: 2}, 1, T0 + 60_000);
   };
 
   it('is ordered with the two newest versions and the limits of the job', () => {
-    const order = checkpointOrder(
-      {...withBoth(), checkpoint: {max_gb: 5, max_files: null, every_s: null}},
-      'b',
-    );
+    const checkpoint = {max_gb: 5, max_files: null, every_s: null};
+    const order = checkpointOrder({...withBoth(), checkpoint}, 'b');
     assert.deepEqual([order.max_gb, order.max_files, order.every_s], [5, 10_000, 60]);
-    assert.deepEqual(
-      order.versions.map(({parts}) => parts[0]?.object),
-      [2, 1].map(number => `checkpoints/my-job/epoch_3/host_0/00000${number}/manifest.json`),
-    );
+    const stored = order.versions.map(({parts}) => parts[0]?.object);
+    const manifests = [2, 1].map(number => `checkpoints/my-job/epoch_3/host_0/00000${number}/manifest.json`);
+    assert.deepEqual(stored, manifests);
   });
 
   it('costs its bytes over time and its objects, as part of the budget', () => {
-    const first = withVersion(
-      running(),
-      {index: 0, processes: 1},
-      version({bytes: 100 * GB, objects: 1500}),
-      T0,
-    );
+    const large = {bytes: 100 * GB, objects: 1500};
+    const first = told(running(), 0, large, 1);
     const objects = 1500 * 0.000005;
     assert.ok(Math.abs(first.spent_usd - objects) < 1e-9);
-    const again = {...first, lease: running().lease};
-    const told = withVersion(again, {index: 0, processes: 1}, version({bytes: 100 * GB, objects: 1500}), T0);
-    assert.equal(told.spent_usd, first.spent_usd, 'a repeated report costs nothing');
+    assert.equal(told(first, 0, large, 1).spent_usd, first.spent_usd, 'a repeated report costs nothing');
     const later = withStorage(first, T0 + 730 * 3_600_000);
     assert.ok(Math.abs((later.checkpoint_state?.storage_usd ?? 0) - objects - 2) < 1e-6);
     assert.equal(later.spent_usd, later.checkpoint_state?.storage_usd);
@@ -229,12 +196,9 @@ describe('the checkpoint of a job', () => {
     const {complete} = withBoth().checkpoint_state ?? NO_CHECKPOINT;
     assert.deepEqual([restoreSeconds(null), restoreSeconds(complete)], [0, 80]);
     const waiting = aJob({checkpoint_state: withBoth().checkpoint_state});
-    const granted = grantJob(waiting, HOLDER, null, T0);
-    assert.equal(granted.due_at, at(waiting.timeout + 180 + 80));
-    assert.deepEqual(
-      [granted.checkpoint_state?.restored_at, granted.checkpoint_state?.pending],
-      [at(60), {}],
-    );
+    const {due_at, checkpoint_state} = grantJob(waiting, HOLDER, null, T0);
+    assert.equal(due_at, at(waiting.timeout + 180 + 80));
+    assert.deepEqual([checkpoint_state?.restored_at, checkpoint_state?.pending], [at(60), {}]);
   });
 
   it('is another one after a retry with an empty checkpoint', () => {

@@ -3,14 +3,12 @@ import {laggardOf, laggardText, withLaggard} from '../../../../shared/domain/job
 import {aWorker} from '../../../world/builders.ts';
 import {aRunningJob} from '../../../world/scenes/jobs.ts';
 
-const worker = (name: string, ...[first = '', second = '']: string[]) => {
-  const hosts = {1: {...{hostname: '', address: '', heartbeat_at: null}, phase: second}};
-  const known = {source_version: null, source_error: null};
+/** A TPU of two hosts in these phases. */
+const worker = (name: string, activity: string, phase: string) => {
+  const rest = {hostname: '', address: '', heartbeat_at: null, source_version: null, source_error: null};
   return aWorker({
-    name: `tpu-us-central1-a-${name}`,
-    activity: first,
-    host_count: 2,
-    hosts: {1: {...hosts[1], ...known}},
+    ...{name: `tpu-us-central1-a-${name}`, activity},
+    ...{host_count: 2, hosts: {1: {...rest, phase}}},
   });
 };
 
@@ -18,14 +16,14 @@ describe('the host that the others wait for', () => {
   const lease = {worker: 'tpu-us-central1-a-0', incarnation: 1, epoch: 3, host_count: 2, members: []};
   const members = ['0', '1'].map(name => ({worker: `tpu-us-central1-a-${name}`, incarnation: 1}));
   const slices = {...lease, members};
-  const left = {1: {outcome: 'completed'}};
+  const ends = {1: {outcome: 'completed'}};
   const cases = [
     {name: 'is the only one at work', holders: [worker('0', 'waiting', 'running')], then: [1, false]},
     {name: 'is the one whose code has ended', holders: [worker('0', 'waiting', 'ended')], then: [1, true]},
     {
       name: 'is the one that reported its end',
       holders: [worker('0', 'waiting', 'idle')],
-      ends: left,
+      ends,
       then: [1, true],
     },
     {name: 'is none while all compute', holders: [worker('0', 'running', 'running')], then: undefined},
@@ -54,15 +52,11 @@ describe('the host that the others wait for', () => {
     const job = aRunningJob({lease, timeout: 60});
     const end = {outcome: 'failed', cause: 'timeout', error: 'too long; raise its timeout'} as const;
     const told = withLaggard(end, job, [worker('0', 'waiting', 'ended')]);
-    assert.equal(
-      told.error,
-      'after its timeout of 60 s the other hosts wait in JAX for host 1 of 2, which left early, although its code ended well',
-    );
+    const waits = 'after its timeout of 60 s the other hosts wait in JAX for host 1 of 2';
+    assert.equal(told.error, `${waits}, which left early, although its code ended well`);
     assert.equal(withLaggard(end, job, [worker('0', 'running', 'running')]), end);
-    assert.equal(
-      withLaggard({...end, cause: 'exit'}, job, [worker('0', 'waiting', 'ended')]).error,
-      end.error,
-    );
+    const other = withLaggard({...end, cause: 'exit'}, job, [worker('0', 'waiting', 'ended')]);
+    assert.equal(other.error, end.error);
     assert.match(laggardText({index: 1, processes: 2, hasLeft: false}), /which does not join them$/);
   });
 });
