@@ -165,6 +165,11 @@ export class FunctionWorld {
     this.#enqueue('job', id => jobEvent(id, job, jobs_collection));
   }
 
+  /** Changes fields of a document, or makes it of them, as a person does by hand. */
+  edit(path: string, changes: object): Promise<void> {
+    return this.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...changes}));
+  }
+
   /** Publishes any text on topic `exec`, as a person does. */
   exec(text: string | object): string {
     return this.#publish('exec', typeof text === 'string' ? text : JSON.stringify(text));

@@ -31,8 +31,6 @@ async function send(world: World, message: string | object): Promise<string> {
 
 const exec = (world: World, id = 'e1') => world.store.get(`execs/${id}`);
 const host = (world: World, worker = A0, id = 'e1') => world.store.get(`execs/${id}/hosts/${worker}.0`);
-const change = (world: World, changes: object, path = 'execs/e1') =>
-  world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...changes}));
 const sender = (worker = A0, incarnation = 2) => ({worker, incarnation, host: 0});
 const take = (world: World, worker = A0, id = 'e1') =>
   world.api({action: 'exec', ...sender(worker), exec: id});
@@ -208,7 +206,7 @@ describe('a message on topic exec', () => {
     await send(world, COMMAND);
     const message = world.published.at(-1) ?? assert.fail();
     const {execs: _, ...other} = (await world.worker(A1)) ?? assert.fail();
-    await change(world, {is_assigned: false, hosts: 0});
+    await world.edit('execs/e1', {is_assigned: false, hosts: 0});
     await world.store.transaction(async tx => tx.delete(`execs/e1/hosts/${A1}.0`));
     await save(world, {...other, execs: []});
     await take(world);
@@ -280,7 +278,7 @@ describe('a command whose last report died before it ended the command', () => {
       await send(world, COMMAND);
       await take(world);
       await world.api(ended());
-      await change(world, {status: 'running', completed_at: null});
+      await world.edit('execs/e1', {status: 'running', completed_at: null});
       await end(world);
       assert.equal((await exec(world))?.status, 'done');
       const ends = (await world.timeline('control')).filter(text => /Command e1 has ended/.test(text));
@@ -334,7 +332,7 @@ describe('a tick that finds a host without an answer', () => {
     const world = await aWorld({name: A0});
     await send(world, COMMAND);
     await take(world);
-    await change(world, OVERDUE);
+    await world.edit('execs/e1', OVERDUE);
     const {store} = world.deps;
     const deps = {...world.deps};
     const transaction: typeof store.transaction = async work => {
@@ -348,8 +346,8 @@ describe('a tick that finds a host without an answer', () => {
   it('ends an overdue command in spite of a host with an invalid document', async () => {
     const world = await aWorld();
     await send(world, COMMAND);
-    await change(world, {incarnation: 'two'}, `execs/e1/hosts/${A0}.0`);
-    await change(world, OVERDUE);
+    await world.edit(`execs/e1/hosts/${A0}.0`, {incarnation: 'two'});
+    await world.edit('execs/e1', OVERDUE);
     await world.tick();
     const {status, hosts, hosts_done, hosts_failed} = (await exec(world)) ?? {};
     assert.deepEqual([status, hosts, hosts_done, hosts_failed], ['done', 2, 1, 2]);

@@ -234,10 +234,7 @@ describe('a document of a job', () => {
     for (let index = 0; index < 12; index++)
       await world.writeJob(`job-${index}`, {code: CODE, status: 'pending'});
     while (await world.deliverNext('job')) {}
-    for (let index = 0; index < 11; index++)
-      await world.store.transaction(async tx =>
-        tx.set(path(index), {...(await tx.get(path(index))), status: 'archived'}),
-      );
+    for (let index = 0; index < 11; index++) await world.edit(path(index), {status: 'archived'});
     const before = await world.store.get(path(0));
     await world.untilAsleep();
     assert.deepEqual([(await jobIn(world, 'job-11')).status, world.tpus.made.length], ['completed', 1]);

@@ -57,9 +57,7 @@ describe('a message about a job', () => {
 
   it('retry by cause runs the failed jobs again, in spite of an invalid document', async () => {
     const world = await aWorldWith(failed('a'), failed('b', {cause: 'memory'}), failed('c'), failed('d'));
-    await world.store.transaction(async tx =>
-      tx.set('jobs/c', {...(await tx.get('jobs/c')), timeout: 'long'}),
-    );
+    await world.edit('jobs/c', {timeout: 'long'});
     assert.equal((await sendAlone(world, RETRY_ALL)).outcome, 'applied');
     const statuses = await Promise.all(['a', 'b', 'c', 'd'].map(id => statusOf(world, id)));
     assert.deepEqual(statuses, ['scheduled', 'failed', 'failed', 'scheduled']);

@@ -53,10 +53,7 @@ describe('pause and resume', () => {
   ] as const)
     it(`a run that is set to ${status} in the console tells its worker to ${told} after the next tick`, async () => {
       const world = await aWorkingWorld();
-      await world.store.transaction(async tx => {
-        const run = await tx.get('runs/my-run');
-        tx.set('runs/my-run', {...run, status});
-      });
+      await world.edit('runs/my-run', {status});
       await world.tick();
       await world.agent(A0).beat();
       assert.deepEqual(world.agent(A0).told, [told]);

@@ -101,7 +101,7 @@ describe('the bill', () => {
     it(`of a life whose payer ${path} is left alone is an alert, and goes to the other payers`, async () => {
       const world = await aPricedRun({});
       await world.minutes(4, 0);
-      await world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...change}));
+      await world.edit(path, change);
       const before = await world.store.get(path);
       const cost_usd = await costOfLives(world);
       assert.ok(cost_usd > 0);

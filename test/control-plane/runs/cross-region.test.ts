@@ -59,10 +59,7 @@ describe('a run whose TPUs are in another region than the bucket', () => {
   it('is paused when traffic has spent its budget', async () => {
     const world = aWorld({allow_cross_region: true, budget_usd: 1});
     await world.until('work', () => world.agents.size > 0, 9, 1);
-    await world.store.transaction(async tx => {
-      const stream = (await tx.get('runs/my-run/streams/000')) ?? assert.fail();
-      tx.set('runs/my-run/streams/000', {...stream, network_usd: 1});
-    });
+    await world.edit('runs/my-run/streams/000', {network_usd: 1});
     await world.minutes(3, 0);
     const {status, reason, network_usd} = (await world.run('my-run')) ?? assert.fail();
     assert.deepEqual([status, network_usd], ['paused', 1]);

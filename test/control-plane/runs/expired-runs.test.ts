@@ -36,9 +36,7 @@ describe('a run that ended long ago', () => {
   it('loses its last documents though a late bill changes it in between', async () => {
     const world = await aDoneWorld();
     const at = new Date(world.now).toISOString();
-    await world.store.transaction(async tx =>
-      tx.set('runs/my-run', {...(await tx.get('runs/my-run')), expired_at: at, updated_at: at}),
-    );
+    await world.edit('runs/my-run', {expired_at: at, updated_at: at});
     await startTask(world.deps, {task: 'expire', run: null});
     await world.deliverAll();
     assert.equal(await world.store.count(STREAMS), 0);

@@ -98,10 +98,7 @@ describe('an object in the place of a shard', () => {
       await world.deliverAll();
       const {spec_hash} = (await world.run('my-run')) ?? {};
       const {crc32c} = (await world.stream('my-run', '000')) ?? {};
-      await world.store.transaction(async tx => {
-        const path = 'runs/my-run/streams/000';
-        tx.set(path, {...(await tx.get(path)), epoch: 1});
-      });
+      await world.edit('runs/my-run/streams/000', {epoch: 1});
       const of = {
         schema: 'gleaner/1',
         run: 'my-run',

@@ -130,7 +130,7 @@ describe('a rebuild', () => {
   ] as const)
     it(`leaves ${path} alone where this release does not understand it`, async () => {
       const world = await aDoneWorld();
-      await world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...change}));
+      await world.edit(path, change);
       const before = await documentsOf(world);
       world.control({action: 'rebuild', run: 'my-run'});
       await world.deliverAll();
@@ -244,10 +244,7 @@ describe('a rebuild', () => {
   it('of a stopped run mends totals other than the number of shards too', async () => {
     const world = await aStoppedWorld();
     for (const path of ['runs/my-run', 'runs/my-run/streams/000'])
-      await world.store.transaction(async tx => {
-        const data = (await tx.get(path)) ?? {};
-        tx.set(path, {...data, total_tokens: Number(data.total_tokens) + 1000});
-      });
+      await world.edit(path, {total_tokens: Number((await world.store.get(path))?.total_tokens) + 1000});
     world.control({action: 'rebuild', run: 'my-run'});
     await world.deliverAll();
     const run = await world.run('my-run');

@@ -57,17 +57,9 @@ describe('a stream with several objects under a lost database', () => {
     const other = await world.objects.head('datasets/my-run/stream_000.jsonl');
     assert.ok(other);
     const {name: object, generation, crc32c} = other;
-    await world.store.transaction(async tx => {
-      const path = 'runs/my-run/streams/000';
-      const wrong = {
-        status: 'failed',
-        lease: null,
-        epoch: 0,
-        total_shards: 0,
-        last_error: 'made from other content',
-      };
-      tx.set(path, {...(await tx.get(path)), object, generation, crc32c, ...wrong});
-    });
+    const wrong = {status: 'failed', lease: null, epoch: 0, total_shards: 0};
+    const changes = {object, generation, crc32c, ...wrong, last_error: 'made from other content'};
+    await world.edit('runs/my-run/streams/000', changes);
     world.control({action: 'rebuild', run: 'my-run'});
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(12));

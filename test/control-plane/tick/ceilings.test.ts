@@ -20,17 +20,13 @@ async function send(world: World, message: object) {
   return {outcome: record?.outcome, reason: String(record?.reason)};
 }
 
-function edit(world: World, path: string, changes: object): Promise<void> {
-  return world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...changes}));
-}
-
 describe('a ceiling of the deployment', () => {
   it('limits a pool document that was edited by hand: no more TPUs than GLEANER_MAX_WORKERS', async () => {
     const world = new World(TWO);
     dropStreams(world, 6, 20);
     assert.match((await send(world, {action: 'scale', workers_per_zone: 3})).reason, /GLEANER_MAX_WORKERS/);
     await send(world, {action: 'scale', workers_per_zone: 1});
-    await edit(world, 'pools/tpu', {workers_per_zone: 1000});
+    await world.edit('pools/tpu', {workers_per_zone: 1000});
     await world.minutes(5, 1);
     assert.equal(world.tpus.nodes.size, 2);
   });
@@ -42,7 +38,7 @@ describe('a ceiling of the deployment', () => {
       /GLEANER_ALLOWED_ZONES/,
     );
     await send(world, {action: 'scale', workers_per_zone: 1});
-    await edit(world, 'pools/tpu', {zones: ['us-east1-c', 'us-central1-a']});
+    await world.edit('pools/tpu', {zones: ['us-east1-c', 'us-central1-a']});
     dropStreams(world, 4, 20);
     await world.minutes(5, 1);
     assert.deepEqual([...world.tpus.nodes.keys()], ['tpu-us-central1-a-0']);
@@ -81,7 +77,7 @@ describe('a ceiling of the deployment', () => {
       await send(world, {action: 'scale', workers_per_zone: 0});
       dropStreams(world, 4, 20);
       await world.deliverAll();
-      await edit(world, 'pools/tpu', {workers_per_zone: 2});
+      await world.edit('pools/tpu', {workers_per_zone: 2});
       const other = {...world.deps};
       const {store} = world.deps;
       let isFirst = true;
@@ -93,7 +89,7 @@ describe('a ceiling of the deployment', () => {
             isFirst = false;
             const slow = world.deps;
             world.deps = other;
-            await edit(world, 'pools/tpu', {zones: ['europe-west4-b']});
+            await world.edit('pools/tpu', {zones: ['europe-west4-b']});
             await world.tick();
             world.deps = slow;
           }
@@ -136,7 +132,7 @@ describe('a ceiling of the deployment', () => {
   it('of dollars a month goes on after a message has corrected the month, also after its ticks', async () => {
     const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
     dropStreams(world, 2, 40);
-    await edit(world, 'system/spending', {months: {'2026-01': 1000}, copied_at: null, budget_notice: null});
+    await world.edit('system/spending', {months: {'2026-01': 1000}, copied_at: null, budget_notice: null});
     await world.untilAsleep(60);
     assert.equal((await world.run('my-run'))?.status, 'paused');
     const {outcome, reason} = await send(world, {action: 'correct', month: '2026-01', usd: 0});
@@ -187,7 +183,7 @@ describe('a ceiling of the deployment', () => {
     await world.untilAsleep(60);
     const spending = () => world.store.get('system/spending');
     const before = await spending();
-    await edit(world, 'system/spending', {months: {'2026-01': 2 * USD_PER_MINUTE}});
+    await world.edit('system/spending', {months: {'2026-01': 2 * USD_PER_MINUTE}});
     await world.tick();
     assert.deepEqual((await spending())?.months, before?.months);
     await send(world, {action: 'resume', run: 'my-run'});
@@ -201,14 +197,14 @@ describe('a ceiling of the deployment', () => {
     const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(1000 * USD_PER_MINUTE)});
     dropStreams(world, 2, 400);
     await world.until('work', () => world.agents.size === 2, 9, 1);
-    await edit(world, 'system/spending', {months: {'2026-01': 'much'}});
+    await world.edit('system/spending', {months: {'2026-01': 'much'}});
     await world.minutes(5, 1);
     const [lost = '', kept = ''] = [...world.tpus.nodes.keys()];
     world.tpus.node(lost).state = 'PREEMPTED';
     world.agents.delete(lost);
     await world.minutes(5, 1);
     assert.deepEqual([[...world.tpus.nodes.keys()], world.tpus.made.length], [[kept], 2]);
-    await edit(world, 'system/spending', {months: {'2026-01': 0}});
+    await world.edit('system/spending', {months: {'2026-01': 0}});
     await world.until('another node', () => world.tpus.made.length === 3, 9, 1);
   });
 

@@ -147,11 +147,8 @@ describe('the last shard of a run', () => {
 describe('a failed stream of an ended run', () => {
   it('completes the run when its worker turns out to have stored all of it', async () => {
     const world = await atWork();
-    await world.store.transaction(async tx => {
-      const path = 'runs/my-run/streams/000';
-      const stream = await tx.get(path);
-      tx.set(path, {...stream, status: 'failed', lease: null, last_error: 'was overwritten'});
-    });
+    const changes = {status: 'failed', lease: null, last_error: 'was overwritten'};
+    await world.edit('runs/my-run/streams/000', changes);
     // The comparison with the bucket takes the work from the worker, and the next tick sees the run over.
     world.now += 60_000;
     await world.tick();

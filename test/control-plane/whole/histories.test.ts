@@ -14,10 +14,7 @@ async function aRunBeforeItsEnd(): Promise<World> {
   const isStored = async () => (await world.stream('my-run', '000'))?.status === 'completed';
   await world.until('the last shard', isStored, 9);
   await world.deliverAll();
-  await world.store.transaction(async tx => {
-    const run = await tx.get('runs/my-run');
-    if (run) tx.set('runs/my-run', {...run, status: 'active'});
-  });
+  await world.edit('runs/my-run', {status: 'active'});
   return world;
 }
 
@@ -151,9 +148,8 @@ const HISTORIES: History[] = [
       () => world.deliverNext('tpu'),
       async () => {
         await world.interleaver.pause();
-        await world.store.transaction(async tx => {
-          tx.set(`workers/${A0}`, {...aWorker({phase: 'creating', incarnation: 2})});
-        });
+        const worker = aWorker({phase: 'creating', incarnation: 2});
+        await world.store.transaction(async tx => tx.set(`workers/${A0}`, {...worker}));
       },
     ],
     then: async world => {
@@ -251,12 +247,10 @@ const HISTORIES: History[] = [
       for (const index of [0, 1]) world.drop('my-run', index, someLines(2, `s${index}`));
       await world.deliverNext('object');
       await world.deliverNext('object');
-      await world.store.transaction(async tx => {
-        const stream = await tx.get('runs/my-run/streams/000');
-        tx.set(`workers/${A0}`, {...aWorker({phase: 'idle', incarnation: 1})});
-        const lease = {worker: 'tpu-us-central1-a-1', incarnation: 1, epoch: 1, expires_at: at(600)};
-        tx.set('runs/my-run/streams/000', {...stream, status: 'in_progress', epoch: 1, lease});
-      });
+      const worker = aWorker({phase: 'idle', incarnation: 1});
+      await world.store.transaction(async tx => tx.set(`workers/${A0}`, {...worker}));
+      const lease = {worker: 'tpu-us-central1-a-1', incarnation: 1, epoch: 1, expires_at: at(600)};
+      await world.edit('runs/my-run/streams/000', {status: 'in_progress', epoch: 1, lease});
       return world;
     },
     events: world => {
@@ -264,10 +258,7 @@ const HISTORIES: History[] = [
       return [
         () => world.api({action: 'lease', ...from, loaded: null}),
         async () => {
-          await world.store.transaction(async tx => {
-            const stream = await tx.get('runs/my-run/streams/000');
-            if (stream) tx.set('runs/my-run/streams/000', {...stream, status: 'pending', lease: null});
-          });
+          await world.edit('runs/my-run/streams/000', {status: 'pending', lease: null});
           await world.api({action: 'lease', ...from, loaded: null});
         },
       ];

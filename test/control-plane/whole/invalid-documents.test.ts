@@ -9,22 +9,16 @@ import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
 
 describe('a document that this release does not understand', () => {
-  const spoil = (world: World, path: string, change: Document) =>
-    world.store.transaction(async tx => {
-      const before = (await tx.get(path)) ?? {};
-      tx.set(path, {...before, ...change});
-    });
-
   it('of a run stops that run and no other', async () => {
     const world = new World();
     world.drop('broken', 0, someLines(9));
     world.drop('my-run', 0, someLines(9));
     await world.until('work', () => world.agents.size === 2, 9, 1);
-    await spoil(world, 'runs/broken', {priority: 'high'});
+    await world.edit('runs/broken', {priority: 'high'});
     await world.until('the other is done', async () => (await world.run('my-run'))?.status === 'completed');
     await world.assertStoredOnce('my-run', '000', someLines(9));
     assert.ok(world.logs.some(({message}) => /Failed to read runs\/broken: priority/.test(message)));
-    await spoil(world, 'runs/broken', {priority: 0});
+    await world.edit('runs/broken', {priority: 0});
     world.control({action: 'start', run: 'broken'});
     await world.untilAsleep();
     await world.assertStoredOnce('broken', '000', someLines(9));
@@ -34,13 +28,13 @@ describe('a document that this release does not understand', () => {
     it(`of a run at work leaves its workers as they are: ${JSON.stringify(change)}`, async () => {
       const world = await aFleet(3);
       const lease = (await world.stream('my-run', '000'))?.lease;
-      await spoil(world, 'runs/my-run', change);
+      await world.edit('runs/my-run', change);
       await world.minutes(6, 0);
       const workers = await workersOf(world);
       const held = workers.map(({phase, work, drains}) => [phase, work !== null, drains]);
       assert.deepEqual(held, Array(3).fill(['working', true, false]));
       assert.deepEqual((await world.stream('my-run', '000'))?.lease, lease);
-      await spoil(world, 'runs/my-run', {priority: 0, status: 'active'});
+      await world.edit('runs/my-run', {priority: 0, status: 'active'});
       await world.minutes(3, 3);
       assert.equal((await firstLives(world)).length, 3);
     });
@@ -48,7 +42,7 @@ describe('a document that this release does not understand', () => {
   it('of a run at work replaces no preempted worker of it, and another run gets its nodes', async () => {
     const world = await aFleet(2);
     const work = (await world.worker(A1))?.work;
-    await spoil(world, 'runs/my-run', {priority: 'high'});
+    await world.edit('runs/my-run', {priority: 'high'});
     world.tpus.node(A0).state = 'PREEMPTED';
     world.agents.delete(A0);
     await world.minutes(4, 0);
@@ -69,7 +63,7 @@ describe('a document that this release does not understand', () => {
       await world.deliverAll();
       const path = 'runs/my-run/streams/000';
       const before = (await world.store.get(path)) ?? {};
-      await spoil(world, path, {[field]: value});
+      await world.edit(path, {[field]: value});
       await world.until(
         'the other is done',
         async () => (await world.stream('my-run', '001'))?.status === 'completed',
@@ -77,7 +71,7 @@ describe('a document that this release does not understand', () => {
       await world.minutes(40, 1);
       assert.equal((await world.run('my-run'))?.status, 'active');
       assert.deepEqual(await world.store.get(path), {...before, [field]: value});
-      await spoil(world, path, {[field]: before[field] ?? null});
+      await world.edit(path, {[field]: before[field] ?? null});
       await world.untilAsleep();
       await world.assertStoredOnce('my-run', '000', someLines(9));
       assert.equal((await world.run('my-run'))?.status, 'completed');
@@ -92,12 +86,12 @@ describe('a document that this release does not understand', () => {
       9,
       1,
     );
-    await spoil(world, 'runs/my-run/streams/000', {faults: 'many'});
+    await world.edit('runs/my-run/streams/000', {faults: 'many'});
     await world.minutes(20, 9);
     const {status, reason} = (await world.run('my-run')) ?? assert.fail();
     assert.equal(status, 'active');
     assert.match(reason ?? '', /^writing its result.*Failed to read runs\/my-run\/streams\/000: faults/);
-    await spoil(world, 'runs/my-run/streams/000', {faults: 0});
+    await world.edit('runs/my-run/streams/000', {faults: 0});
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed');
   });
@@ -106,7 +100,7 @@ describe('a document that this release does not understand', () => {
     const world = new World();
     world.drop('my-run', 0, someLines(3));
     await world.deliverAll();
-    await spoil(world, 'runs/my-run/streams/000', {epoch: -1});
+    await world.edit('runs/my-run/streams/000', {epoch: -1});
     world.drop('my-run', 1, someLines(3, 'b'));
     world.queue.length = 0;
     const id = world.control({action: 'start', run: 'my-run'});
@@ -121,7 +115,7 @@ describe('a document that this release does not understand', () => {
   it('of a stream does not keep the TPU of its worker', async () => {
     const world = aWorldWithAStream(40);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
-    await spoil(world, 'runs/my-run/streams/000', {epoch: -1});
+    await world.edit('runs/my-run/streams/000', {epoch: -1});
     await world.until('the TPU is gone', () => world.tpus.nodes.size === 0, 60, 1);
     assert.deepEqual(world.tpus.made, [`${A0}#1`]);
   });
@@ -130,7 +124,7 @@ describe('a document that this release does not understand', () => {
     const world = new World();
     world.drop('my-run', 0, someLines(3));
     await world.deliverAll();
-    await spoil(world, 'runs/my-run', {priority: 'high'});
+    await world.edit('runs/my-run', {priority: 'high'});
     const id = world.control({action: 'pause', run: 'my-run'});
     await world.deliverAll();
     const record = await world.store.get(`control/${id}`);
@@ -144,16 +138,12 @@ describe('a document that this release does not understand', () => {
       await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
       const path = `workers/${A0}`;
       const before = (await world.store.get(path)) ?? assert.fail();
-      await spoil(world, path, {...change, release: 'the next release'});
+      await world.edit(path, {...change, release: 'the next release'});
       await world.minutes(8, 1);
       assert.deepEqual(await world.store.get(path), {...before, ...change, release: 'the next release'});
       assert.equal((await world.stream('my-run', '000'))?.lease?.worker, A0);
       assert.deepEqual([[...world.tpus.nodes.keys()], world.tpus.made], [[A0], [`${A0}#1`]]);
-      await spoil(
-        world,
-        path,
-        Object.fromEntries(Object.keys(change).map(key => [key, before[key] ?? null])),
-      );
+      await world.edit(path, Object.fromEntries(Object.keys(change).map(key => [key, before[key] ?? null])));
       await world.untilAsleep();
       await world.assertStoredOnce('my-run', '000', someLines(40));
       assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`]]);
@@ -170,7 +160,7 @@ describe('a document that this release does not understand', () => {
       await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
       const path = `workers/${A1}`;
       await world.store.transaction(async tx => workerRecords.set(tx, aWorker({name: A1, slot: 1})));
-      await spoil(world, path, {...change, usd_per_hour: 'much', release: 'the next release'});
+      await world.edit(path, {...change, usd_per_hour: 'much', release: 'the next release'});
       world.agents.delete(A0);
       await world.until('another node', () => world.tpus.made.includes(`${A0}#2`), 30, 1);
     });
@@ -181,7 +171,7 @@ describe('a document that this release does not understand', () => {
       world.objects.put('datasets/my-run/run.json', JSON.stringify({affinity}));
       for (const index of [0, 1]) world.drop('my-run', index, someLines(9, `s${index}`));
       while (await world.deliverNext('object')) {}
-      await spoil(world, 'runs/my-run/streams/001', {epoch: -1});
+      await world.edit('runs/my-run/streams/001', {epoch: -1});
       await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
       await world.minutes(10, 0);
       assert.deepEqual([...world.tpus.nodes.keys()], [A0]);
@@ -192,14 +182,14 @@ describe('a document that this release does not understand', () => {
     for (let index = 0; index < 12; index++) world.drop('my-run', index, someLines(9, `s${index}`));
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     for (const {path, data} of await world.store.query('runs/my-run/streams'))
-      if (data.status === 'pending') await spoil(world, path, {epoch: -1});
+      if (data.status === 'pending') await world.edit(path, {epoch: -1});
     await world.until('the TPU is gone', () => world.tpus.nodes.size === 0, 60, 1);
     assert.equal((await world.run('my-run'))?.status, 'active');
   });
 
   it('of a zone gets no create, and another zone does', async () => {
     const world = new World({GLEANER_ZONES: 'us-central1-a,us-east5-b', GLEANER_WORKERS_PER_ZONE: '1'});
-    await spoil(world, 'zones/us-central1-a', {losses: 'many'});
+    await world.edit('zones/us-central1-a', {losses: 'many'});
     world.drop('my-run', 0, someLines(9));
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(9));
@@ -209,7 +199,7 @@ describe('a document that this release does not understand', () => {
 
   it('of a zone holds its silent nodes and its orphans, with no event each minute', async () => {
     const world = await aFleet(10);
-    await spoil(world, `zones/${ZONE}`, {losses: 'many'});
+    await world.edit(`zones/${ZONE}`, {losses: 'many'});
     await world.store.transaction(async tx => tx.delete(`workers/${A0}`));
     silence(world);
     await world.minutes(40, 0);
@@ -225,14 +215,14 @@ describe('a document that this release does not understand', () => {
     const world = new World(ONE_SLOT);
     world.control({action: 'scale', budget_usd: 50, workers_per_zone: 2});
     await world.deliverAll();
-    await spoil(world, 'pools/tpu', {workers_per_zone: '8', spent_usd: 3});
+    await world.edit('pools/tpu', {workers_per_zone: '8', spent_usd: 3});
     world.drop('my-run', 0, someLines(9));
     world.drop('my-run', 1, someLines(9, 'b'));
     await world.minutes(5);
     assert.deepEqual(world.asked(), []);
     const says = /Failed to read pools\/tpu: workers_per_zone.*fix the field or delete the document/;
     assert.ok(world.logs.some(({severity, message}) => severity === 'ERROR' && says.test(message)));
-    await spoil(world, 'pools/tpu', {workers_per_zone: 2});
+    await world.edit('pools/tpu', {workers_per_zone: 2});
     await world.until('both slots work', () => world.agents.size === 2, 9, 1);
     const pool = await world.store.get('pools/tpu');
     assert.deepEqual([pool?.workers_per_zone, pool?.budget_usd, pool?.spent_usd], [2, 50, 3]);
@@ -246,7 +236,7 @@ describe('a document that this release does not understand', () => {
     await world.deliverAll();
     for (const index of [0, 1]) world.drop('my-run', index, someLines(40, `s${index}`));
     await world.until('both slots work', () => world.agents.size === 2, 9, 1);
-    await spoil(world, 'pools/tpu', {workers_per_zone: '2'});
+    await world.edit('pools/tpu', {workers_per_zone: '2'});
     await world.minutes(5, 0);
     assert.deepEqual([...world.tpus.nodes.keys()].sort(), [A0, A1]);
   });
@@ -258,7 +248,7 @@ describe('a document that this release does not understand', () => {
       [A1, {slot: 'first'}],
     ] as const) {
       await world.store.transaction(async tx => workerRecords.set(tx, aWorker({name, phase: 'gone'})));
-      await spoil(world, `workers/${name}`, change);
+      await world.edit(`workers/${name}`, change);
     }
     world.drop('my-run', 0, someLines(9));
     await world.until('the work is done', async () => (await world.run('my-run'))?.status === 'completed');

@@ -37,10 +37,7 @@ describe('a function that died between the end of a run and a late stream', () =
     world.drop('my-run', 1, someLines(5, 's1'));
     await world.deliverNext('object');
     world.queue.length = 0;
-    await world.deps.store.transaction(async tx => {
-      const run = await tx.get('runs/my-run');
-      if (run) tx.set('runs/my-run', {...run, status: 'completed'});
-    });
+    await world.edit('runs/my-run', {status: 'completed'});
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '001', someLines(5, 's1'));
   });

@@ -66,11 +66,7 @@ describe('a worker', () => {
   it('keeps the lease that was granted before an earlier request of it is recorded', async () => {
     const {world, ask} = await aReadyWorld();
     const {store} = world.deps;
-    const become = (status: string) =>
-      store.transaction(async tx => {
-        const stream = await tx.get('runs/my-run/streams/000');
-        tx.set('runs/my-run/streams/000', {...stream, status});
-      });
+    const become = (status: string) => world.edit('runs/my-run/streams/000', {status});
     await become('failed');
     const {transaction} = store;
     store.transaction = async work => {

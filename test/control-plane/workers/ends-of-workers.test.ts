@@ -149,16 +149,12 @@ describe('a node that lists leave out', () => {
 describe('the time that worker-api served', () => {
   it('is left alone where its document is not understood: no silence counts until it is', async () => {
     const world = await aFleet(2);
-    await world.store.transaction(async tx =>
-      tx.set('system/served', {...(await tx.get('system/served')), failed_pings: -1}),
-    );
+    await world.edit('system/served', {failed_pings: -1});
     world.agent(`tpu-${ZONE}-0`).silent = true;
     await wait(world, 20);
     assert.equal((await firstLives(world)).length, 2);
     assert.equal((await world.store.get('system/served'))?.failed_pings, -1);
-    await world.store.transaction(async tx =>
-      tx.set('system/served', {...(await tx.get('system/served')), failed_pings: 0}),
-    );
+    await world.edit('system/served', {failed_pings: 0});
     await wait(world, 20);
     assert.equal((await firstLives(world)).length, 1);
   });

@@ -40,8 +40,7 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
   },
   'document-left-alone': async () => {
     const world = await aFleet(1);
-    const path = 'runs/my-run';
-    await world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), status: 'archived'}));
+    await world.edit('runs/my-run', {status: 'archived'});
     await world.tick();
     return world;
   },
