@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {createServer} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {addSkus, NO_PRICES} from '../../shared/domain/billing/catalog.ts';
 import {openCatalog} from '../../shared/google/billing-catalog.ts';
+import {listen} from '../support/machine/listen.ts';
 import {useLocalCloud} from './local-cloud.ts';
 
 describe('Catalog: the Cloud Billing Catalog', () => {
@@ -41,8 +41,7 @@ describe('Catalog: the Cloud Billing Catalog', () => {
       };
       response.end(JSON.stringify(isFirst ? {skus: [], nextPageToken: 'a b'} : {error}));
     });
-    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-    const catalog = openCatalog({endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`});
+    const catalog = openCatalog({endpoint: `http://${await listen(server)}`});
     const {next} = await catalog.page('');
     await assert.rejects(
       catalog.page(next),

@@ -1,6 +1,6 @@
 /** A proxy before a gRPC server that executes a call and loses its answer, as a connection does that breaks late. */
 import {connect, createServer, type IncomingHttpHeaders, type ServerHttp2Stream} from 'node:http2';
-import type {AddressInfo} from 'node:net';
+import {listen} from '../support/machine/listen.ts';
 
 export type LossyProxy = {
   host: string;
@@ -47,9 +47,9 @@ export async function startLossyProxy(target: string): Promise<LossyProxy> {
       call.pipe(stream);
     });
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const host = await listen(server);
   return {
-    host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    host,
     loseAnswerTo: method => {
       losing = method;
     },

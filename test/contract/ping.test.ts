@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import {once} from 'node:events';
 import {createServer, type IncomingMessage, type Server} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {sendPing} from '../../shared/google/ping.ts';
+import {listen} from '../support/machine/listen.ts';
 
 describe('the ping of worker-api', () => {
   let server: Server;
@@ -21,9 +20,8 @@ describe('the ping of worker-api', () => {
         if (path.startsWith('/metadata')) response.end('an.identity.token\n');
         else response.writeHead(status).end('no right to call this');
       });
-    }).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    });
+    host = await listen(server);
     url = `http://${host}/worker-api`;
   });
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES} from '../../shared/google/retry.ts';
+import {addressOf, listen} from '../support/machine/listen.ts';
 
 const METADATA = JSON.stringify({
   ...{kind: 'storage#object', bucket: 'b', name: 'a', generation: '1', size: '1', crc32c: 'AAAAAA=='},
@@ -18,7 +18,7 @@ describe('Objects: strange answers', () => {
       requests++;
       answer(request, response);
     });
-    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+    await listen(server);
   });
   beforeEach(() => {
     requests = 0;
@@ -29,7 +29,7 @@ describe('Objects: strange answers', () => {
   });
 
   function bucket(limits: Partial<typeof STORAGE_RETRIES> = {}) {
-    const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const endpoint = `http://${addressOf(server)}`;
     const retries = {...STORAGE_RETRIES, first_wait_ms: 2, ...limits};
     return openObjects({project: 'p', bucket: 'b', endpoint, token: 'x', retries});
   }

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
-import {once} from 'node:events';
 import {createServer} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {TpuRequest} from '../../shared/ports/ports.ts';
+import {listen} from '../support/machine/listen.ts';
 import {useTpus} from './tpu-cases.ts';
 import {aRequest} from './tpus-contract.ts';
 
@@ -148,10 +147,9 @@ describe('Tpus: the queue of Cloud TPU', () => {
           ? {unreachable}
           : await (await fetch(`${urlWithToken(url, token)}${request.url}`)).json();
         response.setHeader('content-type', 'application/json').end(JSON.stringify(answer));
-      }).listen(0, '127.0.0.1');
-      await once(proxy, 'listening');
-      const {port} = proxy.address() as AddressInfo;
-      const behind = openTpus({project, endpoint: `http://127.0.0.1:${port}`});
+      });
+      const endpoint = `http://${await listen(proxy)}`;
+      const behind = openTpus({project, endpoint});
       assert.deepEqual(await behind.list(), {tpus: [], unreachable: [zone]}, silent);
       proxy.closeAllConnections();
       proxy.close();

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import {createServer as createHttp2} from 'node:http2';
 import {createRequire} from 'node:module';
-import {type AddressInfo, connect, createServer, type Socket} from 'node:net';
+import {connect, createServer, type Socket} from 'node:net';
 import {dirname, join} from 'node:path';
 import {type NewDocument, watchDocuments} from '../../emulator/google/documents.ts';
 import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
+import {listen} from '../support/machine/listen.ts';
 import {describeOnEmulator} from './emulators.ts';
 
 /** The backoff of the client, which tries ten times before it reports an error: about two minutes. */
@@ -32,15 +33,10 @@ describeOnEmulator('firestore', 'a listener to new documents', host => {
       const port = Number(host().split(':')[1]);
       socket.pipe(connect(port, '127.0.0.1').on('error', () => {})).pipe(socket);
     });
-    await new Promise<void>(resolve => proxy.listen(0, '127.0.0.1', resolve));
     const troubles: string[] = [];
     const found = Promise.withResolvers<NewDocument>();
     const end = await watchDocuments({
-      ...{
-        host: `127.0.0.1:${(proxy.address() as AddressInfo).port}`,
-        project: PROJECT,
-        database: '(default)',
-      },
+      ...{host: await listen(proxy), project: PROJECT, database: '(default)'},
       ...{collection: 'jobs', created: found.resolve, trouble: error => troubles.push(String(error))},
     });
     assert.equal(troubles.length, 1, String(troubles));

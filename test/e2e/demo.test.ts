@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import {existsSync} from 'node:fs';
-import {type AddressInfo, createServer} from 'node:net';
+import {createServer} from 'node:net';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import * as command from '../support/machine/command.ts';
 import {Folder} from '../support/machine/folder.ts';
 import {gleaner, processes, texts} from '../support/machine/home.ts';
+import {listen, portOf} from '../support/machine/listen.ts';
 
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
 
@@ -63,8 +64,8 @@ describe('gleaner local up', () => {
   const folder = new Folder(afterEach);
   it('names a port that is in use', async () => {
     const server = createServer();
-    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-    const {port} = server.address() as AddressInfo;
+    await listen(server);
+    const port = portOf(server);
     const words = ['local', 'up', '--port', String(port), '--dir', folder.at('up')];
     const {code, stderr} = await command.gleaner(words);
     server.close();

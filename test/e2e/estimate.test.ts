@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
-import {once} from 'node:events';
 import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {gleaner} from '../support/machine/command.ts';
 import {TestHome, texts} from '../support/machine/home.ts';
+import {listen} from '../support/machine/listen.ts';
 
 type Span = {estimate: number; low: number; high: number | null};
 type Report = {
@@ -107,8 +106,7 @@ describe('gleaner estimate with a model of a hub', () => {
     const statuses = [503];
     const hub = createServer((_, response) => response.writeHead(statuses.shift() ?? 401).end());
     try {
-      await once(hub.listen(0, '127.0.0.1'), 'listening');
-      const host = `127.0.0.1:${(hub.address() as AddressInfo).port}`;
+      const host = await listen(hub);
       writeFileSync(join(cwd, 'a.jsonl'), texts(3, 'h'));
       const args = ['estimate', 'a.jsonl', '--model', 'an-org/a-model'];
       const {code, stdout, stderr} = await gleaner(args, {cwd, env: {HF_ENDPOINT: `http://${host}`}});

@@ -1,7 +1,7 @@
 /** A proxy before Cloud TPU that records each create and delete of one control plane. */
 import {createServer, type IncomingMessage, type ServerResponse} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {bytesOf, type Call, forward, send} from '../support/fakes/fault-proxy.ts';
+import {listen} from '../support/machine/listen.ts';
 
 /** A create or a delete of a node or a queued resource. */
 export type Change = {
@@ -37,9 +37,9 @@ export async function startTpuRecorder(target: () => string): Promise<TpuRecorde
   const server = createServer((message, response) => {
     serve(message, response).catch(() => response.destroy());
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://${await listen(server)}`;
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     changes,
     close: async () => {
       server.closeAllConnections();

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import {existsSync} from 'node:fs';
 import {createServer, type Server} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {type Browser, chromium, type Page} from 'playwright-core';
 import type {Cloud} from '../../client/cloud/cloud.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 import {someObjects} from '../support/machine/dashboard.ts';
+import {listen, portOf} from '../support/machine/listen.ts';
 import {aRun} from '../world/builders.ts';
 import {aStore} from '../world/scenes/put-documents.ts';
 
@@ -40,8 +40,8 @@ describe('A hostile web page in a browser', () => {
     attacker = createServer((_, response) => {
       response.writeHead(200, {'content-type': 'text/html'}).end('<title>attacker</title>');
     });
-    await new Promise<void>(listening => attacker.listen(0, '127.0.0.1', listening));
-    attackerPort = (attacker.address() as AddressInfo).port;
+    await listen(attacker);
+    attackerPort = portOf(attacker);
   });
   after(async () => {
     await browser?.close();

@@ -3,10 +3,11 @@ import assert from 'node:assert/strict';
 import {type ChildProcess, spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {symlinkSync} from 'node:fs';
-import {type AddressInfo, createServer} from 'node:net';
+import {createServer} from 'node:net';
 import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {workerPython} from '../../../client/python/python.ts';
+import {listen, portOf} from '../machine/listen.ts';
 import {ROOT} from '../machine/process.ts';
 import {type Block, blocksOf} from './doc-blocks.ts';
 
@@ -25,9 +26,9 @@ export async function preparePlace(dir: string): Promise<Place> {
 }
 
 async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const {port} = server.address() as AddressInfo;
+  const server = createServer();
+  await listen(server);
+  const port = portOf(server);
   server.close();
   await once(server, 'close');
   return port;

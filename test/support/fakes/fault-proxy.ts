@@ -9,9 +9,9 @@ import {
   request,
   type ServerResponse,
 } from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {splitTokenPath} from '../../../emulator/http/token-path.ts';
+import {listen} from '../machine/listen.ts';
 
 /** `download` is a get of the content; `get` is a get of the metadata. */
 export type Operation = 'list' | 'get' | 'download' | 'insert' | 'delete';
@@ -121,9 +121,9 @@ export async function startFaultProxy(target: string): Promise<FaultProxy> {
   const server = createServer((message, response) => {
     serve(message, response).catch(() => response.destroy());
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://${await listen(server)}`;
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     breakNext: (operation, instructions) => {
       faults = instructions.map(instruction => ({instruction, fault: parse(instruction)}));
       broken = operation;

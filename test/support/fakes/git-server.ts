@@ -2,9 +2,9 @@
 import {execFileSync, spawn} from 'node:child_process';
 import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import {addressOf, listen} from '../machine/listen.ts';
 
 const NAME = 'code.git';
 
@@ -31,12 +31,12 @@ export class GitServer {
 
   static async start(): Promise<GitServer> {
     const git = new GitServer(mkdtempSync(join(tmpdir(), 'gleaner-git-')));
-    await new Promise<void>(resolve => git.#server.listen(0, '127.0.0.1', resolve));
+    await listen(git.#server);
     return git;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/${NAME}`;
+    return `http://${addressOf(this.#server)}/${NAME}`;
   }
 
   /** Commits one file, and moves a ref to the commit: a branch, or `refs/pull/7/head`. Returns the commit. */

@@ -1,7 +1,6 @@
 /** A receiver of notifications on this machine, with a port of its own. */
-import {once} from 'node:events';
 import {createServer, type IncomingHttpHeaders, type ServerResponse} from 'node:http';
-import type {AddressInfo} from 'node:net';
+import {addressOf, listen} from '../machine/listen.ts';
 
 export type Asked = {method: string | undefined; headers: IncomingHttpHeaders; body: string};
 
@@ -19,13 +18,12 @@ export class WebhookServer {
 
   static async start(): Promise<WebhookServer> {
     const receiver = new WebhookServer();
-    receiver.#server.listen(0, '127.0.0.1');
-    await once(receiver.#server, 'listening');
+    await listen(receiver.#server);
     return receiver;
   }
 
   get origin(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return `http://${addressOf(this.#server)}`;
   }
 
   async close(): Promise<void> {

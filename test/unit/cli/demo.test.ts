@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
-import {once} from 'node:events';
 import {existsSync, mkdirSync} from 'node:fs';
-import {type AddressInfo, createServer} from 'node:net';
+import {createServer} from 'node:net';
 import {join} from 'node:path';
 import {lockFolder} from '../../../emulator/state/database.ts';
 import * as command from '../../support/machine/command.ts';
 import {Folder} from '../../support/machine/folder.ts';
 import {gleaner} from '../../support/machine/home.ts';
+import {listen, portOf} from '../../support/machine/listen.ts';
 
 const KEPT = '.gleaner/demo/kept';
 
@@ -56,9 +56,9 @@ describe('gleaner demo @full', () => {
     });
 
   it('gleaner demo keeps the results of an earlier demo when another program has the port', async () => {
-    const server = createServer().listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const {port} = server.address() as AddressInfo;
+    const server = createServer();
+    await listen(server);
+    const port = portOf(server);
     const {code, stderr} = await command.gleaner(['demo', '--port', String(port)], {cwd: folder.path});
     server.close();
     assert.equal(code, 1);

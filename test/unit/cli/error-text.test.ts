@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
-import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {errorText} from '../../../cli/terminal/error-text.ts';
 import {resumableUploads} from '../../../client/google/resumable.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
+import {addressOf, listen} from '../../support/machine/listen.ts';
 
 describe('An error of Cloud Storage', () => {
   let server: Server;
@@ -13,8 +12,8 @@ describe('An error of Cloud Storage', () => {
     server = createServer((request, response) => {
       request.resume();
       response.writeHead(answer.status, {'content-type': 'text/html'}).end(answer.body);
-    }).listen(0, '127.0.0.1');
-    await once(server, 'listening');
+    });
+    await listen(server);
   });
   afterEach(() => {
     server.closeAllConnections();
@@ -22,7 +21,7 @@ describe('An error of Cloud Storage', () => {
   });
 
   const place = () => {
-    const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const endpoint = `http://${addressOf(server)}`;
     const retries = {
       attempts: 1,
       give_up_ms: 2000,

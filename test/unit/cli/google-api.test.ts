@@ -1,15 +1,15 @@
 /** Answers of Google's REST APIs that break. */
 import assert from 'node:assert/strict';
 import {createServer, type Server, type ServerResponse} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {type GoogleError, openGoogle} from '../../../client/google/api.ts';
+import {addressOf, listen} from '../../support/machine/listen.ts';
 
 describe('A call of a REST API of Google', () => {
   let server: Server;
   let reply: (answer: ServerResponse) => void;
   beforeEach(async () => {
     server = createServer((_, answer) => reply(answer));
-    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+    await listen(server);
   });
   afterEach(() => new Promise(resolve => server.close(resolve)));
 
@@ -35,8 +35,7 @@ describe('A call of a REST API of Google', () => {
   for (const {name, answer, says} of refusals)
     it(`${name} is one that a retry may mend`, async () => {
       reply = answer;
-      const {port} = server.address() as AddressInfo;
-      const api = openGoogle({endpoint: `http://127.0.0.1:${port}`});
+      const api = openGoogle({endpoint: `http://${addressOf(server)}`});
       await assert.rejects(api.call('GET', 'x.googleapis.com/v1/a'), (error: GoogleError) => {
         assert.match(error.message, says);
         return error.name === 'GoogleError' && error.code === 503;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import type {AddressInfo} from 'node:net';
 import {cloudEvent} from '@google-cloud/functions-framework';
 import {getTestServer} from '@google-cloud/functions-framework/testing';
 import {Rejected} from '../../../shared/contracts/errors.ts';
 import {pushId, readNotification, readPush} from '../../../shared/contracts/messages/push.ts';
+import {listen} from '../../support/machine/listen.ts';
 
 const MESSAGE = {
   data: Buffer.from('{"action":"pause","run":"my-run"}').toString('base64'),
@@ -20,10 +20,9 @@ async function receive(headers: Record<string, string>, body: object): Promise<u
     event = given;
   });
   const server = getTestServer('probe');
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', () => resolve()));
+  const address = await listen(server);
   try {
-    const {port} = server.address() as AddressInfo;
-    const answer = await fetch(`http://127.0.0.1:${port}/projects/p/topics/control`, {
+    const answer = await fetch(`http://${address}/projects/p/topics/control`, {
       method: 'POST',
       headers: {'content-type': 'application/json', ...headers},
       body: JSON.stringify(body),

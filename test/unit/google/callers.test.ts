@@ -1,7 +1,5 @@
 import assert from 'node:assert/strict';
-import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {Identities} from '../../../emulator/http/identity.ts';
 import {CallerRefused} from '../../../shared/contracts/errors.ts';
 import {type Config, ConfigError} from '../../../shared/contracts/settings/config.ts';
@@ -14,6 +12,7 @@ import {
   withoutSignature,
 } from '../../support/fakes/tokens.ts';
 import {Folder} from '../../support/machine/folder.ts';
+import {listen} from '../../support/machine/listen.ts';
 import {aConfig, ENVIRONMENT} from '../../world/builders.ts';
 
 const AUDIENCE = ENVIRONMENT.GLEANER_WORKER_API;
@@ -41,9 +40,8 @@ describe('the accounts of callers', () => {
       asked += 1;
       const {json, headers} = await answer({} as Parameters<typeof answer>[0]);
       response.writeHead(200, {...headers, 'content-type': 'application/json'}).end(JSON.stringify(json));
-    }).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    certs = `http://127.0.0.1:${(server.address() as AddressInfo).port}/certs`;
+    });
+    certs = `http://${await listen(server)}/certs`;
   });
   after(() => server.close());
 

@@ -1,10 +1,9 @@
 /** The adapter of Secret Manager: the text of a secret, or why it cannot be read, and never a part of it. */
 import assert from 'node:assert/strict';
-import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {ServiceError} from '../../../shared/contracts/errors.ts';
 import {openSecrets} from '../../../shared/google/secrets.ts';
+import {listen} from '../../support/machine/listen.ts';
 
 const NAME = 'projects/p/secrets/s';
 const MEMBER = 'serviceAccount:gleaner-worker-api@p.iam.gserviceaccount.com';
@@ -24,9 +23,8 @@ describe('a secret of Secret Manager', () => {
         ? {status: 200, body: {access_token: 'the-token', expires_in: 60}}
         : answer;
       response.writeHead(status, {location: '/elsewhere'}).end(JSON.stringify(body));
-    }).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const metadata_host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    });
+    const metadata_host = await listen(server);
     const endpoint = `http://${metadata_host}`;
     const secrets = openSecrets({metadata_host, account: 'default', member: MEMBER, endpoint});
     read = name => secrets.read(name, 'job_secrets');

@@ -1,8 +1,8 @@
 import {createHash} from 'node:crypto';
 import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {pipeline, Readable} from 'node:stream';
 import {type Hub, openHub} from '../../../../cli/streams/sources/hub.ts';
+import {addressOf, listen} from '../../../support/machine/listen.ts';
 
 export const COMMIT = 'a'.repeat(40);
 export const CONVERTED_COMMIT = 'b'.repeat(40);
@@ -37,12 +37,12 @@ export class FakeHub {
 
   static async start(revisions: FakeHub['revisions']): Promise<FakeHub> {
     const hub = new FakeHub(revisions);
-    await new Promise<void>(done => hub.#server.listen(0, '127.0.0.1', done));
+    await listen(hub.#server);
     return hub;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return `http://${addressOf(this.#server)}`;
   }
 
   client(token?: string, kind?: 'data set' | 'model'): Hub {

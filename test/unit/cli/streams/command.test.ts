@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {createServer} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {fileURLToPath} from 'node:url';
 import {answers} from '../../../../client/json/index.ts';
 import {gleaner} from '../../../support/machine/command.ts';
 import {Folder} from '../../../support/machine/folder.ts';
+import {listen} from '../../../support/machine/listen.ts';
 
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
 
@@ -46,10 +46,9 @@ describe('gleaner streams create @full', () => {
     });
 
   it('gleaner streams create exits with 130 at once after Ctrl-C, also when a hub does not answer', async () => {
-    const hub = createServer(() => {}).listen(0, '127.0.0.1');
-    await once(hub, 'listening');
+    const hub = createServer(() => {});
+    const HF_ENDPOINT = `http://${await listen(hub)}`;
     const asked = once(hub, 'request');
-    const HF_ENDPOINT = `http://127.0.0.1:${(hub.address() as AddressInfo).port}`;
     const child = spawn(process.execPath, [MAIN, 'streams', 'create', 'org/data', '--num-streams', '1'], {
       env: {...process.env, HF_ENDPOINT},
       cwd: folder.path,

@@ -1,9 +1,7 @@
 /** Input that would destroy a dataset, leak a credential, or never end. */
 import assert from 'node:assert/strict';
-import {once} from 'node:events';
 import {mkdirSync, symlinkSync} from 'node:fs';
 import {createServer, type Server} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {crc32cOf} from '../../../../client/google/hash-file.ts';
 import {resumableUploads} from '../../../../client/google/resumable.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
@@ -11,6 +9,7 @@ import {Scratch} from '../../../support/machine/a-cloud.ts';
 import {gleaner} from '../../../support/machine/command.ts';
 import {Folder} from '../../../support/machine/folder.ts';
 import * as home from '../../../support/machine/home.ts';
+import {addressOf, listen, portOf} from '../../../support/machine/listen.ts';
 import {Upload} from './an-upload.ts';
 
 describe('gleaner streams create @full', () => {
@@ -104,7 +103,7 @@ describe('gleaner streams upload @full', () => {
       requests.push(`${request.method} ${request.headers.authorization}`);
       request.resume().on('end', () => response.end());
     });
-    await new Promise<void>(resolve => foreign.listen(0, '127.0.0.1', resolve));
+    await listen(foreign);
   });
   after(() => foreign.close());
   beforeEach(() => {
@@ -116,7 +115,7 @@ describe('gleaner streams upload @full', () => {
   it('gleaner streams upload sends nothing to the address of a session that is not of its bucket', async () => {
     to.large(9);
     const path = to.folder.at('streams/stream_000.jsonl');
-    const session = `http://127.0.0.1:${(foreign.address() as AddressInfo).port}/steal`;
+    const session = `http://${addressOf(foreign)}/steal`;
     const content = {
       bucket: cloud.bucket,
       name: `datasets/${to.run}/stream_000.jsonl`,
@@ -133,15 +132,13 @@ describe('gleaner streams upload @full', () => {
   });
 
   it('gleaner streams upload follows no redirect of a session to another server', async () => {
-    const {port} = foreign.address() as AddressInfo;
+    const port = portOf(foreign);
     const bucket = createServer((request, response) => {
       const answer = () => response.writeHead(307, {location: `http://127.0.0.1:${port}/steal`}).end();
       request.resume().on('end', answer);
     });
     // A failed test leaves it open.
-    bucket.listen(0, '127.0.0.1').unref();
-    await once(bucket, 'listening');
-    const endpoint = `http://127.0.0.1:${(bucket.address() as AddressInfo).port}`;
+    const endpoint = `http://${await listen(bucket.unref())}`;
     const uploads = resumableUploads({project: 'p', bucket: 'b', endpoint, token: 'secret'});
     const content = {name: 'a', size_bytes: 4, crc32c: 'AAAAAA==', content_type: 'application/jsonl'};
     await assert.rejects(

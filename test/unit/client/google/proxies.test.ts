@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
-import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
-import type {AddressInfo} from 'node:net';
 import {useProxies} from '../../../../client/google/proxies.ts';
 import {withDirectLoopback} from '../../../../emulator/http/proxies.ts';
+import {listen} from '../../../support/machine/listen.ts';
 import {FakeHub} from '../../cli/streams/a-hub.ts';
 
 describe('The proxies of the environment', () => {
@@ -20,9 +19,7 @@ describe('The proxies of the environment', () => {
       asked.push(`CONNECT ${request.url}`);
       socket.end('HTTP/1.1 502 Bad Gateway\r\n\r\n');
     });
-    proxy.listen(0, '127.0.0.1');
-    await once(proxy, 'listening');
-    const at = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const at = `http://${await listen(proxy)}`;
     restore = useProxies({HTTP_PROXY: at, HTTPS_PROXY: at, http_proxy: at, https_proxy: at});
   });
   afterEach(() => {
