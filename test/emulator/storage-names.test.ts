@@ -4,7 +4,7 @@ import {join, resolve, sep} from 'node:path';
 import fc from 'fast-check';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {BucketView} from '../../emulator/storage/view.ts';
-import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
+import {put, Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
 
 /** Random path segments, among them segments with a meaning for paths, URLs and shells. */
 const segment = fc.oneof(
@@ -63,14 +63,7 @@ describe('An object name', () => {
 
   const path = (name: string) =>
     `${tokenUrl(cloud)}/storage/v1/b/${cloud.bucket}/o/${encodeURIComponent(name)}`;
-  const upload = (name: string, body: string) =>
-    fetch(
-      `${tokenUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
-      {
-        method: 'POST',
-        body,
-      },
-    );
+  const upload = (name: string, body: string) => put(cloud, name, body);
   const names = async (): Promise<string[]> => {
     const found: string[] = [];
     for (let token = ''; ; ) {

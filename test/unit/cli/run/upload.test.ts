@@ -1,22 +1,12 @@
 import assert from 'node:assert/strict';
 import {rmSync} from 'node:fs';
 import {answers} from '../../../../client/json/index.ts';
-import type {LocalCloud} from '../../../../emulator/cloud.ts';
-import {put, Scratch} from '../../../support/machine/a-cloud.ts';
+import {put} from '../../../support/machine/a-cloud.ts';
 import {gleaner} from '../../../support/machine/command.ts';
 import {Upload} from '../streams/an-upload.ts';
 
 describe('The upload of streams', () => {
-  const scratch = new Scratch(after);
-  let cloud: LocalCloud;
-  let to: Upload;
-  before(async () => {
-    cloud = await scratch.cloud();
-  });
-  beforeEach(() => {
-    to = new Upload(cloud);
-  });
-  afterEach(() => to.folder.end());
+  const to = new Upload();
 
   it('the upload of streams puts run.json and every stream under the names that a run reads', async () => {
     await to.streams(5, 2);
@@ -27,7 +17,7 @@ describe('The upload of streams', () => {
     assert.ok(seconds > 0);
     const bytes = to.folder.streams('streams').join('').length;
     assert.deepEqual(report, {
-      ...{run: to.run, bucket: cloud.bucket, prefix: `datasets/${to.run}/`, spec: 'uploaded', streams: 2},
+      ...{run: to.run, bucket: to.cloud.bucket, prefix: `datasets/${to.run}/`, spec: 'uploaded', streams: 2},
       ...{uploaded: 2, already_there: 0, bytes, uploaded_bytes: bytes},
     });
     const [first, second] = to.folder.streams('streams');
@@ -40,7 +30,7 @@ describe('The upload of streams', () => {
 
   it('the upload of streams skips what is there, and uploads the rest', async () => {
     await to.streams(6, 3);
-    await put(cloud, `datasets/${to.run}/stream_001.jsonl`, to.folder.streams('streams')[1]);
+    await put(to.cloud, `datasets/${to.run}/stream_001.jsonl`, to.folder.streams('streams')[1]);
     const {uploaded, already_there} = await to.start();
     assert.deepEqual([uploaded, already_there], [2, 1]);
     const again = await to.start();
@@ -54,7 +44,7 @@ describe('The upload of streams', () => {
     it(`the upload of streams replaces no object of other content and ${name}, and sends nothing`, async () => {
       await to.streams(4, 2);
       const there = content ?? to.folder.streams('streams')[1]?.replaceAll('row', 'ROW');
-      await put(cloud, `datasets/${to.run}/stream_001.jsonl`, there);
+      await put(to.cloud, `datasets/${to.run}/stream_001.jsonl`, there);
       await assert.rejects(to.start(), /stream_001\.jsonl exists with other content .* choose another --run/);
       assert.deepEqual(await to.stored(), [['stream_001.jsonl', there]]);
     });
@@ -63,7 +53,7 @@ describe('The upload of streams', () => {
     await to.streams(4, 2);
     rmSync(to.folder.at('streams/checksums.json'));
     const there = to.folder.streams('streams')[1]?.replaceAll('row', 'ROW');
-    await put(cloud, `datasets/${to.run}/stream_001.jsonl`, there);
+    await put(to.cloud, `datasets/${to.run}/stream_001.jsonl`, there);
     await assert.rejects(
       to.start(),
       /stream_001\.jsonl exists with other content .*: crc32c .* there, .* here/,
@@ -72,14 +62,14 @@ describe('The upload of streams', () => {
 
   it('the upload of streams refuses a stream that the run has in its other form', async () => {
     await to.streams(2, 1);
-    await put(cloud, `datasets/${to.run}/stream_000.jsonl.gz`, 'x');
+    await put(to.cloud, `datasets/${to.run}/stream_000.jsonl.gz`, 'x');
     await assert.rejects(to.start(), /the run has this stream as gs:/);
   });
 
   it('the upload of streams refuses a spec that differs from the spec of the run', async () => {
     await to.streams(2, 1);
     to.folder.put('streams/run.json', '{}');
-    await put(cloud, `datasets/${to.run}/run.json`, '{"layers":"all"}');
+    await put(to.cloud, `datasets/${to.run}/run.json`, '{"layers":"all"}');
     await assert.rejects(to.start(), /run\.json has other content/);
   });
 
@@ -165,7 +155,7 @@ describe('The upload of streams', () => {
       '--port',
       to.port,
     ]);
-    const [from, place] = [to.folder.at('streams'), `gs://${cloud.bucket}/datasets/${to.run}/`];
+    const [from, place] = [to.folder.at('streams'), `gs://${to.cloud.bucket}/datasets/${to.run}/`];
     assert.deepEqual(stdout.split('\n'), [
       `gcloud storage cp --no-clobber ${from}/run.json ${place}`,
       `gcloud storage cp --no-clobber ${from}/stream_*.jsonl ${place}`,

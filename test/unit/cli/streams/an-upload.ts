@@ -1,35 +1,47 @@
+import assert from 'node:assert/strict';
 import {createStreams} from '../../../../cli/streams/create-streams.ts';
 import {type UploadOptions, uploadStreams} from '../../../../cli/streams/upload-streams.ts';
 import {running} from '../../../../client/connection/connect.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {openObjects} from '../../../../shared/google/objects.ts';
+import {Scratch} from '../../../support/machine/a-cloud.ts';
 import {Folder} from '../../../support/machine/folder.ts';
 
 let runs = 0;
 
-/** Folder `streams` and a run of its own in a local cloud. */
+/** Folder `streams`, and a run of its own for each test, in a local cloud. */
 export class Upload {
-  readonly folder = new Folder();
-  readonly run = `run-${++runs}`;
-  readonly #cloud: LocalCloud;
+  readonly folder = new Folder(afterEach);
+  run = '';
+  #cloud: LocalCloud | undefined;
 
-  constructor(cloud: LocalCloud) {
-    this.#cloud = cloud;
+  constructor() {
+    const scratch = new Scratch(after);
+    before(async () => {
+      this.#cloud = await scratch.cloud();
+    });
+    beforeEach(() => {
+      this.run = `run-${++runs}`;
+    });
+  }
+
+  get cloud(): LocalCloud {
+    return this.#cloud ?? assert.fail('The cloud has not started');
   }
 
   get port(): string {
-    return new URL(this.#cloud.url).port;
+    return new URL(this.cloud.url).port;
   }
 
   /** Uploads the folder. `change` replaces values of the connection. */
   start(options: UploadOptions = {}, change = {}) {
-    const connection = {...running(this.#cloud), ...change};
-    const cloud = {connection, objects: this.objects(connection.bucket), dir: this.#cloud.dir};
+    const connection = {...running(this.cloud), ...change};
+    const cloud = {connection, objects: this.objects(connection.bucket), dir: this.cloud.dir};
     return uploadStreams(cloud, this.folder.at('streams'), this.run, options);
   }
 
-  objects(bucket = this.#cloud.bucket) {
-    const {project, url: endpoint, token} = this.#cloud;
+  objects(bucket = this.cloud.bucket) {
+    const {project, url: endpoint, token} = this.cloud;
     return openObjects({project, bucket, endpoint, token});
   }
 

@@ -4,8 +4,6 @@ import {mkdirSync, symlinkSync} from 'node:fs';
 import {createServer, type Server} from 'node:http';
 import {crc32cOf} from '../../../../client/google/hash-file.ts';
 import {resumableUploads} from '../../../../client/google/resumable.ts';
-import type {LocalCloud} from '../../../../emulator/cloud.ts';
-import {Scratch} from '../../../support/machine/a-cloud.ts';
 import {gleaner} from '../../../support/machine/command.ts';
 import {Folder} from '../../../support/machine/folder.ts';
 import * as home from '../../../support/machine/home.ts';
@@ -92,13 +90,10 @@ describe('gleaner streams create @full', () => {
 });
 
 describe('gleaner streams upload @full', () => {
-  const scratch = new Scratch(after);
-  let cloud: LocalCloud;
-  let to: Upload;
+  const to = new Upload();
   let foreign: Server;
   let requests: string[];
   before(async () => {
-    cloud = await scratch.cloud();
     foreign = createServer((request, response) => {
       requests.push(`${request.method} ${request.headers.authorization}`);
       request.resume().on('end', () => response.end());
@@ -108,16 +103,14 @@ describe('gleaner streams upload @full', () => {
   after(() => foreign.close());
   beforeEach(() => {
     requests = [];
-    to = new Upload(cloud);
   });
-  afterEach(() => to.folder.end());
 
   it('gleaner streams upload sends nothing to the address of a session that is not of its bucket', async () => {
     to.large(9);
     const path = to.folder.at('streams/stream_000.jsonl');
     const session = `http://${addressOf(foreign)}/steal`;
     const content = {
-      bucket: cloud.bucket,
+      bucket: to.cloud.bucket,
       name: `datasets/${to.run}/stream_000.jsonl`,
       size_bytes: to.folder.text('streams/stream_000.jsonl').length,
       crc32c: await crc32cOf(path, new AbortController().signal),

@@ -4,8 +4,6 @@ import {existsSync, readdirSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {crc32cOf} from '../../../../client/google/hash-file.ts';
-import type {LocalCloud} from '../../../../emulator/cloud.ts';
-import {Scratch} from '../../../support/machine/a-cloud.ts';
 import {gleaner} from '../../../support/machine/home.ts';
 import {until} from '../../../support/machine/until.ts';
 import {Upload} from './an-upload.ts';
@@ -13,16 +11,7 @@ import {Upload} from './an-upload.ts';
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
 
 describe('The upload of a large stream @full', () => {
-  const scratch = new Scratch(after);
-  let cloud: LocalCloud;
-  let to: Upload;
-  before(async () => {
-    cloud = await scratch.cloud();
-  });
-  beforeEach(() => {
-    to = new Upload(cloud);
-  });
-  afterEach(() => to.folder.end());
+  const to = new Upload();
 
   it('the upload of a large stream stores the stream from pieces', async () => {
     to.large(20);
@@ -40,7 +29,7 @@ describe('The upload of a large stream @full', () => {
   /** Waits until the cloud has a piece of an upload. */
   const piece = () =>
     until('a piece is stored', () => {
-      const uploads = join(cloud.dir, 'uploads');
+      const uploads = join(to.cloud.dir, 'uploads');
       return (
         existsSync(uploads) && readdirSync(uploads).some(file => statSync(join(uploads, file)).size > 8e6)
       );
@@ -48,7 +37,7 @@ describe('The upload of a large stream @full', () => {
   const status = (session: string, bytes: number) =>
     fetch(session, {
       method: 'PUT',
-      headers: {'content-range': `bytes */${bytes}`, authorization: `Bearer ${cloud.token}`},
+      headers: {'content-range': `bytes */${bytes}`, authorization: `Bearer ${to.cloud.token}`},
     });
 
   for (const {signal, code} of [
@@ -78,12 +67,12 @@ describe('The upload of a large stream @full', () => {
     to.large(9);
     const crc32c = await crc32cOf(to.folder.at('streams/stream_000.jsonl'));
     const record = {
-      bucket: cloud.bucket,
+      bucket: to.cloud.bucket,
       name: `datasets/${to.run}/stream_000.jsonl`,
       size_bytes: 9e6,
       crc32c,
     };
-    const session = `${cloud.url}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=resumable&upload_id=gone`;
+    const session = `${to.cloud.url}/upload/storage/v1/b/${to.cloud.bucket}/o?uploadType=resumable&upload_id=gone`;
     to.folder.put(
       'streams/.upload/stream_000.jsonl.json',
       JSON.stringify({...record, session, pid: 999_999}),
