@@ -1,6 +1,7 @@
 /** Machines that store nothing, or report what cannot be: they may be broken, or in wrong hands. */
 import assert from 'node:assert/strict';
 import type {FakeAgent} from '../world/agent.ts';
+import {untilFailed} from '../world/scenes/one-worker.ts';
 import {A0, ONE_SLOT} from '../world/scenes/places.ts';
 import {someLines} from '../world/shard-plan.ts';
 import {World} from '../world/world.ts';
@@ -79,15 +80,9 @@ describe('a machine that reports more downloads than it can need', () => {
 describe('a stream that no machine can read', () => {
   it('fails after failures of three machines', async () => {
     const {world} = await aWorldWithStreams(1);
-    for (
-      let minute = 0;
-      minute < 90 && (await world.stream('my-run', '000'))?.status !== 'failed';
-      minute++
-    ) {
-      for (const agent of world.agents.values())
-        agent.failure = {kind: 'stream', reason: 'line 1 is no JSON'};
-      await world.minute(1);
-    }
+    await untilFailed(world, 90, agent => {
+      agent.failure = {kind: 'stream', reason: 'line 1 is no JSON'};
+    });
     const {status, failures, failed_workers} = (await world.stream('my-run', '000')) ?? {};
     assert.deepEqual({status, failures}, {status: 'failed', failures: 3});
     assert.deepEqual(

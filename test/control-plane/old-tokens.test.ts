@@ -26,8 +26,7 @@ describe('a token of an ended lease', () => {
     };
     const status = async () => (await world.stream('my-run', '000'))?.status;
     for (let minute = 0; minute < 240 && (await status()) !== 'completed'; minute++) await world.minute(3);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 
   it('leaves nothing in the folder of a completed stream', async () => {
@@ -56,8 +55,7 @@ describe('a token of an ended lease', () => {
     world.objects.put(`${FOLDER}shard_0009.safetensors`, 'x', shardMetadataOf({...own, epoch: '1000000'}));
     world.objects.onFinalized = onFinalized;
     world.control({action: 'rebuild', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 
   it('of a machine that restarts again and again charges a stream once', async () => {
@@ -112,8 +110,7 @@ describe('honest machines', () => {
     const before = world.objects.list(`${FOLDER}shard_`);
     world.objects.delete(before[1]?.name ?? '');
     world.control({action: 'rebuild', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     const kept = before.filter(({name, generation}) => world.objects.info(name)?.generation === generation);
     assert.deepEqual([kept.length, world.objects.names('set-aside/')], [before.length - 1, []]);
   });

@@ -158,6 +158,13 @@ export class FunctionWorld {
     return this.#publish('control', typeof text === 'string' ? text : JSON.stringify(text));
   }
 
+  /** Publishes a message on topic `control`, and delivers it with all that follows. */
+  async order(text: string | object): Promise<string> {
+    const id = this.control(text);
+    await this.deliverAll();
+    return id;
+  }
+
   /** Writes the document of a job as a client library does. Its event is under way. */
   async writeJob(job: string, document: Document): Promise<void> {
     const {jobs_collection} = this.deps.config;

@@ -3,8 +3,7 @@ import type {World} from './world.ts';
 
 /** Publishes the message and delivers it with all messages that follow: a tick, and tasks. */
 export async function send(world: World, message: string | object) {
-  const id = world.control(message);
-  await world.deliverAll();
+  const id = await world.order(message);
   return {id, ...(await outcomeOf(world, id))};
 }
 

@@ -78,6 +78,12 @@ export class World extends FunctionWorld {
     return agent;
   }
 
+  /** Cloud TPU takes the node, and its agent ends without a word. */
+  preempt(name: string): void {
+    this.tpus.node(name).state = 'PREEMPTED';
+    this.agents.delete(name);
+  }
+
   /** Removes the node of an agent that goes on. */
   zombify(name: string): FakeAgent {
     const agent = this.agent(name);
@@ -166,6 +172,12 @@ export class World extends FunctionWorld {
     });
   }
 
+  /** Runs minutes until the world sleeps. Then the stream must be stored once. */
+  async untilStoredOnce(run: string, stream: string, text: string, most?: number): Promise<void> {
+    await this.untilAsleep(most);
+    await this.assertStoredOnce(run, stream, text);
+  }
+
   assertStoredOnce(run: string, stream: string, text: string): Promise<void> {
     return assertStoredOnce(this, run, stream, text);
   }
@@ -176,7 +188,6 @@ export class World extends FunctionWorld {
 
   /** An operator resumes a run. */
   async resume(run: string): Promise<void> {
-    this.control({action: 'resume', run});
-    await this.deliverAll();
+    await this.order({action: 'resume', run});
   }
 }

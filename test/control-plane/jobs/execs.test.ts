@@ -1,23 +1,15 @@
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {concludeExec, endLostExecs} from '../../../shared/control-plane/execs/end-exec.ts';
 import {MOST_OPEN_EXECS} from '../../../shared/domain/records/exec.ts';
 import {NO_HOST, type Worker} from '../../../shared/domain/records/worker.ts';
-import {at, aWorker} from '../../world/builders.ts';
+import {saveWorkers} from '../../world/scenes/paused-fleet.ts';
 import {A0, A1, TWO_SLOTS} from '../../world/scenes/places.ts';
 import {wholeStore} from '../../world/scenes/whole-store.ts';
 import {World} from '../../world/world.ts';
 
-async function save(world: World, ...workers: Partial<Worker>[]): Promise<void> {
-  await world.store.transaction(async tx => {
-    for (const changes of workers)
-      workerRecords.set(tx, aWorker({phase: 'idle', heartbeat_at: at(0), ready_at: at(0), ...changes}));
-  });
-}
-
 async function aWorld(...workers: Partial<Worker>[]): Promise<World> {
   const world = new World(TWO_SLOTS);
-  await save(world, ...(workers.length > 0 ? workers : [{name: A0}, {name: A1}]));
+  await saveWorkers(world, ...(workers.length > 0 ? workers : [{name: A0}, {name: A1}]));
   return world;
 }
 
@@ -208,7 +200,7 @@ describe('a message on topic exec', () => {
     const {execs: _, ...other} = (await world.worker(A1)) ?? assert.fail();
     await world.edit('execs/e1', {is_assigned: false, hosts: 0});
     await world.store.transaction(async tx => tx.delete(`execs/e1/hosts/${A1}.0`));
-    await save(world, {...other, execs: []});
+    await saveWorkers(world, {...other, execs: []});
     await take(world);
     await world.api(ended());
     assert.equal((await exec(world))?.status, 'running');
@@ -222,7 +214,7 @@ describe('a message on topic exec', () => {
   it('that is delivered again reaches no worker that came later', async () => {
     const world = await aWorld({name: A0});
     await send(world, COMMAND);
-    await save(world, {name: A1});
+    await saveWorkers(world, {name: A1});
     await world.handle(world.published.at(-1) ?? assert.fail());
     assert.deepEqual([await host(world, A1), (await world.worker(A1))?.execs], [undefined, []]);
   });
@@ -232,7 +224,7 @@ describe('a message on topic exec', () => {
     const {store} = world.deps;
     const query: typeof store.query = async (...of) => {
       const found = await store.query(...of);
-      await save(world, {name: A0, phase: 'gone'});
+      await saveWorkers(world, {name: A0, phase: 'gone'});
       return found;
     };
     world.deps = {...world.deps, store: {...store, query}};
@@ -307,7 +299,7 @@ describe('a host without an answer', () => {
     const world = await aWorld({name: A0}, {name: A1});
     await send(world, {...COMMAND, timeout_s: 80_000});
     await take(world, A1);
-    await save(world, {name: A0, incarnation: 3, execs: []});
+    await saveWorkers(world, {name: A0, incarnation: 3, execs: []});
     await world.tick();
     assert.equal((await host(world))?.status, 'lost');
     assert.match(String((await host(world))?.error), /incarnation 2, is not running any more/);
@@ -357,7 +349,12 @@ describe('a tick that finds a host without an answer', () => {
 describe('the next incarnation of a worker', () => {
   it('begins without commands, names and a source', async () => {
     const world = await aWorld({name: A0, execs: ['e1'], hosts: {0: {...NO_HOST, hostname: 'h'}}});
-    await save(world, {name: A0, phase: 'gone', execs: ['e1'], hosts: {0: {...NO_HOST, hostname: 'h'}}});
+    await saveWorkers(world, {
+      name: A0,
+      phase: 'gone',
+      execs: ['e1'],
+      hosts: {0: {...NO_HOST, hostname: 'h'}},
+    });
     world.drop('my-run', 0, '{"text": "a"}\n');
     await world.until('a new life', async () => (await world.worker(A0))?.incarnation === 3, 9, 0);
     const {execs, hosts} = (await world.worker(A0)) ?? {};

@@ -156,8 +156,7 @@ describe('a job', () => {
     await world.until('its end', async () => (await jobIn(world)).status === 'completed', 6, 1);
     assert.notEqual((await world.stream('my-run', '000'))?.status, 'completed');
     assert.ok((await world.timeline('stream')).some(line => /job my-job waits for a worker/.test(line)));
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', text);
+    await world.untilStoredOnce('my-run', '000', text);
     assert.equal((await world.stream('my-run', '000'))?.failures, 0);
   });
 });
@@ -195,8 +194,7 @@ describe('an attempt', () => {
     {
       name: 'is preempted without notice',
       lose: world => {
-        world.tpus.node(A0).state = 'PREEMPTED';
-        world.agents.delete(A0);
+        world.preempt(A0);
       },
       then: ['preempted', 'preempted', 0],
     },

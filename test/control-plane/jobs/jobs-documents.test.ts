@@ -44,8 +44,7 @@ describe('the document of a running job whose worker ended while it was left alo
     const write = (changes: Document) =>
       world.store.transaction(async tx => tx.set('jobs/my-job', {...before, ...changes}));
     await write({timeout: 'long'});
-    world.tpus.node(A0).state = 'PREEMPTED';
-    world.agents.delete(A0);
+    world.preempt(A0);
     await world.until('the end', async () => (await world.worker(A0))?.phase === 'gone', 9, 1);
     await write({});
     await world.until('another attempt', async () => (await jobIn(world)).epoch === 2, 30, 1);

@@ -28,8 +28,7 @@ describe('a job that is deleted and written again', () => {
 describe('a failed job that a person returns to pending', () => {
   it('keeps its epoch, its attempts and what it has spent', async () => {
     const world = await aWorldAtWork();
-    world.control({action: 'cancel', job: 'my-job'});
-    await world.deliverAll();
+    await world.order({action: 'cancel', job: 'my-job'});
     await world.agent('tpu-us-central1-a-0').finish({outcome: 'preempted'});
     const before = await storedJob(world);
     await world.store.transaction(async tx => tx.set('jobs/my-job', {...before, status: 'pending'}));

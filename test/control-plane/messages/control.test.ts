@@ -48,8 +48,7 @@ describe('a control message that is rejected', () => {
       assert.match(reason, says);
       assert.equal(await world.describe(), before);
       assert.ok((await world.timeline('control')).some(text => text.includes(reason)));
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(4));
+      await world.untilStoredOnce('my-run', '000', someLines(4));
     });
 
   for (const [message, reason] of [
@@ -119,8 +118,7 @@ describe('a control message that is rejected', () => {
     assert.equal((await send(world, message)).outcome, 'rejected');
     assert.equal((await world.run('my-run'))?.status, 'active');
     assert.equal(await world.stream('my-run', '000'), undefined);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(2));
+    await world.untilStoredOnce('my-run', '000', someLines(2));
   });
 });
 
@@ -134,8 +132,7 @@ describe('a control message that comes again', () => {
     await world.handle(pause);
     assert.equal((await world.run('my-run'))?.status, 'active', 'the later message counts');
     assert.deepEqual(await world.store.get(`control/${id}`), before);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 
   it('a pause that fails once and is delivered again after a later resume leaves the run active', async () => {
@@ -151,8 +148,7 @@ describe('a control message that comes again', () => {
     assert.ok(late && (await world.handle(late)));
     assert.equal((await world.run('my-run'))?.status, 'active');
     assert.match((await outcomeOf(world, pause)).reason, /^outdated: .*status/);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 
   it('a message whose function died after it was recorded wakes the tick when it comes again', async () => {
@@ -167,8 +163,7 @@ describe('a control message that comes again', () => {
     world.deps.bus = bus;
     await world.deliverAll();
     assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`], 'no other message asks for a tick');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 });
 

@@ -21,8 +21,7 @@ describe('delete and recreate of a worker', () => {
     await world.minutes(6);
     assert.deepEqual([world.tpus.nodes.size, (await world.worker(A0))?.phase], [0, 'gone']);
     assert.equal((await send(world, {action: 'recreate', worker: A0})).outcome, 'applied');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 
   it('delete is lost with the database: the slot of the deleted TPU is used again', async () => {
@@ -33,8 +32,7 @@ describe('delete and recreate of a worker', () => {
     await world.wipe();
     await world.minutes(3);
     assert.deepEqual([world.tpus.made.length, (await world.worker(A0))?.held], [2, false]);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 
   it('delete and recreate of a worker without a document are rejected, and its node goes by itself', async () => {
@@ -70,8 +68,7 @@ describe('delete and recreate of a worker', () => {
     world.drop('my-run', 1, someLines(2));
     for (let minute = 0; minute < 3; minute++) await world.minute();
     world.tpus.openZones();
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '001', someLines(2));
+    await world.untilStoredOnce('my-run', '001', someLines(2));
   });
 });
 
@@ -87,8 +84,7 @@ describe('scale', () => {
     assert.equal((await send(world, {action: 'scale', workers_per_zone: 1, zones})).outcome, 'applied');
     world.drop('my-run', 1, someLines(20));
     await world.until('both zones', () => world.tpus.nodes.size === 2, 9, 1);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     const pool = await world.store.get('pools/tpu');
     assert.deepEqual([pool?.version, pool?.workers_per_zone, pool?.zones], [2, 1, zones]);
   });

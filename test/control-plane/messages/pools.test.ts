@@ -9,7 +9,7 @@ import {
 import {paths} from '../../../shared/domain/names.ts';
 import {send} from '../../world/people.ts';
 import {A0, ZONE} from '../../world/scenes/places.ts';
-import {aWorldWithFast, edit, F0, F1, FAST, namePool} from '../../world/scenes/second-pool.ts';
+import {aWorldWithFast, F0, F1, FAST, namePool} from '../../world/scenes/second-pool.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import type {World} from '../../world/world.ts';
 
@@ -78,7 +78,7 @@ describe('two pools', () => {
 
   it('have together at most GLEANER_MAX_WORKERS nodes', async () => {
     const world = await aWorldWithFast({GLEANER_MAX_WORKERS: '3'});
-    await edit(world, 'pools/fast', {workers_per_zone: 9});
+    await world.edit('pools/fast', {workers_per_zone: 9});
     namePool(world, 'quick', 'fast');
     dropStreams(world, 'slow', 2);
     dropStreams(world, 'quick', 9);
@@ -142,13 +142,13 @@ describe('the document of a pool', () => {
     namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 1, 400);
     await world.until('work', () => world.agents.get(F0)?.state === 'working', 9, 1);
-    await edit(world, 'pools/fast', {zones: 'everywhere'});
+    await world.edit('pools/fast', {zones: 'everywhere'});
     world.drop('quick', 1, someLines(400, 'more'));
     dropStreams(world, 'slow', 1, 9);
     await world.until('the other run', async () => (await world.run('slow'))?.status === 'completed', 20, 1);
     await world.until('one node', () => world.tpus.nodes.size === 1, 9, 1);
     assert.deepEqual(nodes(world), [F0]);
-    await edit(world, 'pools/fast', {zones: [ZONE]});
+    await world.edit('pools/fast', {zones: [ZONE]});
     await world.until('the second node', () => world.tpus.nodes.size === 2, 9, 1);
   });
 

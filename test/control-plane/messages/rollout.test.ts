@@ -37,12 +37,10 @@ describe('while the next release is rolled out', () => {
       await change(world, path, document => ({...document, of_tomorrow: {kept: path}}));
     const before = await Promise.all(KINDS.map(path => world.store.get(path)));
     // A loss, a configuration and the end write every kind of document again.
-    world.tpus.node(A0).state = 'PREEMPTED';
-    world.agents.delete(A0);
+    world.preempt(A0);
     world.control({action: 'configure', run: 'my-run', priority: 5});
     world.control({action: 'scale', budget_usd: 100});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     for (const [index, path] of KINDS.entries()) {
       const after = await world.store.get(path);
       assert.notDeepEqual(after, before[index], `${path} was written again`);

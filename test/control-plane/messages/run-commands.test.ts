@@ -25,8 +25,7 @@ describe('pause and resume', () => {
     await world.minutes(5);
     assert.equal(world.tpus.nodes.size, 0, 'a stream dropped during the pause waits too');
     assert.equal((await send(world, {action: 'resume', run: 'my-run'})).outcome, 'applied');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     await world.assertStoredOnce('my-run', '001', someLines(2));
   });
 
@@ -43,8 +42,7 @@ describe('pause and resume', () => {
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
     await agent.step();
     assert.deepEqual([agent.state, agent.told.at(-1)], ['ended', 'exit']);
-    await world.untilAsleep();
-    await world.assertStoredOnce('other', '000', someLines(4));
+    await world.untilStoredOnce('other', '000', someLines(4));
   });
 
   for (const [status, told] of [
@@ -225,8 +223,7 @@ describe('start', () => {
     const {status, result} = (await world.store.get('tasks/register-my-run')) ?? {};
     assert.deepEqual([status, result], ['done', 'every stream of run my-run is registered']);
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(2));
+    await world.untilStoredOnce('my-run', '000', someLines(2));
     await send(world, {action: 'start', run: 'my-run'});
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed', 'nothing is left to start');
@@ -237,8 +234,7 @@ describe('start', () => {
     await send(world, {action: 'pause', run: 'my-run'});
     await world.until('no TPU', () => world.tpus.nodes.size === 0, 20);
     await send(world, {action: 'start', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 });
 

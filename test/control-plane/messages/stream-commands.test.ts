@@ -21,8 +21,7 @@ describe('cancel and retry of streams', () => {
     const unknown = await send(world, {action: 'retry', run: 'my-run', stream: '009'});
     assert.deepEqual([unknown.outcome, unknown.reason], ['rejected', 'there is no stream my-run/009']);
     assert.equal((await send(world, {action: 'retry', run: 'my-run'})).outcome, 'applied');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     assert.match((await send(world, {action: 'retry', run: 'my-run'})).reason, /has no failed stream/);
     const late = await send(world, {action: 'cancel', run: 'my-run', stream: '000'});
     assert.deepEqual([late.outcome, late.reason], ['rejected', 'stream my-run/000 is completed']);

@@ -116,8 +116,7 @@ describe('the bill', () => {
 
 /** Preempts the only machine. Returns the dollars of all attempts. */
 async function costOfLives(world: World): Promise<number> {
-  world.tpus.node(SLOT).state = 'PREEMPTED';
-  world.agents.delete(SLOT);
+  world.preempt(SLOT);
   await world.until('the end', async () => (await world.worker(SLOT))?.phase === 'gone', 9, 1);
   const attempts = await world.store.query(`workers/${SLOT}/attempts`);
   return attempts.reduce((sum, {data}) => sum + Number(data.cost_usd), 0);

@@ -71,8 +71,7 @@ describe('a run that ended long ago', () => {
 
   it('names the rebuild to a person who retries it', async () => {
     const world = await anExpiredWorld();
-    const id = world.control({action: 'retry', run: 'my-run'});
-    await world.deliverAll();
+    const id = await world.order({action: 'retry', run: 'my-run'});
     assert.match(String((await world.store.get(`control/${id}`))?.reason), /were deleted at .*"rebuild"/);
   });
 

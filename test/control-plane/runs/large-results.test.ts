@@ -7,7 +7,6 @@ import {iso} from '../../../shared/domain/time.ts';
 import type {Query, Transaction} from '../../../shared/ports/ports.ts';
 import {aRun, aStats, aStream} from '../../world/builders.ts';
 import {NoAnswer} from '../../world/interleaver.ts';
-import {edit} from '../../world/scenes/second-pool.ts';
 import {aStoredWorld, endRun, isFinish, MANIFEST, resultIn} from '../../world/scenes/stored-run.ts';
 import {metadataOf, someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
@@ -160,10 +159,10 @@ describe('the result of a large run', () => {
   it('has every stream where one had failed when its page was begun', async () => {
     const world = await aLargeWorld(3);
     const last = paths.stream('my-run', '002');
-    await edit(world, last, {status: 'failed'});
+    await world.edit(last, {status: 'failed'});
     const run = (await world.run('my-run')) ?? assert.fail();
     const begun = await foldPage(world.deps, run, await newFold(world.deps, 'my-run'), 0);
-    await edit(world, last, {status: 'completed'});
+    await world.edit(last, {status: 'completed'});
     await foldToEnd(world, begun.kind === 'later' ? begun.fold : assert.fail(begun.kind));
     assert.equal(resultIn(world)?.streams, 3);
   });

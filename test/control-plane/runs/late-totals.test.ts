@@ -77,8 +77,7 @@ describe('the totals of a run that has ended', () => {
     await world.deliverNext('control');
     await recount(world);
     const before = (await world.run('my-run'))?.total_shards ?? 0;
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'rebuild', run: 'my-run'});
     const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
     assert.equal(run?.status, 'cancelled');
     assert.ok(run.total_shards > before);
@@ -90,8 +89,7 @@ describe('the totals of a run that has ended', () => {
     {
       name: 'the node of its worker was preempted',
       end: async world => {
-        world.tpus.node(A0).state = 'PREEMPTED';
-        world.agents.delete(A0);
+        world.preempt(A0);
         await world.tick();
       },
     },

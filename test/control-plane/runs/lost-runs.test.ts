@@ -6,6 +6,7 @@ import type {Stored} from '../../../shared/ports/ports.ts';
 import {aStoringFleet, orphanAlerts} from '../../world/scenes/lost-store.ts';
 import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from '../../world/scenes/places.ts';
+import {putDocuments} from '../../world/scenes/put-documents.ts';
 import {planShards, shardBytes, shardMetadata, someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
 
@@ -73,8 +74,7 @@ describe('a document made for a run that had one', () => {
     const world = aWorldWithAStream(5);
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed');
-    world.control({action: 'stop', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'stop', run: 'my-run'});
     await world.wipe();
     world.control({action: 'rebuild'});
     await world.minutes(20, 1);
@@ -90,8 +90,7 @@ describe('a document made for a run that had one', () => {
     const {status, streams_pending, streams_completed} = (await world.run('my-run')) ?? {};
     assert.deepEqual([status, streams_pending, streams_completed], ['paused', 1, 1]);
     await world.resume('my-run');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '001', someLines(3, 'b'));
+    await world.untilStoredOnce('my-run', '001', someLines(3, 'b'));
     assert.equal((await world.run('my-run'))?.status, 'completed');
   });
 
@@ -115,8 +114,7 @@ describe('a document made for a run that had one', () => {
     world.drop('my-run', 1, someLines(3, 'b'));
     await world.deliverAll();
     assert.equal((await world.run('my-run'))?.status, 'active');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '001', someLines(3, 'b'));
+    await world.untilStoredOnce('my-run', '001', someLines(3, 'b'));
   });
 
   it('drains the workers of a run whose document was deleted by hand, and loses no stored shard', async () => {
@@ -125,8 +123,7 @@ describe('a document made for a run that had one', () => {
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'paused');
     await world.resume('my-run');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(40));
+    await world.untilStoredOnce('my-run', '000', someLines(40));
   });
 });
 
@@ -144,15 +141,17 @@ describe('a database that was restored from an older backup', () => {
     return (await Promise.all(COLLECTIONS.map(collection => world.store.query(collection)))).flat();
   }
 
+  async function goBack(world: World, backup: Stored[]): Promise<void> {
+    await world.wipe();
+    await putDocuments(world.store, Object.fromEntries(backup.map(({path, data}) => [path, data])));
+  }
+
   it('cancels a run that was stopped since, with the rebuild', async () => {
     const world = await aWorkingWorld();
     const backup = await backUp(world);
     world.control({action: 'stop', run: 'my-run'});
     await world.untilAsleep();
-    await world.wipe();
-    await world.store.transaction(async tx => {
-      for (const {path, data} of backup) tx.set(path, data);
-    });
+    await goBack(world, backup);
     assert.equal((await world.run('my-run'))?.status, 'active');
     world.control({action: 'rebuild'});
     await world.minutes(20, 1);
@@ -168,17 +167,12 @@ describe('a database that was restored from an older backup', () => {
       const later = async () =>
         (await world.objects.list('activations/my-run/tpu_0/')).at(-1)?.metadata.epoch;
       await world.until('a shard of the next lease', async () => (await later()) === '2', 20, 1);
-      await world.wipe();
-      await world.store.transaction(async tx => {
-        for (const {path, data} of backup) tx.set(path, data);
-      });
+      await goBack(world, backup);
       if (isRebuilt) {
-        world.control({action: 'rebuild', run: 'my-run'});
-        await world.deliverAll();
+        await world.order({action: 'rebuild', run: 'my-run'});
         assert.equal((await world.stream('my-run', '000'))?.epoch, 2);
       }
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(40));
+      await world.untilStoredOnce('my-run', '000', someLines(40));
       assert.equal(world.objects.names('set-aside/').length > 0, !isRebuilt);
     });
 
@@ -188,10 +182,7 @@ describe('a database that was restored from an older backup', () => {
     for (const {id} of await world.store.query('workers')) world.control({action: 'recreate', worker: id});
     await world.minutes(8, 1);
     assert.ok([...world.agents.values()].every(({incarnation}) => incarnation === 2));
-    await world.wipe();
-    await world.store.transaction(async tx => {
-      for (const {path, data} of backup) tx.set(path, data);
-    });
+    await goBack(world, backup);
     const agent = world.agent(A0);
     const from = {worker: A0, incarnation: agent.incarnation, host: 0};
     assert.equal((await world.api({action: 'lease', ...from, loaded: null})).body.action, 'wait');
@@ -214,8 +205,7 @@ describe('a stream whose document is made from shards, one of them unreadable', 
     await world.resume('my-run');
     assert.deepEqual([(await world.stream('my-run', '000'))?.status], ['failed']);
     await world.objects.delete('activations/my-run/tpu_0/shard_0003.safetensors');
-    world.control({action: 'retry', run: 'my-run', stream: '000'});
-    await world.deliverAll();
+    await world.order({action: 'retry', run: 'my-run', stream: '000'});
     const epoch = async () => (await world.stream('my-run', '000'))?.lease?.epoch;
     await world.until('a grant', async () => (await epoch()) === 5, 9, 1);
   });
@@ -228,8 +218,7 @@ describe('a worker that outlives a lost database', () => {
     store(1, 2);
     store(2, 4);
     world.queue.length = 0;
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'rebuild', run: 'my-run'});
     const seen = async () => {
       const {status, epoch, total_shards} = (await world.stream('my-run', '000')) ?? {};
       return {status, epoch, total_shards};
@@ -242,8 +231,7 @@ describe('a worker that outlives a lost database', () => {
     await world.resume('my-run');
     await world.until('a grant', async () => (await world.stream('my-run', '000'))?.lease != null, 9, 1);
     assert.equal((await seen()).epoch, 5);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 
   it('is active where the bucket has other objects in its place, but no shard', async () => {

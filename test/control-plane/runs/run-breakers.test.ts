@@ -34,8 +34,7 @@ const CASES: Case[] = [
         failed.every(({data}) => data.status !== 'failed'),
         'no stream is given up for the run',
       );
-      world.control({action: 'resume', run: RUN});
-      await world.deliverAll();
+      await world.order({action: 'resume', run: RUN});
       const resumed = await world.run(RUN);
       assert.deepEqual([resumed?.status, resumed?.machine_deaths], ['active', 0]);
     },

@@ -21,8 +21,7 @@ describe('run.json', () => {
     );
     await assertOthersGoOn(world);
     world.objects.put('datasets/my-run/run.json', '{"model": "tiny"}');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(3));
+    await world.untilStoredOnce('my-run', '000', someLines(3));
     await world.assertStoredOnce('my-run', '001', someLines(3, 'b'));
     const mended = await world.run('my-run');
     assert.deepEqual([mended?.status, mended?.reason, mended?.spec?.model], ['completed', null, 'tiny']);
@@ -55,8 +54,7 @@ describe('run.json', () => {
       /run.json: gs:\/\/bucket\/models\/m has layers 0 to 23, .* set `layers` within them/,
     );
     world.objects.put('datasets/my-run/run.json', JSON.stringify({...spec, layers: '0-23'}));
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(3));
+    await world.untilStoredOnce('my-run', '000', someLines(3));
   });
 
   it('that was mended without an event is read when the run is started', async () => {
@@ -67,8 +65,7 @@ describe('run.json', () => {
     world.objects.put('datasets/my-run/run.json', '{}');
     world.queue.length = 0;
     world.control({action: 'start', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(3));
+    await world.untilStoredOnce('my-run', '000', someLines(3));
   });
 
   const bad: {name: string; text: string; says: RegExp}[] = [

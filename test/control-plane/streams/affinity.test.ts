@@ -46,8 +46,7 @@ describe('one stream a worker (affinity: fixed)', () => {
     await world.until('its own TPU again', async () => (await works(world, '006')) === A1, 9, 1);
     assert.ok(((await world.worker(A1))?.incarnation ?? 0) > 1);
     assert.ok(((await world.stream('my-run', '006'))?.total_shards ?? 0) > 0, 'it resumes');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '005', someLines(4, 's0'));
+    await world.untilStoredOnce('my-run', '005', someLines(4, 's0'));
     await world.assertStoredOnce('my-run', '006', someLines(30, 's1'));
   });
 
@@ -68,8 +67,7 @@ describe('one stream a worker (affinity: fixed)', () => {
     assert.match(told, /my-run\/007 accepted: .* waits for TPU number 2, .*: scale the pool/);
     assert.match(told, /my-run\/004 accepted: .* waits for TPU number -1/);
     assert.equal((await world.run('my-run'))?.status, 'active');
-    world.control({action: 'scale', workers_per_zone: 3});
-    await world.deliverAll();
+    await world.order({action: 'scale', workers_per_zone: 3});
     await untilNoTpu(world);
     await world.assertStoredOnce('my-run', '007', someLines(2, 'c'));
     assert.equal((await world.stream('my-run', '004'))?.status, 'pending');
@@ -77,8 +75,7 @@ describe('one stream a worker (affinity: fixed)', () => {
 
   it('records which streams wait when the pool becomes too small for them', async () => {
     const world = await aFixedWorld([30, 30]);
-    world.control({action: 'scale', workers_per_zone: 1});
-    await world.deliverAll();
+    await world.order({action: 'scale', workers_per_zone: 1});
     const told = (await world.timeline('run')).join();
     assert.match(told, /1 streams of run my-run wait: .* scale the pool/);
     await untilNoTpu(world);
@@ -98,8 +95,7 @@ describe('one stream a worker (affinity: fixed)', () => {
       9,
       1,
     );
-    await world.untilAsleep();
-    await world.assertStoredOnce('other', '000', someLines(8));
+    await world.untilStoredOnce('other', '000', someLines(8));
   });
 
   it('reads no more streams in a tick than the pool has slots', async () => {

@@ -32,8 +32,7 @@ describe('a stream', () => {
     world.drop('my-run', 0, '');
     await world.untilAsleep();
     world.control({action: 'retry', run: 'my-run'});
-    world.control({action: 'retry', run: 'my-run', stream: '000'});
-    await world.deliverAll();
+    await world.order({action: 'retry', run: 'my-run', stream: '000'});
     await world.untilAsleep();
     assert.deepEqual(world.tpus.made, []);
     assert.equal((await world.run('my-run'))?.status, 'failed');
@@ -45,8 +44,7 @@ describe('a stream', () => {
     world.control({action: 'cancel', run: 'my-run', stream: '001'});
     await world.untilAsleep();
     world.control({action: 'retry', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '001', someLines(5));
+    await world.untilStoredOnce('my-run', '001', someLines(5));
     assert.equal((await world.stream('my-run', '000'))?.status, 'failed');
   });
 
@@ -55,8 +53,7 @@ describe('a stream', () => {
     world.drop('my-run', 0, '');
     await world.untilAsleep();
     world.drop('my-run', 0, someLines(3));
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(3));
+    await world.untilStoredOnce('my-run', '000', someLines(3));
     assert.equal((await world.run('my-run'))?.status, 'completed');
   });
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {assertRecovered, aWorldWithAShard} from '../../world/scenes/one-worker.ts';
+import {assertRecovered, aWorldWithAShard, untilFailed} from '../../world/scenes/one-worker.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
@@ -11,16 +11,10 @@ describe('a stream that cannot be finished', () => {
     const world = new World({GLEANER_ZONES: 'us-central1-a'});
     world.drop('my-run', 0, someLines(20));
     world.drop('my-run', 1, someLines(20, 'other'));
-    for (
-      let minute = 0;
-      minute < 40 && (await world.stream('my-run', '000'))?.status !== 'failed';
-      minute++
-    ) {
-      for (const agent of world.agents.values())
-        agent.failure =
-          agent.lease?.stream === '000' ? {kind: 'stream', reason: 'line 3 is too odd'} : undefined;
-      await world.minute(1);
-    }
+    const failure = {kind: 'stream', reason: 'line 3 is too odd'} as const;
+    await untilFailed(world, 40, agent => {
+      agent.failure = agent.lease?.stream === '000' ? failure : undefined;
+    });
     await world.untilAsleep();
     const stream = await world.stream('my-run', '000');
     assert.deepEqual(
@@ -35,12 +29,9 @@ describe('a stream that cannot be finished', () => {
   it('a stream that no machine finishes fails after five machines, and no sixth is created', async () => {
     const world = await aWorldWithAShard();
     const stored = (await world.stream('my-run', '000'))?.total_shards;
-    const isParked = async () => (await world.stream('my-run', '000'))?.status === 'failed';
-    for (let minute = 0; minute < 60 && !(await isParked()); minute++) {
-      for (const agent of world.agents.values())
-        agent.failure = {kind: 'infrastructure', reason: 'Failed to write: the disk is full'};
-      await world.minute(1);
-    }
+    await untilFailed(world, 60, agent => {
+      agent.failure = {kind: 'infrastructure', reason: 'Failed to write: the disk is full'};
+    });
     await world.untilAsleep();
     const stream = await world.stream('my-run', '000');
     assert.deepEqual(
@@ -54,14 +45,9 @@ describe('a stream that cannot be finished', () => {
   it('fails after five workers that fell silent at work on it, also where leases end before the limit of silence', async () => {
     const world = new World({...ONE_SLOT, ...IN_PRODUCTION});
     world.drop('my-run', 0, someLines(20));
-    for (
-      let minute = 0;
-      minute < 120 && (await world.stream('my-run', '000'))?.status !== 'failed';
-      minute++
-    ) {
-      await world.minute(1);
-      for (const agent of world.agents.values()) agent.silent ||= agent.state === 'working';
-    }
+    await untilFailed(world, 120, agent => {
+      agent.silent ||= agent.state === 'working';
+    });
     const stream = await world.stream('my-run', '000');
     assert.deepEqual([stream?.status, stream?.faults, stream?.failures], ['failed', 5, 0]);
     assert.match(stream?.last_error ?? '', /died while working on it: it has said nothing/);

@@ -53,8 +53,7 @@ describe('a stream object that is overwritten', () => {
     world.control({action: 'cancel', run: 'my-run', stream: '000'});
     await world.untilAsleep();
     world.drop('my-run', 0, someLines(20, 'new'));
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20, 'new'));
+    await world.untilStoredOnce('my-run', '000', someLines(20, 'new'));
   });
 
   for (const [name, again] of Object.entries(later))
@@ -70,8 +69,7 @@ describe('a stream object that is overwritten', () => {
       assert.equal(world.tpus.made.length, 1, 'no TPU is created in vain');
       assert.match(last_error ?? '', new RegExp(`was overwritten .* \\(generation ${generation}, now`));
       world.drop('my-run', 0, someLines(20));
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(20));
+      await world.untilStoredOnce('my-run', '000', someLines(20));
     });
 
   it('between two workers fails its stream before the second worker begins', async () => {
@@ -97,11 +95,9 @@ describe('a stream object that is uploaded again with the same content', () => {
     again();
     await untilAShard(world);
     again();
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     again();
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     assert.equal((await world.run('my-run'))?.status, 'completed');
     assert.equal(await rejections(world), '');
     const {generation} = (await world.objects.head(STREAM)) ?? {};
@@ -117,8 +113,7 @@ describe('a stream object that is uploaded again with the same content', () => {
     await world.until('work again', () => world.agents.get(A0)?.incarnation === 2, 20);
     await world.until('the end', async () => (await world.run('my-run'))?.status === 'completed');
     world.queue.push(...late);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     assert.equal((await world.stream('my-run', '000'))?.failures, 0);
   });
 });

@@ -12,8 +12,7 @@ describe('a rebuild', () => {
     const before = await documentsOf(world);
     const made = world.tpus.made.length;
     await world.wipe();
-    world.control({action: 'rebuild'});
-    await world.deliverAll();
+    await world.order({action: 'rebuild'});
     const {status, result} = (await world.store.get('tasks/rebuild')) ?? {};
     assert.equal(status, 'done');
     assert.match(String(result), /2 runs have a rebuild task each/);
@@ -113,8 +112,7 @@ describe('a rebuild', () => {
         if (damaged) tx.set(path, damaged);
         else tx.delete(path);
       });
-      const id = world.control({action: 'rebuild', run: 'my-run'});
-      await world.deliverAll();
+      const id = await world.order({action: 'rebuild', run: 'my-run'});
       const record = await world.store.get(`control/${id}`);
       assert.equal(record?.outcome, 'applied', String(record?.reason));
       const task = await world.store.get('tasks/rebuild-my-run');
@@ -132,8 +130,7 @@ describe('a rebuild', () => {
       const world = await aDoneWorld();
       await world.edit(path, change);
       const before = await documentsOf(world);
-      world.control({action: 'rebuild', run: 'my-run'});
-      await world.deliverAll();
+      await world.order({action: 'rebuild', run: 'my-run'});
       assert.match(String((await world.store.get('tasks/rebuild-my-run'))?.result), says);
       assert.deepEqual(await documentsOf(world), before);
     });
@@ -143,8 +140,7 @@ describe('a rebuild', () => {
     await world.objects.delete('activations/my-run/tpu_0/shard_0010.safetensors');
     const kept = await world.objects.list('activations/my-run/tpu_0/shard_');
     world.control({action: 'rebuild', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     const after = await world.objects.list('activations/my-run/tpu_0/shard_');
     assert.deepEqual(after.slice(0, kept.length), kept);
     assert.equal((await world.run('my-run'))?.status, 'completed');
@@ -165,8 +161,7 @@ describe('a rebuild', () => {
       await set({...right, updated_at: new Date(world.now).toISOString()});
       return found.filter(({name}) => !name.includes('shard_0010'));
     };
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'rebuild', run: 'my-run'});
     const after = await world.stream('my-run', '000');
     assert.deepEqual([listings, after?.total_shards, after?.status], [3, 10, 'completed']);
   });
@@ -184,8 +179,7 @@ describe('a rebuild', () => {
       return found;
     };
     const shards = (await list('activations/my-run/tpu_0/shard_')).length;
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'rebuild', run: 'my-run'});
     const stream = await world.stream('my-run', '000');
     assert.deepEqual([shards > 0, stream?.total_shards, stream?.status], [true, 0, 'failed']);
     assert.match(stream?.last_error ?? '', /was made from other content of its stream/);
@@ -198,8 +192,7 @@ describe('a rebuild', () => {
       await world.minute(1);
       if (minute === 0) await world.resume('my-run');
     }
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
     assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
   });
@@ -211,8 +204,7 @@ describe('a rebuild', () => {
     await world.until('work', () => [...world.agents.values()].some(({state}) => state === 'working'), 9, 1);
     for (let step = 0; step < 4; step++) await world.agent(A0).step();
     world.queue.splice(0);
-    world.control({action: 'stop', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'stop', run: 'my-run'});
     await world.minutes(2, 0);
     return world;
   }
@@ -234,8 +226,7 @@ describe('a rebuild', () => {
       hasFailed = true;
       throw new Error('the bucket is away');
     };
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'rebuild', run: 'my-run'});
     await world.minutes(3, 0);
     assert.ok(hasFailed);
     assert.equal((await world.run('my-run'))?.total_shards, await totalOf(world, 'total_shards'));
@@ -245,16 +236,14 @@ describe('a rebuild', () => {
     const world = await aStoppedWorld();
     for (const path of ['runs/my-run', 'runs/my-run/streams/000'])
       await world.edit(path, {total_tokens: Number((await world.store.get(path))?.total_tokens) + 1000});
-    world.control({action: 'rebuild', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'rebuild', run: 'my-run'});
     const run = await world.run('my-run');
     assert.deepEqual([run?.status, run?.total_tokens], ['cancelled', await totalOf(world, 'total_tokens')]);
   });
 
   it('of a run without a stream in the bucket is refused', async () => {
     const world = new World(ONE_SLOT);
-    const id = world.control({action: 'rebuild', run: 'no-run'});
-    await world.deliverAll();
+    const id = await world.order({action: 'rebuild', run: 'no-run'});
     const record = await world.store.get(`control/${id}`);
     assert.deepEqual(
       [record?.outcome, record?.reason],

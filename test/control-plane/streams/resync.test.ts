@@ -38,8 +38,7 @@ describe('a resync', () => {
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'paused');
     await world.resume('my-run');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(30));
+    await world.untilStoredOnce('my-run', '000', someLines(30));
     assert.deepEqual(world.tpus.made, ['tpu-us-central1-a-0#1', 'tpu-us-central1-a-0#2']);
   });
 

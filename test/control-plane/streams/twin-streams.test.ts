@@ -25,8 +25,7 @@ describe('a stream with several objects under a lost database', () => {
       if (message) world.control(message);
       await world.untilAsleep();
       await world.resume('my-run');
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(12));
+      await world.untilStoredOnce('my-run', '000', someLines(12));
       assert.equal((await world.stream('my-run', '000'))?.object, 'datasets/my-run/stream_000.jsonl.gz');
     });
 
@@ -41,8 +40,7 @@ describe('a stream with several objects under a lost database', () => {
         await world.wipe();
         if (message) world.control(message);
         else await world.tick();
-        await world.untilAsleep();
-        await world.assertStoredOnce('my-run', '000', someLines(6));
+        await world.untilStoredOnce('my-run', '000', someLines(6));
         assert.equal((await world.run('my-run'))?.status, 'completed');
         assert.equal(world.tpus.made.length, made);
       });
@@ -61,8 +59,7 @@ describe('a stream with several objects under a lost database', () => {
     const changes = {object, generation, crc32c, ...wrong, last_error: 'made from other content'};
     await world.edit('runs/my-run/streams/000', changes);
     world.control({action: 'rebuild', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(12));
+    await world.untilStoredOnce('my-run', '000', someLines(12));
   });
 
   it('is rebuilt with the content of its shards after a function died before it counted them', async () => {
@@ -78,8 +75,7 @@ describe('a stream with several objects under a lost database', () => {
       return objects.list(prefix, options);
     };
     world.deps.objects = {...objects, list};
-    world.control({action: 'start', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'start', run: 'my-run'});
     world.deps.objects = objects;
     world.queue.length = 0;
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');

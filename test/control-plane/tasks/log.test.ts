@@ -85,8 +85,7 @@ describe('the timeline', () => {
   it('has the same ids, and what is kept of a run goes by itself one day', async () => {
     const world = aWorldWithAStream(20);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
-    const id = world.control({action: 'configure', run: 'my-run', priority: 1});
-    await world.deliverAll();
+    const id = await world.order({action: 'configure', run: 'my-run', priority: 1});
     world.tpus.node(A0).state = 'PREEMPTED';
     await world.untilAsleep();
     const events = (await world.store.query('events', {order_by: {field: 'at'}})).map(({data}) => data);

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import {aPricedRun, ONE_SLOT, SLOT, USD_PER_MINUTE} from '../../world/scenes/priced-run.ts';
-import {edit} from '../../world/scenes/second-pool.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
 
@@ -42,8 +41,7 @@ describe('a budget', () => {
     assert.deepEqual([raised.status, raised.paused_at], ['paused', since_at]);
     assert.doesNotMatch(raised.reason ?? '', /\$/, 'a larger budget leaves no old figures');
     world.control({action: 'resume', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(60));
+    await world.untilStoredOnce('my-run', '000', someLines(60));
   });
 
   for (const delete_s of [0, 60, 120])
@@ -99,8 +97,7 @@ describe('a budget', () => {
 
   it('creates no TPU from a plan that missed the bill of a TPU which ended while it was made', async () => {
     const world = new World(ONE_SLOT);
-    world.control({action: 'scale', budget_usd: 6 * USD_PER_MINUTE});
-    await world.deliverAll();
+    await world.order({action: 'scale', budget_usd: 6 * USD_PER_MINUTE});
     world.drop('my-run', 0, someLines(2));
     while (await world.deliverNext('object'));
     const {store} = world.deps;
@@ -111,7 +108,7 @@ describe('a budget', () => {
       // Another tick ends a TPU now.
       if (arePoolsRead && name === 'workers') {
         store.query = query;
-        await edit(world, 'pools/tpu', {spent_usd: 5 * USD_PER_MINUTE});
+        await world.edit('pools/tpu', {spent_usd: 5 * USD_PER_MINUTE});
       }
       return query(name, given);
     };

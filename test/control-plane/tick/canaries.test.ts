@@ -101,8 +101,7 @@ describe('held workers', () => {
     await wait(world, 4);
     const lost = (await firstLives(world)).flatMap(({suspect}) => suspect?.work.split('/')[1] ?? []);
     assert.ok(lost.length >= 3);
-    for (const stream of lost) world.control({action: 'cancel', run: RUN, stream});
-    await world.deliverAll();
+    for (const stream of lost) await world.order({action: 'cancel', run: RUN, stream});
     world.isStillborn = () => false;
     for (const agent of world.agents.values()) if (agent.incarnation > 1) agent.silent = false;
     await wait(world, 8);

@@ -14,8 +14,7 @@ function dropStreams(world: World, count: number, lines: number, run = 'my-run')
 }
 
 async function send(world: World, message: object) {
-  const id = world.control(message);
-  await world.deliverAll();
+  const id = await world.order(message);
   const record = await world.store.get(`control/${id}`);
   return {outcome: record?.outcome, reason: String(record?.reason)};
 }
@@ -200,8 +199,7 @@ describe('a ceiling of the deployment', () => {
     await world.edit('system/spending', {months: {'2026-01': 'much'}});
     await world.minutes(5, 1);
     const [lost = '', kept = ''] = [...world.tpus.nodes.keys()];
-    world.tpus.node(lost).state = 'PREEMPTED';
-    world.agents.delete(lost);
+    world.preempt(lost);
     await world.minutes(5, 1);
     assert.deepEqual([[...world.tpus.nodes.keys()], world.tpus.made.length], [[kept], 2]);
     await world.edit('system/spending', {months: {'2026-01': 0}});

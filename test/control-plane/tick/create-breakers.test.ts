@@ -209,8 +209,7 @@ describe('the pause of a pool', () => {
   it('stops every create until resume, and the nodes go on', async () => {
     const world = await aFleet(2);
     const pool = async () => (await poolRecords.get(world.store, world.deps.config.pool)).limiter;
-    world.control({action: 'pause', pool: 'tpu'});
-    await world.deliverAll();
+    await world.order({action: 'pause', pool: 'tpu'});
     assert.deepEqual([(await pool()).state, (await pool()).cause], ['stopped', 'person']);
     world.tpus.node(`tpu-${ZONE}-0`).state = 'PREEMPTED';
     await wait(world, 130);
@@ -224,8 +223,7 @@ describe('the pause of a pool', () => {
   it('refuses the create that is under way', async () => {
     const world = await aRequestedNode();
     const create = world.queue.splice(0);
-    world.control({action: 'pause', pool: 'tpu'});
-    await world.deliverAll();
+    await world.order({action: 'pause', pool: 'tpu'});
     world.queue.push(...create);
     await world.deliverAll();
     await wait(world, 10);
@@ -239,8 +237,7 @@ describe('the pause of a pool', () => {
     const id = world.control({action: 'pause', pool: 'tpu'});
     const late = world.queue.splice(0);
     world.now += 1000;
-    world.control({action: 'resume', pool: 'tpu'});
-    await world.deliverAll();
+    await world.order({action: 'resume', pool: 'tpu'});
     world.queue.push(...late);
     await world.deliverAll();
     assert.equal((await poolRecords.get(world.store, world.deps.config.pool)).limiter.state, 'open');

@@ -4,7 +4,7 @@ import {poolRecords, workerRecords} from '../../../shared/control-plane/document
 import {jobWork} from '../../../shared/domain/names.ts';
 import {iso} from '../../../shared/domain/time.ts';
 import {A0, ZONE} from '../../world/scenes/places.ts';
-import {aWorldWithFast, edit, endJobs, F0, F1, queueJobs} from '../../world/scenes/second-pool.ts';
+import {aWorldWithFast, endJobs, F0, F1, queueJobs} from '../../world/scenes/second-pool.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import type {World} from '../../world/world.ts';
 
@@ -49,7 +49,7 @@ describe('waiting jobs', () => {
     const world = await aWorldWithFast({}, {workers_per_zone: 12});
     const names = Array.from({length: 12}, (_, index) => `job-${index}`);
     await queueJobs(world, 'fast', ...names);
-    await edit(world, 'jobs/job-0', {timeout: 'long'});
+    await world.edit('jobs/job-0', {timeout: 'long'});
     await world.minutes(3, 0);
     assert.equal(nodes(world).length, 11);
   });

@@ -8,8 +8,7 @@ import {World} from '../../world/world.ts';
 const USD = LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Number.NaN;
 
 async function keep(world: World, message: object): Promise<string> {
-  const id = world.control({action: 'keep', ...message});
-  await world.deliverAll();
+  const id = await world.order({action: 'keep', ...message});
   return String((await world.store.get(`control/${id}`))?.reason);
 }
 

@@ -16,8 +16,7 @@ describe('the prices of TPUs', () => {
     const pool = () => poolRecords.get(world.store, world.deps.config.pool);
     const {accelerator, budget_usd, ...more} = await pool();
     assert.deepEqual([accelerator, budget_usd, more.spent_usd], ['v5litepod-8', 7, spent_usd]);
-    world.control({action: 'scale', budget_usd: 9});
-    await world.deliverAll();
+    await world.order({action: 'scale', budget_usd: 9});
     world.redeploy({GLEANER_ACCELERATOR: 'v5litepod-16', GLEANER_BUDGET_USD: '8'});
     const now = await pool();
     assert.deepEqual([now.accelerator, now.budget_usd], ['v5litepod-16', 9]);

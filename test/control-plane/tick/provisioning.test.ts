@@ -13,8 +13,7 @@ function aWorld(set: Record<string, string>): World {
 }
 
 async function assertDone(world: World): Promise<void> {
-  await world.untilAsleep();
-  await world.assertStoredOnce('my-run', '000', LINES);
+  await world.untilStoredOnce('my-run', '000', LINES);
   const stream = await world.stream('my-run', '000');
   assert.deepEqual([stream?.status, stream?.failures, stream?.faults], ['completed', 0, 0]);
 }

@@ -23,7 +23,7 @@ import {aWorldAtWork} from '../../world/scenes/jobs.ts';
 import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
 import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../../world/scenes/places.ts';
 import {putInCloud} from '../../world/scenes/put-documents.ts';
-import {edit, queueJobs} from '../../world/scenes/second-pool.ts';
+import {queueJobs} from '../../world/scenes/second-pool.ts';
 import {CEILING_WAITS, STATE_WAITS} from '../../world/scenes/state-waits.ts';
 import {aWorldWith, LINES, refuse, soldOut, type Wait} from '../../world/scenes/waits.ts';
 import {wholeStore} from '../../world/scenes/whole-store.ts';
@@ -65,7 +65,7 @@ const CASES: Wait[] = [
     given: async () => {
       const world = aWorldWithAStream(2);
       await world.untilAsleep();
-      await edit(world, 'runs/my-run', {status: 'failed', reason: 'all 12 samples were rejected'});
+      await world.edit('runs/my-run', {status: 'failed', reason: 'all 12 samples were rejected'});
       return world;
     },
     kind: 'failed',
@@ -168,8 +168,7 @@ const CASES: Wait[] = [
       const world = new World(TWO_SLOTS);
       world.drop('my-run', 0, someLines(400));
       await world.minutes(2, 1);
-      world.control({action: 'configure', run: 'my-run', budget_usd: 0.03});
-      await world.deliverAll();
+      await world.order({action: 'configure', run: 'my-run', budget_usd: 0.03});
       world.drop('my-run', 1, someLines(400));
       await world.minutes(1, 1);
       return world;
@@ -363,7 +362,7 @@ const CASES: Wait[] = [
       const world = new World(ONE_SLOT);
       world.drop('my-run', 0, LINES);
       await world.deliverNext('object');
-      await edit(world, 'runs/my-run', {spec: null, spec_hash: null});
+      await world.edit('runs/my-run', {spec: null, spec_hash: null});
       await world.tick();
       return world;
     },
@@ -426,7 +425,7 @@ const CASES: Wait[] = [
     name: 'a document of its zone that is left alone',
     given: async () => {
       const world = await aWorldWith(soldOut);
-      await edit(world, `zones/${ZONE}`, {losses: 'many'});
+      await world.edit(`zones/${ZONE}`, {losses: 'many'});
       await wait(world, 2);
       return world;
     },
@@ -436,7 +435,7 @@ const CASES: Wait[] = [
     name: 'a document of its pool that is left alone',
     given: async () => {
       const world = await aWorldWith(soldOut);
-      await edit(world, 'pools/tpu', {pool: 'tpu', zones: 7});
+      await world.edit('pools/tpu', {pool: 'tpu', zones: 7});
       await wait(world, 2);
       return world;
     },

@@ -53,8 +53,7 @@ describe('a zone without capacity', () => {
         return outcome;
       };
       await world.until('the other zone works', () => world.agents.has(B0), 12);
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(2));
+      await world.untilStoredOnce('my-run', '000', someLines(2));
       const limiter = (await world.store.get('zones/us-central1-a'))?.limiter as Limiter;
       assert.equal(limiter.state, 'probing');
       assert.match(limiter.reason ?? '', /READY|late/);
@@ -134,8 +133,7 @@ describe('a list of nodes that fails', () => {
     world.deps.tpus.list = async () => {
       throw new Error('403 Permission denied');
     };
-    world.control({action: 'stop', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'stop', run: 'my-run'});
     world.now += 60_000;
     await assert.rejects(() => world.tick(), /403/);
     assert.equal((await world.worker(A0))?.phase, 'deleting');

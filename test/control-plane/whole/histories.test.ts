@@ -21,8 +21,7 @@ async function aRunBeforeItsEnd(): Promise<World> {
 /** The further stream is worked on, and the run ends again. */
 async function assertReopened(world: World): Promise<void> {
   assert.equal((await world.run('my-run'))?.status, 'active');
-  await world.untilAsleep();
-  await world.assertStoredOnce('my-run', '001', someLines(2, '1'));
+  await world.untilStoredOnce('my-run', '001', someLines(2, '1'));
   assert.equal((await world.run('my-run'))?.status, 'completed');
 }
 
@@ -68,8 +67,7 @@ const HISTORIES: History[] = [
     given: async () => new World(ONE_SLOT),
     events: world => [tick(world), dropAfter(world, 0, 0)],
     then: async world => {
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(2, '0'));
+      await world.untilStoredOnce('my-run', '000', someLines(2, '0'));
     },
   },
   {
@@ -84,8 +82,7 @@ const HISTORIES: History[] = [
     },
     events: world => [tick(world), ...deliver(world)],
     then: async world => {
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(8));
+      await world.untilStoredOnce('my-run', '000', someLines(8));
     },
   },
   {
@@ -168,8 +165,7 @@ const HISTORIES: History[] = [
     then: async world => {
       const accepted = (await world.timeline('stream')).filter(text => text.includes('accepted'));
       assert.equal(accepted.length, 1);
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(3));
+      await world.untilStoredOnce('my-run', '000', someLines(3));
     },
   },
   {
@@ -216,8 +212,7 @@ const HISTORIES: History[] = [
       ...deliver(world),
     ],
     then: async world => {
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(4));
+      await world.untilStoredOnce('my-run', '000', someLines(4));
       assert.equal((await world.stream('my-run', '000'))?.failures, 0);
     },
   },

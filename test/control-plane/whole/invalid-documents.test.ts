@@ -20,8 +20,7 @@ describe('a document that this release does not understand', () => {
     assert.ok(world.logs.some(({message}) => /Failed to read runs\/broken: priority/.test(message)));
     await world.edit('runs/broken', {priority: 0});
     world.control({action: 'start', run: 'broken'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('broken', '000', someLines(9));
+    await world.untilStoredOnce('broken', '000', someLines(9));
   });
 
   for (const change of [{priority: 'high'}, {status: 'actve'}])
@@ -43,8 +42,7 @@ describe('a document that this release does not understand', () => {
     const world = await aFleet(2);
     const work = (await world.worker(A1))?.work;
     await world.edit('runs/my-run', {priority: 'high'});
-    world.tpus.node(A0).state = 'PREEMPTED';
-    world.agents.delete(A0);
+    world.preempt(A0);
     await world.minutes(4, 0);
     assert.deepEqual([(await world.worker(A0))?.phase, (await world.worker(A1))?.phase], ['gone', 'working']);
     world.drop('other', 0, someLines(9));
@@ -72,8 +70,7 @@ describe('a document that this release does not understand', () => {
       assert.equal((await world.run('my-run'))?.status, 'active');
       assert.deepEqual(await world.store.get(path), {...before, [field]: value});
       await world.edit(path, {[field]: before[field] ?? null});
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(9));
+      await world.untilStoredOnce('my-run', '000', someLines(9));
       assert.equal((await world.run('my-run'))?.status, 'completed');
     });
 
@@ -103,8 +100,7 @@ describe('a document that this release does not understand', () => {
     await world.edit('runs/my-run/streams/000', {epoch: -1});
     world.drop('my-run', 1, someLines(3, 'b'));
     world.queue.length = 0;
-    const id = world.control({action: 'start', run: 'my-run'});
-    await world.deliverAll();
+    const id = await world.order({action: 'start', run: 'my-run'});
     assert.equal((await world.store.get(`control/${id}`))?.outcome, 'applied');
     await world.until(
       'the other is done',
@@ -125,8 +121,7 @@ describe('a document that this release does not understand', () => {
     world.drop('my-run', 0, someLines(3));
     await world.deliverAll();
     await world.edit('runs/my-run', {priority: 'high'});
-    const id = world.control({action: 'pause', run: 'my-run'});
-    await world.deliverAll();
+    const id = await world.order({action: 'pause', run: 'my-run'});
     const record = await world.store.get(`control/${id}`);
     assert.equal(record?.outcome, 'rejected');
     assert.match(String(record?.reason), /Failed to read runs\/my-run: priority/);
@@ -144,8 +139,7 @@ describe('a document that this release does not understand', () => {
       assert.equal((await world.stream('my-run', '000'))?.lease?.worker, A0);
       assert.deepEqual([[...world.tpus.nodes.keys()], world.tpus.made], [[A0], [`${A0}#1`]]);
       await world.edit(path, Object.fromEntries(Object.keys(change).map(key => [key, before[key] ?? null])));
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(40));
+      await world.untilStoredOnce('my-run', '000', someLines(40));
       assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`]]);
       const [run, pool] = [await world.run('my-run'), await world.store.get('pools/tpu')];
       assert.deepEqual([run?.spent_usd, Number(run?.spent_usd) > 0], [pool?.spent_usd, true]);
@@ -191,8 +185,7 @@ describe('a document that this release does not understand', () => {
     const world = new World({GLEANER_ZONES: 'us-central1-a,us-east5-b', GLEANER_WORKERS_PER_ZONE: '1'});
     await world.edit('zones/us-central1-a', {losses: 'many'});
     world.drop('my-run', 0, someLines(9));
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(9));
+    await world.untilStoredOnce('my-run', '000', someLines(9));
     assert.deepEqual(await world.store.get('zones/us-central1-a'), {losses: 'many'});
     assert.deepEqual(world.tpus.made, ['tpu-us-east5-b-0#1']);
   });
@@ -213,8 +206,7 @@ describe('a document that this release does not understand', () => {
 
   it('of the pool stops all creates until it is mended, and keeps its settings and its costs', async () => {
     const world = new World(ONE_SLOT);
-    world.control({action: 'scale', budget_usd: 50, workers_per_zone: 2});
-    await world.deliverAll();
+    await world.order({action: 'scale', budget_usd: 50, workers_per_zone: 2});
     await world.edit('pools/tpu', {workers_per_zone: '8', spent_usd: 3});
     world.drop('my-run', 0, someLines(9));
     world.drop('my-run', 1, someLines(9, 'b'));
@@ -226,14 +218,12 @@ describe('a document that this release does not understand', () => {
     await world.until('both slots work', () => world.agents.size === 2, 9, 1);
     const pool = await world.store.get('pools/tpu');
     assert.deepEqual([pool?.workers_per_zone, pool?.budget_usd, pool?.spent_usd], [2, 50, 3]);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '001', someLines(9, 'b'));
+    await world.untilStoredOnce('my-run', '001', someLines(9, 'b'));
   });
 
   it('of the pool keeps its living nodes, also those beyond the settings of the deployment', async () => {
     const world = new World(ONE_SLOT);
-    world.control({action: 'scale', workers_per_zone: 2});
-    await world.deliverAll();
+    await world.order({action: 'scale', workers_per_zone: 2});
     for (const index of [0, 1]) world.drop('my-run', index, someLines(40, `s${index}`));
     await world.until('both slots work', () => world.agents.size === 2, 9, 1);
     await world.edit('pools/tpu', {workers_per_zone: '2'});

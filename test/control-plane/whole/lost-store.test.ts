@@ -56,8 +56,7 @@ describe('an empty database', () => {
     const world = await aStoringFleet(20);
     await world.wipe();
     await world.tick();
-    const id = world.control({action: 'rebuild'});
-    await world.deliverAll();
+    const id = await world.order({action: 'rebuild'});
     assert.match(
       String((await world.store.get(`control/${id}`))?.reason),
       /^the rebuild has begun; tasks\/rebuild /,
@@ -201,8 +200,7 @@ describe('an empty database', () => {
     const ask = {action: 'lease', ...from, loaded: null};
     const answers = async () => [(await world.api(beat)).body.action, (await world.api(ask)).body.action];
     assert.deepEqual(await answers(), ['drain', 'wait']);
-    world.control({action: 'rebuild'});
-    await world.deliverAll();
+    await world.order({action: 'rebuild'});
     assert.deepEqual(await answers(), ['exit', 'exit']);
   });
 });

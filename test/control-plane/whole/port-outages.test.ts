@@ -38,8 +38,7 @@ describe('a function that died between the end of a run and a late stream', () =
     await world.deliverNext('object');
     world.queue.length = 0;
     await world.edit('runs/my-run', {status: 'completed'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '001', someLines(5, 's1'));
+    await world.untilStoredOnce('my-run', '001', someLines(5, 's1'));
   });
 });
 
@@ -56,8 +55,7 @@ describe('a bucket with more objects than one page', () => {
       'the end of the first run',
       async () => (await world.run('mmm'))?.status === 'completed',
     );
-    await world.untilAsleep();
-    await world.assertStoredOnce('zzz', '000', someLines(5));
+    await world.untilStoredOnce('zzz', '000', someLines(5));
   });
 });
 
@@ -65,8 +63,7 @@ describe('a service that is away', () => {
   for (const port of ['bus', 'tpus', 'objects'] as const)
     it(`(${port}) makes the tick fail without a conclusion, and the next tick makes up for it`, async () => {
       const world = await aWorkingWorld();
-      world.tpus.node(A0).state = 'PREEMPTED';
-      world.agents.delete(A0);
+      world.preempt(A0);
       const back = cutOff(world, port);
       await assert.rejects(world.tick(), new RegExp(`${port} is away`));
       assert.equal((await world.worker(A1))?.phase, 'working');
@@ -86,8 +83,7 @@ describe('a service that is away', () => {
         return store.get(read);
       };
       world.deps.store = {...store, get};
-      world.tpus.node(A0).state = 'PREEMPTED';
-      world.agents.delete(A0);
+      world.preempt(A0);
       await assert.rejects(world.tick(), new RegExp(`${path} is away`));
       assert.equal((await world.worker(A0))?.phase, 'deleting');
       assert.notEqual((await world.worker(A1))?.phase, 'deleting');

@@ -117,8 +117,7 @@ describe('a node', () => {
     const reason = world.logs.find(({message}) => message.includes('Failed to start on-tpu'))?.message ?? '';
     assert.match(reason, /GLEANER_WORKER_SERVICE_ACCOUNT: [\s\S]*GLEANER_TICKET_KEY: /);
     world.deps = {...world.deps, config: {...world.deps.config, identity}};
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(2));
+    await world.untilStoredOnce('my-run', '000', someLines(2));
   });
 });
 

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {NO_HOST, type Worker} from '../../../shared/domain/records/worker.ts';
-import {at, aWorker} from '../../world/builders.ts';
+import {NO_HOST} from '../../../shared/domain/records/worker.ts';
 import {asHost, secretOf} from '../../world/bus.ts';
 import {send, sendAlone} from '../../world/people.ts';
 import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
+import {saveWorkers} from '../../world/scenes/paused-fleet.ts';
 import {A0, A1, ONE_SLOT, TWO_SLOTS} from '../../world/scenes/places.ts';
 import {wholeStore} from '../../world/scenes/whole-store.ts';
 import {World} from '../../world/world.ts';
@@ -15,15 +14,8 @@ const sender = {worker: A0, incarnation: 2, host: 0};
 
 async function aWorld(...names: string[]): Promise<World> {
   const world = new World(TWO_SLOTS);
-  await save(world, ...names.map(name => ({name})));
+  await saveWorkers(world, ...names.map(name => ({name})));
   return world;
-}
-
-async function save(world: World, ...workers: Partial<Worker>[]): Promise<void> {
-  await world.store.transaction(async tx => {
-    for (const changes of workers)
-      workerRecords.set(tx, aWorker({phase: 'idle', heartbeat_at: at(0), ready_at: at(0), ...changes}));
-  });
 }
 
 const beat = (world: World, more: object = {}) =>
@@ -33,7 +25,7 @@ describe('the message update', () => {
   it('reaches every living worker of the pool at its next heartbeat', async () => {
     const names = Array.from({length: 120}, (_, slot) => `tpu-us-central1-a-${slot}`);
     const world = await aWorld(...names);
-    await save(world, {name: A1, phase: 'gone'});
+    await saveWorkers(world, {name: A1, phase: 'gone'});
     assert.equal((await sendAlone(world, UPDATE)).outcome, 'applied');
     for (const name of names)
       assert.equal((await world.worker(name))?.source_version, name === A1 ? 0 : 1, name);
@@ -47,7 +39,7 @@ describe('the message update', () => {
     const {store} = world.deps;
     const query: typeof store.query = async (...of) => {
       const found = await store.query(...of);
-      await save(world, {name: A0, execs: ['e1']});
+      await saveWorkers(world, {name: A0, execs: ['e1']});
       return found;
     };
     world.deps = {...world.deps, store: {...store, query}};
@@ -79,7 +71,7 @@ describe('the message update', () => {
     await world.until('a node', () => world.agents.has(A0), 9, 0);
     assert.equal((await world.worker(A0))?.source_version, 1);
     const worker = (await world.worker(A0)) ?? assert.fail();
-    await save(world, {...worker, source_version: 0});
+    await saveWorkers(world, {...worker, source_version: 0});
     await world.tick();
     assert.equal((await world.worker(A0))?.source_version, 1);
   });

@@ -100,8 +100,7 @@ describe('an object at the place of a shard that no lease explains', () => {
       const object = await forge(world, shards + 1, given);
       assert.equal(world.text(world.objects.names(`set-aside/${object}/`)[0] ?? ''), 'rubbish');
       assert.match((await world.timeline('stream')).join(), says);
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '000', someLines(20));
+      await world.untilStoredOnce('my-run', '000', someLines(20));
     });
 
   it('is set aside: one of a stream that was never leased, and its stream goes on', async () => {
@@ -109,8 +108,7 @@ describe('an object at the place of a shard that no lease explains', () => {
     await world.deliver();
     const object = await forge(world, 1, {epoch: '1', final: 'false'});
     assert.equal(world.objects.names(`set-aside/${object}/`).length, 1);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 
   it('is set aside: one that came after the release of its lease, with its proof', async () => {
@@ -128,8 +126,7 @@ describe('an object at the place of a shard that no lease explains', () => {
     await world.deliverAll();
     assert.match((await world.timeline('stream')).join(), /came after the release of its lease/);
     await world.resume('my-run');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
   });
 });
 
@@ -148,8 +145,7 @@ describe('numbers that are too large', () => {
     });
     assert.equal(status, 400);
     assert.match(String(body.error), /lease.epoch: expected at most 2000000/);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(2));
+    await world.untilStoredOnce('my-run', '000', someLines(2));
   });
 
   it('as the sums of many streams leave the totals of their run at the largest exact number', async () => {

@@ -22,8 +22,7 @@ describe('a run', () => {
     const world = await aWorkingWorld();
     world.redeploy({GLEANER_BUNDLE: NEW});
     for (const incarnation of [1, 2]) {
-      world.tpus.node(A0).state = 'PREEMPTED';
-      world.agents.delete(A0);
+      world.preempt(A0);
       await world.until(
         'the next TPU works',
         async () => {
@@ -35,8 +34,7 @@ describe('a run', () => {
       );
     }
     assert.equal((await world.run('my-run'))?.bundle, NEW);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     assert.equal((await warnings(world)).length, 1);
   });
 

@@ -12,14 +12,12 @@ describe('work under a lost database', () => {
     const world = await aWipedWorld();
     const stored = await world.objects.list('activations/my-run/tpu_0/');
     assert.ok(stored.length >= 3 && stored.length < 10);
-    world.control({action: 'start', run: 'my-run'});
-    await world.deliverAll();
+    await world.order({action: 'start', run: 'my-run'});
     const stream = await world.stream('my-run', '000');
     assert.deepEqual([stream?.total_shards, stream?.status], [stored.length, 'pending']);
     const run = await world.run('my-run');
     assert.deepEqual([run?.spec?.seed, run?.priority], [7, 3]);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
     const after = await world.objects.list('activations/my-run/tpu_0/shard_');
     assert.deepEqual(after.slice(0, stored.length), stored);
@@ -41,8 +39,7 @@ describe('work under a lost database', () => {
     world.deps.tpus.list = list;
     await world.untilAsleep();
     await world.resume('my-run');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`, `${A0}#3`]);
   });
 
@@ -54,8 +51,7 @@ describe('work under a lost database', () => {
     assert.match(reason ?? '', /topics publish control --message='{"action":"resume","run":"my-run"}'$/);
     assert.ok(((await world.stream('my-run', '000'))?.total_shards ?? 0) >= 3);
     await world.resume('my-run');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
   });
 
@@ -65,8 +61,7 @@ describe('work under a lost database', () => {
     const made = world.tpus.made.length;
     await world.wipe();
     world.control({action: 'start', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(5));
+    await world.untilStoredOnce('my-run', '000', someLines(5));
     assert.equal((await world.run('my-run'))?.status, 'completed');
     assert.equal(world.tpus.made.length, made);
   });
@@ -146,8 +141,7 @@ describe('messages of a lost database', () => {
     world.control({action: 'configure', run: 'my-run', priority: 4, budget_usd: 90});
     world.control({action: 'scale', workers_per_zone: 2, provisioning: 'auto'});
     world.control({action: 'cancel', run: 'my-run', stream: '000'});
-    world.control({action: 'delete', worker: A0});
-    await world.deliverAll();
+    await world.order({action: 'delete', worker: A0});
     const before = (await world.run('my-run')) ?? assert.fail();
     assert.deepEqual([before.priority, before.budget_usd, before.version], [4, 90, 1]);
     assert.ok(before.cost_usd > 0);
@@ -160,8 +154,7 @@ describe('messages of a lost database', () => {
     const pool = await poolRecords.get(world.store, world.deps.config.pool);
     assert.deepEqual([pool.workers_per_zone, pool.provisioning, pool.version], [1, 'node', 0]);
     await world.resume('my-run');
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
+    await world.untilStoredOnce('my-run', '000', someLines(20));
     await world.assertStoredOnce('my-run', '001', someLines(4, 'b'));
     assert.match(world.tpus.made.at(-1) ?? '', new RegExp(`^${A0}#`), 'the slot is free again');
   });
@@ -181,8 +174,7 @@ describe('messages of a lost database', () => {
 describe('a stop that is the first message of an empty database', () => {
   it('is obeyed', async () => {
     const world = await aWipedWorld();
-    const id = world.control({action: 'stop', run: 'my-run'});
-    await world.deliverAll();
+    const id = await world.order({action: 'stop', run: 'my-run'});
     assert.equal((await world.store.get(`control/${id}`))?.outcome, 'applied');
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'cancelled');

@@ -11,8 +11,7 @@ describe('a TPU that is lost', () => {
     {
       name: 'preempted without notice',
       lose: world => {
-        world.tpus.node(A0).state = 'PREEMPTED';
-        world.agents.delete(A0);
+        world.preempt(A0);
       },
       cause: /preempted/,
     },
@@ -74,8 +73,7 @@ describe('a TPU that is lost', () => {
     const world = await aWorldWithAShard({});
     world.drop('my-run', 1, someLines(20, 'other'));
     await world.until('a second worker', () => world.agents.get(A1)?.state === 'working', 9, 1);
-    world.tpus.node(A0).state = 'PREEMPTED';
-    world.agents.delete(A0);
+    world.preempt(A0);
     await world.tick();
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');
     await assertRecovered(world);

@@ -26,8 +26,7 @@ export async function aBusyWorld(
   for (const index of [0, 1]) world.drop('my-run', index, someLines(LINES, `s${index}`));
   world.control({action: 'scale', budget_usd: 500});
   world.control({action: 'keep', workers: 1, minutes: 60});
-  world.control({...FAST, workers_per_zone: 1});
-  await world.deliverAll();
+  await world.order({...FAST, workers_per_zone: 1});
   await world.writeJob('my-job', {...JOB, limits: {memory_gb: 1}});
   await world.writeJob('fast-job', {...JOB, pool: 'fast'});
   await world.writeJob('cancelled-job', JOB);
@@ -37,8 +36,7 @@ export async function aBusyWorld(
   await world.minutes(4, 1);
   world.exec({exec: 'e1', target: 'all', argv: ['hostname'], timeout_s: 3600});
   await world.minutes(1, 1);
-  world.tpus.node(A0).state = 'PREEMPTED';
-  world.agents.delete(A0);
+  world.preempt(A0);
   world.tpus.zone(ZONE).soldOut = true;
   world.control({action: 'pause', pool: 'fast'});
   await world.minutes(3, 1);

@@ -1,5 +1,6 @@
 /** A world with one slot and its worker at work on my-run/000, and the end that must follow each loss of that worker. */
 import assert from 'node:assert/strict';
+import type {FakeAgent} from '../agent.ts';
 import {someLines} from '../shard-plan.ts';
 import {World} from '../world.ts';
 import {A0, ONE_SLOT} from './places.ts';
@@ -62,10 +63,22 @@ export async function untilShards(world: World, count: number, most = 20, stream
   await world.until(`shard ${count}`, hasShards, most, 1);
 }
 
+/** Changes each agent and lets a minute go by, until the stream my-run/000 has failed or `most` minutes are over. */
+export async function untilFailed(
+  world: World,
+  most: number,
+  change: (agent: FakeAgent) => void,
+): Promise<void> {
+  const hasFailed = async () => (await world.stream('my-run', '000'))?.status === 'failed';
+  for (let minute = 0; minute < most && !(await hasFailed()); minute++) {
+    for (const agent of world.agents.values()) change(agent);
+    await world.minute(1);
+  }
+}
+
 /** The run is completed with each sample stored once, and no failure is charged for a lost machine. */
 export async function assertRecovered(world: World, text = someLines(20)): Promise<void> {
-  await world.untilAsleep();
-  await world.assertStoredOnce('my-run', '000', text);
+  await world.untilStoredOnce('my-run', '000', text);
   assert.equal((await world.run('my-run'))?.status, 'completed');
   assert.equal((await world.stream('my-run', '000'))?.failures, 0, 'a lost machine is no failure');
 }

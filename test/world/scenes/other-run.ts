@@ -6,8 +6,7 @@ import type {World} from '../world.ts';
 /** Runs and completes a run of another person in the same world. */
 export async function assertOthersGoOn(world: World): Promise<void> {
   world.drop('other', 0, someLines(5, 'other'));
-  await world.untilAsleep();
-  await world.assertStoredOnce('other', '000', someLines(5, 'other'));
+  await world.untilStoredOnce('other', '000', someLines(5, 'other'));
   assert.equal((await world.run('other'))?.status, 'completed');
 }
 

@@ -23,6 +23,14 @@ export async function aPausedWorld(workers: number, changes: Partial<Worker> = {
   return world;
 }
 
+/** Writes workers that are idle, unless their changes say otherwise. */
+export async function saveWorkers(world: World, ...workers: Partial<Worker>[]): Promise<void> {
+  await world.store.transaction(async tx => {
+    for (const changes of workers)
+      workerRecords.set(tx, aWorker({phase: 'idle', heartbeat_at: at(0), ready_at: at(0), ...changes}));
+  });
+}
+
 export function anIdleWorker(changes: Partial<Worker>): Worker {
   const heard = {heartbeat_at: at(0), progress_at: at(0), ready_at: at(0), provider_state: 'READY'};
   return aWorker({phase: 'idle', health: 'HEALTHY', usd_per_hour: 1, ...heard, ...changes});

@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import {jobRecords} from '../../../shared/control-plane/documents/job-documents.ts';
 import {scheduleJob} from '../../../shared/domain/job/lifecycle.ts';
 import {paths} from '../../../shared/domain/names.ts';
-import type {Document} from '../../../shared/ports/ports.ts';
 import {send} from '../people.ts';
 import {World} from '../world.ts';
 import {aJob} from './jobs.ts';
@@ -27,10 +26,6 @@ export async function aWorldWithFast(set: Record<string, string> = {}, changes: 
 /** Names the pool of a run, before its first stream. */
 export function namePool(world: World, run: string, pool: string, more: object = {}): void {
   world.objects.put(`datasets/${run}/run.json`, JSON.stringify({pool, ...more}));
-}
-
-export function edit(world: World, path: string, changes: Document): Promise<void> {
-  return world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...changes}));
 }
 
 /** Waiting jobs of a pool, as their documents have them. */
