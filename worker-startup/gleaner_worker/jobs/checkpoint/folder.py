@@ -70,8 +70,13 @@ def _scan(fd: int, prefix: str, uid: int, ignored: str, found: Scan, most: int) 
                 if problem := _problem_of(path, status, uid):
                     found.left_out[path] = problem
                 elif stat.S_ISDIR(status.st_mode):
+                    try:
+                        inner = os.open(entry.name, _FOLDER, dir_fd=fd)
+                    except PermissionError:  # the agent is not root
+                        found.left_out[path] = "it cannot be read"
+                        continue
                     found.folders[path] = status.st_mode & 0o777
-                    _scan(os.open(entry.name, _FOLDER, dir_fd=fd), path + "/", uid, ignored, found, most)
+                    _scan(inner, path + "/", uid, ignored, found, most)
                 elif stat.S_ISLNK(status.st_mode):
                     _add_link(fd, entry.name, path, found)
                 else:
