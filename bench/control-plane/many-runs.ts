@@ -3,20 +3,21 @@
 import {watchWrites, withTransactions} from '../../shared/control-plane/documents/watched-store.ts';
 import {handleControlMessage, handleExecMessage} from '../../shared/control-plane/events/operator-message.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
-import {answerWorker} from '../../shared/control-plane/worker-api/answer-worker.ts';
 import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
-import {streamId, streamObject, workerName} from '../../shared/domain/names.ts';
+import {streamId, workerName} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {newZone} from '../../shared/domain/zone/placement.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import type {Document, Store} from '../../shared/ports/ports.ts';
 import {aConfig, aRun, aTpu, aWorker, ENVIRONMENT} from '../../test/world/builders.ts';
+import {messageData} from '../../test/world/bus.ts';
 import {depsOf} from '../../test/world/deps.ts';
 import {aJob} from '../../test/world/scenes/jobs.ts';
 import {SceneBucket} from './bucket.ts';
 import {LatencyClock} from './latency-clock.ts';
 import {metered, noUsage} from './meter.ts';
 import {NOW, putAll, SECRET_SHA256, storedStream} from './scene.ts';
+import {tpusOf} from './world.ts';
 
 const LATENCY_MS = 100;
 const ZONE = 'us-central1-a';
@@ -65,13 +66,11 @@ class ManyRuns {
         },
       },
       tpus: {
+        ...tpusOf(nodes),
         list: async () => {
           await sleep(LATENCY_MS);
           return {tpus: nodes(), unreachable: []};
         },
-        get: async name => nodes().find(node => node.name === name),
-        create: async () => 'started',
-        delete: async () => 'started',
       },
       ping: () => storePing(this.deps),
       now: () => Math.round(this.#clock.now),
@@ -100,22 +99,17 @@ class ManyRuns {
       const pool = poolName(index % pools);
       const run = `run-${index % runs}`;
       const heard_at = iso(this.#clock.now - 5000);
+      const slot = Math.floor(index / pools);
       return aWorker({
-        ...{name: workerName({pool, zone: ZONE, slot: Math.floor(index / pools)}), pool, zone: ZONE},
+        ...{name: workerName({pool, zone: ZONE, slot}), pool, zone: ZONE, slot},
         ...{
-          slot: Math.floor(index / pools),
           phase: 'working',
           work: `${run}/${streamId(Math.floor(index / runs))}`,
+          host_secrets: {0: SECRET_SHA256},
         },
         ...{epoch: 1, usd_per_hour: 0.25, costs: {}, charged_to: run, bundle: ENVIRONMENT.GLEANER_BUNDLE},
-        ...{
-          heartbeat_at: heard_at,
-          claimed_at: heard_at,
-          progress_at: heard_at,
-          agent_at: heard_at,
-          hello_at: heard_at,
-        },
-        host_secrets: {0: SECRET_SHA256},
+        ...{heartbeat_at: heard_at, claimed_at: heard_at, progress_at: heard_at, agent_at: heard_at},
+        hello_at: heard_at,
       });
     });
   }
@@ -125,17 +119,14 @@ class ManyRuns {
     const each = Math.floor(streams / runs);
     const {pool: own} = this.deps.config;
     await putAll(this.store, [
-      ...Array.from({length: pools}, (_, index): [string, object] => {
+      ...Array.from({length: pools}, (_, index): [string, object][] => {
         const pool = poolName(index);
+        const size = {zones: [ZONE], workers_per_zone: Math.ceil(workers / pools) || 1};
         return [
-          `pools/${pool}`,
-          {...own, pool, zones: [ZONE], workers_per_zone: Math.ceil(workers / pools) || 1, version: 1},
+          [`pools/${pool}`, {...own, pool, ...size, version: 1}],
+          [`zones/${index === 0 ? ZONE : `${pool}.${ZONE}`}`, newZone(ZONE, NOW, index === 0 ? null : pool)],
         ];
-      }),
-      ...Array.from({length: pools}, (_, index): [string, object] => {
-        const pool = index === 0 ? null : poolName(index);
-        return [`zones/${pool === null ? ZONE : `${pool}.${ZONE}`}`, newZone(ZONE, NOW, pool)];
-      }),
+      }).flat(),
       ...this.workers().map((worker): [string, object] => [`workers/${worker.name}`, worker]),
     ]);
     for (let run = 0; run < runs; run++) {
@@ -144,10 +135,9 @@ class ManyRuns {
       const documents = Array.from({length: each}, (_, place): [string, object] => {
         const lease = holders[place] ? {worker: holders[place], incarnation: 2, epoch: 1} : null;
         const status = lease ? ('in_progress' as const) : ('pending' as const);
-        const object = streamObject(name, streamId(place));
         return [
           `runs/${name}/streams/${streamId(place)}`,
-          {...storedStream(name, place, {status, lease, epoch: 1}), object},
+          storedStream(name, place, {status, lease, epoch: 1}),
         ];
       });
       await putAll(this.store, [
@@ -199,6 +189,10 @@ class ManyRuns {
     return {scene, seconds, reads, writes: writes + deletes, calls: this.#calls, note: noteOf()};
   }
 
+  pushed(id: string, message: object): object {
+    return messageData(id, JSON.stringify(message), iso(this.#clock.now));
+  }
+
   /** The most writes of a collection in a second. */
   peak(kind: string): number {
     const counts = [...this.#perSecond]
@@ -206,11 +200,6 @@ class ManyRuns {
       .map(([, count]) => count);
     return Math.max(0, ...counts);
   }
-}
-
-function pushed(id: string, message: object, now: number): object {
-  const data = Buffer.from(JSON.stringify(message)).toString('base64');
-  return {message: {data, messageId: id, publishTime: iso(now)}};
 }
 
 async function quietTick(): Promise<Figures> {
@@ -235,39 +224,13 @@ async function firstTick(): Promise<Figures> {
   return {...figures, note: `${pools().size} of 50 pools request a node`};
 }
 
-async function idlePolls(): Promise<Figures> {
-  const world = new ManyRuns({pools: 50, runs: 1000, streams: 1000, workers: 1000});
-  await world.fill();
-  const idle = world.workers().map(worker => ({...worker, phase: 'idle', work: null, epoch: null}));
-  await putAll(
-    world.store,
-    idle.map(worker => [`workers/${worker.name}`, worker]),
-  );
-  const sender = {account: 'worker', secret_sha256: SECRET_SHA256} as const;
-  const poll = async ({name}: {name: string}) => {
-    const asked = {action: 'lease', worker: name, incarnation: 2, host: 0, loaded: null} as const;
-    const {body} = await answerWorker(world.deps, sender, asked);
-    if (!('action' in body) || body.action !== 'wait')
-      throw new Error(`Failed to poll as ${name}: ${JSON.stringify(body)}`);
-  };
-  const figures = await world.measure('1,000 workers without work poll at once: each', () =>
-    Promise.all(idle.map(poll)),
-  );
-  return {
-    ...figures,
-    reads: figures.reads / 1000,
-    writes: figures.writes / 1000,
-    calls: figures.calls / 1000,
-  };
-}
-
 async function command(): Promise<Figures[]> {
   const world = new ManyRuns({pools: 5, runs: 5, streams: 5000, workers: 5000});
   await world.fill();
   await world.settle();
   const message = {exec: 'all-hosts', target: 'all', argv: ['uptime'], timeout_s: 600};
   const started = await world.measure('a command on 5,000 hosts begins', () =>
-    handleExecMessage(world.deps, pushed('7', message, world.deps.now())),
+    handleExecMessage(world.deps, world.pushed('7', message)),
   );
   const note = `at most ${world.peak('execs/hosts')} writes of hosts in a second`;
   const during = await world.measure('a tick beside it, without its 5,000 TPUs', () => world.tick());
@@ -296,7 +259,7 @@ async function clear(): Promise<Figures> {
     while ((await world.store.count('jobs')) > 0) {
       messages += 1;
       const message = {action: 'clear', before_at: iso(NOW)};
-      await handleControlMessage(world.deps, pushed(String(messages), message, world.deps.now()));
+      await handleControlMessage(world.deps, world.pushed(String(messages), message));
     }
   });
   return {...figures, note: `${messages} messages`};
@@ -319,7 +282,6 @@ async function massPause(): Promise<Figures> {
 export const MANY_SCENES: Record<string, () => Promise<Figures | Figures[]>> = {
   quietTick,
   firstTick,
-  idlePolls,
   command,
   clear,
   massPause,

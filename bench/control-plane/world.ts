@@ -9,6 +9,7 @@ import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Document, Store, Tpu, Tpus} from '../../shared/ports/ports.ts';
+import {messageData} from '../../test/world/bus.ts';
 import {depsOf} from '../../test/world/deps.ts';
 import {SceneBucket} from './bucket.ts';
 import {metered, noUsage, type Usage} from './meter.ts';
@@ -93,9 +94,7 @@ export class World {
   /** Delivers a message on topic `control`. */
   async control(id: string, message: Document): Promise<void> {
     this.now += 1;
-    const data = Buffer.from(JSON.stringify(message)).toString('base64');
-    const pushed = {message: {data, messageId: id, publishTime: iso(this.now)}};
-    await handleControlMessage(this.deps, pushed);
+    await handleControlMessage(this.deps, messageData(id, JSON.stringify(message), iso(this.now)));
     const record = await this.store.get(paths.control(id));
     if (record?.outcome !== 'applied') throw new Error(`The message ${id} was refused: ${record?.reason}`);
   }
