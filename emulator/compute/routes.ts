@@ -8,7 +8,7 @@ import {zones} from '../state/zones.ts';
 import {batchRoute} from '../storage/batch.ts';
 import type {Operation} from '../vm/operations.ts';
 import type {Tpus} from '../vm/tpus.ts';
-import {type ZoneRoute, zoneOf, zoneRoutes} from '../vm/zone-routes.ts';
+import {type ZoneRoutes, zoneOf, zoneRoutes} from '../vm/zone-routes.ts';
 import {INSTANCES, type Instance} from './instance.ts';
 import {type InstanceSpec, nameIn, parseInstance} from './spec.ts';
 
@@ -28,58 +28,43 @@ export class ComputeRoutes {
     this.#project = project;
   }
 
-  readonly #ofZone: ZoneRoute[] = [
-    [
-      ...(['GET', '/instances', 'compute.instances.list'] as const),
-      (zone, _, request) => {
-        const {page, next} = pageOf(this.#instances.list(zone), request);
-        return {kind: 'compute#instanceList', items: page.map(each => this.#instance(each)), ...next};
-      },
-    ],
-    [
-      ...(['POST', '/instances', 'compute.instances.create'] as const),
-      async (zone, _, {query, body}) => {
-        const id = query.get('requestId') ?? '';
-        if (id !== '' && !REQUEST_ID.test(id))
-          throw new ApiError(400, `Invalid value for field 'requestId': '${id}'`);
-        const instance = await readJson(body);
-        const name = nameIn(instance);
-        return this.#operation(this.#instances.create(zone, name, parseInstance(zone, instance), id));
-      },
-    ],
-    [
-      ...(['GET', '/instances/{name}', 'compute.instances.get'] as const),
-      (zone, name) => this.#instance(this.#instances.get(zone, name)),
-    ],
-    [
-      ...(['DELETE', '/instances/{name}', 'compute.instances.delete'] as const),
-      async (zone, name) => this.#operation(await this.#instances.delete(zone, name)),
-    ],
-    [
-      ...(['GET', '/operations/{name}', 'compute.zoneOperations.get'] as const),
-      (zone, name) => this.#operation(this.#found(zone, name)),
-    ],
-    [
-      ...(['POST', '/operations/{name}/wait', 'compute.zoneOperations.get'] as const),
-      async (zone, name, {signal}) => {
-        // Google answers after two minutes at most; the caller then asks again.
-        for (const end = Date.now() + 120_000; Date.now() < end && !signal.aborted; ) {
-          if (this.#found(zone, name).ended_at !== null) break;
-          await new Promise(resolve => setTimeout(resolve, 50));
-        }
-        return this.#operation(this.#found(zone, name));
-      },
-    ],
-  ];
+  readonly #ofZone: ZoneRoutes = {
+    'GET /instances compute.instances.list': (zone, _, request) => {
+      const {page, next} = pageOf(this.#instances.list(zone), request);
+      return {kind: 'compute#instanceList', items: page.map(each => this.#instance(each)), ...next};
+    },
+    'POST /instances compute.instances.create': async (zone, _, {query, body}) => {
+      const id = query.get('requestId') ?? '';
+      if (id !== '' && !REQUEST_ID.test(id))
+        throw new ApiError(400, `Invalid value for field 'requestId': '${id}'`);
+      const instance = await readJson(body);
+      const name = nameIn(instance);
+      return this.#operation(this.#instances.create(zone, name, parseInstance(zone, instance), id));
+    },
+    'GET /instances/{name} compute.instances.get': (zone, name) =>
+      this.#instance(this.#instances.get(zone, name)),
+    'DELETE /instances/{name} compute.instances.delete': async (zone, name) =>
+      this.#operation(await this.#instances.delete(zone, name)),
+    'GET /operations/{name} compute.zoneOperations.get': (zone, name) =>
+      this.#operation(this.#found(zone, name)),
+    'POST /operations/{name}/wait compute.zoneOperations.get': async (zone, name, {signal}) => {
+      // Google answers after two minutes at most; the caller then asks again.
+      for (const end = Date.now() + 120_000; Date.now() < end && !signal.aborted; ) {
+        if (this.#found(zone, name).ended_at !== null) break;
+        await new Promise(resolve => setTimeout(resolve, 50));
+      }
+      return this.#operation(this.#found(zone, name));
+    },
+  };
 
   routes(): Route[] {
     const of = '/compute/v1/projects/{project}';
-    const aggregated: ZoneRoute = [
-      ...(['GET', '/aggregated/instances', 'compute.instances.list'] as const),
-      (_zone, _name, request) => this.#aggregated(request),
-    ];
+    const aggregated: ZoneRoutes = {
+      'GET /aggregated/instances compute.instances.list': (_zone, _name, request) =>
+        this.#aggregated(request),
+    };
     const routes = [
-      ...zoneRoutes(of, [aggregated], request => this.#requireProject(request)),
+      ...zoneRoutes(of, aggregated, request => this.#requireProject(request)),
       ...zoneRoutes(`${of}/zones/{zone}`, this.#ofZone, request => {
         this.#requireProject(request);
         const path = `projects/${this.#project}/zones/${request.params.zone}`;

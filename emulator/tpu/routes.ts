@@ -6,7 +6,7 @@ import type {Faults} from '../state/faults.ts';
 import {zones} from '../state/zones.ts';
 import type {Operation} from '../vm/operations.ts';
 import type {Tpus} from '../vm/tpus.ts';
-import {type ZoneRoute, zoneOf, zoneRoutes} from '../vm/zone-routes.ts';
+import {type ZoneRoutes, zoneOf, zoneRoutes} from '../vm/zone-routes.ts';
 import {
   acceleratorTypes,
   healthNumbers,
@@ -37,96 +37,70 @@ export class TpuRoutes {
   }
 
   // Cloud TPU has no permissions for queued resources; their methods need those for nodes.
-  readonly #ofZone: ZoneRoute[] = [
-    [
-      ...(['POST', '/nodes', 'tpu.nodes.create'] as const),
-      async (zone, _, request) => {
-        const name = request.query.get('nodeId') ?? '';
-        const spec = parseNode(name, await readJson(request.body));
-        return this.#operation(this.#nodes.create(zone, name, spec), request);
-      },
-    ],
-    [
-      ...(['GET', '/nodes/{name}', 'tpu.nodes.get'] as const),
-      (zone, name, request) => this.#node(this.#nodes.get(zone, name), request),
-    ],
-    [
-      ...(['DELETE', '/nodes/{name}', 'tpu.nodes.delete'] as const),
-      async (zone, name, request) => this.#operation(await this.#nodes.delete(zone, name), request),
-    ],
-    [
-      ...(['GET', '/operations/{name}', 'tpu.operations.get'] as const),
-      (zone, name, request) => {
-        const found = this.#nodes.operations.find(zone, name);
-        if (found) return this.#operation(found, request);
-        throw new ApiError(404, `Operation not found: ${this.#inZone(zone, `/operations/${name}`)}`);
-      },
-    ],
-    [
-      ...(['POST', '/queuedResources', 'tpu.nodes.create'] as const),
-      async (zone, _, request) => {
-        const {query} = request;
-        const [name, id] = [query.get('queuedResourceId') ?? '', query.get('requestId') ?? ''];
-        return this.#operation(this.#queue.create(zone, name, id, await readJson(request.body)), request);
-      },
-    ],
-    [
-      ...(['GET', '/queuedResources/{name}', 'tpu.nodes.get'] as const),
-      (zone, name, request) => this.#queued(this.#queue.get(zone, name), request),
-    ],
-    [
-      ...(['DELETE', '/queuedResources/{name}', 'tpu.nodes.delete'] as const),
-      (zone, name, request) => {
-        // gcloud writes `True`.
-        const force = request.query.get('force')?.toLowerCase() === 'true';
-        return this.#operation(this.#queue.delete(zone, name, force), request);
-      },
-    ],
-  ];
+  readonly #ofZone: ZoneRoutes = {
+    'POST /nodes tpu.nodes.create': async (zone, _, request) => {
+      const name = request.query.get('nodeId') ?? '';
+      const spec = parseNode(name, await readJson(request.body));
+      return this.#operation(this.#nodes.create(zone, name, spec), request);
+    },
+    'GET /nodes/{name} tpu.nodes.get': (zone, name, request) =>
+      this.#node(this.#nodes.get(zone, name), request),
+    'DELETE /nodes/{name} tpu.nodes.delete': async (zone, name, request) =>
+      this.#operation(await this.#nodes.delete(zone, name), request),
+    'GET /operations/{name} tpu.operations.get': (zone, name, request) => {
+      const found = this.#nodes.operations.find(zone, name);
+      if (found) return this.#operation(found, request);
+      throw new ApiError(404, `Operation not found: ${this.#inZone(zone, `/operations/${name}`)}`);
+    },
+    'POST /queuedResources tpu.nodes.create': async (zone, _, request) => {
+      const {query} = request;
+      const [name, id] = [query.get('queuedResourceId') ?? '', query.get('requestId') ?? ''];
+      return this.#operation(this.#queue.create(zone, name, id, await readJson(request.body)), request);
+    },
+    'GET /queuedResources/{name} tpu.nodes.get': (zone, name, request) =>
+      this.#queued(this.#queue.get(zone, name), request),
+    'DELETE /queuedResources/{name} tpu.nodes.delete': (zone, name, request) => {
+      // gcloud writes `True`.
+      const force = request.query.get('force')?.toLowerCase() === 'true';
+      return this.#operation(this.#queue.delete(zone, name, force), request);
+    },
+  };
 
   /** Lists, for which the zone `-` means every zone. */
-  readonly #ofZones: ZoneRoute[] = [
-    [
-      ...(['GET', '/nodes', 'tpu.nodes.list'] as const),
-      (zone, _, request) =>
-        this.#listed('nodes', zone, this.#nodes.list(zone), node => this.#node(node, request)),
-    ],
-    [
-      ...(['GET', '/queuedResources', 'tpu.nodes.list'] as const),
-      (zone, _, request) =>
-        this.#listed('queuedResources', zone, this.#queue.list(zone), each => this.#queued(each, request)),
-    ],
-  ];
+  readonly #ofZones: ZoneRoutes = {
+    'GET /nodes tpu.nodes.list': (zone, _, request) =>
+      this.#listed('nodes', zone, this.#nodes.list(zone), node => this.#node(node, request)),
+    'GET /queuedResources tpu.nodes.list': (zone, _, request) =>
+      this.#listed('queuedResources', zone, this.#queue.list(zone), each => this.#queued(each, request)),
+  };
 
   routes(): Route[] {
     const at = '/v2/projects/{project}/locations/{zone}';
     return [
       ...zoneRoutes(at, this.#ofZones, request => this.#zoneOf(request, request.params.zone === '-')),
-      ...zoneRoutes(at, [...this.#ofZone, ...this.#offers()], request => this.#zoneOf(request, false)),
+      ...zoneRoutes(at, {...this.#ofZone, ...this.#offers()}, request => this.#zoneOf(request, false)),
     ];
   }
 
   /** The types and runtime versions that every zone offers. */
-  #offers(): ZoneRoute[] {
+  #offers(): ZoneRoutes {
     const kinds = [
       ['acceleratorTypes', 'type', acceleratorTypes],
       ['runtimeVersions', 'version', runtimeVersions],
     ] as const;
-    return kinds.flatMap(([plural, field, names]): ZoneRoute[] => {
+    const routes: ZoneRoutes = {};
+    for (const [plural, field, names] of kinds) {
       const offer = (zone: string, name: string) => ({
         name: this.#inZone(zone, `/${plural}/${name}`),
         [field]: name,
       });
-      const list = (zone: string) => ({[plural]: names.map(name => offer(zone, name))});
-      const get = (zone: string, name: string) => {
+      routes[`GET /${plural} tpu.locations`] = zone => ({[plural]: names.map(name => offer(zone, name))});
+      routes[`GET /${plural}/{name} tpu.locations`] = (zone, name) => {
         if (!names.includes(name)) throw new ApiError(404, `There is no ${plural}/${name} in ${zone}`);
         return offer(zone, name);
       };
-      return [
-        ['GET', `/${plural}`, 'tpu.locations', list],
-        ['GET', `/${plural}/{name}`, 'tpu.locations', get],
-      ];
-    });
+    }
+    return routes;
   }
 
   #zoneOf(request: Request, isEvery: boolean): string {

@@ -6,24 +6,23 @@ import type {JsonObject} from '../http/json.ts';
 import type {Faults} from '../state/faults.ts';
 import {zones} from '../state/zones.ts';
 
-/** `answer` gets a zone that the request may name, and the name of the resource in the path. */
-export type ZoneRoute = readonly [
-  method: 'GET' | 'POST' | 'DELETE',
-  path: string,
-  permission: string,
-  answer: (zone: string, name: string, request: Request) => JsonObject | Promise<JsonObject>,
-];
+/** By method, path and permission: an answer, which gets a zone that the request may name, and the name of the resource in the path. */
+export type ZoneRoutes = {
+  [route: `${'GET' | 'POST' | 'DELETE'} /${string} ${string}`]: (
+    zone: string,
+    name: string,
+    request: Request,
+  ) => JsonObject | Promise<JsonObject>;
+};
 
-export function zoneRoutes(
-  at: string,
-  routes: readonly ZoneRoute[],
-  checked: (request: Request) => string,
-): Route[] {
-  return routes.map(([method, path, permission, answer]) => [
-    ...([method, `${at}${path}`] as const),
-    async request => ({json: await answer(checked(request), request.params.name ?? '', request)}),
-    permission,
-  ]);
+export function zoneRoutes(at: string, routes: ZoneRoutes, checked: (request: Request) => string): Route[] {
+  return Object.entries(routes).map(([route, answer]) => {
+    const [method = '', path = '', permission = ''] = route.split(' ');
+    const handle = async (request: Request) => ({
+      json: await answer(checked(request), request.params.name ?? '', request),
+    });
+    return [method, `${at}${path}`, handle, permission];
+  });
 }
 
 /** Zone of a request. Throws for a zone that is unknown or does not answer. */
