@@ -9,15 +9,9 @@ from tokenizers import Tokenizer
 
 from gleaner_worker.model.tiny import CONFIG, make_tiny_model
 from gleaner_worker.spec.read_spec import parse_spec
+from tpu.models import shape
 
-_SHAPE = {
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
-    "vocab_size": 151_936,
-}
+_SHAPE = shape(896, 4864, 24, 14, 2) | {"vocab_size": 151_936}
 HUB_NAME = "Qwen/Qwen2.5-0.5B"  # the libraries' name of a model of that shape
 
 

@@ -1,117 +1,47 @@
 """The models and accelerators that are measured: configurations only, no weights."""
 
-_QWEN = {
-    "model_type": "qwen2",
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
-    "vocab_size": 151_936,
-    "max_position_embeddings": 32_768,
-    "rope_theta": 1e6,
-}
-_QWEN_7B = _QWEN | {
-    "hidden_size": 3584,
-    "intermediate_size": 18_944,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 28,
-    "num_key_value_heads": 4,
-    "vocab_size": 152_064,
-}
-_QWEN_4B = _QWEN | {
-    "model_type": "qwen3",
-    "hidden_size": 2560,
-    "intermediate_size": 9728,
-    "num_hidden_layers": 36,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-}
-_LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14_336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128_256,
-    "max_position_embeddings": 131_072,
-    "rope_theta": 5e5,
-    "rms_norm_eps": 1e-5,
-}
-_LLAMA_70B = _LLAMA | {
-    "hidden_size": 8192,
-    "intermediate_size": 28_672,
-    "num_hidden_layers": 80,
-    "num_attention_heads": 64,
-}
-_GEMMA = {"model_type": "gemma2", "vocab_size": 256_000, "max_position_embeddings": 8192}
-_GEMMA_2B = _GEMMA | {
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 26,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "query_pre_attn_scalar": 256,
-}
-_GEMMA_27B = _GEMMA | {
-    "hidden_size": 4608,
-    "intermediate_size": 36_864,
-    "num_hidden_layers": 46,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 16,
-    "head_dim": 128,
-    "query_pre_attn_scalar": 144,
-}
+
+def shape(hidden: int, mlp: int, layers: int, heads: int, kv_heads: int | None = None) -> dict:
+    """The keys of config.json with the sizes of a model. kv_heads: None for a family without the key."""
+    sizes = {
+        "hidden_size": hidden,
+        "intermediate_size": mlp,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+    }
+    return {key: size for key, size in sizes.items() if size is not None}
+
+
+def _vocabulary(tokens: int, positions: int) -> dict:
+    return {"vocab_size": tokens, "max_position_embeddings": positions}
+
+
+_QWEN = {"model_type": "qwen2", "rope_theta": 1e6} | shape(896, 4864, 24, 14, 2) | _vocabulary(151_936, 32_768)
+_QWEN_7B = _QWEN | shape(3584, 18_944, 28, 28, 4) | {"vocab_size": 152_064}
+_QWEN_4B = _QWEN | shape(2560, 9728, 36, 32, 8) | {"model_type": "qwen3", "head_dim": 128}
+_LLAMA = {"model_type": "llama", "rope_theta": 5e5, "rms_norm_eps": 1e-5}
+_LLAMA |= shape(4096, 14_336, 32, 32, 8) | _vocabulary(128_256, 131_072)
+_LLAMA_70B = _LLAMA | shape(8192, 28_672, 80, 64, 8)
+_GEMMA = {"model_type": "gemma2"} | _vocabulary(256_000, 8192)
+_GEMMA_2B = _GEMMA | shape(2304, 9216, 26, 8, 4) | {"head_dim": 256, "query_pre_attn_scalar": 256}
+_GEMMA_27B = _GEMMA | shape(4608, 36_864, 46, 32, 16) | {"head_dim": 128, "query_pre_attn_scalar": 144}
 # One model of each further kind of block.
-_PYTHIA = {
-    "model_type": "gpt_neox",
-    "hidden_size": 4096,
-    "intermediate_size": 16_384,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "vocab_size": 50_432,
-    "max_position_embeddings": 2048,
-    "rotary_pct": 0.25,
-}
-_OLMO = {
-    "model_type": "olmo2",
-    "hidden_size": 4096,
-    "intermediate_size": 11_008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "vocab_size": 100_352,
-    "max_position_embeddings": 4096,
-    "rope_theta": 5e5,
-}
+_PYTHIA = {"model_type": "gpt_neox", "rotary_pct": 0.25} | shape(4096, 16_384, 32, 32) | _vocabulary(50_432, 2048)
+_OLMO = {"model_type": "olmo2", "rope_theta": 5e5} | shape(4096, 11_008, 32, 32) | _vocabulary(100_352, 4096)
 _QWEN_MOE = {
     "model_type": "qwen3_moe",
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
     "moe_intermediate_size": 768,
     "num_experts": 128,
     "num_experts_per_tok": 8,
     "norm_topk_prob": True,
-    "num_hidden_layers": 48,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 4,
     "head_dim": 128,
-    "vocab_size": 151_936,
-    "max_position_embeddings": 40_960,
     "rope_theta": 1e6,
 }
-_GPT_OSS = {
-    "model_type": "gpt_oss",
-    "hidden_size": 2880,
-    "intermediate_size": 2880,
-    "num_local_experts": 32,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 64,
-    "vocab_size": 201_088,
-    "max_position_embeddings": 131_072,
-}
+_QWEN_MOE |= shape(2048, 6144, 48, 32, 4) | _vocabulary(151_936, 40_960)
+_GPT_OSS = (
+    {"model_type": "gpt_oss", "num_local_experts": 32} | shape(2880, 2880, 24, 64) | _vocabulary(201_088, 131_072)
+)
 CONFIGS = {
     "Qwen2.5-0.5B": _QWEN,
     "gemma-2-2b": _GEMMA_2B,
