@@ -72,11 +72,8 @@ export async function openParts(context: CloudContext) {
   const {options, where, deployments, ends, log, trouble} = context;
   const {dir, project} = where;
   const token = tokenIn(dir);
-  const identify = identifier(
-    token,
-    project,
-    deployments.map(({name}) => name),
-  );
+  const names = deployments.map(({name}) => name);
+  const identify = identifier(token, project, names);
   const identities = new Identities(dir);
   if (!options.storage_only && !options.google_emulators)
     for (const {store_file} of deployments) requireWhole(store_file, storeCure(store_file));
@@ -84,7 +81,6 @@ export async function openParts(context: CloudContext) {
   ends.add(() => database.close());
 
   const triggers = readTriggers(options.triggers ?? here('../functions/triggers.json'));
-  const names = deployments.map(({name}) => name);
   const topics = names.flatMap(name => topicsOf(triggers, name));
   const subscriptions = names.flatMap(name => subscriptionsOf(triggers, name));
   const documents = deployments.flatMap(each => documentTriggersOf(triggers, each, options.jobs_collection));
@@ -125,19 +121,7 @@ export async function openParts(context: CloudContext) {
   });
   const publisher = new Topics(database, events, project, topics);
   return {
-    ...{
-      token,
-      identify,
-      identities,
-      database,
-      triggers,
-      names,
-      documents,
-      google,
-      faults,
-      hosts,
-      events,
-    },
+    ...{token, identify, identities, database, triggers, names, documents, google, faults, hosts, events},
     ...{storage, fleet, nodes, instances, queue, scheduler, publisher},
   };
 }

@@ -90,10 +90,8 @@ export class Scheduler {
   routes(): Route[] {
     const jobs = '/v1/projects/{project}/locations/{location}/jobs';
     /** Pauses an enabled job and resumes a paused one; any other call fails, as Google documents. */
-    const turn =
-      (to: 'ENABLED' | 'PAUSED'): Handler =>
-      request => {
-        const job = this.#find(request);
+    const turn = (to: 'ENABLED' | 'PAUSED') =>
+      found(job => {
         const is = this.#isPaused(job) ? 'PAUSED' : 'ENABLED';
         if (is === to) {
           const must = to === 'PAUSED' ? 'ENABLED' : 'PAUSED';
@@ -102,8 +100,7 @@ export class Scheduler {
           });
         }
         this.#options.database.set(job.setting, to);
-        return {json: this.#resource(job, request)};
-      };
+      });
     const found =
       (work: (job: Job) => void): Handler =>
       request => {

@@ -119,22 +119,18 @@ export class Faults {
 
   /** Amount of a fault in a zone; undefined if the fault is not set. */
   zone(kind: ZoneFault, zone: string): number | undefined {
-    const row = this.#database.get<Fault>(
-      `SELECT * FROM faults WHERE kind = ? AND target IN (?, 'all') ORDER BY target = 'all'`,
-      kind,
-      zone,
-    );
-    return row && (row.amount ?? 1);
+    return this.#amount(kind, zone);
   }
 
   /** Probability of a fault for an event of the target, 0 to 1. */
   rate(kind: EventFault, target: string): number {
-    const row = this.#database.get<Fault>(
-      `SELECT * FROM faults WHERE kind = ? AND target IN (?, 'all') ORDER BY target = 'all'`,
-      kind,
-      target,
-    );
-    return row ? (row.amount ?? 1) : 0;
+    return this.#amount(kind, target) ?? 0;
+  }
+
+  #amount(kind: string, target: string): number | undefined {
+    const sql = `SELECT * FROM faults WHERE kind = ? AND target IN (?, 'all') ORDER BY target = 'all'`;
+    const row = this.#database.get<Fault>(sql, kind, target);
+    return row && (row.amount ?? 1);
   }
 
   #put(kind: string, target: string, amount: number): void {

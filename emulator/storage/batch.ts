@@ -57,13 +57,8 @@ async function answerPart(
   }
   if (reply.body instanceof Readable) {
     reply.body.destroy();
-    reply = {
-      status: 400,
-      json: new ApiError(
-        400,
-        'Failed to download in a batch: download the object with its own request',
-      ).body(),
-    };
+    const refusal = 'Failed to download in a batch: download the object with its own request';
+    reply = {status: 400, json: new ApiError(400, refusal).body()};
   }
   const status = reply.status ?? 200;
   const content = reply.json ? JSON.stringify(reply.json) : '';

@@ -1,19 +1,16 @@
-/** Tables for CRC-32C (Castagnoli) by slicing by 8, eight bytes a step. node:zlib has only CRC-32. */
-const slices = makeSlices();
+/** Tables for CRC-32C (Castagnoli) by slicing by 8, eight bytes a step, one behind another. node:zlib has only CRC-32. */
+const TABLES = makeTables();
 
-function makeSlices(): Int32Array[] {
-  const tables = Array.from({length: 8}, () => new Int32Array(256));
-  const at = (slice: number, byte: number) => tables[slice]?.[byte] ?? 0;
+function makeTables(): Int32Array {
+  const tables = new Int32Array(8 * 256);
   for (let byte = 0; byte < 256; byte++) {
     let crc = byte;
     for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0x82f63b78 : crc >>> 1;
-    (tables[0] as Int32Array)[byte] = crc;
+    tables[byte] = crc;
   }
-  for (let slice = 1; slice < 8; slice++) {
-    for (let byte = 0; byte < 256; byte++) {
-      const previous = at(slice - 1, byte);
-      (tables[slice] as Int32Array)[byte] = (previous >>> 8) ^ at(0, previous & 0xff);
-    }
+  for (let at = 256; at < tables.length; at++) {
+    const previous = tables[at - 256] as number;
+    tables[at] = (previous >>> 8) ^ (tables[previous & 0xff] as number);
   }
   return tables;
 }
@@ -22,16 +19,7 @@ export class Crc32c {
   #crc = -1;
 
   update(bytes: Uint8Array): void {
-    const [t0, t1, t2, t3, t4, t5, t6, t7] = slices as [
-      Int32Array,
-      Int32Array,
-      Int32Array,
-      Int32Array,
-      Int32Array,
-      Int32Array,
-      Int32Array,
-      Int32Array,
-    ];
+    const tables = TABLES;
     let crc = this.#crc;
     let i = 0;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -39,16 +27,16 @@ export class Crc32c {
       const low = crc ^ view.getInt32(i, true);
       const high = view.getInt32(i + 4, true);
       crc =
-        (t7[low & 0xff] as number) ^
-        (t6[(low >>> 8) & 0xff] as number) ^
-        (t5[(low >>> 16) & 0xff] as number) ^
-        (t4[low >>> 24] as number) ^
-        (t3[high & 0xff] as number) ^
-        (t2[(high >>> 8) & 0xff] as number) ^
-        (t1[(high >>> 16) & 0xff] as number) ^
-        (t0[high >>> 24] as number);
+        (tables[0x700 + (low & 0xff)] as number) ^
+        (tables[0x600 + ((low >>> 8) & 0xff)] as number) ^
+        (tables[0x500 + ((low >>> 16) & 0xff)] as number) ^
+        (tables[0x400 + (low >>> 24)] as number) ^
+        (tables[0x300 + (high & 0xff)] as number) ^
+        (tables[0x200 + ((high >>> 8) & 0xff)] as number) ^
+        (tables[0x100 + ((high >>> 16) & 0xff)] as number) ^
+        (tables[high >>> 24] as number);
     }
-    for (; i < bytes.length; i++) crc = (t0[(crc ^ (bytes[i] as number)) & 0xff] as number) ^ (crc >>> 8);
+    for (; i < bytes.length; i++) crc = (tables[(crc ^ (bytes[i] as number)) & 0xff] as number) ^ (crc >>> 8);
     this.#crc = crc;
   }
 

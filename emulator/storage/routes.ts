@@ -106,6 +106,17 @@ function objectRoutes(stores: Upload): Route[] {
     return {status: 204, body: ''};
   };
 
+  const list: Handler = request => {
+    const {bucket = ''} = request.params;
+    requireRight(request, 'list', bucket, request.query.get('prefix') ?? '');
+    return {json: listObjects(objects, bucket, request.query, request.origin)};
+  };
+
+  const unknown: Handler = ({params}) => {
+    const encoded = encodeURIComponent(params.object ?? '');
+    throw new ApiError(404, `No such object path: percent-encode the slashes, …/o/${encoded}`);
+  };
+
   const upload: Handler = request => insert(stores, request);
   const resume: Handler = request => resumable.put(request);
   const cancel: Handler = request => resumable.cancel(request);
@@ -120,15 +131,7 @@ function objectRoutes(stores: Upload): Route[] {
     ['PUT', '/resumable/upload/storage/v1/b/{bucket}/o', resume],
     ['DELETE', '/resumable/upload/storage/v1/b/{bucket}/o', cancel],
     ['GET', `/download${object}`, permitted('get', request => download(objects, blobs, request))],
-    [
-      'GET',
-      '/storage/v1/b/{bucket}/o',
-      request => {
-        const {bucket = ''} = request.params;
-        requireRight(request, 'list', bucket, request.query.get('prefix') ?? '');
-        return {json: listObjects(objects, bucket, request.query, request.origin)};
-      },
-    ],
+    ['GET', '/storage/v1/b/{bucket}/o', list],
     ['POST', `${object}/copyTo/${target}`, copying(copy)],
     ['POST', `${object}/rewriteTo/${target}`, copying(rewrite)],
     // No account has the right to move, so its clients copy and delete.
@@ -138,14 +141,7 @@ function objectRoutes(stores: Upload): Route[] {
     ['PATCH', object, permitted('update', change)],
     ['PUT', object, permitted('update', change)],
     ['DELETE', object, permitted('delete', remove)],
-    [
-      'GET',
-      '/storage/v1/b/{bucket}/o/{object...}',
-      ({params}) => {
-        const encoded = encodeURIComponent(params.object ?? '');
-        throw new ApiError(404, `No such object path: percent-encode the slashes, …/o/${encoded}`);
-      },
-    ],
+    ['GET', '/storage/v1/b/{bucket}/o/{object...}', unknown],
   ];
 }
 
@@ -154,46 +150,32 @@ function bucketRoutes(objects: ObjectTable, requireRight: RequireRight): Route[]
     const name = optionalString((await readJson(request.body)).name, 'name') ?? '';
     return {json: bucketResource(objects.makeBucket(name), request.origin)};
   };
+  const list: Handler = request => {
+    const prefix = request.query.get('prefix') ?? '';
+    const found = objects.buckets().filter(({name}) => name.startsWith(prefix));
+    const items = found.map(entry => bucketResource(entry, request.origin));
+    return {json: {kind: 'storage#buckets', ...(items.length > 0 ? {items} : {})}};
+  };
+  const get: Handler = request => {
+    const {bucket: name = ''} = request.params;
+    requireRight(request, 'see', name, '');
+    return {json: bucketResource(objects.bucket(name), request.origin)};
+  };
+  const layout: Handler = request => {
+    const {name} = objects.bucket(request.params.bucket ?? '');
+    const kind = 'storage#storageLayout';
+    return {json: {kind, bucket: name, location: 'US', locationType: 'multi-region'}};
+  };
+  const permissions: Handler = ({query}) => ({
+    json: {kind: 'storage#testIamPermissionsResponse', permissions: query.getAll('permissions')},
+  });
   const bucket = '/storage/v1/b/{bucket}';
   return [
-    [
-      'GET',
-      '/storage/v1/b',
-      request => {
-        const prefix = request.query.get('prefix') ?? '';
-        const found = objects.buckets().filter(({name}) => name.startsWith(prefix));
-        const items = found.map(entry => bucketResource(entry, request.origin));
-        return {json: {kind: 'storage#buckets', ...(items.length > 0 ? {items} : {})}};
-      },
-    ],
+    ['GET', '/storage/v1/b', list],
     ['POST', '/storage/v1/b', make],
-    [
-      'GET',
-      bucket,
-      request => {
-        const {bucket: name = ''} = request.params;
-        requireRight(request, 'see', name, '');
-        return {json: bucketResource(objects.bucket(name), request.origin)};
-      },
-      '',
-    ],
-    [
-      'GET',
-      `${bucket}/storageLayout`,
-      request => {
-        const {name} = objects.bucket(request.params.bucket ?? '');
-        return {
-          json: {kind: 'storage#storageLayout', bucket: name, location: 'US', locationType: 'multi-region'},
-        };
-      },
-    ],
-    [
-      'GET',
-      `${bucket}/iam/testPermissions`,
-      request => ({
-        json: {kind: 'storage#testIamPermissionsResponse', permissions: request.query.getAll('permissions')},
-      }),
-    ],
+    ['GET', bucket, get, ''],
+    ['GET', `${bucket}/storageLayout`, layout],
+    ['GET', `${bucket}/iam/testPermissions`, permissions],
   ];
 }
 

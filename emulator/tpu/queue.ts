@@ -97,16 +97,8 @@ export class Queue {
       if (earlier) return earlier;
       if (existing) throw new ApiError(409, `Resource '${this.path({zone, name})}' already exists`);
       const made: QueuedResource = {
-        ...{
-          zone,
-          name,
-          id: randomUUID(),
-          state: 'ACCEPTED',
-          initiator: 'USER',
-          error: null,
-          spec,
-          request_id,
-        },
+        ...{zone, name, id: randomUUID(), spec, request_id},
+        ...{state: 'ACCEPTED', initiator: 'USER', error: null},
         ...{created_at: new Date().toISOString(), due_at: Date.now() + step_ms},
       };
       this.#rows.insert(made);
