@@ -7,9 +7,9 @@ import {unaged} from '../dashboard/router.ts';
 import {UNIT_PRICES} from '../shared/domain/billing/unit-prices.ts';
 import {streamId} from '../shared/domain/names.ts';
 import {openSqliteStore} from '../shared/embedded/sqlite-store.ts';
-import type {Document, Store} from '../shared/ports/ports.ts';
 import {somePages} from '../test/support/machine/dashboard.ts';
 import {aConfig, aRun, aStream, aWorker} from '../test/world/builders.ts';
+import {putAll} from './control-plane/scene.ts';
 
 const START_MS = Date.parse('2026-01-02T03:04:05.000Z');
 const at = (seconds: number) => new Date(START_MS + seconds * 1000).toISOString();
@@ -34,13 +34,6 @@ const {workers, changes} = new Command('bench:dashboard')
 
 const cpuMs = () => process.cpuUsage().user / 1000 + process.cpuUsage().system / 1000;
 const RUNS = {small: 100, large: 10_000, huge: 100_000};
-
-async function put(store: Store, documents: [string, object][]): Promise<void> {
-  for (let from = 0; from < documents.length; from += 1000)
-    await store.transaction(async tx => {
-      for (const [path, data] of documents.slice(from, from + 1000)) tx.set(path, data as Document);
-    });
-}
 
 const zones = ['us-central1-a', 'us-east5-b', 'europe-west4-b', 'us-west4-a'];
 const nameOf = (index: number) => `tpu-${zones[index % 4]}-${Math.floor(index / 4)}`;
@@ -92,7 +85,7 @@ function streamOf(run: string, index: number, total: number, changed_s = -index)
 }
 
 const store = openSqliteStore(':memory:', () => 0.5);
-await put(
+await putAll(
   store,
   Array.from({length: workers}, (_, index) => workerOf(index, -10 * index)),
 );
@@ -105,13 +98,13 @@ for (const [run, total] of Object.entries(RUNS)) {
     total_shards: total * 2,
     cost_usd: 123.4,
   };
-  await put(store, [[`runs/${run}`, aRun({run, ...counts, ...totals})]]);
-  await put(
+  await putAll(store, [[`runs/${run}`, aRun({run, ...counts, ...totals})]]);
+  await putAll(
     store,
     Array.from({length: total}, (_, index) => streamOf(run, index, total)),
   );
 }
-await put(store, [
+await putAll(store, [
   ['pools/tpu', {...aConfig().pool, zones, workers_per_zone: workers / 4}],
   ...Array.from({length: 1000}, (_, index): [string, object] => [
     `events/${index}`,
@@ -151,11 +144,11 @@ for (const path of PAGES) {
     now += 5000;
     const second = (now - START_MS) / 1000;
     const some = Math.round((changes * poll) / POLLS) - Math.round((changes * (poll - 1)) / POLLS);
-    await put(
+    await putAll(
       store,
       Array.from({length: some}, (_, index) => workerOf(poll * 10 + index, second)),
     );
-    await put(
+    await putAll(
       store,
       Array.from({length: some}, (_, index) =>
         streamOf('huge', 50_000 + poll * 10 + index, RUNS.huge, second),

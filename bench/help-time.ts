@@ -24,18 +24,9 @@ const pairs = Array.from({length: rounds}, () => ({
   help: milliseconds([COMMAND, '--help']),
   empty: milliseconds(['-e', '0']),
 }));
-console.log(
-  `gleaner --help   ${spread(
-    pairs.map(({help}) => help),
-    0,
-  )} ms`,
-);
-console.log(
-  `node -e 0        ${spread(
-    pairs.map(({empty}) => empty),
-    0,
-  )} ms`,
-);
+const [helps, empties] = [pairs.map(({help}) => help), pairs.map(({empty}) => empty)];
+console.log(`gleaner --help   ${spread(helps, 0)} ms`);
+console.log(`node -e 0        ${spread(empties, 0)} ms`);
 console.log(
   `ratio            ${spread(
     pairs.map(({help, empty}) => help / empty),

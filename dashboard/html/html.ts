@@ -29,6 +29,11 @@ export function link(href: string, text: Part): Html {
   return html`<a href="${href}">${text}</a>`;
 }
 
+/** Links to the pages of TPUs, with commas between. */
+export function tpuLinks(names: readonly string[]): Html {
+  return html`${names.map((name, index) => html`${index > 0 ? ', ' : ''}${link(address('tpus', name), name)}`)}`;
+}
+
 /** `5.2 min ago` or `in 12 s`, with the exact time on hover. The page counts on by itself. */
 export function time(at: string | null, now: number): Html {
   if (at === null || Number.isNaN(Date.parse(at))) return html`<span class="quiet">never</span>`;

@@ -13,10 +13,10 @@ import {
   further,
   type Html,
   html,
-  link,
   markOf,
   state,
   time,
+  tpuLinks,
   withCommands,
 } from '../html/html.ts';
 import {poolCommands} from './commands.ts';
@@ -94,10 +94,7 @@ function dayText({tries, refusals, given, wait_s, lives, life_s, preemptions}: C
 /** The page of a TPU that is gone says how each of its lives ended. */
 function goneTpus(names: readonly string[]): Html {
   if (names.length === 0) return html``;
-  const links = names
-    .slice(0, MOST_CHIPS)
-    .map((name, index) => html`${index > 0 ? ', ' : ''}${link(address('tpus', name), name)}`);
-  return html`<details><summary>${counted(names.length, 'TPU')} gone</summary><p>${links}</p></details>`;
+  return html`<details><summary>${counted(names.length, 'TPU')} gone</summary><p>${tpuLinks(names.slice(0, MOST_CHIPS))}</p></details>`;
 }
 
 /** Each TPU by its slot, and the number and the dollars of each state. */

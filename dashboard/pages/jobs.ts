@@ -28,6 +28,7 @@ import {
   state,
   table,
   time,
+  tpuLinks,
 } from '../html/html.ts';
 import {jobCommands} from './commands.ts';
 
@@ -56,7 +57,7 @@ function jobTable(jobs: readonly JobView[]): Html {
     {title: 'Job', cell: nameOf},
     {title: 'State', cell: view => state(jobColumns.state.cell(view))},
     pool,
-    {title: 'TPU', cell: ({job}) => holders(job)},
+    {title: 'TPU', cell: ({job}) => tpuLinks(holdersOf(job))},
     {...created, title: 'Created (UTC)'},
     ...[duration, cost],
   ];
@@ -92,7 +93,7 @@ export function jobPage({id, job, waits, output, artifacts}: JobPage, now: numbe
   const head = html`<h1>${name || id} ${state(status)}</h1>${name ? html`<p class="quiet">${id}</p>` : ''}${reason ? html`<p class="lead">${reason}</p>` : ''}${figures(
     [
       ['Pool', jobColumns.pool.cell(view)],
-      ['TPU', holdersOf(job).length > 0 ? holders(job) : '–'],
+      ['TPU', holdersOf(job).length > 0 ? tpuLinks(holdersOf(job)) : '–'],
       ['Created', time(textOf(job.created_at), now)],
       ['Duration', jobColumns.duration.cell(view) || '–'],
       ['Cost', jobColumns.cost.cell(view) || '–'],
@@ -151,11 +152,6 @@ function attemptTable(attempts: readonly Document[], now: number): Html {
 
 function outcomeOf({outcome, cause, error}: Document): Html {
   return html`${textOf(outcome)}${cause ? ` (${textOf(cause)})` : ''}${error ? html`<small class="reason">${textOf(error).slice(0, 400)}</small>` : ''}`;
-}
-
-/** Links to the TPUs of the running attempt, or of the last one. */
-function holders(job: Document): Html {
-  return html`${holdersOf(job).map((worker, index) => html`${index > 0 ? ', ' : ''}${link(address('tpus', worker), worker)}`)}`;
 }
 
 function code({code, command: words}: Document): Html {

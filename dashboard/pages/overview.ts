@@ -16,6 +16,7 @@ import {
   state,
   table,
   time,
+  tpuLinks,
   withCommands,
 } from '../html/html.ts';
 
@@ -92,11 +93,7 @@ function beside({jobs, kept, rejected}: Overview): Html {
   const lines: Html[] = [];
   if (jobs.waiting + jobs.running > 0)
     lines.push(
-      html`<p>${link('/jobs', 'Jobs')}: ${numberText(jobs.waiting)} waiting, ${numberText(jobs.running)} running${
-        jobs.on.length > 0
-          ? html` on ${jobs.on.slice(0, 5).map((tpu, n) => html`${n > 0 ? ', ' : ''}${link(address('tpus', tpu), tpu)}`)}`
-          : ''
-      }</p>`,
+      html`<p>${link('/jobs', 'Jobs')}: ${numberText(jobs.waiting)} waiting, ${numberText(jobs.running)} running${jobs.on.length > 0 ? html` on ${tpuLinks(jobs.on.slice(0, 5))}` : ''}</p>`,
     );
   for (const {pool, text} of kept) lines.push(html`<p>Pool ${pool} ${text}.</p>`);
   const texts = [...new Set(rejected.map(({text}) => text))];

@@ -197,13 +197,7 @@ async function contentOf(answer: Response, what: string, most: number): Promise<
       throw new CliError(`Failed to read ${what}: the hub sends more than ${bytesText(most)}`);
     parts.push(part);
   }
-  const whole = new Uint8Array(bytes);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole.buffer;
+  return new Uint8Array(Buffer.concat(parts)).buffer;
 }
 
 async function errorOf(answer: Response): Promise<string> {
