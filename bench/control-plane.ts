@@ -5,13 +5,13 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {Command} from 'commander';
+import {SCENES} from './control-plane/event-scenes.ts';
 import {checkLimits, LIMITED_SCENES, limitLines, MAIN} from './control-plane/limits.ts';
 import {type Figures, MANY_SCENES} from './control-plane/many-runs.ts';
 import {costsOf} from './control-plane/prices.ts';
 import {print, type Report, type Row} from './control-plane/report.ts';
 import {RUNS, type Size} from './control-plane/scene.ts';
 import type {Ended, Measured} from './control-plane/scene-work.ts';
-import {SCENES} from './control-plane/scenes.ts';
 
 /** A thousand TPUs go, and their run has so many streams. */
 const ENDS = [
@@ -145,7 +145,7 @@ function measureMany({scenes}: Options): boolean {
     throw new Error(`Failed to find a scene with "${scenes}": give ${names.join(', ')}`);
   return chosen
     .map(name => {
-      const figures: Figures[] = JSON.parse(inProcess('./control-plane/measure-many.ts', name));
+      const figures: Figures[] = JSON.parse(inProcess('./control-plane/measure.ts', 'many', name));
       for (const {scene, seconds, reads, writes, calls, note} of figures)
         console.log(
           `${scene}: ${seconds.toFixed(1)} s, ${reads} reads, ${writes} writes, ${calls} calls. ${note}`,

@@ -11,6 +11,7 @@ import {dropStreams} from './burst.ts';
 import {addTo, documentsOf, noUsage, type Usage} from './meter.ts';
 import {nextShard, RUNS, runName, SECRET_SHA256, workersOf} from './scene.ts';
 import type {Scene, Work} from './scene-work.ts';
+import {TICK_SCENES} from './tick-scenes.ts';
 import type {World} from './world.ts';
 
 /** No scene has fewer workers in a run. */
@@ -101,7 +102,9 @@ function askAtOnce(world: World): Work {
   };
 }
 
-export const EVENT_SCENES: Record<string, Scene> = {
+/** Every scene by its name. */
+export const SCENES: Record<string, Scene> = {
+  ...TICK_SCENES,
   /** The first heartbeat is not measured: the process then knows the pool. */
   heartbeat: async world => {
     const counts = {samples_done: 2100, samples_total: 9000, tokens_done: 2_100_000, shards_done: 21};

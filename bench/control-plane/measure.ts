@@ -1,15 +1,17 @@
-/** One size in a process of its own: `build` fills a store file, and `measure` measures one scene on a copy of it. */
+/** A process of its own: `build` fills a store file of a size, `measure` measures a scene on a copy of it, and `many` a scene of many runs. */
 import {copyFileSync} from 'node:fs';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
+import {SCENES} from './event-scenes.ts';
+import {MANY_SCENES} from './many-runs.ts';
 import {addTo, noUsage} from './meter.ts';
 import {fill, type Size} from './scene.ts';
 import type {Measured, Work} from './scene-work.ts';
-import {SCENES} from './scenes.ts';
 import {World} from './world.ts';
 
 const [verb, file = '', workers, streams, latency, what = ''] = process.argv.slice(2);
 const size: Size = {workers: Number(workers), streams: Number(streams)};
 if (verb === 'build') await build();
+else if (verb === 'many') console.log(JSON.stringify([await MANY_SCENES[file]?.()].flat()));
 else console.log(JSON.stringify(await measureCopy()));
 
 /** The first tick and the first resync are over: runs have their totals, and worker-api has proved that it works. */

@@ -37,9 +37,8 @@ async function empty(world: World): Promise<void> {
     for await (const page of pagesOf(world.store, paths.streams(runName(run)), {where: [UNFINISHED]}))
       await world.change(page.map(({path, data}) => [path, {...data, status, lease: null}]));
   }
-  const {length} = workersOf(world.size);
   const living = workersOf(world.size).map(({name}) => name);
-  for (let first = 0; first < length; first += 400)
+  for (let first = 0; first < living.length; first += 400)
     await world.store.transaction(async tx => {
       for (const name of living.slice(first, first + 400)) tx.delete(`workers/${name}`);
     });
@@ -65,15 +64,6 @@ export const TICK_SCENES: Record<string, Scene> = {
     await world.tick();
     await world.changeRuns({status: 'paused'});
     await world.minute();
-    return aTick(world);
-  },
-  'tick, all gone': async world => {
-    await world.changeRuns({status: 'cancelled'});
-    const going = {phase: 'deleting', work: null, epoch: null};
-    await world.change(
-      workersOf(world.size).map(worker => [`workers/${worker.name}`, {...worker, ...going}]),
-    );
-    world.nodes = [];
     return aTick(world);
   },
   'tick, idle': async world => {
