@@ -1,5 +1,5 @@
 import {ApiError, LocalCloudError} from './http/errors.ts';
-import type {Route} from './http/http.ts';
+import type {Handler, Route} from './http/http.ts';
 import type {JsonObject} from './http/json.ts';
 import {optionalString, readJson} from './http/request-body.ts';
 
@@ -13,41 +13,29 @@ export type LocalApi = {
 
 /** API of the emulator itself under `/_local`: state, faults and shutdown. Anyone may request the proof that it is this cloud. */
 export function localRoutes({info, prove, fault, shutdown}: LocalApi): Route[] {
+  const look: Handler = ({query}) => {
+    const nonce = query.get('nonce');
+    return {json: nonce === null ? {} : {proof: prove(nonce)}};
+  };
+  const injectFault: Handler = async ({body}) => {
+    const {kind, target} = await readJson(body);
+    try {
+      const done = await fault(optionalString(kind, 'kind') ?? '', optionalString(target, 'target') ?? '');
+      return {json: {done}};
+    } catch (error) {
+      if (error instanceof LocalCloudError) throw new ApiError(400, error.message);
+      throw error;
+    }
+  };
+  const end: Handler = () => {
+    // The delay lets the answer be sent first.
+    setTimeout(shutdown, 50);
+    return {json: {done: 'shutting down'}};
+  };
   return [
-    [
-      'GET',
-      '/_local',
-      ({query}) => {
-        const nonce = query.get('nonce');
-        return {json: nonce === null ? {} : {proof: prove(nonce)}};
-      },
-    ],
+    ['GET', '/_local', look],
     ['GET', '/_local/state', () => ({json: info()})],
-    [
-      'POST',
-      '/_local/faults',
-      async ({body}) => {
-        const {kind, target} = await readJson(body);
-        try {
-          const done = await fault(
-            optionalString(kind, 'kind') ?? '',
-            optionalString(target, 'target') ?? '',
-          );
-          return {json: {done}};
-        } catch (error) {
-          if (error instanceof LocalCloudError) throw new ApiError(400, error.message);
-          throw error;
-        }
-      },
-    ],
-    [
-      'POST',
-      '/_local/shutdown',
-      () => {
-        // The delay lets the answer be sent first.
-        setTimeout(shutdown, 50);
-        return {json: {done: 'shutting down'}};
-      },
-    ],
+    ['POST', '/_local/faults', injectFault],
+    ['POST', '/_local/shutdown', end],
   ];
 }

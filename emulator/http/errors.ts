@@ -19,38 +19,23 @@ export class LocalCloudError extends Error {
   }
 }
 
-/** gRPC status of each HTTP status, as Google's REST front end maps them. */
-const grpcStatuses: Record<number, string> = {
-  400: 'INVALID_ARGUMENT',
-  401: 'UNAUTHENTICATED',
-  403: 'PERMISSION_DENIED',
-  404: 'NOT_FOUND',
-  409: 'ALREADY_EXISTS',
-  412: 'FAILED_PRECONDITION',
-  416: 'OUT_OF_RANGE',
-  429: 'RESOURCE_EXHAUSTED',
-  499: 'CANCELLED',
-  500: 'INTERNAL',
-  501: 'UNIMPLEMENTED',
-  503: 'UNAVAILABLE',
-};
-
-/** `reason` of each HTTP status in Google's JSON errors. */
-const reasons: Record<number, string> = {
-  400: 'invalid',
-  401: 'authError',
-  403: 'forbidden',
-  404: 'notFound',
-  405: 'methodNotAllowed',
-  409: 'conflict',
-  411: 'required',
-  412: 'conditionNotMet',
-  413: 'uploadTooLarge',
-  416: 'requestedRangeNotSatisfiable',
-  429: 'rateLimitExceeded',
-  500: 'backendError',
-  501: 'notImplemented',
-  503: 'backendError',
+/** Of each HTTP status, the `reason` in Google's JSON errors, and the gRPC status as Google's REST front end maps it. */
+const MEANINGS: Record<number, [reason: string, word?: string]> = {
+  400: ['invalid', 'INVALID_ARGUMENT'],
+  401: ['authError', 'UNAUTHENTICATED'],
+  403: ['forbidden', 'PERMISSION_DENIED'],
+  404: ['notFound', 'NOT_FOUND'],
+  405: ['methodNotAllowed'],
+  409: ['conflict', 'ALREADY_EXISTS'],
+  411: ['required'],
+  412: ['conditionNotMet', 'FAILED_PRECONDITION'],
+  413: ['uploadTooLarge'],
+  416: ['requestedRangeNotSatisfiable', 'OUT_OF_RANGE'],
+  429: ['rateLimitExceeded', 'RESOURCE_EXHAUSTED'],
+  499: ['backendError', 'CANCELLED'],
+  500: ['backendError', 'INTERNAL'],
+  501: ['notImplemented', 'UNIMPLEMENTED'],
+  503: ['backendError', 'UNAVAILABLE'],
 };
 
 /** Error answer in the format that Google's clients read. */
@@ -68,8 +53,9 @@ export class ApiError extends Error {
   ) {
     super(message, {cause: options.cause});
     this.status = status;
-    this.reason = options.reason ?? reasons[status] ?? 'backendError';
-    this.word = options.word ?? grpcStatuses[status] ?? 'UNKNOWN';
+    const [reason = 'backendError', word = 'UNKNOWN'] = MEANINGS[status] ?? [];
+    this.reason = options.reason ?? reason;
+    this.word = options.word ?? word;
     this.headers = options.headers ?? {};
   }
 
