@@ -90,6 +90,24 @@ export function heatMap(
   )}</tbody></table></div>`;
 }
 
+/** A heat map by site and layer. `values`: those of each `{site}.{layer}`. */
+export function layerMap<T>(
+  caption: string,
+  values: Readonly<Record<string, T>>,
+  cellOf: (value: T) => Cell,
+): Html {
+  const names = Object.keys(values).map(name => name.split('.') as [site: string, layer: string]);
+  const layers = [...new Set(names.map(([, layer]) => Number(layer)))].sort((a, b) => a - b);
+  const rows = [...new Set(names.map(([site]) => site))].map(name => ({
+    name,
+    cells: layers.map(layer => {
+      const value = values[`${name}.${layer}`];
+      return value === undefined ? null : cellOf(value);
+    }),
+  }));
+  return heatMap(caption, {columns: layers.map(String), rows});
+}
+
 /** The shade is one of ten classes, because the policy of the page allows no style of its own. */
 function heatCell(cell: Cell): Part {
   if (!cell) return html`<td></td>`;

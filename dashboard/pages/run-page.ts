@@ -18,7 +18,7 @@ import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
-import {type Cell, heatMap} from '../html/charts.ts';
+import {type Cell, heatMap, layerMap} from '../html/charts.ts';
 import type {Section} from '../html/feed.ts';
 import {section} from '../html/feed.ts';
 import {legend, streamGrid} from '../html/grid.ts';
@@ -201,47 +201,30 @@ const MASSIVE = 10;
 
 /** Heat maps by layer and site. */
 function statistics({of, stats, rows}: StatsView): Html {
-  const names = Object.keys(stats).map(name => name.split('.') as [string, string]);
-  const sites = [...new Set(names.map(([site]) => site))];
-  const layers = [...new Set(names.map(([, layer]) => Number(layer)))].sort((a, b) => a - b);
-  const rowsOf = (cellOf: (found: Stats) => Cell) =>
-    sites.map(name => ({
-      name,
-      cells: layers.map(layer =>
-        stats[`${name}.${layer}`] ? cellOf(stats[`${name}.${layer}`] as Stats) : null,
-      ),
-    }));
+  const map = (what: string, cellOf: (found: Stats) => Cell) => layerMap(`${what}, by layer`, stats, cellOf);
   const most = Math.max(...Object.values(stats).map(({norm}) => norm), Number.MIN_VALUE);
-  const columns = layers.map(String);
-  const norms = rowsOf(({norm}) => ({shade: norm / most, text: short(norm)}));
-  const massive = rowsOf(({max_abs, norm}) => {
-    const ratio = norm > 0 ? max_abs / norm : 0;
-    return {shade: Math.min(1, ratio / MASSIVE), text: short(ratio), warns: ratio >= MASSIVE};
-  });
   const most_broken = Math.max(...Object.values(stats).map(({non_finite}) => non_finite));
-  const broken = rowsOf(({non_finite}) => ({
-    shade: non_finite / most_broken,
-    text: `${short((100 * non_finite) / Math.max(1, rows))} %`,
-    more: `${numberText(non_finite)} of ${numberText(rows)} rows`,
-    warns: non_finite > 0,
-  }));
-  const zeros = rowsOf(({zeros}) => ({shade: zeros, text: `${short(100 * zeros)} %`}));
-  const spread = rowsOf(({norm_quantiles: norms}) => {
-    const [low, , middle, , high] = norms;
-    const ratio = middle > 0 ? high / middle : 0;
-    return {
-      shade: Math.min(1, ratio / MASSIVE),
-      text: short(ratio),
-      more: `${short(low)} to ${short(high)}, median ${short(middle)}`,
-      warns: ratio >= MASSIVE,
-    };
+  const massive = (ratio: number) => ({
+    ...{shade: Math.min(1, ratio / MASSIVE), text: short(ratio), warns: ratio >= MASSIVE},
   });
-  const ofRows = html`${heatMap('Norm at 99 % of the rows by the median norm, by layer', {columns, rows: spread})}${heatMap('Share of zeros, by layer', {columns, rows: zeros})}${byPosition(stats)}`;
-  return html`<h2>Statistics of ${of}</h2>${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}${ofRows}${
+  return html`<h2>Statistics of ${of}</h2>${[
+    map('Mean norm', ({norm}) => ({shade: norm / most, text: short(norm)})),
+    map('Largest value by mean norm', ({max_abs, norm}) => massive(norm > 0 ? max_abs / norm : 0)),
+    map('Norm at 99 % of the rows by the median norm', ({norm_quantiles: [low, , middle, , high]}) => ({
+      ...massive(middle > 0 ? high / middle : 0),
+      more: `${short(low)} to ${short(high)}, median ${short(middle)}`,
+    })),
+    map('Share of zeros', ({zeros}) => ({shade: zeros, text: `${short(100 * zeros)} %`})),
+    byPosition(stats),
     most_broken > 0
-      ? heatMap('Share of rows with a value that is not finite, by layer', {columns, rows: broken})
-      : html`<p class="quiet">Every value is finite.</p>`
-  }`;
+      ? map('Share of rows with a value that is not finite', ({non_finite}) => ({
+          shade: non_finite / most_broken,
+          text: `${short((100 * non_finite) / Math.max(1, rows))} %`,
+          more: `${numberText(non_finite)} of ${numberText(rows)} rows`,
+          warns: non_finite > 0,
+        }))
+      : html`<p class="quiet">Every value is finite.</p>`,
+  ]}`;
 }
 
 /** Where the massive activations are: of each layer, the range of positions with its largest value. */

@@ -3,7 +3,7 @@
 import {type Column, numberText} from '../../client/text/format.ts';
 import {type Comparison, type Side, shownWhole} from '../../client/views/comparison.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
-import {type Cell, heatMap} from '../html/charts.ts';
+import {type Cell, layerMap} from '../html/charts.ts';
 import {figures, further, type Html, html, type Part, state, table} from '../html/html.ts';
 import {exact, file, part} from './frame.ts';
 
@@ -56,19 +56,14 @@ function pairs({a, b}: Comparison, of: readonly Pair[]): Html {
 
 /** The relative difference of the mean norm, by layer and site. */
 function statisticsOf({a, b}: Comparison, [{result: of_a}, {result: of_b}]: readonly [Side, Side]): Html {
-  const [in_a, in_b] = [of_a?.stats ?? {}, of_b?.stats ?? {}];
-  const names = Object.keys(in_a).filter(name => name in in_b);
-  if (names.length === 0) return html`<p>${a} and ${b} have no statistics of one layer in common.</p>`;
-  const sites = [...new Set(names.map(name => name.split('.')[0] ?? ''))];
-  const layers = [...new Set(names.map(name => Number(name.split('.')[1])))].sort(
-    (one, other) => one - other,
-  );
-  const cellOf = (name: string): Cell => {
-    const [one, other] = [in_a[name], in_b[name]];
-    return one && other ? cell(one, other) : null;
-  };
-  const rows = sites.map(site => ({name: site, cells: layers.map(layer => cellOf(`${site}.${layer}`))}));
-  return html`${heatMap('Relative difference of the mean norm, in %, by layer', {columns: layers.map(String), rows})}`;
+  const in_b = of_b?.stats ?? {};
+  const both = Object.entries(of_a?.stats ?? {}).flatMap(([name, one]): [string, [Stats, Stats]][] => {
+    const other = in_b[name];
+    return other ? [[name, [one, other]]] : [];
+  });
+  if (both.length === 0) return html`<p>${a} and ${b} have no statistics of one layer in common.</p>`;
+  const caption = 'Relative difference of the mean norm, in %, by layer';
+  return layerMap(caption, Object.fromEntries(both), ([one, other]) => cell(one, other));
 }
 
 function cell({norm: one}: Stats, {norm: other}: Stats): Cell {
