@@ -56,10 +56,7 @@ export async function startEmulator(kind: Kind, dir: string): Promise<EmulatorPr
       `Failed to start ${name}: ${text.split('\n').at(-1) || 'it printed nothing'}; its log is ${log_file}`,
     );
   }
-  return {
-    ...{host, ended},
-    stop: () => machine.kill(),
-  };
+  return {host, ended, stop: () => machine.kill()};
 }
 
 function commandOf(kind: Kind): string[] {

@@ -9,7 +9,7 @@ const names = [
 ] as const;
 
 /** Preconditions on the current object of a name. Generation 0 stands for an absent object. */
-export type Conditions = Partial<Record<(typeof names)[number], number>>;
+export type Conditions = Partial<Record<(typeof names)[number], number | undefined>>;
 
 export function wholeNumber(query: URLSearchParams, name: string): number | undefined {
   const text = query.get(name);
@@ -35,21 +35,12 @@ export function conditionsFrom(query: URLSearchParams, of: 'object' | 'source' =
 export function brokenCondition(
   conditions: Conditions,
   object: StoredObject | undefined,
-): string | undefined {
-  const generation = object?.generation ?? 0;
-  const metageneration = object?.metageneration ?? 0;
-  const {ifGenerationMatch, ifGenerationNotMatch, ifMetagenerationMatch, ifMetagenerationNotMatch} =
-    conditions;
-  if (ifGenerationMatch !== undefined && ifGenerationMatch !== generation) return 'ifGenerationMatch';
-  if (ifGenerationNotMatch !== undefined && ifGenerationNotMatch === generation)
-    return 'ifGenerationNotMatch';
-  if (ifMetagenerationMatch !== undefined && ifMetagenerationMatch !== metageneration) {
-    return 'ifMetagenerationMatch';
-  }
-  if (ifMetagenerationNotMatch !== undefined && ifMetagenerationNotMatch === metageneration) {
-    return 'ifMetagenerationNotMatch';
-  }
-  return undefined;
+): keyof Conditions | undefined {
+  return names.find(name => {
+    const now = (name.startsWith('ifMeta') ? object?.metageneration : object?.generation) ?? 0;
+    const isSame = conditions[name] === now;
+    return conditions[name] !== undefined && isSame === name.endsWith('NotMatch');
+  });
 }
 
 export function requireConditions(conditions: Conditions, object: StoredObject | undefined): void {
@@ -60,6 +51,6 @@ export function requireConditions(conditions: Conditions, object: StoredObject |
     : 'there is no such object';
   throw new ApiError(
     412,
-    `At least one of the pre-conditions you specified did not hold: ${broken}=${conditions[broken as keyof Conditions]}, and ${now}`,
+    `At least one of the pre-conditions you specified did not hold: ${broken}=${conditions[broken]}, and ${now}`,
   );
 }

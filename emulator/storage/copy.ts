@@ -94,7 +94,7 @@ function sourceOf(objects: ObjectTable, bucket: string, part: JsonObject): Store
   const {name, generation, objectPreconditions} = part;
   const source = objects.get(bucket, optionalString(name, 'name') ?? '', numberOf(generation));
   const wanted = isObject(objectPreconditions) ? numberOf(objectPreconditions.ifGenerationMatch) : undefined;
-  requireConditions(wanted === undefined ? {} : {ifGenerationMatch: wanted}, source);
+  requireConditions({ifGenerationMatch: wanted}, source);
   return source;
 }
 

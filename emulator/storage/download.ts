@@ -13,10 +13,7 @@ export function readable(objects: ObjectTable, request: Request): StoredObject |
   const found = objects.get(bucket, object, wholeNumber(request.query, 'generation'));
   const {ifGenerationNotMatch, ifMetagenerationNotMatch, ...matches} = conditionsFrom(request.query);
   requireConditions(matches, found);
-  const nots = {
-    ...(ifGenerationNotMatch === undefined ? {} : {ifGenerationNotMatch}),
-    ...(ifMetagenerationNotMatch === undefined ? {} : {ifMetagenerationNotMatch}),
-  };
+  const nots = {ifGenerationNotMatch, ifMetagenerationNotMatch};
   return brokenCondition(nots, found) ? {status: 304, body: ''} : found;
 }
 
