@@ -33,6 +33,7 @@ export type EmbeddedBusOptions = {
   trouble?: (error: unknown) => void;
 };
 
+type DeadRow = Row & Pick<DeadLetter, 'last_error' | 'died_at'>;
 type Row = {seq: number; id: string; topic: string; message: string; published_at: string; attempts: number};
 
 /**
@@ -149,12 +150,8 @@ export class EmbeddedBus implements Bus {
   }
 
   deadLetters(): DeadLetter[] {
-    const rows = this.#options.database
-      .prepare('SELECT * FROM bus_dead_letters ORDER BY seq')
-      .all() as (Row & {
-      last_error: string;
-      died_at: string;
-    })[];
+    const {database} = this.#options;
+    const rows = database.prepare('SELECT * FROM bus_dead_letters ORDER BY seq').all() as DeadRow[];
     return rows.map(({seq: _seq, message, ...rest}) => ({...rest, message: JSON.parse(message) as Document}));
   }
 

@@ -3,10 +3,10 @@ import type {CloudDatabase} from './database.ts';
 import {zones} from './zones.ts';
 
 /** Faults of nodes and queued resources happen once. Faults of zones and events last until `clear`. */
-const vmFaults = ['dead', 'restart', 'cut'] as const;
 const nodeFaults = [
   ...(['preempt', 'preempt-with-notice', 'maintenance', 'vanish'] as const),
-  ...vmFaults,
+  // The TPU stays as it is.
+  ...(['dead', 'restart', 'cut'] as const),
 ] as const;
 const queueFaults = ['suspend', 'fail'] as const;
 /** `seconds`: default of a fault that takes time. */
@@ -26,8 +26,6 @@ const zoneFaults = {
 const eventFaults = ['drop', 'double', 'reorder'] as const;
 
 export type QueueFault = (typeof queueFaults)[number];
-/** Faults of a VM whose TPU stays as it is. */
-export type VmFault = (typeof vmFaults)[number];
 export type NodeFault = (typeof nodeFaults)[number];
 export type ZoneFault = keyof typeof zoneFaults;
 export type EventFault = (typeof eventFaults)[number];

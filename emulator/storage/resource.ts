@@ -2,17 +2,13 @@ import {ApiError} from '../http/errors.ts';
 import {isObject, type Json, type JsonObject} from '../http/json.ts';
 import {optionalString, stringMap} from '../http/request-body.ts';
 
+const textFields = [
+  ...(['contentType', 'contentEncoding', 'contentDisposition', 'contentLanguage'] as const),
+  ...(['cacheControl', 'customTime', 'storageClass'] as const),
+];
+
 /** Writable fields of an object, under the names of the API. */
-export type Fields = {
-  contentType?: string;
-  contentEncoding?: string;
-  contentDisposition?: string;
-  contentLanguage?: string;
-  cacheControl?: string;
-  customTime?: string;
-  storageClass?: string;
-  metadata?: Record<string, string>;
-};
+export type Fields = {[field in (typeof textFields)[number]]?: string} & {metadata?: Record<string, string>};
 
 export type StoredObject = {
   bucket: string;
@@ -28,16 +24,6 @@ export type StoredObject = {
   created_at: string;
   updated_at: string;
 };
-
-const textFields = [
-  'contentType',
-  'contentEncoding',
-  'contentDisposition',
-  'contentLanguage',
-  'cacheControl',
-  'customTime',
-  'storageClass',
-] as const;
 
 /** Writable fields of a resource. Ignores other fields (acl, kind, id …), which clients send back with a resource. */
 export function fieldsOf(resource: JsonObject): Fields {
@@ -81,10 +67,7 @@ function headerSafe(value: string, field: string): string {
 }
 
 function checkedMetadata(metadata: Record<string, string>): Record<string, string> {
-  const size = Object.entries(metadata).reduce(
-    (sum, [key, value]) => sum + Buffer.byteLength(key + value),
-    0,
-  );
+  const size = Buffer.byteLength(Object.entries(metadata).flat().join(''));
   if (size > 8192) throw new ApiError(400, `Invalid value for metadata: ${size} bytes; the limit is 8192`);
   return metadata;
 }

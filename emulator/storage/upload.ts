@@ -75,14 +75,8 @@ async function insertResumable(upload: Upload, request: Request): Promise<Reply>
   requireConditions(conditions, upload.objects.find(bucket, name));
   const length = headers['x-upload-content-length'];
   const total_bytes = typeof length === 'string' && /^\d+$/.test(length) ? Number(length) : null;
-  const id = upload.resumable.begin({
-    bucket,
-    name,
-    fields,
-    conditions,
-    expected: expectedInResource(resource),
-    total_bytes,
-  });
+  const expected = expectedInResource(resource);
+  const id = upload.resumable.begin({bucket, name, fields, conditions, expected, total_bytes});
   const location = `${request.origin}/upload/storage/v1/b/${encodeURIComponent(bucket)}/o?uploadType=resumable&name=${encodeURIComponent(name)}&upload_id=${id}`;
   return {headers: {location, 'x-guploader-uploadid': id}, body: ''};
 }
