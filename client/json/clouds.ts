@@ -65,12 +65,7 @@ export const cloudAnswers = {
     stays: z.array(z.strictObject({what: text, command: text})),
   }),
   deploy: z.union([
-    z.strictObject({
-      mocked: z.boolean(),
-      project: text,
-      resources: z.array(text),
-      most_an_hour: mostAnHour,
-    }),
+    z.strictObject({mocked: z.boolean(), project: text, resources: z.array(text), most_an_hour: mostAnHour}),
     z.strictObject({deployed: text, project: text, outputs: z.record(text, z.unknown())}),
   ]),
 };

@@ -6,12 +6,7 @@ import {layerName, short, total} from '../../shared/domain/run/result.ts';
 const drift = z.object({
   relative_error: z.number(),
   cosine: z.number(),
-  worst: z.object({
-    stream: short,
-    sample: total,
-    position: total.nullable(),
-    relative_error: z.number(),
-  }),
+  worst: z.object({stream: short, sample: total, position: total.nullable(), relative_error: z.number()}),
 });
 
 /** Samples that `gleaner run verify --reference` computed again with transformers in fp32. */

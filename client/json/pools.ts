@@ -62,12 +62,7 @@ export const poolAnswers = {
   exec: z.union([exec, z.strictObject({exec: text, command: text})]),
   discover: z.array(host),
   update: z.union([
-    z.strictObject({
-      done: text,
-      ready: z.boolean(),
-      seconds: z.number(),
-      workers: z.array(codeOfHost),
-    }),
+    z.strictObject({done: text, ready: z.boolean(), seconds: z.number(), workers: z.array(codeOfHost)}),
     z.strictObject({done: text}),
     commands,
   ]),

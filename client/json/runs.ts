@@ -12,13 +12,7 @@ export const beside = z.strictObject({
   ...{network_usd: dollars, operations_usd: dollars, control_usd: dollars, storage_usd_per_month: dollars},
 });
 
-const run = z.intersection(
-  runDocument,
-  z.looseObject({
-    usd_per_million_tokens: dollars.nullable(),
-    beside,
-  }),
-);
+const run = z.intersection(runDocument, z.looseObject({usd_per_million_tokens: dollars.nullable(), beside}));
 
 const status = z.union([
   z.array(run),
@@ -99,10 +93,7 @@ const preflight = z.strictObject({
   recommended: text.nullable(),
   programs: z.array(
     compiled.extend({
-      usd_per_million_tokens: z.strictObject({
-        spot: z.number().nullable(),
-        on_demand: z.number().nullable(),
-      }),
+      usd_per_million_tokens: z.strictObject({spot: z.number().nullable(), on_demand: z.number().nullable()}),
       /** Tokens a second of the slowest stage, which the price rests on; `limit` names it. Null for a program that does not fit. */
       rate: span.extend({limit: text}).nullable(),
     }),

@@ -14,10 +14,7 @@ export const uvCache = () => join(cacheFolder(), 'uv');
 /** Compiled programs of the VMs of local clouds. */
 export const jaxCache = () => process.env.JAX_COMPILATION_CACHE_DIR || join(cacheFolder(), 'jax');
 /** Keeps bytecode outside of the sources, because the worker bundle packs their folder. Bytecode saves seconds at each start. */
-const bytecode = () => ({
-  PYTHONPYCACHEPREFIX: join(cacheFolder(), 'bytecode'),
-  PYTHONDONTWRITEBYTECODE: '',
-});
+const bytecode = () => ({PYTHONPYCACHEPREFIX: join(cacheFolder(), 'bytecode'), PYTHONDONTWRITEBYTECODE: ''});
 /** JAX stores programs for another machine, but cannot load them. */
 export const NO_JAX_CACHE = {JAX_COMPILATION_CACHE_DIR: ''};
 

@@ -36,11 +36,7 @@ export const runColumns = {
   run: {title: 'Run', cell: ({run}) => run.run},
   status: {title: 'Status', cell: ({run}) => run.status},
   streams: {title: 'Streams', cell: doneText},
-  samples: {
-    title: 'Samples',
-    cell: ({run}) => numberText(run.total_samples_processed),
-    right: true,
-  },
+  samples: {title: 'Samples', cell: ({run}) => numberText(run.total_samples_processed), right: true},
   rejected: {title: 'Rejected', cell: ({run}) => numberText(run.rejected_samples), right: true},
   shards: {title: 'Shards', cell: ({run}) => numberText(run.total_shards), right: true},
   size: {title: 'Size', cell: ({run}) => bytesText(run.total_bytes), right: true},

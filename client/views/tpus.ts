@@ -150,10 +150,7 @@ export async function attemptsOf(store: Store, tpu: string): Promise<Attempt[]> 
   const stored = await store.query(`${paths.worker(tpu)}/attempts`, {order_by, limit: MOST_ATTEMPTS});
   const found = attemptRecords.parseAll(stored, ({message}) => say(message));
   return found.map(each =>
-    rowOf(attempt, {
-      ...each,
-      evidence: ENDS[String(each.cause_kind)]?.[0] ?? 'unknown',
-    }),
+    rowOf(attempt, {...each, evidence: ENDS[String(each.cause_kind)]?.[0] ?? 'unknown'}),
   );
 }
 

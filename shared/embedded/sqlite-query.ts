@@ -64,10 +64,7 @@ function matching({field, op, value}: Filter): Sql {
         values: choices,
       };
     const each = choices.map(choice => matching({field, op: '==', value: choice}));
-    return {
-      sql: each.map(({sql}) => `(${sql})`).join(' or '),
-      values: each.flatMap(({values}) => values),
-    };
+    return {sql: each.map(({sql}) => `(${sql})`).join(' or '), values: each.flatMap(({values}) => values)};
   }
   const operator = op === '==' ? '=' : op;
   if (value === null) return {sql: `${typeOf(field)} = 'null'`, values: []};
@@ -102,10 +99,7 @@ function ordering({field, direction = 'asc'}: NonNullable<Query['order_by']>, wh
     when 'real' then 3 when 'text' then 4 when 'array' then 5 else 6 end`;
   const number = numberOf(field);
   const value = `case ${type} when 'integer' then ${number} when 'real' then ${number} when 'text' then ${textOf(field)} end`;
-  return {
-    sql: ` order by ${rank} ${direction}, ${value} ${direction}, id ${direction}`,
-    values: [],
-  };
+  return {sql: ` order by ${rank} ${direction}, ${value} ${direction}, id ${direction}`, values: []};
 }
 
 /** The path of the field as a literal: SQLite uses an index only if no part of its expression is a parameter. */

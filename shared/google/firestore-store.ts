@@ -191,9 +191,7 @@ function commitFailure(error: unknown, created: DocumentPath[]): Error {
   if (isContention(error))
     return new Contention(
       `Failed to commit to Firestore: other writers won every attempt; try again later (${cause})`,
-      {
-        cause: error,
-      },
+      {cause: error},
     );
   const doubt = isCommitDoubtful(error) ? '; the writes may have happened' : '';
   return new ServiceError(`Failed to commit to Firestore: ${cause}${doubt}`, {cause: error});

@@ -104,9 +104,7 @@ const variables = z
   .record(
     variable,
     z.union([...scalars, z.array(z.union(scalars, {error: VARIABLES})).max(64)], {error: VARIABLES}),
-    {
-      error: issue => (issue.code === 'invalid_key' ? VARIABLE : undefined),
-    },
+    {error: issue => (issue.code === 'invalid_key' ? VARIABLE : undefined)},
   )
   .refine(value => Object.keys(value).length <= 32, 'expected at most 32 variables');
 

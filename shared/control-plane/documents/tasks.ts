@@ -4,7 +4,7 @@
  */
 import {z} from 'zod';
 import {KEPT_DAYS} from '../../contracts/settings/config.ts';
-import {describing, instant, stored, text} from '../../domain/fields.ts';
+import {describing, instant, orNull, stored, text} from '../../domain/fields.ts';
 import {paths} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import type {Bus, Filter, Store, Transaction} from '../../ports/ports.ts';
@@ -21,15 +21,13 @@ export const task = stored({
   task: describing(KINDS).describe(
     'Kind of the task; `prices` is the daily refresh of prices, `expire` the daily deletion of the documents of old runs, `notify` sends notifications.',
   ),
-  run: text.nullable().describe('Run of the task; null for all runs.'),
+  run: orNull(text).describe('Run of the task; null for all runs.'),
   status: z.enum(['open', 'done']).describe('`open` while pages are left, then `done`.'),
   cursor: text.describe('JSON of the place where the next delivery continues; empty at the first page.'),
-  result: text.nullable().describe('Summary of the task; null without one.'),
-  busy_until_at: instant
-    .nullable()
-    .describe(
-      'End of the time that a delivery has claimed the task for; null while no delivery works on it.',
-    ),
+  result: orNull(text).describe('Summary of the task; null without one.'),
+  busy_until_at: orNull(instant).describe(
+    'End of the time that a delivery has claimed the task for; null while no delivery works on it.',
+  ),
   created_at: instant.describe('Time at which the task was opened last.'),
   updated_at: instant.describe('Time of the last page.'),
   expire_at: instant.describe(

@@ -55,14 +55,7 @@ function storedCounts(run: Run): StreamCounts {
   const unfinished = run.streams_pending + run.streams_in_progress;
   const streams = unfinished + run.streams_completed + run.streams_failed;
   const areAllOver = streams > 0 && unfinished === 0;
-  return {
-    streams,
-    unfinished,
-    totals: storedTotals(run),
-    areAllOver,
-    slots: [],
-    counted_ms: null,
-  };
+  return {streams, unfinished, totals: storedTotals(run), areAllOver, slots: [], counted_ms: null};
 }
 
 /** The slots of the last count of a run, if neither its streams nor its pool have changed since. */

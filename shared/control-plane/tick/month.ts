@@ -1,7 +1,7 @@
 /** Spending of the month: in the database, with a copy in the bucket, so that a lost or restored database cannot spend a month's budget twice. */
 import {z} from 'zod';
 import {livingInMonth, monthOf, type Spending} from '../../domain/billing/monthly-spending.ts';
-import {instant} from '../../domain/fields.ts';
+import {instant, orNull} from '../../domain/fields.ts';
 import {monthObject, paths} from '../../domain/names.ts';
 import type {DeploymentBudgets, Month} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
@@ -17,7 +17,7 @@ const LEAST_USD = 0.01;
 const copy = z.object({
   usd: z.coerce.number().min(0),
   ended_usd: z.coerce.number().min(0),
-  at: instant.nullable(),
+  at: orNull(instant),
 });
 
 /** Reads the spending of the month. Without a ceiling, neither document nor copy is read. */

@@ -24,12 +24,7 @@ const SOON_S = [2, 5] as const;
 const MOST_SHARED_MS = 2000;
 const SHARE_OF_POLL = 0.1;
 
-type Asked = {
-  deps: Deps;
-  worker: Worker;
-  request: AgentRequest<'lease'>;
-  asker: string;
-};
+type Asked = {deps: Deps; worker: Worker; request: AgentRequest<'lease'>; asker: string};
 
 /** Answers with work, or with the time of the next request. Jobs come first, because people wait for them. */
 export const answerLease = checked('lease', async (deps, worker, request) => {

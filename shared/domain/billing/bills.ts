@@ -7,11 +7,7 @@ import {downloadsOf, runsAmong, totalOf} from './cost.ts';
 import {addLives, type Spending} from './monthly-spending.ts';
 
 /** Documents that pay for ended incarnations. A missing or undefined document is not changed. */
-export type Payers = {
-  runs: Map<string, Run>;
-  pool: Pool | undefined;
-  spending: Spending | undefined;
-};
+export type Payers = {runs: Map<string, Run>; pool: Pool | undefined; spending: Spending | undefined};
 
 export type Share = {spent_usd: number; spent_download_usd: number};
 

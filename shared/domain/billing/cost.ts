@@ -112,12 +112,7 @@ export function repricedAt(worker: Worker, usd_per_hour: number, since_ms: numbe
   const hours = Math.max(0, msOf(counted.costs_at ?? ready_at) - from_ms) / HOUR_MS;
   const key = payerOf(counted) ?? IDLE;
   const usd = (counted.costs[key] ?? 0) + hours * (usd_per_hour - before);
-  return {
-    ...counted,
-    usd_per_hour,
-    priced_from_at: iso(from_ms),
-    costs: {...counted.costs, [key]: usd},
-  };
+  return {...counted, usd_per_hour, priced_from_at: iso(from_ms), costs: {...counted.costs, [key]: usd}};
 }
 
 /** The run that the worker works for, or whose stream the worker lost when it fell silent or its machine failed. */

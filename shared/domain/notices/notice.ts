@@ -18,14 +18,14 @@ export const noticeDocument = stored({
     'Type and subject. Of several notifications with one key within ten minutes, only the last is sent.',
   ),
   text: text.describe('The change as a sentence.'),
-  reason: text.nullable().describe('Its reason; null without one.'),
+  reason: orNull(text).describe('Its reason; null without one.'),
   facts: z.record(text, fact).describe('Names, counts and dollars for the receiver.'),
   outcome: describing(['pending', 'sent', 'merged', 'failed']).describe(
     '`pending` until its delivery, then `sent`; `merged` into a later one of its key; `failed` after a day of failures.',
   ),
   tries: count.describe('Tries to deliver it.'),
-  next_at: instant.nullable().describe('Time of the next try; null after the last.'),
-  error: text.nullable().describe('Error of the last try; null without one.'),
+  next_at: orNull(instant).describe('Time of the next try; null after the last.'),
+  error: orNull(text).describe('Error of the last try; null without one.'),
   at: instant.describe('Time of the change.'),
   expire_at: instant.describe('Firestore deletes the document some time after this: 30 days later.'),
 });

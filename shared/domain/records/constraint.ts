@@ -1,6 +1,6 @@
 /** Constraints: why a run, a stream, a job or a slot waits, and what a person can do. The plan that withholds a create or a lease names the constraint. */
 import type {z} from 'zod';
-import {count, describing, instant, stored, text} from '../fields.ts';
+import {count, describing, instant, orNull, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
 const ADD_TPUS = 'wait, or add TPUs: gleaner scale {pool} --workers-per-zone N';
@@ -111,10 +111,10 @@ export const CONSTRAINT_KINDS = Object.keys(KINDS) as ConstraintKind[];
 export const waiting = stored({
   kind: describing(CONSTRAINT_KINDS),
   about: text,
-  evidence: text.nullable(),
+  evidence: orNull(text),
   since_at: instant,
   refusals: count,
-  next_try_at: instant.nullable(),
+  next_try_at: orNull(instant),
 });
 export type Waiting = z.infer<typeof waiting>;
 export type Constraint = Omit<Waiting, 'since_at'> & {since_at: string | null};

@@ -1,6 +1,6 @@
 /** Commands on hosts: a command runs once on each host of the living workers of its target. */
 import {z} from 'zod';
-import {count, incarnation, instant, integer, stored, text} from '../fields.ts';
+import {count, incarnation, instant, integer, orNull, stored, text} from '../fields.ts';
 import {parseWorkerName} from '../names.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {isAlive, type Worker} from './worker.ts';
@@ -11,17 +11,17 @@ export const execDocument = stored({
   argv: z.array(text).min(1).describe('The program and its arguments; with `shell`, one text.'),
   shell: z.boolean().describe('True: `bash -c` runs the text.'),
   timeout_s: z.number().positive().describe('Seconds that each host may take.'),
-  requested_by: text.nullable().describe('Sender, in the words of the message; null if it says nothing.'),
+  requested_by: orNull(text).describe('Sender, in the words of the message; null if it says nothing.'),
   message_id: text.describe('Id of the message in Pub/Sub.'),
   status: z.enum(['running', 'done', 'rejected']).describe('`running`, `done`, or `rejected`.'),
-  reason: text.nullable().describe('Why the command was rejected; else null.'),
+  reason: orNull(text).describe('Why the command was rejected; else null.'),
   is_assigned: z.boolean().describe('True when every host of the target has its document.'),
   hosts: count.describe('Hosts of the target.'),
   hosts_done: count.describe('Ended hosts, counted at the end.'),
   hosts_failed: count.describe('Hosts without exit code 0, counted at the end.'),
   created_at: instant.describe('Time at which the command was accepted.'),
   deadline_at: instant.describe('Time at which the last host must have ended.'),
-  completed_at: instant.nullable().describe('End of the command; null before.'),
+  completed_at: orNull(instant).describe('End of the command; null before.'),
   expire_at: instant.describe('Firestore deletes the document some time after this.'),
   output_path: text.describe('Address of the folder with the output of all hosts.'),
 });
@@ -35,14 +35,14 @@ export const execHostDocument = stored({
   worker: text.describe('Name of the TPU.'),
   incarnation: incarnation.describe('Incarnation that was asked.'),
   host: count.describe('Number of the host in the TPU, from 0.'),
-  hostname: text.nullable().describe('Name of the host; null if it has not said hello.'),
+  hostname: orNull(text).describe('Name of the host; null if it has not said hello.'),
   status: z
     .enum(['waiting', 'running', 'exited', 'timeout', 'refused', 'lost'])
     .describe('Status word of the host; [Operations](operations.md) explains each.'),
-  exit_code: integer.nullable().describe('Exit code of the program; null without one.'),
-  error: text.nullable().describe('Why the host ran nothing or gave no answer; null without an error.'),
-  started_at: instant.nullable().describe('Start of the program; null before.'),
-  ended_at: instant.nullable().describe('End of the program, or of the wait for it; null before.'),
+  exit_code: orNull(integer).describe('Exit code of the program; null without one.'),
+  error: orNull(text).describe('Why the host ran nothing or gave no answer; null without an error.'),
+  started_at: orNull(instant).describe('Start of the program; null before.'),
+  ended_at: orNull(instant).describe('End of the program, or of the wait for it; null before.'),
   expire_at: instant.describe('Firestore deletes the document some time after this.'),
   output_path: text.describe('Address of the folder with the output of this host.'),
 });

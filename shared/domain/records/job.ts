@@ -17,16 +17,16 @@ import {checkpointState} from './checkpoint.ts';
 import type {Environment, Ran, Source} from './source.ts';
 import {lease} from './stream.ts';
 
-const cause = describing(CAUSES).nullable();
-const ran = kept<Ran>().nullable();
-const limit = z.number().nullable();
+const cause = orNull(describing(CAUSES));
+const ran = orNull(kept<Ran>());
+const limit = orNull(z.number());
 
 /** The end of an attempt on one host. The results of host 0 count once all hosts have ended; other hosts have none. */
 const hostEnd = stored({
   outcome: describing(['completed', 'failed', 'preempted', 'drained']),
   cause,
-  error: text.nullable(),
-  exit_code: integer.nullable(),
+  error: orNull(text),
+  exit_code: orNull(integer),
   result: orNull(text),
   result_path: orNull(text),
   artifacts_path: orNull(text),
@@ -43,10 +43,10 @@ export type JobLease = z.infer<typeof jobLease>;
 const attempt = stored({
   ...{epoch, worker: text, incarnation, members, started_at: instant, ended_at: instant, cause},
   outcome: describing(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
-  error: text.nullable(),
-  exit_code: integer.nullable(),
+  error: orNull(text),
+  exit_code: orNull(integer),
   restored_at: orNull(instant),
-  cost_usd: dollars.nullable(),
+  cost_usd: orNull(dollars),
   ran,
 });
 export type JobAttempt = z.infer<typeof attempt>;
@@ -56,30 +56,26 @@ export const ownFields = {
   status: z
     .enum(['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled'])
     .describe('Status word of the job; [Jobs](jobs.md) explains each.'),
-  queue: text
-    .nullable()
-    .describe('Place in the queue while the job waits: `POOL/PRIORITY/TIME/ID`. Else null.'),
+  queue: orNull(text).describe('Place in the queue while the job waits: `POOL/PRIORITY/TIME/ID`. Else null.'),
   epoch: epoch.describe('Count of attempts: each lease adds 1.'),
-  lease: jobLease
-    .nullable()
-    .describe(
-      'The holder: `worker`, `incarnation`, `epoch`, `host_count`, and `members` of a job of several slices. Null without a holder.',
-    ),
+  lease: orNull(jobLease).describe(
+    'The holder: `worker`, `incarnation`, `epoch`, `host_count`, and `members` of a job of several slices. Null without a holder.',
+  ),
   ends: z
     .record(text, hostEnd)
     .describe(
       'Ends of the newest attempt as its hosts reported them, by process number: slice times hosts, plus host. Empty for one host.',
     ),
-  due_at: instant
-    .nullable()
-    .describe('Time at which a tick ends the job: deadline, timeout or budget. Null for an ended job.'),
+  due_at: orNull(instant).describe(
+    'Time at which a tick ends the job: deadline, timeout or budget. Null for an ended job.',
+  ),
   failures: count.describe('Failures of the job itself, counted against `max_retries`.'),
   machine_failures: count.describe(
     'Machines that failed while running the job, perhaps because of it, since the last version of its checkpoint.',
   ),
-  result: text.nullable().describe('Result of the job as text. Null without one, or where it is too long.'),
-  result_path: text.nullable().describe('Address of a result that is too long for the document; else null.'),
-  error: text.nullable().describe('Text of the last error; null without one.'),
+  result: orNull(text).describe('Result of the job as text. Null without one, or where it is too long.'),
+  result_path: orNull(text).describe('Address of a result that is too long for the document; else null.'),
+  error: orNull(text).describe('Text of the last error; null without one.'),
   cause: cause.describe(
     'Why the last attempt failed, as one word; [Jobs](jobs.md) explains each. Else null.',
   ),
@@ -91,13 +87,13 @@ export const ownFields = {
   reason: orNull(text).describe(
     'Why the job waits, as the last tick found; only for the first ten jobs of a pool. Null while it runs.',
   ),
-  exit_code: integer.nullable().describe('Exit code of the last attempt; null without one.'),
+  exit_code: orNull(integer).describe('Exit code of the last attempt; null without one.'),
   attempts: z.array(attempt).describe('The newest ended attempts, the last one being the newest.'),
   ran: ran.describe(
     'What the last attempt ran: bundle, repository, commit, JAX version, environment. Null before.',
   ),
-  log_path: text.nullable().describe('Address of the output of the newest attempt; null before.'),
-  artifacts_path: text.nullable().describe('Address of the artifacts of the newest attempt; null before.'),
+  log_path: orNull(text).describe('Address of the output of the newest attempt; null before.'),
+  artifacts_path: orNull(text).describe('Address of the artifacts of the newest attempt; null before.'),
   spent_usd: dollars.describe('Dollars of the attempts that have ended.'),
   checkpoint_state: orNull(checkpointState).describe(
     'Versions of the checkpoint: `complete` is what the next attempt restores, `previous` the one before. `pending` has what hosts stored since, `restored_at` the version that the present attempt restored, `problem` why none is stored, `storage_usd` the cost so far. Null before the first.',
@@ -108,15 +104,15 @@ export const ownFields = {
   long_epoch: orNull(epoch).describe('Epoch of the attempt that was reported as long; else null.'),
   message_times: z.record(text, instant).describe('Publish time of the last message about each field.'),
   created_at: instant.describe('Time at which the job was submitted.'),
-  scheduled_at: instant
-    .nullable()
-    .describe('Time at which the job was accepted into the queue last; null before.'),
-  started_at: instant.nullable().describe('Start of the newest attempt; null before.'),
-  completed_at: instant.nullable().describe('End of the job; null before.'),
+  scheduled_at: orNull(instant).describe(
+    'Time at which the job was accepted into the queue last; null before.',
+  ),
+  started_at: orNull(instant).describe('Start of the newest attempt; null before.'),
+  completed_at: orNull(instant).describe('End of the job; null before.'),
   updated_at: instant.describe('Time of the last change of the document.'),
-  expire_at: instant
-    .nullable()
-    .describe('Firestore deletes the document some time after this. Null while the job is open.'),
+  expire_at: orNull(instant).describe(
+    'Firestore deletes the document some time after this. Null while the job is open.',
+  ),
 };
 
 /**
@@ -126,13 +122,12 @@ export const ownFields = {
  */
 export const jobDocument = stored({
   job: text.describe('Id of the job, which is the document id.'),
-  challenge_number: integer.nullable().describe('Free number for the submitter; null if unused.'),
-  code: text.nullable().describe('Python text of the job. Null where `command` is set.'),
-  args: z.array(text).nullable().default(null).describe('Arguments of `code`. Null: none.'),
-  command: z
-    .union([z.array(text), text])
-    .nullable()
-    .describe('Arguments of a program, or one text for `bash -c`. Null where `code` is set.'),
+  challenge_number: orNull(integer).describe('Free number for the submitter; null if unused.'),
+  code: orNull(text).describe('Python text of the job. Null where `command` is set.'),
+  args: orNull(z.array(text)).default(null).describe('Arguments of `code`. Null: none.'),
+  command: orNull(z.union([z.array(text), text])).describe(
+    'Arguments of a program, or one text for `bash -c`. Null where `code` is set.',
+  ),
   timeout: z.number().positive().describe('Seconds that one attempt may take.'),
   pool: text.describe('Pool whose TPUs may run the job.'),
   slices: count
@@ -140,42 +135,38 @@ export const jobDocument = stored({
     .describe('TPUs that run the job together, in one zone of the pool: more than one needs Multislice.'),
   priority: integer.describe('Order among the jobs of the pool: the higher number goes first.'),
   max_retries: count.describe('Own failures after which the job is tried again.'),
-  source: kept<Source>().nullable().describe('Code of the job. Null: the source of its pool.'),
-  environment: kept<Partial<Environment>>()
-    .nullable()
-    .describe('Preparation of the host. Null: the environment of its pool.'),
+  source: orNull(kept<Source>()).describe('Code of the job. Null: the source of its pool.'),
+  environment: orNull(kept<Partial<Environment>>()).describe(
+    'Preparation of the host. Null: the environment of its pool.',
+  ),
   env: orNull(z.record(text, text)).default(null).describe('Variables of the process. Null: none.'),
   secrets: orNull(z.record(text, text))
     .default(null)
     .describe(
       'Variables of the process, and the name of the secret of each in `job_secrets`; never a value. Null: none.',
     ),
-  limits: stored({
-    memory_gb: limit,
-    processes: limit,
-    open_files: limit,
-    file_gb: limit,
-    disk_gb: limit,
-    files: limit,
-  })
-    .nullable()
-    .describe(
-      'Limits of the process: `memory_gb`, `processes`, `open_files`, `file_gb`, `disk_gb`, `files`. Null: none.',
-    ),
-  checkpoint: stored({max_gb: limit, max_files: limit, every_s: limit})
-    .nullable()
-    .describe(
-      'Limits of the checkpoint: `max_gb` (100), `max_files` (10,000), `every_s` (60), the least seconds between two versions. Null: these.',
-    ),
+  limits: orNull(
+    stored({
+      memory_gb: limit,
+      processes: limit,
+      open_files: limit,
+      file_gb: limit,
+      disk_gb: limit,
+      files: limit,
+    }),
+  ).describe(
+    'Limits of the process: `memory_gb`, `processes`, `open_files`, `file_gb`, `disk_gb`, `files`. Null: none.',
+  ),
+  checkpoint: orNull(stored({max_gb: limit, max_files: limit, every_s: limit})).describe(
+    'Limits of the checkpoint: `max_gb` (100), `max_files` (10,000), `every_s` (60), the least seconds between two versions. Null: these.',
+  ),
   inputs: z
     .array(text)
     .default([])
     .describe('What the process reads: `run:NAME`, or addresses of folders of the data bucket.'),
   metadata: z.record(text, z.unknown()).describe('Free values of the submitter.'),
-  deadline_at: instant
-    .nullable()
-    .describe('Time at which the job ends, whatever its state. Null: no deadline.'),
-  budget_usd: dollars.nullable().describe('Dollars that all attempts may cost. Null: no limit of its own.'),
+  deadline_at: orNull(instant).describe('Time at which the job ends, whatever its state. Null: no deadline.'),
+  budget_usd: orNull(dollars).describe('Dollars that all attempts may cost. Null: no limit of its own.'),
   ...ownFields,
 });
 export type Job = z.infer<typeof jobDocument>;

@@ -1,5 +1,5 @@
 import {z} from 'zod';
-import {count, instant, stored, text} from '../fields.ts';
+import {count, instant, orNull, stored, text} from '../fields.ts';
 
 /**
  * `asked_at` is the last request, and `next_at` the earliest next one. Null means at any time if the limiter is open, and never if a person
@@ -8,18 +8,18 @@ import {count, instant, stored, text} from '../fields.ts';
  */
 export const limiter = stored({
   state: z.enum(['open', 'probing', 'stopped']),
-  cause: z
-    .enum(['no-capacity', 'quota', 'permission', 'bad-request', 'transient', 'boots', 'person'])
-    .nullable(),
-  reason: text.nullable(),
-  since_at: instant.nullable(),
+  cause: orNull(
+    z.enum(['no-capacity', 'quota', 'permission', 'bad-request', 'transient', 'boots', 'person']),
+  ),
+  reason: orNull(text),
+  since_at: orNull(instant),
   /** Refused requests since then. The first burst of requests counts as one. */
   refusals: count,
-  asked_at: instant.nullable(),
-  next_at: instant.nullable(),
+  asked_at: orNull(instant),
+  next_at: orNull(instant),
   refuses_late: z.boolean(),
   failed_boots: count,
-  failed_boot_at: instant.nullable(),
+  failed_boot_at: orNull(instant),
   bundle: text,
 });
 

@@ -43,12 +43,7 @@ export function imagePath(image: string): string {
   return image.includes('/') ? image : `projects/${IMAGE_PROJECT}/global/images/family/${image}`;
 }
 
-export type Terms = {
-  provider: Provider;
-  provisioning: string;
-  spot: boolean;
-  disk_gb: number | null;
-};
+export type Terms = {provider: Provider; provisioning: string; spot: boolean; disk_gb: number | null};
 
 /** Why the provider has no TPUs on these terms, or undefined. `providers`: those of the deployment. */
 export function providerProblem(

@@ -72,14 +72,13 @@ export const runDocument = stored({
   status: z
     .enum(['active', 'paused', 'completed', 'failed', 'cancelled'])
     .describe('Status word of the run; [Operations](operations.md) explains each.'),
-  reason: text.nullable().describe('Why the run waits, is paused or has ended; null without a reason.'),
-  spec: z
-    .record(text, z.unknown())
-    .nullable()
-    .describe('The complete spec that TPUs use. Null until the first stream is accepted, then frozen.'),
-  spec_hash: text
-    .nullable()
-    .describe('SHA-256 of `spec` with sorted keys. Every shard carries it. Null as long as `spec` is null.'),
+  reason: orNull(text).describe('Why the run waits, is paused or has ended; null without a reason.'),
+  spec: orNull(z.record(text, z.unknown())).describe(
+    'The complete spec that TPUs use. Null until the first stream is accepted, then frozen.',
+  ),
+  spec_hash: orNull(text).describe(
+    'SHA-256 of `spec` with sorted keys. Every shard carries it. Null as long as `spec` is null.',
+  ),
   ...storedShape(runSettings),
   bundle: orNull(text).describe('SHA-256 of the newest bundle of its leases. Null before the first lease.'),
   spent_usd: dollars.describe(
@@ -93,11 +92,9 @@ export const runDocument = stored({
   ),
   ...history,
   ...totals,
-  changed_at: instant
-    .nullable()
-    .describe(
-      'Time since which these counts may be out of date; the next tick counts the streams again. Null: up to date.',
-    ),
+  changed_at: orNull(instant).describe(
+    'Time since which these counts may be out of date; the next tick counts the streams again. Null: up to date.',
+  ),
   expired_at: orNull(instant).describe(
     'Time at which the documents of its streams were deleted; the totals stay. Null: not deleted.',
   ),

@@ -18,9 +18,7 @@ export const shardDocument = stored({
   stream_crc32c: text.describe('CRC-32C of the stream content from which the shard was made.'),
   proof: orNull(text).describe('[Proof](formats.md#shards) of the lease under which the shard was stored.'),
   final: z.boolean().describe('True for the last shard of the stream.'),
-  stored_at: instant
-    .nullable()
-    .describe('Time of the object in the bucket; null if the event did not say so.'),
+  stored_at: orNull(instant).describe('Time of the object in the bucket; null if the event did not say so.'),
 });
 
 export type Shard = z.infer<typeof shardDocument>;

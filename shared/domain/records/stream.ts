@@ -51,7 +51,7 @@ export const streamDocument = stored({
   epoch: epoch.describe(
     'Count of leases ever granted. Every grant adds 1, so the work of an older holder is recognised and refused.',
   ),
-  lease: lease.nullable().describe('The holder: `worker`, `incarnation` and `epoch`. Null without a holder.'),
+  lease: orNull(lease).describe('The holder: `worker`, `incarnation` and `epoch`. Null without a holder.'),
   ...progress,
   lease_shards: count.describe(
     'Value of `total_shards` at the last grant. A higher total: the lease has stored a shard.',
@@ -84,7 +84,7 @@ export const streamDocument = stored({
   ),
   network_bytes: count.describe('Bytes of the stream and its shards that crossed regions.'),
   network_usd: amount.describe('Dollars of these bytes.'),
-  last_error: text.nullable().describe('Text of the last failure; null before the first.'),
+  last_error: orNull(text).describe('Text of the last failure; null before the first.'),
   message_times,
   refused_generation: orNull(text).describe(
     'Generation of the object that was refused, because work on the stream had begun with other content. Else null.',

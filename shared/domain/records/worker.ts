@@ -51,12 +51,12 @@ export type Host = z.infer<typeof host>;
 
 /** Observed fields of a slot: states of its node and of its queued resource. */
 const shown = {
-  provider_state: text
-    .nullable()
-    .describe('State of the node in the words of Cloud TPU, such as `READY`. Null without a node.'),
-  health: text
-    .nullable()
-    .describe('Health of the node in the words of Cloud TPU. Null without a node or a report.'),
+  provider_state: orNull(text).describe(
+    'State of the node in the words of Cloud TPU, such as `READY`. Null without a node.',
+  ),
+  health: orNull(text).describe(
+    'Health of the node in the words of Cloud TPU. Null without a node or a report.',
+  ),
   queue_state: orNull(text).describe(
     'State of the queued resource in the words of Cloud TPU. Null without one.',
   ),
@@ -83,13 +83,13 @@ const costs = {
     .describe(
       'Dollars of this incarnation up to `costs_at`, by the run that paid. Keys with `_` are no runs: `_idle` has time that no run paid for, and `_downloads/RUN` has the downloads that RUN pays for.',
     ),
-  costs_at: instant.nullable().describe('Time up to which `costs` is counted; null before the first count.'),
+  costs_at: orNull(instant).describe('Time up to which `costs` is counted; null before the first count.'),
   priced_from_at: orNull(instant).describe(
     'Time from which `costs` uses the present price; null if the price never changed.',
   ),
-  charged_to: text
-    .nullable()
-    .describe('The run that pays for the time of the TPU, also while it boots or waits. Null: no run pays.'),
+  charged_to: orNull(text).describe(
+    'The run that pays for the time of the TPU, also while it boots or waits. Null: no run pays.',
+  ),
 };
 
 const seconds = amount;
@@ -142,16 +142,12 @@ const node = {
   idle_leases: count.describe(
     'Consecutive leases of streams without a stored shard, including the present one. After three the TPU is replaced.',
   ),
-  asked_at: instant
-    .nullable()
-    .describe(
-      'Time of the last create or delete request. A request without effect is repeated. Null before the first.',
-    ),
-  ready_at: instant
-    .nullable()
-    .describe(
-      'First time at which the node of this incarnation was READY. Billing starts here. Null before.',
-    ),
+  asked_at: orNull(instant).describe(
+    'Time of the last create or delete request. A request without effect is repeated. Null before the first.',
+  ),
+  ready_at: orNull(instant).describe(
+    'First time at which the node of this incarnation was READY. Billing starts here. Null before.',
+  ),
   ...costs,
   received: z
     .record(text, received)
@@ -159,36 +155,32 @@ const node = {
       'Bytes that each host has downloaded since its boot, by the number of the host: `nat_bytes` through Cloud NAT, `bucket_bytes` from the bucket, `other_bytes` from other buckets.',
     ),
   ...life,
-  heartbeat_at: instant.nullable().describe('Time of the last heartbeat; null before the first.'),
-  progress_at: instant
-    .nullable()
-    .describe('Time of the last progress of the work. A heartbeat proves only that the agent lives.'),
+  heartbeat_at: orNull(instant).describe('Time of the last heartbeat; null before the first.'),
+  progress_at: orNull(instant).describe(
+    'Time of the last progress of the work. A heartbeat proves only that the agent lives.',
+  ),
   ...shown,
   fault: orNull(text).describe(
     'Failure of the machine or of its boot, as its host reported it: the machine is replaced. Else null.',
   ),
-  activity: text
-    .nullable()
-    .describe(
-      'Present work of the agent, as it reports it: `setup`, `idle`, `loading`, `compiling`, `running`, `waiting` (a job, for its other hosts), `ended` (its code has), `uploading`. Null before.',
-    ),
-  blocked_until_at: instant
-    .nullable()
-    .describe('No create before this time, because a create failed. Null: no wait.'),
+  activity: orNull(text).describe(
+    'Present work of the agent, as it reports it: `setup`, `idle`, `loading`, `compiling`, `running`, `waiting` (a job, for its other hosts), `ended` (its code has), `uploading`. Null before.',
+  ),
+  blocked_until_at: orNull(instant).describe(
+    'No create before this time, because a create failed. Null: no wait.',
+  ),
   recreate: z
     .boolean()
     .describe('True: a `recreate` or `delete` message wants this node deleted, and a tick does so.'),
-  last_error: text
-    .nullable()
-    .describe(
-      'Last error of the slot, such as a refused create. Null without one, and as soon as a TPU of the slot asks for work.',
-    ),
+  last_error: orNull(text).describe(
+    'Last error of the slot, such as a refused create. Null without one, and as soon as a TPU of the slot asks for work.',
+  ),
 };
 
 export const NO_NODE = emptyOf(node);
 
 const work = {
-  work: text.nullable().describe('The leased stream, `my-run/007`, or job, `job:ID`. Null without a lease.'),
+  work: orNull(text).describe('The leased stream, `my-run/007`, or job, `job:ID`. Null without a lease.'),
   epoch: orNull(epoch).describe('Epoch of that lease; null without a lease.'),
   claimed_at: orNull(instant).describe(
     'Time of the grant, or of the last heartbeat that claimed the lease. Null after a restart of the host.',
@@ -199,13 +191,13 @@ const work = {
   yields_to: orNull(text).describe(
     'Job for which the agent is told to finish its shard and to release the stream.',
   ),
-  samples_done: count
-    .nullable()
-    .describe('Samples of the stream so far, as the agent reports. Null without work.'),
-  samples_total: count.nullable().describe('Samples of the stream; null until the agent knows.'),
-  tokens_done: count.nullable().describe('Tokens of the stream so far; null without work.'),
-  shards_done: count.nullable().describe('Shards of the stream so far; null without work.'),
-  tokens_per_s: z.number().nullable().describe('Tokens a second, as the agent reports; null if unknown.'),
+  samples_done: orNull(count).describe(
+    'Samples of the stream so far, as the agent reports. Null without work.',
+  ),
+  samples_total: orNull(count).describe('Samples of the stream; null until the agent knows.'),
+  tokens_done: orNull(count).describe('Tokens of the stream so far; null without work.'),
+  shards_done: orNull(count).describe('Shards of the stream so far; null without work.'),
+  tokens_per_s: orNull(z.number()).describe('Tokens a second, as the agent reports; null if unknown.'),
   waits_for: orNull(text).describe(
     'Host that does not answer the agent, its error, and the number of tries. Else null.',
   ),
@@ -233,7 +225,7 @@ export const workerDocument = stored({
   incarnation: incarnation.describe(
     'Number of the node in this slot. Every create adds 1, so an older node and its messages are recognised.',
   ),
-  usd_per_hour: dollars.nullable().describe('Price in force, in dollars an hour. Null: unknown.'),
+  usd_per_hour: orNull(dollars).describe('Price in force, in dollars an hour. Null: unknown.'),
   priced_as: orNull(text).describe(
     'Type and kind of node that the price is for, such as `v6e-8 on spot`. Null: the price does not change.',
   ),
@@ -248,9 +240,9 @@ export const workerDocument = stored({
   ...work,
   held: z.boolean().describe('True: a `delete` message empties the slot until a `recreate` message.'),
   message_times,
-  last_death: text
-    .nullable()
-    .describe('Why the last incarnation ended before its work did; null without such an end.'),
+  last_death: orNull(text).describe(
+    'Why the last incarnation ended before its work did; null without such an end.',
+  ),
   created_at: instant.describe('Time at which the document was written first.'),
   updated_at: instant.describe('Time of the last change of the document.'),
 });

@@ -16,19 +16,19 @@ export const silenceGuard = stored({
   /** Silent workers that were replaced within the share. */
   replaced: count,
   /** Time of the last replacement within the share, or of a worker whose slot a canary needed. */
-  replaced_at: instant.nullable(),
+  replaced_at: orNull(instant),
   /** Canaries still to create, even while other creates are stopped. */
   canaries_due: count,
   bad_verdicts: count,
   /** Time of the last further canary, after two bad verdicts. */
-  canary_at: instant.nullable(),
+  canary_at: orNull(instant),
   /** Latest first heartbeat of any worker of the zone since the previous episode began. */
-  spoke_at: instant.nullable(),
+  spoke_at: orNull(instant),
   /** Oldest first heartbeat that does not count yet. Its worker may be gone by the time it counts. */
-  hello_at: instant.nullable(),
+  hello_at: orNull(instant),
   /** Workers held now, and dollars an hour of their nodes; null where a price is unknown. */
   held: count,
-  held_usd_per_hour: dollars.nullable(),
+  held_usd_per_hour: orNull(dollars),
 });
 
 export type SilenceGuard = z.infer<typeof silenceGuard>;

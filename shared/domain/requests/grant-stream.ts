@@ -91,11 +91,7 @@ export function decideStreamGrant(
     order: workOrder(run, granted, bucket),
     writes: {
       stream: granted,
-      worker: {
-        ...beganWork(worker, lease, now),
-        ...grantsAfter(worker, run.run),
-        idle_leases,
-      },
+      worker: {...beganWork(worker, lease, now), ...grantsAfter(worker, run.run), idle_leases},
       ...(isCounted || code.bundle !== run.bundle ? {run: {...served, updated_at: iso(now)}} : {}),
       events: [{kind: 'stream', ...lease, worker: worker.name, text}, ...code.events],
     },

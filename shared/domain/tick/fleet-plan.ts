@@ -20,10 +20,7 @@ import {type Fleet, zoneWaits} from './why-waiting.ts';
 import {type Work, workOf} from './work.ts';
 
 /** `work`: by run, and by `JOBS`; work without a constraint moves. `zones`: only for slots that their zone does not fill. */
-export type Constraints = {
-  work: ReadonlyMap<string, Constraint>;
-  zones: ReadonlyMap<string, Constraint>;
-};
+export type Constraints = {work: ReadonlyMap<string, Constraint>; zones: ReadonlyMap<string, Constraint>};
 
 export type FleetPlan = {
   wanted: ReadonlySet<string>;

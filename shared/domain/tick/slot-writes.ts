@@ -10,12 +10,7 @@ import type {PlacementLimits} from '../zone/placement.ts';
 import type {SharedDocuments} from './shared-documents.ts';
 import type {PlanInputs} from './slots.ts';
 
-export type SlotSettings = {
-  limits: Limits;
-  placement: PlacementLimits;
-  bundle: string;
-  logs_bucket: string;
-};
+export type SlotSettings = {limits: Limits; placement: PlacementLimits; bundle: string; logs_bucket: string};
 
 /** `stream`, `job`: leased to an incarnation that ends. `suspectStream`: the one that the worker lost when it fell silent. */
 export type Work = {

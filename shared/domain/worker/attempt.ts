@@ -1,6 +1,6 @@
 import {z} from 'zod';
 import {totalOf} from '../billing/cost.ts';
-import {dollars, incarnation, instant, text} from '../fields.ts';
+import {dollars, incarnation, instant, orNull, text} from '../fields.ts';
 import {logObject} from '../names.ts';
 import type {Worker} from '../records/worker.ts';
 import {iso} from '../time.ts';
@@ -17,7 +17,7 @@ export const attemptDocument = z.looseObject({
   worker: text.describe('Name of the slot.'),
   incarnation: incarnation.describe('Number of the incarnation; also the document id, with six digits.'),
   cause: text.describe('Why the incarnation ended, as a sentence part.'),
-  ready_at: instant.nullable().describe('First time at which the node was READY; null if it never was.'),
+  ready_at: orNull(instant).describe('First time at which the node was READY; null if it never was.'),
   ended_at: instant.describe('Time at which the control plane ended the incarnation.'),
   gone_at: instant.optional().describe('Time at which the node was gone. Billing ends here. Absent before.'),
   expire_at: instant.describe('Firestore deletes the document some time after this: 90 days after the end.'),

@@ -13,11 +13,7 @@ export type Queued = {
 /** Why a zone gives no node: a stock-out, our quota, our permissions, an invalid request, or a transient error. */
 export type Refusal = 'no-capacity' | 'quota' | 'permission' | 'bad-request' | 'transient';
 
-export type Shown = {
-  provider_state: string | null;
-  health: string | null;
-  queue_state: string | null;
-};
+export type Shown = {provider_state: string | null; health: string | null; queue_state: string | null};
 
 /** `mending`: Google repairs the node, and its agent may be silent. `over`: the node will never work again. */
 export type NodeStanding = 'coming' | 'up' | 'mending' | 'over';

@@ -7,11 +7,9 @@ import {iso, msOf} from '../time.ts';
  * proof is a ping or a heartbeat that worker-api stored. Time between two proofs at most `PROOF_S` apart is served.
  */
 export const servedDocument = stored({
-  proven_at: instant
-    .nullable()
-    .describe(
-      'Newest proof that messages arrive. Time after it counts against no TPU. Null before the first proof.',
-    ),
+  proven_at: orNull(instant).describe(
+    'Newest proof that messages arrive. Time after it counts against no TPU. Null before the first proof.',
+  ),
   gaps: z
     .array(stored({from_at: instant, to_at: instant}))
     .describe(

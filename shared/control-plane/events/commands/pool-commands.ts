@@ -51,10 +51,7 @@ async function onPool(
 }
 
 /** Settings of a pool that messages may change at any time. */
-export const changes = {
-  zones: zones.optional(),
-  ...messageShape(poolSettings),
-};
+export const changes = {zones: zones.optional(), ...messageShape(poolSettings)};
 
 /** Ceilings of the deployment, and the present slots of its other pools. Each tick enforces them. */
 export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
