@@ -85,26 +85,25 @@ export function withAdvice(error: unknown, otherwise?: string): string {
   return advice === undefined ? reason : `${reason}; ${advice}`;
 }
 
-export function isNotFound(error: unknown): boolean {
-  return codeOf(error) === NOT_FOUND;
-}
+const hasCode =
+  (...codes: number[]) =>
+  (error: unknown) =>
+    codes.includes(codeOf(error));
 
-export function isBadRequest(error: unknown): boolean {
-  return codeOf(error) === INVALID_ARGUMENT;
-}
+export const isNotFound = hasCode(NOT_FOUND);
+export const isBadRequest = hasCode(INVALID_ARGUMENT);
+export const isForbidden = hasCode(PERMISSION_DENIED);
+export const isAlreadyExists = hasCode(ALREADY_EXISTS);
+/** A failed precondition such as `ifGenerationMatch`, or a resource in the wrong state. */
+export const isPreconditionFailed = hasCode(FAILED_PRECONDITION);
+/** Firestore: other transactions locked or changed a document that this transaction read. */
+export const isContention = hasCode(ABORTED);
+/** Cloud Storage: the same call may succeed later. True for 408, 429, 500 to 504 except 501, and broken connections. */
+export const isRetryable = hasCode(DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE);
 
 /** Cloud Storage answers 404 for a missing object and for a missing bucket; only the missing bucket is our mistake. */
 export function isBucketMissing(error: unknown): boolean {
   return isNotFound(error) && /bucket does not exist/i.test(messageOf(error));
-}
-
-export function isForbidden(error: unknown): boolean {
-  return codeOf(error) === PERMISSION_DENIED;
-}
-
-/** Cloud Storage: the same call may succeed later. True for 408, 429, 500 to 504 except 501, and broken connections. */
-export function isRetryable(error: unknown): boolean {
-  return [DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE].includes(codeOf(error));
 }
 
 export function storageReason(error: unknown, bucket: string): string {
@@ -119,20 +118,6 @@ function storageAdvice(error: unknown, bucket: string): string | undefined {
   if (isForbidden(error))
     return `grant the account this permission on ${bucket}, or set GLEANER_BUCKET to a bucket of this project`;
   return isRetryable(error) ? 'try again later' : undefined;
-}
-
-export function isAlreadyExists(error: unknown): boolean {
-  return codeOf(error) === ALREADY_EXISTS;
-}
-
-/** A failed precondition such as `ifGenerationMatch`, or a resource in the wrong state. */
-export function isPreconditionFailed(error: unknown): boolean {
-  return codeOf(error) === FAILED_PRECONDITION;
-}
-
-/** Firestore: other transactions locked or changed a document that this transaction read. */
-export function isContention(error: unknown): boolean {
-  return codeOf(error) === ABORTED;
 }
 
 /**
