@@ -10,7 +10,7 @@ import {
 } from '../../domain/bounds.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../../domain/names.ts';
 import {REPORTED_CAUSES} from '../../domain/records/causes.ts';
-import {ran, sourceReport} from '../../domain/records/source.ts';
+import {ran, sourceReport, wellFormed} from '../../domain/records/source.ts';
 import {Rejected} from '../errors.ts';
 import {printable} from '../printable.ts';
 import {jobId, jobLease} from './job-schemas.ts';
@@ -32,8 +32,8 @@ const upTo = (most: number) => z.number().int().min(0).max(most);
 const digest = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits');
 const digits = z.string().regex(/^\d{1,19}$/, 'expected 1 to 19 digits');
 
-/** Text without lone surrogates, which JSON and error messages may contain and documents may not. */
-const wellFormed = (most: number) =>
+/** Text that may be empty, without lone surrogates, which JSON and error messages may contain and documents may not. */
+const anyText = (most: number) =>
   z
     .string()
     .max(most)
@@ -41,13 +41,7 @@ const wellFormed = (most: number) =>
 /** Longest result in a request, in UTF-16 units, of which a text never has more than bytes of UTF-8. */
 const MAX_RESULT_CHARS = 262_144;
 
-function said(most: number) {
-  return z
-    .string()
-    .min(1)
-    .max(most)
-    .transform(text => printable(text.toWellFormed()));
-}
+const said = (most: number) => wellFormed(most).transform(printable);
 
 function printableText(most: number) {
   return z.string().regex(new RegExp(`^[\\x21-\\x7e]{1,${most}}$`), `1 to ${most} visible characters`);
@@ -118,12 +112,13 @@ const progress = z.object({
   shards_done: upTo(MAX_ORDINAL),
   tokens_per_s: z.number().min(0).max(MAX_STREAM_TOKENS).nullable(),
   /** The host that the work waits for, its error, and the number of tries. */
-  waits_for: wellFormed(400).nullable().default(null),
+  waits_for: anyText(400).nullable().default(null),
 });
 /** Bytes that a host has downloaded since its boot. */
 const bytes = upTo(Number.MAX_SAFE_INTEGER);
 const received = z.object({nat_bytes: bytes, bucket_bytes: bytes, other_bytes: bytes});
 const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: upTo(MAX_ORDINAL)};
+const by = <Action extends string>(action: Action) => ({action: z.literal(action), ...sender});
 
 /** An object that already exists with bytes other than those the worker made. */
 const contradiction = z
@@ -136,20 +131,17 @@ export const workerRequest = z.discriminatedUnion('action', [
   z.object({action: z.literal('ping')}),
   // The first request of a host: binds its secret to its incarnation.
   z.object({
-    action: z.literal('hello'),
-    ...sender,
+    ...by('hello'),
     ticket: z.string().regex(/^[A-Za-z0-9_-]{43}$/, 'expected the ticket of the node, 43 characters'),
     hostname: printableText(253).optional(),
     address: printableText(45).optional(),
   }),
   z.object({
-    action: z.literal('lease'),
-    ...sender,
+    ...by('lease'),
     loaded: z.object({model: z.string().max(1024), spec_hash: z.string().max(64)}).nullable(),
   }),
   z.object({
-    action: z.literal('heartbeat'),
-    ...sender,
+    ...by('heartbeat'),
     phase: z.enum(['setup', 'idle', 'loading', 'compiling', 'running', 'waiting', 'ended', 'uploading']),
     // Step of the boot, in phase setup.
     step: printableText(40).optional(),
@@ -159,17 +151,16 @@ export const workerRequest = z.discriminatedUnion('action', [
     received: received.optional(),
   }),
   // The boot of the host has failed.
-  z.object({action: z.literal('setup-failed'), ...sender, reason: said(4000)}),
+  z.object({...by('setup-failed'), reason: said(4000)}),
   // The end of an attempt of a job.
   z.object({
-    action: z.literal('finish'),
-    ...sender,
+    ...by('finish'),
     lease: jobLease,
     outcome: z.enum(['completed', 'failed', 'preempted', 'drained']),
     cause: z.enum(REPORTED_CAUSES).nullable(),
-    error: wellFormed(20_000).nullable(),
+    error: anyText(20_000).nullable(),
     exit_code: z.number().int().min(-1000).max(1000).nullable(),
-    result: wellFormed(MAX_RESULT_CHARS).nullable(),
+    result: anyText(MAX_RESULT_CHARS).nullable(),
     /** Name of the object with a longer result, in the folder of the attempt. */
     result_object: z.string().max(1024).nullable(),
     has_artifacts: z.boolean(),
@@ -178,52 +169,48 @@ export const workerRequest = z.discriminatedUnion('action', [
   }),
   // A version of the checkpoint of a job that the host has stored, or why it stores none.
   z.object({
-    action: z.literal('checkpoint'),
-    ...sender,
+    ...by('checkpoint'),
     lease: jobLease,
     version: z
       .object({
         version: upTo(MAX_ORDINAL),
         digest,
-        label: wellFormed(200).nullable(),
+        label: anyText(200).nullable(),
         ...{bytes, files: bytes, objects: bytes, from_ms: bytes, until_ms: bytes},
         is_new: z.boolean(),
       })
       .nullable(),
-    problem: wellFormed(1000).nullable(),
+    problem: anyText(1000).nullable(),
   }),
   // An access token for the objects of a lease or of a command; without either, for the log of the incarnation and for code.
   z.object({
-    action: z.literal('token'),
-    ...sender,
+    ...by('token'),
     lease: z.union([lease, jobLease, z.object({exec: jobId})]).nullable(),
     /** `job`: for the process of the job, in place of its agent. */
     for: z.enum(['agent', 'job']).default('agent'),
   }),
   // Secrets of the job of a lease, the hub's token for a stream; without a lease, git's token.
-  z.object({action: z.literal('secrets'), ...sender, lease: z.union([lease, jobLease]).nullable()}),
+  z.object({...by('secrets'), lease: z.union([lease, jobLease]).nullable()}),
   // The source and environment of the worker's pool.
-  z.object({action: z.literal('source'), ...sender}),
+  z.object(by('source')),
   // A command that the heartbeat named, then its end on this host.
-  z.object({action: z.literal('exec'), ...sender, exec: jobId}),
+  z.object({...by('exec'), exec: jobId}),
   z.object({
-    action: z.literal('exec-end'),
-    ...sender,
+    ...by('exec-end'),
     exec: jobId,
     outcome: z.enum(['exited', 'timeout', 'refused']),
     exit_code: z.number().int().min(-1000).max(1000).nullable(),
-    error: wellFormed(20_000).nullable(),
+    error: anyText(20_000).nullable(),
   }),
   z
     .object({
-      action: z.literal('release'),
-      ...sender,
+      ...by('release'),
       lease,
       outcome: z.enum(['completed', 'drained', 'preempted', 'failed']),
       failure: z
         .object({
           kind: z.enum(['stream', 'model', 'hub', 'infrastructure']),
-          reason: wellFormed(20_000),
+          reason: anyText(20_000),
           contradiction,
         })
         .nullable(),
