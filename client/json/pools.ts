@@ -10,12 +10,7 @@ const alive = z.looseObject({pool: text, alive: z.array(text)});
 const report = sourceReport.extend({ran: ran.nullable(), at: text}).loose();
 
 const host = z.strictObject({
-  worker: text,
-  host: count,
-  hostname: text,
-  address: text,
-  pool: text,
-  phase: text,
+  ...{worker: text, host: count, hostname: text, address: text, pool: text, phase: text},
   heartbeat_at: maybe,
 });
 
@@ -43,14 +38,8 @@ const codeOfPool = z.strictObject({
 
 /** Counts of the last week. A mean is null before the first TPU, and a price before the first stored token. */
 const churn = z.strictObject({
-  ...{
-    zone: text,
-    accelerator: text,
-    tries: count,
-    refusals: count,
-    given: count,
-    mean_wait_s: z.number().nullable(),
-  },
+  ...{zone: text, accelerator: text, tries: count, refusals: count, given: count},
+  mean_wait_s: z.number().nullable(),
   ...{lives: count, mean_life_s: z.number().nullable(), preemptions: count, usd: dollars, tokens: count},
   usd_per_million_tokens: dollars.nullable(),
 });

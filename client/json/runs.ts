@@ -9,7 +9,10 @@ import {commands, count, dollars, maybe, text} from './fields.ts';
 import {event} from './tpus.ts';
 
 export const beside = z.strictObject({
-  ...{network_usd: dollars, operations_usd: dollars, control_usd: dollars, storage_usd_per_month: dollars},
+  network_usd: dollars,
+  operations_usd: dollars,
+  control_usd: dollars,
+  storage_usd_per_month: dollars,
 });
 
 const run = z.intersection(runDocument, z.looseObject({usd_per_million_tokens: dollars.nullable(), beside}));

@@ -3,18 +3,8 @@ import {z} from 'zod';
 import {commands, count, dollars, maybe, text, textOrNull} from './fields.ts';
 
 export const tpu = z.strictObject({
-  tpu: text,
-  status: text,
-  phase: text,
-  pool: text,
-  zone: text,
-  accelerator: maybe,
-  incarnation: count,
-  work: maybe,
-  activity: maybe,
-  boot_step: maybe,
-  since_at: text,
-  heartbeat_at: maybe,
+  ...{tpu: text, status: text, phase: text, pool: text, zone: text, accelerator: maybe, incarnation: count},
+  ...{work: maybe, activity: maybe, boot_step: maybe, since_at: text, heartbeat_at: maybe},
   usd_per_hour: dollars.nullable(),
   is_billed: z.boolean(),
   cost_usd: dollars,
@@ -28,14 +18,8 @@ export const tpu = z.strictObject({
 export const phases = z.record(text, z.looseObject({seconds: z.number(), usd: dollars.nullable()}));
 
 export const attempt = z.strictObject({
-  incarnation: count,
-  cause: text,
-  evidence: text,
-  last_phase: textOrNull,
-  work: textOrNull,
-  ready_at: maybe,
-  ended_at: text,
-  cost_usd: dollars,
+  ...{incarnation: count, cause: text, evidence: text, last_phase: textOrNull, work: textOrNull},
+  ...{ready_at: maybe, ended_at: text, cost_usd: dollars},
   phases: phases.default({}).catch({}),
   log: textOrNull,
 });
@@ -60,25 +44,14 @@ const ceiling = z.strictObject({
 
 const logLine = z.union([
   z.strictObject({
-    tpu: text,
-    incarnation: count,
-    host: count,
-    time: maybe,
-    severity: maybe,
-    message: text,
+    ...{tpu: text, incarnation: count, host: count, time: maybe, severity: maybe, message: text},
     traceback: maybe,
   }),
   z.strictObject({job: text, text}),
 ]);
 
 export const event = z.strictObject({
-  id: text,
-  at: text,
-  kind: text,
-  text,
-  run: textOrNull,
-  stream: textOrNull,
-  worker: textOrNull,
+  ...{id: text, at: text, kind: text, text, run: textOrNull, stream: textOrNull, worker: textOrNull},
   job: textOrNull,
 });
 
@@ -95,11 +68,7 @@ export const tpuAnswers = {
   }),
   'tpus status': z.strictObject({
     ...tpu.shape,
-    provider_state: maybe,
-    queue_state: maybe,
-    health: maybe,
-    provisioning: maybe,
-    ready_at: maybe,
+    ...{provider_state: maybe, queue_state: maybe, health: maybe, provisioning: maybe, ready_at: maybe},
     symptoms: z.array(z.looseObject({symptom: text, details: text, created_at: text})),
     hosts: z.array(host),
     costs: z.record(text, dollars),
