@@ -29,11 +29,10 @@ export type Connection = {
   close(): Promise<void>;
 };
 
+type Storage = Pick<Connection, 'storage_endpoint' | 'token'>;
+
 /** Variables of a Python program that reads the bucket. Google's Python client sends no credentials to an emulator. */
-export function storageVariables({
-  storage_endpoint: url,
-  token,
-}: Pick<Connection, 'storage_endpoint' | 'token'>): Record<string, string> {
+export function storageVariables({storage_endpoint: url, token}: Storage): Record<string, string> {
   if (url === undefined) return {};
   return {STORAGE_EMULATOR_HOST: token === undefined ? url : urlWithToken(url, token)};
 }

@@ -159,11 +159,8 @@ export type Earlier = {
 };
 
 /** Bytes of the weights: about one for each operation of a token, which are two operations and two bytes a parameter. */
-export function weightBytes({
-  operations,
-  computed_tokens,
-}: Pick<Sampled, 'operations' | 'computed_tokens'>): number {
-  return computed_tokens > 0 ? operations / computed_tokens : 0;
+export function weightBytes(of: Pick<Sampled, 'operations' | 'computed_tokens'>): number {
+  return of.computed_tokens > 0 ? of.operations / of.computed_tokens : 0;
 }
 
 export type Overhead = Pick<typeof ASSUMED, 'start_s' | 'preemption'>;

@@ -1,3 +1,4 @@
+import {canonicalJson} from '../../shared/contracts/spec/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {outputsPrefix, parseOutputObject} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
@@ -141,15 +142,5 @@ export function differencesOf(wanted: object, stored: object, only?: readonly st
   const keys = only ?? [...new Set([...Object.keys(of_wanted), ...Object.keys(of_stored)])];
   return keys
     .map(key => ({key, wanted: of_wanted[key], stored: of_stored[key]}))
-    .filter(({wanted, stored}) => canonical(wanted) !== canonical(stored));
-}
-
-function canonical(value: unknown): string {
-  return (
-    JSON.stringify(value, (_, inner: unknown) =>
-      inner !== null && typeof inner === 'object' && !Array.isArray(inner)
-        ? Object.fromEntries(Object.entries(inner).sort(([one], [other]) => (one < other ? -1 : 1)))
-        : inner,
-    ) ?? ''
-  );
+    .filter(({wanted, stored}) => canonicalJson(wanted) !== canonicalJson(stored));
 }

@@ -20,11 +20,8 @@ export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | 
 }
 
 /** Cost of a million stored tokens; null before the first. Computed tokens that are not stored yet count in the cost alone. */
-export function usdPerMillionTokens({
-  cost_usd,
-  total_tokens,
-}: Pick<Run, 'cost_usd' | 'total_tokens'>): number | null {
-  return usdPerMillion(cost_usd, total_tokens);
+export function usdPerMillionTokens(run: Pick<Run, 'cost_usd' | 'total_tokens'>): number | null {
+  return usdPerMillion(run.cost_usd, run.total_tokens);
 }
 
 /** Mean dollars an hour of a node over the zones with a known price; null without such a zone. */

@@ -126,15 +126,8 @@ function* ofGeneration(spec: SpecValues, {length, key}: Limit): Generator<Issue>
 
 /** Contradictions between `over_long` and the keys that belong to it. */
 function* ofLongDocuments(spec: SpecValues, length: number): Generator<Issue> {
-  const {
-    over_long = 'reject',
-    context_size,
-    overlap = 0,
-    max_seq_length,
-    format,
-    keep = [],
-    record = {},
-  } = spec;
+  const {over_long = 'reject', context_size, overlap = 0, max_seq_length} = spec;
+  const {format, keep = [], record = {}} = spec;
   const isCut = over_long === 'chunk' || over_long === 'pack';
   if (!isCut && context_size) yield [['context_size'], 'expected over_long "chunk" or "pack" beside it'];
   if (over_long !== 'chunk' && overlap > 0) yield [['overlap'], 'expected over_long "chunk" beside it'];

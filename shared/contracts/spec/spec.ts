@@ -66,7 +66,8 @@ export function completeSpec(
  */
 export const specHash = (spec: object) => createHash('sha256').update(canonicalJson(spec)).digest('hex');
 
-function canonicalJson(value: unknown): string {
+/** JSON with sorted keys. */
+export function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_key, inner: unknown) =>
     inner !== null && typeof inner === 'object' && !Array.isArray(inner)
       ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))

@@ -198,14 +198,10 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
   const {config} = deps;
   // Without an account the node would get the default one, which may have far more rights than a worker needs.
   required(config.identity, 'on-tpu', ['worker_account', 'ticket_key']);
+  const {name, zone} = worker;
+  const {provider, accelerator, runtime_version, disk_gb, spot} = pool;
   return {
-    name: worker.name,
-    zone: worker.zone,
-    provider: pool.provider,
-    accelerator: pool.accelerator,
-    runtime_version: pool.runtime_version,
-    disk_gb: pool.disk_gb,
-    spot: pool.spot,
+    ...{name, zone, provider, accelerator, runtime_version, disk_gb, spot},
     labels: {
       ...labelsOf(config.deployment),
       'gleaner-pool': worker.pool,

@@ -63,11 +63,8 @@ function isFrom(source: string, model: string): boolean {
   return allowed.endsWith('/') ? `${name}/`.startsWith(allowed) : name === allowed;
 }
 
-export function nodeNameProblem({
-  pool,
-  zones,
-  workers_per_zone,
-}: Pick<Pool, 'pool' | 'zones' | 'workers_per_zone'>): string | undefined {
+export function nodeNameProblem(of: Pick<Pool, 'pool' | 'zones' | 'workers_per_zone'>): string | undefined {
+  const {pool, zones, workers_per_zone} = of;
   const names = zones.map(zone => workerName({pool, zone, slot: Math.max(0, workers_per_zone - 1)}));
   const long = names.find(name => name.length > MOST_NAME_CHARS);
   return (

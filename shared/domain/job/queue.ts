@@ -5,12 +5,8 @@ import {type Job, waitsSince} from '../records/job.ts';
 const MAX_PRIORITY = 1000;
 
 /** `POOL/PRIORITY/TIME/ID`, in text order: a higher priority first, then the older job. */
-export function queuePlace({
-  pool,
-  priority,
-  created_at,
-  job,
-}: Pick<Job, 'pool' | 'priority' | 'created_at' | 'job'>): string {
+export function queuePlace(of: Pick<Job, 'pool' | 'priority' | 'created_at' | 'job'>): string {
+  const {pool, priority, created_at, job} = of;
   return `${pool}/${rankOf(priority)}/${created_at}/${job}`;
 }
 

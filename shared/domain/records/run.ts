@@ -156,9 +156,6 @@ export const isOpen = (run: Run) => run.status === 'active' || run.status === 'p
 export const againCommand = (run: string) => `gleaner run start ${nextRunName(run)} --from ${run}`;
 
 /** Time from which the bucket may have deleted shards of the run; null for a run whose shards do not expire. */
-export function expiresFrom({
-  created_at,
-  expire_days,
-}: Pick<Run, 'created_at' | 'expire_days'>): string | null {
-  return expire_days === null ? null : iso(msOf(created_at) + expire_days * 86_400_000);
+export function expiresFrom(run: Pick<Run, 'created_at' | 'expire_days'>): string | null {
+  return run.expire_days === null ? null : iso(msOf(run.created_at) + run.expire_days * 86_400_000);
 }

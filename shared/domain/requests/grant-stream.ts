@@ -133,18 +133,8 @@ function pauseForModel(run: Run, problem: string, now: number) {
 }
 
 function workOrder({run, spec, spec_hash, expire_days}: Run, granted: Stream, bucket: string) {
-  const {
-    stream,
-    worker_id,
-    epoch,
-    object,
-    generation,
-    size_bytes,
-    crc32c,
-    lease_key,
-    total_shards,
-    kept_shards,
-  } = granted;
+  const {stream, worker_id, epoch, lease_key, total_shards, kept_shards} = granted;
+  const {object, generation, size_bytes, crc32c} = granted;
   return {
     action: 'work',
     lease: {run, stream, epoch},

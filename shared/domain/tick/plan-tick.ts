@@ -91,17 +91,8 @@ function spentSlots({workers}: BudgetSnapshot, {dismissed}: Budgets): Slot[] {
 
 function inputsOf({read_at_ms, pool, prices, workers, creates}: BudgetSnapshot, now: number): PlanInputs {
   return {
-    ...{
-      read_at_ms,
-      planned_at_ms: now,
-      nodes: NOT_LISTED,
-      pool,
-      prices: prices ?? {},
-      payers: new Map(),
-      mostCreates: creates ?? 0,
-      spare: new Map(),
-      tickBill: {usd: 0},
-    },
+    ...{read_at_ms, planned_at_ms: now, nodes: NOT_LISTED, pool, prices: prices ?? {}},
+    ...{payers: new Map(), mostCreates: creates ?? 0, spare: new Map(), tickBill: {usd: 0}},
     ...{servedTime: NEVER_SERVED, lostWorkers: new Set(), shardsByRun: new Map()},
     ...{speakersByZone: speakersByZone(workers.values()), fullZones: fullZones(pool, workers)},
   };

@@ -35,26 +35,19 @@ export function attemptOf(
   logs_bucket: string,
   now: number,
 ): WorkerAttempt {
+  const {name, incarnation, provisioning, work, ready_at, costs} = before;
+  const {provider_state, queue_state, health, symptoms} = worker;
   return {
-    worker: before.name,
-    incarnation: before.incarnation,
+    ...{worker: name, incarnation, provisioning, work, ready_at, costs, cost_usd: totalOf(costs)},
+    ...{provider_state, queue_state, health, symptoms},
     cause: death?.cause ?? 'not needed any more',
     cause_kind: death?.kind ?? 'not-needed',
     last_phase: before.phase,
-    provisioning: before.provisioning,
-    provider_state: worker.provider_state,
-    queue_state: worker.queue_state,
-    health: worker.health,
-    symptoms: worker.symptoms,
-    work: before.work,
-    log: `gs://${logs_bucket}/${logObject(before.name, before.incarnation)}`,
-    ready_at: before.ready_at,
+    log: `gs://${logs_bucket}/${logObject(name, incarnation)}`,
     ended_at: iso(now),
     ...(worker.phase === 'gone' ? {gone_at: iso(now)} : {}),
     expire_at: iso(now + KEPT_DAYS * 86_400_000),
     phases: phasesAtEnd(before, death, now),
-    costs: before.costs,
-    cost_usd: totalOf(before.costs),
   };
 }
 

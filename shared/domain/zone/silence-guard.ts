@@ -95,15 +95,8 @@ export function afterHellos(
     const {active_at, held, held_usd_per_hour, replaced, replaced_at, canaries_due} = silence_guard;
     const isUsed = replaced_at !== null && replaced_at > spoke_at;
     const used = isUsed ? {replaced, replaced_at, canaries_due} : {};
-    return {
-      ...newSilenceGuard(msOf(spoke_at)),
-      active_at,
-      held,
-      held_usd_per_hour,
-      spoke_at,
-      hello_at,
-      ...used,
-    };
+    const kept = {active_at, held, held_usd_per_hour, spoke_at, hello_at};
+    return {...newSilenceGuard(msOf(spoke_at)), ...kept, ...used};
   }
   if (isServedFor(servedTime, silence_guard.active_at, RETURNS_S)) return null;
   return hello_at === silence_guard.hello_at ? silence_guard : {...silence_guard, hello_at};
