@@ -3,25 +3,23 @@ import type {CollectionPath, Filter, Query, Value} from '../ports/ports.ts';
 
 type Sql = {sql: string; values: (string | number)[]};
 
+const sqlOf = (sql: string, ...values: Sql['values']): Sql => ({sql, values});
+
 export function selectDocuments(columns: string, collection: CollectionPath, query: Query): Sql {
   const conditions: Sql[] = [
-    {sql: 'collection = ?', values: [collection]},
+    sqlOf('collection = ?', collection),
     ...(query.where ?? []).map(matching),
-    ...(query.order_by ? [present(query.order_by.field)] : []),
-    ...(query.after === undefined ? [] : [{sql: 'id > ?', values: [query.after]}]),
+    ...(query.order_by ? [sqlOf(`${typeOf(query.order_by.field)} is not null`)] : []),
+    ...(query.after === undefined ? [] : [sqlOf('id > ?', query.after)]),
   ];
   const order = query.order_by ? ordering(query.order_by, query.where ?? []) : ID_ORDER;
   const tail = columns.startsWith('count') ? NOTHING : order;
-  return {
-    sql: `select ${columns} from documents where ${conditions.map(({sql}) => `(${sql})`).join(' and ')}${tail.sql}${
-      query.limit === undefined ? '' : ' limit ?'
-    }`,
-    values: [
-      ...conditions.flatMap(({values}) => values),
-      ...tail.values,
-      ...(query.limit === undefined ? [] : [query.limit]),
-    ],
-  };
+  const limit = query.limit === undefined ? NOTHING : sqlOf(' limit ?', query.limit);
+  const where = conditions.map(({sql}) => `(${sql})`).join(' and ');
+  return sqlOf(
+    `select ${columns} from documents where ${where}${tail.sql}${limit.sql}`,
+    ...[...conditions, tail, limit].flatMap(({values}) => values),
+  );
 }
 
 /**
@@ -30,11 +28,11 @@ export function selectDocuments(columns: string, collection: CollectionPath, que
  */
 export function sumFields(collection: CollectionPath, fields: readonly string[]): Sql {
   const sums = fields.map((field, index) => `total(data -> ${jsonPath(field)}) as sum_${index}`);
-  return {sql: `select ${sums.join(', ')} from documents where collection = ?`, values: [collection]};
+  return sqlOf(`select ${sums.join(', ')} from documents where collection = ?`, collection);
 }
 
-const NOTHING: Sql = {sql: '', values: []};
-const ID_ORDER: Sql = {sql: ' order by id', values: []};
+const NOTHING = sqlOf('');
+const ID_ORDER = sqlOf(' order by id');
 
 /** `json_type` is null for a missing field, and 'null' for a field that holds null. */
 function typeOf(field: string): string {
@@ -59,32 +57,24 @@ function matching({field, op, value}: Filter): Sql {
   if (op === 'in') {
     const choices = value as Value[];
     if (choices.every(choice => typeof choice === 'string'))
-      return {
-        sql: `${textOf(field)} in (${choices.map(() => '?')}) and ${typeOf(field)} = 'text'`,
-        values: choices,
-      };
+      return sqlOf(
+        `${textOf(field)} in (${choices.map(() => '?')}) and ${typeOf(field)} = 'text'`,
+        ...choices,
+      );
     const each = choices.map(choice => matching({field, op: '==', value: choice}));
     return {sql: each.map(({sql}) => `(${sql})`).join(' or '), values: each.flatMap(({values}) => values)};
   }
   const operator = op === '==' ? '=' : op;
-  if (value === null) return {sql: `${typeOf(field)} = 'null'`, values: []};
+  if (value === null) return sqlOf(`${typeOf(field)} = 'null'`);
   if (typeof value === 'string')
-    return {sql: `${textOf(field)} ${operator} ? and ${typeOf(field)} = 'text'`, values: [value]};
+    return sqlOf(`${textOf(field)} ${operator} ? and ${typeOf(field)} = 'text'`, value);
   if (typeof value === 'number')
-    return {
-      sql: `${typeOf(field)} in ('integer', 'real') and ${numberOf(field)} ${operator} ?`,
-      values: [value],
-    };
-  if (op === '==')
-    return {sql: `${textOf(field)} = ${Number(value)} and ${typeOf(field)} = '${value}'`, values: []};
-  return {
-    sql: `case ${typeOf(field)} when 'false' then 0 when 'true' then 1 end ${operator} ?`,
-    values: [Number(value)],
-  };
-}
-
-function present(field: string): Sql {
-  return {sql: `${typeOf(field)} is not null`, values: []};
+    return sqlOf(`${typeOf(field)} in ('integer', 'real') and ${numberOf(field)} ${operator} ?`, value);
+  if (op === '==') return sqlOf(`${textOf(field)} = ${Number(value)} and ${typeOf(field)} = '${value}'`);
+  return sqlOf(
+    `case ${typeOf(field)} when 'false' then 0 when 'true' then 1 end ${operator} ?`,
+    Number(value),
+  );
 }
 
 /**
@@ -93,13 +83,13 @@ function present(field: string): Sql {
  */
 function ordering({field, direction = 'asc'}: NonNullable<Query['order_by']>, where: readonly Filter[]): Sql {
   if (where.some(filter => filter.field === field && typeof filter.value === 'string'))
-    return {sql: ` order by ${textOf(field)} ${direction}, id ${direction}`, values: []};
+    return sqlOf(` order by ${textOf(field)} ${direction}, id ${direction}`);
   const type = typeOf(field);
   const rank = `case ${type} when 'null' then 0 when 'false' then 1 when 'true' then 2 when 'integer' then 3
     when 'real' then 3 when 'text' then 4 when 'array' then 5 else 6 end`;
   const number = numberOf(field);
   const value = `case ${type} when 'integer' then ${number} when 'real' then ${number} when 'text' then ${textOf(field)} end`;
-  return {sql: ` order by ${rank} ${direction}, ${value} ${direction}, id ${direction}`, values: []};
+  return sqlOf(` order by ${rank} ${direction}, ${value} ${direction}, id ${direction}`);
 }
 
 /** The path of the field as a literal: SQLite uses an index only if no part of its expression is a parameter. */
