@@ -141,7 +141,7 @@ async function authenticate<Action extends AgentAction>(
 }
 
 export const bindHost = inTransaction('hello', ({config}, _, {worker, request, now}) => {
-  const hasTicket = () => isTicketOf(config.identity, 'worker-api', worker, request.ticket);
+  const hasTicket = () => isTicketOf(config.identity, worker, request.ticket);
   const proof = speaksFor(worker, request) ? 'secret' : hasTicket() ? 'ticket' : 'none';
   return decideHello({worker, proof}, request, now);
 });

@@ -37,7 +37,7 @@ export async function grantStream(
 ): Promise<GrantResult> {
   const holder = {worker: worker.name, incarnation: worker.incarnation};
   const {bundle, ceilings, region, identity} = deps.config;
-  const keyOf: LeaseKeys = (stream, epoch) => leaseKey(identity, 'worker-api', stream, epoch);
+  const keyOf: LeaseKeys = (stream, epoch) => leaseKey(identity, stream, epoch);
   const settings = {bundle, ceilings, region, bucket: deps.objects.bucket, keyOf};
   const search = {worker, holder, loaded, asker, runs_left: MOST_RUNS, isCut: false};
   let tries = 0;

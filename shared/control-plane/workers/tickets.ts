@@ -6,13 +6,8 @@ import type {Stream} from '../../domain/records/stream.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 
 /** Key of the lease of this epoch of a stream. It depends on the document's time, so an equal stream has another key after a lost database. */
-export function leaseKey(
-  identity: IdentitySettings,
-  user: string,
-  {run, stream, created_at}: Stream,
-  epoch: number,
-) {
-  return signed(identity, user, 'gleaner-lease/1', [run, stream, created_at, epoch]);
+export function leaseKey(identity: IdentitySettings, {run, stream, created_at}: Stream, epoch: number) {
+  return signed(identity, 'worker-api', 'gleaner-lease/1', [run, stream, created_at, epoch]);
 }
 
 type Life = Pick<Worker, 'name' | 'incarnation' | 'born_at'>;
@@ -32,6 +27,6 @@ function signed(identity: IdentitySettings, user: string, kind: string, facts: (
   return createHmac('sha256', ticket_key).update(text).digest('base64url');
 }
 
-export function isTicketOf(identity: IdentitySettings, user: string, life: Life, given: string): boolean {
-  return isSameText(ticketOf(identity, user, life), given);
+export function isTicketOf(identity: IdentitySettings, life: Life, given: string): boolean {
+  return isSameText(ticketOf(identity, 'worker-api', life), given);
 }
