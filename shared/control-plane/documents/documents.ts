@@ -35,6 +35,8 @@ export const PENDING: Filter = {field: 'status', op: '==', value: 'pending'};
 export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};
 export const COMPLETED: Filter = {field: 'status', op: '==', value: 'completed'};
 export const FAILED: Filter = {field: 'status', op: '==', value: 'failed'};
+/** Runs, or jobs, that have ended. */
+export const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']};
 export const LIVING: Filter = {
   field: 'phase',
   op: 'in',

@@ -3,13 +3,11 @@ import {KEPT_DAYS} from '../../contracts/settings/config.ts';
 import {paths} from '../../domain/names.ts';
 import {isOpen, type Run} from '../../domain/records/run.ts';
 import {isOlderThan, iso, utcText} from '../../domain/time.ts';
-import type {Filter} from '../../ports/ports.ts';
 import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {leftAlone, runRecords} from '../documents/documents.ts';
+import {ENDED, leftAlone, runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 
-const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']};
 const RUNS = 50;
 /** Streams that one step deletes, and shard documents in one transaction. */
 const STREAMS = 20;

@@ -18,9 +18,10 @@ import {
   NO_ENVIRONMENT,
   source,
 } from '../../../domain/records/source.ts';
+import type {Filter} from '../../../ports/ports.ts';
 import {forEachConcurrently} from '../../calls/concurrency.ts';
 import type {Deps} from '../../deps.ts';
-import {leftAlone, poolRecords, runRecords} from '../../documents/documents.ts';
+import {FAILED, leftAlone, poolRecords, runRecords} from '../../documents/documents.ts';
 import {isOpenTask, startTask} from '../../documents/tasks.ts';
 import {command, conclude} from './command.ts';
 import {changes, limitsOf, recordStranded} from './pool-commands.ts';
@@ -57,11 +58,8 @@ const MOST_WAITING = 100;
 
 /** Registers the streams of runs without a spec: their `run.json` may have named this pool before it existed. */
 async function registerWaiting(deps: Deps): Promise<void> {
-  const where = [
-    {field: 'status', op: '==', value: 'failed'},
-    {field: 'spec', op: '==', value: null},
-  ] as const;
-  const stored = await deps.store.query('runs', {where: [...where], limit: MOST_WAITING});
+  const where: Filter[] = [FAILED, {field: 'spec', op: '==', value: null}];
+  const stored = await deps.store.query('runs', {where, limit: MOST_WAITING});
   const waiting = runRecords.parseAll(stored, leftAlone(deps.log));
   await forEachConcurrently(waiting, ({run}) => startTask(deps, {task: 'register', run}, isOpenTask));
 }

@@ -10,7 +10,7 @@ import type {Job} from '../../../domain/records/job.ts';
 import type {Worker} from '../../../domain/records/worker.ts';
 import type {Document, Filter, Stored} from '../../../ports/ports.ts';
 import type {Deps} from '../../deps.ts';
-import {workerRecords} from '../../documents/documents.ts';
+import {ENDED, FAILED, workerRecords} from '../../documents/documents.ts';
 import {deleteJob, jobRecords, membersOf, storeEnded} from '../../documents/job-documents.ts';
 import {clearWork, holderOf} from '../../documents/lease-documents.ts';
 import {orderedPages, pagesOf} from '../../documents/pages.ts';
@@ -66,10 +66,7 @@ export async function retryJobs(turn: MessageTurn, {job, where: {cause} = {cause
 
 /** The query comes before the transaction, which can only read documents one by one. */
 async function failedFor({config, store}: Deps, cause: string): Promise<string[]> {
-  const where: Filter[] = [
-    {field: 'cause', op: '==', value: cause},
-    {field: 'status', op: '==', value: 'failed'},
-  ];
+  const where: Filter[] = [{field: 'cause', op: '==', value: cause}, FAILED];
   return fitting(pagesOf(store, config.jobs_collection, {where}, PAGE, PAGE));
 }
 
@@ -131,8 +128,6 @@ async function orReason(read: () => Promise<Job | undefined>): Promise<Job | str
     return error.message;
   }
 }
-
-const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']};
 
 /** Deletes the documents of ended jobs. Their folders in the bucket stay. */
 export const clear = command({
