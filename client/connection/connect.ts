@@ -129,16 +129,11 @@ async function runningIn(dir: string): Promise<LocalInfo | undefined> {
 /** Connection to a running local cloud. Closing the connection leaves the cloud running. */
 export function running(info: LocalInfo, origin = 'the local cloud'): Connection {
   pointClientsAt(info);
+  const {url, pubsub_endpoint, token, dir, project, bucket} = info;
   return {
-    is_google: false,
-    storage_endpoint: info.url,
-    pubsub_endpoint: info.pubsub_endpoint,
-    token: info.token,
-    folder: info.dir,
-    default_model: tinyModel(info.bucket),
-    project: info.project,
+    ...{is_google: false, storage_endpoint: url, pubsub_endpoint, token, folder: dir, project, bucket},
+    default_model: tinyModel(bucket),
     deployment: DEFAULT_DEPLOYMENT,
-    bucket: info.bucket,
     store: storeOfLocal(info),
     jobs: process.env.GLEANER_JOBS_COLLECTION || 'jobs',
     origin,

@@ -18,10 +18,7 @@ export function googleConnection(env: NodeJS.ProcessEnv, file = SETTINGS_FILE): 
   const store = env.GLEANER_STORE ?? `firestore:${deployment}`;
   return {
     is_google: true,
-    storage_endpoint: undefined,
-    pubsub_endpoint: undefined,
-    token: undefined,
-    folder: undefined,
+    ...{storage_endpoint: undefined, pubsub_endpoint: undefined, token: undefined, folder: undefined},
     default_model: env.GLEANER_DEFAULT_MODEL,
     ...{project, deployment, bucket, store},
     jobs: env.GLEANER_JOBS_COLLECTION || named.jobs || 'jobs',

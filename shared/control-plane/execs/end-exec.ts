@@ -9,7 +9,7 @@ import {
   lossReason,
   withoutExec,
 } from '../../domain/records/exec.ts';
-import {isAlive, type Worker} from '../../domain/records/worker.ts';
+import {isAlive, type Worker, type Workers} from '../../domain/records/worker.ts';
 import {iso} from '../../domain/time.ts';
 import {batchesOf, forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
@@ -55,7 +55,7 @@ const EXECS_AT_ONCE = 20;
 const HOSTS_AT_ONCE = 50;
 
 /** Ends the hosts that can no longer answer, and then the commands without an open host. */
-export async function endLostExecs(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<void> {
+export async function endLostExecs(deps: Deps, workers: Workers): Promise<void> {
   const {store, log} = deps;
   const end = async (exec: Exec) => {
     const open = await store.count(paths.execHosts(exec.exec), [OPEN_HOSTS]);
@@ -74,7 +74,7 @@ function hostsWith({exec}: Exec, workers: Iterable<Worker>): number {
 }
 
 /** Ends the hosts whose worker has ended, page by page. A host at work is not read in a transaction, which would delay its heartbeats. */
-async function endSilentHosts(deps: Deps, exec: Exec, workers: ReadonlyMap<string, Worker>): Promise<void> {
+async function endSilentHosts(deps: Deps, exec: Exec, workers: Workers): Promise<void> {
   for await (const page of pagesOf(deps.store, paths.execHosts(exec.exec), {where: [OPEN_HOSTS]})) {
     const hosts = execHostRecords.parseAll(page, leftAlone(deps.log));
     const silent = hosts.filter(host => lossReason(host, exec, workers.get(host.worker), deps.now()));

@@ -4,7 +4,7 @@ import {paths} from '../../domain/names.ts';
 import type {Pool} from '../../domain/records/pool.ts';
 import {isRunnable, NO_STREAMS, type Run, type StreamTotals} from '../../domain/records/run.ts';
 import {isUnfinished} from '../../domain/records/stream.ts';
-import type {Worker} from '../../domain/records/worker.ts';
+import type {Worker, Workers} from '../../domain/records/worker.ts';
 import {isCountedSince, markAfterCount} from '../../domain/run/marks.ts';
 import {SUMMED} from '../../domain/run/summarize.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
@@ -20,7 +20,7 @@ export async function countStreams(
   deps: Deps,
   of: Run,
   pool: Pool | undefined,
-  workers: ReadonlyMap<string, Worker>,
+  workers: Workers,
 ): Promise<StreamCounts> {
   const isCounted = !mayDiffer(deps, of, [...workers.values()]);
   const counts = isCounted ? storedCounts(of) : await countNow(deps, of, workers);
@@ -68,7 +68,7 @@ async function knownSlots({store, openRuns}: Deps, run: Run, pool: Pool, isCount
   return slots;
 }
 
-async function countNow({store, now}: Deps, of: Run, workers: ReadonlyMap<string, Worker>) {
+async function countNow({store, now}: Deps, of: Run, workers: Workers) {
   const {run} = of;
   const counted_ms = now();
   const {streams, unfinished, totals} = await countTotals(store, run);
@@ -94,7 +94,7 @@ const FEW = 10;
 const PAGE = 500;
 
 /** Counts the streams that a worker has or can get, leaving out those whose document, or that of their holder, is invalid. */
-function servedOf(stored: Stored[], workers: ReadonlyMap<string, Worker>): number {
+function servedOf(stored: Stored[], workers: Workers): number {
   const understood = streamRecords.parseAll(stored, () => {});
   return understood.filter(({lease}) => lease === null || workers.has(lease.worker)).length;
 }

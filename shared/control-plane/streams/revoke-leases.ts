@@ -3,7 +3,7 @@
 import {isWaiting} from '../../domain/job/queue.ts';
 import {parseJobWork, parseWork, paths} from '../../domain/names.ts';
 import {isOpen} from '../../domain/records/run.ts';
-import {notIdle, type Worker} from '../../domain/records/worker.ts';
+import {notIdle, type Workers} from '../../domain/records/worker.ts';
 import {
   freeFromLiving,
   hasRunOut,
@@ -109,7 +109,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
 export async function revokeOrphaned(
   deps: Deps,
   run: string,
-  {workers, unreadable}: {workers: ReadonlyMap<string, Worker>; unreadable: ReadonlySet<string>},
+  {workers, unreadable}: {workers: Workers; unreadable: ReadonlySet<string>},
 ): Promise<void> {
   for await (const page of pagesOf(deps.store, paths.streams(run), {where: [LEASED]})) {
     const orphans = streamRecords.parseAll(page, leftAlone(deps.log)).filter(stream => {

@@ -2,7 +2,7 @@
 import {isPausedByBudget} from '../../domain/billing/budget.ts';
 import {parseJobWork} from '../../domain/names.ts';
 import {isRunnable, pausedFor, type Run} from '../../domain/records/run.ts';
-import type {Worker} from '../../domain/records/worker.ts';
+import type {Worker, Workers} from '../../domain/records/worker.ts';
 import {afterModelPause} from '../../domain/run/model-failures.ts';
 import type {Pause} from '../../domain/tick/budgets.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
@@ -143,7 +143,7 @@ async function recordLate({store, log, now}: Deps, outcomes: ReadonlyMap<Part, R
 async function applyToLeases(
   deps: Deps,
   parts: readonly Part[],
-  workers: ReadonlyMap<string, Worker>,
+  workers: Workers,
   failures: Failures,
 ): Promise<void> {
   const [first] = parts;

@@ -3,7 +3,7 @@
 import type {NotUnderstood} from '../../contracts/errors.ts';
 import {RELEASE} from '../../contracts/settings/config.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
-import {hasEnded, isAlive, type Worker} from '../../domain/records/worker.ts';
+import {hasEnded, isAlive, type Workers} from '../../domain/records/worker.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import {quietestHost} from '../../domain/worker/hosts.ts';
 import {
@@ -48,7 +48,7 @@ function isOfAnotherRelease({release, phase, updated_at}: NotUnderstood['documen
  * Pings worker-api while a worker lives. Returns the served time so far. No time is served while a worker belongs to another release that
  * this one does not understand.
  */
-export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
+export async function proveService(deps: Deps, workers: Workers): Promise<Served> {
   const living = [...workers.values()].filter(worker => !hasEnded(worker));
   const served = await servedRecord.read(deps.log, deps.store);
   const isMixed = [...deps.slotsLeftAlone.values()].some(document =>
@@ -90,7 +90,7 @@ async function storeProofs(deps: Deps, proofs: readonly number[], failed: number
 /** Returns the workers that have been silent, without a new shard, for longer than any silence guard holds them. */
 export async function findLost(
   deps: Deps,
-  workers: ReadonlyMap<string, Worker>,
+  workers: Workers,
   {now, servedTime}: Moment,
   failures: Failures,
 ): Promise<Set<string>> {

@@ -1,6 +1,6 @@
 import {parseJobWork, parseWork} from '../names.ts';
 import {type Constraint, constraint} from '../records/constraint.ts';
-import {type Costs, hasEnded, type Worker} from '../records/worker.ts';
+import {type Costs, hasEnded, type Worker, type Workers} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
 
 const IDLE = '_idle';
@@ -51,7 +51,7 @@ export type ReserveBudget = (run: string, slot: string) => Constraint | undefine
  */
 export function budgetReserver(
   left: {runs: ReadonlyMap<string, number>; pool: number},
-  workers: ReadonlyMap<string, Worker>,
+  workers: Workers,
   usdPerHourIn: (slot: string) => number | null,
   shared: string,
 ): ReserveBudget {

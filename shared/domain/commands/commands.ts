@@ -5,12 +5,7 @@ import {streamObject} from '../names.ts';
 import {OPEN} from '../records/limiter.ts';
 import {NO_MACHINE_DEATHS} from '../records/machine-deaths.ts';
 import type {Pool} from '../records/pool.ts';
-import {
-  outdatedText,
-  type PublishTimes,
-  splitByPublishTime,
-  withPublishTime,
-} from '../records/publish-order.ts';
+import {outdatedText, splitByPublishTime, type Timed, withPublishTime} from '../records/publish-order.ts';
 import {endedAs, NO_MODEL_FAILURES, pausedFor, type Run} from '../records/run.ts';
 import {type Stream, TRIED_AGAIN} from '../records/stream.ts';
 import {hasEnded, type Worker} from '../records/worker.ts';
@@ -181,18 +176,11 @@ export function decideCancel(stream: Stream, published_at: string, now: number):
   return applied(next, `stream ${of} is cancelled`);
 }
 
-export function isOutdated(
-  {message_times}: {message_times: PublishTimes},
-  field: string,
-  published_at: string,
-): boolean {
+export function isOutdated({message_times}: Timed, field: string, published_at: string): boolean {
   return splitByPublishTime(message_times, [field], published_at).outdated.length > 0;
 }
 
-export function outdatedBy(
-  {message_times}: {message_times: PublishTimes},
-  fields: readonly string[],
-): Rejection {
+export function outdatedBy({message_times}: Timed, fields: readonly string[]): Rejection {
   return rejected(outdatedText(message_times, fields));
 }
 

@@ -4,12 +4,7 @@ import {acceleratorProblem, runtimeProblem} from '../fleet/accelerators.ts';
 import type {Pool} from '../records/pool.ts';
 import type {poolSettings} from '../records/pool-settings.ts';
 import {type Provider, providerProblem} from '../records/providers.ts';
-import {
-  outdatedText,
-  type PublishTimes,
-  splitByPublishTime,
-  withPublishTime,
-} from '../records/publish-order.ts';
+import {outdatedText, splitByPublishTime, type Timed, withPublishTime} from '../records/publish-order.ts';
 import type {Run} from '../records/run.ts';
 import type {runChanges} from '../records/spec-keys.ts';
 import {iso, msOf, utcText} from '../time.ts';
@@ -132,19 +127,12 @@ export function decideNewPool(
   return applied(next, what);
 }
 
-export function alsoOutdated(
-  {message_times}: {message_times: PublishTimes},
-  fields: readonly string[],
-): string {
+export function alsoOutdated({message_times}: Timed, fields: readonly string[]): string {
   return fields.length > 0 ? `; ${outdatedText(message_times, fields)}` : '';
 }
 
 /** `current`: the settings that no later message has set; undefined if later messages have set all of them. */
-export function sortSettings<T extends object>(
-  {message_times}: {message_times: PublishTimes},
-  settings: T,
-  published_at: string,
-) {
+export function sortSettings<T extends object>({message_times}: Timed, settings: T, published_at: string) {
   const all = given(settings);
   const {current, outdated} = splitByPublishTime(message_times, Object.keys(all), published_at);
   const currentSettings = Object.fromEntries(Object.entries(all).filter(([key]) => current.includes(key)));

@@ -1,7 +1,7 @@
 import {workerName} from '../names.ts';
 import {type Constraint, constraint} from '../records/constraint.ts';
 import type {Pool} from '../records/pool.ts';
-import type {Phase, Worker} from '../records/worker.ts';
+import type {Phase, Worker, Workers} from '../records/worker.ts';
 import {isOlderThan} from '../time.ts';
 import {slotConstraint} from '../worker/tpu-constraint.ts';
 import {ALLOWS_ALL, type Allowance} from '../zone/placement.ts';
@@ -20,7 +20,7 @@ export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; 
 }
 
 /** Zones without a slot for a canary: each slot has a worker that has sent a heartbeat, or stays empty after a `delete`. */
-export function fullZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
+export function fullZones(pool: Pool, workers: Workers): Set<string> {
   const isTaken = ({name}: {name: string}) => {
     const worker = workers.get(name);
     return worker !== undefined && (worker.held || hasSpoken(worker));
@@ -97,7 +97,7 @@ export type ChosenSlots = {wanted: Set<string>; withheld: ReadonlyMap<string, Co
  */
 export function wantedSlots(
   pool: Pool,
-  workers: ReadonlyMap<string, Worker>,
+  workers: Workers,
   unfinished_streams: number,
   now: number,
   {blocked, allowances, bound, most, canaries, limited, silent}: WantedOptions,
@@ -166,6 +166,6 @@ export function isOpenSlot(worker: Worker | undefined, now: number): boolean {
 }
 
 /** Count of nodes that exist or were requested, including those being deleted. */
-export function livingAmong(workers: ReadonlyMap<string, Worker>): number {
+export function livingAmong(workers: Workers): number {
   return [...workers.values()].filter(({phase}) => phase !== 'gone').length;
 }

@@ -1,5 +1,6 @@
 /** Publish times of the last message about each field, stored as `message_times`: `status_at` is that of `status`. */
 export type PublishTimes = Record<string, string>;
+export type Timed = {message_times: PublishTimes};
 
 /** Splits the fields of a message. `current`: fields that the message may change. `outdated`: fields that a later message has changed. */
 export function splitByPublishTime<Field extends string>(

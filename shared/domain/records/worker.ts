@@ -248,6 +248,8 @@ export const workerDocument = stored({
 });
 
 export type Worker = z.infer<typeof workerDocument>;
+/** Workers by name. */
+export type Workers = ReadonlyMap<string, Worker>;
 export type Phase = Worker['phase'];
 export type LifeFields = Pick<Worker, keyof typeof life>;
 export type Costs = Worker['costs'];

@@ -3,7 +3,7 @@ import {payerOf, runAtWork} from '../billing/cost.ts';
 import {isEmptySlot, slotsOf} from '../fleet/slots.ts';
 import {parseJobWork, parseWorkerName} from '../names.ts';
 import {type Constraint, constraint} from '../records/constraint.ts';
-import {hasEnded, isAlive, type Worker} from '../records/worker.ts';
+import {hasEnded, isAlive, type Worker, type Workers} from '../records/worker.ts';
 import {isOlderThan} from '../time.ts';
 import {quietestHost} from '../worker/hosts.ts';
 import {isServedFor} from '../worker/served-time.ts';
@@ -61,7 +61,7 @@ export function workersOfUnreadableRuns({workers, unreadable_runs}: Snapshot): s
   return namesOf(workers, worker => worker.phase !== 'gone' && isOf(worker));
 }
 
-function namesOf(workers: ReadonlyMap<string, Worker>, isNamed: (worker: Worker) => boolean): string[] {
+function namesOf(workers: Workers, isNamed: (worker: Worker) => boolean): string[] {
   return [...workers.values()].filter(isNamed).map(({name}) => name);
 }
 

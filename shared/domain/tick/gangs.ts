@@ -3,12 +3,12 @@
 import {slotsOf} from '../fleet/slots.ts';
 import {type Job, waitsSince} from '../records/job.ts';
 import type {Pool} from '../records/pool.ts';
-import type {Worker} from '../records/worker.ts';
+import type {Worker, Workers} from '../records/worker.ts';
 import {isOlderThan, iso} from '../time.ts';
 import {slotConstraint} from '../worker/tpu-constraint.ts';
 
 /** `silent`: workers that have sent nothing for too long. They serve no job until they send a heartbeat. */
-type Fleet = {pool: Pool; workers: ReadonlyMap<string, Worker>; silent: ReadonlySet<string>};
+type Fleet = {pool: Pool; workers: Workers; silent: ReadonlySet<string>};
 
 /**
  * `wanted`: slots that get or keep a TPU. `reservedFor`: these and the slots that no later work may use, with the job that gathers them.

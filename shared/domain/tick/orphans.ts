@@ -5,7 +5,7 @@
  */
 import {priceOf} from '../billing/budget.ts';
 import {costOfDeleting} from '../billing/cost.ts';
-import type {Worker} from '../records/worker.ts';
+import type {Worker, Workers} from '../records/worker.ts';
 import type {OrphansMark, Zone} from '../records/zone.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
@@ -16,8 +16,6 @@ import type {Snapshot} from './snapshot.ts';
 const WAIT_S = 3600;
 /** A zone counts as free of orphans after this many seconds without one in a list, because one list may omit nodes. */
 const UNSEEN_S = 90;
-
-type Workers = ReadonlyMap<string, Worker>;
 
 export function orphansIn(nodes: Nodes, workers: Workers, unreadable: ReadonlySet<string>): string[] {
   return managedIn(nodes).filter(name => !unreadable.has(name) && isOrphan(nodes, name, workers.get(name)));

@@ -1,7 +1,7 @@
 /** Serves the work of a pool in order: each payer gets its TPUs, and the first refusal of a payer is the reason why its work waits. */
 import {isHeld, isSpare, payerOfWork, type ReserveBudget} from '../billing/cost.ts';
 import type {Constraint} from '../records/constraint.ts';
-import type {Worker} from '../records/worker.ts';
+import type {Worker, Workers} from '../records/worker.ts';
 import {type Fleet, factsOf, whyWaiting} from './why-waiting.ts';
 import type {Demand, Work} from './work.ts';
 
@@ -40,7 +40,7 @@ type Line = {
   boundTo: ReadonlyMap<string, string>;
 };
 
-function newLine(demands: readonly Demand[], workers: ReadonlyMap<string, Worker>): Line {
+function newLine(demands: readonly Demand[], workers: Workers): Line {
   const unserved = new Map(demands.map(({payer, open}) => [payer, open]));
   const pairs = demands.flatMap(({payer, bound}) => bound.map(slot => [slot, payer] as const));
   const boundTo = new Map(pairs.reverse());
@@ -59,7 +59,7 @@ function newLine(demands: readonly Demand[], workers: ReadonlyMap<string, Worker
 }
 
 /** True for an empty slot, and for a worker without work that its payer does not need. */
-function isFree(name: string, workers: ReadonlyMap<string, Worker>, {staying}: Line): boolean {
+function isFree(name: string, workers: Workers, {staying}: Line): boolean {
   const worker = workers.get(name);
   if (worker === undefined || worker.phase === 'gone') return true;
   return isSpare(worker) && !staying.has(name);
@@ -96,7 +96,7 @@ function payRest(
   demands: readonly Demand[],
   free: readonly string[],
   payers: Served['payers'],
-  workers: ReadonlyMap<string, Worker>,
+  workers: Workers,
   {boundTo}: Line,
   reserve: ReserveBudget,
 ): void {

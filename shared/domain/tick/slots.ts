@@ -5,7 +5,7 @@ import type {Prices} from '../billing/prices.ts';
 import {type Slot as Place, parseWorkerName} from '../names.ts';
 import type {Pool} from '../records/pool.ts';
 import {withSourceVersion} from '../records/source.ts';
-import {hasEnded, newWorker, type Worker} from '../records/worker.ts';
+import {hasEnded, newWorker, type Worker, type Workers} from '../records/worker.ts';
 import {msOf} from '../time.ts';
 import {decideWorker, type Silence, type Wanted} from '../worker/lifecycle.ts';
 import type {Limits} from '../worker/limits.ts';
@@ -50,7 +50,7 @@ export type SlotDecision = WorkerDecision & {
   verdict?: Verdict | undefined;
 };
 
-export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string, Worker>): Slot[] {
+export function slotOf(name: string, wanted: Wanted, workers: Workers): Slot[] {
   const place = parseWorkerName(name);
   return place ? [{name, place, wanted, seen: workers.get(name)}] : [];
 }

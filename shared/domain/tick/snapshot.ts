@@ -6,7 +6,7 @@ import type {Prices} from '../billing/prices.ts';
 import type {WaitingJobs} from '../job/queue.ts';
 import type {Pool} from '../records/pool.ts';
 import type {Run, StreamTotals} from '../records/run.ts';
-import type {Worker} from '../records/worker.ts';
+import type {Worker, Workers} from '../records/worker.ts';
 import type {Zone} from '../records/zone.ts';
 import type {Limits} from '../worker/limits.ts';
 import type {Nodes} from '../worker/nodes.ts';
@@ -69,7 +69,7 @@ export type BudgetSnapshot = {
   /** Names of runs whose documents could not be read: nobody knows how much work they have left, so their workers stay. */
   unreadable_runs: ReadonlySet<string>;
   /** Every worker that is not gone, and gone workers whose slot a message or a refusal keeps empty. */
-  workers: ReadonlyMap<string, Worker>;
+  workers: Workers;
   unreadable: ReadonlySet<string>;
 };
 

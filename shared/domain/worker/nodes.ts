@@ -1,7 +1,7 @@
 /** Nodes and queued resources as Cloud TPU lists them, and what a list shows about one slot. */
 import {DEFAULT_DEPLOYMENT, isLabelled} from '../deployment.ts';
 import {parseWorkerName} from '../names.ts';
-import {hasEnded, type Worker} from '../records/worker.ts';
+import {hasEnded, type Worker, type Workers} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
 import type {FoundNode, Observation} from './observation.ts';
 import {type Queued, queueStanding} from './provider-states.ts';
@@ -60,12 +60,7 @@ const MISSING_S = 60;
  * Workers whose nodes a tick reads with `get`, because the list omits them. Such a worker is being deleted, or two lists omit its node and it
  * has sent no heartbeat for the time of a lease.
  */
-export function missingIn(
-  nodes: Nodes,
-  workers: ReadonlyMap<string, Worker>,
-  served: Served,
-  lease_s: number,
-): Worker[] {
+export function missingIn(nodes: Nodes, workers: Workers, served: Served, lease_s: number): Worker[] {
   return [...workers.values()].filter(worker => {
     if (observe(nodes, worker).kind !== 'missing') return false;
     if (worker.phase === 'deleting') return true;
