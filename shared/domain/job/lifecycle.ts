@@ -183,13 +183,8 @@ export function endAttempt(job: Job, given: JobEnd, usd_per_hour: number | null,
     case 'drained':
       return scheduleJob(ended, now);
     case 'failed': {
-      const told = {
-        ...ended,
-        error: clipped(end.error, MOST_ERROR_CHARS),
-        cause,
-        exit_code: end.exit_code ?? null,
-        ran: end.ran ?? null,
-      };
+      const {exit_code = null, ran = null} = end;
+      const told = {...ended, error: clipped(end.error, MOST_ERROR_CHARS), cause, exit_code, ran};
       if (MACHINE_CAUSES.some(machine => machine === cause)) {
         const machine_failures = job.machine_failures + 1;
         const {checkpoint_state: state} = told;

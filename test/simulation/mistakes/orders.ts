@@ -66,8 +66,8 @@ export const ORDERS: Mistakes = {
   'an exit code that is lost': {
     shown_by: 'many jobs',
     in: 'endAttempt',
-    find: 'exit_code: $END.exit_code ?? null',
-    replace: 'exit_code: null',
+    find: 'const {exit_code = null, ran = null} = $END;',
+    replace: 'const [exit_code, {ran = null}] = [null, $END];',
   },
   'a clear that passes over its time': {
     shown_by: 'many jobs',
@@ -216,8 +216,8 @@ export const ORDERS: Mistakes = {
   'a node of another provider than that of its pool': {
     shown_by: 'instances',
     in: 'nodeRequest',
-    find: 'provider: $POOL.provider',
-    replace: "provider: 'tpu-api'",
+    find: 'const {provider, $$$TERMS} = $POOL;',
+    replace: "const {provider, $$$TERMS} = {...$POOL, provider: 'tpu-api'};",
   },
   'a retried job that still expires': {
     shown_by: 'hurried people',
