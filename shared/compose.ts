@@ -14,6 +14,7 @@ import {openCatalog} from './google/billing-catalog.ts';
 import {openBus} from './google/bus.ts';
 import {openCallers} from './google/callers.ts';
 import {openFirestoreStore} from './google/firestore-store.ts';
+import {memoizeAsync} from './google/memoize-async.ts';
 import {openObjectTokens} from './google/object-tokens.ts';
 import {openObjects} from './google/objects.ts';
 import {sendPing} from './google/ping.ts';
@@ -25,36 +26,27 @@ import type {Store, Webhook} from './ports/ports.ts';
 /** Composition root: chooses the adapter of each port. Each adapter loads its client when it is first called. */
 export function composeDeps(config: Config): Deps {
   const {project, deployment, bucket, endpoints, local_token: token} = config;
-  const own = {metadata_host: config.identity.metadata_host, account: config.identity.api_account};
+  const {metadata_host, api_account: account, worker_account: service_account} = config.identity;
+  const storage = {project, endpoint: endpoints.storage, token};
   const log = jsonLog(line => process.stdout.write(line), Date.now, project);
   const marking = withRunMarks({store: openStore(config), runMarks: new Map(), now: Date.now, log});
   return {
     store: config.notify ? withNotices(marking, Date.now) : marking,
     webhook: webhookOf(config),
-    objects: openObjects({project, bucket, endpoint: endpoints.storage, token}),
-    checkpoints: openObjects({
-      project,
-      bucket: config.checkpoints_bucket,
-      endpoint: endpoints.storage,
-      token,
-    }),
-    tokens: openObjectTokens({...own, endpoint: endpoints.sts}),
+    objects: openObjects({...storage, bucket}),
+    checkpoints: openObjects({...storage, bucket: config.checkpoints_bucket}),
+    tokens: openObjectTokens({metadata_host, account, endpoint: endpoints.sts}),
     secrets: openSecrets({
-      ...{...own, endpoint: endpoints.secrets},
+      ...{metadata_host, account, endpoint: endpoints.secrets},
       member: `serviceAccount:${deployment}-worker-api@${project}.iam.gserviceaccount.com`,
     }),
     bus: openBus({project, deployment, token}),
     tpus: openProviders(config.providers, {
-      ...{project, token, endpoints, network: config.network},
-      service_account: config.identity.worker_account,
+      ...{project, token, endpoints, network: config.network, service_account},
     }),
     // Only on-tick pings, so only on-tick needs the address of worker-api.
     catalog: openCatalog({endpoint: endpoints.billing, token}),
-    ping: async () =>
-      sendPing({
-        worker_api: requireWorkerApi(config, 'on-tick'),
-        metadata_host: config.identity.metadata_host,
-      }),
+    ping: async () => sendPing({worker_api: requireWorkerApi(config, 'on-tick'), metadata_host}),
     accountOf: openCallers(config),
     now: Date.now,
     log,
@@ -83,8 +75,6 @@ export function openStore({store, project}: Pick<Config, 'store' | 'project'>): 
   return openFirestoreStore({project, ...(where ? {database: where} : {})});
 }
 
-let script: Promise<string> | undefined;
-function startupScript(): Promise<string> {
-  script ??= readFile(new URL('../worker-startup/startup.sh', import.meta.url), 'utf8');
-  return script;
-}
+const startupScript = memoizeAsync(() =>
+  readFile(new URL('../worker-startup/startup.sh', import.meta.url), 'utf8'),
+);
