@@ -8,7 +8,7 @@ import type {
   StorageOptions,
 } from '@google-cloud/storage';
 import {ObjectTooLarge, ServiceError} from '../contracts/errors.ts';
-import type {ObjectInfo, Objects} from '../ports/ports.ts';
+import type {ObjectInfo, Objects, Written} from '../ports/ports.ts';
 import {isBucketMissing, isForbidden, isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
 import {piecesFrom, readContent} from './read-content.ts';
@@ -54,7 +54,6 @@ export function openBucket(
 }
 
 type Interceptor = NonNullable<StorageOptions['interceptors_']>[number];
-type Written = {content_type?: string; metadata?: Record<string, string>};
 
 class StorageObjects implements Objects {
   readonly bucket: string;

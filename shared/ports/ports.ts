@@ -86,6 +86,9 @@ export type ObjectInfo = {
   metadata: Record<string, string>;
 };
 
+/** How an object is created. */
+export type Written = {content_type?: string; metadata?: Record<string, string>};
+
 /** One bucket. Every answer is strongly consistent. */
 export interface Objects {
   readonly bucket: string;
@@ -95,18 +98,9 @@ export interface Objects {
   /** Bytes of the object, or undefined if it does not exist. More than `max_bytes` throws `ObjectTooLarge`. */
   read(name: string, options: {max_bytes: number}): Promise<Uint8Array | undefined>;
   /** Creates the whole object, or returns 'exists' and changes nothing. */
-  create(
-    name: string,
-    bytes: Uint8Array,
-    options?: {content_type?: string; metadata?: Record<string, string>},
-  ): Promise<'created' | 'exists'>;
+  create(name: string, bytes: Uint8Array, as?: Written): Promise<'created' | 'exists'>;
   /** Overwrites the whole object if it still has this generation; otherwise returns 'changed' and changes nothing. */
-  replace(
-    name: string,
-    generation: string,
-    bytes: Uint8Array,
-    options?: {content_type?: string; metadata?: Record<string, string>},
-  ): Promise<'replaced' | 'changed'>;
+  replace(name: string, generation: string, bytes: Uint8Array, as?: Written): Promise<'replaced' | 'changed'>;
   /** Bytes [begin, end) of one generation of the object, or undefined if it no longer exists. */
   readRange(name: string, generation: string, begin: number, end: number): Promise<Uint8Array | undefined>;
   /** Renames this generation of the object, with its metadata. Does nothing if it no longer exists. */

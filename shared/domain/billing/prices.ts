@@ -27,10 +27,8 @@ export function chipsOf(accelerator: string): {generation: string; chips: number
  */
 export function overList(given: Prices): Prices {
   const isOfCatalog = ([, price]: [string, Prices[string]]) => price?.source === 'catalog';
-  const {true: ofCatalog = [], false: ofPeople = []} = Object.groupBy(
-    Object.entries(given),
-    entry => `${isOfCatalog(entry)}` as const,
-  );
+  const ofCatalog = Object.entries(given).filter(isOfCatalog);
+  const ofPeople = Object.entries(given).filter(entry => !isOfCatalog(entry));
   const known =
     ofCatalog.length === 0
       ? LIST_PRICES

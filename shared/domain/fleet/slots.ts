@@ -1,4 +1,4 @@
-import {workerName} from '../names.ts';
+import {type Slot, workerName} from '../names.ts';
 import {type Constraint, constraint} from '../records/constraint.ts';
 import type {Pool} from '../records/pool.ts';
 import type {Phase, Worker, Workers} from '../records/worker.ts';
@@ -8,15 +8,10 @@ import {ALLOWS_ALL, type Allowance} from '../zone/placement.ts';
 import {hasSpoken} from '../zone/silence-guard.ts';
 
 /** Slots of the pool, zone by zone, in the order in which they are filled. */
-export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; slot: number}[] {
-  return pool.zones.flatMap(zone =>
-    Array.from({length: pool.workers_per_zone}, (_, slot) => ({
-      name: workerName({pool: pool.pool, zone, slot}),
-      pool: pool.pool,
-      zone,
-      slot,
-    })),
-  );
+export function slotsOf({pool, zones, workers_per_zone}: Pool): (Slot & {name: string})[] {
+  const numbers = Array.from({length: workers_per_zone}, (_, slot) => slot);
+  const places = zones.flatMap(zone => numbers.map(slot => ({pool, zone, slot})));
+  return places.map(place => ({name: workerName(place), ...place}));
 }
 
 /** Zones without a slot for a canary: each slot has a worker that has sent a heartbeat, or stays empty after a `delete`. */

@@ -1,5 +1,5 @@
-import type {MachineDeaths} from '../records/machine-deaths.ts';
-import {type PublishTimes, withPublishTime} from '../records/publish-order.ts';
+import {withPublishTime} from '../records/publish-order.ts';
+import type {Run} from '../records/run.ts';
 import {isOlderThan, iso} from '../time.ts';
 
 const MOST_MACHINE_DEATHS = 10;
@@ -7,23 +7,11 @@ const MOST_MACHINE_FAILED_STREAMS = 3;
 /** Within this many seconds, silent machines without a verdict of a canary count as one, because the fault may be ours. */
 const UNJUDGED_S = 600;
 
-type Breakable = MachineDeaths & {
-  status: string;
-  reason: string | null;
-  paused_at: string | null;
-  message_times: PublishTimes;
-  total_shards: number;
-  updated_at: string;
-};
-
 /** `is_judged`: the cause is not silence, or a canary of the zone has sent a heartbeat since. `total_shards`: shards of the run so far. */
 export type MachineDeath = {worker: string; cause: string; is_judged: boolean; total_shards: number};
 
-export function afterMachineDeath<R extends Breakable>(
-  run: R,
-  {worker, cause, is_judged, total_shards}: MachineDeath,
-  now: number,
-): R {
+export function afterMachineDeath(run: Run, death: MachineDeath, now: number): Run {
+  const {worker, cause, is_judged, total_shards} = death;
   const {unjudged_death_at} = run;
   if (!is_judged && unjudged_death_at !== null && !isOlderThan(unjudged_death_at, UNJUDGED_S, now))
     return run;
@@ -41,7 +29,7 @@ export function afterMachineDeath<R extends Breakable>(
   return paused(counted, `${why}; the last was ${worker}: ${cause}`, now);
 }
 
-export function afterMachineFailedStream<R extends Breakable>(run: R, stream: string, now: number): R {
+export function afterMachineFailedStream(run: Run, stream: string, now: number): Run {
   const machine_failed_streams = run.machine_failed_streams + 1;
   const counted = {...run, machine_failed_streams, updated_at: iso(now)};
   if (machine_failed_streams < MOST_MACHINE_FAILED_STREAMS) return counted;
@@ -53,7 +41,7 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
 }
 
 /** Pauses the run. Only a `resume` that is published later ends the pause. */
-function paused<R extends Breakable>(run: R, why: string, now: number): R {
+function paused(run: Run, why: string, now: number): Run {
   if (run.status !== 'active') return run;
   const message_times = withPublishTime(run.message_times, ['status'], iso(now));
   const reason = `${why}. Find the cause, then resume the run`;

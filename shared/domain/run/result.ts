@@ -105,22 +105,9 @@ export type RunResult = z.infer<typeof runResult>;
 /** More reasons would make the manifest of a large run too large to read. */
 const MOST_UNREAD = 1000;
 
+const NOTHING = {mean: 0, norm: 0, max_abs: 0, non_finite: 0, squares: 0, error: 0, zeros: 0};
 /** Sums over rows, so any number of streams needs the memory of one. */
-type Sums = {
-  mean: number;
-  norm: number;
-  max_abs: number;
-  non_finite: number;
-  squares: number;
-  error: number;
-  zeros: number;
-  quantiles: number[];
-  by_position: number[];
-};
-const NOTHING: Omit<Sums, 'quantiles' | 'by_position'> = {
-  ...{mean: 0, norm: 0, max_abs: 0, non_finite: 0, squares: 0, error: 0},
-  zeros: 0,
-};
+type Sums = typeof NOTHING & {quantiles: number[]; by_position: number[]};
 
 /** State of a fold that another process may continue. JSON represents it exactly. */
 export type FoldState = {result: RunResult; sums: [string, Sums][]; isInt8: boolean};
@@ -167,12 +154,8 @@ export class ResultFold {
 
   #misfit(stream: StreamFacts, summary: StreamSummary): string | undefined {
     const says = [summary.total_samples, summary.total_rejected, summary.total_tokens, summary.total_shards];
-    const holds = [
-      stream.total_samples_processed,
-      stream.rejected_samples,
-      stream.total_tokens,
-      stream.total_shards,
-    ];
+    const {total_samples_processed, rejected_samples, total_tokens, total_shards} = stream;
+    const holds = [total_samples_processed, rejected_samples, total_tokens, total_shards];
     if (says.some((value, index) => value !== holds[index]))
       return `it says samples, rejected, tokens and shards ${says.join(', ')}; the shards themselves say ${holds.join(', ')}`;
     const {model} = this.#result;

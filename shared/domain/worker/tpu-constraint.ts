@@ -79,12 +79,8 @@ export function tpuConstraint(
 
 /** Why the slot of a worker that has ended, or is about to, is not free yet. */
 export function leavingConstraint({name, last_death, phase_since_at: since_at}: Worker): Constraint {
-  return constraint(
-    'away',
-    name,
-    ['it leaves its slot', ...(last_death === null ? [] : [last_death])].join(': '),
-    {since_at},
-  );
+  const death = last_death === null ? '' : `: ${last_death}`;
+  return constraint('away', name, `it leaves its slot${death}`, {since_at});
 }
 
 function coming({name, phase_since_at: since_at}: Worker, ...evidence: (string | null)[]): Constraint {

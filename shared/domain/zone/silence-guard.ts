@@ -41,15 +41,11 @@ export function decideSilence(
     return {verdict: 'judged', silence_guard};
   if (isLost) return {verdict: 'ends', silence_guard};
   const canaries_due = silence_guard.canaries_due + 1;
-  if (silence_guard.replaced < shareOf(speakers))
+  const replaced = silence_guard.replaced + 1;
+  if (replaced <= shareOf(speakers))
     return {
       verdict: 'ends',
-      silence_guard: {
-        ...silence_guard,
-        replaced: silence_guard.replaced + 1,
-        replaced_at: iso(now),
-        canaries_due,
-      },
+      silence_guard: {...silence_guard, replaced, replaced_at: iso(now), canaries_due},
     };
   if (isCrowded && silence_guard.canaries_due > 0)
     return {verdict: 'ends', silence_guard: {...silence_guard, replaced_at: iso(now)}};
