@@ -5,7 +5,7 @@ import {counted, listText} from '../../../client/text/format.ts';
 import type {SourceOptions} from './formats.ts';
 import {type Commit, type Hub, type HubFile, hubSettings, openHub} from './hub.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
-import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
+import type {RowSource, Watch} from './row.ts';
 
 /** Branch of the Parquet files that the hub makes of a data set. */
 const CONVERTED = 'refs/convert/parquet';
@@ -30,7 +30,7 @@ export async function openDataset(
       : found.files.filter(({name}) => name.endsWith('.parquet') && matchesGlob(name, path)));
   if (found && files && files.length > 0) {
     say(`${id}: ${counted(files.length, 'Parquet file')} at commit ${found.commit}`);
-    return files.map(file => new HubSource(hub, found, file));
+    return files.map(file => hubSource(hub, found, file));
   }
   const own = isWhole && revision === undefined ? await readCommit(hub, id, 'main', stop) : found;
   if (own === undefined)
@@ -97,43 +97,22 @@ async function readCommit(
   return found && {id, ...found};
 }
 
-class HubSource implements RowSource {
-  readonly name: string;
-  readonly unit = 'row';
-  readonly #hub: Hub;
-  readonly #commit: string;
-  readonly #file: HubFile;
-  readonly #path: string;
-  #parquet: Promise<ParquetFile> | undefined;
-
-  constructor(hub: Hub, {id, commit}: DatasetCommit, file: HubFile) {
-    this.name = `hf://datasets/${id}/${file.name}`;
-    this.#hub = hub;
-    this.#commit = commit;
-    this.#file = file;
-    const path = file.name.split('/').map(encodeURIComponent).join('/');
-    this.#path = `/datasets/${id}/resolve/${commit}/${path}`;
-  }
-
-  async identity(): Promise<SourceIdentity> {
-    const {size_bytes: bytes, sha256} = this.#file;
-    return {source: this.name, commit: this.#commit, bytes, ...(sha256 ? {sha256} : {})};
-  }
-
-  async count(watch: Watch, most: number): Promise<number> {
-    return Math.min(most, rowsIn(await this.#open(watch)));
-  }
-
-  async *rows(watch: Watch, columns: Columns | undefined): AsyncGenerator<Row[]> {
-    yield* parquetRows(await this.#open(watch), watch, columns);
-  }
-
-  #open({stop}: Watch): Promise<ParquetFile> {
-    const {size_bytes: size} = this.#file;
-    this.#parquet ??= openParquet(this.name, {
-      byteLength: size,
-      slice: (start, end = size) => this.#hub.range(this.#path, this.name, start, end, stop),
-    });
-    return this.#parquet;
-  }
+function hubSource(hub: Hub, {id, commit}: DatasetCommit, file: HubFile): RowSource {
+  const {size_bytes: size, sha256} = file;
+  const name = `hf://datasets/${id}/${file.name}`;
+  const path = `/datasets/${id}/resolve/${commit}/${file.name.split('/').map(encodeURIComponent).join('/')}`;
+  let parquet: Promise<ParquetFile> | undefined;
+  const open = ({stop}: Watch) => {
+    const slice = (start: number, end = size) => hub.range(path, name, start, end, stop);
+    parquet ??= openParquet(name, {byteLength: size, slice});
+    return parquet;
+  };
+  return {
+    ...{name, unit: 'row'},
+    identity: async () => ({source: name, commit, bytes: size, ...(sha256 ? {sha256} : {})}),
+    count: async (watch, most) => Math.min(most, rowsIn(await open(watch))),
+    async *rows(watch, columns) {
+      yield* parquetRows(await open(watch), watch, columns);
+    },
+  };
 }
