@@ -24,8 +24,8 @@ import {knownFieldsOf} from './sources/known-fields.ts';
 import {openSources} from './sources/resolve.ts';
 import {cellsOf, type Row, type RowSource, type Watch} from './sources/row.ts';
 import {planSplit, rowsToCount, type Split, type SplitOptions} from './split.ts';
-import {Spool} from './spool.ts';
-import {StreamWriter, streamFile} from './stream-writer.ts';
+import {openSpool} from './spool.ts';
+import {type StreamWriter, streamFile, streamWriter} from './stream-writer.ts';
 
 export type CreateOptions = SplitOptions &
   RecordOptions &
@@ -155,7 +155,7 @@ type Writing = {
 async function writeRows(writing: Writing): Promise<StreamChecksum[]> {
   const {split, work, options, progress} = writing;
   progress.begin('writing the streams');
-  const writer = new StreamWriter(work, split.sizes);
+  const writer = streamWriter(work, split.sizes);
   try {
     if (options.shuffle_seed === undefined)
       for await (const lines of linesOf(writing)) for (const {line} of lines) await writer.write(line);
@@ -174,7 +174,7 @@ async function writeRows(writing: Writing): Promise<StreamChecksum[]> {
 async function writeShuffled(writing: Writing, seed: number, writer: StreamWriter): Promise<void> {
   const {split, work, watch} = writing;
   const places = positionsOf(split.end - split.first, seed);
-  const spool = await Spool.open(join(work, SPOOL_FOLDER), split.samples, writing.bytes * UNPACKED);
+  const spool = await openSpool(join(work, SPOOL_FOLDER), split.samples, writing.bytes * UNPACKED);
   try {
     const isChosen = (row: number) => (places[row - split.first] as number) < split.samples;
     for await (const lines of linesOf(writing, isChosen))

@@ -1,6 +1,6 @@
 import {mkdir, readFile, rm} from 'node:fs/promises';
 import {join} from 'node:path';
-import {AppendedFile} from './appended-file.ts';
+import {type AppendedFile, openAppended} from './appended-file.ts';
 
 /** Each bucket is read as a whole, so its size bounds the memory. */
 const BUCKET_BYTES = 64 << 20;
@@ -12,53 +12,38 @@ const HEADER_BYTES = 8;
 /** Lines of a range of places: a file of headers and lines. */
 type Bucket = {path: string; file: AppendedFile};
 
-/** Lines that are written in one order and read in another. Reads and writes are sequential. */
-export class Spool {
-  readonly #folder: string;
-  readonly #lines: number;
-  readonly #buckets: Bucket[];
-
-  /** `bytes`: about the size of all lines. */
-  static async open(folder: string, lines: number, bytes: number): Promise<Spool> {
-    await mkdir(folder, {recursive: true});
-    const count = Math.max(1, Math.min(MOST_BUCKETS, Math.ceil(bytes / BUCKET_BYTES), lines));
-    const buckets: Bucket[] = [];
-    for (let index = 0; index < count; index++) {
-      const path = join(folder, String(index));
-      buckets.push({path, file: await AppendedFile.open(path, BUFFER_BYTES)});
-    }
-    return new Spool(folder, lines, buckets);
+/** Opens a spool: lines that are written in one order and read in another. Reads and writes are sequential. `bytes`: about the size of all lines. */
+export async function openSpool(folder: string, lines: number, bytes: number) {
+  await mkdir(folder, {recursive: true});
+  const count = Math.max(1, Math.min(MOST_BUCKETS, Math.ceil(bytes / BUCKET_BYTES), lines));
+  const buckets: Bucket[] = [];
+  for (let index = 0; index < count; index++) {
+    const path = join(folder, String(index));
+    buckets.push({path, file: await openAppended(path, BUFFER_BYTES)});
   }
-
-  private constructor(folder: string, lines: number, buckets: Bucket[]) {
-    this.#folder = folder;
-    this.#lines = lines;
-    this.#buckets = buckets;
-  }
-
-  async write(line: Buffer, place: number): Promise<void> {
-    const header = Buffer.allocUnsafe(HEADER_BYTES);
-    header.writeUInt32LE(place, 0);
-    header.writeUInt32LE(line.length, 4);
-    const bucket = this.#buckets[Math.floor((place * this.#buckets.length) / this.#lines)];
-    // A copy, because the line may be a part of a much larger buffer.
-    await bucket?.file.add(header, Buffer.from(line));
-  }
-
-  /** Lines in the order of their places. */
-  async *read(): AsyncGenerator<Buffer[]> {
-    for (const {path, file} of this.#buckets) {
-      await file.close();
-      const bytes = await readFile(path);
-      await rm(path);
-      yield linesOf(bytes);
-    }
-  }
-
-  async remove(): Promise<void> {
-    for (const {file} of this.#buckets) await file.abandon();
-    await rm(this.#folder, {recursive: true, force: true});
-  }
+  return {
+    async write(line: Buffer, place: number): Promise<void> {
+      const header = Buffer.allocUnsafe(HEADER_BYTES);
+      header.writeUInt32LE(place, 0);
+      header.writeUInt32LE(line.length, 4);
+      const bucket = buckets[Math.floor((place * count) / lines)];
+      // A copy, because the line may be a part of a much larger buffer.
+      await bucket?.file.add(header, Buffer.from(line));
+    },
+    /** Lines in the order of their places. */
+    async *read(): AsyncGenerator<Buffer[]> {
+      for (const {path, file} of buckets) {
+        await file.close();
+        const content = await readFile(path);
+        await rm(path);
+        yield linesOf(content);
+      }
+    },
+    async remove(): Promise<void> {
+      for (const {file} of buckets) await file.abandon();
+      await rm(folder, {recursive: true, force: true});
+    },
+  };
 }
 
 function linesOf(bytes: Buffer): Buffer[] {

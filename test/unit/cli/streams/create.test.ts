@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import {parquetWriteBuffer} from 'hyparquet-writer';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
 import {positionsOf} from '../../../../cli/streams/permutation.ts';
-import {Spool} from '../../../../cli/streams/spool.ts';
+import {openSpool} from '../../../../cli/streams/spool.ts';
 import {answers} from '../../../../client/json/index.ts';
 import {Folder} from '../../../support/machine/folder.ts';
 
@@ -253,7 +253,7 @@ describe('The files of a shuffle', () => {
   ])
     it(`the files of a shuffle give ${lines} lines back in the order of their places, for about ${bytes} bytes`, async () => {
       const folder = new Folder();
-      const spool = await Spool.open(folder.at('spool'), lines, bytes);
+      const spool = await openSpool(folder.at('spool'), lines, bytes);
       const places = positionsOf(lines, 5);
       for (const [index, place] of places.entries()) await spool.write(Buffer.from(`line ${index}`), place);
       const found: string[] = [];
