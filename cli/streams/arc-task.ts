@@ -10,7 +10,7 @@ export function arcTask(value: unknown, index: number): object | string {
     const [input, output] = pairOf(example);
     const problem = gridProblem(input) ?? gridProblem(output);
     if (problem) return `example ${number + 1} ${problem}`;
-    pairs.push({input: digits(input), output: digits(output)});
+    pairs.push({input: input as Grid, output: output as Grid});
   }
   const test = pairs.pop();
   const task_id = `task_${index.toString(16).padStart(8, '0')}`;
@@ -37,8 +37,4 @@ function gridProblem(grid: unknown): string | undefined {
 
 function isDigit(cell: unknown): boolean {
   return Number.isInteger(cell) && (cell as number) >= 0 && (cell as number) <= 9;
-}
-
-function digits(grid: unknown): Grid {
-  return grid as Grid;
 }

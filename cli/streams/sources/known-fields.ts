@@ -36,11 +36,13 @@ export function isShareGpt(value: string): boolean {
   return jsonKind(value) === 'list' && elementsOf(value).some(isTurn);
 }
 
-function isTurn(element: string): boolean {
-  if (jsonKind(element) !== 'object') return false;
-  const members = membersOf(element);
-  return members.has('from') && !members.has('role');
-}
+/** Test of the names in an element that is an object. */
+const objectWith = (test: (names: ReadonlyMap<string, string>) => boolean) => (element: string) =>
+  jsonKind(element) === 'object' && test(membersOf(element));
+
+const isTurn = objectWith(names => names.has('from') && !names.has('role'));
+const isExample = objectWith(names => names.has('input'));
+const isMessage = objectWith(names => names.has('role') && (names.has('content') || names.has('tool_calls')));
 
 /** Values beside messages that mean nothing: tables have an empty text where there are no tools. */
 export const ABSENT = ['null', '""'];
@@ -78,15 +80,4 @@ export function isListOf(value: string | undefined, isElement: (element: string)
   if (value === undefined || jsonKind(value) !== 'list') return false;
   const elements = elementsOf(value);
   return elements.length > 0 && elements.every(isElement);
-}
-
-function isMessage(element: string): boolean {
-  if (jsonKind(element) !== 'object') return false;
-  const members = membersOf(element);
-  return members.has('role') && (members.has('content') || members.has('tool_calls'));
-}
-
-function isExample(element: string): boolean {
-  if (jsonKind(element) !== 'object') return false;
-  return membersOf(element).has('input');
 }

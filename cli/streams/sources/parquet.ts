@@ -110,7 +110,7 @@ export async function* parquetRows(
       );
     }
     moved(Number(group.total_compressed_size ?? group.total_byte_size));
-    yield rows.map((values, index) => new ParquetRow(name, rowStart + index + 1, all, columns, values));
+    yield rows.map((values, index) => parquetRow(name, rowStart + index + 1, all, columns, values));
     at = rowEnd;
   }
 }
@@ -142,32 +142,28 @@ function makersOf({name: file, columns, durations}: ParquetFile, wanted: Columns
 }
 
 /** Makes its cells when they are read: a row beside the range is never refused. */
-class ParquetRow {
-  readonly at: number;
-  readonly columns: readonly string[];
-  readonly #file: string;
-  readonly #made: Column[];
-  readonly #values: unknown[];
-
-  constructor(file: string, at: number, columns: readonly string[], made: Column[], values: unknown[]) {
-    this.#file = file;
-    this.at = at;
-    this.columns = columns;
-    this.#made = made;
-    this.#values = values;
-  }
-
-  get cells(): Cells {
-    const cells = new Map<string, Cell>();
-    for (const [index, {name, make}] of this.#made.entries())
-      try {
-        cells.set(name, make(this.#values[index]));
-      } catch (error) {
-        if (!(error instanceof NoText)) throw error;
-        throw rowError({name: this.#file, unit: 'row'}, this, `column "${name}" ${error.message}`);
-      }
-    return cells;
-  }
+function parquetRow(
+  file: string,
+  at: number,
+  all: readonly string[],
+  made: Column[],
+  values: unknown[],
+): Row {
+  return {
+    at,
+    columns: all,
+    get cells(): Cells {
+      const cells = new Map<string, Cell>();
+      for (const [index, {name, make}] of made.entries())
+        try {
+          cells.set(name, make(values[index]));
+        } catch (error) {
+          if (!(error instanceof NoText)) throw error;
+          throw rowError({name: file, unit: 'row'}, {at}, `column "${name}" ${error.message}`);
+        }
+      return cells;
+    },
+  };
 }
 
 export class ParquetFileSource extends FileSource {
