@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import gleaner_reader
+from gleaner_reader.run import run as run_module
 from gleaner_reader.run import status
 from stored_run import put_in_bucket, store_run
 
@@ -61,7 +62,7 @@ def test_a_wait_returns_the_complete_run_and_shows_a_bar(growing, capsys, monkey
     run, slept = opened(folder), []
     # Other threads of the process sleep too.
     clock = SimpleNamespace(sleep=lambda seconds: (slept.append(seconds), finish()), monotonic=time.monotonic)
-    monkeypatch.setattr(status, "time", clock)
+    monkeypatch.setattr(run_module, "time", clock)
     complete = run.wait(every_s=7)
     assert slept == [7]
     assert complete.is_complete and len(complete.shards) == 6 and len(run.shards) == 4
@@ -84,7 +85,7 @@ def test_a_bar_replaces_itself_in_a_terminal_and_a_log_gets_a_line_a_minute(caps
     monkeypatch.setattr(status, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
     for is_terminal in (True, False):
         monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
-        with status._Line(True) as line:
+        with status.Line(True) as line:
             for number in range(3):
                 line.show(f"line {number}")
             now[0] += 61

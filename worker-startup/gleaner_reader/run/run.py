@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from ..format.forks import cached_property
 from .formats import open_shard
 from .shard import Shard
 from .shards import Shards
-from .status import Status, state_of, status_of, table_html, wait_until_complete
+from .status import Line, Status, dropped_streams, state_of, table_html
 
 _SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
 _STREAM_FOLDER = re.compile(r".*/tpu_(\d{1,9})")
@@ -107,7 +108,20 @@ class Run(Shards[Shard]):
         >>> run.status().bar()
         '[####################] 2 of 2 streams, 6 shards, 240 samples, 0.00 GB'
         """
-        return status_of(Run(self._folder))
+        return Run(self._folder)._status()
+
+    def _status(self) -> Status:
+        """The status of a run that was just opened. Reads the header of the last shard of each stream."""
+        last = [shards[-1] for shards in self.streams.values()]
+        return Status(
+            run=self.url,
+            streams=max(dropped_streams(self.url), len(self.streams)),
+            complete_streams=sum(shard.is_final for shard in last),
+            shards=len(self.shards),
+            samples=sum(shard.last_sample + 1 for shard in last),
+            size_bytes=sum(shard.size_bytes for shard in self.shards),
+            problems=tuple(self.problems),
+        )
 
     def wait(self, *, every_s: float = 10.0, timeout_s: float | None = None, progress: bool = True) -> "Run":
         """Waits until the run is complete, and returns it with all its shards.
@@ -125,9 +139,22 @@ class Run(Shards[Shard]):
         """
         if _STREAM_FOLDER.fullmatch(self.url.replace("\\", "/")):
             raise ValueError(f"{self.url} is the folder of one stream; open the folder of its run, and wait for that")
-        return (
-            self if self.is_complete else wait_until_complete(lambda: Run(self._folder), every_s, timeout_s, progress)
-        )
+        if self.is_complete:
+            return self
+        began = time.monotonic()
+        with Line(progress) as line:
+            while True:
+                run = Run(self._folder)
+                line.show(run._status().bar())
+                if run.is_complete:
+                    return run
+                left_s = float("inf") if timeout_s is None else began + timeout_s - time.monotonic()
+                if left_s <= 0:
+                    raise TimeoutError(
+                        f"{run.url} is not complete after {timeout_s:g} s: {'; '.join(run.problems)}; "
+                        "`gleaner status` says what it waits for"
+                    )
+                time.sleep(min(every_s, left_s))
 
     def _facts(self) -> list[str]:
         result = (self.manifest or {}).get("result")

@@ -4,34 +4,16 @@ import html
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from ..format.files import CloudFolder, Folder, LocalFolder
-from .shard import Shard
 
 _ACTIVATIONS = re.compile(r"(.*[/\\])?activations([/\\][^/\\]+)?")
 _STREAM = re.compile(r"stream_\d{1,9}\.jsonl(\.gz)?")
 _BAR = 20
 _SHOWN = 3  # problems in a table
 _LINE_EVERY_S = 60.0  # where the output keeps its lines, such as in a log
-
-
-class OpenedRun(Protocol):
-    """What a status reads of a run."""
-
-    @property
-    def url(self) -> str: ...
-    @property
-    def streams(self) -> Mapping[int, Sequence[Shard]]: ...
-    @property
-    def shards(self) -> Sequence[Shard]: ...
-    @property
-    def problems(self) -> list[str]: ...
-
-
-_Run = TypeVar("_Run", bound=OpenedRun)
 
 
 @dataclass(frozen=True)
@@ -76,47 +58,14 @@ class Status:
         )
 
 
-def status_of(run: OpenedRun) -> Status:
-    """The status of a run that was just opened. Reads the header of the last shard of each stream."""
-    last = [shards[-1] for shards in run.streams.values()]
-    return Status(
-        run=run.url,
-        streams=max(_dropped_streams(run.url), len(run.streams)),
-        complete_streams=sum(shard.is_final for shard in last),
-        shards=len(run.shards),
-        samples=sum(shard.last_sample + 1 for shard in last),
-        size_bytes=sum(shard.size_bytes for shard in run.shards),
-        problems=tuple(run.problems),
-    )
-
-
-def wait_until_complete(reopen: Callable[[], _Run], every_s: float, timeout_s: float | None, shows: bool) -> _Run:
-    """Opens the run again and again until it is complete. Raises TimeoutError after `timeout_s`."""
-    began = time.monotonic()
-    with _Line(shows) as line:
-        while True:
-            run = reopen()
-            status = status_of(run)
-            line.show(status.bar())
-            if status.is_complete:
-                return run
-            left_s = float("inf") if timeout_s is None else began + timeout_s - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError(
-                    f"{run.url} is not complete after {timeout_s:g} s: {'; '.join(run.problems)}; "
-                    "`gleaner status` says what it waits for"
-                )
-            time.sleep(min(every_s, left_s))
-
-
-class _Line:
+class Line:
     """A line on standard error that replaces itself, in a terminal and in a notebook. A log gets a line a minute."""
 
     def __init__(self, shows: bool):
         self._shows, self._last, self._at = shows, "", float("-inf")
         self._replaces = sys.stderr.isatty() or "ipykernel" in sys.modules
 
-    def __enter__(self) -> "_Line":
+    def __enter__(self) -> "Line":
         return self
 
     def show(self, text: str) -> None:
@@ -134,7 +83,7 @@ class _Line:
             print(file=sys.stderr, flush=True)
 
 
-def _dropped_streams(url: str) -> int:
+def dropped_streams(url: str) -> int:
     """Streams in `datasets/RUN` beside `activations/RUN`; 0 where they cannot be seen."""
     match = _ACTIVATIONS.fullmatch(url.removeprefix("gs://"))
     if not match:
