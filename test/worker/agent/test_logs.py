@@ -35,8 +35,8 @@ def a_closed_file():
 
 
 @pytest.mark.parametrize("broken_stderr", [a_pipe_without_a_reader, a_closed_file])
-def test_a_log_line_is_shipped_when_stderr_is_closed(storage, monkeypatch, broken_stderr):
-    shipper = LogShipper()
+def test_a_log_line_is_shipped_when_stderr_is_closed(storage, tmp_path, monkeypatch, broken_stderr):
+    shipper = LogShipper(str(tmp_path / "host.log"))
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", broken_stderr())
         say(shipper, "first")
@@ -47,8 +47,8 @@ def test_a_log_line_is_shipped_when_stderr_is_closed(storage, monkeypatch, broke
     assert shipped(shipper, storage) == ["first", "second"]
 
 
-def test_a_long_log_line_is_cut_on_stderr_and_shipped_whole(storage, capsys):
-    shipper = LogShipper()
+def test_a_long_log_line_is_cut_on_stderr_and_shipped_whole(storage, tmp_path, capsys):
+    shipper = LogShipper(str(tmp_path / "host.log"))
     say(shipper, "é" * 100_000)
     assert 16_384 < len(capsys.readouterr().err.encode()) < 65_536
     assert shipped(shipper, storage) == ["é" * 100_000]

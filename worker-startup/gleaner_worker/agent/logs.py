@@ -24,7 +24,7 @@ class LogShipper(logging.Handler):
     path: the log of this host, with the lines of its boots and of earlier agents. Every new line is appended to it.
     """
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self, path: str) -> None:
         super().__init__()
         self._path = path
         self._lines: deque[str] = deque(_lines_of(path), maxlen=_KEEP_LINES)
@@ -54,8 +54,6 @@ class LogShipper(logging.Handler):
 
     def _append(self, line: str) -> None:
         """Appends to the log of this host, which shrinks to the kept lines at times. A full disk loses lines."""
-        if self._path is None:
-            return
         is_long = self._on_disk >= _MOST_LINES_ON_DISK
         try:
             with open(self._path, "w" if is_long else "a", encoding="utf-8", opener=_open_private) as file:
@@ -80,9 +78,7 @@ def set_up_logging(home: str) -> LogShipper:
     return shipper
 
 
-def _lines_of(path: str | None) -> list[str]:
-    if path is None:
-        return []
+def _lines_of(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()[-_KEEP_LINES:]
