@@ -15,7 +15,6 @@ from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
     from ..run.run import Run
-    from ..shuffle.batches import Batches
 
 DTYPES = ("float32", "float16", "bfloat16")
 _NAMES = {"<f4": "F32", "<f2": "F16", "<u2": "BF16", "<i8": "I64"}
@@ -84,19 +83,12 @@ def to_shuffled_safetensors(
     def tensors() -> Iterator[tuple[dict[str, np.ndarray], dict]]:
         rows = unfinished.done.get("rows", 0)
         with run.batches(layer, site, state=unfinished.done.get("state"), **options) as batches:
-            while (stored := _next_rows(batches)) is not None:
+            for stored in iter(batches.next_rows, None):  # until next_rows raises StopIteration
                 rows += len(stored.stored)
                 values = as_dtype(stored, dtype, f"{site}.{layer}")
                 yield {"activations": values}, {"rows": rows, "state": batches.state()}
 
     return export_parts(run, unfinished, tensors(), plan_export(run, site, layer, dtype, seed), progress)
-
-
-def _next_rows(batches: "Batches") -> Rows | None:
-    try:
-        return batches.next_rows()
-    except StopIteration:
-        return None
 
 
 def part_name(number: int) -> str:

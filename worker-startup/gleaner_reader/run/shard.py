@@ -12,10 +12,11 @@ from ..format.header import is_number
 from ..format.index import Index, check_order
 from ..format.seekable import File
 from ..shuffle.batches import Batches
+from ..shuffle.source import ShardSource
 from .shards import Shards
 
 
-class Shard:
+class Shard(ShardSource):
     """One file of a run, in any format. Properties read its header; methods read the requested parts of its body.
 
     Raises ShardError for a damaged file.
@@ -47,11 +48,6 @@ class Shard:
         return self._file.size
 
     @property
-    def metadata(self) -> dict[str, str]:
-        """The text values of the header, such as the identity of the shard and its statistics."""
-        raise NotImplementedError
-
-    @property
     def sites(self) -> tuple[str, ...]:
         """The stored sites, such as resid_post, in the order of the file."""
         return tuple(dict.fromkeys(site for site, _ in self.names))
@@ -60,16 +56,6 @@ class Shard:
     def layers(self) -> tuple[int, ...]:
         """The stored layers, ascending."""
         return tuple(sorted({layer for _, layer in self.names}))
-
-    @property
-    def names(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """(site, layer) -> (rows, width)."""
-        raise NotImplementedError
-
-    @property
-    def dtypes(self) -> dict[str, str]:
-        """The type of each site: bf16, fp16, fp32, int8 or int32."""
-        raise NotImplementedError
 
     @property
     def dtype(self) -> str:
@@ -90,16 +76,6 @@ class Shard:
     def num_rows(self) -> int:
         """The stored rows of each layer and site."""
         return next(iter(self.names.values()))[0]
-
-    @property
-    def num_tokens(self) -> int:
-        """The tokens of all stored samples, also those without a row."""
-        raise NotImplementedError
-
-    @property
-    def num_samples(self) -> int:
-        """The stored samples, without the rejected ones."""
-        raise NotImplementedError
 
     @property
     def first_sample(self) -> int:
@@ -174,10 +150,6 @@ class Shard:
     def batches(self, layer: int | Sequence[int], site: str | None = None, **options) -> Batches:
         """Shuffled rows of one layer, for training: arrays [batch_rows, width]. See Batches for the options."""
         return Shards(self.url, (self,)).batches(layer, site, **options)
-
-    def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
-        """Rows begin..end of one layer, as stored. Raises the errors of read()."""
-        raise NotImplementedError
 
     def read_rows(self, site: str, layer: int, begin: int, end: int, into: Rows) -> None:
         """Reads rows begin..end of one layer into rows of the same shape and type."""

@@ -3,7 +3,7 @@
 Shard and Shards implement the protocols, which let them import Layer and Batches without an import cycle.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -21,10 +21,12 @@ class ShardSource(Protocol):
     def size_bytes(self) -> int: ...
 
     @property
-    def metadata(self) -> dict[str, str]: ...
+    def metadata(self) -> dict[str, str]:
+        """The text values of the header, such as the identity of the shard and its statistics."""
+        ...
 
     @property
-    def names(self) -> Mapping[tuple[str, int], tuple[int, int]]:
+    def names(self) -> dict[tuple[str, int], tuple[int, int]]:
         """(site, layer) -> (rows, width)."""
         ...
 
@@ -35,7 +37,9 @@ class ShardSource(Protocol):
     def layers(self) -> tuple[int, ...]: ...
 
     @property
-    def dtypes(self) -> dict[str, str]: ...
+    def dtypes(self) -> dict[str, str]:
+        """The type of each site: bf16, fp16, fp32, int8 or int32."""
+        ...
 
     @property
     def dtype(self) -> str: ...
@@ -50,10 +54,14 @@ class ShardSource(Protocol):
     def num_rows(self) -> int: ...
 
     @property
-    def num_samples(self) -> int: ...
+    def num_samples(self) -> int:
+        """The stored samples, without the rejected ones."""
+        ...
 
     @property
-    def num_tokens(self) -> int: ...
+    def num_tokens(self) -> int:
+        """The tokens of all stored samples, also those without a row."""
+        ...
 
     def block_rows(self, site: str) -> int:
         """Rows of one compressed block: to read one row costs as much as to read the whole block."""
@@ -67,7 +75,9 @@ class ShardSource(Protocol):
 
     def release_rows(self) -> None: ...
 
-    def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows: ...
+    def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
+        """Rows begin..end of one layer, as stored."""
+        ...
 
     def read_rows(self, site: str, layer: int, begin: int, end: int, into: Rows) -> None: ...
 
