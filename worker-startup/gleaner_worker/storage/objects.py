@@ -1,5 +1,6 @@
 """The bucket, as the worker needs it: list, read one generation, and create new objects. Objects are never deleted."""
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable
@@ -97,11 +98,7 @@ class Bucket:
 
     def head(self, name: str) -> ObjectInfo | None:
         """The newest generation of the object; None without the object."""
-        blob = self._retry(
-            f"read the metadata of gs://{self.name}/{name}",
-            lambda: self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S),
-        )
-        return _info(blob) if blob else None
+        return self._retry(f"read the metadata of gs://{self.name}/{name}", lambda: self._head(name))
 
     def download(self, name: str, path: str, generation: int | None = None) -> None:
         """Writes the object, as stored, to `path`. Raises FileNotFoundError when the bucket lacks that generation."""
@@ -203,14 +200,14 @@ class Bucket:
                     timeout=_TIMEOUT_S,
                 )
             except api.PreconditionFailed:
-                existing = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
-                if existing is None:
-                    raise ConnectionError(f"{name} existed and was deleted; trying again") from None
-                return _info(existing)
+                if existing := self._head(name):
+                    return existing
+                raise ConnectionError(f"{name} existed and was deleted; trying again") from None
             except api.Forbidden:
                 # An account without the right to delete may get 403 for an existing object, in place of 412.
-                if existing := self._visible(name):
-                    return existing
+                with contextlib.suppress(api.Forbidden):
+                    if existing := self._head(name):
+                        return existing
                 raise
             except api.BadRequest as error:
                 if "crc32c" not in str(error).lower():
@@ -256,11 +253,8 @@ class Bucket:
             forget_token(self.client)
             raise
 
-    def _visible(self, name: str) -> ObjectInfo | None:
-        try:
-            blob = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
-        except api.Forbidden:
-            return None
+    def _head(self, name: str) -> ObjectInfo | None:
+        blob = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
         return _info(blob) if blob else None
 
 

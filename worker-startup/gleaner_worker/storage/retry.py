@@ -72,7 +72,7 @@ def retry(client: storage.Client, bucket: str, action: str, call: Callable[[], T
                     f"Failed to {action}: its bytes differ from its checksum, {damaged} times; upload it again",
                 ) from error
         except (*_TRANSIENT, api.GoogleAPICallError, google.auth.exceptions.GoogleAuthError) as error:
-            if not _is_transient(error):
+            if not (isinstance(error, _TRANSIENT) or getattr(error, "code", None) == http.client.REQUEST_TIMEOUT):
                 raise _permanent(action, error, client, bucket) from error
             if time.monotonic() + wait_s > give_up:
                 raise Unreachable(
@@ -101,10 +101,6 @@ def _permanent(action: str, error: Exception, client: storage.Client, bucket: st
     elif isinstance(error, (api.Unauthorized, google.auth.exceptions.GoogleAuthError)):
         advice = "; check that the worker's service account exists and that the node runs as this account"
     return Failure("infrastructure", f"Failed to {action}: {brief(error)}{advice}")
-
-
-def _is_transient(error: Exception) -> bool:
-    return isinstance(error, _TRANSIENT) or getattr(error, "code", None) == http.client.REQUEST_TIMEOUT
 
 
 def brief(error: Exception) -> str:
