@@ -146,15 +146,12 @@ def find_unsupported_parts(messages: list[dict], text: str) -> int | None:
     Templates that support only strings print such a list. Each search reads the whole text, so only the first lists
     are searched.
     """
-    lists = ((number, message["content"]) for number, message in enumerate(messages) if _has_parts(message))
+    contents = enumerate(message.get("content") for message in messages)
+    lists = ((number, content) for number, content in contents if isinstance(content, list) and content)
     for number, content in islice(lists, _SEARCHED_LISTS):
         if str(content) in text or str(content[0]) in text:
             return number
     return None
-
-
-def _has_parts(message: dict) -> bool:
-    return isinstance(message.get("content"), list) and len(message["content"]) > 0
 
 
 def _normal(message: dict) -> dict:

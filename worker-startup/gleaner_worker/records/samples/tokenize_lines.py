@@ -19,7 +19,7 @@ from ..lines.stream import Line
 from ..tokens.bos import Bos, bos_rule, bos_warning
 from ..tokens.tokenizer import Encoded, encode_complete, encode_ids, encode_texts, load_tokenizer
 from .documents import Document
-from .prompts import Prompt, PromptWriter, make_prompt_writer
+from .prompts import PromptWriter, make_prompt_writer
 from .read_prompts import RenderedPrompt, read_prompts
 from .sample import Reject
 from .sample_settings import Documents, SampleSettings, TokenizerFacts, common_settings
@@ -101,19 +101,20 @@ def _tokenize(batch: list[RenderedPrompt | Reject], name: str, settings: LocalSe
     if batch:
         what = f"tokenise lines {batch[0].line + 1} to {batch[-1].line + 1} of {name} with tokenizer.json of "
         step.begin("model", what + settings.model, "use another model, or remove these lines")
-    complete = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and item.prompt.is_complete]
-    plain = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and _is_plain_text(item.prompt)]
+    prompts = [item.prompt for item in batch if isinstance(item, RenderedPrompt)]
+    complete = [prompt for prompt in prompts if prompt.is_complete]
+    plain = [prompt for prompt in prompts if isinstance(prompt.content, str) and not prompt.is_complete]
     has_spans = bool(settings.writer.spans.sources)
     complete_ids, plain_ids = (
         iter(
             encode(
-                [str(prompt.content) for prompt in prompts],
+                [str(prompt.content) for prompt in chosen],
                 settings.tokenizer,
                 settings.bos,
-                [prompt.spans for prompt in prompts] if has_spans else None,
+                [prompt.spans for prompt in chosen] if has_spans else None,
             )
         )
-        for encode, prompts in ((encode_complete, complete), (encode_texts, plain))
+        for encode, chosen in ((encode_complete, complete), (encode_texts, plain))
     )
     for item in batch:
         if isinstance(item, Reject):
@@ -156,10 +157,6 @@ def _limit(item: RenderedPrompt | Reject, settings: LocalSettings) -> RenderedPr
         return replace(item, prompt=replace(item.prompt, content=item.prompt.content[:limit]), characters=size)
     reason = f"has {size} characters; a text of {settings.max_length} tokens (max_seq_length) has at most {limit}"
     return Reject(item.index, reason, item.line)
-
-
-def _is_plain_text(prompt: Prompt) -> bool:
-    return isinstance(prompt.content, str) and not prompt.is_complete
 
 
 def _checked_ids(ids: list[int], item: RenderedPrompt, settings: LocalSettings) -> np.ndarray:
