@@ -20,10 +20,10 @@ const STATUSES = ['pending', 'scheduled', 'running', 'completed', 'failed', 'can
 /** Registers `gleaner jobs …`. */
 export function addJobCommands(program: GleanerCommand): void {
   const jobs = program.about('jobs', 'run programs on the TPUs of a pool');
+  const about = (name: string, description: string) =>
+    jobs.about(name, description).argument('<job>', JOB, text);
   addSubmit(jobs);
-  jobs
-    .about('show', 'show one job: state, attempts with cause and cost, and its result')
-    .argument('<job>', JOB, text)
+  about('show', 'show one job: state, attempts with cause and cost, and its result')
     .onCloud()
     .examples('gleaner jobs show my-job', 'gleaner jobs show my-job --json')
     .action(async (id, options) => (await import('../jobs/queue.ts')).show(id, options));
@@ -36,39 +36,29 @@ export function addJobCommands(program: GleanerCommand): void {
     .onCloud()
     .examples('gleaner jobs list', 'gleaner jobs list --name my-run --status failed')
     .action(async options => (await import('../jobs/queue.ts')).list(options));
-  jobs
-    .about('follow', 'print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
-    .argument('<job>', JOB, text)
+  about('follow', 'print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
     .port()
     .dir('folder of a local cloud')
     .examples('gleaner jobs follow my-job')
     .action(async (id, options) => (await import('../jobs/follow.ts')).follow(id, options));
-  jobs
-    .about('logs', 'print the stored output of an attempt')
-    .argument('<job>', JOB, text)
+  about('logs', 'print the stored output of an attempt')
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
     .option('--host <n>', 'number of the host, where the job has several (default: 0)', natural)
     .port()
     .dir('folder of a local cloud')
     .examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2 --host 1')
     .action(async (id, options) => (await import('../jobs/follow.ts')).logs(id, options));
-  jobs
-    .about('get', 'print the result of a completed job, and nothing else')
-    .argument('<job>', JOB, text)
+  about('get', 'print the result of a completed job, and nothing else')
     .onCloud()
     .examples('gleaner jobs get my-job > result.txt', 'gleaner jobs get my-job --json')
     .action(async (id, options) => (await import('../jobs/result.ts')).get(id, options));
-  jobs
-    .about('cp', 'download the artifacts of a job; a second call continues')
-    .argument('<job>', JOB, text)
+  about('cp', 'download the artifacts of a job; a second call continues')
     .argument('<folder>', 'folder for the files', folder)
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
     .onCloud()
     .examples('gleaner jobs cp my-job artifacts')
     .action(async (id, into, options) => (await import('../jobs/copy.ts')).copy(id, into, options));
-  jobs
-    .about('cancel', 'end a job, waiting or running')
-    .argument('<job>', JOB, text)
+  about('cancel', 'end a job, waiting or running')
     .onCloud()
     .examples('gleaner jobs cancel my-job')
     .dryRun()

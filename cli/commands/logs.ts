@@ -18,9 +18,7 @@ export function addLogCommands(program: GleanerCommand): void {
     .alone('--run', 'the name is a run', ['tpu', 'job'])
     .alone('--tpu', 'the name is a TPU', ['run', 'job'])
     .alone('--job', 'the name is a job', ['run', 'tpu'])
-    .port()
-    .dir(RUNNING_OR_STOPPED)
-    .json(JSON_LINES)
+    .onCloud(RUNNING_OR_STOPPED, JSON_LINES)
     .examples(
       'gleaner logs my-run -f',
       'gleaner logs tpu-us-central1-a-0 --tail all',
@@ -33,9 +31,7 @@ export function addLogCommands(program: GleanerCommand): void {
     .option(...FOLLOW)
     .option('--tail <n>', 'last events to print, or all', tail, 100)
     .choice('--kind <kind>', 'only events of this kind', EVENT_KINDS)
-    .port()
-    .dir(RUNNING_OR_STOPPED)
-    .json(JSON_LINES)
+    .onCloud(RUNNING_OR_STOPPED, JSON_LINES)
     .examples('gleaner events my-run -f', 'gleaner events --kind worker --tail 20')
     .action(async (run, options) => (await import('../events/events.ts')).events(run, options));
   program

@@ -12,9 +12,9 @@ export function addPoolCommands(program: GleanerCommand): void {
     .examples('gleaner pools')
     .action(async options => (await import('../pools/pools.ts')).pools(options));
   const pool = program.about('pool', 'create, keep, pause or resume a set of identical TPUs');
-  pool
-    .about('create', 'create a pool: TPUs come when there is work')
-    .argument('<name>', 'name of the pool', poolName)
+  const about = (name: string, description: string) =>
+    pool.about(name, description).argument('<name>', 'name of the pool', poolName);
+  about('create', 'create a pool: TPUs come when there is work')
     .fields(poolTerms, {needed: ['accelerator'], hasTruth: true})
     .requiredOption('--zones <zones>', 'zones, with commas between them', words)
     .fields(poolSettings, {needed: ['workers_per_zone']})
@@ -26,9 +26,7 @@ export function addPoolCommands(program: GleanerCommand): void {
       'gleaner pool create new --provider compute-engine --accelerator v6e-8 --disk-gb 200 --zones us-east5-a --workers-per-zone 1',
     )
     .action(async (name, options) => (await import('../pools/pools.ts')).createPool(name, options));
-  pool
-    .about('keep', 'keep TPUs without work for the next job or command; 0 minutes ends it')
-    .argument('<name>', 'name of the pool', poolName)
+  about('keep', 'keep TPUs without work for the next job or command; 0 minutes ends it')
     .requiredOption('--minutes <n>', 'minutes from now on', whole(0, 1440))
     .option('--workers <n>', 'TPUs that stay', positive, 1)
     .onCloud()
@@ -37,15 +35,11 @@ export function addPoolCommands(program: GleanerCommand): void {
       ...{action: 'keep', pool, minutes},
       ...(minutes === 0 ? {} : {workers}),
     }));
-  pool
-    .about('pause', 'create no TPU until resume; running TPUs continue')
-    .argument('<name>', 'name of the pool', poolName)
+  about('pause', 'create no TPU until resume; running TPUs continue')
     .onCloud()
     .examples('gleaner pool pause tpu')
     .sends((pool: string) => ({action: 'pause', pool}));
-  pool
-    .about('resume', 'allow creates again after a pause, or after failed boots or refusals stopped them')
-    .argument('<name>', 'name of the pool', poolName)
+  about('resume', 'allow creates again after a pause, or after failed boots or refusals stopped them')
     .onCloud()
     .examples('gleaner pool resume tpu')
     .sends((pool: string) => ({action: 'resume', pool}));

@@ -36,8 +36,8 @@ export class GleanerCommand extends Command {
   }
 
   /** `--port` and `--dir` of a local cloud, and `--json`. */
-  onCloud(about = 'folder of a local cloud'): this {
-    return this.port().dir(about).json();
+  onCloud(about = 'folder of a local cloud', json?: string): this {
+    return this.port().dir(about).json(json);
   }
 
   port(): this {
