@@ -88,25 +88,17 @@ export type Deployed = {
 
 /** Values of the settings, with the defaults of `terraform/variables.tf`. */
 export function deployedOf(settings: Settings): Deployed {
-  const {
-    name = DEFAULT_DEPLOYMENT,
-    region,
-    zones,
-    allowed_zones,
-    accelerator,
-    runtime_version,
-    spot,
-  } = settings;
-  const type = String(accelerator ?? 'v5litepod-1');
+  const {name = DEFAULT_DEPLOYMENT, zones, allowed_zones, accelerator, runtime_version} = settings;
+  const type = String(accelerator ?? DEFAULT_ACCELERATOR);
   const provider = providers.catch('tpu-api').parse(settings.tpu_provider);
   return {
     name,
-    region: String(region),
+    region: String(settings.region),
     zones: (allowed_zones ?? zones ?? []) as string[],
     accelerator: type,
     runtime_version: String(runtime_version ?? runtimeOf(type, provider)),
     provider,
-    spot: spot !== false,
+    spot: settings.spot !== false,
     workers_per_zone: Number(settings.workers_per_zone ?? 1),
   };
 }

@@ -4,7 +4,7 @@ import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {requireRunning} from '../../client/connection/connection.ts';
 import {SETTINGS_FILE} from '../../client/connection/google-connection.ts';
-import {openGoogle} from '../../client/google/api.ts';
+import {googleOf, openGoogle} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import type {Column} from '../../client/text/format.ts';
 import {print, say, type TextLine, table} from '../../client/text/output.ts';
@@ -58,15 +58,7 @@ export async function contextOf(
   options: {state_bucket?: string | undefined},
 ): Promise<Context> {
   const {connection, store, objects} = cloud;
-  const {
-    project,
-    deployment: name,
-    bucket,
-    is_google,
-    folder,
-    storage_endpoint: endpoint,
-    token,
-  } = connection;
+  const {project, deployment: name, bucket, is_google, folder} = connection;
   const common = {store, objects, is_google, folder, project, bucket, now_ms: Date.now()};
   if (!is_google) {
     const pool = (await poolRecords.parseAll(await store.query('pools'), ({message}) => say(message))).find(
@@ -75,7 +67,7 @@ export async function contextOf(
     const settings = {project, name, zones: pool?.zones ?? [ZONE], accelerator: pool?.accelerator};
     const deployed = deployedOf({...settings, region: tickLocation});
     const noRecord = {applied: undefined, records: async () => []};
-    return {...common, ...deployed, ...noRecord, settings, api: openGoogle({endpoint, token})};
+    return {...common, ...deployed, ...noRecord, settings, api: googleOf(connection)};
   }
   const api = openGoogle();
   const state = openStateBucket(api, project, stateBucketOf(project, options));

@@ -29,12 +29,7 @@ type UpOptions = Pick<CloudOptions, 'json'> & {
 
 export async function up(options: UpOptions): Promise<void> {
   const stopped = stopSignal();
-  const deployment = await deployLocally({
-    ...options,
-    stopped,
-    begin: say,
-    say,
-  });
+  const deployment = await deployLocally({...options, stopped, begin: say, say});
   const {url, project, bucket, dir, port} = deployment.cloud;
   setTypedPort(port);
   const cloud = openCloud(running(deployment.cloud));

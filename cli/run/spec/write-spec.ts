@@ -9,12 +9,13 @@ import {parseJson} from '../../../shared/contracts/messages/schemas.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/spec/manifest.ts';
 import {MAX_SPEC_BYTES, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
+import {readText} from '../../../shared/control-plane/runs/run-manifest.ts';
 import {manifestObject, specObject} from '../../../shared/domain/names.ts';
 import {runChanges} from '../../../shared/domain/records/spec-keys.ts';
 
 /** Writes run.json. Throws `CliError` where the run has another spec already, and names each key that differs. */
 export async function writeSpec(cloud: Cloud, run: string, spec: RunSpecInput): Promise<void> {
-  const frozen = await readText(cloud, manifestObject(run), MAX_MANIFEST_BYTES);
+  const frozen = await readJson(cloud, manifestObject(run), MAX_MANIFEST_BYTES);
   if (frozen !== undefined) {
     refuseDifferences(`run ${run} has begun, and its spec is frozen`, unequalToFrozen(spec, frozen, run));
     return refuseOtherSettings(cloud, run, spec);
@@ -24,7 +25,7 @@ export async function writeSpec(cloud: Cloud, run: string, spec: RunSpecInput): 
   const content_type = 'application/json';
   if ((await cloud.objects.create(name, bytes, {content_type})) === 'created')
     return say(`${name} is written`);
-  const stored = JSON.parse((await readText(cloud, name, MAX_SPEC_BYTES)) ?? '{}') as object;
+  const stored = JSON.parse((await readJson(cloud, name, MAX_SPEC_BYTES)) ?? '{}') as object;
   const differences = differencesOf(spec, stored);
   if (differences.length === 0) return say(`${name} is there with the same spec`);
   if (!(await waitsForSpec(cloud, run))) refuseDifferences(`${name} is there already`, differences);
@@ -40,21 +41,16 @@ async function waitsForSpec({store}: Cloud, run: string): Promise<boolean> {
   return found?.status === 'failed' && found.spec === null;
 }
 
-async function readText({objects}: Cloud, name: string, max_bytes: number): Promise<string | undefined> {
-  const bytes = await objects.read(name, {max_bytes});
-  if (bytes === undefined) return undefined;
-  const text = Buffer.from(bytes)
-    .toString('utf8')
-    .replace(/^\ufeff/, '');
+async function readJson({objects}: Cloud, name: string, max_bytes: number): Promise<string | undefined> {
+  const text = (await readText(objects, name, max_bytes))?.replace(/^\ufeff/, '');
+  if (text === undefined) return undefined;
   try {
     JSON.parse(text);
     return text;
   } catch (cause) {
     throw new CliError(
       `Failed to read gs://${objects.bucket}/${name}: it is not JSON; delete it, and run the command again`,
-      {
-        cause,
-      },
+      {cause},
     );
   }
 }
