@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 from collections import Counter
@@ -25,7 +26,7 @@ class Receiver:
 
     def __init__(self):
         self.private, self.files, self.large = None, {}, {}
-        self.puts = Counter()
+        self.puts, self.asked = Counter(), itertools.count()  # several uploads come at once
         self.commits = 0
         self.refuses_commit = self.loses_upload = None
         self._server = LocalServer(self._handler())
@@ -54,7 +55,7 @@ class Receiver:
         if path == f"/datasets/{REPO}.git/info/lfs/objects/batch":
             return 200, {"objects": [self._upload_of(each) for each in json.loads(body)["objects"]]}
         if match := re.fullmatch("/lfs/(.+)", path):
-            if sum(self.puts.values()) == self.loses_upload:
+            if next(self.asked) == self.loses_upload:
                 return 400, {"error": "the storage is away"}
             assert method == "PUT" and hashlib.sha256(body).hexdigest() == match[1]
             self.puts[match[1]] += 1
