@@ -130,10 +130,9 @@ def _handler(access: BucketAccess, check: Callable[[], None]) -> type[Handler]:
         def _send(self, answer: str | dict) -> None:
             text, kind = (answer, "text") if isinstance(answer, str) else (json.dumps(answer), "json")
             body = text.encode()
+            headers = _FLAVOR | {"Content-Type": f"application/{kind}", "Content-Length": str(len(body))}
             self.send_response(200)
-            for header, value in (
-                _FLAVOR | {"Content-Type": f"application/{kind}", "Content-Length": str(len(body))}
-            ).items():
+            for header, value in headers.items():
                 self.send_header(header, value)
             self.end_headers()
             self.wfile.write(body)

@@ -55,10 +55,9 @@ def start(order: dict) -> int:
 
 def _enter_world(order: dict) -> None:
     """Completes the namespaces that this process has: System V memory, the network and the files."""
+    pages = order["limits"]["memory_bytes"] // resource.getpagesize()
     with contextlib.suppress(FileNotFoundError), open("/proc/sys/kernel/shmall", "w", encoding="ascii") as file:
-        file.write(
-            str(order["limits"]["memory_bytes"] // resource.getpagesize())
-        )  # a kernel without System V has no such file
+        file.write(str(pages))  # a kernel without System V has no such file
     if not order["has_network"]:
         _raise_loopback()
     show_only(order)
