@@ -156,7 +156,7 @@ locals {
 }
 
 variable "timings" {
-  description = "Timings in seconds that differ from their defaults, such as { create_s = 900 }. docs/rules.md lists all of them with their defaults."
+  description = "Timings in seconds that differ from their defaults, such as { create_s = 900 }. docs/inside/rules.md lists all of them with their defaults."
   type        = map(number)
   default     = {}
 
@@ -174,7 +174,7 @@ variable "timings" {
 }
 
 variable "kept_days" {
-  description = "Days for which documents are kept that differ from their defaults, such as { streams = 365 }. docs/rules.md lists all of them with their defaults."
+  description = "Days for which documents are kept that differ from their defaults, such as { streams = 365 }. docs/inside/rules.md lists all of them with their defaults."
   type        = map(number)
   default     = {}
 

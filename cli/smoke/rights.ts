@@ -88,7 +88,7 @@ function failsUnless(what: string, ...kinds: Kind[]) {
   };
 }
 async function mustFail(what: string, call: Promise<unknown>, ...kinds: Kind[]): Promise<void> {
-  const cure = 'compare the roles with docs/security.md#accounts-and-roles';
+  const cure = 'compare the roles with docs/inside/security.md#accounts-and-roles';
   try {
     await call;
   } catch (error) {

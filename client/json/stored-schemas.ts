@@ -1,4 +1,4 @@
-/** The schema of each kind of stored document, by its title in docs/firestore.md. */
+/** The schema of each kind of stored document, by its title in docs/inside/firestore.md. */
 import type {z} from 'zod';
 import {
   attemptRecords,

@@ -78,7 +78,7 @@ function customRoles(resources: Resource[]): Resource[] {
 
 /** Cells of the rows under the heading row that begins with this text. */
 function tableOf(heading: string): string[][] {
-  const lines = readFileSync(`${ROOT}docs/security.md`, 'utf8').split('\n');
+  const lines = readFileSync(`${ROOT}docs/inside/security.md`, 'utf8').split('\n');
   const start = lines.findIndex(line => line.startsWith(heading)) + 2;
   const end = lines.findIndex((line, index) => index >= start && !line.startsWith('|'));
   return lines.slice(start, end).map(line =>
@@ -137,7 +137,7 @@ describe('the rights of accounts on the local cloud', () => {
   });
 });
 
-describe('the table of roles in docs/security.md', () => {
+describe('the table of roles in docs/inside/security.md', () => {
   let resources: Resource[];
   before(async () => {
     resources = await resourcesOf();

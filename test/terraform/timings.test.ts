@@ -5,8 +5,8 @@ import {poolPaces} from '../../shared/domain/records/pool-settings.ts';
 import {ROOT} from '../support/machine/process.ts';
 
 describe('each timing of the functions', () => {
-  it('stands in docs/rules.md with its default', () => {
-    const rows = readFileSync(`${ROOT}docs/rules.md`, 'utf8').matchAll(
+  it('stands in docs/inside/rules.md with its default', () => {
+    const rows = readFileSync(`${ROOT}docs/inside/rules.md`, 'utf8').matchAll(
       /^\| (`GLEANER_\w+_S`.*?) \| ([\d, ]+) \|/gm,
     );
     const listed = [...rows].flatMap(([, names = '', values = '']) => {

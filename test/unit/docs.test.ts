@@ -8,7 +8,7 @@ import {namedCommands, whyUnknown, whyWrong} from '../support/docs/known-command
 import {ROOT} from '../support/machine/process.ts';
 
 /** Page with the commands of other systems. */
-const FOREIGN = 'docs/from-the-seeds.md';
+const FOREIGN = 'docs/inside/from-the-seeds.md';
 
 /** Sources whose texts reach a person. */
 const SOURCES = [
@@ -85,8 +85,8 @@ describe('documents', () => {
     });
 
   it('the check of links finds missing files and headings, and no addresses', () => {
-    const links = '[a](gone.md#part), [b](https://example.com/a.md), [c](jobs.md#gone), [d](../README.md)';
-    assert.deepEqual(brokenLinks('docs/rules.md', links), ['gone.md#part', 'jobs.md#gone']);
+    const links = '[a](gone.md#part), [b](https://example.com/a.md), [c](jobs.md#gone), [d](../../README.md)';
+    assert.deepEqual(brokenLinks('docs/inside/rules.md', links), ['gone.md#part', 'jobs.md#gone']);
   });
 
   for (const page of PAGES) {

@@ -7,7 +7,7 @@ import {ROOT} from '../support/machine/process.ts';
 /** First cells of the seeds' tables quote the seeds. */
 function linesAboutFiles(document: string, text: string): string[] {
   const lines = text.split('\n');
-  if (document !== 'docs/from-the-seeds.md') return lines;
+  if (document !== 'docs/inside/from-the-seeds.md') return lines;
   return lines.map(line => line.replace(/^\|[^|]*\|/, '|'));
 }
 

@@ -1,4 +1,4 @@
-/** The tables of docs/from-the-seeds.md name what the product has. */
+/** The tables of docs/inside/from-the-seeds.md name what the product has. */
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
 import {controlJsonSchema} from '../../cli/build/reference/json-schemas.ts';
@@ -82,8 +82,8 @@ function namesOfProduct(): Names {
   };
 }
 
-describe('docs/from-the-seeds.md', () => {
-  const rows = rowsOf(read('docs/from-the-seeds.md'));
+describe('docs/inside/from-the-seeds.md', () => {
+  const rows = rowsOf(read('docs/inside/from-the-seeds.md'));
   const names = namesOfProduct();
 
   it('names commands, flags, files, variables, messages and fields that exist', () => {

@@ -69,9 +69,9 @@ describe('docs/operations.md', () => {
     it(`explains the check of the doctor ${name}`, () => assert.ok(page.includes(`| \`${name}\` |`), name));
 });
 
-describe('docs/emulation.md and docs/deploy.md', () => {
+describe('docs/inside/emulation.md and docs/deploy.md', () => {
   it('explain each step of the smoke test', () => {
-    const text = read('docs/emulation.md');
+    const text = read('docs/inside/emulation.md');
     const absent = STEPS.filter(({name}, index) => !text.includes(`| ${index + 1} ${name} |`));
     assert.deepEqual(absent, []);
   });

@@ -1,4 +1,4 @@
-/** docs/security.md names every value that a worker reports, with what bounds it. */
+/** docs/inside/security.md names every value that a worker reports, with what bounds it. */
 import assert from 'node:assert/strict';
 import {schemaOf} from '../../client/json/types.ts';
 import {shardMetadata, workerRequest} from '../../shared/contracts/messages/schemas.ts';
@@ -15,10 +15,10 @@ function* valuesOf(schema: Schema, path: string[] = []): Generator<string> {
   else if (schema.type !== 'null') yield path.join('.');
 }
 
-describe('docs/security.md', () => {
+describe('docs/inside/security.md', () => {
   it('has a bound for every value of a request of a worker, and of the metadata of a shard', () => {
     const [, section = ''] =
-      /## What a worker reports\n([\s\S]*?)\n## /.exec(readPage('docs/security.md')) ?? [];
+      /## What a worker reports\n([\s\S]*?)\n## /.exec(readPage('docs/inside/security.md')) ?? [];
     const rows = [...section.matchAll(/^\| (`[^|]+`) \| [^|]+ \|$/gm)].map(([, names = '']) => names);
     const named = rows.flatMap(names => [...names.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name));
     const requests = [...valuesOf(schemaOf(workerRequest, 'input'))].filter(name => name !== 'action');

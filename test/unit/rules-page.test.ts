@@ -1,14 +1,14 @@
-/** docs/rules.md links a file of tests for each of its rules, and docs/security.md one for each threat. `docs.test.ts` checks the links. */
+/** docs/inside/rules.md links a file of tests for each of its rules, and docs/inside/security.md one for each threat. `docs.test.ts` checks the links. */
 import assert from 'node:assert/strict';
 import {readPage} from '../support/docs/doc-blocks.ts';
 
 /** A list of exceptions is no rule. */
 const NO_RULES = ['Not counted'];
-const LINK = /\[[\w./-]+\]\(\.\.\/(test|terraform\/tests)\/[\w./-]+\)/;
+const LINK = /\[[\w./-]+\]\(\.\.\/\.\.\/(test|terraform\/tests)\/[\w./-]+\)/;
 
 describe('pages that link tests', () => {
-  it('docs/rules.md links a test for each rule', () => {
-    const [rules = '', tests = ''] = readPage('docs/rules.md').split('## Which test holds each rule?');
+  it('docs/inside/rules.md links a test for each rule', () => {
+    const [rules = '', tests = ''] = readPage('docs/inside/rules.md').split('## Which test holds each rule?');
     const rows = tests.split('\n').filter(line => /^\| .*test/.test(line) && LINK.test(line));
     const named = new Set(rows.flatMap(row => (row.split(' | ')[1] ?? '').replace(/ \|$/, '').split('; ')));
     const bold = [...rules.matchAll(/^- \*\*([^*]+?)\.?\*\*/gm)].map(([, rule = '']) => rule);
@@ -19,8 +19,8 @@ describe('pages that link tests', () => {
     );
   });
 
-  it('docs/security.md links a test for each threat', () => {
-    const [, section = ''] = readPage('docs/security.md').split('## Threats');
+  it('docs/inside/security.md links a test for each threat', () => {
+    const [, section = ''] = readPage('docs/inside/security.md').split('## Threats');
     const rows = (section.split('\n## ')[0] ?? '').split('\n').filter(line => line.startsWith('| '));
     const threats = rows.filter(line => !/ \| test \|$/.test(line));
     assert.ok(threats.length > 60, String(threats.length));

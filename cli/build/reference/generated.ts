@@ -33,7 +33,7 @@ export function generated(): Map<string, string> {
   const page = (name: string) => readFileSync(new URL(`pages/${name}`, import.meta.url), 'utf8');
   return new Map([
     [`${DOCS}run-spec.md`, runSpecPage(page('run-spec.md'))],
-    [`${DOCS}firestore.md`, firestorePage(page('firestore.md'))],
+    [`${DOCS}inside/firestore.md`, firestorePage(page('firestore.md'))],
     [`${DOCS}control-messages.md`, controlPage(page('control-messages.md'))],
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
@@ -59,7 +59,7 @@ function timingLimits(): object {
   return Object.fromEntries(limits);
 }
 
-/** docs/firestore.md: each section of the template begins with its documents, and gets a table of their fields. */
+/** docs/inside/firestore.md: each section of the template begins with its documents, and gets a table of their fields. */
 function firestorePage(template: string): string {
   const sections = template.split(/^(?=## )/m);
   return sections.map(section => withFields(section, section.slice(3, section.indexOf('\n')))).join('');

@@ -181,7 +181,7 @@ const variables = z.object({
   GLEANER_QUEUE_S: seconds(14_400),
   /**
    * Interval of heartbeats. A lease outlasts several lost heartbeats, and the limit of silence outlasts a lease.
-   * Heartbeats are most of the cost of the control plane: docs/benchmarks.md.
+   * Heartbeats are most of the cost of the control plane: docs/inside/benchmarks.md.
    */
   GLEANER_HEARTBEAT_S: seconds(60),
   GLEANER_LEASE_S: seconds(240),
@@ -212,7 +212,7 @@ const variables = z.object({
   GLEANER_LONG_JOB_S: z.coerce.number().positive().max(604_800).default(21_600),
   /** Interval at which ticks compare a stream's checkpoint with the bucket. */
   GLEANER_AUDIT_S: seconds(900),
-  /** Days for which documents of ended work are kept: see docs/rules.md. The bucket keeps the output of runs. */
+  /** Days for which documents of ended work are kept: see docs/inside/rules.md. The bucket keeps the output of runs. */
   GLEANER_STREAMS_DAYS: days(90),
   GLEANER_EVENTS_DAYS: days(30),
   GLEANER_COMMANDS_DAYS: days(90),

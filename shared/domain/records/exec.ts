@@ -38,7 +38,7 @@ export const execHostDocument = stored({
   hostname: orNull(text).describe('Name of the host; null if it has not said hello.'),
   status: z
     .enum(['waiting', 'running', 'exited', 'timeout', 'refused', 'lost'])
-    .describe('Status word of the host; [Operations](operations.md) explains each.'),
+    .describe('Status word of the host; [Operations](../operations.md) explains each.'),
   exit_code: orNull(integer).describe('Exit code of the program; null without one.'),
   error: orNull(text).describe('Why the host ran nothing or gave no answer; null without an error.'),
   started_at: orNull(instant).describe('Start of the program; null before.'),

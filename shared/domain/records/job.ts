@@ -55,7 +55,7 @@ export type JobAttempt = z.infer<typeof attempt>;
 export const ownFields = {
   status: z
     .enum(['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled'])
-    .describe('Status word of the job; [Jobs](jobs.md) explains each.'),
+    .describe('Status word of the job; [Jobs](../jobs.md) explains each.'),
   queue: orNull(text).describe('Place in the queue while the job waits: `POOL/PRIORITY/TIME/ID`. Else null.'),
   epoch: epoch.describe('Count of attempts: each lease adds 1.'),
   lease: orNull(jobLease).describe(
@@ -77,7 +77,7 @@ export const ownFields = {
   result_path: orNull(text).describe('Address of a result that is too long for the document; else null.'),
   error: orNull(text).describe('Text of the last error; null without one.'),
   cause: cause.describe(
-    'Why the last attempt failed, as one word; [Jobs](jobs.md) explains each. Else null.',
+    'Why the last attempt failed, as one word; [Jobs](../jobs.md) explains each. Else null.',
   ),
   reservation_timeouts: z
     .record(text, stored({count, next_at: instant}))

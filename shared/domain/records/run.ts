@@ -40,7 +40,7 @@ const totals = {
 /** History of a run: traffic between regions, downloads, messages, and failures of its machines and its model. */
 const history = {
   waits: orNull(waiting).describe(
-    'Why the run waits, as of the last tick: `kind` and `about` name the [constraint](operations.md#my-run-does-not-move), `evidence` is the text of its cause, `since_at` its beginning, `refusals` the refused requests since then, `next_try_at` the next request. Null while it moves.',
+    'Why the run waits, as of the last tick: `kind` and `about` name the [constraint](../operations.md#my-run-does-not-move), `evidence` is the text of its cause, `since_at` its beginning, `refusals` the refused requests since then, `next_try_at` the next request. Null while it moves.',
   ),
   network_bytes: count.describe('Bytes between the bucket and TPUs in other regions, as of the last tick.'),
   network_usd: amount.describe('Dollars of these bytes.'),
@@ -71,7 +71,7 @@ export const runDocument = stored({
   run: text.describe('Id of the run, as in `datasets/RUN/`.'),
   status: z
     .enum(['active', 'paused', 'completed', 'failed', 'cancelled'])
-    .describe('Status word of the run; [Operations](operations.md) explains each.'),
+    .describe('Status word of the run; [Operations](../operations.md) explains each.'),
   reason: orNull(text).describe('Why the run waits, is paused or has ended; null without a reason.'),
   spec: orNull(z.record(text, z.unknown())).describe(
     'The complete spec that TPUs use. Null until the first stream is accepted, then frozen.',

@@ -16,7 +16,7 @@ export const shardDocument = stored({
   sha256: text.describe('SHA-256 of the object, as its TPU states it.'),
   spec_hash: text.describe('The spec under which the shard was made.'),
   stream_crc32c: text.describe('CRC-32C of the stream content from which the shard was made.'),
-  proof: orNull(text).describe('[Proof](formats.md#shards) of the lease under which the shard was stored.'),
+  proof: orNull(text).describe('[Proof](../formats.md#shards) of the lease under which the shard was stored.'),
   final: z.boolean().describe('True for the last shard of the stream.'),
   stored_at: orNull(instant).describe('Time of the object in the bucket; null if the event did not say so.'),
 });
@@ -36,7 +36,7 @@ export const progress = {
   total_tokens: count.describe('Tokens of the stored samples.'),
   total_bytes: count.describe('Bytes of the stored shards.'),
   digest: orNull(text).describe(
-    '[Digest](formats.md#the-digest-of-a-run) of the stored shards; null before the first.',
+    '[Digest](../formats.md#the-digest-of-a-run) of the stored shards; null before the first.',
   ),
   finished: z.boolean().describe('True when the final shard is stored.'),
 };

@@ -47,7 +47,7 @@ export const streamDocument = stored({
   model_path: text.describe('Model of the run, as its spec names it.'),
   status: z
     .enum(['pending', 'in_progress', 'completed', 'failed'])
-    .describe('Status word of the stream; [Operations](operations.md) explains each.'),
+    .describe('Status word of the stream; [Operations](../operations.md) explains each.'),
   epoch: epoch.describe(
     'Count of leases ever granted. Every grant adds 1, so the work of an older holder is recognised and refused.',
   ),

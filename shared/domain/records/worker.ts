@@ -219,7 +219,7 @@ export const workerDocument = stored({
   phase: z
     .enum(['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'])
     .describe(
-      "The control plane's own state of the slot. Plans use this field; [Operations](operations.md) explains each.",
+      "The control plane's own state of the slot. Plans use this field; [Operations](../operations.md) explains each.",
     ),
   phase_since_at: instant.describe('Start of the phase.'),
   incarnation: incarnation.describe(

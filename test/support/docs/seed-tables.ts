@@ -1,4 +1,4 @@
-/** Checks the tables of docs/from-the-seeds.md against the product: each name in a row exists. */
+/** Checks the tables of docs/inside/from-the-seeds.md against the product: each name in a row exists. */
 import type {Command} from 'commander';
 import {isIn, isPath} from './document-paths.ts';
 

@@ -44,7 +44,7 @@ const read = (file: string) => readFileSync(ROOT + file, 'utf8');
 const SETTINGS_NAMES = [...read('terraform/variables.tf').matchAll(/^(?:variable "| {4})(\w+)/gm)].map(
   ([, name]) => name,
 );
-const ROLES = read('docs/security.md') + read('docs/operations.md') + read('terraform/people.tf');
+const ROLES = read('docs/inside/security.md') + read('docs/operations.md') + read('terraform/people.tf');
 
 /** Commands, settings and roles of a cure that do not exist. */
 function whyNoCure(cure: string): string[] {

@@ -54,7 +54,7 @@ def _splash(q, k, v, segments, sinks, window: int, softcap: float | None, tuning
     # The window counts the token itself; the mask counts the tokens to its left.
     mask = masks.MultiHeadMask([masks.LocalMask((length, length), (window - 1, 0), offset=0)] * heads)
     keys = min(_KERNEL_KEYS, length)
-    # XLA computes projections and rotations faster where tokens are the minor axis: see docs/benchmarks.md.
+    # XLA computes projections and rotations faster where tokens are the minor axis: see docs/inside/benchmarks.md.
     by_token = splash.QKVLayout.SEQ_MINOR
     sizes = splash.BlockSizes(
         block_q=min(_KERNEL_QUERIES, length),
