@@ -40,9 +40,10 @@ function programOfWork(): GleanerCommand {
     // Usage errors quote arguments, which may contain control characters.
     .configureOutput({writeErr: text => process.stderr.write(printableLines(text))})
     .hook('preAction', (_, command) => {
-      const {quiet, port, dir} = command.opts();
+      const {quiet, cloud, port, dir} = command.opts();
       setQuiet(quiet === true);
-      setTyped({start: startOf(process.env), cloud: {port, dir}, program});
+      setTyped({start: startOf(process.env), cloud: {cloud, port, dir}, program});
+      command.setOptionValue('changes', (command as GleanerCommand).isChange());
     });
   for (const {title, add} of GROUPS) {
     program.commandsGroup(title);
@@ -54,6 +55,6 @@ function programOfWork(): GleanerCommand {
 }
 
 /** Commands without subcommands. */
-export function leavesOf(command: Command): Command[] {
-  return command.commands.length === 0 ? [command] : command.commands.flatMap(leavesOf);
+export function leavesOf(command: Command): GleanerCommand[] {
+  return command.commands.length === 0 ? [command as GleanerCommand] : command.commands.flatMap(leavesOf);
 }

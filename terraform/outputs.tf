@@ -44,10 +44,7 @@ output "environment" {
   description = "Environment of the commands of gleaner for this deployment."
   value = merge(
     {
-      GLEANER_PROJECT    = var.project
-      GLEANER_DEPLOYMENT = var.name
-      GLEANER_BUCKET     = google_storage_bucket.data.name
-      GLEANER_STORE      = "firestore:${google_firestore_database.state.name}"
+      GLEANER_CLOUD = "${var.project}/${var.name}"
     },
     var.jobs_collection == "jobs" ? {} : { GLEANER_JOBS_COLLECTION = var.jobs_collection },
   )

@@ -35,6 +35,8 @@ export function addCloudCommands(program: GleanerCommand): void {
       digestStart,
     )
     .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
+    .cloud()
+    .changes(({plan}) => plan !== true)
     .json()
     .examples('gleaner deploy --plan', 'gleaner deploy', 'gleaner deploy other.tfvars.json --yes')
     .action(async (settings, options) => (await import('../deploy/deploy.ts')).deploy(settings, options));
@@ -45,11 +47,11 @@ export function addCloudCommands(program: GleanerCommand): void {
     .yes()
     .dryRun('change nothing: print what goes and what stays')
     .onCloud()
+    .changes()
     .examples('gleaner destroy --dry-run', 'gleaner destroy', 'gleaner destroy other.tfvars.json --yes')
     .action(async (settings, options) => (await import('../destroy/destroy.ts')).destroy(settings, options));
   program
     .about('smoke', 'try a deployment in ten steps, from its rights to a verified run, within a budget')
-    .option('--project <id>', 'project on Google Cloud (default: the cloud of the other commands)', text)
     .option('--budget-usd <usd>', 'most dollars that the test may spend', dollars, 5)
     .option('--model <model>', "model of the runs (default: the deployment's own)", modelName)
     .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
@@ -61,7 +63,8 @@ export function addCloudCommands(program: GleanerCommand): void {
     )
     .yes()
     .onCloud()
-    .examples('gleaner smoke --project my-project-123 --budget-usd 5', 'gleaner smoke --json')
+    .changes()
+    .examples('gleaner smoke --cloud my-project-123 --budget-usd 5', 'gleaner smoke --json')
     .action(async options => (await import('../smoke/smoke.ts')).smoke(options));
   program
     .about('doctor', 'compare the deployment with its cloud, and name the command that mends each difference')
@@ -113,6 +116,7 @@ function addLocal(program: GleanerCommand): void {
     .action(async options => (await import('../local/up.ts')).up(options));
   local
     .about('env', 'print export lines that point gcloud and the Cloud Storage clients at the local cloud')
+    .cloud()
     .port()
     .dir('folder of the local cloud, in place of its port')
     .examples('eval "$(gleaner local env)"')
@@ -121,16 +125,36 @@ function addLocal(program: GleanerCommand): void {
     .about('fault', 'make the local cloud fail on purpose; `gleaner local fault help` lists the kinds')
     .argument('<kind>', 'preempt, vanish, dead, stockout, drop, double, reorder, clear …')
     .argument('[target]', 'TPU, queued resource, zone or kind of event', '')
+    .cloud()
     .port()
     .dir('folder of the local cloud, in place of its port')
+    .changes(({0: kind}) => kind !== 'help')
     .examples('gleaner local fault preempt tpu-us-central1-a-0', 'gleaner local fault clear')
     .action(async (kind, target, options) =>
       (await import('../local/running.ts')).fault(kind, target, options),
     );
 }
 
-/** Registers `gleaner config`. */
+/** Registers `gleaner cloud` and `gleaner config`. */
 export function addSettingsCommands(program: GleanerCommand): void {
+  const cloud = program.about('cloud', 'list the clouds that commands talk to, and choose one for a folder');
+  cloud
+    .about('list', 'list the clouds of this machine and the chosen projects; * marks that of this folder')
+    .json()
+    .examples('gleaner cloud list', 'gleaner cloud list --json')
+    .action(async options => (await import('../config/clouds.ts')).list(options));
+  cloud
+    .about('use', 'use a cloud in this folder and in those below it')
+    .argument('<name>', 'PROJECT, PROJECT/DEPLOYMENT, the folder of a local cloud, or local', text)
+    .json()
+    .examples('gleaner cloud use my-project-123', 'gleaner cloud use local')
+    .action(async (name, options) => (await import('../config/clouds.ts')).use(name, options));
+  cloud
+    .about('forget', 'forget a cloud: folders that use it propose theirs again')
+    .argument('<name>', 'cloud, as `gleaner cloud list` names it', text)
+    .json()
+    .examples('gleaner cloud forget my-project-123/gleaner')
+    .action(async (name, options) => (await import('../config/clouds.ts')).forgetCloud(name, options));
   const config = program.about('config', 'show the settings of the commands');
   config
     .about(

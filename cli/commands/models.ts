@@ -12,6 +12,7 @@ export function addModelCommands(program: GleanerCommand): void {
     .argument('<model>', 'model of a hub, such as Qwen/Qwen2.5-0.5B', modelName)
     .option('--revision <revision>', 'branch, tag or commit (default: main)', text)
     .onCloud('folder of a running local cloud')
+    .changes()
     .examples(
       'gleaner models mirror Qwen/Qwen2.5-0.5B',
       'gleaner models mirror meta-llama/Llama-3.1-8B --revision v1.0',

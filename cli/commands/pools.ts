@@ -20,6 +20,7 @@ export function addPoolCommands(program: GleanerCommand): void {
     .fields(poolSettings, {needed: ['workers_per_zone']})
     .noCheck()
     .onCloud()
+    .changes()
     .dryRun()
     .examples(
       'gleaner pool create big --accelerator v5litepod-8 --zones us-central1-a --workers-per-zone 2',
@@ -68,6 +69,7 @@ export function addPriceCommands(program: GleanerCommand): void {
     .about('prices', 'update the prices of TPUs')
     .about('update', 'read the prices of the Cloud Billing Catalog into prices/chips; prices of people stay')
     .onCloud()
+    .changes()
     .dryRun('change nothing: print the prices that would change')
     .examples('gleaner prices update --dry-run', 'gleaner prices update --json')
     .action(async options => (await import('../pools/prices.ts')).updatePrices(options));
@@ -81,6 +83,7 @@ export function addHostCommands(program: GleanerCommand): void {
     .option('--shell', 'join the words into one text for bash')
     .option('--timeout <time>', 'most time of the command, such as 90s, 15m or 2h', seconds, 600)
     .onCloud()
+    .changes()
     .dryRun()
     .wordsAfterDashes('options of the command go after --')
     .examples('gleaner exec tpu -- uname -a', "gleaner exec all --shell -- 'df -h | head -3'")
@@ -96,6 +99,7 @@ export function addHostCommands(program: GleanerCommand): void {
     .option('--no-wait', 'do not wait for the hosts')
     .noCheck()
     .onCloud()
+    .changes()
     .dryRun()
     .examples(
       'gleaner update tpu --branch main',

@@ -39,6 +39,7 @@ export function addRunGroup(program: GleanerCommand): void {
     .option('--mirror', 'first copy the model of a hub to the bucket, so that no TPU needs the internet')
     .option('--watch', 'watch the run until it has ended')
     .noCheck()
+    .changes()
     .dryRun()
     .examples(
       'gleaner run start my-run --streams streams --model Qwen/Qwen2.5-0.5B --layers 0-23 --budget-usd 50',
@@ -111,6 +112,7 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .examples('gleaner run resume my-run')
     .sends((run: string) => ({action: 'resume', run}));
   about('stop', 'end a run for good; stored shards stay')
+    .changes()
     .yes()
     .dryRun()
     .examples('gleaner run stop my-run', 'gleaner run stop my-run --yes')
@@ -167,6 +169,7 @@ export function addShortForms(parent: GleanerCommand): void {
       positive,
     )
     .onCloud(RUNNING_OR_STOPPED)
+    .changes(({reference}) => reference !== undefined)
     .examples(`${of} verify my-run`, `${of} verify my-run --reference 8`)
     .action(async (run, options) => (await import('../run/verify.ts')).verify(run, options));
   const estimate = parent.about(
@@ -252,6 +255,7 @@ export function addRunCommands(program: GleanerCommand): void {
     .argument('[run]', 'run id (default: every run in the bucket)', runId)
     .dryRun('change nothing: list the differences from the bucket, and exit 1 where any exists')
     .onCloud('folder of a local cloud; a stopped cloud permits only --dry-run')
+    .changes()
     .examples('gleaner rebuild --dry-run', 'gleaner rebuild my-run')
     .action(async (run, options) => (await import('../run/rebuild.ts')).rebuild(run, options));
   program
@@ -259,6 +263,7 @@ export function addRunCommands(program: GleanerCommand): void {
     .oneOf('[action]', 'what to do', ['now', 'pause', 'resume', 'state'], 'now')
     .option('--location <region>', 'region of the Cloud Scheduler job', 'us-central1')
     .onCloud('folder of a running local cloud')
+    .changes(({0: action}) => action !== 'state')
     .dryRun()
     .examples('gleaner tick', 'gleaner tick state --location europe-west4')
     .action(async (action, options) => (await import('../pools/tick.ts')).tick(action, options));

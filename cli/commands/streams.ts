@@ -75,6 +75,7 @@ export function addStreamCommands(program: GleanerCommand): void {
     .option('--parallel <n>', 'streams that are uploaded at once', positive, 8)
     .noCheck()
     .onCloud('folder of a running local cloud')
+    .changes()
     .dryRun()
     .examples(
       'gleaner streams upload streams --run my-run',

@@ -29,7 +29,8 @@ export async function showConfig(options: CloudOptions & {show_origin?: boolean}
 function settingsOf(connection: Connection): Setting[] {
   const {origin, origins} = connection;
   const values = {
-    cloud: connection.is_google ? 'Google Cloud' : (connection.storage_endpoint ?? null),
+    cloud: connection.name,
+    ...(connection.is_google ? {} : {address: connection.storage_endpoint ?? null}),
     project: connection.project,
     deployment: connection.deployment,
     bucket: connection.bucket,

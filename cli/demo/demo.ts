@@ -10,7 +10,7 @@ import {openFilter} from '../../client/events/filter.ts';
 import {readerOf} from '../../client/events/read.ts';
 import type {Moment} from '../../client/events/timeline.ts';
 import {CliError} from '../../client/text/errors.ts';
-import {setTypedPort} from '../../client/text/hints.ts';
+import {setTypedCloud} from '../../client/text/hints.ts';
 import {print, quoted} from '../../client/text/output.ts';
 import {type RunState, readRun} from '../../client/views/run-state.ts';
 import {checkPort} from '../../emulator/http/http.ts';
@@ -65,7 +65,7 @@ export async function demo(options: DemoOptions): Promise<void> {
   const fresh = options.dir === undefined;
   const {begin, say} = screen;
   const deployment = await deployLocally({dir, port, workers, fresh, stopped: interrupted, begin, say});
-  setTypedPort(deployment.cloud.port);
+  setTypedCloud({dir: deployment.cloud.dir});
   const connection = running(deployment.cloud);
   const cloud = openCloud(connection);
   const {store} = cloud;

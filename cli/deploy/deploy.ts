@@ -2,10 +2,12 @@ import {existsSync} from 'node:fs';
 import {mkdtemp, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
-import {SETTINGS_FILE} from '../../client/connection/google-connection.ts';
+import {useCloud} from '../../client/connection/choose.ts';
+import {cloudName, cloudText, parseCloudName} from '../../client/connection/cloud-name.ts';
+import {projectIn, SETTINGS_FILE} from '../../client/connection/settings-file.ts';
 import {type GoogleApi, openGoogle} from '../../client/google/api.ts';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
-import {print, quoted, say} from '../../client/text/output.ts';
+import {nameCloud, print, say} from '../../client/text/output.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {quotaIdsOf, quotaSizeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {utcText} from '../../shared/domain/time.ts';
@@ -28,6 +30,7 @@ import {CLOCK, type Clock, untilReady} from './until-ready.ts';
 const MOST_NAMED = 8;
 
 export type DeployOptions = {
+  cloud?: string | undefined;
   plan?: boolean;
   yes?: boolean;
   json?: boolean;
@@ -50,9 +53,12 @@ export async function deploy(
   const stop = abortedAtStop();
   try {
     const api = openGoogle();
-    const {path, settings} = await chooseSettings(file, options, {api, folder});
+    const {GLEANER_CLOUD} = process.env;
+    const named = {...options, cloud: options.cloud ?? GLEANER_CLOUD};
+    const {path, settings} = await chooseSettings(file, named, {api, folder});
     if (!options.plan) requireTerminal(options);
     const {project, name = DEFAULT_DEPLOYMENT, region} = settings;
+    if (!options.plan) nameCloud(cloudText({kind: 'project', project, deployment: name}));
     const place = {project, region: String(region), state_bucket: stateBucketOf(project, options)};
     const state = openStateBucket(api, project, place.state_bucket);
     await makeArtifacts({api, state, project, name}, options);
@@ -68,23 +74,32 @@ export async function deploy(
 
 type Chosen = {path: string; settings: Settings};
 
-/** The named file, the file of the folder, the settings of the last deployment, or the example for a plan. In this order. */
+/**
+ * The named file, the file of the folder, the settings of the last deployment that `cloud` names, or the example for a plan. In this order; a
+ * file of another deployment than `cloud` is not read.
+ */
 export async function chooseSettings(
   file: string | undefined,
-  options: Pick<DeployOptions, 'plan' | 'state_bucket'>,
+  {cloud, ...options}: Pick<DeployOptions, 'cloud' | 'plan' | 'state_bucket'>,
   {api, folder}: {api: GoogleApi; folder: string},
 ): Promise<Chosen> {
   const path = resolve(file ?? SETTINGS_FILE);
-  const {GLEANER_PROJECT: project, GLEANER_DEPLOYMENT: name = DEFAULT_DEPLOYMENT} = process.env;
-  if (file !== undefined || existsSync(path)) return {path, settings: await readSettings(path)};
-  if (project) {
+  if (file !== undefined) return {path, settings: await readSettings(path)};
+  const named = cloud ? parseCloudName(cloud) : undefined;
+  const wanted = named?.kind === 'project' ? named : undefined;
+  if (existsSync(path) && (!wanted || cloudName(projectIn(path)) === cloudName(wanted)))
+    return {path, settings: await readSettings(path)};
+  if (wanted) {
+    const {project, deployment: name} = wanted;
     const bucket = stateBucketOf(project, options);
     const applied = await latestRecord(openStateBucket(api, project, bucket), name);
     if (!applied)
-      throw new CliError(`There is no ${SETTINGS_FILE}, and no deployment ${name} in gs://${bucket}`);
+      throw new CliError(
+        `There is no ${SETTINGS_FILE} of ${cloudName(wanted)} here, and no record of it in gs://${bucket}`,
+      );
     const {deployed_at, account} = applied;
     say(
-      `There is no ${SETTINGS_FILE}: taking the settings of ${name} that ${account} applied at ${utcText(deployed_at)}`,
+      `There is no ${SETTINGS_FILE} of ${cloudName(wanted)} here: taking the settings that ${account} applied at ${utcText(deployed_at)}`,
     );
     const copy = join(folder, SETTINGS_FILE);
     await writeFile(copy, JSON.stringify(applied.settings));
@@ -160,7 +175,13 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
   const outputs = await terraform.outputs();
   say(`${name} is deployed to ${project}.`);
   await recordDeployment(deployment);
-  print<'deploy'>(options.json, {deployed: name, project, outputs}, nextLines(outputs));
+  // A person who deploys from a folder has decided for it.
+  if (path === resolve(SETTINGS_FILE)) useCloud(`${project}/${name}`);
+  print<'deploy'>(
+    options.json,
+    {deployed: name, project, outputs},
+    Object.values((outputs.next_commands ?? {}) as Record<string, string>),
+  );
 }
 
 /** Turns on APIs and makes the bucket of the state, with consent; restores the lock file of the provider. */
@@ -179,7 +200,8 @@ async function prepareProject(deployment: Deployment, {yes}: DeployOptions): Pro
 }
 
 /** Writes the record of a finished deployment. Throws `CliError`, because a deployment without a record cannot be gone back to. */
-async function recordDeployment({api, state, name, settings, machine}: Deployment): Promise<void> {
+async function recordDeployment(deployment: Deployment): Promise<void> {
+  const {api, state, name, settings, machine} = deployment;
   const {clock, lock_file} = machine;
   try {
     const account = await api.account();
@@ -242,11 +264,4 @@ function countsOf(resources: Resource[]): [type: string, count: number][] {
   const counts = new Map<string, number>();
   for (const {type} of resources) counts.set(type, (counts.get(type) ?? 0) + 1);
   return [...counts].sort();
-}
-
-/** Lines that a person can paste: the environment of the commands of gleaner, and further commands. */
-function nextLines({environment, next_commands}: Record<string, unknown>): string[] {
-  const variables = Object.entries((environment ?? {}) as Record<string, string>);
-  const exported = variables.map(([name, value]) => `${name}=${quoted(value)}`);
-  return [`export ${exported.join(' ')}`, ...Object.values((next_commands ?? {}) as Record<string, string>)];
 }

@@ -30,7 +30,7 @@ export async function readSettings(file: string): Promise<Settings> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     const advice =
       error.code === 'ENOENT'
-        ? 'copy terraform/example.tfvars.json to it, and set your project in it; or set GLEANER_PROJECT, for the settings of the last deployment'
+        ? 'copy terraform/example.tfvars.json to it, and set your project in it; or name the project with --cloud, for the settings of its last deployment'
         : '';
     throw new CliError(`Failed to read the settings in ${file}: ${advice || error.message}`, {cause: error});
   });

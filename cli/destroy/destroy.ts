@@ -6,19 +6,19 @@ import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import {type CloudOptions, connect, requireCredentials} from '../../client/connection/connect.ts';
 import {type Connection, requireRunning} from '../../client/connection/connection.ts';
 import {googleConnection} from '../../client/connection/google-connection.ts';
+import {projectIn} from '../../client/connection/settings-file.ts';
 import {type GoogleApi, googleOf} from '../../client/google/api.ts';
 import {openSchedule} from '../../client/google/schedule.ts';
 import type {Answers} from '../../client/json/index.ts';
-import {CliError} from '../../client/text/errors.ts';
 import {counted} from '../../client/text/format.ts';
-import {print, quoted, say} from '../../client/text/output.ts';
+import {nameCloud, print, quoted, say} from '../../client/text/output.ts';
 import {tickLocation} from '../../emulator/scheduler.ts';
-import {DEFAULT_DEPLOYMENT, tickJobOf} from '../../shared/domain/deployment.ts';
+import {tickJobOf} from '../../shared/domain/deployment.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import {openProviders} from '../../shared/google/providers.ts';
 import {chooseSettings} from '../deploy/deploy.ts';
 import {latestRecord, openStateBucket, restoreLock, stateBucketOf} from '../deploy/records.ts';
-import {deployedOf, readSettings, type Settings} from '../deploy/settings.ts';
+import {deployedOf, type Settings} from '../deploy/settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from '../deploy/terraform.ts';
 import {CLOCK, type Clock} from '../deploy/until-ready.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
@@ -34,15 +34,14 @@ export async function destroy(
   options: DestroyOptions,
   clock: Clock = CLOCK,
 ): Promise<void> {
-  const found = file === undefined ? await connect(options) : await connectionOf(file);
+  const found = file === undefined ? await connect(options) : await connectionOf(file, options);
   await withCloud(options, cloud => destroyIn(cloud, file, options, clock), found);
 }
 
-async function connectionOf(file: string): Promise<Connection> {
-  const {project, name = DEFAULT_DEPLOYMENT} = await readSettings(file);
+async function connectionOf(file: string, {changes}: DestroyOptions): Promise<Connection> {
+  const connection = googleConnection({...projectIn(file), origin: file, settings: file});
+  if (changes) nameCloud(connection.name);
   await requireCredentials();
-  const connection = googleConnection({}, file);
-  if (!connection) throw new CliError(`There is no deployment ${name} in ${project}: name its settings`);
   return connection;
 }
 
@@ -53,13 +52,13 @@ async function destroyIn(
   clock: Clock,
 ): Promise<void> {
   const {connection} = cloud;
-  requireRunning(connection, options.dir);
+  requireRunning(connection);
   const {project, deployment, is_google} = connection;
   const api = googleOf(connection);
   const folder = await mkdtemp(join(tmpdir(), 'gleaner-destroy-'));
   try {
-    const chosen = is_google ? await chooseSettings(file, options, {api, folder}) : undefined;
-    if (chosen) requireSame(connection, chosen);
+    const named = {...options, cloud: `${project}/${deployment}`};
+    const chosen = is_google ? await chooseSettings(file, named, {api, folder}) : undefined;
     const {zones, region} = chosen ? deployedOf(chosen.settings) : {zones: [], region: tickLocation};
     const draining: Draining = {
       cloud,
@@ -98,18 +97,6 @@ async function destroyIn(
   } finally {
     await rm(folder, {recursive: true, force: true});
   }
-}
-
-/** Throws `CliError` for the settings of another deployment than the one that is drained. */
-export function requireSame(
-  {project, deployment, origin}: Pick<Connection, 'project' | 'deployment' | 'origin'>,
-  {path, settings}: {path: string; settings: Settings},
-): void {
-  const {name} = deployedOf(settings);
-  if (settings.project === project && name === deployment) return;
-  throw new CliError(
-    `${origin} names the deployment ${deployment} in ${project}, and ${path} has the settings of ${name} in ${settings.project}: unset GLEANER_PROJECT and GLEANER_DEPLOYMENT, or name the settings of the deployment that goes with \`gleaner destroy FILE\``,
-  );
 }
 
 /** A tick deletes what an earlier tick missed, so the ticks end after the drain. */

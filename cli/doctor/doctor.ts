@@ -3,7 +3,7 @@ import {existsSync} from 'node:fs';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {requireRunning} from '../../client/connection/connection.ts';
-import {SETTINGS_FILE} from '../../client/connection/google-connection.ts';
+import {SETTINGS_FILE} from '../../client/connection/settings-file.ts';
 import {googleOf, openGoogle} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import type {Column} from '../../client/text/format.ts';
@@ -24,7 +24,7 @@ export const CHECKS: readonly Check[] = [...PROJECT_CHECKS, ...DEPLOYMENT_CHECKS
 /** Prints the findings. Exit code 1 with an error. */
 export async function doctor(options: CloudOptions & {state_bucket?: string}): Promise<void> {
   await withCloud(options, async cloud => {
-    requireRunning(cloud.connection, options.dir);
+    requireRunning(cloud.connection);
     const findings = await diagnose(await contextOf(cloud, options));
     print<'doctor'>(options.json, {findings}, linesOf(findings));
     if (findings.some(({severity}) => severity === 'error')) process.exitCode = 1;

@@ -27,7 +27,7 @@ export async function printEnvironment(options: CloudOptions): Promise<void> {
     GOOGLE_CLOUD_PROJECT: info.project,
     METADATA_SERVER_DETECTION: 'none',
     BUCKET: info.bucket,
-    GLEANER_LOCAL_URL: info.url,
+    GLEANER_CLOUD: info.dir,
   };
   const lines = Object.entries(variables).map(([name, value]) => `export ${name}=${quoted(value)}`);
   printText(lines);

@@ -1,13 +1,13 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {openCloud} from '../../client/cloud/cloud.ts';
-import {DEFAULT_PORT} from '../../client/connection/address.ts';
+import {currentCloud} from '../../client/connection/choose.ts';
 import {type CloudOptions, running} from '../../client/connection/connect.ts';
 import type {Entry} from '../../client/events/entry.ts';
 import {openFilter} from '../../client/events/filter.ts';
 import {readerOf} from '../../client/events/read.ts';
 import {clockText} from '../../client/events/timeline.ts';
-import {setTypedPort} from '../../client/text/hints.ts';
-import {complain, print, printJson, say} from '../../client/text/output.ts';
+import {setTypedCloud} from '../../client/text/hints.ts';
+import {complain, print, printJson, quoted, say} from '../../client/text/output.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {eventPrinter} from '../events/events.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
@@ -30,13 +30,15 @@ type UpOptions = Pick<CloudOptions, 'json'> & {
 export async function up(options: UpOptions): Promise<void> {
   const stopped = stopSignal();
   const deployment = await deployLocally({...options, stopped, begin: say, say});
-  const {url, project, bucket, dir, port} = deployment.cloud;
-  setTypedPort(port);
+  const {url, project, bucket, dir} = deployment.cloud;
+  const found = await currentCloud().catch(() => undefined);
+  const named = found?.kind === 'local' && found.dir === dir ? {} : {dir};
+  setTypedCloud(named);
   const cloud = openCloud(running(deployment.cloud));
   const page = await serveBeside(cloud, options.port);
   const ready = {ready: true as const, url, project, bucket, dir, dashboard: page.url};
   print<'local up'>(options.json, ready, [
-    ...welcome(ready, port, options.emulators),
+    ...welcome(ready, named, options.emulators),
     ...(options.notify ? ['', `Notifications are signed with the key in ${notifyKeyFile(dir)}.`] : []),
   ]);
   const news = new AbortController();
@@ -60,16 +62,16 @@ export async function up(options: UpOptions): Promise<void> {
 
 type Ready = {url: string; bucket: string; dashboard: string};
 
-function welcome({url, bucket, dashboard}: Ready, port: number, emulators = false): string[] {
-  const flag = port === DEFAULT_PORT ? '' : ` --port ${port}`;
+function welcome({url, bucket, dashboard}: Ready, {dir}: {dir?: string}, emulators = false): string[] {
+  const dirOption = dir === undefined ? '' : ` --dir ${quoted(dir)}`;
   return [
     `Gleaner's local cloud is up at ${url}. Its pages: ${dashboard}`,
     'In another terminal:',
     '',
     `  npx gleaner streams create my.jsonl --num-streams 4 --output-dir streams`,
-    `  npx gleaner run start my-run --streams streams${flag}`,
-    `  npx gleaner run watch my-run${flag}`,
-    `  eval "$(npx gleaner local env${flag})"    # for gcloud: gs://${bucket}`,
+    `  npx gleaner run start my-run --streams streams`,
+    `  npx gleaner run watch my-run`,
+    `  eval "$(npx gleaner local env${dirOption})"    # for gcloud: gs://${bucket}`,
     '',
     ...(emulators
       ? [

@@ -5,7 +5,6 @@ import {dirname, join} from 'node:path';
 import {z} from 'zod';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
-import {requireRunning} from '../../client/connection/connection.ts';
 import {createOnce} from '../../client/google/create-once.ts';
 import {crc32cOf, sha256Of} from '../../client/google/hash-file.ts';
 import {resumableUploads} from '../../client/google/resumable.ts';
@@ -84,11 +83,10 @@ export function isHubModel(model: string): boolean {
 
 /** Throws `CliError`, which names what is wrong and what to do. The same command goes on after an interruption with the next file. */
 export async function mirrorModel(
-  cloud: Pick<Cloud, 'connection' | 'objects' | 'dir'>,
+  cloud: Pick<Cloud, 'connection' | 'objects'>,
   model: string,
   {revision = 'main', say, stop, hub = openHub(hubSettings(), 'model')}: MirrorOptions,
 ): Promise<Mirrored> {
-  requireRunning(cloud.connection, cloud.dir);
   if (!isHubModel(model))
     throw new CliError(`${model} is not a model of a hub: name it as ORG/NAME, such as Qwen/Qwen2.5-0.5B`);
   const {commit, files} = await readCommit(hub, model, revision, stop);

@@ -9,8 +9,8 @@ import {openCatalog} from '../../shared/google/billing-catalog.ts';
 
 /** Reads the prices of TPU chips in the Billing Catalog, and writes them into `prices/chips`. */
 export async function updatePrices(options: CloudOptions): Promise<void> {
-  await withCloud(options, async ({connection, store, dir}) => {
-    requireRunning(connection, dir);
+  await withCloud(options, async ({connection, store}) => {
+    requireRunning(connection);
     const {storage_endpoint: endpoint, token} = connection;
     const catalog = openCatalog({endpoint, token});
     let found: Found = NO_PRICES;

@@ -28,7 +28,7 @@ export async function tick(action: keyof typeof ACTIONS, options: TickOptions): 
     const name = tickJobOf(deployment);
     const command = `gcloud scheduler jobs ${verb} ${name} --location=${quoted(options.location)} --project=${quoted(project)}`;
     if (options.dry_run) return print<'tick'>(options.json, {command}, [command]);
-    requireRunning(connection, options.dir);
+    requireRunning(connection);
     const job = `projects/${project}/locations/${options.location}/jobs/${name}`;
     const schedule = openSchedule(googleOf(connection), job);
     try {

@@ -1,6 +1,5 @@
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import {type CloudOptions, findCloud} from '../../client/connection/connect.ts';
-import {requireRunning} from '../../client/connection/connection.ts';
 import {print, say} from '../../client/text/output.ts';
 import {parseRunSpec} from '../../shared/contracts/spec/spec.ts';
 import {readRunSpec} from '../../shared/control-plane/runs/run-manifest.ts';
@@ -25,7 +24,6 @@ export async function upload(folder: string, options: StreamsUploadOptions): Pro
 }
 
 async function checkUpload(cloud: Cloud, folder: string, run: string): Promise<void> {
-  requireRunning(cloud.connection, cloud.dir);
   const {spec, streams} = await readStreamFolder(folder);
   const written = async () =>
     spec ? parseRunSpec(spec.toString('utf8'), 'run.json') : readRunSpec(cloud.objects, run);

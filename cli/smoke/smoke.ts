@@ -1,16 +1,12 @@
 /** `gleaner smoke`: ten steps on a deployment, from its project to a verified run, with a ceiling of dollars. */
 import {resolve} from 'node:path';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
-import {type CloudOptions, requireCredentials} from '../../client/connection/connect.ts';
-import {type Connection, requireRunning} from '../../client/connection/connection.ts';
-import {googleConnection} from '../../client/connection/google-connection.ts';
-import {googleOf, openGoogle} from '../../client/google/api.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {googleOf} from '../../client/google/api.ts';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
 import {dollarText} from '../../client/text/format.ts';
 import {print, say} from '../../client/text/output.ts';
-import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {openProviders} from '../../shared/google/providers.ts';
-import {latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
 import {CLOCK, type Clock} from '../deploy/until-ready.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
@@ -19,7 +15,6 @@ import {type Result, readState, writeState} from './state.ts';
 import {STEPS} from './steps.ts';
 
 type SmokeOptions = CloudOptions & {
-  project?: string;
   budget_usd: number;
   model?: string;
   state_bucket?: string;
@@ -28,29 +23,11 @@ type SmokeOptions = CloudOptions & {
 
 /** Runs the steps that have not passed yet, and stops at the first failure with exit code 1. */
 export async function smoke(options: SmokeOptions): Promise<void> {
-  const {project} = options;
-  const connection = project ? await connectionOf(project, options) : undefined;
-  await withCloud(options, cloud => smokeIn(cloud, options), connection);
-}
-
-async function connectionOf(project: string, options: SmokeOptions): Promise<Connection | undefined> {
-  await requireCredentials();
-  const {GLEANER_DEPLOYMENT: deployment = DEFAULT_DEPLOYMENT, GLEANER_JOBS_COLLECTION} = process.env;
-  const state = openStateBucket(openGoogle(), project, stateBucketOf(project, options));
-  const applied = await latestRecord(state, deployment);
-  const named = {
-    GLEANER_PROJECT: project,
-    GLEANER_DEPLOYMENT: deployment,
-    GLEANER_BUCKET: `${project}-${deployment}`,
-    GLEANER_JOBS_COLLECTION:
-      GLEANER_JOBS_COLLECTION ?? (applied?.settings.jobs_collection as string | undefined),
-  };
-  return googleConnection(named);
+  await withCloud(options, cloud => smokeIn(cloud, options));
 }
 
 async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
   const {connection} = cloud;
-  requireRunning(connection, options.dir);
   const {is_google, project, deployment} = connection;
   const {budget_usd, model, state_bucket, json, yes} = options;
   const file = resolve(options.state_file);

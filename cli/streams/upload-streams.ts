@@ -1,7 +1,6 @@
 /** Upload of a folder of streams to a run: parallel, create-only, and continued by the same command. */
 
 import type {Cloud} from '../../client/cloud/cloud.ts';
-import {requireRunning} from '../../client/connection/connection.ts';
 import {resumableUploads} from '../../client/google/resumable.ts';
 import type {Answers} from '../../client/json/index.ts';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
@@ -33,12 +32,11 @@ type UploadReport = Exclude<Answers['streams upload'], {commands: string[]}>;
 
 /** Uploads every stream of the folder. `run.json` goes first, because the first stream freezes the spec. */
 export async function uploadStreams(
-  {connection, objects, dir}: Pick<Cloud, 'connection' | 'objects' | 'dir'>,
+  {connection, objects}: Pick<Cloud, 'connection' | 'objects'>,
   folder: string,
   run: string,
   {parallel = DEFAULT_PARALLEL, say = () => {}, stopped, with_spec = true}: UploadOptions = {},
 ): Promise<UploadReport> {
-  requireRunning(connection, dir);
   const local = await readStreamFolder(folder);
   const {project, bucket, storage_endpoint: endpoint, token} = connection;
   const stored = new Map((await objects.list(streamPrefix(run))).map(info => [info.name, info]));

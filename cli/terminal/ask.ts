@@ -1,7 +1,7 @@
 /** The question before a command deletes or buys something. */
-import {createInterface} from 'node:readline/promises';
-import {CliError, Interrupted} from '../../client/text/errors.ts';
-import {complain} from '../../client/text/output.ts';
+import {isConsent} from '../../client/text/ask.ts';
+import {CliError} from '../../client/text/errors.ts';
+import {cloudNamed, complain} from '../../client/text/output.ts';
 
 const REFUSED = 'Nothing is changed: the answer was not yes';
 
@@ -22,12 +22,7 @@ export async function requireConsent(
   if (yes) return;
   for (const line of consequences) complain(line);
   requireTerminal({yes});
-  const asker = createInterface({input: process.stdin, output: process.stderr});
-  const answer = await new Promise<string>((resolve, reject) => {
-    // A terminal in this mode sends Ctrl-C as a key.
-    asker.once('SIGINT', () => reject(new Interrupted('Interrupted: nothing is changed')));
-    asker.once('close', () => resolve(''));
-    asker.question('Go on? Type yes: ', {signal}).then(resolve, () => resolve(''));
-  }).finally(() => asker.close());
-  if (answer.trim() !== 'yes') throw new CliError(REFUSED);
+  const cloud = cloudNamed();
+  if (!(await isConsent(`Go on${cloud ? ` in the cloud ${cloud}` : ''}`, signal)))
+    throw new CliError(REFUSED);
 }

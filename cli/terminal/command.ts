@@ -11,11 +11,15 @@ class FieldOption extends Option {
   }
 }
 
+/** Options and arguments of a command line. */
+type Given = Record<string, unknown>;
+
 /** Where the files of a local cloud may be that is stopped. */
 export const RUNNING_OR_STOPPED = 'folder of a local cloud, running or stopped';
 
 export class GleanerCommand extends Command {
   #hint: string | undefined;
+  #changes: ((options: Given) => boolean) | undefined;
 
   override createCommand(name?: string): GleanerCommand {
     return new GleanerCommand(name);
@@ -35,9 +39,30 @@ export class GleanerCommand extends Command {
     return this.command(name).description(description);
   }
 
-  /** `--port` and `--dir` of a local cloud, and `--json`. */
+  /** `--cloud`, or `--port` and `--dir` of a local cloud; and `--json`. */
   onCloud(about = 'folder of a local cloud', json?: string): this {
-    return this.port().dir(about).json(json);
+    return this.cloud().port().dir(about).json(json);
+  }
+
+  cloud(): this {
+    return this.alone('--cloud <name>', 'cloud, as `gleaner cloud list` names it', ['port', 'dir']);
+  }
+
+  /** The command changes its cloud, except with `--dry-run`. `when`: whether these options and arguments change it. */
+  changes(when: (options: Given) => boolean = () => true): this {
+    this.#changes = when;
+    return this;
+  }
+
+  /** True for a command that changes its cloud with some options. */
+  mayChange(): boolean {
+    return this.#changes !== undefined;
+  }
+
+  /** True if these options and arguments change the cloud. */
+  isChange(): boolean {
+    const options = this.opts();
+    return options.dry_run !== true && this.#changes?.({...options, ...this.processedArgs}) === true;
   }
 
   port(): this {
@@ -105,9 +130,11 @@ export class GleanerCommand extends Command {
 
   /** Publishes the message of the arguments and options, waits until it is applied, and prints its effect. */
   sends(messageOf: (...given: never[]) => object): this {
-    return this.dryRun().action(async (...given) => {
-      const message = messageOf(...(given as never[]));
-      await (await import('../../client/cloud/send-message.ts')).send(message, given.at(-2));
-    });
+    return this.changes()
+      .dryRun()
+      .action(async (...given) => {
+        const message = messageOf(...(given as never[]));
+        await (await import('../../client/cloud/send-message.ts')).send(message, given.at(-2));
+      });
   }
 }

@@ -1,17 +1,16 @@
 /** The cloud of a command, open while the command works. */
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects, Store} from '../../shared/ports/ports.ts';
+import {NoCloud} from '../connection/choose.ts';
 import {type CloudOptions, connect, storeOf} from '../connection/connect.ts';
 import type {Connection} from '../connection/connection.ts';
-import {CliError} from '../text/errors.ts';
 
-/** Cloud of a command with its store and its bucket, and the folder that the command line names. */
+/** Cloud of a command with its store and its bucket. */
 export type Cloud = {
   connection: Connection;
   store: Store;
   objects: Objects;
   jobs: string;
-  dir: string | undefined;
 };
 
 /** Opens the cloud of a command, and closes it at the end of `work`. */
@@ -20,7 +19,7 @@ export async function withCloud<T>(
   work: (cloud: Cloud) => Promise<T>,
   connection?: Connection,
 ): Promise<T> {
-  return workOn(connection ?? (await connect(options)), options, work);
+  return workOn(connection ?? (await connect(options)), work);
 }
 
 /** Opens the cloud; undefined where no cloud is named and none is there. */
@@ -29,18 +28,14 @@ export async function withCloudIfThere<T>(
   work: (cloud: Cloud | undefined) => Promise<T>,
 ): Promise<T> {
   const connection = await connect(options).catch((error: Error) => {
-    if (!(error instanceof CliError) || options.port !== undefined || options.dir !== undefined) throw error;
+    if (!(error instanceof NoCloud)) throw error;
     return undefined;
   });
-  return connection ? workOn(connection, options, work) : work(undefined);
+  return connection ? workOn(connection, work) : work(undefined);
 }
 
-async function workOn<T>(
-  connection: Connection,
-  {dir}: CloudOptions,
-  work: (cloud: Cloud) => Promise<T>,
-): Promise<T> {
-  const cloud = openCloud(connection, dir);
+async function workOn<T>(connection: Connection, work: (cloud: Cloud) => Promise<T>): Promise<T> {
+  const cloud = openCloud(connection);
   try {
     return await work(cloud);
   } finally {
@@ -49,9 +44,9 @@ async function workOn<T>(
   }
 }
 
-/** Opens the store and the bucket of a connection. `dir`: the folder that the command line names. */
-export function openCloud(connection: Connection, dir?: string): Cloud {
+/** Opens the store and the bucket of a connection. */
+export function openCloud(connection: Connection): Cloud {
   const {project, bucket, storage_endpoint: endpoint, token, jobs} = connection;
   const store = storeOf(connection);
-  return {connection, store, objects: openObjects({project, bucket, endpoint, token}), jobs, dir};
+  return {connection, store, objects: openObjects({project, bucket, endpoint, token}), jobs};
 }

@@ -7,7 +7,7 @@ import {publishProblem} from '../../shared/google/bus.ts';
 import {withRetries} from '../../shared/google/retry.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import type {CloudOptions} from '../connection/connect.ts';
-import {type Connection, requireRunning} from '../connection/connection.ts';
+import type {Connection} from '../connection/connection.ts';
 import {GoogleError, googleOf} from '../google/api.ts';
 import type {Sending} from '../json/control.ts';
 import {CliError} from '../text/errors.ts';
@@ -36,9 +36,8 @@ export function publish(cloud: Cloud, topic: Topic, message: object): Promise<st
 }
 
 /** Publishes any text and returns the id of its message. Pub/Sub's client takes longer to load than this call takes. */
-export async function publishText({connection, dir}: Cloud, topic: Topic, text: string): Promise<string> {
+export async function publishText({connection}: Cloud, topic: Topic, text: string): Promise<string> {
   const {project, deployment} = connection;
-  requireRunning(connection, dir);
   const name = nameIn(deployment, topic);
   const api = googleOf(connection);
   const address = `pubsub.googleapis.com/v1/projects/${project}/topics/${name}:publish`;

@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import {existsSync} from 'node:fs';
-import {join, resolve} from 'node:path';
+import {join} from 'node:path';
 import type {CloudAddress} from '../../emulator/cloud.ts';
 import {proofOf, readToken} from '../../emulator/http/guard.ts';
 import {addressIn, ownAddresses} from '../../emulator/state/own-folder.ts';
@@ -11,52 +11,44 @@ import {SIGN_IN} from '../../shared/google/error-advice.ts';
 import {withAdvice} from '../../shared/google/errors.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {CliError} from '../text/errors.ts';
-import {DEFAULT_DIR, DEFAULT_PORT, pointClientsAt} from './address.ts';
-import {type Connection, notRunning} from './connection.ts';
+import {nameCloud} from '../text/output.ts';
+import {pointClientsAt} from './address.ts';
+import {chooseCloud} from './choose.ts';
+import {cloudText, homeText} from './cloud-name.ts';
+import {type Connection, stoppedText} from './connection.ts';
 import {googleConnection} from './google-connection.ts';
 import {tinyModel} from './tiny-model.ts';
 
-/** Options of a command on a cloud. `port` and `dir` name a local cloud. */
+/** Options of a command on a cloud. `port` and `dir` name a local cloud. `changes`: the command changes the cloud. */
 export type CloudOptions = {
+  cloud?: string | undefined;
   port?: number | undefined;
   dir?: string | undefined;
   json?: boolean | undefined;
   dry_run?: boolean | undefined;
   yes?: boolean | undefined;
+  changes?: boolean | undefined;
 };
 
 type LocalInfo = CloudAddress & {token: string};
 
-const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
-
-/**
- * Finds the cloud of a command. In this order: the local cloud on `--port`, the local cloud in the folder `--dir` (running or
- * not), the local cloud of `gleaner local env`, the running local cloud in the default folder, the Google Cloud project in the
- * environment or in `gleaner.tfvars.json`, the files of the default folder, and the local cloud on the default port.
- */
+/** Finds the cloud of a command: the local cloud on `--port`, or the one that `chooseCloud` finds. Names a cloud that the command changes. */
 export async function connect(options: CloudOptions): Promise<Connection> {
   const connection = await findCloud(options);
+  if (options.changes) nameCloud(connection.name);
   if (connection.is_google) await requireCredentials();
   return connection;
 }
 
-/** Finds the cloud without a look at the credentials. */
-export async function findCloud({port, dir}: CloudOptions): Promise<Connection> {
-  if (port) return running(await localInfo(`http://127.0.0.1:${port}`), '--port');
-  if (dir !== undefined) {
-    const live = await runningIn(resolve(dir));
-    return live ? running(live, '--dir') : openStopped(dir, '--dir');
-  }
-  const url = process.env.GLEANER_LOCAL_URL;
-  if (url) return running(await localInfo(url), 'GLEANER_LOCAL_URL');
-  const origin = `the local cloud in the default folder ${DEFAULT_DIR}`;
-  const own = await runningIn(resolve(DEFAULT_DIR));
-  if (own) return running(own, origin);
-  const google = googleConnection(process.env);
-  if (google) return google;
-  const info = hasFiles(DEFAULT_DIR) ? undefined : await runningAt(DEFAULT_URL);
-  if (info) return running(info, `the local cloud on the default port ${DEFAULT_PORT}`);
-  return openStopped(DEFAULT_DIR, origin);
+/** Finds the cloud without a look at the credentials. Throws `CliError` for a stopped local cloud that the command would change. */
+export async function findCloud({port, changes, ...named}: CloudOptions): Promise<Connection> {
+  if (port) return running(await localInfo(port), '--port');
+  const choice = await chooseCloud(named);
+  if (choice.kind === 'project') return googleConnection(choice);
+  const live = await runningIn(choice.dir);
+  if (live) return running(live, choice.origin);
+  if (changes && hasFiles(choice.dir)) throw new CliError(stoppedText(choice.dir));
+  return openStopped(choice.dir, choice.origin);
 }
 
 /**
@@ -74,26 +66,24 @@ export async function requireCredentials(): Promise<void> {
   }
 }
 
-/**
- * Running local cloud that `--port`, `--dir` or `gleaner local env` names, otherwise the local cloud in the default folder or on the
- * default port.
- */
-export async function runningCloud({port, dir}: CloudOptions): Promise<LocalInfo> {
-  if (port) return localInfo(`http://127.0.0.1:${port}`);
-  if (dir === undefined) {
-    const url = process.env.GLEANER_LOCAL_URL;
-    return (url ? undefined : await runningIn(resolve(DEFAULT_DIR))) ?? localInfo(url || DEFAULT_URL);
-  }
-  const live = await runningIn(resolve(dir));
-  if (!live) throw notRunning(dir);
+/** Running local cloud of the command. Throws `CliError` for a stopped one and for a project. */
+export async function runningCloud({port, ...named}: CloudOptions): Promise<LocalInfo> {
+  if (port) return localInfo(port);
+  const choice = await chooseCloud(named);
+  if (choice.kind === 'project')
+    throw new CliError(
+      `This command needs a local cloud, and ${choice.origin} names ${cloudText(choice)}: name the folder of a local cloud with --dir`,
+    );
+  const live = await runningIn(choice.dir);
+  if (!live) throw new CliError(stoppedText(choice.dir));
   return live;
 }
 
-async function localInfo(url: string): Promise<LocalInfo> {
-  const info = await runningAt(url);
+async function localInfo(port: number): Promise<LocalInfo> {
+  const info = await runningAt(`http://127.0.0.1:${port}`);
   if (!info)
     throw new CliError(
-      `No local cloud of yours runs at ${url}: start one with \`gleaner local up\`, or name its --port or --dir`,
+      `No local cloud of yours runs on port ${port}: start one with \`gleaner local up\`, or name its --port or --dir`,
     );
   return info;
 }
@@ -126,18 +116,24 @@ async function runningIn(dir: string): Promise<LocalInfo | undefined> {
   }
 }
 
+export async function isRunningIn(dir: string): Promise<boolean> {
+  return (await runningIn(dir)) !== undefined;
+}
+
 /** Connection to a running local cloud. Closing the connection leaves the cloud running. */
 export function running(info: LocalInfo, origin = 'the local cloud'): Connection {
   pointClientsAt(info);
   const {url, pubsub_endpoint, token, dir, project, bucket} = info;
   return {
-    ...{is_google: false, storage_endpoint: url, pubsub_endpoint, token, folder: dir, project, bucket},
+    ...{is_google: false, name: cloudText({kind: 'local', dir}), folder: dir},
+    ...{storage_endpoint: url, pubsub_endpoint, token, project, bucket},
     default_model: tinyModel(bucket),
     deployment: DEFAULT_DEPLOYMENT,
     store: storeOfLocal(info),
     jobs: process.env.GLEANER_JOBS_COLLECTION || 'jobs',
     origin,
     origins: process.env.GLEANER_JOBS_COLLECTION ? {jobs: 'GLEANER_JOBS_COLLECTION'} : {jobs: 'default'},
+    stopped: async () => ((await isRunningIn(dir)) ? undefined : stoppedText(dir)),
     close: async () => {},
   };
 }
@@ -164,11 +160,10 @@ function hasFiles(dir: string): boolean {
   return existsSync(join(dir, 'cloud.db'));
 }
 
-async function openStopped(folder: string, origin: string): Promise<Connection> {
-  const dir = resolve(folder);
+async function openStopped(dir: string, origin: string): Promise<Connection> {
   if (!hasFiles(dir))
     throw new CliError(
-      `There is no local cloud in ${dir}: start one with \`gleaner local up\`, or name its --dir or --port`,
+      `There is no local cloud in ${homeText(dir)}: start one with \`gleaner local up\`, or name its --dir or --port`,
     );
   const {startLocalCloud} = await import('../../emulator/cloud.ts');
   const {emulatorFolder} = await import('../../emulator/google/process.ts');

@@ -1,10 +1,15 @@
+import {resolve} from 'node:path';
 import {urlWithToken} from '../../emulator/http/token-path.ts';
 import {CliError} from '../text/errors.ts';
+import {quoted} from '../text/output.ts';
 import {DEFAULT_DIR} from './address.ts';
+import {homeText} from './cloud-name.ts';
 
 export type Connection = {
   /** False for a local cloud. */
   is_google: boolean;
+  /** `local, FOLDER`, or `project PROJECT, deployment DEPLOYMENT`. */
+  name: string;
   /** Address of Cloud Storage; undefined for Google Cloud. */
   storage_endpoint: string | undefined;
   /** Address of Pub/Sub; undefined for Google Cloud, null without Pub/Sub. */
@@ -22,10 +27,12 @@ export type Connection = {
   store: string;
   /** Collection of the documents of jobs, which the deployment chooses. */
   jobs: string;
-  /** Where the cloud was found, such as `--port` or GLEANER_PROJECT. */
+  /** What chose the cloud, such as `--port` or GLEANER_CLOUD. */
   origin: string;
   /** Origins of single values, where they differ from `origin`. */
   origins: Readonly<Record<string, string>>;
+  /** Says that a local cloud does not run now, and how to start it; undefined for one that runs. */
+  stopped(): Promise<string | undefined>;
   close(): Promise<void>;
 };
 
@@ -37,11 +44,15 @@ export function storageVariables({storage_endpoint: url, token}: Storage): Recor
   return {STORAGE_EMULATOR_HOST: token === undefined ? url : urlWithToken(url, token)};
 }
 
-/** Throws `CliError` for the files of a stopped local cloud. `dir`: the folder that the command line names. */
-export function requireRunning({pubsub_endpoint}: Pick<Connection, 'pubsub_endpoint'>, dir?: string): void {
-  if (pubsub_endpoint === null) throw notRunning(dir ?? DEFAULT_DIR);
+/** Throws `CliError` for the files of a stopped local cloud. */
+export function requireRunning({
+  pubsub_endpoint,
+  folder,
+}: Pick<Connection, 'pubsub_endpoint' | 'folder'>): void {
+  if (pubsub_endpoint === null) throw new CliError(stoppedText(folder ?? DEFAULT_DIR));
 }
 
-export function notRunning(dir: string): CliError {
-  return new CliError(`No local cloud runs in ${dir}: start it with \`gleaner local up --dir ${dir}\``);
+export function stoppedText(dir: string): string {
+  const folder = dir === resolve(DEFAULT_DIR) ? '' : ` --dir ${quoted(dir)}`;
+  return `the local cloud in ${homeText(dir)} is stopped: start it with \`gleaner local up${folder}\``;
 }

@@ -29,6 +29,21 @@ export const smokeResult = z.strictObject({
 });
 
 export const cloudAnswers = {
+  'cloud list': z.strictObject({
+    clouds: z.array(
+      z.strictObject({
+        /** `PROJECT/DEPLOYMENT`, or the folder of a local cloud. */
+        name: text,
+        state: z.enum(['running', 'stopped', 'Google Cloud']),
+        /** Folders for which the user chose it. */
+        folders: z.array(text),
+        /** True for the cloud of commands in the current folder. */
+        current: z.boolean(),
+      }),
+    ),
+  }),
+  'cloud use': z.strictObject({name: text, folder: text}),
+  'cloud forget': z.strictObject({name: text, folders: z.array(text)}),
   'config show': z.strictObject({settings: z.array(setting)}),
   build: z.strictObject({
     ...{dist: text, variables: text, module: text},

@@ -5,7 +5,7 @@ type Typed = {
   /** The words that start the command: `gleaner`, or `npx gleaner` where npm has started this one. */
   start: string;
   /** Options of the local cloud that this command was given. */
-  cloud: {port?: number; dir?: string};
+  cloud: {cloud?: string; port?: number; dir?: string};
   program: Command | undefined;
 };
 
@@ -15,9 +15,9 @@ export function setTyped(given: Typed): void {
   typed = given;
 }
 
-/** The cloud that this command has started itself: its port may have been any free one. */
-export function setTypedPort(port: number): void {
-  typed = {...typed, cloud: {port}};
+/** The options that name the cloud that this command has started itself; none where commands of this folder find it. */
+export function setTypedCloud(cloud: Typed['cloud']): void {
+  typed = {...typed, cloud};
 }
 
 /** Events of npm that start this command: `npx gleaner`, `npm start` and `npm run gleaner`. */
@@ -40,12 +40,14 @@ export function withHints(line: string): string {
 function hint(rest: string): string {
   const {start, cloud, program} = typed;
   const options =
-    program && !/--(port|dir)\b/.test(rest) ? cloudOptions(optionsOf(program, rest), cloud) : '';
+    program && !/--(cloud|port|dir)\b/.test(rest) ? cloudOptions(optionsOf(program, rest), cloud) : '';
   const [own = '', ...others] = rest.split(/(?= -- )/);
   return `${start} ${own}${options}${others.join('')}`;
 }
 
-function cloudOptions(known: ReadonlySet<string>, {port, dir}: Typed['cloud']): string {
+function cloudOptions(known: ReadonlySet<string>, {cloud, port, dir}: Typed['cloud']): string {
+  if (cloud !== undefined && known.has('--cloud'))
+    return /^[\w./:-]+$/.test(cloud) ? ` --cloud ${cloud}` : '';
   if (port !== undefined && known.has('--port')) return ` --port ${port}`;
   return dir !== undefined && known.has('--dir') && /^[\w./-]+$/.test(dir) ? ` --dir ${dir}` : '';
 }

@@ -21,8 +21,20 @@ export function print<Words extends keyof Answers = never>(
 
 /** Prints one line of JSON, which the schema of the command describes. */
 export function printJson<Words extends keyof Answers = never>(answer: NoInfer<Answers[Words]>): void {
-  process.stdout.write(`${jsonText(answer as object)}\n`);
+  const named = changed === undefined ? answer : {...(answer as object), cloud: changed};
+  process.stdout.write(`${jsonText(named as object)}\n`);
 }
+
+let changed: string | undefined;
+
+/** Names the cloud that this command changes: on a line now, in its question, and in its answer as JSON. */
+export function nameCloud(name: string): void {
+  changed = name;
+  say(`cloud: ${name}`);
+}
+
+/** The cloud that this command changes; undefined for a command that changes none. */
+export const cloudNamed = () => changed;
 
 /** Control characters are replaced before the style is added. */
 export function printText(lines: readonly TextLine[]): void {

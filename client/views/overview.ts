@@ -80,8 +80,9 @@ export async function listRuns(store: Store): Promise<Run[]> {
   return runRecords.parseAll(await store.query('runs'), ({message}) => complain(message));
 }
 
-export async function readOverview({store, jobs}: Cloud, now: number): Promise<Overview> {
+export async function readOverview({store, jobs, connection}: Cloud, now: number): Promise<Overview> {
   const {runs, pools, workers, alerts} = await viewDeployment(store, jobs, now);
+  const stopped = await connection.stopped();
   const known = new Set(runs.map(({run}) => run));
   const kept = pools.flatMap(pool => {
     const text = keptText(pool, workers, now);
@@ -93,7 +94,7 @@ export async function readOverview({store, jobs}: Cloud, now: number): Promise<O
     unreadable: (await store.count('runs')) - runs.length,
     jobs: await countJobs(store, jobs, workers),
     kept,
-    alerts,
+    alerts: stopped ? [stopped, ...alerts] : alerts,
     rejected: await listRejected(store, name => name === null || !known.has(name)),
     totals: totalsOf(workers.map(worker => tpuRow(worker, pools, now))),
     month: await readMonth(store, workers, now),

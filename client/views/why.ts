@@ -29,6 +29,8 @@ type Found = {name: string; state: string; moves: string; pool: string; why: Con
 
 export async function explain(cloud: Cloud, name: string, kinds: Kinds = {}): Promise<Answer> {
   const {why, pool, ...found} = await find(cloud, name, kinds);
+  const stopped = isOver(found) ? undefined : await cloud.connection.stopped();
+  if (stopped) return ofStopped(found, stopped);
   const first = why?.kind === 'behind' ? await ofFirst(cloud, why.about) : undefined;
   const step =
     (first?.why && nextStep(first.why, {work: first.name, pool})) ??
@@ -42,6 +44,16 @@ export async function explain(cloud: Cloud, name: string, kinds: Kinds = {}): Pr
     next_step: why ? (step ?? 'nothing: it ends by itself') : null,
     behind: first?.why ? `${first.name}: ${waitText(first.why)}` : null,
   };
+}
+
+const ENDED = ['completed', 'failed', 'cancelled', 'stopped'];
+const isOver = ({state}: Pick<Found, 'state'>) => ENDED.includes(state);
+
+/** Nothing moves while a local cloud is stopped, whatever its last tick wrote. */
+function ofStopped(found: Pick<Found, 'name' | 'state' | 'moves'>, stopped: string): Answer {
+  const [reason = '', next_step = null] = stopped.split(': ');
+  const none = {kind: null, about: null, evidence: null, since_at: null, refusals: 0, next_try_at: null};
+  return {...found, ...none, waits: true, reason, next_step, behind: null};
 }
 
 /** Work behind other work waits for the reason of that work too. */

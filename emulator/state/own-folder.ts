@@ -3,7 +3,7 @@
  * the folder's path. So a folder that came from elsewhere, for example with a repository, cannot pass for one of them.
  */
 import {createHash, randomBytes} from 'node:crypto';
-import {mkdirSync, readdirSync, realpathSync, rmSync, statSync} from 'node:fs';
+import {existsSync, mkdirSync, readdirSync, realpathSync, rmSync, statSync} from 'node:fs';
 import {homedir} from 'node:os';
 import {join, resolve} from 'node:path';
 import {readPrivate, writePrivate} from '../http/private-file.ts';
@@ -73,6 +73,11 @@ export function addressIn(dir: string): CloudAddress | undefined {
 
 /** Addresses that the folders of this user have. */
 export function ownAddresses(): CloudAddress[] {
+  return ownFolders().flatMap(dir => addressIn(dir) ?? []);
+}
+
+/** Folders of the local clouds of this user that still exist. */
+export function ownFolders(): string[] {
   let names: string[];
   try {
     names = readdirSync(recordsFolder());
@@ -81,6 +86,6 @@ export function ownAddresses(): CloudAddress[] {
   }
   return names.flatMap(name => {
     const record = readObject<Record>(() => join(recordsFolder(), name));
-    return (record && addressIn(record.dir)) ?? [];
+    return record && existsSync(record.dir) && isOwnFolder(record.dir) ? record.dir : [];
   });
 }

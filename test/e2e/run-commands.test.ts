@@ -31,7 +31,7 @@ type Started = {run: string; status: string; streams: number; rejected: string[]
 const STALE = {
   STORAGE_EMULATOR_HOST: 'http://127.0.0.1:9',
   PUBSUB_EMULATOR_HOST: '127.0.0.1:9',
-  GLEANER_LOCAL_URL: 'http://127.0.0.1:9',
+  GLEANER_CLOUD: '/nonexistent/.gleaner/local',
 };
 
 describe('The commands about runs, in a shell that points at another local cloud', () => {

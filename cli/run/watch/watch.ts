@@ -31,12 +31,18 @@ export async function watch(run: string, options: WatchOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const view = openView(cloud, run, options);
     process.stdout.on('resize', () => view.redraw());
+    let [wasStopped, isFirst] = [false, true];
     for (;;) {
       const state = await view.refresh();
       if (state && isOver(state)) {
         process.exitCode = state.run.status === 'completed' ? 0 : 1;
         return view.end();
       }
+      const stoppedNow = await cloud.connection.stopped();
+      if (stoppedNow && isFirst) throw new CliError(`run ${run} is not over, and ${stoppedNow}`);
+      // A cloud that stops while it is watched may start again.
+      if (stoppedNow && !wasStopped) say(stoppedNow);
+      [wasStopped, isFirst] = [stoppedNow !== undefined, false];
       const isStopped = await sleep(options.interval * 1000, undefined, {signal: stopped}).then(
         () => false,
         () => true,

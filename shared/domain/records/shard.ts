@@ -16,7 +16,9 @@ export const shardDocument = stored({
   sha256: text.describe('SHA-256 of the object, as its TPU states it.'),
   spec_hash: text.describe('The spec under which the shard was made.'),
   stream_crc32c: text.describe('CRC-32C of the stream content from which the shard was made.'),
-  proof: orNull(text).describe('[Proof](../formats.md#shards) of the lease under which the shard was stored.'),
+  proof: orNull(text).describe(
+    '[Proof](../formats.md#shards) of the lease under which the shard was stored.',
+  ),
   final: z.boolean().describe('True for the last shard of the stream.'),
   stored_at: orNull(instant).describe('Time of the object in the bucket; null if the event did not say so.'),
 });

@@ -21,7 +21,7 @@ export async function preparePlace(dir: string): Promise<Place> {
   for (const name of ['package.json', 'worker-startup', 'terraform'])
     symlinkSync(join(ROOT, name), join(dir, name));
   const port = await freePort();
-  const own = {PYTHONPATH: `${ROOT}worker-startup`, GLEANER_LOCAL_URL: `http://127.0.0.1:${port}`};
+  const own = {PYTHONPATH: `${ROOT}worker-startup`};
   return {dir, port, python: await workerPython(() => {}), env: {...process.env, ...own}};
 }
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {chmodSync} from 'node:fs';
 import {delimiter} from 'node:path';
-import {destroyResources, requireSame, staysOf} from '../../../cli/destroy/destroy.ts';
+import {destroyResources, staysOf} from '../../../cli/destroy/destroy.ts';
 import {type Draining, drain, fleetOf, leftIn} from '../../../cli/destroy/drain.ts';
 import {type Cloud, withCloud} from '../../../client/cloud/cloud.ts';
 import {openGoogle} from '../../../client/google/api.ts';
@@ -106,20 +106,6 @@ describe('The end of TPUs without a control plane @full', () => {
       const absent = {...given, zones: ['us-central1-a', 'mars-north1-a']};
       await drain(absent, await fleetOf(given.cloud, absent.zones));
     }));
-});
-
-describe('The deployment of a destroy', () => {
-  const connection = {project: PROJECT, deployment: 'team-a', origin: 'GLEANER_PROJECT'};
-  const check = (settings: {project: string; name?: string}) =>
-    requireSame(connection, {path: 'gleaner.tfvars.json', settings});
-
-  it('the deployment of a destroy is the same for the drain and for Terraform', () => {
-    check({project: PROJECT, name: 'team-a'});
-    const says =
-      /GLEANER_PROJECT names .*team-a in .*gleaner\.tfvars\.json has the settings of .*destroy FILE/;
-    assert.throws(() => check({project: PROJECT}), says);
-    assert.throws(() => check({project: 'other-project', name: 'team-a'}), says);
-  });
 });
 
 describe('What stays after a destroy', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {gleanerProgram} from '../../../cli/program.ts';
-import {setTyped, setTypedPort, startOf, withHints} from '../../../client/text/hints.ts';
+import {setTyped, setTypedCloud, startOf, withHints} from '../../../client/text/hints.ts';
 
 describe('A command that a text names', () => {
   const program = gleanerProgram();
@@ -26,10 +26,10 @@ describe('A command that a text names', () => {
     {what: 'has npx once', text: '`npx gleaner local up`', then: '`npx gleaner local up --port 9000`'},
     {what: 'of another program stays', text: '`gcloud storage ls`', then: '`gcloud storage ls`'},
   ];
-  it('a command that a text names has the port that a cloud on any free port has', () => {
+  it('a command that a text names has the folder of a cloud that other commands would not find', () => {
     setTyped({start: 'gleaner', cloud: {port: 0}, program});
-    setTypedPort(9000);
-    assert.equal(withHints('`gleaner run resume x`'), '`gleaner run resume x --port 9000`');
+    setTypedCloud({dir: '/tmp/cloud'});
+    assert.equal(withHints('`gleaner run resume x`'), '`gleaner run resume x --dir /tmp/cloud`');
   });
 
   it('a command that a text names is the rest of a line too', () => {

@@ -51,7 +51,7 @@ describe('gleaner models mirror', () => {
     return openObjects({project, bucket, endpoint, token});
   };
   const mirror = (revision?: string) =>
-    mirrorModel({connection: running(cloud), objects: objects(), dir: cloud.dir}, 'org/model', {
+    mirrorModel({connection: running(cloud), objects: objects()}, 'org/model', {
       revision,
       say: () => {},
       stop: new AbortController().signal,

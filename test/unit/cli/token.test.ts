@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import {cpSync, readdirSync} from 'node:fs';
 import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {DEFAULT_PORT} from '../../../client/connection/address.ts';
 import {runningCloud} from '../../../client/connection/connect.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {readToken} from '../../../emulator/http/guard.ts';
@@ -34,7 +33,7 @@ describe('A gleaner command', () => {
     const copy = folder.at('copy');
     cpSync(cloud.dir, copy, {recursive: true});
     assert.equal(readToken(copy), cloud.token);
-    await assert.rejects(runningCloud({dir: copy}), /No local cloud runs in/);
+    await assert.rejects(runningCloud({dir: copy}), /is stopped: start it/);
   });
 
   it('a gleaner command finds the running cloud of the current folder without an option', async () => {
@@ -116,7 +115,7 @@ describe('A server that has the port of a local cloud that a kill ended', () => 
         squatter.requests = [];
         const {code, stderr} = await gleaner(args);
         assert.equal(code, 1, args.join(' '));
-        assert.match(stderr, /No local cloud (of yours )?runs (at|in) /, args.join(' '));
+        assert.match(stderr, /No local cloud of yours runs on port |is stopped: start it/, args.join(' '));
         assert.deepEqual(squatter.requests, ONE_QUESTION, args.join(' '));
       }
       assert.deepEqual(readdirSync(folder.path, {recursive: true}), before);
@@ -127,29 +126,7 @@ describe('A server that has the port of a local cloud that a kill ended', () => 
     const {code, stderr} = await gleaner(['status', '--port', String(await other.listen())]);
     other.close();
     assert.equal(code, 1);
-    assert.match(stderr, /No local cloud of yours runs at .*: start one with `gleaner local up/);
+    assert.match(stderr, /No local cloud of yours runs on port .*: start one with `gleaner local up/);
     assert.deepEqual(other.requests, []);
-  });
-
-  it('a server that has the port of a local cloud that a kill ended is asked on the default port only for a folder without a Google project and without a local cloud', async function () {
-    const usual = new Squatter();
-    if ((await usual.listen(DEFAULT_PORT)) === undefined) this.skip();
-    await leave(scratch.dir(), DEFAULT_PORT);
-    folder.put('google/gleaner.tfvars.json', '{"project": "my-project"}');
-    folder.put('neither/file', '');
-    const asked: Record<string, string[]> = {};
-    for (const [name, says] of [
-      ['google', /Google Cloud/],
-      ['.', /no runs yet/],
-      ['neither', /There is no local cloud in/],
-    ] as const) {
-      usual.requests = [];
-      const env = {METADATA_SERVER_DETECTION: 'none'};
-      const {stdout, stderr} = await gleaner(['status'], {cwd: folder.at(name), env});
-      assert.match(stdout + stderr, says);
-      asked[name] = usual.requests;
-    }
-    usual.close();
-    assert.deepEqual(asked, {google: [], '.': [], neither: ONE_QUESTION});
   });
 });
