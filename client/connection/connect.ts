@@ -67,7 +67,13 @@ export async function requireCredentials(): Promise<void> {
 }
 
 /** Running local cloud of the command. Throws `CliError` for a stopped one and for a project. */
-export async function runningCloud({port, ...named}: CloudOptions): Promise<LocalInfo> {
+export async function runningCloud(options: CloudOptions): Promise<LocalInfo> {
+  const info = await findRunning(options);
+  if (options.changes) nameCloud(cloudText({kind: 'local', dir: info.dir}));
+  return info;
+}
+
+async function findRunning({port, ...named}: CloudOptions): Promise<LocalInfo> {
   if (port) return localInfo(port);
   const choice = await chooseCloud(named);
   if (choice.kind === 'project')

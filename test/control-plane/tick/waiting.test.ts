@@ -530,7 +530,10 @@ describe('work that waits has the reason', () => {
   for (const [status, {name, given, of = 'my-run', kind, about, ...texts}] of WAITS)
     it(status === undefined ? name : `${name}: ${status}`, async () => {
       const world = await given();
-      const found = await explain({store: world.store, jobs: 'jobs'} as Cloud, of);
+      const found = await explain(
+        {store: world.store, jobs: 'jobs', connection: {stopped: async () => undefined}} as Cloud,
+        of,
+      );
       assert.deepEqual([found.kind, found.about], [kind, about], found.reason ?? (await world.describe()));
       if (status !== undefined) assert.equal(`${kindOfName(of)} ${found.state}`, status);
       for (const [key, text] of Object.entries(texts))
