@@ -1,7 +1,7 @@
 /** The commands of `gleaner` with their arguments and options. The code of a command is loaded when it runs. */
 import type {Command} from 'commander';
 import {setTyped, startOf} from '../client/text/hints.ts';
-import {setQuiet} from '../client/text/output.ts';
+import {forgetCloud, setQuiet} from '../client/text/output.ts';
 import {printableLines} from '../shared/contracts/printable.ts';
 import {addCloudCommands, addCompletionCommands, addSettingsCommands} from './commands/clouds.ts';
 import {addJobCommands} from './commands/jobs.ts';
@@ -42,6 +42,7 @@ function programOfWork(): GleanerCommand {
     .hook('preAction', (_, command) => {
       const {quiet, cloud, port, dir} = command.opts();
       setQuiet(quiet === true);
+      forgetCloud();
       setTyped({start: startOf(process.env), cloud: {cloud, port, dir}, program});
       command.setOptionValue('changes', (command as GleanerCommand).isChange());
     });

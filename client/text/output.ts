@@ -27,6 +27,11 @@ export function printJson<Words extends keyof Answers = never>(answer: NoInfer<A
 
 let changed: string | undefined;
 
+/** A new command line begins, which has named no cloud. */
+export function forgetCloud(): void {
+  changed = undefined;
+}
+
 /** Names the cloud that this command changes: on a line now, in its question, and in its answer as JSON. */
 export function nameCloud(name: string): void {
   changed = name;

@@ -5,4 +5,5 @@ import {join} from 'node:path';
 
 const folder = mkdtempSync(join(tmpdir(), 'gleaner-state-'));
 process.env.XDG_STATE_HOME = folder;
+process.env.XDG_CONFIG_HOME = folder;
 process.once('exit', () => rmSync(folder, {recursive: true, force: true}));

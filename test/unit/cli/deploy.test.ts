@@ -269,11 +269,11 @@ describe('gleaner deploy @full', () => {
     // Another laptop: no settings, no lock file.
     rmSync(join(folder, 'lock.hcl'));
     rmSync(join(folder, 'gleaner.tfvars.json'));
-    const {code, stderr} = await deployAtOnce(['--yes'], {GLEANER_PROJECT: PROJECT});
+    const {code, stderr} = await deployAtOnce(['--yes'], {GLEANER_CLOUD: PROJECT});
     assert.equal(code, 0, stderr);
     assert.match(
       stderr,
-      /no gleaner\.tfvars\.json: taking the settings of gleaner that local applied at 2026/,
+      /no gleaner\.tfvars\.json of .*\/gleaner here: taking the settings that local applied at 2026/,
     );
     assert.equal(readFileSync(join(folder, 'lock.hcl'), 'utf8'), lock);
   });

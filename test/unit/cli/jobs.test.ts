@@ -315,7 +315,7 @@ describe('gleaner jobs @full', () => {
       const [first, ...others] = args;
       const ended = await gleaner(['jobs', 'submit', first ?? '', ...at(), ...others]);
       assert.equal(ended.code, code, ended.stderr);
-      assert.match(ended.stderr.split('\n')[0] ?? '', says);
+      assert.match(ended.stderr.replace(/^cloud: .*\n/, '').split('\n')[0] ?? '', says);
     }
   });
 });

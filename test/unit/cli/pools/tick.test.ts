@@ -31,6 +31,6 @@ describe('gleaner tick @full', () => {
   it('gleaner tick exits with 1 for a region without the job', async () => {
     const {code, stderr} = await gleaner(['tick', '--location', 'x', '--port', new URL(cloud.url).port]);
     assert.equal(code, 1);
-    assert.match(stderr, /^gleaner: Failed to run .*Job not found/);
+    assert.match(stderr, /\ngleaner: Failed to run .*Job not found/);
   });
 });
