@@ -25,7 +25,7 @@ export async function serveDashboard(
   port: number,
   logs = openLogs(cloud.connection),
 ): Promise<Dashboard> {
-  const {is_google, token: cloudToken, project, deployment} = cloud.connection;
+  const {is_google, token: cloudToken} = cloud.connection;
   const now = Date.now;
   const allowance = new Allowance(now);
   const spend: Allowance['spend'] = is_google ? (...spent) => allowance.spend(...spent) : () => {};
@@ -50,7 +50,7 @@ export async function serveDashboard(
       waitMs: () => (is_google ? allowance.waitMs() : 0),
     },
     guard: onLoopback({token, port: () => listening}),
-    name: is_google ? `${project}, ${deployment}` : 'local cloud',
+    name: cloud.connection.name,
   });
   const server = createAdaptorServer({fetch: app.fetch}) as Server;
   listening = await listen(server, port);

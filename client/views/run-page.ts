@@ -3,13 +3,14 @@
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {shardRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
-import {metadataObject, outputPrefix, paths} from '../../shared/domain/names.ts';
+import {metadataObject, outputPrefix, outputsPrefix, paths} from '../../shared/domain/names.ts';
 import {expiresFrom} from '../../shared/domain/records/run.ts';
 import type {Shard} from '../../shared/domain/records/shard.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import {type RunResult, type Stats, streamSummary} from '../../shared/domain/run/result.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
+import type {Connection} from '../connection/connection.ts';
 import type {Entry} from '../events/entry.ts';
 import {filterOf} from '../events/filter.ts';
 import {listRejected, readerOf} from '../events/read.ts';
@@ -46,6 +47,8 @@ export type RunPage = {
   usd_per_million_tokens: number | null;
   bill: CountedBill;
   expires_from: string | null;
+  /** Where the shards are, as the reader opens them: the folder of a local cloud, or an address in the bucket. */
+  output: string;
   result: RunResult | null;
   stats: StatsView | null;
   rejects: Rejects[];
@@ -68,6 +71,7 @@ export async function readRunPage(
     usd_per_million_tokens: usdPerMillionTokens(run),
     bill: countedBill(run, usdPerHourFor(name, workers)),
     expires_from: expiresFrom(run),
+    output: outputOf(cloud.connection, name),
     stats: result
       ? {of: `run ${name}`, stats: result.stats, rows: result.rows}
       : await statsOfOne(objects, streams),
@@ -75,6 +79,11 @@ export async function readRunPage(
     rejected: (await listRejected(store, each => each === name)).slice(-MOST_REJECTED),
     events: await newestLines(cloud, state),
   };
+}
+
+function outputOf({folder, bucket}: Connection, run: string): string {
+  const root = folder === undefined ? `gs://${bucket}` : `${folder}/buckets/${bucket}`;
+  return `${root}/${outputsPrefix(run).replace(/\/?tpu_$/, '')}`;
 }
 
 /** Events of the run, and of the TPUs that work for it or have in their present life. */

@@ -40,6 +40,7 @@ export function lineChart({title, points, text, steps = false}: Chart): Html {
     )
     .join('');
   const slot = WIDTH / shown.length;
+  const clock = clockOf(span_ms);
   const label = `${title}: ${text(last.value)} now, ${text(most)} at most`;
   return html`<figure class="chart">
 <figcaption>${title} <strong>${text(last.value)}</strong></figcaption>
@@ -55,9 +56,12 @@ ${shown.map(
 </figure>`;
 }
 
-/** `11-26 14:05`, in UTC. */
-function clock(at_ms: number): string {
-  return new Date(at_ms).toISOString().slice(5, 16).replace('T', ' ');
+const HOUR_MS = 3_600_000;
+
+/** Times of a chart over so long, in UTC: `14:05:09` of minutes, and `11-26 14:05` of hours. */
+function clockOf(span_ms: number): (at_ms: number) => string {
+  const [from, to] = span_ms < HOUR_MS ? [11, 19] : [5, 16];
+  return at_ms => new Date(at_ms).toISOString().slice(from, to).replace('T', ' ');
 }
 
 /** A part of a waterfall, in the order of time. */
@@ -79,11 +83,15 @@ export function waterfall(caption: string, bars: readonly Bar[]): Html {
 /** A heat map: rows and columns with a value for each pair. `shade` is from 0 to 1. `more`: shown on hover. */
 export type Cell = {shade: number; text: string; more?: string; warns?: boolean} | null;
 
+/** Columns that fit on a phone. */
+const MOST_NARROW = 4;
+
 export function heatMap(
   caption: string,
   {columns, rows}: {columns: readonly string[]; rows: readonly {name: string; cells: readonly Cell[]}[]},
 ): Html {
-  return html`<div class="scroll" role="region" aria-label="${caption}" tabindex="0"><table class="heat"><caption>${caption}</caption><thead><tr><th scope="col">site</th>${columns.map(
+  const isWide = columns.length > MOST_NARROW;
+  return html`${isWide ? html`<p class="sideways" aria-hidden="true">${columns.length} columns: scroll sideways →</p>` : ''}<div class="scroll" role="region" aria-label="${caption}" tabindex="0"><table class="heat"><caption>${caption}</caption><thead><tr><th scope="col">site</th>${columns.map(
     name => html`<th scope="col">${name}</th>`,
   )}</tr></thead><tbody>${rows.map(
     ({name, cells}) => html`<tr><th scope="row">${name}</th>${cells.map(heatCell)}</tr>`,

@@ -41,7 +41,7 @@ function moneyFigures({totals, month, proven_at, runs}: Overview, now: number): 
     ['Active runs', numberText(active)],
     ['Dollars this month', dollarText(month.usd), month.month],
     // Ticks prove that messages arrive while a TPU lives, and only then.
-    ['Last proof of a tick', time(proven_at, now), totals.tpus > 0 ? '' : 'none is due without a TPU'],
+    ...(totals.tpus > 0 ? [['Last tick', time(proven_at, now)] as [string, Html]] : []),
   ]);
 }
 

@@ -55,6 +55,7 @@ export function runPage(page: RunPage, now: number): Section[] {
     section('head', head),
     section('history', history),
     section('streams', streams(page)),
+    section('output', page.state.run.total_shards > 0 ? output(page) : html``),
     section('tpus', tpus(page, now)),
     section('stats', stats),
     section('rejects', rejects(page)),
@@ -141,7 +142,31 @@ function streamTable(state: RunPage['state']): Html {
     .toSorted((a, b) => (isSmall ? 0 : rank[a.status] - rank[b.status]) || a.worker_id - b.worker_id);
   if (rows.length === 0) return html``;
   const caption = isSmall ? 'Streams' : 'Streams that failed, and streams at work';
-  return html`${table(caption, streamColumns(state), rows.slice(0, MOST_ROWS))}${further(rows.length - MOST_ROWS, 'such streams')}`;
+  return html`<details class="fold"><summary>${caption}</summary>${table(caption, streamColumns(state), rows.slice(0, MOST_ROWS))}${further(rows.length - MOST_ROWS, 'such streams')}</details>`;
+}
+
+/** Where the shards are, and the lines of Python that read them. */
+function output({output, state: {run}}: RunPage): Html {
+  return html`<h2>Output</h2><p>${counted(run.total_shards, 'shard')} of ${bytesText(run.total_bytes)} in <code>${output}</code></p><pre>${loadingLines(output, run).join('\n')}</pre>`;
+}
+
+export function loadingLines(folder: string, {spec}: Run): string[] {
+  const layer = firstLayer(spec?.layers);
+  return [
+    'import gleaner_reader  # pip install ./worker-startup/gleaner_reader',
+    '',
+    `run = gleaner_reader.open(${JSON.stringify(folder)})`,
+    `for rows in run.layer(${layer}):  # [rows, d_model], shard by shard; only this layer is read`,
+    '    ...',
+    `for batch in run.batches(${layer}, batch_rows=4096, seed=0, as_="torch"):  # shuffled over the whole run`,
+    '    ...',
+  ];
+}
+
+/** The first layer of `"all"`, `"4-7"` or `[4, 5]`. */
+export function firstLayer(layers: unknown): number {
+  const first = Array.isArray(layers) ? layers[0] : String(layers).split('-')[0];
+  return Number.isInteger(Number(first)) ? Number(first) : 0;
 }
 
 function streamColumns({run: {run}, tpus}: RunPage['state']): Column<Stream, Part>[] {
@@ -173,12 +198,10 @@ function streamColumns({run: {run}, tpus}: RunPage['state']): Column<Stream, Par
 function tpus({state: {run, tpus: all, work}}: RunPage, now: number): Html {
   const tpus = run.status === 'active' ? all : all.filter(({charged_to}) => charged_to === run.run);
   if (tpus.length === 0) {
-    const text = {
-      ...{active: 'No TPU now. The reason is at the top.', paused: 'No TPU: the run is paused.'},
-      ...{completed: 'No TPU: the run is over.', failed: 'No TPU: the run is over.'},
-      cancelled: 'No TPU: the run is over.',
-    };
-    return html`<h2>TPUs</h2><p class="quiet">${text[run.status]}</p>`;
+    if (endOf(run) !== null) return html``;
+    const text =
+      run.status === 'active' ? 'No TPU now. The reason is at the top.' : 'No TPU: the run is paused.';
+    return html`<h2>TPUs</h2><p class="quiet">${text}</p>`;
   }
   const workOf = ({name, work: own, activity}: Worker) =>
     `${work.get(name)?.stream ?? own ?? ''} ${activity ?? ''}`;

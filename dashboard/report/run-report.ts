@@ -17,7 +17,7 @@ import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {facts, figures, further, type Html, html, type Part, state, table} from '../html/html.ts';
-import {runSections} from '../pages/run-page.ts';
+import {firstLayer, loadingLines, runSections} from '../pages/run-page.ts';
 import {exact, file, line, part, still} from './frame.ts';
 
 /** Streams that the appendix lists. The digest has all. */
@@ -79,16 +79,7 @@ function origin({page, dataset}: Report, {bucket, project}: Made): Html {
     ],
   ];
   const layer = firstLayer(run.spec?.layers);
-  const lines = [
-    'import gleaner_reader  # pip install ./worker-startup/gleaner_reader',
-    '',
-    `run = gleaner_reader.open("${folder}")`,
-    `for rows in run.layer(${layer}):  # [rows, d_model], shard by shard; only this layer is read`,
-    '    ...',
-    `for batch in run.batches(${layer}, batch_rows=4096, seed=0, as_="torch"):  # shuffled over the whole run`,
-    '    ...',
-  ];
-  return html`${facts(values)}<h3>How to load it</h3><pre>${lines.join('\n')}</pre><p class="quiet">Each shard is a ${text(run.spec?.format) ?? 'safetensors'} file with the index, the tokens and the rows of its samples. ${line(`gleaner run export ${run.run} --layer ${layer} --output layer-${layer}`)} writes one layer to files.</p>`;
+  return html`${facts(values)}<h3>How to load it</h3><pre>${loadingLines(folder, run).join('\n')}</pre><p class="quiet">Each shard is a ${text(run.spec?.format) ?? 'safetensors'} file with the index, the tokens and the rows of its samples. ${line(`gleaner run export ${run.run} --layer ${layer} --output layer-${layer}`)} writes one layer to files.</p>`;
 }
 
 function lengths({total_tokens, total_samples_processed}: Run, {streams}: Report['dataset']): string {
@@ -103,12 +94,6 @@ function lengths({total_tokens, total_samples_processed}: Run, {streams}: Report
 
 function sha256(digest: string | null | undefined): Part {
   return digest ? html`sha256 ${exact(digest)}` : '';
-}
-
-/** The first layer of `"all"`, `"4-7"` or `[4, 5]`. */
-function firstLayer(layers: unknown): number {
-  const first = Array.isArray(layers) ? layers[0] : String(layers).split('-')[0];
-  return Number.isInteger(Number(first)) ? Number(first) : 0;
 }
 
 function verification({page}: Report, {verified, compared}: Made): Html {

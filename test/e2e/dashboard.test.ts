@@ -5,7 +5,7 @@ import {request} from 'node:http';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
 import {type Browser, type BrowserContext, chromium, type Page} from 'playwright-core';
-import type {Cloud} from '../../client/cloud/cloud.ts';
+import {googleConnection} from '../../client/connection/google-connection.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import {streamId} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports/ports.ts';
@@ -102,20 +102,11 @@ describe('The pages in a browser', () => {
           : target[name].bind(target),
     });
     const connection = {
+      ...googleConnection({project: 'p', deployment: 'gleaner', origin: 'the test'}),
       is_google: false,
-      token: undefined,
-      project: 'p',
-      deployment: 'gleaner',
-      bucket: 'b',
       storage_endpoint: 'http://127.0.0.1:1',
     };
-    const cloud = {
-      store: breakable,
-      objects: someObjects(),
-      jobs: 'jobs',
-      dir: undefined,
-      connection,
-    } as unknown as Cloud;
+    const cloud = {store: breakable, objects: someObjects(), jobs: 'jobs', connection};
     dashboard = await serveDashboard(cloud, 0, someObjects());
   });
   after(async () => {

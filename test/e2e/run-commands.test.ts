@@ -25,7 +25,7 @@ type Estimate = {
   layers: number;
   usd: {spot: {estimate: number}};
 };
-type Started = {run: string; status: string; streams: number; rejected: string[]};
+type Started = {cloud?: string; run: string; status: string; streams: number; rejected: string[]};
 
 /** Variables of a stopped cloud that `eval "$(gleaner local env)"` left in a shell. */
 const STALE = {
@@ -86,7 +86,7 @@ describe('The commands about runs, in a shell that points at another local cloud
   it('name an unknown TPU of a fault in one line', async () => {
     const {code, stderr} = await gleaner(['local', 'fault', 'preempt', 'nope', '--dir', home.dir]);
     assert.equal(code, 1);
-    assert.match(stderr, /^gleaner: Unknown TPU "nope".*fault help.*\n$/);
+    assert.match(stderr, /^cloud: local, .*\ngleaner: Unknown TPU "nope".*fault help.*\n$/);
   });
 
   it('print no control character of a hostile model name', async () => {
@@ -151,7 +151,9 @@ describe('The commands about runs, in a shell that points at another local cloud
     const [code] = await once(child, 'close');
     assert.equal(code, 130, said);
     const started = await answerOf<Started>('start', ['ka', '--streams', streams, ...SPEC, '--no-check']);
-    assert.deepEqual(started, {run: 'ka', status: 'active', streams: 2, rejected: [], estimate: null});
+    const {cloud, ...others} = started;
+    assert.equal(cloud, `local, ${home.dir}`);
+    assert.deepEqual(others, {run: 'ka', status: 'active', streams: 2, rejected: [], estimate: null});
   });
 
   it('pause, change and continue a run', async () => {

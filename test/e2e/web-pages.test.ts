@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {existsSync} from 'node:fs';
 import {createServer, type Server} from 'node:http';
 import {type Browser, chromium, type Page} from 'playwright-core';
-import type {Cloud} from '../../client/cloud/cloud.ts';
+import {running} from '../../client/connection/connect.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {Scratch, tokenUrl} from '../support/machine/a-cloud.ts';
@@ -34,9 +34,8 @@ describe('A hostile web page in a browser', () => {
     browser = await chromium.launch({executablePath: CHROMIUM, args});
     cloud = await scratch.cloud();
     const store = await aStore({'runs/secret': aRun({run: 'secret'})});
-    const connection = {is_google: false, project: 'p', deployment: 'gleaner', bucket: 'b'};
-    const source = {store, objects: someObjects(), jobs: 'jobs', dir: undefined, connection};
-    dashboard = await serveDashboard(source as unknown as Cloud, 0, someObjects());
+    const source = {store, objects: someObjects(), jobs: 'jobs', connection: running(cloud)};
+    dashboard = await serveDashboard(source, 0, someObjects());
     attacker = createServer((_, response) => {
       response.writeHead(200, {'content-type': 'text/html'}).end('<title>attacker</title>');
     });

@@ -2,6 +2,7 @@
 
 import type {Hono} from 'hono';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {googleConnection} from '../../../client/connection/google-connection.ts';
 import {MirrorStore} from '../../../dashboard/mirror-store.ts';
 import {dashboardRouter} from '../../../dashboard/router.ts';
 import type {ObjectInfo, Objects, Store} from '../../../shared/ports/ports.ts';
@@ -48,10 +49,10 @@ export function somePages(store: Store, now: () => number, objects = someObjects
     seldom_ms: 30_000,
     whole_ms_each: 800,
   });
-  const cloud = {
-    ...{store: mirror, objects, jobs: 'jobs', dir: undefined},
-    connection: {deployment: 'gleaner', project: 'p', is_google: true},
-  } as unknown as Cloud;
+  const cloud: Cloud = {
+    ...{store: mirror, objects, jobs: 'jobs'},
+    connection: googleConnection({project: 'p', deployment: 'gleaner', origin: 'the test'}),
+  };
   const {app} = dashboardRouter({
     source: {cloud, logs: objects, now},
     feed: {now, interval_ms: 1000, waitMs: () => 0},
