@@ -27,13 +27,8 @@ function limitsOf(property: Property): string {
 function rows(properties: Record<string, Property>, prefix = ''): string[] {
   return Object.entries(properties).flatMap(([key, property]) => {
     const given = property.default === undefined ? '' : `\`${JSON.stringify(property.default)}\``;
-    const own = row(
-      `\`${prefix}${key}\``,
-      typeOf(property),
-      given,
-      limitsOf(property),
-      property.description ?? '',
-    );
+    const values = [typeOf(property), limitsOf(property)].filter(Boolean).join(', ');
+    const own = row(`\`${prefix}${key}\``, values, given, property.description ?? '');
     return [own, ...rows((property.properties ?? {}) as Record<string, Property>, `${prefix}${key}.`)];
   });
 }
@@ -44,6 +39,6 @@ export function runSpecPage(template: string): string {
 }
 
 export function fieldTable(kind: string, properties: Record<string, Property>): string {
-  const head = [`| ${kind} | values | default | limits | meaning |`, '|---|---|---|---|---|'];
+  const head = [`| ${kind} | values | default | meaning |`, '|---|---|---|---|'];
   return [...head, ...rows(properties)].join('\n');
 }

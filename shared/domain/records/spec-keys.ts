@@ -21,11 +21,11 @@ export const recordKeys = {
       'output-from-outputs-v0',
     ),
     default: 'output-from-examples-v0',
-    means: 'the words around the grids of a task',
+    means: 'wording of the prompt of an ARC task',
   },
   predictions_per_task: {
     ...{...whole(1, 1024), default: 1},
-    means: 'samples made of each record: a task is turned, mirrored and recoloured anew for each',
+    means: 'samples of each record; an ARC task is turned, mirrored and recoloured for each',
   },
   add_generation_prompt: {
     ...{...flag, default: false},
@@ -33,13 +33,11 @@ export const recordKeys = {
   },
   continue_final_message: {
     ...{...flag, default: false},
-    means:
-      'leave the last message of {messages} open, so that the text ends where the model continues it; `continue_final_message` of a record takes precedence',
+    means: 'leave the last message of {messages} open, so that the model continues it',
   },
   template_kwargs: {
     ...{...own('variables'), default: {}},
-    means:
-      'variables of the chat template, such as {"enable_thinking": false}; `chat_template_kwargs` of a record goes before them',
+    means: 'variables of the chat template, such as {"enable_thinking": false}',
   },
 } as const satisfies Fields;
 
@@ -62,7 +60,7 @@ export const specKeys = {
   },
   sites: {
     ...{...own('sites'), default: ['resid_post']},
-    means: 'the places in a block to store, by our names or by those of other libraries',
+    means: 'what to store of a block, by our names or those of other libraries',
   },
   tokens: {
     ...{...own('tokens'), default: 'all', means: 'the tokens of a sample whose activations are stored'},
@@ -71,58 +69,56 @@ export const specKeys = {
   },
   generate: {
     ...{...own('new_tokens'), default: null},
-    means:
-      'tokens that the model appends to each prompt: max_new_tokens at most, the likeliest ones (temperature 0)',
+    means: 'answers of at most max_new_tokens, at temperature 0',
     option: 'tokens that the model appends to each prompt, at most',
   },
   mask: {
     ...{...own('mask'), default: null},
-    means: 'the tokens to mark in `token_mask` of the shards, beside the rows; null stores no mask',
+    means: 'spans whose tokens are marked in `token_mask` of the shards',
     option: 'tokens to mark: assistant, turns, generated, field:NAME or regex:PATTERN',
   },
-  top_k: {...whole(1, 1024), default: 20, means: 'next tokens of a row of top_tokens and top_logprobs'},
+  top_k: {...whole(1, 1024), default: 20, means: 'next tokens that top_tokens and top_logprobs store'},
   exclude_special: {...flag, default: false, means: 'leave special tokens out before `tokens` chooses'},
   dtype: {
     ...word('bf16', 'fp16', 'fp32', 'int8'),
-    means: 'of the stored values; int8 has one scale for each row. Default bf16, for pkl.gz fp32',
+    means: 'type of the stored values, by default bf16, for pkl.gz fp32',
   },
   compute_dtype: {
     ...{...word('bf16', 'fp32'), default: 'bf16'},
-    means: 'of weights and computation; fp32 takes about 7 times the TPU time of bf16',
+    means: 'type of weights and computation; fp32 takes about 7 times as long',
   },
   format: {
     ...{...word('safetensors', 'safetensors.zst', 'pkl.gz'), default: 'safetensors'},
-    means: 'of the shard files',
+    means: 'format of the shard files',
   },
-  shard_size_gb: {...own('size'), default: 1, means: 'bytes of a shard before compression, in 10^9'},
-  max_seq_length: {...whole(1, MAX_LENGTH), default: 2048, means: 'tokens of a sample, at most'},
+  shard_size_gb: {...own('size'), default: 1, means: 'size of a shard before compression, in 10^9 bytes'},
+  max_seq_length: {...whole(1, MAX_LENGTH), default: 2048, means: 'most tokens of a sample'},
   over_long: {
     ...{...word('reject', 'truncate', 'chunk', 'pack'), default: 'reject'},
-    means:
-      'what becomes of a longer sample; chunk cuts it into samples, pack joins all records and cuts them into windows',
+    means: 'what becomes of a longer record; pack joins all records and cuts windows',
   },
   context_size: {
     ...{...whole(2, MAX_LENGTH), default: null},
-    means: 'tokens of a chunk or of a packed window, at most; null is max_seq_length',
+    means: 'most tokens of a chunk or window; null is max_seq_length',
   },
   overlap: {
     ...{...whole(0, MAX_LENGTH - 2), default: 0},
-    means: 'tokens at the end of a chunk that the next chunk repeats, with over_long "chunk"',
+    means: 'tokens that a chunk repeats of the chunk before',
   },
   bos: {
     ...{...own('when'), default: 'auto'},
-    means: 'BOS at the beginning of a text: auto as tokenizer.json says, true always, false never',
+    means: 'BOS before a text: as tokenizer.json says, always or never',
   },
   row_tokens: {
     ...{...own('power'), default: 2048},
-    means: 'tokens of a packed row, at least; a longer max_seq_length makes longer rows',
+    means: 'least tokens of a packed row; a longer max_seq_length makes longer rows',
   },
   window_tokens: {
     ...{...whole(1024, 1_048_576), default: 65_536},
-    means: 'tokens of consecutive samples that are packed into rows together, at most',
+    means: 'most tokens of samples that are packed into rows together',
   },
   keep: {...own('names'), default: [], means: "fields of the record to copy into the shard's index"},
-  seed: {...whole(0, 2 ** 31 - 1), default: 42, means: 'of every random choice'},
+  seed: {...whole(0, 2 ** 31 - 1), default: 42, means: 'seed of every random choice'},
 } as const satisfies Fields;
 
 /** Where a run works and what it may cost: never the content of its shards. */
@@ -139,8 +135,7 @@ export const runSettings = {
   },
   affinity: {
     ...{...word('any', 'fixed'), default: 'any'},
-    means:
-      '`any`: every TPU takes every stream. `fixed`: stream N is for the TPU with number N - `stream_offset` alone, counted over the zones.',
+    means: '`fixed`: stream N is only for TPU number N - `stream_offset`, counted over the zones.',
     option: 'fixed: stream N is for one TPU alone',
   },
   stream_offset: {
@@ -150,19 +145,18 @@ export const runSettings = {
   },
   expire_days: {
     ...{...whole(1, 3650), default: null},
-    means:
-      'Days after which the bucket deletes each shard of the run, from its upload on. Null: it keeps them.',
+    means: 'Days after which the bucket deletes a shard. Null: never.',
     option: 'days after which the bucket deletes each shard',
   },
   allow_cross_region: {
     ...{...flag, default: false},
     means:
-      'True: TPUs in another region than the bucket may work on the run. Each GB between them costs money, and counts in `budget_usd`.',
+      'Allows TPUs in other regions than the bucket. Each GB between them costs money, which counts in `budget_usd`.',
     option: 'let TPUs in another region than the bucket work on the run',
   },
   budget_usd: {
     ...{kind: 'number', above: 0, most: 10_000_000, default: null},
-    means: 'Dollars that TPUs and network of the run may cost; then it pauses. Null: no limit of its own.',
+    means: 'Dollars that TPUs and network of the run may cost before it pauses. Null: no limit of its own.',
     option: 'dollars that TPUs and network of the run may cost',
   },
 } as const satisfies Fields;
