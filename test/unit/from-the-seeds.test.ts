@@ -4,9 +4,8 @@ import {readdirSync, readFileSync} from 'node:fs';
 import {controlJsonSchema} from '../../cli/build/reference/json-schemas.ts';
 import {gleanerProgram} from '../../cli/program.ts';
 import {environment} from '../../shared/contracts/settings/environment.ts';
-
+import {jobDocument} from '../../shared/domain/records/job.ts';
 import {filesOf, foldersOf} from '../support/docs/document-paths.ts';
-import {jobDocumentFields} from '../support/docs/job-fields.ts';
 import {commandsOf, type Names, problemsOf, rowsOf} from '../support/docs/seed-tables.ts';
 import {ROOT} from '../support/machine/process.ts';
 
@@ -77,7 +76,7 @@ function namesOfProduct(): Names {
     messages: new Map(
       oneOf.map(({properties}) => [properties.action?.const ?? '', new Set(Object.keys(properties))]),
     ),
-    fields: new Set(jobDocumentFields()),
+    fields: new Set(Object.keys(jobDocument.shape)),
     keys: new Set(Object.keys(JSON.parse(read('docs/run.schema.json')).properties)),
   };
 }

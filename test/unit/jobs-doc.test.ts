@@ -4,7 +4,6 @@ import {readFileSync} from 'node:fs';
 import {jobFields} from '../../shared/contracts/messages/job-schemas.ts';
 
 import {CAUSES} from '../../shared/domain/records/causes.ts';
-import {jobDocumentFields} from '../support/docs/job-fields.ts';
 import {ROOT} from '../support/machine/process.ts';
 
 const text = readFileSync(`${ROOT}docs/jobs.md`, 'utf8');
@@ -21,15 +20,9 @@ function firstCells(after: string): string[] {
 
 describe('docs/jobs.md', () => {
   const written = firstCells('People write these');
-  const others = firstCells('The control plane writes these');
 
   it('has a row for each field that people write', () => {
     assert.deepEqual(written.toSorted(), Object.keys(jobFields).sort());
-  });
-
-  it('has each other field of the document in a row', () => {
-    const fields = jobDocumentFields().filter(field => !(field in jobFields));
-    assert.deepEqual(others.toSorted(), fields.sort());
   });
 
   it('says what each cause does to the job', () => {

@@ -8,7 +8,7 @@ export type Block = {page: string; line: number; info: string; lines: string[]};
 export const PAGES: readonly string[] = [
   'README.md',
   'CONTRIBUTING.md',
-  ...globSync('docs/*.md', {cwd: ROOT}).sort(),
+  ...globSync('docs/{,inside/}*.md', {cwd: ROOT}).sort(),
   ...globSync('worker-startup/*/README.md', {cwd: ROOT}).sort(),
 ];
 
