@@ -7,7 +7,7 @@ export const ROW_TOKENS = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_
 
 /** How a line becomes a sample. */
 export const recordKeys = {
-  field: {...name(256), default: null, means: 'the field that holds the text or the token ids'},
+  field: {...name(256), default: null, means: 'the field with the text or the token ids'},
   template: {
     ...{...text(16_384), default: null},
     means: "a Jinja template over the record's fields that makes the text",
@@ -48,11 +48,11 @@ export const DEFAULT_SPEC_HASH = '2ad4988eeb72cee44d11d5b5cc97387bdd9a61eb1cd4e9
 export const specKeys = {
   model: {
     ...name(1024),
-    means: 'a folder in the Hugging Face layout (gs://BUCKET/PATH, or a path on the worker), or a hub id',
+    means: 'a hub id, or a folder in the Hugging Face layout (gs://BUCKET/PATH, or a path on the worker)',
   },
   revision: {
     ...{...name(256), default: null},
-    means: 'branch, tag or commit of a hub model; the commit is pinned for the run',
+    means: 'branch, tag or commit of a hub model, pinned for the run',
   },
   layers: {
     ...{...own('layers'), default: 'all', means: 'the blocks to store'},
@@ -63,7 +63,7 @@ export const specKeys = {
     means: 'what to store of a block, by our names or those of other libraries',
   },
   tokens: {
-    ...{...own('tokens'), default: 'all', means: 'the tokens of a sample whose activations are stored'},
+    ...{...own('tokens'), default: 'all', means: 'the tokens of a sample to store'},
     option:
       'all, last, mean, max, assistant, turns, generated, field:NAME, regex:PATTERN, the last five after last:, mean: or max:, random:N, a slice such as 0:16, or positions such as 0,-1',
   },
@@ -125,7 +125,7 @@ export const specKeys = {
 export const runSettings = {
   pool: {
     ...own('pool'),
-    means: 'Pool whose TPUs work on the run. Default: that of the deployment, such as `tpu`.',
+    means: "Pool whose TPUs work on the run. Default: the deployment's own.",
     option: "pool (default: the deployment's own)",
   },
   priority: {
