@@ -2,14 +2,13 @@
 
 import {schemaOf, typeOf} from '../../../client/json/types.ts';
 import {COMMANDS} from '../../../shared/control-plane/events/commands/table.ts';
-import {jobDocument} from '../../../shared/domain/records/job.ts';
 import {poolDocument} from '../../../shared/domain/records/pool.ts';
 import {poolPaces} from '../../../shared/domain/records/pool-settings.ts';
 import {runDocument} from '../../../shared/domain/records/run.ts';
 import {fieldTable, type Property} from './run-spec.ts';
 
 /** A field without words of its own has those of the documents that it changes. */
-const STORED = [poolDocument, runDocument, jobDocument].map(schema => schemaOf(schema).properties ?? {});
+const STORED = [poolDocument, runDocument].map(schema => schemaOf(schema).properties ?? {});
 
 const ACTIONS = Object.entries(COMMANDS).map(([action, {schema}]) => {
   const {properties: {action: _, ...fields} = {}, required = []} = schemaOf(schema, 'input');
@@ -31,7 +30,9 @@ function fieldOf(name: string): Property {
 }
 
 export function controlPage(template: string): string {
-  const names = [...new Set(ACTIONS.flatMap(({fields}) => Object.keys(fields)))];
+  // docs/jobs.md has the fields of a job.
+  const shown = ACTIONS.filter(({action}) => action !== 'submit');
+  const names = [...new Set(shown.flatMap(({fields}) => Object.keys(fields)))];
   const page = template.replace('{{fields}}', () =>
     fieldTable('field', Object.fromEntries(names.map(name => [name, fieldOf(name)]))),
   );

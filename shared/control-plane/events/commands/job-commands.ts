@@ -35,7 +35,7 @@ export const submit = command({
 });
 
 export const whichJobs = {
-  job: jobId.optional(),
+  job: jobId.optional().describe('Id of the job.'),
   where: z
     .strictObject({cause: z.enum(CAUSES)})
     .describe('`{"cause": …}`: jobs that failed for this cause.')
