@@ -27,7 +27,8 @@ function limitsOf(property: Property): string {
 function rows(properties: Record<string, Property>, prefix = ''): string[] {
   return Object.entries(properties).flatMap(([key, property]) => {
     const given = property.default === undefined ? '' : `\`${JSON.stringify(property.default)}\``;
-    const values = [typeOf(property), limitsOf(property)].filter(Boolean).join(', ');
+    const type = property.default === null ? typeOf(property).replace(' or null', '') : typeOf(property);
+    const values = [type, limitsOf(property)].filter(Boolean).join(', ');
     const own = row(`\`${prefix}${key}\``, values, given, property.description ?? '');
     return [own, ...rows((property.properties ?? {}) as Record<string, Property>, `${prefix}${key}.`)];
   });
