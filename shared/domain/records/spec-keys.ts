@@ -33,7 +33,7 @@ export const recordKeys = {
   },
   continue_final_message: {
     ...{...flag, default: false},
-    means: 'leave the last message of {messages} open, so that the model continues it',
+    means: 'leave the last message of {messages} open',
   },
   template_kwargs: {
     ...{...own('variables'), default: {}},
