@@ -1,9 +1,7 @@
 /** `gleaner doctor`: compares the deployment with the project, and names the command that mends each difference. */
-import {existsSync} from 'node:fs';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {requireRunning} from '../../client/connection/connection.ts';
-import {SETTINGS_FILE} from '../../client/connection/settings-file.ts';
 import {googleOf, openGoogle} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import type {Column} from '../../client/text/format.ts';
@@ -72,11 +70,12 @@ export async function contextOf(
   const api = openGoogle();
   const state = openStateBucket(api, project, stateBucketOf(project, options));
   const applied = await latestRecord(state, name);
-  if (!applied && !existsSync(SETTINGS_FILE))
+  const {settings: file} = connection;
+  const settings = applied?.settings ?? (file === undefined ? undefined : await readSettings(file));
+  if (!settings)
     throw new CliError(
       `There is no record of a deployment ${name} in gs://${state.bucket}: run \`gleaner deploy\``,
     );
-  const settings = applied?.settings ?? (await readSettings(SETTINGS_FILE));
   const records = () => allRecords(state, name);
   return {...common, ...deployedOf(settings), settings, applied, records, api};
 }

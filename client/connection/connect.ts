@@ -137,7 +137,7 @@ export function running(info: LocalInfo, origin = 'the local cloud'): Connection
     deployment: DEFAULT_DEPLOYMENT,
     store: storeOfLocal(info),
     jobs: process.env.GLEANER_JOBS_COLLECTION || 'jobs',
-    origin,
+    ...{settings: undefined, origin},
     origins: process.env.GLEANER_JOBS_COLLECTION ? {jobs: 'GLEANER_JOBS_COLLECTION'} : {jobs: 'default'},
     stopped: async () => ((await isRunningIn(dir)) ? undefined : stoppedText(dir)),
     close: async () => {},

@@ -27,6 +27,8 @@ export type Connection = {
   store: string;
   /** Collection of the documents of jobs, which the deployment chooses. */
   jobs: string;
+  /** Settings file of a deployment on Google Cloud, if a folder of the user has it. */
+  settings: string | undefined;
   /** What chose the cloud, such as `--port` or GLEANER_CLOUD. */
   origin: string;
   /** Origins of single values, where they differ from `origin`. */

@@ -16,7 +16,7 @@ export function googleConnection({project, deployment, origin, settings}: Deploy
     default_model: GLEANER_DEFAULT_MODEL,
     ...{project, deployment, bucket: `${project}-${deployment}`, store: `firestore:${deployment}`},
     jobs: GLEANER_JOBS_COLLECTION || (jobs ?? 'jobs'),
-    origin,
+    ...{settings, origin},
     origins: {
       ...{bucket: 'Terraform', store: 'Terraform'},
       jobs: GLEANER_JOBS_COLLECTION ? 'GLEANER_JOBS_COLLECTION' : jobs ? (settings ?? '') : 'default',
