@@ -99,7 +99,7 @@ describe('The commands about TPUs, logs and events', () => {
     const {code, stdout, stderr} = await run('tpus', 'delete', 'tpu-us-central1-a-7', '--yes');
     assert.equal(code, 1);
     assert.match(stdout, /^tpu-us-central1-a-7: rejected: there is no worker/);
-    assert.match(stderr, /^Failed to read workers\/tpu-us-central1-a-8: phase: /);
+    assert.match(stderr, /\nFailed to read workers\/tpu-us-central1-a-8: phase: /);
   });
 
   it('end every TPU of a deployment, and then the tick', async () => {
