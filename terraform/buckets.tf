@@ -5,7 +5,7 @@ locals {
   # Folder of the data bucket => accounts and their role. A role on a folder covers lists below the folder.
   # VMs read what a boot needs. For all else worker-api gives them tokens for a lease, with a part of its own rights.
   folders = {
-    datasets     = { control = "read", worker-api = "read" }
+    datasets     = { control = "clear", worker-api = "read" }
     activations  = { control = "replace", worker-api = "create" }
     partials     = { control = "clear", worker-api = "replace" }
     models       = { control = "read", worker-api = "read" }

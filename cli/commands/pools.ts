@@ -11,7 +11,7 @@ export function addPoolCommands(program: GleanerCommand): void {
     .onCloud()
     .examples('gleaner pools')
     .action(async options => (await import('../pools/pools.ts')).pools(options));
-  const pool = program.about('pool', 'create, keep, pause or resume a set of identical TPUs');
+  const pool = program.about('pool', 'create, keep, pause, resume or delete a set of identical TPUs');
   const about = (name: string, description: string) =>
     pool.about(name, description).argument('<name>', 'name of the pool', poolName);
   about('create', 'create a pool: TPUs come when there is work')
@@ -44,6 +44,12 @@ export function addPoolCommands(program: GleanerCommand): void {
     .onCloud()
     .examples('gleaner pool resume tpu')
     .sends((pool: string) => ({action: 'resume', pool}));
+  about('delete', 'delete a pool that no run, no job and no TPU uses')
+    .onCloud()
+    .yes()
+    .dryRun()
+    .examples('gleaner pool delete big')
+    .action(async (name, options) => (await import('../pools/pools.ts')).deletePool(name, options));
   program
     .about('scale', 'change the size, the zones or the budget of a pool')
     .argument('[pool]', "pool (default: the deployment's own)", poolName)

@@ -52,6 +52,12 @@ export function addRunGroup(program: GleanerCommand): void {
     .option('--interval <s>', 'seconds between two updates', seconds, 2)
     .examples('gleaner run watch my-run', 'gleaner run watch my-run --interval 60')
     .action(async (id, options) => (await import('../run/watch/watch.ts')).watch(id, options));
+  run
+    .about('list', 'list the runs')
+    .choice('--status <status>', 'runs with this status', STATUSES)
+    .onCloud(RUNNING_OR_STOPPED)
+    .examples('gleaner run list', 'gleaner run list --status failed --json')
+    .action(async options => (await import('../run/status.ts')).status(undefined, options));
   addShortForms(run);
   addChanges(about);
   run
@@ -96,6 +102,7 @@ export function addRunGroup(program: GleanerCommand): void {
     .action(async (id, options) => (await import('../run/export.ts')).exportRun(id, options));
 }
 
+const STATUSES = ['active', 'paused', 'completed', 'failed', 'cancelled'];
 const EXPORTS = ['numpy', 'safetensors', 'saelens', 'dictionary_learning', 'pairs', 'speculators', 'hub'];
 
 const COMPARED = `
@@ -117,6 +124,11 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .dryRun()
     .examples('gleaner run stop my-run', 'gleaner run stop my-run --yes')
     .action(async (id, options) => (await import('../run/stop.ts')).stop(id, options));
+  about('delete', 'delete a run that is over: its data set, its activations and its documents')
+    .yes()
+    .dryRun()
+    .examples('gleaner run delete my-run', 'gleaner run delete my-run --yes --json')
+    .action(async (id, options) => (await import('../run/delete.ts')).deleteRun(id, options));
   about('retry', 'try failed streams again')
     .option('--stream <number>', 'one stream, such as 007 (default: every failed stream)', streamNumber)
     .examples('gleaner run retry my-run', 'gleaner run retry my-run --stream 007')

@@ -1,6 +1,6 @@
 import {withCloud} from '../../client/cloud/cloud.ts';
 import {aliveIn, type Fleet, readFleet} from '../../client/cloud/fleet.ts';
-import {sendTo} from '../../client/cloud/send-message.ts';
+import {send, sendTo} from '../../client/cloud/send-message.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {counted, dollarText} from '../../client/text/format.ts';
 import {print} from '../../client/text/output.ts';
@@ -10,6 +10,7 @@ import type {Pool} from '../../shared/domain/records/pool.ts';
 import {poolSettings, poolTerms} from '../../shared/domain/records/pool-settings.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import {checkPool, type NewPool} from '../checks/pool.ts';
+import {requireConsent} from '../terminal/ask.ts';
 
 /** Creates a pool, after the checks of what it asks for. */
 export async function createPool(
@@ -22,6 +23,12 @@ export async function createPool(
     if (!options.dry_run && (options.check ?? true)) await checkPool(cloud, pool, options);
     await sendTo(cloud, message, options);
   });
+}
+
+export async function deletePool(pool: string, options: CloudOptions): Promise<void> {
+  const consequence = `This deletes pool ${pool} with its settings, its code and the sum of its dollars.`;
+  if (!options.dry_run) await requireConsent([consequence], options);
+  await send({action: 'delete', pool}, options);
 }
 
 export async function pools(options: CloudOptions): Promise<void> {

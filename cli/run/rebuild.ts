@@ -1,10 +1,8 @@
-import {setTimeout as sleep} from 'node:timers/promises';
 import {withCloud} from '../../client/cloud/cloud.ts';
-import {apply, POLL_MS} from '../../client/cloud/send-message.ts';
+import {apply} from '../../client/cloud/send-message.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {print, say, warn} from '../../client/text/output.ts';
-import {readTask, taskId} from '../../shared/control-plane/documents/tasks.ts';
 import {
   addToTally,
   describeTally,
@@ -15,12 +13,9 @@ import {
   type Tally,
 } from '../../shared/control-plane/streams/compare-streams.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
-import {paths} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {goneStreams, runsAnywhere, runsInBucket, surveyRun} from './survey.ts';
-
-/** Limit of waiting without progress: a run of many streams takes minutes, and so does the deletion of nodes without a document. */
-const WAIT_FOR_TASK_S = 1800;
+import {resultOf as taskResult} from './task-result.ts';
 
 type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSurvey[]};
 
@@ -53,24 +48,14 @@ export async function rebuild(run: string | undefined, options: CloudOptions): P
 
 const NO_STREAM = 'the bucket holds no stream';
 
-/** Waits for a rebuild to end, and prints its progress. Gives up when the task makes no progress. */
-async function resultOf(store: Store, run: string | null): Promise<{outcome: string; reason: string}> {
-  const path = paths.task(taskId({task: 'rebuild', run}));
-  let [moved_ms, moved_at, printed] = [Date.now(), '', ''];
-  while (Date.now() - moved_ms < WAIT_FOR_TASK_S * 1000) {
-    const task = await readTask(store, {task: 'rebuild', run});
-    const reason = task?.result ?? null;
-    if (task?.status === 'done' && reason !== null)
-      return {outcome: reason.startsWith('refused: ') ? 'rejected' : 'applied', reason};
-    if (task && task.updated_at !== moved_at) [moved_ms, moved_at] = [Date.now(), task.updated_at];
-    const progress = reason ?? progressOf(run, task?.cursor ?? '');
+/** Waits for a rebuild to end, and prints its progress. */
+function resultOf(store: Store, run: string | null) {
+  let printed = '';
+  return taskResult(store, {task: 'rebuild', run}, ({result, cursor}) => {
+    const progress = result ?? progressOf(run, cursor);
     if (progress !== '' && progress !== printed) say(progress);
     printed = progress;
-    await sleep(POLL_MS);
-  }
-  throw new CliError(
-    `${path} has made no progress for ${WAIT_FOR_TASK_S} s: read the log of the function on-task`,
-  );
+  });
 }
 
 function progressOf(run: string | null, cursor: string): string {

@@ -32,20 +32,26 @@ const WIDE = 160;
 const MOST_EVENTS = 10;
 const MOST_REJECTED = 10;
 
+/** `status`: of the listed runs. */
+type StatusOptions = CloudOptions & {status?: string};
+
 /** Prints every run, or one run with its TPUs, its streams and its latest events. */
-export async function status(run: string | undefined, options: CloudOptions): Promise<void> {
+export async function status(run: string | undefined, options: StatusOptions): Promise<void> {
   await withCloud(options, cloud =>
     run === undefined ? allRuns(cloud, options) : oneRun(cloud, run, options),
   );
 }
 
-async function allRuns(cloud: Cloud, {json}: CloudOptions): Promise<void> {
-  if (json) return printJson<'status'>((await listRuns(cloud.store)).map(run => withRates(run)));
+async function allRuns(cloud: Cloud, {json, status: wanted}: StatusOptions): Promise<void> {
+  const isWanted = ({status}: Run) => wanted === undefined || status === wanted;
+  if (json)
+    return printJson<'status'>((await listRuns(cloud.store)).filter(isWanted).map(run => withRates(run)));
   const view = await readOverview(cloud, Date.now());
+  const runs = view.runs.filter(({run}) => isWanted(run));
   printText([
-    ...(view.runs.length > 0
-      ? table(Object.values(runColumns), view.runs, ({run}) => RUN_STYLES[run.status])
-      : [noRunText(view)]),
+    ...(runs.length > 0
+      ? table(Object.values(runColumns), runs, ({run}) => RUN_STYLES[run.status])
+      : [view.runs.length > 0 ? `no run is ${wanted}` : noRunText(view)]),
     ...jobsLines(view.jobs),
     ...view.kept.map(({pool, text}) => `pool ${pool} ${text}`),
     ...view.alerts.map(alertLine),

@@ -23,7 +23,7 @@ export async function readFleet({store, connection}: Cloud): Promise<Fleet> {
   const names = [
     poolOf(connection.deployment),
     ...pools.map(({pool}) => pool),
-    ...workers.map(({pool}) => pool),
+    ...workers.filter(isAlive).map(({pool}) => pool),
   ];
   return {pools, workers, names: [...new Set(names)].sort()};
 }

@@ -13,6 +13,7 @@ export const controlAnswers = {
   'pool keep': sent,
   'pool pause': sent,
   'pool resume': sent,
+  'pool delete': sent,
   'run pause': sent,
   'run resume': sent,
   'run stop': sent,

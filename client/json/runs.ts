@@ -164,6 +164,11 @@ export const runAnswers = {
   why,
   status,
   'run status': status,
+  'run list': z.array(run),
+  'run delete': z.union([
+    z.strictObject({run: text, objects: count, size_bytes: count, stays: z.array(text)}),
+    z.strictObject({command: text}),
+  ]),
   'run watch': watched,
   'run start': z.union([
     z.strictObject({

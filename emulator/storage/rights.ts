@@ -21,7 +21,7 @@ export const ACCOUNT_RIGHTS: Record<Role, Folders> = {
   control: {
     'activations/': REPLACE,
     'checkpoints/': ['delete', ...READ],
-    'datasets/': READ,
+    'datasets/': ['delete', ...READ],
     'jobs/': READ,
     'models/': READ,
     'partials/': ['delete', ...READ],

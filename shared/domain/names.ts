@@ -86,6 +86,18 @@ export const modelLockObject = (run: string) => `activations/${runSegment(run)}m
 /** Prefix of the folders of every stream of a run, and of no other run. */
 export const outputsPrefix = (run: string) => `activations/${runSegment(run)}tpu_`;
 
+/** Prefixes of all objects of a run, and of no other run. The data set comes first: a stream that is left could register its run again. */
+export function prefixesOf(run: string): string[] {
+  if (run !== DEFAULT_RUN) return ['datasets', 'activations', 'partials'].map(folder => `${folder}/${run}/`);
+  return [
+    streamPrefix(run),
+    specObject(run),
+    outputsPrefix(run),
+    manifestObject(run),
+    modelLockObject(run),
+  ].concat('partials/tpu_');
+}
+
 export function outputPrefix(run: string, stream: string): string {
   return `activations/${runSegment(run)}tpu_${streamIndexOf(stream)}/`;
 }

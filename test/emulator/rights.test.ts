@@ -12,6 +12,7 @@ const ACCOUNTS = accountsOf('gleaner-local', 'gleaner');
 const SHARD = 'activations/my-run/tpu_0/shard_0001.safetensors';
 const MANIFEST = 'activations/my-run/manifest.json';
 const BUNDLE = 'bundles/a.tar.gz';
+const SPEC = 'datasets/x/run.json';
 
 const upload = (name: string, more = '') =>
   `/upload/storage/v1/b/gleaner-local/o?uploadType=media&name=${encodeURIComponent(name)}${more}`;
@@ -59,6 +60,8 @@ const REQUESTS: Asked[] = [
   ['worker-api', 'changes metadata', 'PATCH', at(SHARD), 403],
   ['control', 'replaces a manifest', 'POST', upload(MANIFEST), 200],
   ['control', 'writes a stream', 'POST', upload('datasets/x/stream_000.jsonl'), 403],
+  ['worker-api', 'deletes the spec of a run', 'DELETE', at(SPEC), 403],
+  ['control', 'deletes the spec of a run', 'DELETE', at(SPEC), 204],
   ['control', 'keeps the stop of a run', 'POST', upload('system/stops/x.json'), 200],
 ];
 
@@ -67,7 +70,7 @@ describe('a service account on the local cloud', () => {
   let cloud: LocalCloud;
   before(async () => {
     cloud = await scratch.cloud({storage_only: true});
-    for (const name of [SHARD, MANIFEST, BUNDLE])
+    for (const name of [SHARD, MANIFEST, BUNDLE, SPEC])
       assert.equal((await send(tokenUrl(cloud), 'POST', upload(name), {})).status, 200);
   });
 

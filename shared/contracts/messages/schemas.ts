@@ -72,7 +72,7 @@ export const tpuMessage = z.object({
 /** Messages on topic `tasks`: long work that `tasks/{id}` describes, objects that worker-api found in a stream's folder, or a moved checkpoint. */
 export const taskMessage = z.discriminatedUnion('task', [
   z.object({
-    task: z.enum(['register', 'rebuild', 'resync', 'finish', 'prices', 'expire', 'notify']),
+    task: z.enum(['register', 'rebuild', 'resync', 'finish', 'delete', 'prices', 'expire', 'notify']),
     run: runId.optional(),
   }),
   z.object({task: z.literal('audit'), run: runId, stream: streamText, object: said(1024).nullable()}),

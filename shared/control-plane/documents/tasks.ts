@@ -15,7 +15,7 @@ import {leftAlone} from './documents.ts';
 import {dueNotices} from './notices.ts';
 
 /** Kinds of tasks. A task of an unknown kind is left to the release that opened it. */
-const KINDS = ['register', 'rebuild', 'resync', 'finish', 'prices', 'expire', 'notify'] as const;
+const KINDS = ['register', 'rebuild', 'resync', 'finish', 'delete', 'prices', 'expire', 'notify'] as const;
 
 export const task = stored({
   task: describing(KINDS).describe(

@@ -56,7 +56,7 @@ async function markExpired({store, log, now}: Deps, {run, updated_at}: Run): Pro
 }
 
 /** Deletes the shards of a stream, then the stream, unless its run was reopened. */
-async function deleteStream({store}: Deps, {run}: Run, path: string, stream: string): Promise<void> {
+export async function deleteStream({store}: Deps, {run}: Run, path: string, stream: string): Promise<void> {
   for (;;) {
     const shards = await store.query(paths.shards(run, stream), {limit: SHARDS});
     const isGone = await store.transaction(async tx => {

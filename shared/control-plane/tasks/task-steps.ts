@@ -13,6 +13,7 @@ import {storeCatalog} from '../documents/prices.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {isOpenTask, startTask, type Task} from '../documents/tasks.ts';
 import {expireCheckpoints} from '../jobs/sweep-checkpoints.ts';
+import {type Deleted, deletePage} from '../runs/delete-run.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {expirePage} from '../runs/expire-run.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
@@ -35,6 +36,7 @@ export const STEPS: Record<Task['task'], (deps: Deps, task: Task, until_ms: numb
   rebuild: (deps, task) => (task.run === null ? rebuildAll(deps, task) : rebuildRun(deps, task, task.run)),
   resync,
   finish,
+  delete: deleteRun,
   prices,
   expire,
   notify: (deps, _, until_ms) => sendNotices(deps, until_ms),
@@ -119,6 +121,17 @@ async function finish(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   if (ending.kind === 'later') return {cursor: ending.fold};
   if (ending.kind === 'waits') return {waits: ending.reason};
   return {result: ending.kind === 'ended' ? `run ${name} has ended` : `a stream of run ${name} goes on`};
+}
+
+/** A repeated page deletes what is left. */
+async function deleteRun(deps: Deps, task: Task): Promise<Step> {
+  const name = task.run ?? '';
+  const {objects, size_bytes} = cursorOf<Deleted>(task, {objects: 0, size_bytes: 0});
+  const page = await deletePage(deps, name);
+  if (page === undefined && (await runRecords.get(deps.store, name)))
+    return {result: `refused: run ${name} was opened again`};
+  if (page === undefined) return {result: `run ${name} is deleted`};
+  return {cursor: {objects: objects + page.objects, size_bytes: size_bytes + page.size_bytes}};
 }
 
 type PricesCursor = {page: string; found: Found};

@@ -6,7 +6,7 @@ import {OPEN} from '../records/limiter.ts';
 import {NO_MACHINE_DEATHS} from '../records/machine-deaths.ts';
 import type {Pool} from '../records/pool.ts';
 import {outdatedText, splitByPublishTime, type Timed, withPublishTime} from '../records/publish-order.ts';
-import {endedAs, NO_MODEL_FAILURES, pausedFor, type Run} from '../records/run.ts';
+import {endedAs, isOpen, NO_MODEL_FAILURES, pausedFor, type Run} from '../records/run.ts';
 import {type Stream, TRIED_AGAIN} from '../records/stream.ts';
 import {hasEnded, type Worker} from '../records/worker.ts';
 import {withMark} from '../run/marks.ts';
@@ -103,6 +103,19 @@ function pauseText(run: Run): string {
   if (status !== 'paused' || reason === null || reason === BY_PERSON) return '';
   if (isPausedByBudget(run)) return '; it is paused again if a budget allows no more';
   return `; it is paused again while this holds: ${reason}`;
+}
+
+/** `delete`: what a run that is over has in the bucket and in the database. Until its document goes too, last, the run takes nothing new. */
+export function decideDeleteRun(name: string, run: Run | undefined, now: number): Decision<Run> {
+  if (!run) return noRun(name);
+  if (isOpen(run))
+    return rejected(
+      `run "${name}" is ${run.status}: end it for good first, with \`gleaner run stop ${name}\``,
+    );
+  const {stopped_at, expired_at} = run;
+  const ended = endedAs('cancelled', run, 'it is being deleted', now);
+  const times = {stopped_at: stopped_at ?? iso(now), expired_at: expired_at ?? iso(now)};
+  return applied({...ended, ...times}, `run ${name} is being deleted`);
 }
 
 export function noRun(name: string): Rejection {

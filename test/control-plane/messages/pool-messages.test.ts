@@ -6,7 +6,7 @@ import type {Zone} from '../../../shared/domain/records/zone.ts';
 import {newZone} from '../../../shared/domain/zone/placement.ts';
 import {send, sendAlone} from '../../world/people.ts';
 import {ONE_SLOT, ZONE} from '../../world/scenes/places.ts';
-import {aWorldWithFast, FAST, namePool} from '../../world/scenes/second-pool.ts';
+import {aWorldWithFast, endJobs, FAST, namePool, queueJobs} from '../../world/scenes/second-pool.ts';
 import {World} from '../../world/world.ts';
 
 const poolOf = (world: World, name = 'fast') => poolRecords.find(world.store, name, world.deps.config.pool);
@@ -235,4 +235,65 @@ describe('the message resume of a pool', () => {
     );
     assert.deepEqual(await Promise.all(states), ['open', 'stopped', 'stopped']);
   });
+});
+
+describe('the message delete of a pool', () => {
+  const DELETE = {action: 'delete', pool: 'fast'};
+
+  it('deletes its documents, and a pool of that name counts on from its last TPUs', async () => {
+    const world = await aWorldWithFast();
+    namePool(world, 'quick', 'fast');
+    world.drop('quick', 0, '{"text": "a"}\n');
+    await world.untilAsleep();
+    const {outcome, reason} = await send(world, DELETE);
+    assert.equal(outcome, 'applied', reason);
+    assert.equal(await poolOf(world), undefined);
+    const of = {where: [{field: 'pool', op: '==' as const, value: 'fast'}]};
+    assert.equal(await world.store.count('zones', of.where), 0);
+    const [before] = await world.store.query('workers', of);
+    await world.minutes(2);
+    await send(world, FAST);
+    world.drop('quick', 1, '{"text": "b"}\n');
+    await world.untilAsleep();
+    const [after] = await world.store.query('workers', of);
+    assert.ok(Number(after?.data.incarnation) > Number(before?.data.incarnation));
+  });
+
+  for (const [name, pool, prepare, says] of [
+    ['no pool has the name', 'faster', () => {}, /there is no pool "faster"/],
+    ['it is the deployment’s own', 'tpu', () => {}, /own: `gleaner scale tpu --workers-per-zone 0`/],
+    [
+      'a run uses it',
+      'fast',
+      async (world: World) => {
+        namePool(world, 'quick', 'fast');
+        world.drop('quick', 0, '{"text": "a"}\n');
+        await send(world, {action: 'pause', run: 'quick'});
+      },
+      /run "quick" is paused and uses pool "fast": `gleaner run stop quick`/,
+    ],
+    [
+      'a job waits for it',
+      'fast',
+      (world: World) => queueJobs(world, 'fast', 'job-1'),
+      /`gleaner jobs cancel job-1`/,
+    ],
+    [
+      'it has TPUs',
+      'fast',
+      async (world: World) => {
+        await queueJobs(world, 'fast', 'job-1');
+        await world.minutes(2);
+        await endJobs(world, 'job-1');
+      },
+      /still has TPUs, such as fast-.*`gleaner scale fast --workers-per-zone 0`/,
+    ],
+  ] as const)
+    it(`is refused if ${name}`, async () => {
+      const world = await aWorldWithFast();
+      await prepare(world);
+      const {outcome, reason} = await sendAlone(world, {...DELETE, pool});
+      assert.deepEqual([outcome, (await poolOf(world)) === undefined], ['rejected', false]);
+      assert.match(reason, says);
+    });
 });

@@ -24,6 +24,7 @@ export const GCLOUD: Readonly<Record<string, readonly string[]>> = {
   'storage ls': ['--project'],
   'storage cat': ['--range'],
   'storage rm': ['--recursive'],
+  'storage restore': [],
   'storage buckets update': ['--versioning'],
   'storage buckets add-iam-policy-binding': ['--member', '--role'],
   'projects add-iam-policy-binding': ['--member', '--role'],

@@ -17,7 +17,7 @@ import {type Awaitable, command, conclude, type MessageTurn} from './command.ts'
 import {pausePool, resumePool} from './pool-commands.ts';
 
 /** Creates the document of a run whose first event has not arrived yet, so that a command cannot come too early. */
-async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
+export async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
   if (await runRecords.get(deps.store, run)) return;
   const [stream] = await deps.objects.list(streamPrefix(run), {limit: 1});
   if (stream) await ensureRun(deps, run);

@@ -1,12 +1,13 @@
 /** Table of commands. A new command is one row, with its schema, preparation, decision and after-effects. */
 import {z} from 'zod';
 import {pool} from './create-pool.ts';
+import {deleteNamed} from './delete-command.ts';
 import {clear, submit} from './job-commands.ts';
 import {correct} from './month-command.ts';
 import {keep, scale, update} from './pool-commands.ts';
 import {configure, pause, rebuild, resume, start, stop} from './run-commands.ts';
 import {cancel, retry} from './stream-commands.ts';
-import {deleteWorker, recreate} from './worker-commands.ts';
+import {recreate} from './worker-commands.ts';
 
 export const COMMANDS = {
   start,
@@ -16,7 +17,7 @@ export const COMMANDS = {
   retry,
   cancel,
   recreate,
-  delete: deleteWorker,
+  delete: deleteNamed,
   rebuild,
   submit,
   clear,
