@@ -1,8 +1,11 @@
 /** A command of gleaner: the options that commands share, and options with the names of fields. */
+import {createRequire} from 'node:module';
 import {Argument, Command, type ErrorOptions, Option} from 'commander';
 import type {Fields} from '../../shared/domain/records/field.ts';
 import {folder, NONE, portFrom} from './arguments.ts';
 import {optionsOf} from './field-options.ts';
+
+const load = createRequire(import.meta.url);
 
 /** `--budget-usd` gives the field `budget_usd`. */
 class FieldOption extends Option {
@@ -13,6 +16,27 @@ class FieldOption extends Option {
 
 /** Options and arguments of a command line. */
 type Given = Record<string, unknown>;
+
+/** Commands that begin with the given word, or nearly have it. One that changes something is named only where no other is, for one slip. */
+function nearCommands(given: string, commands: readonly Command[]): string[] {
+  const {nearNames} = load(
+    '../../shared/contracts/near-names.ts',
+  ) as typeof import('../../shared/contracts/near-names.ts');
+  const begins = (name: string) => name.startsWith(given);
+  const near = nearNames(
+    given,
+    commands.map(command => command.name()),
+  );
+  const found = commands.filter(command => begins(command.name()) || near.includes(command.name()));
+  const shown = found.filter(({options}) => !options.some(({long}) => CHANGING.includes(long ?? '')));
+  if (shown.length > 0) return shown.map(command => command.name());
+  const letters = (word: string) => [...word].sort().join('');
+  const isSlip = (name: string) => nearNames(given, [name], 1).length > 0 || letters(name) === letters(given);
+  return found.map(command => command.name()).filter(name => begins(name) || isSlip(name));
+}
+
+/** Options of the commands that change something. */
+const CHANGING = ['--dry-run', '--yes'];
 
 /** Where the files of a local cloud may be that is stopped. */
 export const RUNNING_OR_STOPPED = 'folder of a local cloud, running or stopped';
@@ -122,6 +146,14 @@ export class GleanerCommand extends Command {
   override error(message: string, options?: ErrorOptions): never {
     const isUnknown = options?.code === 'commander.unknownOption' && this.#hint !== undefined;
     return super.error(isUnknown ? `${message}\n(${this.#hint})` : message, options);
+  }
+
+  /** In place of commander's own, whose guess for a command that shows something may be one that changes it. */
+  unknownCommand(): never {
+    const [given = ''] = this.args;
+    const near = nearCommands(given, this.createHelp().visibleCommands(this));
+    const guess = near.length > 0 ? `\n(Did you mean ${near.join(' or ')}?)` : '';
+    return this.error(`error: unknown command '${given}'${guess}`, {code: 'commander.unknownCommand'});
   }
 
   examples(...lines: string[]): this {

@@ -3,8 +3,11 @@ import {distance} from 'fastest-levenshtein';
 const MOST_NAMES = 3;
 
 /** Names that differ from the given one by a third of its characters at most, the nearest first. */
-export function nearNames(given: string, known: Iterable<string>): string[] {
-  const most = Math.ceil(given.length / 3);
+export function nearNames(
+  given: string,
+  known: Iterable<string>,
+  most = Math.ceil(given.length / 3),
+): string[] {
   return [...new Set(known)]
     .map(name => ({name, edits: distance(given.toLowerCase(), name.toLowerCase())}))
     .filter(({edits}) => edits <= most)
