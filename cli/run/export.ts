@@ -1,14 +1,16 @@
 import {existsSync} from 'node:fs';
 import {resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {type CloudOptions, connect} from '../../client/connection/connect.ts';
+import {withCloud} from '../../client/cloud/cloud.ts';
+import {unknownRun} from '../../client/cloud/fleet.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
 import {storageVariables} from '../../client/connection/connection.ts';
 import type {Answers} from '../../client/json/index.ts';
 import {runWorkerModule, workerPython} from '../../client/python/python.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {bytesText, counted} from '../../client/text/format.ts';
 import {print, say} from '../../client/text/output.ts';
-import {outputsPrefix} from '../../shared/domain/names.ts';
+import {outputsPrefix, paths} from '../../shared/domain/names.ts';
 
 type ExportOptions = CloudOptions & {
   to: string;
@@ -35,8 +37,10 @@ const ARROW_EXPORTS = ['saelens', 'speculators'];
 /** Writes layers of a run to files of another project. An export that was interrupted goes on. */
 export async function exportRun(run: string, options: ExportOptions): Promise<void> {
   const output = folderOf(options);
-  const connection = await connect(options);
-  try {
+  await withCloud(options, async ({connection, store, objects}) => {
+    const [shard] = await objects.list(outputsPrefix(run), {limit: 1});
+    if (!shard && !(await store.get(paths.run(run)))) throw await unknownRun(store, run);
+    if (!shard) throw new CliError(`Run ${run} has no shard yet: \`gleaner status ${run}\` shows its course`);
     const env = storageVariables(connection);
     const folder = `gs://${connection.bucket}/${outputsPrefix(run).replace(/\/tpu_$/, '')}`;
     const args = ['gleaner_reader.export', folder, ...exporterOptions(options)];
@@ -51,9 +55,7 @@ export async function exportRun(run: string, options: ExportOptions): Promise<vo
       throw new CliError(stderr.at(-1) ?? `Failed to export ${run}: the exporter ended with exit ${code}`);
     const exported = (output ? {...JSON.parse(last), output} : JSON.parse(last)) as Exported;
     print<'run export'>(options.json, exported, linesOf(exported, options.output ?? ''));
-  } finally {
-    await connection.close();
-  }
+  });
 }
 
 /** The folder to write; undefined where a dataset of the hub takes the files. */

@@ -90,11 +90,11 @@ export function seconds(given: string): number {
 }
 export const dollars = numeric(/^\d+(\.\d+)?$/, value => value > 0, 'dollars above 0, such as 12.50.');
 
-/** Size of a shard in GB: `1GB`, `500MB`, or a number of GB. */
+/** Size of a shard in GB, such as `1GB` or `500MB`. A number alone may be meant in MB. */
 export function shardSize(given: string): number {
-  const [, value, unit = 'gb'] = /^(\d{1,6}(?:\.\d{1,6})?)\s?(gb|mb|kb)?$/.exec(given.toLowerCase()) ?? [];
+  const [, value, unit] = /^(\d{1,6}(?:\.\d{1,6})?)\s?(gb|mb|kb)$/.exec(given.toLowerCase()) ?? [];
   if (value === undefined || Number(value) === 0)
-    throw new InvalidArgumentError('a size such as 1GB or 500MB.');
+    throw new InvalidArgumentError('a size with its unit, such as 1GB or 500MB.');
   return Number(value) / {gb: 1, mb: 1e3, kb: 1e6}[unit as 'gb' | 'mb' | 'kb'];
 }
 

@@ -107,8 +107,17 @@ export async function runWorkerModule(
     collectLines(child.stderr, say),
     exitCode(child),
   ]);
+  // Without it, the last line would be one of progress.
+  const {signalCode} = child;
+  if (signalCode) stderr.push(`Python was ended by ${signalCode}${SIGNALS[signalCode] ?? ''}`);
   return {code, stdout, stderr};
 }
+
+/** What usually sends a signal that nobody typed. */
+const SIGNALS: Partial<Record<NodeJS.Signals, string>> = {
+  SIGBUS: ': its disk may be full',
+  SIGKILL: ': this machine may have run out of memory',
+};
 
 function exitCode(child: ReturnType<typeof spawn>): Promise<number> {
   return new Promise((resolve, reject) => {

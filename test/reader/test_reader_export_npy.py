@@ -61,15 +61,19 @@ def test_an_export_into_an_existing_folder_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_the_export_command_prints_json_or_an_error_of_one_line(tmp_path):
-    stored = store_run(tmp_path / "run")
+    stored = store_run(tmp_path / "run", sites=("resid_pre", "resid_post"))
 
     def export(*options):
         command = [sys.executable, "-m", "gleaner_reader.export", stored.folder, "--output", str(tmp_path / "out")]
         return subprocess.run([*command, *options], capture_output=True, text=True, env=os.environ, check=False)
 
-    failed = export("--layer", "5")
-    assert failed.returncode == 1 and "has layers 0, 2" in failed.stderr and failed.stderr.count("\n") == 1
-    done = export("--layer", "2", "--dtype", "float16")
+    for options, says in [
+        (("--layer", "5", "--site", "resid_post"), "has layers 0, 2"),
+        (("--layer", "2"), "pass one of them, such as --site resid_pre"),
+    ]:
+        failed = export(*options)
+        assert failed.returncode == 1 and says in failed.stderr and failed.stderr.count("\n") == 1
+    done = export("--layer", "2", "--site", "resid_post", "--dtype", "float16")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert (facts["to"], facts["dtype"]) == ("numpy", "float16") and load(

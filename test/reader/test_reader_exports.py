@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import shutil
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +13,16 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 import gleaner_reader
-from gleaner_reader.export import npy, open_tokenizer, parts, to_npy, to_pairs, to_safetensors, to_shuffled_safetensors
+from gleaner_reader.export import (
+    npy,
+    open_tokenizer,
+    parts,
+    to_npy,
+    to_pairs,
+    to_safetensors,
+    to_shuffled_safetensors,
+    tokenizer_of,
+)
 from gleaner_reader.export.dictionary_learning import FolderBuffer, _activations
 from gleaner_reader.export.parts import part_name
 from gleaner_reader.format.convert import as_stored
@@ -98,6 +109,30 @@ def test_an_unfinished_export_of_other_options_is_begun_anew(tmp_path, small_ste
     assert np.array_equal(np.load(out / "activations.npy"), run.layer(0, dtype="float32")[:])
     with pytest.raises(FileExistsError, match="it exists; choose another folder"):
         to_safetensors(run, str(out), 0)
+
+
+@pytest.mark.parametrize("write", [to_npy, to_safetensors, to_shuffled_safetensors, to_pairs])
+def test_an_export_begins_only_where_the_disk_has_room_for_it(tmp_path, monkeypatch, tokenizer, write):
+    run = gleaner_reader.open(store_run(tmp_path / "run").folder)
+    write = partial(write, run, layer=2, **({"tokenizer": tokenizer} if write is to_pairs else {}))
+    write(str(tmp_path / "a"))
+    written = sum(len(each) for each in content(tmp_path / "a").values())
+    free = written // 4
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(OSError, match=r"needs 0\.\d MB more, and its disk has 0\.\d MB free; choose a folder"):
+        write(str(tmp_path / "b"))
+    assert sorted(os.listdir(tmp_path)) == ["a", "run"]
+    free = written
+    write(str(tmp_path / "b"))
+
+
+def test_the_model_of_a_run_in_a_local_cloud_is_found_in_the_same_folder(tmp_path, tokenizer):
+    folder = tmp_path / "buckets" / "gleaner-local"
+    stored = store_run(folder / "activations" / "my-run").folder
+    (folder / "activations" / "my-run" / "model.json").write_text('{"name": "gs://gleaner-local/models/tiny"}')
+    os.makedirs(folder / "models" / "tiny")
+    tokenizer.save(str(folder / "models" / "tiny" / "tokenizer.json"))
+    assert tokenizer_of(gleaner_reader.open(stored)).decode([7]) == "w7"
 
 
 @pytest.mark.parametrize(("dtype", "tokens"), [("bfloat16", "all"), ("float16", "all"), ("float32", "mean")])

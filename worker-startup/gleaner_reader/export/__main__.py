@@ -59,7 +59,11 @@ def main() -> int:
             raise ValueError(f"{args.run} is one shard: name the folder of its run")
         export = _export(run, args, progress)
     except (OSError, ValueError, LookupError, ImportError) as error:
-        print(printable(f"Failed to export {args.run}: {error}"), file=sys.stderr)
+        text = str(error)
+        print(
+            printable(text if text.startswith("Failed to ") else f"Failed to export {args.run}: {text}"),
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         print(f"Interrupted: run the command again to go on with the export of {args.run}", file=sys.stderr)
@@ -82,6 +86,8 @@ def _export(run: Run, args: argparse.Namespace, progress: Callable[[int, int], N
         return speculators.to_speculators(run, args.output, args.layers, progress=progress)
     if args.layer is None:
         raise ValueError(f"--to {args.to} exports one layer: pass --layer")
+    if args.site is None and len(run.sites) > 1 or args.site not in (None, *run.sites):
+        raise ValueError(f"it has the sites {', '.join(run.sites)}: pass one of them, such as --site {run.sites[0]}")
     write, more = _writer(run, args)
     return write(run, args.output, args.layer, args.site, dtype=args.dtype, progress=progress, **more)
 

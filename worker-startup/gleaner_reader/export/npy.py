@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .pieces import as_float, columns_of, pieces, site_of
-from .unfinished import Unfinished, settings_of
+from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:
     from ..run.run import Run
@@ -66,8 +66,10 @@ def to_npy(
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(DTYPES)}")
     site = site_of(run, layer, site)
-    unfinished = Unfinished(out_dir, settings_of(run, "numpy", site=site, layer=layer, dtype=dtype))
-    names = ["activations", *columns_of(run)]
+    columns = columns_of(run)
+    size_bytes = bytes_of(run, dtype, site, columns=len(columns))
+    unfinished = Unfinished(out_dir, settings_of(run, "numpy", site=site, layer=layer, dtype=dtype), size_bytes)
+    names = ["activations", *columns]
     _write(run, unfinished, layer, site, dtype, progress)
     files = {name: f"{name}.npy" for name in names}
     export = NpyExport(run.url, site, layer, dtype, run.num_rows, run.widths[site], run.num_samples, files)

@@ -13,7 +13,7 @@ from ..format.errors import MissingPackage
 from ..format.files import open_folder
 from .parts import PartsExport, as_dtype, check_parts, export_parts, part_name, plan_export
 from .pieces import Piece, pieces
-from .unfinished import Unfinished, settings_of
+from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -62,7 +62,8 @@ def to_pairs(
     if run.index(run.first).token_ids is None:
         raise ValueError(f"{run.url} has no token ids, so a row has no text")
     options = {"dtype": dtype, "window": window}
-    unfinished = Unfinished(out_dir, settings_of(run, "pairs", site=site, layer=layer, **options))
+    settings = settings_of(run, "pairs", site=site, layer=layer, **options)
+    unfinished = Unfinished(out_dir, settings, bytes_of(run, dtype, site))
     lines: list[dict] = []
 
     def tensors() -> Iterator[tuple[dict[str, np.ndarray], dict]]:
@@ -141,9 +142,19 @@ def tokenizer_of(run: "Run", where: str | None = None) -> "Tokenizer":
     place = where or model.get("name")
     if not isinstance(place, str):
         raise ValueError(f"{run.url} has no model.json, which names the model: pass its tokenizer")
+    if where is None:
+        place = _in_local_cloud(run.url, place)
     files = model.get("files")
     digests = files if isinstance(files, dict) else None
     return open_tokenizer(place, model.get("revision") if where is None else None, digests=digests)
+
+
+def _in_local_cloud(run_url: str, place: str) -> str:
+    """The folder of gs://BUCKET/NAME where the run is in the folder of its bucket, as a local cloud has it."""
+    bucket, _, name = place.removeprefix("gs://").partition("/")
+    root, found, _ = run_url.rpartition(f"/{bucket}/activations/")
+    folder = os.path.join(root, bucket, name)
+    return folder if place.startswith("gs://") and found and os.path.isdir(folder) else place
 
 
 def _files_of_tokenizer(where: str, revision: str | None) -> dict[str, bytes]:

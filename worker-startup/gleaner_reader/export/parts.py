@@ -10,8 +10,8 @@ import numpy as np
 
 from ..format.convert import Rows
 from .npy import NpyExport
-from .pieces import as_float, pieces, site_of
-from .unfinished import Unfinished, settings_of
+from .pieces import as_float, columns_of, pieces, site_of
+from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:
     from ..run.run import Run
@@ -49,7 +49,8 @@ def to_safetensors(
     1
     """
     site = check_parts(run, layer, site, dtype)
-    unfinished = Unfinished(out_dir, settings_of(run, "safetensors", site=site, layer=layer, dtype=dtype))
+    settings = settings_of(run, "safetensors", site=site, layer=layer, dtype=dtype)
+    unfinished = Unfinished(out_dir, settings, bytes_of(run, dtype, site, columns=len(columns_of(run))))
     done = unfinished.done.get("rows", 0)
 
     def tensors() -> Iterator[tuple[dict[str, np.ndarray], dict]]:
@@ -76,7 +77,8 @@ def to_shuffled_safetensors(
     1
     """
     site = check_parts(run, layer, site, dtype)
-    unfinished = Unfinished(out_dir, settings_of(run, "shuffled", site=site, layer=layer, dtype=dtype, seed=seed))
+    settings = settings_of(run, "shuffled", site=site, layer=layer, dtype=dtype, seed=seed)
+    unfinished = Unfinished(out_dir, settings, bytes_of(run, dtype, site))
     rows_at_once = max(1, _BATCH_BYTES // (max(run.widths[site], 1) * 4))
     options = {"batch_rows": rows_at_once, "seed": seed, "drop_last": False}
 

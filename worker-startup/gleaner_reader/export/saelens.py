@@ -11,7 +11,7 @@ import numpy as np
 
 from .arrow import ArrowFolder, import_datasets
 from .pieces import as_float, columns_of, pieces, site_of
-from .unfinished import Unfinished, settings_of
+from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:
     from ..run.run import Run
@@ -84,7 +84,7 @@ def to_saelens(
     site = site_of(run, layer, site)
     hook = HOOKS.get(site, f"blocks.{{}}.hook_{site}").format(layer)
     settings = settings_of(run, "saelens", site=site, layer=layer, dtype=dtype, context_size=context_size)
-    unfinished = Unfinished(out_dir, settings)
+    unfinished = Unfinished(out_dir, settings, bytes_of(run, dtype, site))
     has_tokens = "token_id" in columns_of(run)
     shape = (context_size, run.widths[site])
     features = {hook: datasets.Array2D(shape=shape, dtype=dtype)}

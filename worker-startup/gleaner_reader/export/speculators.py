@@ -15,7 +15,7 @@ from ..format.convert import Rows
 from ..format.index import Index
 from .arrow import ArrowFolder, import_datasets
 from .parts import write_safetensors
-from .unfinished import Unfinished, settings_of
+from .unfinished import Unfinished, bytes_of, settings_of
 
 if TYPE_CHECKING:
     from ..run.run import Run
@@ -76,7 +76,9 @@ def to_speculators(
     _tokens_of_rows(run.index(run.first), run.first.url)
     ids = sorted(names)
     settings = settings_of(run, "speculators", layers=ids)
-    unfinished = Unfinished(out_dir, settings)
+    stored = [site for site, _ in names.values()]
+    dtype = "bfloat16" if run.dtypes[stored[0]] == "bf16" else "float32"
+    unfinished = Unfinished(out_dir, settings, bytes_of(run, dtype, *stored))
     os.makedirs(unfinished.path(_FOLDER), exist_ok=True)
     column = datasets.Sequence(datasets.Value("int64"))
     features = {"input_ids": column, "loss_mask": column, "seq_len": datasets.Value("int64")}
@@ -93,10 +95,8 @@ def to_speculators(
             unkept = 0
         progress(sample.end, run.num_rows)
     dataset.write({}, 0)
-    site = names[ids[0]][0]
-    dtype, width = "bfloat16" if run.dtypes[site] == "bf16" else "float32", run.widths[site]
     samples = dataset.finish(settings)
-    export = SpeculatorsExport(out_dir, ids[:-1], ids[-1], dtype, width, samples, run.num_rows)
+    export = SpeculatorsExport(out_dir, ids[:-1], ids[-1], dtype, run.widths[stored[0]], samples, run.num_rows)
     unfinished.finish(asdict(export))
     return export
 

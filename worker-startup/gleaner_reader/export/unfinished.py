@@ -15,11 +15,11 @@ _PROGRESS, _EXPORT = "progress.json", "export.json"
 class Unfinished:
     """The folder `OUT.unfinished`, which becomes `OUT` at the end.
 
-    done: what an earlier export with the same settings has written; empty for a new export. Raises FileExistsError if
-    `OUT` exists.
+    done: what an earlier export with the same settings has written; empty for a new export. size_bytes: of the whole
+    export, at least. Raises FileExistsError if `OUT` exists, and OSError if its disk has too little room.
     """
 
-    def __init__(self, out_dir: str, settings: dict[str, Any]):
+    def __init__(self, out_dir: str, settings: dict[str, Any], size_bytes: int):
         self._out_dir, self._settings = out_dir.rstrip("/"), settings
         if os.path.exists(out_dir):
             raise FileExistsError(f"Failed to export to {out_dir}: it exists; choose another folder, or delete it")
@@ -28,6 +28,16 @@ class Unfinished:
         if not self.done:
             shutil.rmtree(self.folder, ignore_errors=True)
             os.makedirs(self.folder)
+        written = (os.path.join(folder, name) for folder, _, names in os.walk(self.folder) for name in names)
+        missing = size_bytes - sum(os.stat(path).st_blocks * 512 for path in written)
+        free = shutil.disk_usage(self.folder).free
+        if missing > free:
+            if not self.done:
+                os.rmdir(self.folder)
+            raise OSError(
+                f"{out_dir} needs {missing / 1e6:,.1f} MB more, and its disk has {free / 1e6:,.1f} MB free; "
+                "choose a folder on another disk"
+            )
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -58,6 +68,12 @@ class Unfinished:
             file.flush()
             os.fsync(file.fileno())
         os.replace(self.path(f"{name}.new"), self.path(name))
+
+
+def bytes_of(run: "Run", dtype: str, *sites: str, columns: int = 0) -> int:
+    """Bytes of the rows of one layer of each site, and of their columns of int64."""
+    widths = sum(run.widths[site] for site in sites)
+    return run.num_rows * (widths * (4 if dtype == "float32" else 2) + 8 * columns)
 
 
 def settings_of(run: "Run", kind: str, **options: Any) -> dict[str, Any]:
