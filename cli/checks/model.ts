@@ -15,10 +15,11 @@ import {type Hub, hubSettings, openHub} from '../streams/sources/hub.ts';
 import type {Finding} from './findings.ts';
 
 type Asked = Pick<RunSpec, 'model' | 'revision' | 'layers'>;
-/** Text of config.json and the names of the files beside it where they are known, or why there is none. */
-type Config = {text: string; names: readonly string[] | undefined} | Finding;
+/** Text of config.json and the names of the files beside it where they are known, or why there is none. `silent`: the hub does not answer. */
+type Config = {text: string; names: readonly string[] | undefined} | {silent: string} | Finding;
 
 export function checkModel(config: Config, spec: Asked): Finding[] {
+  if ('silent' in config) return [];
   if (!('text' in config)) return [config];
   const problem = configProblem(config.text, spec) ?? filesProblem(config.names, spec.model);
   return problem === undefined ? [] : [{problem}];
@@ -81,7 +82,7 @@ async function readFromHub(hubOf: () => Hub, {model, revision}: Asked): Promise<
       return {
         problem: `${message.replace('--revision', '--model and --revision')}; a model of the TPUs' token alone needs --no-check`,
       };
-    return {unchecked: `the model ${model}. ${message}`};
+    return {silent: `the model ${model} is unknown here. ${message}`};
   }
 }
 

@@ -13,6 +13,7 @@ import {checkModel, readModelConfig} from '../checks/model.ts';
 import {checkBudget} from '../checks/pool.ts';
 import {checkRecords} from '../checks/records.ts';
 import type {StreamFile} from '../streams/folder.ts';
+import {requireConsent} from '../terminal/ask.ts';
 import {completeIn} from './spec/spec.ts';
 
 /**
@@ -28,9 +29,19 @@ export async function checkRun(
   const findings = await checkPoolOf(cloud, input);
   const config = await readModelConfig(cloud, spec);
   refuseProblems(what, [...findings, ...checkModel(config, spec)]);
-  const {findings: ofRecords, sampled} = await checkRecords(streams, spec, cloud.connection);
+  const isSilent = 'silent' in config;
+  if (isSilent) await requireDecision(what, config.silent);
+  // The worker's code would ask the same hub for minutes.
+  const connection = isSilent ? undefined : cloud.connection;
+  const {findings: ofRecords, sampled} = await checkRecords(streams, spec, connection);
   refuseProblems(what, ofRecords);
   return sampled;
+}
+
+/** A mistyped model fails on TPUs that cost money. Without a terminal, `--no-check` decides. */
+async function requireDecision(what: string, silent: string): Promise<void> {
+  if (!process.stdin.isTTY) refuseProblems(what, [{problem: silent}]);
+  await requireConsent([`Not checked: ${silent}`, 'TPUs cost money until they find out.'], {});
 }
 
 /** Checks the type of the pool, and that the budget pays for one of its TPUs. */

@@ -158,7 +158,7 @@ describe('The model of a run', () => {
     it(`the model of a run with the files ${names.join(', ')} is refused with a remedy`, async () =>
       assert.match(said(await check(aModel(...names), spec)), says));
 
-  it('the model of a run is read from the hub, and one that does not answer is left unchecked', async () => {
+  it('the model of a run is read from the hub, and one that does not answer leaves the start to a person', async () => {
     const hub = await FakeHub.start({
       main: {
         commit: COMMIT,
@@ -176,8 +176,8 @@ describe('The model of a run', () => {
     assert.match(said(await ask('org/modle', [0])), /404.*check the name and --model and --revision/);
     const client = hub.client(undefined, 'model');
     await hub.end();
-    const silent = await check(aCloud({}), {...spec, model: 'org/model'}, () => client);
-    assert.match(said(silent), /^unchecked: the model org\/model. Failed to read/);
+    const config = await readModelConfig(aCloud({}), {...spec, model: 'org/model'}, () => client);
+    assert.match('silent' in config ? config.silent : '', /^the model org\/model is unknown here. Failed to/);
   });
 
   it('the model of a run in a folder of a TPU VM is left unchecked on Google Cloud', async () =>
