@@ -1,7 +1,7 @@
 /** Folder of new streams. Files are written in a subfolder, and get their names when all of them are complete. */
 import {existsSync} from 'node:fs';
 import {link, mkdir, readdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
-import {join} from 'node:path';
+import {dirname, join, resolve} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {crc32cOf} from '../../client/google/hash-file.ts';
 import {CliError} from '../../client/text/errors.ts';
@@ -18,6 +18,8 @@ export type Wanted = Pick<Checksums, 'sources' | 'options'>;
 export class OutputFolder {
   readonly folder: string;
   readonly work: string;
+  /** The outermost folder that this process has made. */
+  #made: string | undefined;
 
   constructor(folder: string) {
     this.folder = folder;
@@ -37,7 +39,8 @@ export class OutputFolder {
 
   /** True where this process has made the owner's file, which only one process can. */
   async #lock(): Promise<boolean> {
-    await mkdir(this.work, {recursive: true});
+    const made = await mkdir(this.work, {recursive: true});
+    if (made !== undefined) this.#made ??= resolve(made);
     // A link, because another process must never read the file before its content is there.
     const written = join(this.work, `${OWNER_FILE}.${process.pid}`);
     try {
@@ -68,13 +71,16 @@ export class OutputFolder {
     );
   }
 
-  /** Gives the folder back, without the incomplete files. The owner's file goes last. */
+  /** Gives the folder back, without the incomplete files, and without folders that it has made and left empty. The owner's file goes last. */
   async leave(): Promise<void> {
     const owner = await readFile(join(this.work, OWNER_FILE), 'utf8').catch(() => '');
     if (owner !== String(process.pid)) return;
     await this.#empty();
     await rm(join(this.work, OWNER_FILE), {force: true});
+    const isOwn = (folder: string) => this.#made !== undefined && `${folder}/`.startsWith(`${this.#made}/`);
     await rmdir(this.work).catch(() => {});
+    for (let folder = resolve(this.folder); isOwn(folder); folder = dirname(folder))
+      await rmdir(folder).catch(() => {});
   }
 
   async #empty(): Promise<void> {
