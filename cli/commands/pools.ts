@@ -45,6 +45,7 @@ export function addPoolCommands(program: GleanerCommand): void {
     .examples('gleaner pool resume tpu')
     .sends((pool: string) => ({action: 'resume', pool}));
   about('delete', 'delete a pool that no run, no job and no TPU uses')
+    .changes()
     .onCloud()
     .yes()
     .dryRun()

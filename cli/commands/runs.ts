@@ -125,6 +125,7 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .examples('gleaner run stop my-run', 'gleaner run stop my-run --yes')
     .action(async (id, options) => (await import('../run/stop.ts')).stop(id, options));
   about('delete', 'delete a run that is over: its data set, its activations and its documents')
+    .changes()
     .yes()
     .dryRun()
     .examples('gleaner run delete my-run', 'gleaner run delete my-run --yes --json')

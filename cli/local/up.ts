@@ -6,8 +6,12 @@ import type {Entry} from '../../client/events/entry.ts';
 import {openFilter} from '../../client/events/filter.ts';
 import {readerOf} from '../../client/events/read.ts';
 import {clockText} from '../../client/events/timeline.ts';
+import {CliError} from '../../client/text/errors.ts';
 import {setTypedCloud} from '../../client/text/hints.ts';
 import {complain, print, printJson, quoted, say} from '../../client/text/output.ts';
+import {LocalCloudError} from '../../emulator/http/errors.ts';
+import {checkPort} from '../../emulator/http/http.ts';
+import {ownAddresses} from '../../emulator/state/own-folder.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {eventPrinter} from '../events/events.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
@@ -29,7 +33,9 @@ type UpOptions = Pick<CloudOptions, 'json'> & {
 
 export async function up(options: UpOptions): Promise<void> {
   const stopped = stopSignal();
-  const deployment = await deployLocally({...options, stopped, begin: say, say});
+  const deployment = await deployLocally({...options, stopped, begin: say, say}).catch(async error => {
+    throw (await portTaken(error, options.port)) ?? error;
+  });
   const {url, project, bucket, dir} = deployment.cloud;
   const found = await currentCloud().catch(() => undefined);
   const named = found?.kind === 'local' && found.dir === dir ? {} : {dir};
@@ -59,6 +65,30 @@ export async function up(options: UpOptions): Promise<void> {
     await deployment.close();
   }
 }
+
+/** Ports between the clouds of one user: a cloud has a few that follow each other. */
+const PORTS = 10;
+
+/** Names the folder of this user whose cloud has the port, and a port that is free. */
+async function portTaken(error: Error, port: number): Promise<CliError | undefined> {
+  const taken = error instanceof LocalCloudError && error.code === 'port-in-use';
+  const other = taken ? ownAddresses().find(({url}) => url.endsWith(`:${port}`)) : undefined;
+  if (!other) return undefined;
+  let free = port + PORTS;
+  while (
+    !(await checkPort(free).then(
+      () => true,
+      () => false,
+    )) &&
+    free < MOST_PORT
+  )
+    free += PORTS;
+  return new CliError(
+    `Failed to start: your local cloud in ${other.dir} has port ${port}. Use that cloud, or start this one with \`gleaner local up --port ${free}\``,
+  );
+}
+
+const MOST_PORT = 65_000;
 
 type Ready = {url: string; bucket: string; dashboard: string};
 

@@ -28,15 +28,12 @@ function nearCommands(given: string, commands: readonly Command[]): string[] {
     commands.map(command => command.name()),
   );
   const found = commands.filter(command => begins(command.name()) || near.includes(command.name()));
-  const shown = found.filter(({options}) => !options.some(({long}) => CHANGING.includes(long ?? '')));
+  const shown = found.filter(command => !(command instanceof GleanerCommand && command.mayChange()));
   if (shown.length > 0) return shown.map(command => command.name());
   const letters = (word: string) => [...word].sort().join('');
   const isSlip = (name: string) => nearNames(given, [name], 1).length > 0 || letters(name) === letters(given);
   return found.map(command => command.name()).filter(name => begins(name) || isSlip(name));
 }
-
-/** Options of the commands that change something. */
-const CHANGING = ['--dry-run', '--yes'];
 
 /** Where the files of a local cloud may be that is stopped. */
 export const RUNNING_OR_STOPPED = 'folder of a local cloud, running or stopped';

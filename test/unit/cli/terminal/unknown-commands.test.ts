@@ -31,7 +31,7 @@ describe('The guess after a mistyped command', () => {
   for (const group of groups) {
     const names = group.commands.map(command => command.name());
     const changing = group.commands
-      .filter(({options}) => options.some(({long}) => long === '--dry-run' || long === '--yes'))
+      .filter(command => (command as GleanerCommand).mayChange())
       .map(command => command.name());
     it(`the guess in ${group.name()} names no command that changes something for one slip in a command that shows something`, () => {
       for (const name of names.filter(each => !changing.includes(each) && each.length > 2))
