@@ -1,6 +1,6 @@
 import {withCloud} from '../../client/cloud/cloud.ts';
 import {aliveIn, type Fleet, readFleet} from '../../client/cloud/fleet.ts';
-import {send, sendTo} from '../../client/cloud/send-message.ts';
+import {sendTo} from '../../client/cloud/send-message.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {counted, dollarText} from '../../client/text/format.ts';
 import {print} from '../../client/text/output.ts';
@@ -26,9 +26,12 @@ export async function createPool(
 }
 
 export async function deletePool(pool: string, options: CloudOptions): Promise<void> {
+  const message = {action: 'delete', pool};
   const consequence = `This deletes pool ${pool} with its settings, its code and the sum of its dollars.`;
-  if (!options.dry_run) await requireConsent([consequence], options);
-  await send({action: 'delete', pool}, options);
+  await withCloud(options, async cloud => {
+    if (!options.dry_run) await requireConsent([consequence], options);
+    await sendTo(cloud, message, options);
+  });
 }
 
 export async function pools(options: CloudOptions): Promise<void> {
