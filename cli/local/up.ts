@@ -10,7 +10,6 @@ import {CliError} from '../../client/text/errors.ts';
 import {setTypedCloud} from '../../client/text/hints.ts';
 import {complain, print, printJson, quoted, say} from '../../client/text/output.ts';
 import {LocalCloudError} from '../../emulator/http/errors.ts';
-import {checkPort} from '../../emulator/http/http.ts';
 import {ownAddresses} from '../../emulator/state/own-folder.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {eventPrinter} from '../events/events.ts';
@@ -33,8 +32,8 @@ type UpOptions = Pick<CloudOptions, 'json'> & {
 
 export async function up(options: UpOptions): Promise<void> {
   const stopped = stopSignal();
-  const deployment = await deployLocally({...options, stopped, begin: say, say}).catch(async error => {
-    throw (await portTaken(error, options.port)) ?? error;
+  const deployment = await deployLocally({...options, stopped, begin: say, say}).catch((error: Error) => {
+    throw portTaken(error, options.port) ?? error;
   });
   const {url, project, bucket, dir} = deployment.cloud;
   const found = await currentCloud().catch(() => undefined);
@@ -66,29 +65,15 @@ export async function up(options: UpOptions): Promise<void> {
   }
 }
 
-/** Ports between the clouds of one user: a cloud has a few that follow each other. */
-const PORTS = 10;
-
-/** Names the folder of this user whose cloud has the port, and a port that is free. */
-async function portTaken(error: Error, port: number): Promise<CliError | undefined> {
-  const taken = error instanceof LocalCloudError && error.code === 'port-in-use';
-  const other = taken ? ownAddresses().find(({url}) => url.endsWith(`:${port}`)) : undefined;
+/** Names the folder of this user whose cloud has the port. */
+function portTaken(error: Error, port: number): CliError | undefined {
+  const isTaken = error instanceof LocalCloudError && error.code === 'port-in-use';
+  const other = isTaken ? ownAddresses().find(({url}) => url.endsWith(`:${port}`)) : undefined;
   if (!other) return undefined;
-  let free = port + PORTS;
-  while (
-    !(await checkPort(free).then(
-      () => true,
-      () => false,
-    )) &&
-    free < MOST_PORT
-  )
-    free += PORTS;
   return new CliError(
-    `Failed to start: your local cloud in ${other.dir} has port ${port}. Use that cloud, or start this one with \`gleaner local up --port ${free}\``,
+    `Failed to start: your local cloud in ${other.dir} has port ${port}. Use that cloud, or start this one on any free port with \`gleaner local up --port 0\``,
   );
 }
-
-const MOST_PORT = 65_000;
 
 type Ready = {url: string; bucket: string; dashboard: string};
 
