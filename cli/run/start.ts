@@ -123,7 +123,7 @@ async function startDropped(cloud: Cloud, run: string): Promise<string[]> {
 /** The document of the run, if it has begun. Throws `CliError` for a run that was stopped. */
 async function refuseEnded({store}: Cloud, run: string): Promise<Run | undefined> {
   const found = await runRecords.get(store, run);
-  if (found?.status === 'cancelled')
+  if (found?.status === 'stopped')
     throw new CliError(
       `Failed to start run ${run}: it was stopped, and a stop is final; start a run with another name`,
     );

@@ -16,7 +16,7 @@ export const RUN_STYLES: Partial<Record<Run['status'], Style>> = {
   completed: 'green',
   failed: 'red',
   paused: 'yellow',
-  cancelled: 'yellow',
+  stopped: 'yellow',
 };
 
 export const STREAM_STYLES: Partial<Record<Stream['status'], Style>> = {completed: 'green', failed: 'red'};

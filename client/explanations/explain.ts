@@ -26,7 +26,7 @@ export function explainRun(run: Run): Constraint | undefined {
         reason,
       );
     case 'completed':
-    case 'cancelled':
+    case 'stopped':
       return undefined;
     default:
       return status satisfies never;
@@ -42,7 +42,7 @@ export function explainStream(stream: Stream, run: Run, holder: Worker | undefin
   const {status, last_error} = stream;
   switch (status) {
     case 'pending':
-      return explainRun(run) ?? (run.status === 'cancelled' ? undefined : constraint('pool-full', run.pool));
+      return explainRun(run) ?? (run.status === 'stopped' ? undefined : constraint('pool-full', run.pool));
     case 'in_progress':
       return holder && (standstillOf(holder) ?? ofSilence(run, holder));
     case 'failed':

@@ -54,8 +54,8 @@ const MARKS = {
 export type Mark = keyof typeof MARKS;
 
 const MARK_OF: Record<string, Mark> = {
-  ...{active: 'busy', paused: 'hold', completed: 'good', failed: 'bad', cancelled: 'off'},
-  ...{pending: 'wait', in_progress: 'busy', scheduled: 'wait', running: 'busy'},
+  ...{active: 'busy', paused: 'hold', completed: 'good', failed: 'bad', stopped: 'off'},
+  ...{pending: 'wait', in_progress: 'busy', scheduled: 'wait', running: 'busy', cancelled: 'off'},
   ...{STARTING: 'wait', READY: 'good', WORKING: 'busy', DRAINING: 'hold', PREEMPTED: 'bad', MISSING: 'bad'},
   ...{DELETING: 'off', GONE: 'off', HELD: 'hold', done: 'good', rejected: 'bad', waiting: 'wait'},
   ...{exited: 'good', timeout: 'bad', refused: 'bad', lost: 'bad', applied: 'good'},

@@ -53,7 +53,7 @@ function alerts(texts: readonly string[]): Html {
 }
 
 function runs({runs, unreadable}: Overview, now: number): Html {
-  const rank = {active: 0, paused: 1, failed: 2, completed: 3, cancelled: 3};
+  const rank = {active: 0, paused: 1, failed: 2, completed: 3, stopped: 3};
   const sorted = runs.toSorted(
     (a, b) => rank[a.run.status] - rank[b.run.status] || b.run.updated_at.localeCompare(a.run.updated_at),
   );

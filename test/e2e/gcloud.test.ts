@@ -71,7 +71,7 @@ describe('gcloud on a local cloud with Gleaner', () => {
 
     await publish('stop');
     const ended = await home.runEnds('my-run');
-    assert.equal(ended?.run.status, 'cancelled');
+    assert.equal(ended?.run.status, 'stopped');
     const names = (await gcloud('storage', 'ls', `${bucket}/activations/my-run/tpu_0/`)).trim().split('\n');
     const stored = names.filter(name => name.endsWith('.safetensors')).length;
     await home.until('the count of every shard', view, v => v?.run.total_shards === stored);

@@ -37,7 +37,7 @@ describe('a local cloud whose database is lost in mid-run @long', () => {
     const stop = await home.until(
       'the stop',
       () => home.view('halted'),
-      view => view?.run.status === 'cancelled',
+      view => view?.run.status === 'stopped',
     );
     assert.ok(stop);
     await home.drop('datasets/my-run/run.json', SPEC);
@@ -74,7 +74,7 @@ describe('a local cloud whose database is lost in mid-run @long', () => {
     await home.publish({action: 'resume', run: 'my-run'});
     const ended = await home.runEnds('my-run');
     assert.equal(ended?.run.status, 'completed', JSON.stringify(ended));
-    assert.equal((await home.view('halted'))?.run.status, 'cancelled', 'the bucket has the stop');
+    assert.equal((await home.view('halted'))?.run.status, 'stopped', 'the bucket has the stop');
     const found = await gleaner(['rebuild', '--dry-run', '--dir', home.dir]);
     assert.equal(found.code, 0, `the documents say what the bucket holds: ${found.stdout}${found.stderr}`);
     const report = await home.verify('my-run');

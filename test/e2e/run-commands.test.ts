@@ -200,7 +200,7 @@ describe('The commands about runs, in a shell that points at another local cloud
     await refused(/for good[\s\S]*[12] streams?[\s\S]*Stored shards stay[\s\S]*add --yes/, 'stop', 'kc');
     assert.equal((await document('kc'))?.status, 'active');
     assert.match(await done('stop', 'kc', '--yes'), /./);
-    assert.equal((await document('kc'))?.status, 'cancelled');
+    assert.equal((await document('kc'))?.status, 'stopped');
     await refused(/was stopped/, 'start', ...start);
   });
 
@@ -222,7 +222,7 @@ describe('The commands about runs, in a shell that points at another local cloud
     const bill = Number((await document('ka'))?.cost_usd);
     assert.ok(Math.abs(again.usd.spot.estimate / bill - 1) < 1e-6, `${again.usd.spot.estimate}, not ${bill}`);
     const unended = await answerOf<Comparison>('compare', ['ka', 'kc'], 1);
-    assert.match(unended.notes[0] ?? '', /kc is cancelled: only what is stored/);
+    assert.match(unended.notes[0] ?? '', /kc is stopped: only what is stored/);
   });
 
   it('tell a receiver of the pause and of each end, signed with the key of the cloud', async () => {

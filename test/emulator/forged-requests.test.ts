@@ -87,7 +87,7 @@ describe('worker-api at its local address, with a valid token', () => {
   for (const {name, body} of REQUESTS.filter(each => each.body.action === 'release'))
     it(`refuses ${name} with the forger's own name and the victim's lease, and changes no document`, async () => {
       // A release by the holder would request the totals of an ended run.
-      await world.write(async tx => runRecords.set(tx, aRun({status: 'cancelled'})));
+      await world.write(async tx => runRecords.set(tx, aRun({status: 'stopped'})));
       const before = world.documents();
       const {status, text} = await world.ask({...body, ...from(FORGER.name, 2)}, {secret: SECRETS.forger});
       assert.equal(status, 409, text);

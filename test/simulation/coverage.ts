@@ -22,7 +22,7 @@ const all =
 const PHASES = all<Phase>()('creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone');
 const STREAMS = all<StreamStatus>()('pending', 'in_progress', 'completed', 'failed');
 const JOBS = all<Exclude<JobStatus, 'pending'>>()('scheduled', 'running', 'completed', 'failed', 'cancelled');
-const RUNS = all<RunStatus>()('active', 'paused', 'completed', 'failed', 'cancelled');
+const RUNS = all<RunStatus>()('active', 'paused', 'completed', 'failed', 'stopped');
 const DEATHS = all<Death['kind'] | 'not-needed'>()(
   ...(['taken', 'setup', 'unheard', 'boot', 'crashed', 'broken', 'silent', 'hung'] as const),
   ...(['not-needed', 'asked'] as const),

@@ -60,7 +60,7 @@ export class OldRuns {
   #goOn(run: string, chance: Chance): void {
     const name = streamObject(run, LATE_STREAM);
     // A stop is final: nothing but a rebuild or a stream concerns a stopped run.
-    const isStopped = this.#context.store.peek(paths.run(run))?.status === 'cancelled';
+    const isStopped = this.#context.store.peek(paths.run(run))?.status === 'stopped';
     const actions = isStopped ? ['drop', 'rebuild'] : ['drop', 'rebuild', 'start', 'retry'];
     const [action, lines] = [chance.pick(actions), chance.integer(1, 4)];
     if (action === 'drop') this.#context.drop(name, someLines(lines, `${run} goes on`));

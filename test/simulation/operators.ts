@@ -184,7 +184,7 @@ export class Operators {
       const parent = store.peek(paths.run(run));
       const isIgnored = document === undefined && this.#context.isTooLate(parent, name);
       const isDone =
-        document?.status === 'completed' || parent?.status === 'cancelled' || parent?.expired_at || isIgnored;
+        document?.status === 'completed' || parent?.status === 'stopped' || parent?.expired_at || isIgnored;
       return isDone ? [] : [{name, run, stream, document}];
     });
   }

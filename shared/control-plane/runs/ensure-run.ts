@@ -13,7 +13,7 @@ import {freezeSpec} from './run-manifest.ts';
 
 /**
  * Returns the run with its frozen spec. A run with an invalid `run.json` is recorded as failed, and waits for a valid one. A run that a
- * message stopped is cancelled, even if its document was lost or comes from a backup.
+ * message stopped stays stopped, even if its document was lost or comes from a backup.
  */
 export async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
   const stored = await runRecords.get(deps.store, run);
@@ -36,13 +36,13 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
   if (isStopped) reason = stoppedText(run);
   return deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
-    if (current?.spec || current?.status === 'cancelled') return current;
+    if (current?.spec || current?.status === 'stopped') return current;
     if (current && current.reason === reason && !frozen) return current;
     const now = deps.now();
     const next: Run = {
       ...newRun(run, (frozen ?? completeSpec({}, deps.config)).placement, now, current),
       created_at: frozen?.frozen_at ?? iso(now),
-      status: isStopped ? 'cancelled' : isLost ? 'paused' : frozen ? 'active' : 'failed',
+      status: isStopped ? 'stopped' : isLost ? 'paused' : frozen ? 'active' : 'failed',
       paused_at: isLost ? iso(now) : null,
       stopped_at: isStopped ? iso(now) : null,
       reason,
@@ -74,9 +74,9 @@ async function stopAgain(deps: Deps, run: string): Promise<Run | undefined> {
     if (!current || !isOpen(current)) return current;
     const now = deps.now();
     const reason = stoppedText(run);
-    const stopped: Run = {...endedAs('cancelled', current, reason, now), stopped_at: iso(now)};
+    const stopped: Run = {...endedAs('stopped', current, reason, now), stopped_at: iso(now)};
     runRecords.set(tx, stopped);
-    recordEvent(tx, {kind: 'run', run, text: `Run ${run} is cancelled: ${reason}`}, now);
+    recordEvent(tx, {kind: 'run', run, text: `Run ${run} is stopped: ${reason}`}, now);
     return stopped;
   });
 }

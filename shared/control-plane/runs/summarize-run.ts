@@ -115,7 +115,7 @@ export async function updateTotals(deps: Deps, run: string, isRebuilt = false): 
     const current = await runRecords.get(tx, run);
     if (!current || isOpen(current)) return;
     const bill = await readNetworkBill(deps, tx, current, traffic, now());
-    const hasUnfinished = current.status === 'cancelled' || current.certain_failure !== null;
+    const hasUnfinished = current.status === 'stopped' || current.certain_failure !== null;
     const fields = isRebuilt || hasUnfinished ? all : SUMMED;
     const isSame = bill.run === current && fields.every(field => current[field] === totals[field]);
     if (isSame || (!isRebuilt && totals.total_shards < current.total_shards)) return;

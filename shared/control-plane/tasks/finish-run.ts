@@ -142,7 +142,7 @@ export async function foldPage(deps: Deps, run: Run, fold: Fold, until_ms: numbe
  */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {spec, spec_hash} = run;
-  if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
+  if (!spec || !spec_hash || run.status === 'stopped') return undefined;
   const frozen = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
   if (frozen && frozen.spec_hash !== spec_hash) {
     const found = `spec ${frozen.spec_hash}`;

@@ -62,7 +62,7 @@ async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
     return {
       result: `refused: shards of run ${run} have expired since ${from}, and a rebuild would compute them again`,
     };
-  if (parent.expired_at !== null && parent.status === 'cancelled')
+  if (parent.expired_at !== null && parent.status === 'stopped')
     return {
       result: `refused: run ${run} was stopped, and the documents of its streams were deleted at ${utcText(parent.expired_at)}. \`gleaner run verify ${run}\` reads its output in the bucket`,
     };
@@ -193,7 +193,7 @@ async function resyncRun(deps: Deps, run: string, streams: number): Promise<void
   const parent = await runRecords.get(store, run);
   if (parent && !isOpen(parent) && !isOlderThan(parent.updated_at, LATE_S, deps.now()))
     await updateTotals(deps, run);
-  if (parent?.status === 'cancelled' || parent?.stopped_at || parent?.expired_at) return;
+  if (parent?.status === 'stopped' || parent?.stopped_at || parent?.expired_at) return;
   const documents = await store.count(paths.streams(run));
   if (parent && isOpen(parent)) await markIfDifferent(deps, parent, documents);
   const isAnyMissing = !parent || documents < streams;

@@ -52,7 +52,7 @@ export function decideRunAction(
   };
   const refuse = (): Decision<Run> =>
     rejected(
-      `run "${name}" is ${run.status}: ${action} has no effect${run.status === 'cancelled' ? ', because a stop is final; drop the streams as a new run' : ''}`,
+      `run "${name}" is ${run.status}: ${action} has no effect${run.status === 'stopped' ? ', because a stop is final; drop the streams as a new run' : ''}`,
     );
   switch (action) {
     case 'start':
@@ -66,7 +66,7 @@ export function decideRunAction(
         const next = {...decision.next, reason, ...NO_MACHINE_DEATHS, ...NO_MODEL_FAILURES};
         return {...decision, next: next.status === run.status ? next : withMark(next, now)};
       }
-      if (action === 'start' && run.status !== 'cancelled')
+      if (action === 'start' && run.status !== 'stopped')
         return applied(run, `${name} is ${run.status}: nothing is left to start`);
       return refuse();
     case 'pause':
@@ -84,11 +84,11 @@ export function decideRunAction(
           {...run, message_times, stopped_at: run.stopped_at ?? iso(now)},
           `${name} is completed and accepts no further streams`,
         );
-      if (run.status === 'cancelled') return become('cancelled', '');
+      if (run.status === 'stopped') return become('stopped', '');
       // The reason of a pause ends with it.
       const reason = run.status === 'paused' ? null : run.reason;
       return applied(
-        {...endedAs('cancelled', run, reason, now), message_times, stopped_at: iso(now)},
+        {...endedAs('stopped', run, reason, now), message_times, stopped_at: iso(now)},
         `${name} stopped for good`,
       );
     }

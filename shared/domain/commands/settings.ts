@@ -24,7 +24,7 @@ export function decideConfigure(
   now: number,
 ): Decision<Run> {
   if (!run) return noRun(name);
-  if (run.status === 'cancelled') return rejected(`run "${name}" was stopped, and a stop is final`);
+  if (run.status === 'stopped') return rejected(`run "${name}" was stopped, and a stop is final`);
   const stale = staleFor(`run "${name}"`, run.version, if_version);
   if (stale) return stale;
   const {current, message_times, outdated} = sortSettings(run, settings, published_at);

@@ -65,12 +65,12 @@ const history = {
 
 /**
  * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted. Operators, budgets and
- * breakers set the status `paused`; only operators set `cancelled`; the other statuses follow from the streams.
+ * breakers set the status `paused`; only operators set `stopped`; the other statuses follow from the streams.
  */
 export const runDocument = stored({
   run: text.describe('Id of the run, as in `datasets/RUN/`.'),
   status: z
-    .enum(['active', 'paused', 'completed', 'failed', 'cancelled'])
+    .enum(['active', 'paused', 'completed', 'failed', 'stopped'])
     .describe('Status word of the run; [Operations](../operations.md) explains each.'),
   reason: orNull(text).describe('Why the run waits, is paused or has ended; null without a reason.'),
   spec: orNull(z.record(text, z.unknown())).describe(
@@ -123,7 +123,7 @@ export function pausedFor(reason: string, now: number) {
 }
 
 /** The run, ended by a person or by its model before its streams have ended. Its history ends too. */
-export function endedAs(status: 'failed' | 'cancelled', run: Run, reason: string | null, now: number): Run {
+export function endedAs(status: 'failed' | 'stopped', run: Run, reason: string | null, now: number): Run {
   const history = withPoint(run.history, run, now, {turns: true});
   return {...run, status, reason, waits: null, history, updated_at: iso(now)};
 }

@@ -91,7 +91,7 @@ export function summarizeRun(
   const next: Run = {...run, ...exact(totals), cost_usd};
   const ended = next.streams_completed + next.streams_failed;
   const isEmpty = ended + next.streams_pending + next.streams_in_progress === 0;
-  if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
+  if (run.status !== 'stopped' && run.spec !== null && !isEmpty) {
     const unfinished = next.streams_pending + next.streams_in_progress;
     const isAllRejected = next.total_samples_processed === 0 && next.rejected_samples > 0;
     if (unfinished > 0 || ending) next.status = run.status === 'paused' ? 'paused' : 'active';

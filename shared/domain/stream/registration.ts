@@ -55,7 +55,7 @@ export function decideRegistration(
  */
 function isClosed({status, stopped_at, expired_at}: Run, before: unknown, object: DroppedStream): boolean {
   const isLate = msOf(object.created_at) > msOf(stopped_at ?? iso(0));
-  if (status !== 'cancelled') return stopped_at !== null && isLate;
+  if (status !== 'stopped') return stopped_at !== null && isLate;
   return before !== undefined || isLate || expired_at !== null;
 }
 

@@ -46,7 +46,7 @@ describe('pause and resume', () => {
   });
 
   for (const [status, told] of [
-    ['cancelled', 'stop'],
+    ['stopped', 'stop'],
     ['paused', 'drain'],
   ] as const)
     it(`a run that is set to ${status} in the console tells its worker to ${told} after the next tick`, async () => {
@@ -148,10 +148,10 @@ describe('stop', () => {
     await world.untilAsleep(20);
     assert.ok(world.objects.names('activations/my-run/tpu_0/').length <= shards.length + 1);
     for (const action of ['start', 'resume', 'pause'])
-      assert.match((await send(world, {action, run: 'my-run'})).reason, /cancelled/);
+      assert.match((await send(world, {action, run: 'my-run'})).reason, /stopped/);
     world.drop('my-run', 1, someLines(2));
     await world.untilAsleep();
-    assert.equal((await world.run('my-run'))?.status, 'cancelled');
+    assert.equal((await world.run('my-run'))?.status, 'stopped');
     assert.equal(await world.stream('my-run', '001'), undefined);
     assert.match(
       (await world.timeline('rejected')).join(),
@@ -169,7 +169,7 @@ describe('stop', () => {
     world.objects.put('datasets/my-run/run.json', '{}');
     await send(world, {action: 'start', run: 'my-run'});
     await world.untilAsleep();
-    assert.equal((await world.run('my-run'))?.status, 'cancelled');
+    assert.equal((await world.run('my-run'))?.status, 'stopped');
     assert.deepEqual(world.tpus.made, []);
   });
 
@@ -182,7 +182,7 @@ describe('stop', () => {
     await world.store.transaction(async tx => tx.delete(paths.run('my-run')));
     world.drop('my-run', 1, someLines(2));
     await world.untilAsleep();
-    assert.equal((await world.run('my-run'))?.status, 'cancelled');
+    assert.equal((await world.run('my-run'))?.status, 'stopped');
   });
 
   it('leaves a completed run completed, and refuses every later stream with the reason', async () => {

@@ -77,9 +77,9 @@ describe('cancel and retry of streams', () => {
     },
     {
       name: 'retry leaves a stopped run stopped',
-      run: {status: 'cancelled'},
+      run: {status: 'stopped'},
       message: {action: 'retry', stream: '007'},
-      then: ['rejected', 'cancelled', null, 0],
+      then: ['rejected', 'stopped', null, 0],
     },
   ];
   for (const {name, run, stream, message, then} of parents)

@@ -24,7 +24,7 @@ describe('a count of the streams of an ended run', () => {
   it('writes no fewer shards than the run has, because an older count may come later', async () => {
     const world = new World();
     await world.store.transaction(async tx => {
-      runRecords.set(tx, aRun({status: 'cancelled', total_shards: 5, total_tokens: 500}));
+      runRecords.set(tx, aRun({status: 'stopped', total_shards: 5, total_tokens: 500}));
       streamRecords.set(tx, aStream({status: 'completed', total_shards: 3, total_tokens: 300}));
     });
     await updateTotals(world.deps, 'my-run');
@@ -47,7 +47,7 @@ describe('a count of the streams of an ended run', () => {
     const world = new World();
     const month = monthOf(world.now);
     await world.store.transaction(async tx => {
-      runRecords.set(tx, aRun({status: 'cancelled', network_usd: 1, network_bytes: 10}));
+      runRecords.set(tx, aRun({status: 'stopped', network_usd: 1, network_bytes: 10}));
       streamRecords.set(tx, aStream({network_usd: 3, network_bytes: 30}));
       spendingRecords.set(tx, {...NO_SPENDING, months: {[month]: 5}});
     });

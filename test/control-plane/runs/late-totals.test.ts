@@ -47,7 +47,7 @@ describe('the totals of a run that has ended', () => {
   }
   const assertStopCounted = async (world: World) => {
     const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
-    assert.deepEqual([run?.status, stream?.lease], ['cancelled', null]);
+    assert.deepEqual([run?.status, stream?.lease], ['stopped', null]);
     assert.ok((stream?.total_shards ?? 0) > 0);
     assert.equal(run?.total_shards, stream?.total_shards);
   };
@@ -79,7 +79,7 @@ describe('the totals of a run that has ended', () => {
     const before = (await world.run('my-run'))?.total_shards ?? 0;
     await world.order({action: 'rebuild', run: 'my-run'});
     const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
-    assert.equal(run?.status, 'cancelled');
+    assert.equal(run?.status, 'stopped');
     assert.ok(run.total_shards > before);
     assert.equal(run.total_shards, stream?.total_shards);
   });
@@ -109,7 +109,7 @@ describe('the totals of a run that has ended', () => {
     await world.untilAsleep();
     await recount(world);
     const {status, streams_in_progress, streams_pending} = (await world.run('my-run')) ?? {};
-    assert.deepEqual([status, streams_in_progress, streams_pending], ['cancelled', 0, 1]);
+    assert.deepEqual([status, streams_in_progress, streams_pending], ['stopped', 0, 1]);
   });
 
   it('have the shards that are counted while its end is written, though its function dies after the end', async () => {

@@ -56,7 +56,7 @@ describe('a document made for a run that had one', () => {
     }
   });
 
-  it('is cancelled where a message stopped the run before the database was lost', async () => {
+  it('stays stopped where a message stopped the run before the database was lost', async () => {
     const world = await aWorkingWorld();
     world.control({action: 'stop', run: 'my-run'});
     await world.untilAsleep();
@@ -65,12 +65,12 @@ describe('a document made for a run that had one', () => {
     world.control({action: 'rebuild'});
     await world.minutes(20, 1);
     const {status, stopped_at, reason, preemptions} = (await world.run('my-run')) ?? assert.fail();
-    assert.deepEqual([status, stopped_at !== null, world.tpus.made], ['cancelled', true, made]);
+    assert.deepEqual([status, stopped_at !== null, world.tpus.made], ['stopped', true, made]);
     assert.equal(preemptions, null, 'their count is unknown');
     assert.match(reason ?? '', /system\/stops\/my-run\.json/);
   });
 
-  it('is not cancelled where a message stopped the run after its end', async () => {
+  it('is not stopped where a message stopped the run after its end', async () => {
     const world = aWorldWithAStream(5);
     await world.untilAsleep();
     assert.equal((await world.run('my-run'))?.status, 'completed');
@@ -78,7 +78,7 @@ describe('a document made for a run that had one', () => {
     await world.wipe();
     world.control({action: 'rebuild'});
     await world.minutes(20, 1);
-    assert.notEqual((await world.run('my-run'))?.status, 'cancelled');
+    assert.notEqual((await world.run('my-run'))?.status, 'stopped');
   });
 
   it('in a later deployment waits with the stream that was added to the run, until resume', async () => {
@@ -156,7 +156,7 @@ describe('a database that was restored from an older backup', () => {
     world.control({action: 'rebuild'});
     await world.minutes(20, 1);
     const {status, stopped_at} = (await world.run('my-run')) ?? {};
-    assert.deepEqual([status, stopped_at !== null], ['cancelled', true]);
+    assert.deepEqual([status, stopped_at !== null], ['stopped', true]);
   });
 
   for (const isRebuilt of [true, false])

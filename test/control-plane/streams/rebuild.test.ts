@@ -238,7 +238,7 @@ describe('a rebuild', () => {
       await world.edit(path, {total_tokens: Number((await world.store.get(path))?.total_tokens) + 1000});
     await world.order({action: 'rebuild', run: 'my-run'});
     const run = await world.run('my-run');
-    assert.deepEqual([run?.status, run?.total_tokens], ['cancelled', await totalOf(world, 'total_tokens')]);
+    assert.deepEqual([run?.status, run?.total_tokens], ['stopped', await totalOf(world, 'total_tokens')]);
   });
 
   it('of a run without a stream in the bucket is refused', async () => {

@@ -23,7 +23,7 @@ describe('an empty database', () => {
     const made = world.tpus.made.length;
     await world.untilAsleep();
     const statuses = [(await world.run('other'))?.status, (await world.run('my-run'))?.status];
-    assert.deepEqual([...statuses, world.tpus.made.length], ['paused', 'cancelled', made]);
+    assert.deepEqual([...statuses, world.tpus.made.length], ['paused', 'stopped', made]);
     assert.deepEqual(orphanAlerts(world), []);
   });
 

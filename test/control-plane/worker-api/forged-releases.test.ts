@@ -36,7 +36,7 @@ async function assertNoEffect(world: World, body: object, status: number): Promi
 
 async function endRun(world: World): Promise<void> {
   const run = (await world.run('my-run')) ?? assert.fail();
-  await world.store.transaction(async tx => runRecords.set(tx, {...run, status: 'cancelled'}));
+  await world.store.transaction(async tx => runRecords.set(tx, {...run, status: 'stopped'}));
 }
 
 async function isComplete(world: World, lease: FakeAgent['lease']): Promise<boolean> {

@@ -177,6 +177,6 @@ describe('a stop that is the first message of an empty database', () => {
     const id = await world.order({action: 'stop', run: 'my-run'});
     assert.equal((await world.store.get(`control/${id}`))?.outcome, 'applied');
     await world.untilAsleep();
-    assert.equal((await world.run('my-run'))?.status, 'cancelled');
+    assert.equal((await world.run('my-run'))?.status, 'stopped');
   });
 });

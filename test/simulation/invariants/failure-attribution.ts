@@ -44,7 +44,7 @@ export class FailureAttribution extends Check {
   /** True if a failure of the model ends the run: no shard proves the model, and no person stopped the run. */
   #failsAll(run: string): boolean {
     const {status, total_shards} = this.context.store.peek(paths.run(run)) ?? {};
-    return status !== 'cancelled' && total_shards === 0;
+    return status !== 'stopped' && total_shards === 0;
   }
 
   /** True if the silent worker that the error names is being deleted. */

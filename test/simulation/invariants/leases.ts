@@ -98,7 +98,7 @@ export class Leases extends Check {
     if (this.violations.request || this.violations.isForOperator) return;
     // The tick notifies the workers of a run that a message or a failure of its model has ended.
     const run = store.peek(path.split('/', 2).join('/'));
-    if (run?.status === 'cancelled' || run?.certain_failure) return;
+    if (run?.status === 'stopped' || run?.certain_failure) return;
     const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
     const isHolder = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;
     if (!worker || !isHolder || !isAlive(worker) || path !== streamPathOf(worker.work)) return;

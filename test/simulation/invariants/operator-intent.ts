@@ -153,7 +153,7 @@ export class OperatorIntent extends Check {
     if (action === 'cancel' && isCancelled) this.#cancelled.add(path);
     const deleted = paths.worker(String(worker));
     if (action === 'delete' && store.peek(deleted)?.held) this.#held.add(deleted);
-    if (action !== 'stop' || store.peek(paths.run(String(run)))?.status !== 'cancelled') return;
+    if (action !== 'stop' || store.peek(paths.run(String(run)))?.status !== 'stopped') return;
     this.#final.add(String(run));
     if (!this.context.objects.info(stopObject(String(run))))
       this.breach(`run ${run} was stopped, and the bucket does not have the stop`);
@@ -185,8 +185,8 @@ export class OperatorIntent extends Check {
   }
 
   onRun(run: string, before: Document | undefined, {status}: Document): void {
-    const isFinal = before?.status === 'cancelled' || this.#final.has(run);
-    if (isFinal && status !== 'cancelled') this.breach(`run ${run} was stopped, and is ${status}`);
+    const isFinal = before?.status === 'stopped' || this.#final.has(run);
+    if (isFinal && status !== 'stopped') this.breach(`run ${run} was stopped, and is ${status}`);
     const isResumed = before?.status === 'paused' && status === 'active';
     const isTry = isResumed && this.#isModelTry(run, before);
     if (isTry) this.context.see('a run tries its model again by itself');
@@ -248,8 +248,8 @@ export class OperatorIntent extends Check {
   override atTheEnd(): void {
     const {store} = this.context;
     for (const run of this.context.runs()) {
-      const isCancelled = store.peek(paths.run(run))?.status === 'cancelled';
-      if (isCancelled && !this.#stopped.has(run)) this.breach(`run ${run} is cancelled without a stop`);
+      const isStopped = store.peek(paths.run(run))?.status === 'stopped';
+      if (isStopped && !this.#stopped.has(run)) this.breach(`run ${run} is stopped without a stop`);
     }
     for (const [id, outcome] of this.#expected) {
       const record = store.peek(paths.control(id));

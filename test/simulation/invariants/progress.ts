@@ -146,7 +146,7 @@ export class Progress extends Check {
     const {store} = this.context;
     const [, run = '', file = ''] = object.split('/');
     const document = store.peek(paths.run(run));
-    if (document?.status === 'cancelled' || document?.expired_at) return;
+    if (document?.status === 'stopped' || document?.expired_at) return;
     const stream = store.peek(paths.stream(run, file.slice(7, 10)));
     if (stream === undefined && this.context.isTooLate(document, object)) return;
     const mixed = this.#mixedOf(run);

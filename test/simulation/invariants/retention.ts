@@ -12,7 +12,7 @@ const TOTALS = [
 ];
 
 export function isEnded({status}: Document): boolean {
-  return ['completed', 'failed', 'cancelled'].includes(String(status));
+  return ['completed', 'failed', 'stopped'].includes(String(status));
 }
 
 export class Retention extends Check {
@@ -33,7 +33,7 @@ export class Retention extends Check {
     this.context.see('a run is expired');
     if (!this.context.aged.has(run))
       this.breach(`run ${run} has ended, and its documents expire on the same day`);
-    const isStop = after.status === 'cancelled' && touched.has(run);
+    const isStop = after.status === 'stopped' && touched.has(run);
     const changed = TOTALS.find(field => before[field] !== after[field] && !(field === 'status' && isStop));
     if (changed !== undefined)
       this.breach(`run ${run} is expired, and ${changed} went from ${before[changed]} to ${after[changed]}`);
@@ -42,7 +42,7 @@ export class Retention extends Check {
   /** A run that is over for good gets no document of a stream after its documents expired. A new stream may open a failed run. */
   onStreamCreated(path: string, run: string): void {
     const {expired_at, status} = this.context.store.peek(paths.run(run)) ?? {};
-    if (typeof expired_at === 'string' && status === 'cancelled')
+    if (typeof expired_at === 'string' && status === 'stopped')
       this.breach(`${path} was created, and run ${run} is ${status} and expired`);
   }
 

@@ -108,7 +108,7 @@ export class Ticks extends Check {
     return this.#up().flatMap(({name, incarnation, recreate, work, epoch, drains}) => {
       if (recreate) return [`${name}#${incarnation} is to be recreated`];
       const status = work && store.peek(paths.run(work.split('/')[0] ?? ''))?.status;
-      if (status === 'cancelled')
+      if (status === 'stopped')
         return [`${name} works on ${work} in epoch ${epoch}, and its run was stopped`];
       return status === 'paused' && !drains
         ? [`${name} works on ${work} in epoch ${epoch}, and its run is paused`]
@@ -217,7 +217,7 @@ export class Ticks extends Check {
   }
 
   #isWorkOpen(): boolean {
-    return this.#hasWork(status => status !== 'cancelled' && status !== 'paused');
+    return this.#hasWork(status => status !== 'stopped' && status !== 'paused');
   }
 
   /** True if a job has not ended, or a run with such a status has an unfinished stream. */

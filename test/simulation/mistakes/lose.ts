@@ -150,8 +150,8 @@ export const LOSE: Mistakes = {
   'an expired run whose streams a resync registers': {
     shown_by: 'old runs',
     in: 'resyncRun',
-    find: "$PARENT?.status === 'cancelled' || $PARENT?.stopped_at || $PARENT?.expired_at",
-    replace: "$PARENT?.status === 'cancelled' || $PARENT?.stopped_at",
+    find: "$PARENT?.status === 'stopped' || $PARENT?.stopped_at || $PARENT?.expired_at",
+    replace: "$PARENT?.status === 'stopped' || $PARENT?.stopped_at",
   },
   'a notification that its receiver refuses once and that is not sent again': {
     shown_by: 'receiver',
@@ -162,14 +162,14 @@ export const LOSE: Mistakes = {
   'a stop that is not kept in the bucket': {
     shown_by: 'busy operators',
     in: 'stop',
-    find: "if ((await $GET($STORE, $RUN))?.status === 'cancelled') $COPY;",
+    find: "if ((await $GET($STORE, $RUN))?.status === 'stopped') $COPY;",
   },
   'a rebuild of a run that was stopped and is expired': {
     shown_by: 'old runs',
     edits: [
       {
         in: 'rebuildRun',
-        find: "if ($PARENT.expired_at !== null && $PARENT.status === 'cancelled') return $REFUSED;",
+        find: "if ($PARENT.expired_at !== null && $PARENT.status === 'stopped') return $REFUSED;",
       },
       {
         in: 'isClosed',

@@ -142,7 +142,7 @@ export const STATE_WAITS: Record<string, Wait> = {
     ...{kind: 'failed', about: 'run my-run', evidence: /stream 000: cancelled/},
   },
   'run completed': {name: 'no wait of a completed run', given: aCompletedRun, ...NOTHING},
-  'run cancelled': {
+  'run stopped': {
     name: 'no wait of a stopped run',
     given: () => after(aWorkingWorld(), {action: 'stop', run: 'my-run'}, 2),
     ...NOTHING,

@@ -71,7 +71,7 @@ export const stop = command({
   decide: (turn, {run}) =>
     onRun(turn, run, parent => decideRunAction('stop', run, parent, turn.published_at, turn.now)),
   after: async (deps, {run}) => {
-    if ((await runRecords.get(deps.store, run))?.status === 'cancelled')
+    if ((await runRecords.get(deps.store, run))?.status === 'stopped')
       await deps.objects.create(stopObject(run), Buffer.from('{}\n'), {content_type: 'application/json'});
     await updateTotals(deps, run);
   },

@@ -88,7 +88,7 @@ async function onStreams(
   const {run, ids, about, nothing, revives} = of;
   const parent = await runRecords.get(tx, run);
   if (!parent) return refused(`there is no run "${run}"`, about);
-  if (parent.status === 'cancelled') return refused(`run "${run}" was stopped, and a stop is final`, about);
+  if (parent.status === 'stopped') return refused(`run "${run}" was stopped, and a stop is final`, about);
   if (parent.expired_at !== null)
     return refused(
       `the documents of the streams of run "${run}" were deleted at ${utcText(parent.expired_at)}: send {"action":"rebuild","run":"${run}"} first`,

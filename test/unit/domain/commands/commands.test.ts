@@ -29,15 +29,15 @@ function nextOf<T>(decision: Decision<T>): T {
 
 /** Status of a run after each action, by its status before. null: the message is refused and changes nothing. */
 const TABLE: Record<RunAction, Record<RunStatus, RunStatus | null>> = {
-  start: {active: 'active', paused: 'active', completed: 'completed', failed: 'failed', cancelled: null},
-  resume: {active: 'active', paused: 'active', completed: null, failed: null, cancelled: null},
-  pause: {active: 'paused', paused: 'paused', completed: null, failed: null, cancelled: null},
+  start: {active: 'active', paused: 'active', completed: 'completed', failed: 'failed', stopped: null},
+  resume: {active: 'active', paused: 'active', completed: null, failed: null, stopped: null},
+  pause: {active: 'paused', paused: 'paused', completed: null, failed: null, stopped: null},
   stop: {
-    active: 'cancelled',
-    paused: 'cancelled',
+    active: 'stopped',
+    paused: 'stopped',
     completed: 'completed',
-    failed: 'cancelled',
-    cancelled: 'cancelled',
+    failed: 'stopped',
+    stopped: 'stopped',
   },
 };
 
@@ -134,7 +134,7 @@ describe('control actions', () => {
 
   it('the settings of a stopped run change no more', () => {
     const settings = {budget_usd: 9};
-    const decision = decideConfigure('my-run', aRun({status: 'cancelled'}), settings, undefined, at(1), T0);
+    const decision = decideConfigure('my-run', aRun({status: 'stopped'}), settings, undefined, at(1), T0);
     assert.equal(decision.kind, 'rejected');
   });
 
@@ -148,8 +148,8 @@ describe('control actions', () => {
 
   it('a stopped run stays stopped after every action', () => {
     for (const action of Object.keys(TABLE) as RunAction[]) {
-      const decision = decideRunAction(action, 'my-run', aRun({status: 'cancelled'}), at(0), T0);
-      assert.ok(decision.kind === 'rejected' || decision.next.status === 'cancelled');
+      const decision = decideRunAction(action, 'my-run', aRun({status: 'stopped'}), at(0), T0);
+      assert.ok(decision.kind === 'rejected' || decision.next.status === 'stopped');
     }
   });
 
@@ -311,7 +311,7 @@ describe('messages that are delivered out of order', () => {
       {second: 2, decide: run('resume')},
       {second: 1, decide: run('stop')},
     ]);
-    assert.equal(document.status, 'cancelled');
+    assert.equal(document.status, 'stopped');
     assert.deepEqual(document.message_times, {status_at: at(2)}, 'the later message stays noted');
   });
 

@@ -51,12 +51,12 @@ const cases: {name: string; given: RunStatus; when: StreamStatus[]; then: RunSta
     then: 'active',
     reason: 'stream 000: not UTF-8',
   },
-  {name: 'work is left', given: 'cancelled', when: ['pending'], then: 'cancelled'},
+  {name: 'work is left', given: 'stopped', when: ['pending'], then: 'stopped'},
   {
     name: 'all streams are completed',
-    given: 'cancelled',
+    given: 'stopped',
     when: ['completed'],
-    then: 'cancelled',
+    then: 'stopped',
   },
   {name: 'no stream is known', given: 'active', when: [], then: 'active'},
 ];
@@ -109,7 +109,7 @@ describe('the status of a run', () => {
 
   it('a run that a message ends has its end in its history, and later costs change no curve', () => {
     const waits = {...constraint('budget', 'run my-run'), since_at: at(0)};
-    const ended = endedAs('cancelled', aRun({waits}), null, T0 + 60_000);
+    const ended = endedAs('stopped', aRun({waits}), null, T0 + 60_000);
     assert.equal(ended.waits, null, 'and waits for nothing');
     const later = summarizeRun(ended, totalsOf(streamsOf('completed')), 99, T0 + 90_000);
     assert.deepEqual([ended.history?.at_s, later.cost_usd, later.history], [[60], 99, ended.history]);
@@ -168,7 +168,7 @@ describe('the status of a run', () => {
     {given: {status: 'paused'}, runnable: false, open: true},
     {given: {status: 'completed'}, runnable: false, open: false},
     {given: {status: 'failed'}, runnable: false, open: false},
-    {given: {status: 'cancelled'}, runnable: false, open: false},
+    {given: {status: 'stopped'}, runnable: false, open: false},
   ];
   for (const {given, ...then} of open)
     it(`a run with ${JSON.stringify(given)} is ${JSON.stringify(then)}`, () =>

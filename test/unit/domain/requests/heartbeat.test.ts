@@ -165,9 +165,9 @@ describe('the decision about a heartbeat', () => {
       then: {drains: true, work: 'my-run/007'},
     },
     {
-      name: 'a claim of a stream of a cancelled run stops the work',
+      name: 'a claim of a stream of a stopped run stops the work',
       worker: {phase: 'idle'},
-      documents: {stream: aLeasedStream(), run: aRun({status: 'cancelled'})},
+      documents: {stream: aLeasedStream(), run: aRun({status: 'stopped'})},
       action: 'stop',
       then: FREE,
     },

@@ -31,7 +31,7 @@ describe('the decision about a release', () => {
     const breakerOf = (state: Partial<ReleaseState>, kind: 'model' | 'hub') =>
       decideRelease({...HELD, stream: aLeasedStream(), ...state}, failing(kind), RETRY, T0).writes?.breaker;
     assert.equal(breakerOf({}, 'model')?.after.status, 'failed');
-    assert.equal(breakerOf({run: aRun({status: 'cancelled'})}, 'model'), undefined);
+    assert.equal(breakerOf({run: aRun({status: 'stopped'})}, 'model'), undefined);
     assert.equal(breakerOf({}, 'hub')?.after.model_misses, 1);
     assert.equal(breakerOf({stream: COMPLETED}, 'hub'), undefined);
   });

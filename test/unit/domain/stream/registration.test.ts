@@ -72,23 +72,23 @@ const cases: {name: string; run?: Partial<Run>; before?: Stream; when?: DroppedS
   },
   {
     name: 'refuses a stream that is younger than the stop of its run',
-    run: {status: 'cancelled', stopped_at: at(10)},
+    run: {status: 'stopped', stopped_at: at(10)},
     then: {status: undefined, refusal: /a stop is final/, isClosed: true, reopens: false},
   },
   {
     name: 'refuses a known stream of a stopped run',
-    run: {status: 'cancelled', stopped_at: at(40)},
+    run: {status: 'stopped', stopped_at: at(40)},
     before: aStream(),
     then: {status: 'pending', refusal: /a stop is final/, isClosed: true, reopens: false},
   },
   {
     name: 'refuses any stream of a stopped run whose streams have lost their documents',
-    run: {status: 'cancelled', stopped_at: at(40), expired_at: at(50)},
+    run: {status: 'stopped', stopped_at: at(40), expired_at: at(50)},
     then: {status: undefined, refusal: /a stop is final/, isClosed: true, reopens: false},
   },
   {
     name: 'accepts an unknown stream from before the stop of its run: its document was lost',
-    run: {status: 'cancelled', stopped_at: at(40)},
+    run: {status: 'stopped', stopped_at: at(40)},
     then: {status: 'pending', reopens: true, event: /accepted/},
   },
   {
