@@ -117,13 +117,16 @@ function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Cont
   const attempt = stored ?? writes.attempts.get(path);
   writes.endedWorkers.push(worker);
   const {ready_at, zone, costs, computed_tokens, unstored_tokens} = worker;
-  if (ready_at === null) return;
-  const isTaken = attempt?.cause_kind === 'taken';
   // A billed incarnation whose node was seen again has been counted as preempted already.
-  if (isTaken && stored?.gone_at === undefined) addPreemption(writes.shared, worker, now);
+  const isNew = stored?.gone_at === undefined;
+  // Cloud TPU may take a node that it has listed before the node is READY: a life of no length.
+  const isTaken =
+    attempt?.cause_kind === 'taken' && (ready_at !== null || (isNew && attempt.provider_state !== null));
+  if (ready_at === null && !isTaken) return;
+  if (isTaken && isNew) addPreemption(writes.shared, worker, now);
   const life = {
     lives: 1,
-    life_s: secondsFrom(ready_at, now),
+    life_s: ready_at === null ? 0 : secondsFrom(ready_at, now),
     preemptions: isTaken ? 1 : 0,
     usd: totalOf(costs),
     tokens: computed_tokens - unstored_tokens,

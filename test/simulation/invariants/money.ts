@@ -102,7 +102,7 @@ export class Money extends Check {
   /** No node is created when the budget is spent, counting what living workers cost until their nodes are deleted. */
   onWorker(name: string, before: Document, after: Document): void {
     const attempt = paths.attempt(name, Number(after.incarnation));
-    const isEnd = after.phase === 'gone' && after.ready_at !== null;
+    const isEnd = after.phase === 'gone' && before.phase !== 'gone';
     if (isEnd && !this.#payers.has(attempt)) this.#payers.set(attempt, String(after.charged_to));
     if (!isNewIncarnation(before, after)) return;
     const allowed = this.context.faults.hang > 0 ? HUNG_MINUTES : 1;
@@ -180,16 +180,18 @@ export class Money extends Check {
     const attempts = store
       .collection('workers')
       .flatMap(({path}) => store.collection(`${path}/attempts`))
-      .filter(({data}) => data.gone_at !== undefined && data.ready_at !== null);
+      .filter(({data}) => data.gone_at !== undefined);
     const owed = new Map<string, number>();
     const byPool = new Map<string, number>();
     const taken = new Map<string, number>();
     let total = 0;
     for (const {path, data} of attempts) {
       const payer = this.#payers.get(path) ?? '';
-      // A node that was READY only after its bill was seen again.
-      if (data.cause_kind === 'taken' && data.ready_at !== data.seen_again_at)
+      // A node that was READY only after its bill was seen again. Others were taken before they were READY.
+      const wasReady = data.ready_at !== null && data.ready_at !== data.seen_again_at;
+      if (data.cause_kind === 'taken' && (wasReady || data.provider_state !== null))
         taken.set(payer, (taken.get(payer) ?? 0) + 1);
+      if (data.ready_at === null) continue;
       this.#checkBill(path, data);
       total += Number(data.cost_usd);
       const pool = parseWorkerName(String(data.worker))?.pool ?? '';

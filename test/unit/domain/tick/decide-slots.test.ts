@@ -543,8 +543,10 @@ describe('decideSlots', () => {
       assert.deepEqual([lives, life_s, preemptions, usd, tokens], [1, 3600, 1, 3, 700]);
     });
 
-    for (const [name, attempt, before, after] of [
+    for (const [name, attempt, before, after, ready_at = at(0)] of [
       ['counts its preemption', {cause_kind: 'taken'}, 1, 2],
+      ['counts that of a node before READY', {cause_kind: 'taken', provider_state: 'PREEMPTED'}, 1, 2, null],
+      ['counts no request without a node', {cause_kind: 'taken', provider_state: null}, 1, 1, null],
       ['counts no other end', {cause_kind: 'silent'}, 1, 1],
       [
         'counts the preemption of a node that is seen again once',
@@ -556,8 +558,11 @@ describe('decideSlots', () => {
     ] as const)
       it(`and ${name}`, () => {
         const run = {preemptions: before};
-        const {shared} = decide({workers: [deleting], node: null, wanted: 'unwanted', attempt, run});
+        const workers = [{...deleting, ready_at}];
+        const {shared} = decide({workers, node: null, wanted: 'unwanted', attempt, run});
         assert.equal(shared.runs.get('my-run')?.preemptions, after);
+        const [{preemptions} = {preemptions: 0}] = shared.zones.get(ZONE)?.churn ?? [];
+        if (before !== null && !('gone_at' in attempt)) assert.equal(preemptions, after - before, 'of the zone');
       });
   });
 });
