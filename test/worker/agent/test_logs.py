@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import sys
+import time
 
 import pytest
 
@@ -52,6 +53,20 @@ def test_a_long_log_line_is_cut_on_stderr_and_shipped_whole(storage, tmp_path, c
     say(shipper, "é" * 100_000)
     assert 16_384 < len(capsys.readouterr().err.encode()) < 65_536
     assert shipped(shipper, storage) == ["é" * 100_000]
+
+
+def test_a_log_has_the_lines_of_the_end_of_a_work_long_before_its_next_copy(storage, tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "_SHIP_GAP_S", 0.01)
+    shipper = LogShipper(str(tmp_path / "host.log"))
+    shipper.ship(bucket(), "a.log")
+    shipper.start(bucket(), "a.log")
+    for text in ("Leased", "Releasing"):
+        say(shipper, text)
+        shipper.ship_soon()
+        deadline = time.monotonic() + logs._SHIP_EVERY_S / 2
+        while text.encode() not in storage.data(BUCKET, "a.log") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert text.encode() in storage.data(BUCKET, "a.log")
 
 
 def test_the_log_of_a_host_has_the_lines_before_a_restart_and_stays_short(storage, tmp_path, monkeypatch):

@@ -133,6 +133,7 @@ class Agent:
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, state: ExtractionState) -> None:
         log.info("Releasing stream %s of run %s: %s", lease["stream"], lease["run"], outcome)
+        self.shipper.ship_soon()
         try:
             if self.preempted.is_set():
                 self.api.release(lease, outcome, failure, state.progress(), _RELEASE_S)
@@ -155,6 +156,7 @@ class Agent:
             if self._is_by_preemption(ending):
                 ending |= {"outcome": "preempted", "cause": None, "error": None}
             log.info("Finishing job %s: %s %s", lease["job"], ending["outcome"], ending["cause"] or "")
+            self.shipper.ship_soon()
             if self.preempted.is_set():
                 self.api.finish(lease, ending, _RELEASE_S)
             else:
