@@ -67,13 +67,12 @@ function noRunText({unreadable}: Overview): string {
 
 async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise<void> {
   const {store, objects} = cloud;
-  const view = await viewRun(store, name);
+  const [view, rejected] = [await viewRun(store, name), await listRejected(cloud, run => run === name)];
   if (!view) {
-    const rejected = rejectedLines(await listRejected(store, run => run === name));
     const {message} = await unknownRun(store, name);
-    throw new CliError([message, ...rejected.map(({text}) => text)].join('\n'));
+    throw new CliError([message, ...rejectedLines(rejected).map(({text}) => text)].join('\n'));
   }
-  const {run, streams, workers, rejected} = view;
+  const {run, streams, workers} = view;
   const result = run.status === 'completed' ? await readResult(objects, name) : null;
   const stopped = await cloud.connection.stopped();
   const {alerts} = await viewDeployment(store, cloud.jobs);
@@ -99,7 +98,7 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
     '',
     streamCounts(state),
     ...streamLines(state, size).map(line => ({...line, text: `  ${line.text}`})),
-    ...rejectedLines(view.rejected),
+    ...rejectedLines(rejected),
     ...(events.length > 0 ? [''] : []),
     ...events.map(({at, text}) => ({text: `${timeText(at)}  ${text}`, style: styleOf(text)})),
   ]);

@@ -7,7 +7,7 @@ import {CliError} from '../../client/text/errors.ts';
 import {dollarText} from '../../client/text/format.ts';
 import {complain} from '../../client/text/output.ts';
 import {isEnded} from '../../client/views/job-view.ts';
-import {type RunView, viewRun} from '../../client/views/run-state.ts';
+import {type RunState, viewRun} from '../../client/views/run-state.ts';
 import {MAX_SPEC_BYTES} from '../../shared/contracts/spec/spec.ts';
 import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
@@ -53,7 +53,7 @@ export function waitForRun<T>(
   bench: Bench,
   run: string,
   what: string,
-  pick: (view: RunView) => T | undefined,
+  pick: (view: RunState) => T | undefined,
   {limit_s = TPU_S, cure = `read \`gleaner status ${run}\``}: Partial<Limit> = {},
 ): Promise<T> {
   return waitFor(bench, what, {limit_s, cure}, async () => {
@@ -184,7 +184,7 @@ export function records(count: number): string {
 
 export function leased(bench: Bench, run: string): Promise<Worker> {
   const cure = `read \`gleaner status ${run}\` and \`gleaner tpus list --all\`, then run the smoke test again`;
-  const holder = ({workers}: RunView) => workers.find(({work}) => work?.startsWith(`${run}/`));
+  const holder = ({workers}: RunState) => workers.find(({work}) => work?.startsWith(`${run}/`));
   return waitForRun(bench, run, `lease of ${run}`, holder, {cure});
 }
 

@@ -5,7 +5,7 @@ import {openLogs} from '../../client/logs/agent-logs.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {dollarText} from '../../client/text/format.ts';
 import {isEnded} from '../../client/views/job-view.ts';
-import type {RunView} from '../../client/views/run-state.ts';
+import type {RunState} from '../../client/views/run-state.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
@@ -111,7 +111,7 @@ const oneTpu: Step = {
   async run(bench) {
     const {cloud, clock, state, keep} = bench;
     const run = await newRun(bench, 'ten', [records(10)]);
-    const worker = ({workers}: RunView) => workers.find(each => hasWorkedFor(each, run));
+    const worker = ({workers}: RunState) => workers.find(each => hasWorkedFor(each, run));
     const errors = `read \`gleaner status ${run}\`, and LAST ERROR of \`gleaner tpus list --all\``;
     const node = await waitForRun(bench, run, `TPU for ${run}`, worker, {cure: errors});
     state.zone = node.zone;
@@ -133,7 +133,7 @@ const tenSamples: Step = {
 
 /** Waits for the end of a run, and verifies it. */
 async function verifyEnd(bench: Bench, run: string): Promise<string> {
-  const isDone = (view: RunView) => view.run.status === 'completed' || undefined;
+  const isDone = (view: RunState) => view.run.status === 'completed' || undefined;
   await waitForRun(bench, run, `end of ${run}`, isDone, {limit_s: 1800});
   const {ok, stored_once, samples, problems} = await verifyRun(bench.cloud.connection, run);
   if (!ok) throw new CliError(`${run} has ${stored_once} of ${samples} samples: ${problems.join(', ')}`);
@@ -145,12 +145,12 @@ const lostNode: Step = {
   async run(bench) {
     const run = await newRun(bench, 'lost', [records(sizeOf(LONG, bench))], shortOutput(bench));
     const first = await leased(bench, run);
-    const stored = ({streams}: RunView) => streams.find(({total_shards}) => total_shards > 0);
+    const stored = ({streams}: RunState) => streams.find(({total_shards}) => total_shards > 0);
     await waitForRun(bench, run, `shard of ${run}`, stored, {limit_s: 1800});
     await bench.tpus.delete(first.name, first.zone);
     const cure = 'read `gleaner events --kind worker`';
     const isOther = ({name, incarnation}: Worker) => name !== first.name || incarnation > first.incarnation;
-    const other = ({run: {status}, workers}: RunView) => {
+    const other = ({run: {status}, workers}: RunState) => {
       const found = workers.find(worker => hasWorkedFor(worker, run) && isOther(worker));
       if (!found && status === 'completed')
         throw new CliError(`${run} was completed before ${first.name} was lost, so nothing had to go on`);

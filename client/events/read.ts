@@ -1,5 +1,6 @@
 /** Reads of the timeline, the documents `events/{id}`, in the order of `at`. */
-import type {Store} from '../../shared/ports/ports.ts';
+import type {Objects, Store} from '../../shared/ports/ports.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {newestFirst} from '../cloud/newest-first.ts';
 import {type Entry, entriesOf} from './entry.ts';
 import type {EventFilter} from './filter.ts';
@@ -45,9 +46,24 @@ export function readerOf(store: Store, filter: EventFilter) {
 
 const NEWEST_EVENTS = 200;
 
-/** Latest events about rejected objects, for run names that `isMeant` accepts. The name is null for an object of no run. */
-export async function listRejected(store: Store, isMeant: (run: string | null) => boolean): Promise<Entry[]> {
+/**
+ * Latest events about rejected objects that are there as they were rejected, for run names that `isMeant` accepts. The name is null for an
+ * object of no run.
+ */
+export async function listRejected(
+  {store, objects}: Pick<Cloud, 'store' | 'objects'>,
+  isMeant: (run: string | null) => boolean,
+): Promise<Entry[]> {
   const newest = {order_by: {field: 'at', direction: 'desc'}, limit: NEWEST_EVENTS} as const;
   const entries = entriesOf(await store.query('events', newest)).reverse();
-  return entries.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
+  const rejected = entries.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
+  const byObject = new Map(rejected.map(entry => [entry.object ?? entry.id, entry]));
+  const stands = await Promise.all([...byObject.values()].map(entry => isRejectedStill(objects, entry)));
+  return [...byObject.values()].filter((_, index) => stands[index]);
+}
+
+async function isRejectedStill(objects: Objects, {object, at}: Entry): Promise<boolean> {
+  if (object === null) return true;
+  const found = await objects.head(object);
+  return found !== undefined && found.created_at <= at;
 }

@@ -52,7 +52,7 @@ const logLine = z.union([
 
 export const event = z.strictObject({
   ...{id: text, at: text, kind: text, text, run: textOrNull, stream: textOrNull, worker: textOrNull},
-  job: textOrNull,
+  ...{job: textOrNull, object: textOrNull},
 });
 
 export const tpuAnswers = {

@@ -9,6 +9,7 @@ import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects, Store} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Connection} from '../connection/connection.ts';
+import {tpuStatus} from '../explanations/tpu-status.ts';
 import {printJson, printText, quoted, say} from '../text/output.ts';
 import {type AgentLog, openAgentLog} from './agent-log.ts';
 import {type LogLine, logStyle, logText, parseLogLine} from './log-line.ts';
@@ -68,7 +69,14 @@ export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): P
     if (shown > 0 && incarnation > shown) say(`${tpu} is created again: incarnation ${incarnation}`);
     shown = incarnation;
     await logs.read(incarnation > 0 ? hosts.map(host => ({tpu, incarnation, host})) : []);
-    if (!options.follow) return logs.sayNothing(`slot ${tpu} has had no TPU yet`, await bootText(cloud, tpu));
+    if (!options.follow) {
+      const isNow = worker?.incarnation === incarnation && !hasEnded(worker);
+      const who = isNow ? `${tpu} is ${tpuStatus(worker)} and has written no log yet` : undefined;
+      const before =
+        isNow && incarnation > 1 ? `, and --incarnation ${incarnation - 1} shows the log before` : '';
+      const boot = `${await bootText(cloud, tpu)}${before}`;
+      return logs.sayNothing(`slot ${tpu} has had no TPU yet`, boot, who);
+    }
     await sleep(FOLLOW_MS);
   }
 }
@@ -153,10 +161,10 @@ function agentLogs(objects: Objects, options: LogOptions, nameOf: (source: Sourc
       tail.flush();
       isFirst = false;
     },
-    sayNothing(noTpu: string, boot = ''): void {
+    sayNothing(noTpu: string, boot = '', who = 'no log'): void {
       if (lines > 0) return;
       const names = missing.map(name => `gs://${objects.bucket}/${name}`);
-      const none = `no log yet in ${names.join(', ')}: a host stores its first lines when it has booted, or when its boot has failed${boot}`;
+      const none = `${who} in ${names.join(', ')}: a host stores its first lines when it has booted, or when its boot has failed${boot}`;
       if (logs.size === 0) say(noTpu);
       else say(names.length > 0 ? none : 'no line matches');
     },

@@ -80,7 +80,8 @@ export async function listRuns(store: Store): Promise<Run[]> {
   return runRecords.parseAll(await store.query('runs'), ({message}) => complain(message));
 }
 
-export async function readOverview({store, jobs, connection}: Cloud, now: number): Promise<Overview> {
+export async function readOverview(cloud: Cloud, now: number): Promise<Overview> {
+  const {store, jobs, connection} = cloud;
   const {runs, pools, workers, alerts} = await viewDeployment(store, jobs, now);
   const stopped = await connection.stopped();
   const known = new Set(runs.map(({run}) => run));
@@ -95,7 +96,7 @@ export async function readOverview({store, jobs, connection}: Cloud, now: number
     jobs: await countJobs(store, jobs, workers),
     kept,
     alerts: stopped ? [stopped, ...alerts] : alerts,
-    rejected: await listRejected(store, name => name === null || !known.has(name)),
+    rejected: await listRejected(cloud, name => name === null || !known.has(name)),
     totals: totalsOf(workers.map(worker => tpuRow(worker, pools, now))),
     month: await readMonth(store, workers, now),
     proven_at: (await servedRecord.read(() => {}, store)).proven_at,

@@ -76,7 +76,7 @@ export async function readRunPage(
       ? {of: `run ${name}`, stats: result.stats, rows: result.rows}
       : await statsOfOne(objects, streams),
     rejects: await readRejects(objects, streams, REJECTING),
-    rejected: (await listRejected(store, each => each === name)).slice(-MOST_REJECTED),
+    rejected: (await listRejected(cloud, each => each === name)).slice(-MOST_REJECTED),
     events: await newestLines(cloud, state),
   };
 }

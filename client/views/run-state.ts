@@ -10,8 +10,6 @@ import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import {type RunResult, runResult} from '../../shared/domain/run/result.ts';
 import type {Filter, Objects, Store} from '../../shared/ports/ports.ts';
-import type {Entry} from '../events/entry.ts';
-import {listRejected} from '../events/read.ts';
 import {CliError} from '../text/errors.ts';
 import {complain} from '../text/output.ts';
 
@@ -97,18 +95,15 @@ export function tookSeconds(run: Run): number | null {
   return end === null ? null : (Date.parse(end) - Date.parse(run.created_at)) / 1000;
 }
 
-/** A run with all of its streams, and the events about uploaded objects that it rejected. */
-export type RunView = RunState & {rejected: Entry[]};
-
-/** Throws `CliError` for a run with an invalid document. Other invalid documents are named and left out. */
-export async function viewRun(store: Store, name: string): Promise<RunView | undefined> {
+/** A run with all of its streams. Throws `CliError` for a run with an invalid document. Other invalid documents are named and left out. */
+export async function viewRun(store: Store, name: string): Promise<RunState | undefined> {
   const state = await readRun(store, name, Number.POSITIVE_INFINITY);
   if (!state.run) {
     if (state.invalid[0] !== undefined) throw new CliError(state.invalid[0]);
     return undefined;
   }
   state.invalid.forEach(complain);
-  return {...state, rejected: await listRejected(store, each => each === name)};
+  return state;
 }
 
 const completedManifest = z.object({schema: z.literal('gleaner/1'), result: runResult});

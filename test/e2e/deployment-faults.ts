@@ -1,6 +1,6 @@
 /** Faults for two deployments in one project. Each wait ends with the fact that it waits for. */
 import assert from 'node:assert/strict';
-import type {RunView} from '../../client/views/run-state.ts';
+import type {RunState} from '../../client/views/run-state.ts';
 import {until} from '../support/machine/until.ts';
 import type {Documents, SharedProject, TeamDeployment} from './shared-project.ts';
 
@@ -96,7 +96,7 @@ export class DeploymentFaults {
     if (!found || isOver(found) || !worker) return;
     await this.#project.cloud.fault(kind, worker.name);
     this.nodes.push(`${kind} ${side.run}`);
-    const isLost = ({workers}: RunView) =>
+    const isLost = ({workers}: RunState) =>
       workers.every(({phase, incarnation}) => phase === 'deleting' || incarnation > worker.incarnation);
     await whenSeen(`the end of incarnation ${worker.incarnation}`, side, isLost);
   }
@@ -123,9 +123,9 @@ export class DeploymentFaults {
    * other deployment has work.
    */
   async #askElsewhere(side: Side, other: Side): Promise<{status: number; action: string | undefined}> {
-    const isUp = ({workers}: RunView) => workers.some(({phase}) => phase !== 'creating');
+    const isUp = ({workers}: RunState) => workers.some(({phase}) => phase !== 'creating');
     const found = await whenSeen('a VM', side, isUp);
-    const isPending = ({streams}: RunView) => streams.some(({status}) => status === 'pending');
+    const isPending = ({streams}: RunState) => streams.some(({status}) => status === 'pending');
     await whenSeen('a pending stream', other, isPending);
     const [worker] = found?.workers ?? [];
     const {worker_api} = other.deployment;
@@ -152,20 +152,20 @@ export function lossesOf({run}: Side, round: number): Loss[] {
 function whenSeen(
   what: string,
   {deployment, run}: Side,
-  done: (view: RunView) => boolean,
-): Promise<RunView | undefined> {
+  done: (view: RunState) => boolean,
+): Promise<RunState | undefined> {
   const ask = () => deployment.view(run);
   return until(`${what} of ${run}`, ask, found => found !== undefined && done(found));
 }
 
-function hasShard({streams}: RunView): boolean {
+function hasShard({streams}: RunState): boolean {
   return streams.some(({total_shards}) => total_shards > 0);
 }
 
-function isOver({run}: RunView): boolean {
+function isOver({run}: RunState): boolean {
   return run.status !== 'active' && run.status !== 'paused';
 }
 
-function isWorking({workers}: RunView): boolean {
+function isWorking({workers}: RunState): boolean {
   return workers.some(({phase}) => phase === 'working');
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type {RunView} from '../../client/views/run-state.ts';
+import type {RunState} from '../../client/views/run-state.ts';
 import {FAST, processes, SPEC, signal, TestHome, texts} from '../support/machine/home.ts';
 import {seeded} from '../world/clock.ts';
 
@@ -15,13 +15,13 @@ const SETTINGS = {
 const KILLS = Number(process.env.GLEANER_KILLS ?? 3);
 
 /** Moments for a kill. `stored`: shards at the kill before. */
-const MOMENTS: [string, (view: RunView, stored: number) => boolean][] = [
+const MOMENTS: [string, (view: RunState, stored: number) => boolean][] = [
   ['the boot of a VM', ({workers}) => workers.some(({phase}) => phase !== 'creating')],
   ['a worker at work', ({workers}) => workers.some(({phase}) => phase === 'working')],
   ['a further shard', (view, stored) => shardsOf(view) > stored],
 ];
 
-function shardsOf({streams}: RunView): number {
+function shardsOf({streams}: RunState): number {
   return streams.reduce((sum, {total_shards}) => sum + total_shards, 0);
 }
 
@@ -61,7 +61,7 @@ describe('A run on a local cloud', () => {
     let stored = 0;
     for (let kill = 0; kill < KILLS; kill++) {
       const [moment, isNow] = MOMENTS[Math.floor(random() * MOMENTS.length)] ?? assert.fail();
-      const isOver = ({run}: RunView) => run.status !== 'active';
+      const isOver = ({run}: RunState) => run.status !== 'active';
       const view = await home.until(
         `${moment}, or the end of the run`,
         () => home.view('wild'),
@@ -94,7 +94,7 @@ describe('A run on a local cloud', () => {
     await home.drop('datasets/told/run.json', JSON.stringify({layers: '0-1', shard_size_gb: 1}));
     await home.drop('datasets/told/stream_000.jsonl', texts(6000, 'told'));
     const view = () => home.view('told');
-    const computing = (some: RunView | undefined) => (some?.workers[0]?.samples_done ?? 0) > 0;
+    const computing = (some: RunState | undefined) => (some?.workers[0]?.samples_done ?? 0) > 0;
     const working = await home.until('computed samples', view, computing);
     await home.fault('preempt-with-notice', working?.workers[0]?.name ?? '');
     const partials = () => home.objects.list('partials/told/tpu_0/');

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {gzipSync} from 'node:zlib';
+import {listRejected} from '../../client/events/read.ts';
 import {needEmulators} from '../contract/emulators.ts';
 import {gleaner} from '../support/machine/command.ts';
 import {SPEC, TestHome, texts} from '../support/machine/home.ts';
@@ -114,7 +115,9 @@ describe("The built functions of Gleaner on a local cloud with Google's emulator
       [3, 4, 5, 6, 7, 9, 11],
     );
     assert.match(reasons.find(reject => reject.line === 9).reason, /2048/);
-    const told = view?.rejected.map(event => event.text).join('\n') ?? '';
+    const {objects} = home;
+    const found = await home.read(store => listRejected({store, objects}, run => run === 'bad'));
+    const told = found.map(event => event.text).join('\n');
     assert.match(told, /stream_2\.jsonl/);
     // The stream of the first event has the index.
     assert.match(told, /stream_003\.jsonl(\.gz)? has the same index/);

@@ -7,7 +7,7 @@ import {DatabaseSync} from 'node:sqlite';
 import {deployLocally, type LocalDeployment} from '../../cli/local/local-deployment.ts';
 import {type Report, verifyRun} from '../../cli/run/verify.ts';
 import {running} from '../../client/connection/connect.ts';
-import {type RunView, viewRun} from '../../client/views/run-state.ts';
+import {type RunState, viewRun} from '../../client/views/run-state.ts';
 import type {Deployment, LocalCloud} from '../../emulator/cloud.ts';
 import {openStore} from '../../shared/compose.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
@@ -177,7 +177,7 @@ export class TeamDeployment {
     return this.#bus.publish('control', message);
   }
 
-  async view(run: string): Promise<RunView | undefined> {
+  async view(run: string): Promise<RunState | undefined> {
     const store = openStore({store: `sqlite:${this.#store_file}`, project: this.#cloud.project});
     try {
       return await viewRun(store, run);
@@ -186,7 +186,7 @@ export class TeamDeployment {
     }
   }
 
-  runEnds(run: string): Promise<RunView | undefined> {
+  runEnds(run: string): Promise<RunState | undefined> {
     return until(`the end of ${run}`, () => this.view(run), hasEnded);
   }
 

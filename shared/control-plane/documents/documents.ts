@@ -36,7 +36,11 @@ export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending',
 export const COMPLETED: Filter = {field: 'status', op: '==', value: 'completed'};
 export const FAILED: Filter = {field: 'status', op: '==', value: 'failed'};
 /** Runs, or jobs, that have ended. */
-export const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled', 'stopped']};
+export const ENDED: Filter = {
+  field: 'status',
+  op: 'in',
+  value: ['completed', 'failed', 'cancelled', 'stopped'],
+};
 export const LIVING: Filter = {
   field: 'phase',
   op: 'in',

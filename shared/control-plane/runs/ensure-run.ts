@@ -1,6 +1,6 @@
 import {Contradicted, Rejected} from '../../contracts/errors.ts';
 import {completeSpec} from '../../contracts/spec/spec.ts';
-import {outputsPrefix, parseOutputObject, stopObject} from '../../domain/names.ts';
+import {outputsPrefix, parseOutputObject, specObject, stopObject} from '../../domain/names.ts';
 import {pick} from '../../domain/records/field.ts';
 import {endedAs, isOpen, LOST_AFTER_S, lostReason, newRun, type Run} from '../../domain/records/run.ts';
 import {runChanges} from '../../domain/records/spec-keys.ts';
@@ -54,7 +54,11 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
     runRecords.set(tx, next);
     const text =
       reason ?? `Run ${run} begins: model ${frozen?.spec.model}, spec ${frozen?.spec_hash.slice(0, 12)}`;
-    recordEvent(tx, {kind: frozen ? 'run' : 'rejected', run, text}, now);
+    recordEvent(
+      tx,
+      frozen ? {kind: 'run', run, text} : {kind: 'rejected', run, object: specObject(run), text},
+      now,
+    );
     if (contradiction) recordEvent(tx, contradictionEvent(contradiction, 'the control plane', {run}), now);
     return next;
   });

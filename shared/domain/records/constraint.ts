@@ -25,7 +25,10 @@ const KINDS = {
       each: 'start another run with other options: gleaner run start RUN --from {name}',
     },
   },
-  'no-spec': {head: 'run {about} has no spec', step: 'upload datasets/{about}/run.json or a stream'},
+  'no-spec': {
+    head: 'run {about} has no spec',
+    step: 'upload a valid datasets/{about}/run.json: the run begins by itself',
+  },
   paused: {head: 'run {about} is paused', step: 'act on the reason, then: gleaner run resume {about}'},
   'not-read': {
     head: 'the last tick could not read {about}',

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import type {Command} from 'commander';
 import {gleanerProgram} from '../../../cli/program.ts';
 import type {Cloud} from '../../../client/cloud/cloud.ts';
+import {listRejected} from '../../../client/events/read.ts';
 import {TPU_STATUSES} from '../../../client/explanations/tpu-status.ts';
 import {explain} from '../../../client/views/why.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
@@ -369,6 +370,23 @@ const CASES: Wait[] = [
     ...{kind: 'no-spec', about: 'my-run'},
   },
   {
+    name: 'a run.json that is not valid',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.objects.put('datasets/my-run/run.json', '{"layer": [1]}');
+      world.drop('my-run', 0, LINES);
+      await wait(world, 1);
+      assert.equal((await listRejected(world.deps, () => true)).length, 1);
+      return world;
+    },
+    ...{
+      kind: 'no-spec',
+      about: 'my-run',
+      evidence: /there is no layer/,
+      next_step: /^upload a valid .*run.json/,
+    },
+  },
+  {
     name: 'TPUs of several hosts since a deploy',
     given: async () => {
       const world = new World(ONE_SLOT);
@@ -497,6 +515,15 @@ async function follow(world: World, cloud: LocalCloud, words: string[]): Promise
   }
 }
 
+/** Replaces an object that is not valid. */
+async function upload(world: World, object: string): Promise<void> {
+  await wait(world, 1);
+  world.objects.put(object, JSON.stringify({model: 'gs://models/tiny'}));
+  await wait(world, 1);
+  assert.equal((await world.run('my-run'))?.status, 'active');
+  assert.deepEqual(await listRejected(world.deps, () => true), [], 'a rejection ends with its object');
+}
+
 describe('work that waits has the reason', () => {
   const scratch = new Scratch(after);
   let cloud: LocalCloud;
@@ -538,6 +565,8 @@ describe('work that waits has the reason', () => {
       if (status !== undefined) assert.equal(`${kindOfName(of)} ${found.state}`, status);
       for (const [key, text] of Object.entries(texts))
         assert.match(found[key as keyof typeof texts] ?? '', text);
+      const [, object] = /^upload a valid (\S+):/.exec(found.next_step ?? '') ?? [];
+      if (object !== undefined) await upload(world, object);
       const commands = commandsIn(found.next_step ?? '');
       if (commands.length === 0) return;
       const stored = (await wholeStore(world)).map(({path, data}) => [path, data]);

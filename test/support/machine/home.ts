@@ -10,7 +10,7 @@ import {fileURLToPath} from 'node:url';
 import type {Report} from '../../../cli/run/verify.ts';
 import {running, runningCloud} from '../../../client/connection/connect.ts';
 import type {Connection} from '../../../client/connection/connection.ts';
-import {type RunView, viewRun} from '../../../client/views/run-state.ts';
+import {type RunState, viewRun} from '../../../client/views/run-state.ts';
 import {tokenFile} from '../../../emulator/http/guard.ts';
 import {secretFile} from '../../../emulator/secrets.ts';
 import {openStore} from '../../../shared/compose.ts';
@@ -211,7 +211,7 @@ export class TestHome {
   }
 
   /** The view of `gleaner status RUN`. */
-  view(run: string): Promise<RunView | undefined> {
+  view(run: string): Promise<RunState | undefined> {
     return this.read(store => viewRun(store, run));
   }
 
@@ -228,13 +228,13 @@ export class TestHome {
 
   readonly until = until;
 
-  runEnds(run: string): Promise<RunView | undefined> {
+  runEnds(run: string): Promise<RunState | undefined> {
     return until(`the end of ${run}`, () => this.view(run), hasEnded);
   }
 }
 
 /** True for a run that is over and whose workers are gone. */
-export function hasEnded(view: RunView | undefined): boolean {
+export function hasEnded(view: RunState | undefined): boolean {
   return view !== undefined && !['active', 'paused'].includes(view.run.status) && view.workers.length === 0;
 }
 

@@ -89,7 +89,14 @@ describe('gleaner logs @full', () => {
     const none = await gleaner(['logs', 'tpu-us-central1-a-3', ...at_port()]);
     assert.deepEqual([none.code, none.stderr], [0, 'slot tpu-us-central1-a-3 has had no TPU yet\n']);
     const missing = await gleaner(['logs', A, '--incarnation', '9', ...at_port()]);
-    assert.match(missing.stderr, /^no log yet in gs:\/\/gleaner-local\/logs\/tpu-us-central1-a-0\/9\.log/);
+    assert.match(missing.stderr, /^no log in gs:\/\/gleaner-local\/logs\/tpu-us-central1-a-0\/9\.log/);
+    await putInCloud(cloud, {[`workers/${A}`]: aWorker({incarnation: 9, phase: 'booting'})});
+    const silent = await gleaner(['logs', A, ...at_port()]);
+    assert.match(
+      silent.stderr,
+      new RegExp(`^${A} is STARTING and has written no log yet in .*--incarnation 8 shows`),
+    );
+    await putInCloud(cloud, {[`workers/${A}`]: aWorker({incarnation: 3, phase: 'working', work: 'my-run/007'})});
     const invalid = await gleaner(['logs', 'tpu-us-central1-a-2', ...at_port()]);
     assert.deepEqual([invalid.code, invalid.stdout], [1, '']);
     assert.match(invalid.stderr, /^gleaner: Failed to read workers\/tpu-us-central1-a-2: /);
