@@ -16,7 +16,6 @@ export function readerOf(store: Store, filter: EventFilter) {
   let seen = new Set<string>();
   const take = (entries: readonly Entry[]) => {
     for (const {at} of entries) if (at > latest) latest = at;
-    filter.learn(entries);
   };
   return {
     async newest(most: number, most_read?: number): Promise<Entry[]> {

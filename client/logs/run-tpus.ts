@@ -35,7 +35,7 @@ export async function tpusOfRun(store: Store, run: string): Promise<Incarnation[
 }
 
 /** True for a TPU that works for the run, or has in this life. */
-export function isFor(
+function isFor(
   run: string,
   {work, costs, charged_to}: Pick<Worker, 'work' | 'costs' | 'charged_to'>,
 ): boolean {

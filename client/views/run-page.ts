@@ -12,11 +12,10 @@ import type {Objects} from '../../shared/ports/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Connection} from '../connection/connection.ts';
 import type {Entry} from '../events/entry.ts';
-import {filterOf} from '../events/filter.ts';
+import {openFilter} from '../events/filter.ts';
 import {listRejected, readerOf} from '../events/read.ts';
-import {type Line, Timeline, verbOf} from '../events/timeline.ts';
+import {type Line, Timeline} from '../events/timeline.ts';
 import type {Answers} from '../json/index.ts';
-import {isFor} from '../logs/run-tpus.ts';
 import {type Pace, paceOf} from './pace.ts';
 import {usdPerHourFor, usdPerMillionTokens} from './rates.ts';
 import {type RunState, readResult, readRun} from './run-state.ts';
@@ -77,32 +76,13 @@ export async function readRunPage(
       : await statsOfOne(objects, streams),
     rejects: await readRejects(objects, streams, REJECTING),
     rejected: (await listRejected(cloud, each => each === name)).slice(-MOST_REJECTED),
-    events: await newestLines(cloud, state),
+    events: foldedLines(await readerOf(store, await openFilter(store, name)).newest(MOST_EVENTS, MOST_READ)),
   };
 }
 
 function outputOf({folder, bucket}: Connection, run: string): string {
   const root = folder === undefined ? `gs://${bucket}` : `${folder}/buckets/${bucket}`;
   return `${root}/${outputsPrefix(run).replace(/\/?tpu_$/, '')}`;
-}
-
-/** Events of the run, and of the TPUs that work for it or have in their present life. */
-async function newestLines({store}: Cloud, {run, workers}: RunState): Promise<Line[]> {
-  const tpus = workers.filter(worker => isFor(run.run, worker)).map(({name}) => name);
-  const reader = readerOf(store, filterOf({run: run.run, since: run.created_at}, tpus));
-  return foldedLines(ownEvents(await reader.newest(MOST_EVENTS, MOST_READ), run));
-}
-
-/** Behind the last event of a run that does not work, a TPU that is created again works for others. */
-function ownEvents(entries: readonly Entry[], {run, status}: RunState['run']): Entry[] {
-  if (status === 'active') return [...entries];
-  const last = entries.findLastIndex(entry => entry.run === run);
-  const others = new Set<string>();
-  return entries.filter(({worker, text}, index) => {
-    if (worker === null || index <= last) return true;
-    if (/^(re)?created$/.test(verbOf(text)?.verb ?? '')) others.add(worker);
-    return !others.has(worker);
-  });
 }
 
 /** Events as lines, the newest first. Consecutive shards of a stream share a line. */

@@ -61,14 +61,12 @@ function isOver({run, tpus}: RunState): boolean {
   return !tpus.some(({charged_to, work}) => charged_to === run.run || parseWork(work)?.run === run.run);
 }
 
-/** Returns a function that reads the new events of a run as lines. `tpus`: TPUs that the screen shows. `own`: events of this process. */
+/** Returns a function that reads the new events of a run as lines. `own`: events of this process. */
 async function openStory({store}: Cloud, run: string) {
-  const filter = await openFilter(store, run);
-  const reader = readerOf(store, filter);
+  const reader = readerOf(store, await openFilter(store, run));
   const timeline = new Timeline();
   let read = () => reader.newest(MOST_EVENTS * 4);
-  return async (now_ms: number, tpus: Iterable<string> = [], own = (): Moment[] => []) => {
-    filter.add(tpus);
+  return async (now_ms: number, own = (): Moment[] => []) => {
     const entries = await read();
     read = () => reader.next();
     const lines = timeline.add([...entries, ...own()], now_ms);
@@ -110,8 +108,7 @@ function openView(cloud: Cloud, run: string, {json, interval}: WatchOptions) {
       return state;
     }
     story ??= await openStory(cloud, run);
-    const tpus = state.tpus.map(({name}) => name);
-    const news = await story(now, tpus, () => (screen.isTerminal ? [] : changes(state, now)));
+    const news = await story(now, () => (screen.isTerminal ? [] : changes(state, now)));
     if (screen.isTerminal) draw(state, news, now);
     else screen.add(news);
     return state;

@@ -1,4 +1,5 @@
 /** Creates and deletes of nodes: publishes the actions of decisions, and handles topic `tpu`. */
+
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {TpuError} from '../../contracts/errors.ts';
@@ -6,6 +7,7 @@ import type {tpuMessage} from '../../contracts/messages/schemas.ts';
 import {requireWorkerApi} from '../../contracts/settings/config.ts';
 import {required} from '../../contracts/settings/identity-settings.ts';
 import {priceOf} from '../../domain/billing/budget.ts';
+import {workerEvent} from '../../domain/billing/cost.ts';
 import {labelsOf} from '../../domain/deployment.ts';
 import {hostsOfType} from '../../domain/fleet/accelerators.ts';
 import {paths} from '../../domain/names.ts';
@@ -73,7 +75,7 @@ export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise
     deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
     if (message.action === 'create') await recordRefusal(deps, worker, error);
     // A tick repeats the delete while the node exists.
-    else await recordEventNow(deps, {kind: 'worker', worker: worker.name, text: error.message});
+    else await recordEventNow(deps, workerEvent(worker, error.message));
   }
 }
 
@@ -116,7 +118,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const zone = await zoneOf(deps, tx, worker, now);
     await refuse({deps, tx, now}, current, {before: zone, after: zone}, cause);
     const text = `${worker.name} is not created: ${cause}; the next tick decides again`;
-    recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
+    recordEvent(tx, workerEvent(worker, text), now);
   });
 }
 
@@ -160,7 +162,7 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     const text = limiterEvent(worker.zone, before.limiter, limiter);
     if (text === undefined) return false;
     const fold = refusalsOf(worker.pool, worker.zone, limiter);
-    recordEvent(tx, {kind: 'worker', worker: worker.name, text, fold}, now);
+    recordEvent(tx, workerEvent(worker, text, fold), now);
     if (limiter.state === before.limiter.state) return false;
     if (limiter.state === 'stopped')
       deps.log('ERROR', text, {worker: worker.name, signal: 'creates-stopped'});

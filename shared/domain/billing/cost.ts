@@ -1,7 +1,8 @@
-import {parseJobWork, parseWork} from '../names.ts';
+import {isRunId, parseJobWork, parseWork} from '../names.ts';
 import {type Constraint, constraint} from '../records/constraint.ts';
 import {type Costs, hasEnded, type Worker, type Workers} from '../records/worker.ts';
 import {iso, msOf} from '../time.ts';
+import type {TimelineEvent} from '../timeline.ts';
 
 const IDLE = '_idle';
 /** The payer of nodes for jobs. It has no document and no budget of its own; the budgets of the pool and of the month bound it. */
@@ -122,6 +123,18 @@ export function runAtWork(worker: Worker): string | undefined {
 }
 
 export const payerOf = ({work, charged_to}: Worker): string | null => payerOfWork(work) ?? charged_to;
+
+/** An event about a worker: it belongs to the run that pays for the worker. */
+export function workerEvent(worker: Worker, text: string, fold?: string): TimelineEvent {
+  const payer = payerOf(worker);
+  return {
+    kind: 'worker',
+    worker: worker.name,
+    ...(isRunId(payer ?? '') ? {run: payer ?? ''} : {}),
+    text,
+    fold,
+  };
+}
 
 export function payerOfWork(work: string | null): string | undefined {
   return parseJobWork(work) === undefined ? parseWork(work)?.run : JOBS;

@@ -1,6 +1,8 @@
 /** The grant of a stream to the worker that requests work. */
+
 import {budgetProblem, isScarce, withGrant} from '../billing/budget.ts';
 import {type Ceilings, modelProblem} from '../billing/ceilings.ts';
+import {workerEvent} from '../billing/cost.ts';
 import {type BucketRegion, bytePrice, crossRegionProblem, withRead} from '../billing/network.ts';
 import {outputPrefix} from '../names.ts';
 import type {RequestWrites} from '../records/request-writes.ts';
@@ -122,7 +124,7 @@ function grantsAfter({last_run, model_loads}: Worker, run: string) {
 function replaced(worker: Worker, now: number): RequestWrites {
   const fault = foundFault(`its last ${worker.idle_leases} leases ended without a stored shard`);
   const text = `${worker.name} is replaced: ${fault}`;
-  const events = [{kind: 'worker' as const, worker: worker.name, text}];
+  const events = [workerEvent(worker, text)];
   return {worker: {...withoutWork(worker), fault, updated_at: iso(now)}, events};
 }
 

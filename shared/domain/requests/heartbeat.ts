@@ -1,3 +1,4 @@
+import {workerEvent} from '../billing/cost.ts';
 import type {BucketRegion} from '../billing/network.ts';
 import {endAttempt, endByMachine} from '../job/lifecycle.ts';
 import {leasedWork, parseJobWork} from '../names.ts';
@@ -86,9 +87,10 @@ export function decideHeartbeat(
 }
 
 /** The event of a fault that the control plane has found. A restart, which may have an event too, reports no fault. */
-function faultEvents(before: Worker, {name, fault}: Worker): Pick<RequestWrites, 'events'> {
+function faultEvents(before: Worker, heard: Worker): Pick<RequestWrites, 'events'> {
+  const {name, fault} = heard;
   if (fault === null || fault === before.fault) return {};
-  return {events: [{kind: 'worker', worker: name, text: `${name} is replaced: ${fault}`}]};
+  return {events: [workerEvent(heard, `${name} is replaced: ${fault}`)]};
 }
 
 /** The job that the slice has now: a host whose attempt is over stops its process, and a host without one joins. */

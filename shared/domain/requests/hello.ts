@@ -1,5 +1,6 @@
 /** The hello of a host binds its secret to its incarnation. Every later request of the host must carry this secret. */
 
+import {workerEvent} from '../billing/cost.ts';
 import {NO_HOST, type Worker} from '../records/worker.ts';
 import {advise, type RequestDecision, refuse} from './requests.ts';
 
@@ -41,7 +42,7 @@ export function decideHello(
     return {
       ...refuse(`another secret is bound to ${who}`, text),
       writes: {
-        events: [{kind: 'worker', worker: worker.name, text}],
+        events: [workerEvent(worker, text)],
         events_since: now - (now % EVENT_EVERY_MS),
       },
     };

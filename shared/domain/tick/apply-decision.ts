@@ -1,6 +1,6 @@
 /** Consequences of the decision about a slot: its zone, the end of an incarnation, its bill. */
 import {addPreemption} from '../billing/bills.ts';
-import {totalOf} from '../billing/cost.ts';
+import {totalOf, workerEvent} from '../billing/cost.ts';
 import {endAttempt, endByDeath} from '../job/lifecycle.ts';
 import {paths} from '../names.ts';
 import {type Counts, withChurn} from '../records/churn.ts';
@@ -30,8 +30,7 @@ export function apply(writes: SlotWrites, decision: SlotDecision, context: Conte
   else if (worker.refused && !before.refused) giveBootBack(writes.shared, before, settings.placement, now);
   if (becomesGone(before, worker)) bill(writes, worker, context);
   const lease = stream ? {run: stream.run, stream: stream.stream, epoch: stream.epoch} : {};
-  for (const text of decision.events)
-    writes.events.push({kind: 'worker', worker: worker.name, ...lease, text});
+  for (const text of decision.events) writes.events.push({...workerEvent(worker, text), ...lease});
   writes.actions.push(...decision.actions);
   if (stream) writes.freedStreams.push(stream);
 }
@@ -51,7 +50,7 @@ function changeZone(
   const next = counts ? withChurn(after, inputs.pool.accelerator, counts, now) : after;
   writes.shared.zones.set(zoneName, next);
   const record = (text: string, fold?: string) =>
-    writes.events.push({kind: 'worker', worker: name, text, fold});
+    writes.events.push(workerEvent(decision.worker, text, fold));
   if (zone.limiter.state !== 'open' && next.limiter.state === 'open' && change === 'given')
     writes.isOpened = true;
   const limited = limiterEvent(zoneName, zone.limiter, next.limiter);

@@ -24,7 +24,8 @@ describe('The events of the timeline', () => {
       'runs/my-run/streams/007': aLeasedStream(),
       [`workers/${TPU}`]: aWorker(),
       'events/d': event(1, {worker: TPU, kind: 'worker'}),
-      'events/c': event(3, {worker: TPU, kind: 'worker'}),
+      'events/c': event(3, {worker: TPU, kind: 'worker', run: 'my-run'}),
+      'events/j': event(5.5, {worker: TPU, kind: 'worker', run: 'other'}),
       'events/b': event(4, {run: 'other'}),
       'events/a': event(5, {run: 'my-run'}),
       'events/e': event(5, {run: 'my-run', kind: 'shard', text: 'shard'}),
@@ -34,15 +35,16 @@ describe('The events of the timeline', () => {
   afterEach(() => store.close());
 
   it('the events of the timeline are in the order of time, a shard before the end of its stream', async () =>
-    assert.deepEqual(texts(await (await reader()).newest(5)), [
+    assert.deepEqual(texts(await (await reader()).newest(6)), [
       'event 3',
       'event 4',
       'shard',
       'event 5',
+      'event 5.5',
       'event 6',
     ]));
 
-  it('the events of the timeline of a run are its own and those of its TPUs since its creation', async () =>
+  it('the events of the timeline of a run are its own and those of its TPUs while it pays for them', async () =>
     assert.deepEqual(texts(await (await reader('my-run')).newest(9)), ['event 3', 'shard', 'event 5']));
 
   it('the events of the timeline of a kind are those alone', async () =>
