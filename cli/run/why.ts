@@ -23,8 +23,11 @@ function linesOf(answer: Answers['why'], now: number): string[] {
   const line = (title: string, value: string | null) =>
     value === null ? [] : [`  ${title.padEnd(10)}  ${value}`];
   const age = (at: string) => durationText(Math.abs(now - Date.parse(at)) / 1000);
+  // `run my-run is paused` says both.
+  const head =
+    answer.kind === state && answer.about?.split(' ').at(-1) === name ? '' : `${name} is ${state}: `;
   return [
-    `${name} is ${state}: ${reason}`,
+    `${head}${reason}`,
     ...line('constraint', answer.kind),
     ...line('since', since_at && `${utcText(since_at)}, ${age(since_at)} ago`),
     ...line('next try', next_try_at && utcText(next_try_at)),

@@ -3,7 +3,7 @@
 import {type TpuStatus, tpuStatus} from '../../client/explanations/tpu-status.ts';
 import {aligned, bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
 import type {StyledLine} from '../../client/text/output.ts';
-import {type Progress, paceOf, progressOf, type Records} from '../../client/views/pace.ts';
+import {drainText, type Progress, paceOf, progressOf, type Records} from '../../client/views/pace.ts';
 import {usdPerMillionTokens} from '../../client/views/rates.ts';
 import {type RunState, streamCount} from '../../client/views/run-state.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
@@ -18,9 +18,12 @@ export type Size = {width: number; height: number};
 const WIDE = 60;
 
 /** `my-run  active`, with the reason. */
-export function headLine({run}: RunState): StyledLine {
-  const reason = run.reason === null ? '' : `: ${run.reason}`;
-  return {text: `${run.run}  ${run.status}${reason}`, style: RUN_STYLES[run.status] ?? 'bold'};
+export function headLine({run, workers}: RunState): StyledLine {
+  const reason = [run.reason, drainText(run, workers)].filter(Boolean).join('; ');
+  return {
+    text: `${run.run}  ${run.status}${reason && `: ${reason}`}`,
+    style: RUN_STYLES[run.status] ?? 'bold',
+  };
 }
 
 /** TPUs with the totals of the run below. Columns that do not fit are left out. */

@@ -1,5 +1,6 @@
 /** Explains why a run, a stream, a job or a TPU waits, from the constraints that the last tick stored. */
 
+import {pausingBudget} from '../../shared/domain/billing/budget.ts';
 import {isFinal, MAX_MACHINE_FAILURES} from '../../shared/domain/job/lifecycle.ts';
 import {type Constraint, constraint} from '../../shared/domain/records/constraint.ts';
 import type {Job} from '../../shared/domain/records/job.ts';
@@ -17,7 +18,7 @@ export function explainRun(run: Run): Constraint | undefined {
     case 'active':
       return run.waits ?? (run.spec === null ? constraint('no-spec', run.run) : undefined);
     case 'paused':
-      return modelConstraint(run) ?? constraint('paused', run.run, reason, {since_at: run.paused_at});
+      return modelConstraint(run) ?? pauseConstraint(run);
     case 'failed':
       if (run.spec === null) return constraint('no-spec', run.run, reason);
       return constraint(
@@ -31,6 +32,13 @@ export function explainRun(run: Run): Constraint | undefined {
     default:
       return status satisfies never;
   }
+}
+
+function pauseConstraint(run: Run): Constraint {
+  const [budget, since_at] = [pausingBudget(run), run.paused_at];
+  return budget
+    ? constraint('budget', budget.about, budget.why, {since_at})
+    : constraint('paused', run.run, run.reason, {since_at});
 }
 
 /** False for a run whose samples were all rejected: its streams are complete. */

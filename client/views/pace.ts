@@ -1,7 +1,9 @@
 /** Progress of streams, and the speed and the rest of a run. */
 import {parseWork} from '../../shared/domain/names.ts';
+import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
+import {counted, durationText} from '../text/format.ts';
 import type {RunState} from './run-state.ts';
 
 /** Lines of a run by stream number, where they are known from elsewhere. */
@@ -31,6 +33,15 @@ export function paceOf(state: RunState, records: Records = []): Pace {
   const {run, tpus} = state;
   const tokens_per_s = speedOf(run.run, tpus);
   return {tokens_per_s, seconds_left: secondsLeft(state, tokens_per_s, records)};
+}
+
+/** `2 TPUs still store the windows in hand, for about 17 s`; undefined where no TPU works for the run, and for a run that is not paused. */
+export function drainText({run, status, spec}: Run, workers: readonly Worker[]): string | undefined {
+  const draining = status === 'paused' ? workers.filter(({work}) => parseWork(work)?.run === run) : [];
+  if (draining.length === 0) return undefined;
+  const seconds = Number(spec?.window_tokens) / Math.min(...draining.map(each => each.tokens_per_s ?? 0));
+  const time = Number.isFinite(seconds) ? `, for about ${durationText(seconds)}` : '';
+  return `${counted(draining.length, 'TPU')} still store${draining.length === 1 ? 's' : ''} the windows in hand${time}`;
 }
 
 export function speedOf(run: string, tpus: readonly Worker[]): number {

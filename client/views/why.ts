@@ -21,6 +21,7 @@ import {tpuStatus} from '../explanations/tpu-status.ts';
 import type {Answers} from '../json/index.ts';
 import {type Kinds, kindOf} from '../logs/target.ts';
 import {CliError} from '../text/errors.ts';
+import {drainText} from './pace.ts';
 import {streamsOf} from './run-state.ts';
 
 type Answer = Answers['why'];
@@ -73,7 +74,7 @@ async function find(cloud: Cloud, name: string, kinds: Kinds): Promise<Found> {
   const kind = await kindOf(cloud, name, kinds);
   switch (kind) {
     case 'run':
-      return ofRun(await readRun(cloud, name));
+      return ofRun(cloud, await readRun(cloud, name));
     case 'tpu':
       return ofTpu(cloud, (await workerRecords.get(cloud.store, name)) ?? missing(name));
     case 'job':
@@ -105,13 +106,18 @@ async function readRun({store}: Cloud, name: string): Promise<Run> {
   return run;
 }
 
-function ofRun(run: Run): Found {
+async function ofRun({store}: Cloud, run: Run): Promise<Found> {
   const {streams_in_progress, streams_completed} = run;
+  const workers =
+    run.status === 'paused' ? workerRecords.parseAll(await store.query('workers'), () => {}) : [];
+  const drains = drainText(run, workers);
+  const why = explainRun(run);
   const moves =
     run.status === 'active'
       ? `${streams_in_progress} of ${streamsOf(run)} streams are in progress, and ${streams_completed} are complete`
       : 'nothing waits';
-  return {name: run.run, state: run.status, moves, pool: run.pool, why: explainRun(run)};
+  const found = why && drains ? {...why, evidence: [why.evidence, drains].filter(Boolean).join('; ')} : why;
+  return {name: run.run, state: run.status, moves, pool: run.pool, why: found};
 }
 
 async function ofStream(cloud: Cloud, name: string, id: string): Promise<Found> {

@@ -29,7 +29,7 @@ const KINDS = {
     head: 'run {about} has no spec',
     step: 'upload a valid datasets/{about}/run.json: the run begins by itself',
   },
-  paused: {head: 'run {about} is paused', step: 'act on the reason, then: gleaner run resume {about}'},
+  paused: {head: 'run {about} is paused', step: 'gleaner run resume {about}'},
   'not-read': {
     head: 'the last tick could not read {about}',
     step: 'read the log of on-tick: it names the error of {about}',

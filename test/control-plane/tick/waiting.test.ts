@@ -161,7 +161,27 @@ const CASES: Wait[] = [
       await world.minutes(2);
       return world;
     },
-    ...{kind: 'paused', about: 'my-run', evidence: /its budget allows no more/},
+    ...{
+      kind: 'budget',
+      about: 'run my-run',
+      evidence: /^\$.* are spent/,
+      next_step: /^gleaner run configure my-run/,
+    },
+  },
+  {
+    name: 'a budget of the pool',
+    given: async () => {
+      const world = await aWorldWithAShard();
+      world.control({action: 'scale', budget_usd: 0.0001});
+      await world.minutes(2);
+      return world;
+    },
+    ...{
+      kind: 'budget',
+      about: 'pool tpu',
+      evidence: /of the pool/,
+      next_step: /^gleaner scale tpu --budget-usd/,
+    },
   },
   {
     name: 'a budget that pays for no second TPU',

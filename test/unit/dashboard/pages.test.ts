@@ -124,25 +124,6 @@ describe('The pages', () => {
     assert.match((await get('/fleet')).text, new RegExp(`1 TPU gone<.*href="/tpus/${TPU}"`));
   });
 
-  it('the pages show on the page of a run that is over nothing of the work of others', async () => {
-    const event = (second: number, kind: string, text: string, more: object) => ({
-      ...{kind, text, at: at(second), expire_at: at(9999)},
-      ...more,
-    });
-    const tpu = {worker: TPU};
-    const store = await aStore({
-      'runs/my-run': aRun({status: 'completed'}),
-      'events/1': event(1, 'worker', `${TPU} works on my-run/000 from sample 0`, {run: 'my-run', ...tpu}),
-      'events/2': event(2, 'run', 'Run my-run is completed', {run: 'my-run'}),
-      'events/3': event(3, 'worker', `${TPU} is gone`, tpu),
-      'events/4': event(4, 'worker', `${TPU} is wanted: creating it, incarnation 2`, tpu),
-      'events/5': event(5, 'worker', `${TPU} is READY and boots`, tpu),
-    });
-    const {text} = await somePages(store, now).get('/runs/my-run');
-    assert.match(text, /is gone/);
-    assert.doesNotMatch(text, /is wanted|READY/);
-  });
-
   it('the pages have commands to copy that exist', async () => {
     const counts = {streams_pending: 0, streams_failed: 1, total_shards: 1};
     const store = await aStore({

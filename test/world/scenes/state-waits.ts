@@ -134,7 +134,7 @@ export const STATE_WAITS: Record<string, Wait> = {
   'run paused': {
     name: 'the time of a pause, of a budget too',
     given: aSpentMonth,
-    ...{kind: 'paused', about: 'my-run', since_at: /^2026-/, evidence: /of the deployment's month/},
+    ...{kind: 'budget', about: 'the month', since_at: /^2026-/, evidence: /of the deployment's month/},
   },
   'run failed': {
     name: 'a run whose only stream failed',
