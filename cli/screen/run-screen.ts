@@ -3,7 +3,15 @@
 import {type TpuStatus, tpuStatus} from '../../client/explanations/tpu-status.ts';
 import {aligned, bytesText, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
 import type {StyledLine} from '../../client/text/output.ts';
-import {drainText, type Progress, paceOf, progressOf, type Records} from '../../client/views/pace.ts';
+import {
+  computedSamples,
+  drainText,
+  type Progress,
+  paceOf,
+  progressOf,
+  type Records,
+  unstoredText,
+} from '../../client/views/pace.ts';
 import {usdPerMillionTokens} from '../../client/views/rates.ts';
 import {type RunState, streamCount} from '../../client/views/run-state.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
@@ -16,6 +24,7 @@ import {RUN_STYLES, STREAM_STYLES, TPU_STYLES} from './styles.ts';
 export type Size = {width: number; height: number};
 
 const WIDE = 60;
+const FULL = 80;
 
 /** `my-run  active`, with the reason. */
 export function headLine({run, workers}: RunState): StyledLine {
@@ -26,21 +35,31 @@ export function headLine({run, workers}: RunState): StyledLine {
   };
 }
 
-/** TPUs with the totals of the run below. Columns that do not fit are left out. */
-export function tpuLines({run, tpus, work}: RunState, {width, height}: Size): StyledLine[] {
-  const isWide = width >= WIDE;
-  const titles = ['TPU NAME', 'STATUS', 'SAMPLES', ...(isWide ? ['SHARDS', 'GCS', 'WORK'] : [])];
+/** TPUs with the totals of the run below. A narrow screen leaves out columns, the pool of a name and the word stream. */
+export function tpuLines(state: RunState, {width, height}: Size): StyledLine[] {
+  const {run, tpus, work} = state;
+  const isFull = width >= FULL;
+  const fitting = <T>(cells: T[]) =>
+    cells.filter((_, column) => column < 3 || (width >= WIDE && (isFull || column !== 4)));
   const shown = tpus.slice(0, Math.max(1, height));
   const rows = shown.map(worker => {
     const stream = work.get(worker.name);
-    const cells = [worker.name, tpuStatus(worker), samplesText(worker, stream)];
-    const shards = [numberText(worker.shards_done ?? 0), numberText(stream?.total_shards ?? 0)];
-    return isWide ? [...cells, ...shards, workText(worker, run)] : cells;
+    const [stored, shards] = [stream?.total_samples_processed ?? 0, stream?.total_shards ?? 0];
+    return [
+      ...[isFull ? worker.name : worker.name.slice(worker.pool.length + 1), tpuStatus(worker)],
+      ...[samplesText(worker, stream), numberText(stored), numberText(shards)],
+      isFull ? workText(worker, run) : workText(worker, run).replace(/^stream /, ''),
+    ];
   });
-  const totals = ['TOTALS', '', numberText(run.total_samples_processed)];
-  const stored = [numberText(run.total_shards), numberText(run.total_shards), bytesText(run.total_bytes)];
-  const all = [...rows, isWide ? [...totals, ...stored] : totals];
-  const [head = '', ...others] = aligned([titles, ...all], [false, false, true, true, true]);
+  const stored = [run.total_samples_processed, run.total_shards].map(numberText);
+  const [head = '', ...others] = aligned(
+    [
+      ['TPU NAME', 'STATUS', 'COMPUTED', 'STORED', 'SHARDS', 'WORK'],
+      ...rows,
+      ['TOTALS', '', numberText(computedSamples(state)), ...stored, bytesText(run.total_bytes)],
+    ].map(fitting),
+    fitting([false, false, true, true, true, false]),
+  );
   const body = others.slice(0, -1).map((text, index) => {
     const worker = shown[index];
     return {text, style: worker ? TPU_STYLES[tpuStatus(worker)] : undefined};
@@ -127,7 +146,8 @@ export function streamLine(
   const doing = worker?.activity ? ` (${worker.activity}${waits})` : '';
   const on = stream.lease ? ` on ${stream.lease.worker}${doing}` : '';
   const why = stream.last_error ? `: ${stream.last_error}` : '';
-  const parts = [`stream ${stream.stream}`, bar, storedText(stream), `${stream.status}${on}${why}`];
+  const stored = storedText(stream, worker, records);
+  const parts = [`stream ${stream.stream}`, bar, stored, `${stream.status}${on}${why}`];
   return {text: parts.filter(part => part !== '').join('  '), style: STREAM_STYLES[stream.status]};
 }
 
@@ -139,11 +159,12 @@ function barText({seen, total}: Progress, width: number): string {
   return `${'█'.repeat(full)}${'░'.repeat(width - full)} ${String(Math.floor(share * 100)).padStart(3)}%`;
 }
 
-/** `1,240 samples, 5 shards, 2 rejected`. */
-function storedText(stream: Stream): string {
+/** `1,240 samples, 5 shards, 2 rejected`; `518 computed, 0 stored, 0 shards`. */
+function storedText(stream: Stream, worker: Worker | undefined, records?: number): string {
   const {total_samples_processed, total_shards, rejected_samples} = stream;
   const rejected = rejected_samples > 0 ? `, ${numberText(rejected_samples)} rejected` : '';
-  return `${counted(total_samples_processed, 'sample')}, ${counted(total_shards, 'shard')}${rejected}`;
+  const samples = unstoredText(stream, worker, records) ?? counted(total_samples_processed, 'sample');
+  return `${samples}, ${counted(total_shards, 'shard')}${rejected}`;
 }
 
 /** `$0.02 of $1.00, $0.05 a million tokens; 1,240 tokens/s, about 3.0 min left`. */

@@ -3,7 +3,7 @@ import {parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import {counted, durationText} from '../text/format.ts';
+import {counted, durationText, numberText} from '../text/format.ts';
 import type {RunState} from './run-state.ts';
 
 /** Lines of a run by stream number, where they are known from elsewhere. */
@@ -33,6 +33,24 @@ export function paceOf(state: RunState, records: Records = []): Pace {
   const {run, tpus} = state;
   const tokens_per_s = speedOf(run.run, tpus);
   return {tokens_per_s, seconds_left: secondsLeft(state, tokens_per_s, records)};
+}
+
+/** `518 computed, 0 stored` of a stream with samples that are not stored yet; else null. */
+export function unstoredText(stream: Stream, worker: Worker | undefined, records?: number): string | null {
+  const {seen} = progressOf(stream, worker, records);
+  const stored = numberText(stream.total_samples_processed);
+  return seen > stream.last_processed_sample_idx + 1
+    ? `${numberText(seen)} computed, ${stored} stored`
+    : null;
+}
+
+/** Samples of the run that are stored, with those that its TPUs have computed since. */
+export function computedSamples({run, tpus, work}: Pick<RunState, 'run' | 'tpus' | 'work'>): number {
+  const ahead = tpus.map(worker => {
+    const stream = work.get(worker.name);
+    return stream ? progressOf(stream, worker).seen - stream.last_processed_sample_idx - 1 : 0;
+  });
+  return ahead.reduce((sum, samples) => sum + samples, run.total_samples_processed);
 }
 
 /** `2 TPUs still store the windows in hand, for about 17 s`; undefined where no TPU works for the run, and for a run that is not paused. */

@@ -10,7 +10,7 @@ import {
   durationText,
   numberText,
 } from '../../client/text/format.ts';
-import {progressOf} from '../../client/views/pace.ts';
+import {computedSamples, progressOf, unstoredText} from '../../client/views/pace.ts';
 import type {RunPage, StatsView} from '../../client/views/run-page.ts';
 import {endOf, streamCount, tookSeconds} from '../../client/views/run-state.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
@@ -76,9 +76,15 @@ export function runSections(page: RunPage, now: number): Record<'head' | 'histor
 }
 
 function head(
-  {state: {run, invalid}, pace, why, result, usd_per_million_tokens, expires_from}: RunPage,
+  {state: all, pace, why, result, usd_per_million_tokens, expires_from}: RunPage,
   now: number,
 ): Html {
+  const {run, invalid} = all;
+  const computed = computedSamples(all);
+  const samples = [
+    ...(computed > run.total_samples_processed ? [`${numberText(computed)} computed`] : []),
+    ...(run.rejected_samples > 0 ? [`${numberText(run.rejected_samples)} rejected`] : []),
+  ];
   const budget = run.budget_usd === null ? 'no budget' : `of ${dollarText(run.budget_usd)}`;
   const each =
     usd_per_million_tokens === null ? '' : `${dollarText(usd_per_million_tokens)} a million tokens`;
@@ -90,11 +96,7 @@ function head(
     [
       took_s === null ? ['Time left', left, speed] : ['Took', durationText(took_s)],
       ['Cost', dollarText(capped(run)), budget],
-      [
-        'Samples',
-        numberText(run.total_samples_processed),
-        run.rejected_samples > 0 ? `${numberText(run.rejected_samples)} rejected` : '',
-      ],
+      ['Samples stored', numberText(run.total_samples_processed), samples.join(', ')],
       ['Tokens', numberText(run.total_tokens), each],
       ['Shards', numberText(run.total_shards), bytesText(run.total_bytes)],
     ],
@@ -179,7 +181,9 @@ function streamColumns({run: {run}, tpus}: RunPage['state']): Column<Stream, Par
     const {seen, total} = progressOf(stream, workerOf(stream));
     const share = total === null || stream.status === 'completed' ? null : total === 0 ? 1 : seen / total;
     const rejected = stream.rejected_samples > 0 ? `, ${numberText(stream.rejected_samples)} rejected` : '';
-    return bar(share, `${numberText(seen)}${total === null ? '' : ` of ${numberText(total)}`}${rejected}`);
+    const unstored = unstoredText(stream, workerOf(stream));
+    const text = unstored ?? `${numberText(seen)}${total === null ? '' : ` of ${numberText(total)}`}`;
+    return bar(share, `${text}${rejected}`);
   };
   const holderOf = (stream: Stream) => {
     const [name, activity] = [stream.lease?.worker, workerOf(stream)?.activity];

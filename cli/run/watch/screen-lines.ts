@@ -1,8 +1,9 @@
 /** The state of a run for `gleaner run watch`: a screen of a width and a height, or one line. */
 
 import {tpuStatus} from '../../../client/explanations/tpu-status.ts';
-import {bytesText, counted, dollarText, timeText} from '../../../client/text/format.ts';
+import {bytesText, counted, dollarText, numberText, timeText} from '../../../client/text/format.ts';
 import type {StyledLine} from '../../../client/text/output.ts';
+import {computedSamples} from '../../../client/views/pace.ts';
 import type {RunState} from '../../../client/views/run-state.ts';
 import {capped} from '../../../shared/domain/billing/network.ts';
 import {
@@ -29,7 +30,10 @@ export function screenLines(
   {width, height, header, now}: Frame,
 ): StyledLine[] {
   const {invalid} = state;
-  const room = Math.max(0, height - FIXED - (invalid.length > 0 ? 1 : 0));
+  const cost = costLine(state);
+  // A narrow screen has the money and the time left below each other.
+  const costs = cost.text.length < width ? [cost] : cost.text.split('; ').map(text => ({...cost, text}));
+  const room = Math.max(0, height - FIXED - (costs.length - 1) - (invalid.length > 0 ? 1 : 0));
   // A line says how many TPUs are left out, or that there is none.
   const of_tpus = Math.max(1, Math.min(state.tpus.length, Math.ceil(room / 2) - 1));
   const tpus = tpuLines(state, {width, height: of_tpus});
@@ -44,7 +48,7 @@ export function screenLines(
     {text: ''},
     streamCounts(state),
     ...streams,
-    costLine(state),
+    ...costs,
     ...invalid.slice(0, 1).map(text => ({text: `not shown: ${text}`, style: 'yellow' as const})),
     ...(left > 0 ? events.slice(-Math.min(left, MOST_EVENTS)) : []),
   ];
@@ -52,11 +56,13 @@ export function screenLines(
   return [...lines.slice(0, height - 1), {text: update, style: 'dim'}];
 }
 
-/** `my-run active  1,240 samples, 12 shards, 41 MB, $0.02; 8 streams: 3 completed …; 2 TPUs: 1 WORKING, 1 PREEMPTED`. */
+/** `my-run active  1,300 computed, 1,240 samples stored, 12 shards, 41 MB, $0.02; 8 streams: 3 completed …; 2 TPUs: 1 WORKING, 1 PREEMPTED`. */
 export function plainLine(state: RunState): string {
   const {run, tpus} = state;
   const {reason, total_samples_processed, total_shards, total_bytes} = run;
-  const stored = `${counted(total_samples_processed, 'sample')}, ${counted(total_shards, 'shard')}, ${bytesText(total_bytes)}`;
+  const computed = computedSamples(state);
+  const ahead = computed > total_samples_processed ? `${numberText(computed)} computed, ` : '';
+  const stored = `${ahead}${counted(total_samples_processed, 'sample')} stored, ${counted(total_shards, 'shard')}, ${bytesText(total_bytes)}`;
   const words = new Map<string, number>();
   for (const worker of tpus) words.set(tpuStatus(worker), (words.get(tpuStatus(worker)) ?? 0) + 1);
   const states = [...words].map(([word, count]) => `${count} ${word}`).join(', ');

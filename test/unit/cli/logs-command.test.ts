@@ -96,7 +96,9 @@ describe('gleaner logs @full', () => {
       silent.stderr,
       new RegExp(`^${A} is STARTING and has written no log yet in .*--incarnation 8 shows`),
     );
-    await putInCloud(cloud, {[`workers/${A}`]: aWorker({incarnation: 3, phase: 'working', work: 'my-run/007'})});
+    await putInCloud(cloud, {
+      [`workers/${A}`]: aWorker({incarnation: 3, phase: 'working', work: 'my-run/007'}),
+    });
     const invalid = await gleaner(['logs', 'tpu-us-central1-a-2', ...at_port()]);
     assert.deepEqual([invalid.code, invalid.stdout], [1, '']);
     assert.match(invalid.stderr, /^gleaner: Failed to read workers\/tpu-us-central1-a-2: /);

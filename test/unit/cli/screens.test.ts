@@ -36,7 +36,7 @@ function aState(count: number, changes: Partial<RunState['run']> = {}): RunState
       phase: 'working',
       work: 'my-run/000',
       samples_total: 100,
-      samples_done: 62,
+      samples_done: 93,
       activity: 'running',
     }),
     aWorker({name: 'tpu-us-central1-a-1', phase: 'deleting', provider_state: 'PREEMPTED'}),
@@ -107,13 +107,27 @@ describe('The screen of run watch', () => {
   it('the screen of run watch has the columns of the monitor on a wide terminal', () => {
     const lines = screenLines(aState(3), [], frame(100, 30)).map(({text}) => text);
     assert.ok(
-      lines.some(line => /^TPU NAME +STATUS +SAMPLES +SHARDS +GCS +WORK$/.test(line)),
+      lines.some(line => /^TPU NAME +STATUS +COMPUTED +STORED +SHARDS +WORK$/.test(line)),
       lines.join('\n'),
     );
     assert.ok(
-      lines.some(line => /^tpu-us-central1-a-0 +WORKING +62\/100 /.test(line)),
+      lines.some(line => /^tpu-us-central1-a-0 +WORKING +93\/100 +62 +5 +stream 000 \(running\)$/.test(line)),
       lines.join('\n'),
     );
+  });
+
+  it('the screen of run watch on 60 columns has the number of the stream, what is stored and the time left', async () => {
+    const state = aState(3, {total_tokens: 6200, cost_usd: 0.02, budget_usd: 1});
+    const [first = aStream(), ...others] = state.streams;
+    const stored = {...first, total_tokens: 6200};
+    const terminal = aTerminal(60, 24);
+    const tpus = state.tpus.map(tpu => ({...tpu, tokens_per_s: tpu.name === TPU ? 100 : null}));
+    const seen = {...state, tpus, streams: [stored, ...others], work: new Map([[TPU, stored]])};
+    new LiveScreen(terminal.out).show(screenLines(seen, [], frame(60, 23)));
+    const text = (await terminal.lines()).join('\n');
+    assert.match(text, /^us-central1-a-0 +WORKING +93\/100 +62 +000 \(running\)$/m);
+    assert.match(text, /^stream 000 .* 93% +93 computed, 62 stored/m);
+    assert.match(text, /^\$0\.02 of \$1\.00, .* a million tokens\n100 tokens\/s, about .* min left$/m);
   });
 
   it('the screen of run watch has the time left from the first stored shard on, by the bytes of streams without a total', () => {
@@ -127,8 +141,8 @@ describe('The screen of run watch', () => {
         tpus: working,
         work: new Map([[TPU, stored]]),
       });
-    // 38 samples of 100 tokens, and twice 100 bytes of 100 tokens.
-    assert.match(left(first).text, /; 100 tokens\/s, about 4\.0 min left$/);
+    // 7 samples of 100 tokens, and twice 100 bytes of 100 tokens.
+    assert.match(left(first).text, /; 100 tokens\/s, about 3\.5 min left$/);
     const none = {...first, last_processed_sample_idx: -1, total_tokens: 0};
     assert.match(left(none).text, /; 100 tokens\/s$/);
   });
@@ -186,7 +200,7 @@ describe('The screen of run watch', () => {
   it('the screen of run watch is one line on a pipe', () =>
     assert.equal(
       plainLine(aState(3)),
-      'my-run active  0 samples, 0 shards, 0 bytes, $0.00; 3 streams: 1 in progress, 2 pending; 2 TPUs: 1 WORKING, 1 PREEMPTED',
+      'my-run active  31 computed, 0 samples stored, 0 shards, 0 bytes, $0.00; 3 streams: 1 in progress, 2 pending; 2 TPUs: 1 WORKING, 1 PREEMPTED',
     ));
 });
 

@@ -562,7 +562,8 @@ describe('decideSlots', () => {
         const {shared} = decide({workers, node: null, wanted: 'unwanted', attempt, run});
         assert.equal(shared.runs.get('my-run')?.preemptions, after);
         const [{preemptions} = {preemptions: 0}] = shared.zones.get(ZONE)?.churn ?? [];
-        if (before !== null && !('gone_at' in attempt)) assert.equal(preemptions, after - before, 'of the zone');
+        if (before !== null && !('gone_at' in attempt))
+          assert.equal(preemptions, after - before, 'of the zone');
       });
   });
 });
