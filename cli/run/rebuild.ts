@@ -40,7 +40,10 @@ export async function rebuild(run: string | undefined, options: CloudOptions): P
         ...report,
         faulty: (await surveyRun(sources, report.run)).filter(({finding}) => finding === 'faulty'),
       });
-    const lines = checked.flatMap(({reason, faulty}) => [reason, ...faulty.map(lineOf)]);
+    const lines = checked.flatMap(({run, reason, faulty}) => [
+      ...[reason, ...faulty.map(lineOf)],
+      `next step: \`gleaner verify ${run}\` when run ${run} has ended`,
+    ]);
     print<'rebuild'>(options.json, {runs: checked}, lines.length > 0 ? lines : [NO_STREAM]);
     if (checked.some(({outcome, faulty}) => outcome !== 'applied' || faulty.length > 0)) process.exitCode = 1;
   });

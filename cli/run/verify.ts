@@ -100,6 +100,9 @@ export function verdictLines(report: Report): StyledLine[] {
         `${counted(report.tokens, 'token')}, ${bytesText(report.bytes)}`,
     },
     ...(report.digest === null ? [] : [{text: `digest: ${report.digest}`}]),
+    ...(report.missing > 0
+      ? [{text: `next step: \`gleaner rebuild ${report.run}\` computes again what is missing`}]
+      : []),
     report.ok
       ? {text: `${report.anchored ? 'verified' : 'unanchored'}: ${report.run}`, style: ['bold', 'green']}
       : {text: `NOT verified: ${report.run}`, style: ['bold', 'red']},

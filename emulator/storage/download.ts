@@ -2,7 +2,7 @@ import {pipeline} from 'node:stream';
 import {createGunzip} from 'node:zlib';
 import {ApiError} from '../http/errors.ts';
 import type {Reply, Request} from '../http/http.ts';
-import {type Blobs, readFrom} from './blobs.ts';
+import {readFrom} from './blobs.ts';
 import {brokenCondition, conditionsFrom, requireConditions, wholeNumber} from './conditions.ts';
 import type {ObjectTable} from './objects.ts';
 import {etagOf, type StoredObject} from './resource.ts';
@@ -21,11 +21,11 @@ export function isObjectFound(found: StoredObject | Reply): found is StoredObjec
   return 'generation' in found;
 }
 
-export async function download(objects: ObjectTable, blobs: Blobs, request: Request): Promise<Reply> {
+export async function download(objects: ObjectTable, request: Request): Promise<Reply> {
   const found = readable(objects, request);
   if (!isObjectFound(found)) return found;
   const {fields} = found;
-  const handle = await blobs.open(found.generation).catch((error: NodeJS.ErrnoException) => {
+  const handle = await objects.open(found).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'ENOENT') throw error;
   });
   if (!handle) {
@@ -33,7 +33,7 @@ export async function download(objects: ObjectTable, blobs: Blobs, request: Requ
     // An empty body makes the client's checksum fail at once, whereas clients would retry after an error for minutes.
     return isObjectFound(now) && now.generation === found.generation
       ? {headers: headersOf(found, 0), body: ''}
-      : download(objects, blobs, request);
+      : download(objects, request);
   }
   try {
     // The headers give the length of a truncated blob, because a client would wait for missing bytes.

@@ -1,3 +1,4 @@
+import {type FileHandle, open} from 'node:fs/promises';
 import {ApiError} from '../http/errors.ts';
 import type {CloudDatabase} from '../state/database.ts';
 import type {Blobs} from './blobs.ts';
@@ -61,7 +62,21 @@ export class ObjectTable {
 
   find(bucket: string, name: string): StoredObject | undefined {
     const row = this.#database.get<Row>('SELECT * FROM objects WHERE bucket = ? AND name = ?', bucket, name);
-    return row && fromRow(row);
+    return row && !this.#isRemoved(row) ? fromRow(row) : undefined;
+  }
+
+  /** Opens the bytes of an object as the view of the buckets shows them. Open bytes stay readable after an overwrite or a delete. */
+  async open({bucket, name, generation}: StoredObject): Promise<FileHandle> {
+    const blob = this.#blobs.file(generation);
+    return open(this.#view.fileOf(bucket, name, blob) ?? blob, 'r');
+  }
+
+  /** True if a person removed the object from the view of the buckets, which deletes it. */
+  #isRemoved({bucket, name, generation}: Pick<Row, 'bucket' | 'name' | 'generation'>): boolean {
+    if (this.#view.fileOf(bucket, name, this.#blobs.file(generation)) !== undefined) return false;
+    this.#database.run('DELETE FROM objects WHERE generation = ?', generation);
+    void this.#blobs.drop(generation);
+    return true;
   }
 
   /** Object of a name and, if given, of a generation. Only the newest generation exists. */
@@ -189,11 +204,14 @@ export class ObjectTable {
     limit: number,
   ): StoredObject[] {
     const {after, prefix, start, end} = bounds;
-    const rows = this.#database.all<Row>(
-      `SELECT * FROM objects WHERE bucket = ? AND name > ? AND name >= ? AND name <= ? AND name >= ? AND name < ?
-       ORDER BY name LIMIT ?`,
-      ...[bucket, after, prefix, lastWith(prefix), start, end === '' ? lastWith('') : end, limit],
-    );
+    const read = () =>
+      this.#database.all<Row>(
+        `SELECT * FROM objects WHERE bucket = ? AND name > ? AND name >= ? AND name <= ? AND name >= ? AND name < ?
+         ORDER BY name LIMIT ?`,
+        ...[bucket, after, prefix, lastWith(prefix), start, end === '' ? lastWith('') : end, limit],
+      );
+    let rows = read();
+    while (rows.filter(row => this.#isRemoved(row)).length > 0) rows = read();
     return rows.map(fromRow);
   }
 

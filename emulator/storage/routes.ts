@@ -40,11 +40,7 @@ export function openStorage(
   return {
     objects,
     routes: [...routes, ...routes.flatMap(withoutPrefix), batchRoute('/batch/storage/v1', routes)],
-    lastRoute: [
-      'GET',
-      '/{bucket}/{object...}',
-      permitted('get', request => plainDownload(objects, blobs, request)),
-    ],
+    lastRoute: ['GET', '/{bucket}/{object...}', permitted('get', request => plainDownload(objects, request))],
     recover: () => {
       resumable.prune();
       return objects.recover(id => resumable.isOpen(id));
@@ -70,7 +66,7 @@ function withRight(requireRight: RequireRight) {
 }
 
 function objectRoutes(stores: Upload): Route[] {
-  const {objects, blobs, resumable, requireRight} = stores;
+  const {objects, resumable, requireRight} = stores;
   const permitted = withRight(requireRight);
 
   /** A copy reads its source, and creates or replaces its target. So does a compose, with its sources. */
@@ -82,7 +78,7 @@ function objectRoutes(stores: Upload): Route[] {
     });
 
   const get: Handler = request => {
-    if (request.query.get('alt') === 'media') return download(objects, blobs, request);
+    if (request.query.get('alt') === 'media') return download(objects, request);
     const found = readable(objects, request);
     return isObjectFound(found) ? {json: resourceOf(found, request.origin)} : found;
   };
@@ -130,7 +126,7 @@ function objectRoutes(stores: Upload): Route[] {
     ['POST', '/resumable/upload/storage/v1/b/{bucket}/o', upload],
     ['PUT', '/resumable/upload/storage/v1/b/{bucket}/o', resume],
     ['DELETE', '/resumable/upload/storage/v1/b/{bucket}/o', cancel],
-    ['GET', `/download${object}`, permitted('get', request => download(objects, blobs, request))],
+    ['GET', `/download${object}`, permitted('get', request => download(objects, request))],
     ['GET', '/storage/v1/b/{bucket}/o', list],
     ['POST', `${object}/copyTo/${target}`, copying(copy)],
     ['POST', `${object}/rewriteTo/${target}`, copying(rewrite)],
@@ -179,7 +175,7 @@ function bucketRoutes(objects: ObjectTable, requireRight: RequireRight): Route[]
   ];
 }
 
-function plainDownload(objects: ObjectTable, blobs: Blobs, request: Request): Promise<Reply> {
+function plainDownload(objects: ObjectTable, request: Request): Promise<Reply> {
   const {bucket = '', object = ''} = request.params;
   if (!objects.find(bucket, object)) {
     throw new ApiError(
@@ -187,5 +183,5 @@ function plainDownload(objects: ObjectTable, blobs: Blobs, request: Request): Pr
       `Nothing is at GET ${request.path} in the local cloud: no such API, no such object`,
     );
   }
-  return download(objects, blobs, request);
+  return download(objects, request);
 }

@@ -2,11 +2,13 @@ import {linkSync, lstatSync, mkdirSync, readdirSync, rmdirSync, rmSync} from 'no
 import {dirname, join, sep} from 'node:path';
 
 /**
- * View of the buckets for people: hard links `buckets/{bucket}/{name}` to the blobs. The emulator never reads the view.
- * A name that is not a safe path has no link.
+ * View of the buckets for people: hard links `buckets/{bucket}/{name}` to the blobs. While the cloud runs, a file that a person removes is a
+ * deleted object, and a file that a person puts in its place has the bytes of the object. A name that is not a safe path has no link.
  */
 export class BucketView {
   readonly #root: string;
+  /** Paths that could not be linked: no file there proves nothing. */
+  readonly #unlinked = new Set<string>();
 
   constructor(dir: string) {
     this.#root = join(dir, 'buckets');
@@ -35,9 +37,19 @@ export class BucketView {
       mkdirSync(dirname(path), {recursive: true});
       rmSync(path, {force: true});
       linkSync(blob, path);
+      this.#unlinked.delete(path);
     } catch {
+      this.#unlinked.add(path);
       // `a` and `a/b` are two object names, but only one of them can be a file; the other object gets no link.
     }
+  }
+
+  /** The file with the bytes of an object; undefined if a person removed it. */
+  fileOf(bucket: string, name: string, blob: string): string | undefined {
+    const path = this.path(bucket, name);
+    if (!path || this.#unlinked.has(path)) return blob;
+    const found = lstatSync(path, {throwIfNoEntry: false});
+    return found && (found.isFile() ? path : blob);
   }
 
   hide(bucket: string, name: string): void {

@@ -177,6 +177,23 @@ describe('An object name', () => {
     assert.equal(readFileSync(join(cloud.dir, 'buckets', cloud.bucket, 'both'), 'utf8'), 'file');
   });
 
+  it('is deleted when a person removes its file from the view, and has the bytes of a file in its place', async () => {
+    await Promise.all(['run/a', 'run/b', 'run/c'].map(name => upload(name, name)));
+    const view = join(cloud.dir, 'buckets', cloud.bucket, 'run');
+    rmSync(join(view, 'a'));
+    rmSync(join(view, 'b'));
+    writeFileSync(join(view, 'b'), 'edited');
+    assert.deepEqual(
+      (await names()).filter(name => name.startsWith('run/')),
+      ['run/b', 'run/c'],
+    );
+    assert.equal((await fetch(path('run/a'))).status, 404);
+    assert.equal(await (await fetch(`${path('run/b')}?alt=media`)).text(), 'edited');
+    assert.equal((await upload('run/a', 'again')).status, 200);
+    rmSync(view, {recursive: true});
+    for (const name of ['run/a', 'run/b', 'run/c']) assert.equal((await fetch(path(name))).status, 404);
+  });
+
   it('gets its file in the view back after a restart', async () => {
     const dir = scratch.dir();
     const first = await scratch.cloud({storage_only: true, dir});
