@@ -5,7 +5,7 @@ import {stripVTControlCharacters} from 'node:util';
 import {DemoScreen} from '../../../cli/demo/demo-screen.ts';
 import {plainLine, screenLines} from '../../../cli/run/watch/screen-lines.ts';
 import {LiveScreen} from '../../../cli/screen/live.ts';
-import {costLine, streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
+import {costLine, headLine, streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
 import type {RunState} from '../../../client/views/run-state.ts';
 import {aTerminal} from '../../support/machine/terminal.ts';
 import {aRun, aStream, aWorker, T0} from '../../world/builders.ts';
@@ -193,6 +193,15 @@ describe('The screen of run watch', () => {
       if (forced !== undefined) process.env.FORCE_COLOR = forced;
       assert.equal(terminal.raw().includes('\u001b[31m'), coloured);
     });
+
+  it('the screen of run watch says how long TPUs still work for a paused run', () => {
+    const state = aState(1, {status: 'paused', reason: 'a person paused it', spec: {window_tokens: 65_536}});
+    const workers = state.workers.map(tpu => ({...tpu, tokens_per_s: 100}));
+    const text =
+      'my-run  paused: a person paused it; 1 TPU still stores the windows in hand, for about 11 min';
+    assert.equal(headLine({...state, workers}).text, text);
+    assert.equal(headLine({...state, workers: []}).text, 'my-run  paused: a person paused it');
+  });
 
   it('the screen of run watch counts healthy, working and lost TPUs', () =>
     assert.equal(summaryLine(aState(2)).text, 'Healthy: 1  Working: 1  Needs Recovery: 1'));
