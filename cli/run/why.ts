@@ -24,10 +24,9 @@ function linesOf(answer: Answers['why'], now: number): string[] {
     value === null ? [] : [`  ${title.padEnd(10)}  ${value}`];
   const age = (at: string) => durationText(Math.abs(now - Date.parse(at)) / 1000);
   // `run my-run is paused` says both.
-  const head =
-    answer.kind === state && answer.about?.split(' ').at(-1) === name ? '' : `${name} is ${state}: `;
+  const isSaid = answer.kind === state && answer.about?.endsWith(name);
   return [
-    `${head}${reason}`,
+    isSaid ? reason : `${name} is ${state}: ${reason}`,
     ...line('constraint', answer.kind),
     ...line('since', since_at && `${utcText(since_at)}, ${age(since_at)} ago`),
     ...line('next try', next_try_at && utcText(next_try_at)),

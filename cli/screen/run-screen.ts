@@ -29,10 +29,8 @@ const FULL = 80;
 /** `my-run  active`, with the reason. */
 export function headLine({run, workers}: RunState): StyledLine {
   const reason = [run.reason, drainText(run, workers)].filter(Boolean).join('; ');
-  return {
-    text: `${run.run}  ${run.status}${reason && `: ${reason}`}`,
-    style: RUN_STYLES[run.status] ?? 'bold',
-  };
+  const text = `${run.run}  ${run.status}${reason && `: ${reason}`}`;
+  return {text, style: RUN_STYLES[run.status] ?? 'bold'};
 }
 
 /** TPUs with the totals of the run below. A narrow screen leaves out columns, the pool of a name and the word stream. */

@@ -45,10 +45,7 @@ export function readerOf(store: Store, filter: EventFilter) {
 
 const NEWEST_EVENTS = 200;
 
-/**
- * Latest events about rejected objects that are there as they were rejected, for run names that `isMeant` accepts. The name is null for an
- * object of no run.
- */
+/** Latest rejections of objects that are there as they were rejected. `isMeant`: by the name of the run; null for an object of no run. */
 export async function listRejected(
   {store, objects}: Pick<Cloud, 'store' | 'objects'>,
   isMeant: (run: string | null) => boolean,

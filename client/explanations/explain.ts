@@ -1,6 +1,6 @@
 /** Explains why a run, a stream, a job or a TPU waits, from the constraints that the last tick stored. */
 
-import {pausingBudget} from '../../shared/domain/billing/budget.ts';
+import {BY_BUDGET} from '../../shared/domain/billing/budget.ts';
 import {isFinal, MAX_MACHINE_FAILURES} from '../../shared/domain/job/lifecycle.ts';
 import {type Constraint, constraint} from '../../shared/domain/records/constraint.ts';
 import type {Job} from '../../shared/domain/records/job.ts';
@@ -34,11 +34,12 @@ export function explainRun(run: Run): Constraint | undefined {
   }
 }
 
-function pauseConstraint(run: Run): Constraint {
-  const [budget, since_at] = [pausingBudget(run), run.paused_at];
-  return budget
-    ? constraint('budget', budget.about, budget.why, {since_at})
-    : constraint('paused', run.run, run.reason, {since_at});
+/** A budget that allows more by now has another reason. */
+function pauseConstraint({run, pool, reason, paused_at: since_at}: Run): Constraint {
+  if (!reason?.startsWith(BY_BUDGET)) return constraint('paused', run, reason, {since_at});
+  const why = reason.slice(BY_BUDGET.length);
+  const shared = why.startsWith('of the pool') ? `pool ${pool}` : 'the month';
+  return constraint('budget', why.startsWith('of the ') ? shared : `run ${run}`, why, {since_at});
 }
 
 /** False for a run whose samples were all rejected: its streams are complete. */

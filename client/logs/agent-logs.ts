@@ -71,11 +71,9 @@ export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): P
     await logs.read(incarnation > 0 ? hosts.map(host => ({tpu, incarnation, host})) : []);
     if (!options.follow) {
       const isNow = worker?.incarnation === incarnation && !hasEnded(worker);
-      const who = isNow ? `${tpu} is ${tpuStatus(worker)} and has written no log yet` : undefined;
-      const before =
-        isNow && incarnation > 1 ? `, and --incarnation ${incarnation - 1} shows the log before` : '';
-      const boot = `${await bootText(cloud, tpu)}${before}`;
-      return logs.sayNothing(`slot ${tpu} has had no TPU yet`, boot, who);
+      const who = `${tpu} is ${worker && tpuStatus(worker)}, and incarnation ${incarnation} has written no log yet`;
+      const boot = await bootText(cloud, tpu);
+      return logs.sayNothing(`slot ${tpu} has had no TPU yet`, boot, isNow ? who : undefined);
     }
     await sleep(FOLLOW_MS);
   }

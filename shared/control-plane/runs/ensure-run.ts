@@ -54,11 +54,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
     runRecords.set(tx, next);
     const text =
       reason ?? `Run ${run} begins: model ${frozen?.spec.model}, spec ${frozen?.spec_hash.slice(0, 12)}`;
-    recordEvent(
-      tx,
-      frozen ? {kind: 'run', run, text} : {kind: 'rejected', run, object: specObject(run), text},
-      now,
-    );
+    recordEvent(tx, {kind: frozen ? 'run' : 'rejected', run, object: specObject(run), text}, now);
     if (contradiction) recordEvent(tx, contradictionEvent(contradiction, 'the control plane', {run}), now);
     return next;
   });

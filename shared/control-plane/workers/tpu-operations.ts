@@ -1,5 +1,4 @@
 /** Creates and deletes of nodes: publishes the actions of decisions, and handles topic `tpu`. */
-
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
 import {TpuError} from '../../contracts/errors.ts';

@@ -10,14 +10,6 @@ import {type Prices, sinceOf, usdPerHour} from './prices.ts';
 export const BY_BUDGET = 'its budget allows no more: ';
 export const BUDGET_ALLOWS = 'a budget paused this run, and its budgets allow more now: resume it';
 
-/** The budget that paused the run, as overspent() names it; undefined where none did, or where it allows more by now. */
-export function pausingBudget({run, pool, status, reason}: Run): {about: string; why: string} | undefined {
-  if (status !== 'paused' || !reason?.startsWith(BY_BUDGET)) return undefined;
-  const why = reason.slice(BY_BUDGET.length);
-  if (why.startsWith('of the pool')) return {about: `pool ${pool}`, why};
-  return {about: why.startsWith('of the deployment') ? 'the month' : `run ${run}`, why};
-}
-
 export function isPausedByBudget({status, reason}: Pick<Run, 'status' | 'reason'>): boolean {
   return status === 'paused' && (reason === BUDGET_ALLOWS || (reason?.startsWith(BY_BUDGET) ?? false));
 }

@@ -126,14 +126,8 @@ export const payerOf = ({work, charged_to}: Worker): string | null => payerOfWor
 
 /** An event about a worker: it belongs to the run that pays for the worker. */
 export function workerEvent(worker: Worker, text: string, fold?: string): TimelineEvent {
-  const payer = payerOf(worker);
-  return {
-    kind: 'worker',
-    worker: worker.name,
-    ...(isRunId(payer ?? '') ? {run: payer ?? ''} : {}),
-    text,
-    fold,
-  };
+  const run = payerOf(worker) ?? '';
+  return {kind: 'worker', worker: worker.name, ...(isRunId(run) ? {run} : {}), text, fold};
 }
 
 export function payerOfWork(work: string | null): string | undefined {

@@ -71,10 +71,7 @@ export function decideRunAction(
       return refuse();
     case 'pause':
       if (run.status === 'active' || run.status === 'paused') {
-        const drains =
-          run.streams_in_progress === 0
-            ? ''
-            : `; TPUs at work store the windows in hand first, and \`gleaner why ${name}\` says how long`;
+        const drains = run.streams_in_progress > 0 ? '; TPUs at work store their windows first' : '';
         const decision = become('paused', `${name} paused${drains}`);
         const isHeld = run.status === 'paused' && run.model_next_at === null;
         if (decision.kind === 'rejected' || isHeld) return decision;

@@ -1,5 +1,4 @@
 /** The grant of a stream to the worker that requests work. */
-
 import {budgetProblem, isScarce, withGrant} from '../billing/budget.ts';
 import {type Ceilings, modelProblem} from '../billing/ceilings.ts';
 import {workerEvent} from '../billing/cost.ts';
