@@ -44,12 +44,12 @@ export class BucketView {
     }
   }
 
-  /** The file with the bytes of an object; undefined if a person removed it. */
+  /** The file with the bytes of an object: its blob, or what a person put in its place; undefined if a person removed it. */
   fileOf(bucket: string, name: string, blob: string): string | undefined {
     const path = this.path(bucket, name);
     if (!path || this.#unlinked.has(path)) return blob;
-    const found = lstatSync(path, {throwIfNoEntry: false});
-    return found && (found.isFile() ? path : blob);
+    const found = inodeOf(path);
+    return found && (found === inodeOf(blob) ? blob : path);
   }
 
   hide(bucket: string, name: string): void {
