@@ -47,13 +47,14 @@ const NEWEST_EVENTS = 200;
 
 /** Latest rejections of objects that are there as they were rejected. `isMeant`: by the name of the run; null for an object of no run. */
 export async function listRejected(
-  {store, objects}: Pick<Cloud, 'store' | 'objects'>,
+  {store, objects, connection}: Pick<Cloud, 'store' | 'objects'> & Partial<Cloud>,
   isMeant: (run: string | null) => boolean,
 ): Promise<Entry[]> {
   const newest = {order_by: {field: 'at', direction: 'desc'}, limit: NEWEST_EVENTS} as const;
   const entries = entriesOf(await store.query('events', newest)).reverse();
   const rejected = entries.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
   const byObject = new Map(rejected.map(entry => [entry.object ?? entry.id, entry]));
+  if (await connection?.stopped()) return [...byObject.values()];
   const stands = await Promise.all([...byObject.values()].map(entry => isRejectedStill(objects, entry)));
   return [...byObject.values()].filter((_, index) => stands[index]);
 }

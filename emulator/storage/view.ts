@@ -49,7 +49,8 @@ export class BucketView {
     const path = this.path(bucket, name);
     if (!path || this.#unlinked.has(path)) return blob;
     const found = inodeOf(path);
-    return found && (found === inodeOf(blob) ? blob : path);
+    if (found === undefined) return undefined;
+    return found === inodeOf(blob) ? blob : path;
   }
 
   hide(bucket: string, name: string): void {
