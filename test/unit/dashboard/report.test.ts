@@ -56,7 +56,7 @@ async function aReport(): Promise<Report> {
   const objects = someObjects({
     'activations/my-run/tpu_7/rejects.jsonl': rejects('has 71 tokens', HOSTILE, 'has 9 tokens'),
   });
-  const connection = {deployment: 'gleaner', project: 'p', is_google: true};
+  const connection = {deployment: 'gleaner', project: 'p', is_google: true, stopped: async () => undefined};
   const cloud = {store, objects, jobs: 'jobs', dir: undefined, connection} as unknown as Cloud;
   return (await readReport(cloud, 'my-run')) ?? assert.fail('there is no run');
 }
