@@ -98,7 +98,8 @@ async function readShared(
   ]);
   const deaths = decisions.filter(({death}) => death && isMachineDeath(death));
   const runs = new Set([
-    ...gone.flatMap(({costs}) => runsAmong(costs)),
+    // A node that was never READY has no costs yet.
+    ...gone.flatMap(({costs, charged_to}) => runsAmong({...costs, ...(charged_to ? {[charged_to]: 0} : {})})),
     ...deaths.flatMap(({before}) => runAtWork(before) ?? []),
   ]);
   const isPoolNeeded = gone.length > 0 || isAnyAsked || isBootDecided;

@@ -34,10 +34,10 @@ export class FailureAttribution extends Check {
     if (breach !== undefined) this.breach(`${path} ${breach}: ${after.last_error}`);
   }
 
-  /** A worker is replaced for a fault of its machine, never for a failure of its stream. */
+  /** A worker is replaced for a fault of its machine, which a job may report, never for a failure of its stream. */
   onIncarnationEnded(name: string, {cause}: Document): void {
     const [, reason] = /^its agent said: ([^;]*)/.exec(String(cause)) ?? [];
-    if (reason !== undefined && !/disk is full|TPU initialization failed/.test(reason))
+    if (reason !== undefined && !/disk is full|TPU initialization failed|TPU not available/.test(reason))
       this.breach(`${name} is replaced for a failure of its stream: ${reason}`);
   }
 
