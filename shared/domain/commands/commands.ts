@@ -114,7 +114,7 @@ export function decideDeleteRun(name: string, run: Run | undefined, now: number)
       `run "${name}" is ${run.status}: end it for good first, with \`gleaner run stop ${name}\``,
     );
   const {stopped_at, expired_at} = run;
-  const ended = endedAs('cancelled', run, 'it is being deleted', now);
+  const ended = endedAs('stopped', run, 'it is being deleted', now);
   const times = {stopped_at: stopped_at ?? iso(now), expired_at: expired_at ?? iso(now)};
   return applied({...ended, ...times}, `run ${name} is being deleted`);
 }
