@@ -102,7 +102,7 @@ export function addRunGroup(program: GleanerCommand): void {
     .action(async (id, options) => (await import('../run/export.ts')).exportRun(id, options));
 }
 
-const STATUSES = ['active', 'paused', 'completed', 'failed', 'cancelled'];
+const STATUSES = ['active', 'paused', 'completed', 'failed', 'stopped'];
 const EXPORTS = ['numpy', 'safetensors', 'saelens', 'dictionary_learning', 'pairs', 'speculators', 'hub'];
 
 const COMPARED = `
