@@ -286,5 +286,5 @@ function reportLines(report: CreateReport, folder: string): string[] {
     report.status === 'complete'
       ? `${folder} is complete: ${what}; nothing was changed`
       : `Wrote ${what}, ${bytesText(bytes)}, into ${folder} in ${durationText(seconds)}`;
-  return [done, `Try next: gleaner streams upload ${quoted(folder)} --run my-run`];
+  return [done, `Try next: gleaner run start my-run --streams ${quoted(folder)}`];
 }

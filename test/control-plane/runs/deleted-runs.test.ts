@@ -68,12 +68,12 @@ describe('a run that a message deletes', () => {
     const made = world.tpus.made.length;
     for (; most < all; most++) {
       await send(world, DELETE);
-      assert.equal((await world.run('my-run'))?.status, 'cancelled');
+      assert.equal((await world.run('my-run'))?.status, 'stopped');
       await send(world, {action: 'rebuild', run: 'my-run'});
       await send(world, {action: 'retry', run: 'my-run'});
       world.drop('my-run', 7, someLines(2, 'late'));
       await world.minutes(2);
-      assert.equal((await world.run('my-run'))?.status, 'cancelled');
+      assert.equal((await world.run('my-run'))?.status, 'stopped');
       world.objects.delete('datasets/my-run/stream_007.jsonl');
     }
     most = Number.POSITIVE_INFINITY;
