@@ -152,6 +152,7 @@ describe('The cloud of a command', () => {
 
 /** Commands on a cloud that only read it. */
 const READING = [
+  'run list',
   'run watch',
   'run compare',
   'run report',
