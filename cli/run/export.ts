@@ -46,7 +46,7 @@ export async function exportRun(run: string, options: ExportOptions): Promise<vo
     const args = ['gleaner_reader.export', folder, ...exporterOptions(options)];
     if (output !== undefined) args.push('--output', output);
     // The last line of a failure is the error of this command.
-    const sayProgress = (line: string) => (/ (rows|bytes)$/.test(line) ? say(line) : undefined);
+    const sayProgress = (line: string) => (/^note: | (rows|bytes)$/.test(line) ? say(line) : undefined);
     const lock = ARROW_EXPORTS.includes(options.to) ? ARROW_LOCK : undefined;
     await workerPython(say, lock);
     const {code, stdout, stderr} = await runWorkerModule(args, env, sayProgress, lock);

@@ -23,6 +23,7 @@ from gleaner_reader.export import (
     to_shuffled_safetensors,
     tokenizer_of,
 )
+from gleaner_reader.export.__main__ import main as export_main
 from gleaner_reader.export.dictionary_learning import FolderBuffer, _activations
 from gleaner_reader.export.parts import part_name
 from gleaner_reader.format.convert import as_stored
@@ -227,3 +228,20 @@ def test_the_folder_for_dictionary_learning_gives_each_row_once_an_epoch_in_new_
     with pytest.raises(ValueError, match="is not an export for dictionary_learning; write one"):
         to_npy(run, str(tmp_path / "npy"), 2)
         FolderBuffer(str(tmp_path / "npy"), 10, "cpu", None, 1, 0)
+
+
+def test_a_run_that_lost_a_shard_is_not_exported_and_one_that_is_unfinished_says_so(tmp_path, monkeypatch, capsys):
+    run = store_run(tmp_path / "run").folder
+    command = ["export", run, "--to", "numpy", "--layer", "2", "--output", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", command)
+    os.unlink(os.path.join(run, "tpu_7", "shard_0002.safetensors"))
+    with pytest.warns(UserWarning, match="is not complete"):
+        assert export_main() == 1
+    assert "it has lost shards: 5 of its 6 shards are here; shard 2 of stream 7" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    del manifest["result"]
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.warns(UserWarning, match="is not complete"):
+        assert export_main() == 0
+    assert f"note: {run} is exported as far as it is stored: its manifest has no result" in capsys.readouterr().err

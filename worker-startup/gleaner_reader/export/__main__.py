@@ -57,6 +57,7 @@ def main() -> int:
         run = open_run_or_shard(args.run)
         if not isinstance(run, Run):
             raise ValueError(f"{args.run} is one shard: name the folder of its run")
+        _require_whole(run)
         export = _export(run, args, progress)
     except (OSError, ValueError, LookupError, ImportError) as error:
         text = str(error)
@@ -72,6 +73,15 @@ def main() -> int:
     facts.pop("path", None)
     print(json.dumps(facts))
     return 0
+
+
+def _require_whole(run: Run) -> None:
+    """Raises ValueError for a completed run that has lost shards. Says what an unfinished run has not."""
+    problems = "; ".join(run.problems)
+    if problems and isinstance((run.manifest or {}).get("result"), dict):
+        raise ValueError(f"it has lost shards: {problems}; `gleaner rebuild` makes them again")
+    if problems:
+        print(printable(f"note: {run.url} is exported as far as it is stored: {problems}"), file=sys.stderr, flush=True)
 
 
 def _export(run: Run, args: argparse.Namespace, progress: Callable[[int, int], None]):
