@@ -170,16 +170,16 @@ export class ObjectTable {
     await this.#blobs.drop(object.generation);
   }
 
-  /** Repairs files and view after a crash or the loss of the database. Returns how many files were removed and how many objects recovered. */
-  recover(isUpload: (id: string) => boolean): {swept: number; found: number} {
+  /** Repairs files and view after a crash or the loss of the database. Returns how many files were removed or moved, and objects recovered. */
+  recover(isUpload: (id: string) => boolean): {swept: number; found: number; moved: number} {
     const found = this.#findAgain();
     const rows = this.#database.all<Pick<Row, 'bucket' | 'name' | 'generation'>>(
       'SELECT bucket, name, generation FROM objects',
     );
     const generations = new Set(rows.map(row => row.generation));
     const swept = this.#blobs.sweep(generation => generations.has(generation), isUpload);
-    this.#view.repair(rows.map(row => ({...row, blob: this.#blobs.file(row.generation)})));
-    return {swept, found};
+    const moved = this.#view.repair(rows.map(row => ({...row, blob: this.#blobs.file(row.generation)})));
+    return {swept, found, moved};
   }
 
   /** Restores the rows of a lost database from their copies beside the blobs. */

@@ -1,5 +1,5 @@
-import {linkSync, lstatSync, mkdirSync, readdirSync, rmdirSync, rmSync} from 'node:fs';
-import {dirname, join, sep} from 'node:path';
+import {linkSync, lstatSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync} from 'node:fs';
+import {dirname, join, relative, sep} from 'node:path';
 
 /**
  * View of the buckets for people: hard links `buckets/{bucket}/{name}` to the blobs. While the cloud runs, a file that a person removes is a
@@ -7,11 +7,14 @@ import {dirname, join, sep} from 'node:path';
  */
 export class BucketView {
   readonly #root: string;
+  /** Files of people that are no objects. */
+  readonly #aside: string;
   /** Paths that could not be linked: no file there proves nothing. */
   readonly #unlinked = new Set<string>();
 
   constructor(dir: string) {
     this.#root = join(dir, 'buckets');
+    this.#aside = join(dir, 'not-objects', new Date().toISOString());
     mkdirSync(this.#root, {recursive: true});
   }
 
@@ -66,8 +69,8 @@ export class BucketView {
     }
   }
 
-  /** Makes the view match the objects, after a crash or after a person changed it. */
-  repair(objects: Iterable<{bucket: string; name: string; blob: string}>): void {
+  /** Makes the view match the objects, after a crash or after a person changed it. Returns how many other files it moved to `not-objects`. */
+  repair(objects: Iterable<{bucket: string; name: string; blob: string}>): number {
     const wanted = new Set<string>();
     for (const {bucket, name, blob} of objects) {
       const path = this.path(bucket, name);
@@ -75,19 +78,24 @@ export class BucketView {
       wanted.add(path);
       if (inodeOf(path) !== inodeOf(blob)) this.show(bucket, name, blob);
     }
-    this.#prune(this.#root, wanted);
+    return this.#prune(this.#root, wanted);
   }
 
-  #prune(folder: string, wanted: Set<string>): void {
+  #prune(folder: string, wanted: Set<string>): number {
+    let moved = 0;
     for (const entry of readdirSync(folder, {withFileTypes: true})) {
       const path = join(folder, entry.name);
       if (entry.isDirectory()) {
-        this.#prune(path, wanted);
+        moved += this.#prune(path, wanted);
         if (folder !== this.#root && readdirSync(path).length === 0) rmdirSync(path);
       } else if (!wanted.has(path)) {
-        rmSync(path, {force: true});
+        const to = join(this.#aside, relative(this.#root, path));
+        mkdirSync(dirname(to), {recursive: true});
+        renameSync(path, to);
+        moved += 1;
       }
     }
+    return moved;
   }
 }
 

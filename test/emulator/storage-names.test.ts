@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync} from 'node:fs';
-import {join, resolve, sep} from 'node:path';
+import {basename, join, resolve, sep} from 'node:path';
 import fc from 'fast-check';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {BucketView} from '../../emulator/storage/view.ts';
@@ -216,6 +216,9 @@ describe('An object name', () => {
     assert.equal(readFileSync(join(bucket, 'kept/a'), 'utf8'), 'kept/a');
     assert.equal(readFileSync(join(bucket, 'kept/b'), 'utf8'), 'kept/b');
     assert.equal(existsSync(join(bucket, 'stray')), false);
+    const [when = ''] = readdirSync(join(dir, 'not-objects'));
+    const aside = join(dir, 'not-objects', when, basename(bucket), 'stray');
+    assert.equal(readFileSync(aside, 'utf8'), 'not an object');
     assert.equal(statSync(join(bucket, 'kept/a')).nlink, 2);
   });
 });
