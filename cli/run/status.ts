@@ -74,7 +74,6 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
   }
   const {run, streams, workers} = view;
   const result = run.status === 'completed' ? await readResult(objects, name) : null;
-  const stopped = await cloud.connection.stopped();
   const {alerts} = await viewDeployment(store, cloud.jobs);
   const reader = readerOf(store, await openFilter(store, name));
   const events = await reader.newest(MOST_EVENTS);
@@ -88,7 +87,6 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
   const size = {width: process.stdout.columns || WIDE, height: Number.POSITIVE_INFINITY};
   printText([
     headLine(state),
-    ...(stopped ? [alertLine(stopped)] : []),
     ...alerts.map(alertLine),
     `${storedText(run)}; ${costLine(state).text}`,
     besideText(run, workers),

@@ -11,7 +11,7 @@ import {SIGN_IN} from '../../shared/google/error-advice.ts';
 import {withAdvice} from '../../shared/google/errors.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {CliError} from '../text/errors.ts';
-import {nameCloud} from '../text/output.ts';
+import {complain, nameCloud} from '../text/output.ts';
 import {pointClientsAt} from './address.ts';
 import {chooseCloud} from './choose.ts';
 import {cloudText, homeText} from './cloud-name.ts';
@@ -171,6 +171,7 @@ async function openStopped(dir: string, origin: string): Promise<Connection> {
     throw new CliError(
       `There is no local cloud in ${homeText(dir)}: start one with \`gleaner local up\`, or name its --dir or --port`,
     );
+  complain(stoppedText(dir));
   const {startLocalCloud} = await import('../../emulator/cloud.ts');
   const {emulatorFolder} = await import('../../emulator/google/process.ts');
   const cloud = await startLocalCloud({dir, port: 0, storage_only: true});

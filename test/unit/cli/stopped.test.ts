@@ -57,13 +57,14 @@ describe('A stopped local cloud', () => {
 
   const screens: {words: string; code: number; says: RegExp}[] = [
     {words: 'status', code: 0, says: /alert: the local cloud in .* is stopped/},
-    {words: 'status at-work', code: 0, says: /alert: the local cloud in .* is stopped/},
+    {words: 'status at-work', code: 0, says: /the local cloud in .* is stopped/},
+    {words: 'tpus list', code: 0, says: /the local cloud in .* is stopped/},
     {
       words: 'why at-work',
       code: 0,
       says: /at-work is active: the local cloud in .* is stopped\n {2}next step {3}start it with/,
     },
-    {words: 'why done', code: 0, says: /^done is completed: nothing waits/},
+    {words: 'why done', code: 0, says: /done is completed: nothing waits/},
     {
       words: 'run watch at-work',
       code: 1,
