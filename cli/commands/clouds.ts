@@ -101,7 +101,7 @@ function addLocal(program: GleanerCommand): void {
     .about('up', 'start a local cloud and run it until Ctrl-C')
     .option('--port <port>', 'port of the local cloud', portFrom(0), DEFAULT_PORT)
     .option('--dir <folder>', 'folder of all files', folder, DEFAULT_DIR)
-    .option('--workers <n>', 'maximum number of TPUs in the pool', positive, 2)
+    .option('--workers <n>', 'TPUs of the pool at first; `gleaner scale` changes it', positive, 2)
     .option(
       '--git-token-secret <setting>',
       'HOST=SECRET: a host of private repositories, and the secret with its token',

@@ -64,6 +64,8 @@ export async function demo(options: DemoOptions): Promise<void> {
   // The results of an earlier demo stay until the checks of options, files, disk and Python have passed.
   const fresh = options.dir === undefined;
   const {begin, say} = screen;
+  if (fresh && existsSync(dir))
+    say(`Emptying ${dir}, which has the shards of an earlier demo: --dir keeps them`);
   const deployment = await deployLocally({dir, port, workers, fresh, stopped: interrupted, begin, say});
   setTypedCloud({dir: deployment.cloud.dir});
   const connection = running(deployment.cloud);

@@ -102,7 +102,7 @@ async function uploadSpec(
   const there = await objects.read(name, {max_bytes: 1 << 20});
   if (there && spec.equals(there)) return 'already there';
   throw new CliError(
-    `gs://${bucket}/${name} has other content than ${folder}/run.json: choose another --run, or make the file equal`,
+    `gs://${bucket}/${name} has other content than ${folder}/run.json: choose another name for the run, or make the file equal`,
   );
 }
 
@@ -130,7 +130,7 @@ function requireFree(stream: StreamFile, run: string, bucket: string, stored: Ma
   const twin = streamObject(run, stream.stream, !stream.gzip);
   if (stored.has(twin))
     throw new CliError(
-      `Failed to upload ${stream.path}: the run has this stream as gs://${bucket}/${twin}; choose another --run, or move the file away`,
+      `Failed to upload ${stream.path}: the run has this stream as gs://${bucket}/${twin}; choose another name for the run, or move the file away`,
     );
   const name = streamObject(run, stream.stream, stream.gzip);
   const there = stored.get(name);
@@ -141,6 +141,6 @@ function requireFree(stream: StreamFile, run: string, bucket: string, stored: Ma
 
 function conflict({path}: StreamFile, name: string, bucket: string, digests = ''): CliError {
   return new CliError(
-    `gs://${bucket}/${name} exists with other content than ${path}${digests}, and was not replaced: choose another --run, or another number for the stream`,
+    `gs://${bucket}/${name} exists with other content than ${path}${digests}, and was not replaced: choose another name for the run, or another number for the stream`,
   );
 }

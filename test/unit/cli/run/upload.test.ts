@@ -45,7 +45,10 @@ describe('The upload of streams', () => {
       await to.streams(4, 2);
       const there = content ?? to.folder.streams('streams')[1]?.replaceAll('row', 'ROW');
       await put(to.cloud, `datasets/${to.run}/stream_001.jsonl`, there);
-      await assert.rejects(to.start(), /stream_001\.jsonl exists with other content .* choose another --run/);
+      await assert.rejects(
+        to.start(),
+        /stream_001\.jsonl exists with other content .* choose another name for the run/,
+      );
       assert.deepEqual(await to.stored(), [['stream_001.jsonl', there]]);
     });
 
