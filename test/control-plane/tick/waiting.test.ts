@@ -26,7 +26,7 @@ import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../../world/scenes/places.ts';
 import {putInCloud} from '../../world/scenes/put-documents.ts';
 import {queueJobs} from '../../world/scenes/second-pool.ts';
 import {CEILING_WAITS, STATE_WAITS} from '../../world/scenes/state-waits.ts';
-import {aWorldWith, LINES, refuse, soldOut, type Wait} from '../../world/scenes/waits.ts';
+import {aWorldAfter, aWorldWith, LINES, refuse, soldOut, type Wait} from '../../world/scenes/waits.ts';
 import {wholeStore} from '../../world/scenes/whole-store.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
@@ -53,19 +53,8 @@ function hidePrices({deps: {store}}: World): void {
   };
 }
 
-async function anOrder(message: object): Promise<World> {
-  const world = await aWorldWithAShard();
-  world.control(message);
-  await world.minutes(2);
-  return world;
-}
-
-async function aRunThatHasTheOnlyTpu(): Promise<World> {
-  const world = await aWorkingWorld();
-  world.drop('other', 0, LINES);
-  await wait(world, 1);
-  return world;
-}
+const aRunThatHasTheOnlyTpu = () =>
+  aWorldAfter(aWorkingWorld(), 1, world => void world.drop('other', 0, LINES));
 
 const CASES: Wait[] = [
   {
@@ -122,14 +111,12 @@ const CASES: Wait[] = [
   },
   {
     name: 'boots that fail',
-    given: async () => {
-      const world = await aWorkingWorld();
-      await stopCreates(world);
-      world.tpus.node(A0).state = 'PREEMPTED';
-      world.agent(A0).silent = true;
-      await wait(world, 6);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorkingWorld(), 6, async world => {
+        await stopCreates(world);
+        world.tpus.node(A0).state = 'PREEMPTED';
+        world.agent(A0).silent = true;
+      }),
     ...{kind: 'failed-boots', about: ZONE, evidence: /5 boots in a row.*no disk/},
   },
   {
@@ -144,15 +131,13 @@ const CASES: Wait[] = [
   },
   {
     name: 'a node that is not ours, on a slot that a job asks for',
-    given: async () => {
-      const world = await aWorkingWorld();
-      addForeign(world, A1);
-      world.drop('my-run', 1, LINES);
-      await queueJobs(world, 'tpu', 'my-job');
-      world.control({action: 'scale', workers_per_zone: 2});
-      await wait(world, 2);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorkingWorld(), 2, async world => {
+        addForeign(world, A1);
+        world.drop('my-run', 1, LINES);
+        await queueJobs(world, 'tpu', 'my-job');
+        world.control({action: 'scale', workers_per_zone: 2});
+      }),
     ...{kind: 'slot-blocked', about: A1, evidence: /not ours/},
   },
   {
@@ -162,12 +147,12 @@ const CASES: Wait[] = [
   },
   {
     name: 'a budget of the run',
-    given: () => anOrder({action: 'configure', run: 'my-run', budget_usd: 0.0001}),
+    given: () => aWorldAfter(aWorldWithAShard(), 2, {action: 'configure', run: 'my-run', budget_usd: 0.0001}),
     ...{kind: 'budget', about: 'run my-run', next_step: /^gleaner run configure my-run/},
   },
   {
     name: 'a budget of the pool',
-    given: () => anOrder({action: 'scale', budget_usd: 0.0001}),
+    given: () => aWorldAfter(aWorldWithAShard(), 2, {action: 'scale', budget_usd: 0.0001}),
     ...{kind: 'budget', about: 'pool tpu', next_step: /^gleaner scale tpu --budget-usd/},
   },
   {
@@ -185,7 +170,7 @@ const CASES: Wait[] = [
   },
   {
     name: 'a pause by a person',
-    given: () => anOrder({action: 'pause', run: 'my-run'}),
+    given: () => aWorldAfter(aWorldWithAShard(), 2, {action: 'pause', run: 'my-run'}),
     ...{kind: 'paused', about: 'my-run', evidence: /a person paused it/},
   },
   {
@@ -196,23 +181,16 @@ const CASES: Wait[] = [
   },
   {
     name: 'a run that goes first and waits for a zone',
-    given: async () => {
-      const world = await aWorldWith(soldOut);
-      world.drop('other', 0, LINES);
-      await wait(world, 4);
-      return world;
-    },
+    given: () => aWorldAfter(aWorldWith(soldOut), 4, world => void world.drop('other', 0, LINES)),
     of: 'other',
     ...{kind: 'behind', about: 'run my-run'},
   },
   {
     name: 'TPUs that are all at streams, while a job waits',
-    given: async () => {
-      const world = await aWorkingWorld();
-      await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
-      await wait(world, 2);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorkingWorld(), 2, world =>
+        world.writeJob('my-job', {code: 'result = 1', status: 'pending'}),
+      ),
     of: 'my-job',
     ...{
       kind: 'pool-full',
@@ -222,26 +200,22 @@ const CASES: Wait[] = [
   },
   {
     name: 'a job without capacity for it',
-    given: async () => {
-      const world = new World(ONE_SLOT);
-      soldOut(world);
-      await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
-      await wait(world, 8);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(new World(ONE_SLOT), 8, async world => {
+        soldOut(world);
+        await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
+      }),
     of: 'my-job',
     ...{kind: 'zone', about: ZONE},
   },
   {
     name: 'jobs that go first',
-    given: async () => {
-      const world = new World(ONE_SLOT);
-      soldOut(world);
-      await queueJobs(world, 'tpu', 'one', 'two');
-      world.drop('my-run', 0, LINES);
-      await wait(world, 4);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(new World(ONE_SLOT), 4, async world => {
+        soldOut(world);
+        await queueJobs(world, 'tpu', 'one', 'two');
+        world.drop('my-run', 0, LINES);
+      }),
     ...{
       kind: 'behind',
       about: 'jobs of pool tpu',
@@ -251,23 +225,16 @@ const CASES: Wait[] = [
   },
   {
     name: 'TPUs that are all at work on the run',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.drop('my-run', 1, LINES);
-      await wait(world, 2);
-      return world;
-    },
+    given: () => aWorldAfter(aWorkingWorld(), 2, world => void world.drop('my-run', 1, LINES)),
     ...{kind: 'pool-full', about: 'tpu', evidence: /1 of 1/},
   },
   {
     name: 'a node that is made',
-    given: async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, LINES);
-      await world.deliverNext('object');
-      await world.tick();
-      return world;
-    },
+    given: () =>
+      aWorldAfter(new World(ONE_SLOT), 0, async world => {
+        world.drop('my-run', 0, LINES);
+        await world.deliverNext('object');
+      }),
     ...{kind: 'coming', about: A0, evidence: /is being created/},
   },
   {
@@ -277,13 +244,11 @@ const CASES: Wait[] = [
   },
   {
     name: 'a repair of the host',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.tpus.node(A0).state = 'REPAIRING';
-      world.agent(A0).silent = true;
-      await wait(world, 2);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorkingWorld(), 2, world => {
+        world.tpus.node(A0).state = 'REPAIRING';
+        world.agent(A0).silent = true;
+      }),
     ...{kind: 'away', about: A0, evidence: /is repairing its host/},
   },
   {
@@ -299,36 +264,30 @@ const CASES: Wait[] = [
   },
   {
     name: 'silent TPUs that a silence guard holds',
-    given: async () => {
-      const world = await aFleet(3);
-      world.isStillborn = () => true;
-      silence(world);
-      await wait(world, 6);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aFleet(3), 6, world => {
+        world.isStillborn = () => true;
+        silence(world);
+      }),
     ...{kind: 'silence-guard', about: ZONE, evidence: /2 TPUs/},
   },
   {
     name: 'a model that does not arrive',
-    given: async () => {
-      const world = await aWorkingWorld();
-      const {heartbeat} = world.agent(A0);
-      const agent = world.agent(A0);
-      agent.heartbeat = () => heartbeat.call(agent, {...NO_PROGRESS, waits_for: 'the hub: 503, try 7'});
-      await wait(world, 2);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorkingWorld(), 2, world => {
+        const {heartbeat} = world.agent(A0);
+        const agent = world.agent(A0);
+        agent.heartbeat = () => heartbeat.call(agent, {...NO_PROGRESS, waits_for: 'the hub: 503, try 7'});
+      }),
     ...{kind: 'model', about: A0, evidence: /the hub: 503/},
   },
   {
     name: 'a stream that failed',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.drop('my-run', 1, LINES);
-      world.control({action: 'cancel', run: 'my-run', stream: '001'});
-      await wait(world, 2);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorkingWorld(), 2, world => {
+        world.drop('my-run', 1, LINES);
+        world.control({action: 'cancel', run: 'my-run', stream: '001'});
+      }),
     of: 'my-run/001',
     ...{kind: 'failed', about: 'stream my-run/001', evidence: /cancel/},
   },
@@ -361,14 +320,12 @@ const CASES: Wait[] = [
   },
   {
     name: 'a run without a spec',
-    given: async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, LINES);
-      await world.deliverNext('object');
-      await world.edit('runs/my-run', {spec: null, spec_hash: null});
-      await world.tick();
-      return world;
-    },
+    given: () =>
+      aWorldAfter(new World(ONE_SLOT), 0, async world => {
+        world.drop('my-run', 0, LINES);
+        await world.deliverNext('object');
+        await world.edit('runs/my-run', {spec: null, spec_hash: null});
+      }),
     ...{kind: 'no-spec', about: 'my-run'},
   },
   {
@@ -398,14 +355,12 @@ const CASES: Wait[] = [
   },
   {
     name: 'slices of one zone that a job needs at once',
-    given: async () => {
-      const world = new World(TWO_SLOTS);
-      world.isStillborn = name => name.endsWith('-1');
-      await world.writeJob('my-job', {code: 'result = 1', status: 'pending', slices: 2});
-      await world.until('one slice', async () => (await world.worker(A0))?.phase === 'idle', 20, 2);
-      await world.tick();
-      return world;
-    },
+    given: () =>
+      aWorldAfter(new World(TWO_SLOTS), 0, async world => {
+        world.isStillborn = name => name.endsWith('-1');
+        await world.writeJob('my-job', {code: 'result = 1', status: 'pending', slices: 2});
+        await world.until('one slice', async () => (await world.worker(A0))?.phase === 'idle', 20, 2);
+      }),
     of: 'my-job',
     ...{kind: 'slices', about: 'job my-job'},
     evidence: new RegExp(
@@ -414,12 +369,10 @@ const CASES: Wait[] = [
   },
   {
     name: 'slices that other jobs have',
-    given: async () => {
-      const world = await aWorldAtWork(undefined, TWO_SLOTS);
-      await world.writeJob('job-of-two', {code: 'result = 1', status: 'pending', slices: 2});
-      await wait(world, 3);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorldAtWork(undefined, TWO_SLOTS), 3, world =>
+        world.writeJob('job-of-two', {code: 'result = 1', status: 'pending', slices: 2}),
+      ),
     of: 'job-of-two',
     ...{kind: 'slices', about: 'job job-of-two', evidence: /^0 of 2 slices of pool tpu are idle in [^;]*$/},
   },
@@ -438,22 +391,13 @@ const CASES: Wait[] = [
   },
   {
     name: 'a document of its zone that is left alone',
-    given: async () => {
-      const world = await aWorldWith(soldOut);
-      await world.edit(`zones/${ZONE}`, {losses: 'many'});
-      await wait(world, 2);
-      return world;
-    },
+    given: () => aWorldAfter(aWorldWith(soldOut), 2, world => world.edit(`zones/${ZONE}`, {losses: 'many'})),
     ...{kind: 'unreadable', about: `the document of zone ${ZONE}`},
   },
   {
     name: 'a document of its pool that is left alone',
-    given: async () => {
-      const world = await aWorldWith(soldOut);
-      await world.edit('pools/tpu', {pool: 'tpu', zones: 7});
-      await wait(world, 2);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorldWith(soldOut), 2, world => world.edit('pools/tpu', {pool: 'tpu', zones: 7})),
     ...{kind: 'unreadable', about: 'the document of pool tpu'},
   },
 ];

@@ -4,7 +4,7 @@ import type {FaultKind} from '../../../emulator/state/faults.ts';
 import type {World} from '../world.ts';
 import {aRequestedNode, aSilentWorker, aTakenWorker, aWorkingWorld} from './one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from './places.ts';
-import {aWorldWith, soldOut, unfinished, type Wait} from './waits.ts';
+import {aWorldAfter, aWorldWith, soldOut, unfinished, type Wait} from './waits.ts';
 
 const QUEUED = {...ONE_SLOT, GLEANER_PROVISIONING: 'queued-resource'};
 const MOVES = {kind: null, about: null} as const;
@@ -146,32 +146,23 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
   },
   drop: {
     name: 'a lost request for a node, which a later tick sends again',
-    given: async () => {
-      const world = await aRequestedNode();
-      world.queue.splice(0);
-      await world.tick();
-      return world;
-    },
+    given: () => aWorldAfter(aRequestedNode(), 0, world => void world.queue.splice(0)),
     ...{kind: 'coming', about: A0, evidence: /is being created/},
   },
   double: {
     name: 'no wait where every message arrives twice',
-    given: async () => {
-      const world = await aWorkingWorld();
-      for (const message of world.published) await world.handle(message);
-      await world.tick();
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorkingWorld(), 0, async world => {
+        for (const message of world.published) await world.handle(message);
+      }),
     ...MOVES,
   },
   reorder: {
     name: 'no wait where the messages arrive in another order',
-    given: async () => {
-      const world = await aWorkingWorld();
-      for (const message of world.published.toReversed()) await world.handle(message);
-      await world.tick();
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorkingWorld(), 0, async world => {
+        for (const message of world.published.toReversed()) await world.handle(message);
+      }),
     ...MOVES,
   },
 };

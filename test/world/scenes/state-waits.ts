@@ -15,7 +15,7 @@ import {
 import {A0, ONE_SLOT, ZONE} from './places.ts';
 import {USD_PER_MINUTE, ONE_SLOT as WITH_PRICE} from './priced-run.ts';
 import {aWorldWithFast, namePool} from './second-pool.ts';
-import {aWorldWith, LINES, type Wait} from './waits.ts';
+import {aWorldAfter, aWorldWith, LINES, type Wait} from './waits.ts';
 
 const STREAM = 'my-run/000';
 const JOB = 'my-job';
@@ -24,14 +24,6 @@ const NOTHING = {kind: null, about: null} as const;
 async function aCompletedRun(): Promise<World> {
   const world = aWorldWithAStream(2);
   await world.untilAsleep();
-  return world;
-}
-
-/** A world after a message about work or a TPU, and some minutes. */
-async function after(given: Promise<World>, message: object, minutes: number): Promise<World> {
-  const world = await given;
-  world.control(message);
-  await wait(world, minutes);
   return world;
 }
 
@@ -73,6 +65,7 @@ async function overTwoPools(): Promise<World> {
   return world;
 }
 
+const aWorldWithNoTick = () => aWorldWith(() => {}, 0);
 const aSpentMonth = () =>
   aWorldWith(() => {}, 12, {...WITH_PRICE, GLEANER_MAX_BUDGET_USD: String(4 * USD_PER_MINUTE)});
 
@@ -89,12 +82,8 @@ export const CEILING_WAITS: Record<keyof Ceilings, Wait> = {
   },
   max_budget_usd: {
     name: 'a ceiling of dollars a month',
-    given: async () => {
-      const world = await aSpentMonth();
-      await world.writeJob(JOB, {code: 'result = 1', status: 'pending'});
-      await wait(world, 2);
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aSpentMonth(), 2, world => world.writeJob(JOB, {code: 'result = 1', status: 'pending'})),
     of: JOB,
     ...{
       kind: 'budget',
@@ -106,11 +95,7 @@ export const CEILING_WAITS: Record<keyof Ceilings, Wait> = {
   allowed_zones: {
     name: 'a zone that the deployment no longer allows',
     given: async () => {
-      const world = await after(
-        aWorldWith(() => {}, 0),
-        {action: 'scale', zones: [ZONE]},
-        1,
-      );
+      const world = await aWorldAfter(aWorldWithNoTick(), 1, {action: 'scale', zones: [ZONE]});
       world.redeploy({GLEANER_ZONES: 'europe-west4-b', GLEANER_ALLOWED_ZONES: 'europe-west4-b'});
       await wait(world, 2);
       return world;
@@ -138,23 +123,18 @@ export const STATE_WAITS: Record<string, Wait> = {
   },
   'run failed': {
     name: 'a run whose only stream failed',
-    given: () => after(aWorkingWorld(), {action: 'cancel', run: 'my-run', stream: '000'}, 4),
+    given: () => aWorldAfter(aWorkingWorld(), 4, {action: 'cancel', run: 'my-run', stream: '000'}),
     ...{kind: 'failed', about: 'run my-run', evidence: /stream 000: cancelled/},
   },
   'run completed': {name: 'no wait of a completed run', given: aCompletedRun, ...NOTHING},
   'run stopped': {
     name: 'no wait of a stopped run',
-    given: () => after(aWorkingWorld(), {action: 'stop', run: 'my-run'}, 2),
+    given: () => aWorldAfter(aWorkingWorld(), 2, {action: 'stop', run: 'my-run'}),
     ...NOTHING,
   },
   'stream pending': {
     name: 'the pause of its run, of a stream',
-    given: () =>
-      after(
-        aWorldWith(() => {}, 0),
-        {action: 'pause', run: 'my-run'},
-        2,
-      ),
+    given: () => aWorldAfter(aWorldWithNoTick(), 2, {action: 'pause', run: 'my-run'}),
     of: STREAM,
     ...{kind: 'paused', about: 'my-run', evidence: /a person/},
   },
@@ -162,7 +142,7 @@ export const STATE_WAITS: Record<string, Wait> = {
   'stream completed': {name: 'no wait of a complete stream', given: aCompletedRun, of: STREAM, ...NOTHING},
   'stream failed': {
     name: 'a stream that a person cancelled',
-    given: () => after(aWorkingWorld(), {action: 'cancel', run: 'my-run', stream: '000'}, 4),
+    given: () => aWorldAfter(aWorkingWorld(), 4, {action: 'cancel', run: 'my-run', stream: '000'}),
     of: STREAM,
     ...{kind: 'failed', about: 'stream my-run/000', evidence: /cancel/},
   },
@@ -197,7 +177,7 @@ export const STATE_WAITS: Record<string, Wait> = {
   },
   'job cancelled': {
     name: 'no wait of a cancelled job',
-    given: () => after(aWaitingJob(true), {action: 'cancel', job: JOB}, 1),
+    given: () => aWorldAfter(aWaitingJob(true), 1, {action: 'cancel', job: JOB}),
     of: JOB,
     ...NOTHING,
   },
@@ -224,7 +204,7 @@ export const STATE_WAITS: Record<string, Wait> = {
   'tpu WORKING': {name: 'no wait of a TPU at work', given: aWorkingWorld, of: A0, ...NOTHING},
   'tpu DRAINING': {
     name: 'a TPU that a smaller pool does not need',
-    given: () => after(aWorkingWorld(), {action: 'scale', workers_per_zone: 0}, 1),
+    given: () => aWorldAfter(aWorkingWorld(), 1, {action: 'scale', workers_per_zone: 0}),
     of: A0,
     ...{kind: 'away', about: A0, evidence: /leaves its slot/},
   },
@@ -242,20 +222,18 @@ export const STATE_WAITS: Record<string, Wait> = {
   },
   'tpu DELETING': {
     name: 'a TPU that a person deletes',
-    given: async () => {
-      const world = await aWorldWithAShard();
-      world.control({action: 'delete', worker: A0});
-      await world.deliverNext('control');
-      await world.tick();
-      return world;
-    },
+    given: () =>
+      aWorldAfter(aWorldWithAShard(), 0, async world => {
+        world.control({action: 'delete', worker: A0});
+        await world.deliverNext('control');
+      }),
     of: A0,
     ...{kind: 'deleted', about: A0},
   },
   'tpu GONE': {name: 'no wait of a TPU that no work needs', given: aCompletedRun, of: A0, ...NOTHING},
   'tpu HELD': {
     name: 'a slot that a person emptied',
-    given: () => after(aWorldWithAShard(), {action: 'delete', worker: A0}, 4),
+    given: () => aWorldAfter(aWorldWithAShard(), 4, {action: 'delete', worker: A0}),
     of: A0,
     ...{kind: 'deleted', about: A0, next_step: /tpus recreate/},
   },

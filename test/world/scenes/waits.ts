@@ -4,6 +4,7 @@ import type {ConstraintKind} from '../../../shared/domain/records/constraint.ts'
 import type {Refusal} from '../../../shared/domain/worker/provider-states.ts';
 import {someLines} from '../shard-plan.ts';
 import {World} from '../world.ts';
+import {wait} from './fleet.ts';
 import {ONE_SLOT, ZONE} from './places.ts';
 
 /** `kind`: null where nothing waits, and then `about` is null too. */
@@ -36,6 +37,18 @@ export async function aWorldWith(
   await world.deliverAll();
   world.drop('my-run', 0, LINES);
   await world.minutes(minutes);
+  return world;
+}
+
+/** A world after a message or an effect, and then so many minutes. 0: after one tick. */
+export async function aWorldAfter(
+  given: World | Promise<World>,
+  minutes: number,
+  cause: object | ((world: World) => unknown),
+): Promise<World> {
+  const world = await given;
+  await (typeof cause === 'function' ? cause(world) : world.control(cause));
+  await (minutes > 0 ? wait(world, minutes) : world.tick());
   return world;
 }
 
