@@ -32,10 +32,7 @@ describe('A read in a function @full', () => {
     host = fork(
       here('../../emulator/functions/function-host.ts'),
       [here('./reading-functions.ts'), 'guarded', 'bare'],
-      {
-        env,
-        stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-      },
+      {env, stdio: ['ignore', 'ignore', 'ignore', 'ipc']},
     );
     [{ports}] = (await once(host, 'message')) as [{ports: Record<string, number>}];
   });

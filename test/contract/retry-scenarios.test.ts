@@ -81,18 +81,8 @@ const LISTED: Case[] = [
   ...cases('1, always idempotent', ['read'], ...OTHER_STATUSES),
   ...cases('2, idempotent with a precondition', ['create'], ...PASSING, ...OTHER_STATUSES),
   ...cases('2, idempotent with a precondition', ['replace'], ['return-503', 'return-503']),
-  {
-    scenario: '2, a lost answer',
-    call: 'create',
-    instructions: ['return-503-after-commit'],
-    ends: 'exists',
-  },
-  {
-    scenario: '2, a lost answer',
-    call: 'replace',
-    instructions: ['return-503-after-commit'],
-    ends: 'changed',
-  },
+  {scenario: '2, a lost answer', call: 'create', instructions: ['return-503-after-commit'], ends: 'exists'},
+  {scenario: '2, a lost answer', call: 'replace', instructions: ['return-503-after-commit'], ends: 'changed'},
   ...failing(
     '3 and 4, no precondition',
     ['delete'],

@@ -25,11 +25,7 @@ const QUERIES: {name: string; query: Query; finds: string[]}[] = [
   },
   {name: 'stop at the limit', query: {limit: 2}, finds: ['ant', 'bat']},
   {name: 'start after an id', query: {after: 'eel'}, finds: ['fly', 'gnu', 'hen', 'jay']},
-  {
-    name: 'start after a missing id, up to a limit',
-    query: {after: 'coot', limit: 2},
-    finds: ['dog', 'eel'],
-  },
+  {name: 'start after a missing id, up to a limit', query: {after: 'coot', limit: 2}, finds: ['dog', 'eel']},
   {
     name: 'start after an id among the chosen documents',
     query: {where: [by('kind', 'in', ['insect', 'mammal'])], after: 'bat'},
@@ -42,11 +38,7 @@ const QUERIES: {name: string; query: Query; finds: string[]}[] = [
     finds: ['ant'],
   },
   {name: 'find 4 and 4.0 alike', query: {where: [by('legs', '==', 4)]}, finds: ['cat', 'dog']},
-  {
-    name: 'find null, and no missing field',
-    query: {where: [by('legs', '==', null)]},
-    finds: ['hen'],
-  },
+  {name: 'find null, and no missing field', query: {where: [by('legs', '==', null)]}, finds: ['hen']},
   {name: 'find true, and no 1', query: {where: [by('legs', '==', true)]}, finds: ['gnu']},
   {
     name: 'find a number with more digits than its text',

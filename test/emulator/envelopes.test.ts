@@ -45,11 +45,7 @@ describe('The push subscriptions of the functions', () => {
     const {cloud, seen} = await scratch.cloudWithFunctions();
     const bad = await fetch(
       `${tokenUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=datasets/bad`,
-      {
-        method: 'POST',
-        body: 'x',
-        headers: {'x-goog-hash': 'crc32c=AAAAAA=='},
-      },
+      {method: 'POST', body: 'x', headers: {'x-goog-hash': 'crc32c=AAAAAA=='}},
     );
     assert.equal(bad.status, 400);
     await put(cloud, 'datasets/good');

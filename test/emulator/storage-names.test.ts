@@ -201,10 +201,7 @@ describe('An object name', () => {
     for (const name of ['kept/a', 'kept/b']) {
       await fetch(
         `${tokenUrl(first)}/upload/storage/v1/b/${first.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
-        {
-          method: 'POST',
-          body: name,
-        },
+        {method: 'POST', body: name},
       );
     }
     await first.close();

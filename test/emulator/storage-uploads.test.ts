@@ -90,9 +90,7 @@ describe('Cloud Storage over HTTP', () => {
         const begun = await http.call(
           'POST',
           `${uploads}?uploadType=resumable&name=sum-resumable-${status}`,
-          {
-            body: JSON.stringify({crc32c: sum}),
-          },
+          {body: JSON.stringify({crc32c: sum})},
         );
         const location = (begun.headers.get('location') ?? '').replace(tokenUrl(cloud()), '');
         assert.equal((await http.call('PUT', location, {body: 'hello'})).status, status);

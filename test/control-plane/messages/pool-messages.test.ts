@@ -74,11 +74,7 @@ describe('the message pool', () => {
   });
 
   const refused: {name: string; message: object; says: RegExp; set?: Record<string, string>}[] = [
-    {
-      name: 'without an accelerator',
-      message: {accelerator: undefined},
-      says: /needs accelerator, zones/,
-    },
+    {name: 'without an accelerator', message: {accelerator: undefined}, says: /needs accelerator, zones/},
     {
       name: 'with an unknown accelerator',
       message: {accelerator: 'tpu-9'},

@@ -103,11 +103,7 @@ describe('the manifest of a run that is complete', () => {
       content: of => JSON.stringify(of).replace('"norm":2', '"norm":NaN'),
       says: /JSON/,
     },
-    {
-      name: 'lacks a field',
-      content: of => JSON.stringify({...of, stats: undefined}),
-      says: /stats/,
-    },
+    {name: 'lacks a field', content: of => JSON.stringify({...of, stats: undefined}), says: /stats/},
     {
       name: 'is of another stream',
       content: of => JSON.stringify({...of, worker_id: 9}),

@@ -69,13 +69,7 @@ const CASES: Wait[] = [
     about: 'each sample of run my-run',
     next_step: /run start RUN --from my-run/,
   },
-  {
-    name: 'the same of its TPU',
-    given: () => aWorldWith(soldOut, 12),
-    of: A0,
-    kind: 'zone',
-    about: ZONE,
-  },
+  {name: 'the same of its TPU', given: () => aWorldWith(soldOut, 12), of: A0, kind: 'zone', about: ZONE},
   {
     name: 'the same of its stream',
     given: () => aWorldWith(soldOut, 12),

@@ -128,11 +128,7 @@ describe('an invalid message', () => {
   const requests: {name: string; body: unknown; says: RegExp}[] = [
     {name: 'nothing', body: undefined, says: /The request is not valid/},
     {name: 'an unknown action', body: {action: 'dance'}, says: /action/},
-    {
-      name: 'no host',
-      body: {action: 'lease', worker: A0, incarnation: 1},
-      says: /host/,
-    },
+    {name: 'no host', body: {action: 'lease', worker: A0, incarnation: 1}, says: /host/},
     {
       name: 'an impossible worker name',
       body: {action: 'lease', worker: '../x', incarnation: 1, host: 0},

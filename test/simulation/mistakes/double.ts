@@ -5,21 +5,13 @@ export const DOUBLE: Mistakes = {
   'a shard that is seen twice and counts twice': {
     shown_by: 'unreliable messages',
     edits: [
-      {
-        in: 'foldShards',
-        find: '$SHARD.shard <= $FROM.total_shards',
-        replace: '$SHARD.shard < 1',
-      },
+      {in: 'foldShards', find: '$SHARD.shard <= $FROM.total_shards', replace: '$SHARD.shard < 1'},
       {
         in: 'foldShards',
         find: '$MISFIT_AFTER($PROGRESS, $LAST, $SHARD) ?? $SUM_BEYOND_BOUNDS($NEXT)',
         replace: 'undefined',
       },
-      {
-        in: 'countListed',
-        find: '$KNOWN.total_shards + 1',
-        replace: 'Math.max(1, $KNOWN.total_shards)',
-      },
+      {in: 'countListed', find: '$KNOWN.total_shards + 1', replace: 'Math.max(1, $KNOWN.total_shards)'},
     ],
   },
   'a grant that repeats an epoch': {

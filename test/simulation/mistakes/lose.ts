@@ -126,13 +126,7 @@ export const LOSE: Mistakes = {
   },
   'a document that is overwritten though no release understands it': {
     shown_by: 'left alone',
-    edits: [
-      {
-        in: 'recordsOf',
-        find: 'if ($ALONE.get($TX)?.has($PATH)) return;',
-        replace: '',
-      },
-    ],
+    edits: [{in: 'recordsOf', find: 'if ($ALONE.get($TX)?.has($PATH)) return;', replace: ''}],
   },
   'a task that begins again at the page where it ended': {
     shown_by: 'tiny pages',

@@ -61,11 +61,7 @@ export const STICK: Mistakes = {
   'a recreate flag that is not cleared': {
     shown_by: 'busy operators',
     edits: [
-      {
-        in: 'toCreating',
-        find: 'born_at: $BORN_AT',
-        replace: 'recreate: worker.recreate, born_at: $BORN_AT',
-      },
+      {in: 'toCreating', find: 'born_at: $BORN_AT', replace: 'recreate: worker.recreate, born_at: $BORN_AT'},
       {in: 'decideDeleting', find: 'recreate: false'},
     ],
   },

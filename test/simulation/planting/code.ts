@@ -59,22 +59,14 @@ export const EDITS: Record<Release, Edit[]> = {
       find: 'worker_id: $COUNT',
       replace: 'worker_id: $COUNT, grant_count: $COUNT.default(0)',
     },
-    {
-      in: 'grantLease',
-      find: '{$$$HOLDER, epoch}',
-      replace: "{$$$HOLDER, granted_by: 'next', epoch: epoch}",
-    },
+    {in: 'grantLease', find: '{$$$HOLDER, epoch}', replace: "{$$$HOLDER, granted_by: 'next', epoch: epoch}"},
     {
       in: 'grantLease',
       find: "return {...$STREAM, status: 'in_progress', $$$FIELDS};",
       replace:
         "return {...$STREAM, grant_count: ($STREAM.grant_count ?? 0) + 1, status: 'in_progress', $$$FIELDS};",
     },
-    {
-      in: 'workerDocument',
-      find: 'slot: $COUNT',
-      replace: 'slot: $COUNT, create_count: $COUNT.default(0)',
-    },
+    {in: 'workerDocument', find: 'slot: $COUNT', replace: 'slot: $COUNT, create_count: $COUNT.default(0)'},
     {
       in: 'toCreating',
       find: 'born_at: $BORN_AT',

@@ -96,10 +96,7 @@ export function readLines(file: string): Seen[] {
 export const put = (cloud: LocalCloud, name: string, body = 'x') =>
   fetch(
     `${tokenUrl(cloud)}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=media&name=${encodeURIComponent(name)}`,
-    {
-      method: 'POST',
-      body,
-    },
+    {method: 'POST', body},
   );
 /** Publishes a message for each text, and returns their ids. */
 export const publish = async (cloud: LocalCloud, topic: string, ...texts: string[]): Promise<string[]> => {

@@ -53,11 +53,7 @@ const PLAN = JSON.stringify({
           ...{address: 'google_cloudfunctions2_function.function["on-tick"]', mode: 'managed'},
           ...{type: 'google_cloudfunctions2_function', name: 'function', index: 'on-tick'},
           values: {
-            service_config: [
-              {
-                ...{available_memory: '1Gi', available_cpu: '1', max_instance_count: 1},
-              },
-            ],
+            service_config: [{...{available_memory: '1Gi', available_cpu: '1', max_instance_count: 1}}],
           },
         },
         {address: 'data.google_project.project', mode: 'data', type: 'google_project', values: {}},

@@ -9,27 +9,11 @@ import {controlMessage} from '../../../shared/control-plane/events/commands/tabl
 const refused: {name: string; given: unknown; says: string}[] = [
   {name: 'an unknown action', given: {action: 'destroy', run: 'r'}, says: 'action'},
   {name: 'no action', given: {run: 'r'}, says: 'action'},
-  {
-    name: 'an unknown key',
-    given: {action: 'pause', run: 'r', force: true},
-    says: 'force',
-  },
-  {
-    name: 'a key of another action',
-    given: {action: 'pause', run: 'r', worker: 'w'},
-    says: 'worker',
-  },
+  {name: 'an unknown key', given: {action: 'pause', run: 'r', force: true}, says: 'force'},
+  {name: 'a key of another action', given: {action: 'pause', run: 'r', worker: 'w'}, says: 'worker'},
   {name: 'no run', given: {action: 'pause'}, says: 'run'},
-  {
-    name: 'an invalid run id',
-    given: {action: 'pause', run: '../x'},
-    says: 'a run id',
-  },
-  {
-    name: 'an invalid worker name',
-    given: {action: 'recreate', worker: 'tpu'},
-    says: 'a worker name',
-  },
+  {name: 'an invalid run id', given: {action: 'pause', run: '../x'}, says: 'a run id'},
+  {name: 'an invalid worker name', given: {action: 'recreate', worker: 'tpu'}, says: 'a worker name'},
   {
     name: 'a worker name that is too long for a document',
     given: {action: 'recreate', worker: `tpu-${'a'.repeat(3000)}-b1-a-0`},

@@ -33,10 +33,7 @@ describe('gleaner streams create @full', () => {
       args: ['qa.csv', '--num-streams', '1', '--column', 'q', '--template', '{q}'],
       says: /cannot be used with/,
     },
-    {
-      args: ['qa.csv', '--num-streams', '1', '--as', 'arc', '--template', '{q}'],
-      says: /cannot be used with/,
-    },
+    {args: ['qa.csv', '--num-streams', '1', '--as', 'arc', '--template', '{q}'], says: /cannot be used with/},
     {args: ['qa.csv', '--num-streams', '1', '--format', 'xml'], says: /Allowed choices are jsonl, json/},
   ])
     it(`gleaner streams create exits with 2 for the arguments "${args.join(' ')}"`, async () => {

@@ -68,16 +68,8 @@ describe('gleaner streams create @full', () => {
       env: {HF_ENDPOINT: 'https://user:PASSW@host'},
       secret: /PASSW/,
     },
-    {
-      what: 'a password without a user',
-      env: {HF_ENDPOINT: 'https://:PASSW@127.0.0.1:1'},
-      secret: /PASSW/,
-    },
-    {
-      what: 'a password in an address without https',
-      env: {HF_ENDPOINT: 'user:PASSW@host'},
-      secret: /PASSW/,
-    },
+    {what: 'a password without a user', env: {HF_ENDPOINT: 'https://:PASSW@127.0.0.1:1'}, secret: /PASSW/},
+    {what: 'a password in an address without https', env: {HF_ENDPOINT: 'user:PASSW@host'}, secret: /PASSW/},
   ])
     it(`gleaner streams create prints nothing of ${what}`, async () => {
       const {code, stdout, stderr} = await gleaner(

@@ -214,10 +214,7 @@ describe('Datasets with an error', () => {
       error: /line 2: text has a lone surrogate, \\ud83d, .*correct the text, or give --no-check/,
     },
     ...[
-      {
-        turn: '{"from":"bot","value":"b"}',
-        says: 'has an unknown "from": "bot" .known: system, human, ',
-      },
+      {turn: '{"from":"bot","value":"b"}', says: 'has an unknown "from": "bot" .known: system, human, '},
       {turn: '{"from":"gpt","value":null}', says: 'has no value that is a string'},
       {turn: '{"role":"user","content":"b"}', says: 'is not an object with from and value alone, as other'},
     ].flatMap(({turn, says}) =>
@@ -342,12 +339,7 @@ describe('Datasets with an error', () => {
       options: {check: true},
       error: /The first record of .*a\.csv has the fields q, a, and none that a run reads by itself/,
     },
-    {
-      name: 'no row',
-      file: 'a.csv',
-      content: 'text\n',
-      error: /The sources have no rows/,
-    },
+    {name: 'no row', file: 'a.csv', content: 'text\n', error: /The sources have no rows/},
   ];
   for (const {name, file, content, options, error} of bad)
     it(`Datasets with an error are refused for ${name}, and no folder is left`, async () => {

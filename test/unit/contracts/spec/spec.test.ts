@@ -32,11 +32,7 @@ describe('run.json', () => {
     {name: 'a list', text: '[]', says: ['run.json is not valid', 'expected an object, got a list']},
     {name: 'null', text: 'null', says: ['run.json is not valid']},
     {name: 'the key of a prototype', text: '{"__proto__": {"model": "tiny"}}', says: ['__proto__']},
-    {
-      name: 'an unknown key',
-      text: '{"modle": 1}',
-      says: ['there is no modle, did you mean `model`?'],
-    },
+    {name: 'an unknown key', text: '{"modle": 1}', says: ['there is no modle, did you mean `model`?']},
     {
       name: 'an unknown key without a near one',
       text: '{"flavour": 1}',

@@ -38,12 +38,7 @@ const cases: {name: string; given: RunStatus; when: StreamStatus[]; then: RunSta
   {name: 'work is left', given: 'paused', when: ['pending'], then: 'paused'},
   {name: 'a lease is out', given: 'paused', when: ['in_progress'], then: 'paused'},
   {name: 'no work is left', given: 'paused', when: ['completed'], then: 'completed'},
-  {
-    name: 'a further stream is pending',
-    given: 'completed',
-    when: ['completed', 'pending'],
-    then: 'active',
-  },
+  {name: 'a further stream is pending', given: 'completed', when: ['completed', 'pending'], then: 'active'},
   {
     name: 'a further stream is pending',
     given: 'failed',
@@ -52,12 +47,7 @@ const cases: {name: string; given: RunStatus; when: StreamStatus[]; then: RunSta
     reason: 'stream 000: not UTF-8',
   },
   {name: 'work is left', given: 'stopped', when: ['pending'], then: 'stopped'},
-  {
-    name: 'all streams are completed',
-    given: 'stopped',
-    when: ['completed'],
-    then: 'stopped',
-  },
+  {name: 'all streams are completed', given: 'stopped', when: ['completed'], then: 'stopped'},
   {name: 'no stream is known', given: 'active', when: [], then: 'active'},
 ];
 

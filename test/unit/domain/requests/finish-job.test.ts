@@ -74,10 +74,7 @@ describe('the decision about the end of an attempt', () => {
       end: BROKEN,
       then: {status: 409},
     },
-    {
-      name: 'of a deleted job frees the worker',
-      then: {status: 200, worker: {work: null}},
-    },
+    {name: 'of a deleted job frees the worker', then: {status: 200, worker: {work: null}}},
     {
       name: 'that is repeated changes nothing',
       job: endAttempt(aRunningJob(), COMPLETED, null, T0),

@@ -116,10 +116,7 @@ describe('the result of a run', () => {
   it('the statistics of a run equal those of its values for every division into streams', () => {
     const values = fc.array(
       fc.array(fc.double({min: -100, max: 100, noNaN: true}), {minLength: 1, maxLength: 20}),
-      {
-        minLength: 1,
-        maxLength: 8,
-      },
+      {minLength: 1, maxLength: 8},
     );
     const of = (rows: number[]) =>
       aStats({
@@ -179,11 +176,7 @@ describe('the result of a run', () => {
       summary: {model: {...MODEL, fingerprint: 'e'.repeat(16)}},
       says: /model eeeeeeeeeeeeeeee, the streams before it with ffffffffffffffff/,
     },
-    {
-      name: 'other layers',
-      summary: {stats: {'resid_post.1': aStats()}},
-      says: /other layers or sites/,
-    },
+    {name: 'other layers', summary: {stats: {'resid_post.1': aStats()}}, says: /other layers or sites/},
     {name: 'no statistics', summary: {stats: {}}, says: /other layers or sites/},
   ];
   for (const {name, summary, says} of misfits)

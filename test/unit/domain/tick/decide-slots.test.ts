@@ -156,26 +156,14 @@ describe('decideSlots', () => {
         given: {workers: [undefined, undefined], creates: 7, zone: {limiter: probing(61)}},
         creates: 1,
       },
-      {
-        name: 'not in a zone whose creates are stopped',
-        given: {zone: {limiter: stopped(60)}},
-        creates: 0,
-      },
-      {
-        name: 'as the try of an hour in a stopped zone',
-        given: {zone: {limiter: stopped(3601)}},
-        creates: 1,
-      },
+      {name: 'not in a zone whose creates are stopped', given: {zone: {limiter: stopped(60)}}, creates: 0},
+      {name: 'as the try of an hour in a stopped zone', given: {zone: {limiter: stopped(3601)}}, creates: 1},
       {
         name: 'in a zone whose creates were stopped for an earlier bundle',
         given: {zone: {limiter: {...stopped(60), bundle: 'old'}}},
         creates: 1,
       },
-      {
-        name: 'not in a pool whose creates are stopped',
-        given: {pool: {limiter: stopped(60)}},
-        creates: 0,
-      },
+      {name: 'not in a pool whose creates are stopped', given: {pool: {limiter: stopped(60)}}, creates: 0},
       {
         name: 'not in a pool that a person paused, and no canary either',
         given: {pool: {limiter: afterPause(OPEN, NOW)}, zone: {silence_guard: GUARD}},

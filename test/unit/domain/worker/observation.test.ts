@@ -57,12 +57,7 @@ describe('the billing start of a node', () => {
   for (const {name, changes, node, ready_s} of [
     {name: 'was created minutes ago', changes: {}, node: {created_at: at(8800)}, ready_s: 9000},
     {name: 'was created long ago', changes: {}, node: {created_at: at(100)}, ready_s: 100},
-    {
-      name: 'was not READY at a later tick',
-      changes: {provider_since_at: at(500)},
-      node: {},
-      ready_s: 500,
-    },
+    {name: 'was not READY at a later tick', changes: {provider_since_at: at(500)}, node: {}, ready_s: 500},
     {name: 'was created by a slow clock', changes: {}, node: {created_at: at(-50)}, ready_s: 0},
     {name: 'is being deleted', changes: {phase: 'deleting', phase_since_at: at(400)}, node: {}, ready_s: 0},
     {
