@@ -89,14 +89,8 @@ describe('The push subscriptions of the functions', () => {
       {subscription, deliveryAttempt, ...others, isSame: publishTime === publish_time},
       {
         ...{subscription: `projects/${cloud.project}/subscriptions/gleaner-on-control`, deliveryAttempt: 1},
-        ...{
-          data: '',
-          attributes: {by: 'hand'},
-          orderingKey: 'k',
-          messageId: id,
-          message_id: id,
-          isSame: true,
-        },
+        ...{data: '', attributes: {by: 'hand'}, orderingKey: 'k', messageId: id, message_id: id},
+        isSame: true,
       },
     );
   });

@@ -123,14 +123,8 @@ describe('A local cloud', () => {
     const cloud = await scratch.cloud({project: 'my-project', bucket: 'my-bucket'});
     const {url, dir, pubsub_endpoint} = cloud;
     assert.deepEqual(await cloudState(cloud), {
-      ...{
-        url,
-        dir,
-        pubsub_endpoint,
-        project: 'my-project',
-        bucket: 'my-bucket',
-        store_file: join(dir, 'state.db'),
-      },
+      ...{url, dir, pubsub_endpoint, project: 'my-project', bucket: 'my-bucket'},
+      store_file: join(dir, 'state.db'),
       ...{tpus: [], queued_resources: [], scheduler: 'ENABLED', faults: []},
       ...{deliveries_pending: 0, dead_letters: []},
     });

@@ -186,11 +186,8 @@ const CASES: Wait[] = [
         world.writeJob('my-job', {code: 'result = 1', status: 'pending'}),
       ),
     of: 'my-job',
-    ...{
-      kind: 'pool-full',
-      about: 'tpu',
-      evidence: /1 at work on streams; one gives its stream back .* for 120 s/,
-    },
+    ...{kind: 'pool-full', about: 'tpu'},
+    evidence: /1 at work on streams; one gives its stream back .* for 120 s/,
   },
   {
     name: 'a job without capacity for it',
@@ -210,12 +207,8 @@ const CASES: Wait[] = [
         await queueJobs(world, 'tpu', 'one', 'two');
         world.drop('my-run', 0, LINES);
       }),
-    ...{
-      kind: 'behind',
-      about: 'jobs of pool tpu',
-      next_step: /gleaner scale tpu --zones/,
-      behind: /jobs: .* no capacity/,
-    },
+    ...{kind: 'behind', about: 'jobs of pool tpu', next_step: /gleaner scale tpu --zones/},
+    behind: /jobs: .* no capacity/,
   },
   {
     name: 'TPUs that are all at work on the run',

@@ -30,12 +30,8 @@ async function aState() {
   world.exec({exec: 'e2', target: 'all', argv: ['hostname'], timeout_s: 3600});
   const bytesOf = (name: string) => Buffer.from(world.objects.bytes(name) ?? []);
   return {
-    ...{
-      now_ms: world.now,
-      settings: world.settings,
-      published: world.published.length,
-      messages: world.queue,
-    },
+    ...{now_ms: world.now, settings: world.settings, published: world.published.length},
+    messages: world.queue,
     documents: Object.fromEntries((await everyDocument(world)).map(({path, data}) => [path, data])),
     objects: world.objects.list('').map(info => ({info, base64: bytesOf(info.name).toString('base64')})),
     nodes: [...world.tpus.nodes.values()].map(node => ({...node, from: null})),

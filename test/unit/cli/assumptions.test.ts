@@ -57,25 +57,11 @@ function aSample(changes: Partial<Sampled> = {}): Sampled {
 }
 const BF16: Numbers = {format: 'safetensors', dtype: 'bf16', compute_dtype: 'bf16'};
 const COMPILED: Compiled = {
-  ...{
-    model: 'm',
-    layers: 24,
-    accelerator: 'v5litepod-1',
-    devices: 1,
-    shape: '1x2048',
-    hbm_limit_bytes: 17e9,
-    fits: true,
-    mesh: '1x1',
-  },
+  ...{model: 'm', layers: 24, accelerator: 'v5litepod-1', devices: 1, shape: '1x2048', hbm_limit_bytes: 17e9},
+  ...{fits: true, mesh: '1x1'},
   hbm_bytes: {arguments: 1e9, temp: 1e6, output: 1e8},
-  ...{
-    estimated_ms: 20.48,
-    tokens_per_s: 100_000,
-    share_of_peak: 0.45,
-    stored_bytes_per_token: null,
-    generated_tokens_per_s: null,
-    compile_cpu_s: 12,
-  },
+  ...{estimated_ms: 20.48, tokens_per_s: 100_000, share_of_peak: 0.45, stored_bytes_per_token: null},
+  ...{generated_tokens_per_s: null, compile_cpu_s: 12},
 };
 const V5E = {accelerator: 'v5litepod-1', workers: 32};
 const assumedRate = (sampled: Sampled, numbers: Numbers, {accelerator}: typeof V5E, compiled?: Compiled) => {

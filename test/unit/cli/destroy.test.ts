@@ -22,15 +22,8 @@ import {Folder} from '../../support/machine/folder.ts';
 import {aTpu} from '../../world/builders.ts';
 
 const REQUEST = {
-  ...{
-    accelerator: 'v5litepod-1',
-    provider: 'tpu-api' as const,
-    disk_gb: null,
-    runtime_version: 'v2-alpha-tpuv5-lite',
-    spot: true,
-    metadata: {},
-    queue: null,
-  },
+  ...{accelerator: 'v5litepod-1', provider: 'tpu-api' as const, disk_gb: null},
+  ...{runtime_version: 'v2-alpha-tpuv5-lite', spot: true, metadata: {}, queue: null},
   labels: labelsOf('gleaner'),
 };
 

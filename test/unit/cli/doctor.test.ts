@@ -106,21 +106,13 @@ const gone = new ApiError(404, 'The resource was not found');
 
 const FAULTS: Fault[] = [
   {
-    ...{
-      check: 'APIs',
-      name: 'an API that is off',
-      says: /off: tpu/,
-      cure: /services enable tpu\.googleapis\.com/,
-    },
+    ...{check: 'APIs', name: 'an API that is off', says: /off: tpu/},
+    cure: /services enable tpu\.googleapis\.com/,
     inject: google => void google.apis.delete('tpu'),
   },
   {
-    ...{
-      check: 'service accounts',
-      name: 'an absent account',
-      says: /worker-api@.* is absent/,
-      cure: /gleaner deploy/,
-    },
+    ...{check: 'service accounts', name: 'an absent account', says: /worker-api@.* is absent/},
+    cure: /gleaner deploy/,
     inject: ({answers}) =>
       void answers.set(`GET ${at.project}/serviceAccounts/${accountOf('worker-api')}`, gone),
   },
@@ -139,51 +131,36 @@ const FAULTS: Fault[] = [
       }),
   },
   {
-    ...{
-      check: 'roles',
-      name: 'a control plane that may not use the account of workers',
-      cure: /gleaner deploy/,
-    },
+    ...{check: 'roles', name: 'a control plane that may not use the account of workers'},
+    cure: /gleaner deploy/,
     says: /gleaner-control@.* may not give nodes the account gleaner-worker@/,
     inject: ({answers}) =>
       void answers.set(`POST ${at.project}/serviceAccounts/${accountOf('worker')}:getIamPolicy`, {}),
   },
   {
     ...{check: 'your permissions', name: 'a person without a permission of the project', severity: 'warning'},
-    ...{
-      says: /lacks cloudscheduler.jobs.get$/,
-      cure: /--member=user:local --role=roles\/cloudscheduler.viewer/,
-    },
+    says: /lacks cloudscheduler.jobs.get$/,
+    cure: /--member=user:local --role=roles\/cloudscheduler.viewer/,
     inject: ({answers}) =>
       void answers.set(`POST ${at.project}:testIamPermissions`, {permissions: ['tpu.nodes.list']}),
   },
   {
     ...{check: 'your permissions', name: 'a person who is no operator', severity: 'warning'},
-    ...{
-      says: /lacks pubsub.topics.publish$/,
-      cure: /add local to `operators` in the settings, and run `gleaner deploy`/,
-    },
+    says: /lacks pubsub.topics.publish$/,
+    cure: /add local to `operators` in the settings, and run `gleaner deploy`/,
     inject: ({answers}) => void answers.set(`POST ${at.project}/topics/control:testIamPermissions`, {}),
   },
   {
-    ...{
-      check: 'your permissions',
-      name: 'an absent topic',
-      says: /no topic control/,
-      cure: /^gleaner deploy$/,
-    },
+    ...{check: 'your permissions', name: 'an absent topic', says: /no topic control/},
+    cure: /^gleaner deploy$/,
     inject: ({answers}) => {
       answers.set(`POST ${at.project}/topics/control:testIamPermissions`, {});
       answers.set(`GET ${at.project}/topics/control`, gone);
     },
   },
   {
-    ...{
-      check: 'your permissions',
-      name: 'a person who may not read the state',
-      severity: 'warning',
-      unanswered: ['old environments'],
-    },
+    ...{check: 'your permissions', name: 'a person who may not read the state', severity: 'warning'},
+    unanswered: ['old environments'],
     ...{says: /lacks datastore.entities.list$/, cure: /`operators`/},
     inject: (_, {store}) => ({
       store: brokenStore(store, ['query'], 7, 'Missing or insufficient permissions.'),
@@ -200,11 +177,8 @@ const FAULTS: Fault[] = [
     },
   },
   {
-    ...{
-      check: 'organization policies',
-      name: 'a forbidden region',
-      says: /gcp.resourceLocations forbids us-central1/,
-    },
+    ...{check: 'organization policies', name: 'a forbidden region'},
+    says: /gcp.resourceLocations forbids us-central1/,
     cure: /org-policies describe/,
     inject: ({answers}) =>
       void answers.set(`POST ${at.project}:getEffectiveOrgPolicy`, {
@@ -212,12 +186,8 @@ const FAULTS: Fault[] = [
       }),
   },
   {
-    ...{
-      check: 'organization policies',
-      name: 'a forbidden Cloud NAT',
-      says: /forbids/,
-      cure: /administrator/,
-    },
+    ...{check: 'organization policies', name: 'a forbidden Cloud NAT', says: /forbids/},
+    cure: /administrator/,
     inject: ({answers}) =>
       void answers.set(`POST ${at.project}:getEffectiveOrgPolicy`, {listPolicy: {allValues: 'DENY'}}),
   },
@@ -232,21 +202,14 @@ const FAULTS: Fault[] = [
     inject: ({answers}) => void answers.set(`GET ${at.quotas}/${SERVING}`, quotaOf('4', 'us-central1-a')),
   },
   {
-    ...{
-      check: 'TPUs of the zones',
-      name: 'a zone without the type',
-      says: /us-central1-a has no v5litepod-4/,
-    },
+    ...{check: 'TPUs of the zones', name: 'a zone without the type'},
+    says: /us-central1-a has no v5litepod-4/,
     cure: /accelerator-types list --zone=us-central1-a/,
     inject: ({answers}) => void answers.set(`GET ${at.zone}/acceleratorTypes/v5litepod-4`, gone),
   },
   {
-    ...{
-      check: 'TPUs of the zones',
-      name: 'a zone without the runtime',
-      says: /has no v2-alpha-tpuv5-lite/,
-      cure: /zone/,
-    },
+    ...{check: 'TPUs of the zones', name: 'a zone without the runtime', says: /has no v2-alpha-tpuv5-lite/},
+    cure: /zone/,
     inject: ({answers}) => void answers.set(`GET ${at.zone}/runtimeVersions/v2-alpha-tpuv5-lite`, gone),
   },
   {
@@ -272,60 +235,37 @@ const FAULTS: Fault[] = [
     inject: ({answers}) => void answers.set(`GET ${at.bucket}`, gone),
   },
   {
-    ...{
-      check: 'functions',
-      name: 'a function of other code',
-      says: /gleaner-on-tick runs functions\/cc/,
-      cure: /deploy/,
-    },
+    ...{check: 'functions', name: 'a function of other code', says: /gleaner-on-tick runs functions\/cc/},
+    cure: /deploy/,
     inject: ({answers}) =>
       void answers.set(`GET ${at.functions}/gleaner-on-tick`, functionOf({zip: 'c'.repeat(64)}) as never),
   },
   {
-    ...{
-      check: 'functions',
-      name: 'a function with another bundle',
-      says: /gives workers the bundle dd/,
-      cure: /deploy/,
-    },
+    ...{check: 'functions', name: 'a function with another bundle', says: /gives workers the bundle dd/},
+    cure: /deploy/,
     inject: ({answers}) =>
       void answers.set(`GET ${at.functions}/gleaner-on-tpu`, functionOf({bundle: 'd'.repeat(64)}) as never),
   },
   {
-    ...{
-      check: 'functions',
-      name: 'a function that failed',
-      says: /gleaner-on-job is FAILED/,
-      cure: /functions describe/,
-    },
+    ...{check: 'functions', name: 'a function that failed', says: /gleaner-on-job is FAILED/},
+    cure: /functions describe/,
     inject: ({answers}) =>
       void answers.set(`GET ${at.functions}/gleaner-on-job`, functionOf({state: 'FAILED'}) as never),
   },
   {
-    ...{
-      check: 'functions',
-      name: 'an absent function',
-      says: /no function gleaner-worker-api/,
-      cure: /deploy/,
-    },
+    ...{check: 'functions', name: 'an absent function', says: /no function gleaner-worker-api/},
+    cure: /deploy/,
     inject: ({answers}) => void answers.set(`GET ${at.functions}/gleaner-worker-api`, gone),
   },
   {
-    ...{
-      check: 'functions',
-      name: 'no record of a deployment',
-      severity: 'warning',
-      says: /no deployment/,
-      cure: /deploy/,
-    },
+    ...{check: 'functions', name: 'no record of a deployment', severity: 'warning', says: /no deployment/},
+    cure: /deploy/,
     inject: () => ({applied: undefined}),
   },
   {
     ...{check: 'old environments', name: 'archives that nothing needs', severity: 'warning'},
-    ...{
-      says: /^1 archive of 3 bytes, which no unfinished run/,
-      cure: /^gcloud storage rm gs:\/\/\S+\/1{64}\.tar\.gz$/,
-    },
+    says: /^1 archive of 3 bytes, which no unfinished run/,
+    cure: /^gcloud storage rm gs:\/\/\S+\/1{64}\.tar\.gz$/,
     inject: async (google, {bucket, store}) => {
       // The record of digit 1 is the oldest of seven, and that of digit 2 has the bundle of a run.
       for (const digit of '1234567')
@@ -335,13 +275,8 @@ const FAULTS: Fault[] = [
     },
   },
   {
-    ...{
-      check: 'prices',
-      name: 'old prices',
-      severity: 'warning',
-      says: /\d+ days old/,
-      cure: /gleaner prices update/,
-    },
+    ...{check: 'prices', name: 'old prices', severity: 'warning', says: /\d+ days old/},
+    cure: /gleaner prices update/,
     inject: (_, {now_ms}) => ({now_ms: now_ms + 40 * DAY_MS}),
   },
   {
@@ -366,12 +301,8 @@ const FAULTS: Fault[] = [
     },
   },
   {
-    ...{
-      check: 'a write',
-      name: 'a person who may not write',
-      says: /does not have storage\.objects\.create/,
-      cure: /add yours to `operators` or `users` in the settings and run `gleaner deploy`/,
-    },
+    ...{check: 'a write', name: 'a person who may not write', says: /does not have storage\.objects\.create/},
+    cure: /add yours to `operators` or `users` in the settings and run `gleaner deploy`/,
     inject: ({answers}) =>
       void answers.set(
         `POST /upload${at.bucket}/o`,
@@ -379,13 +310,8 @@ const FAULTS: Fault[] = [
       ),
   },
   {
-    ...{
-      check: 'a write',
-      name: 'a bucket that is gone',
-      unanswered: ['old environments'],
-      says: /does not exist/,
-      cure: /repair the access/,
-    },
+    ...{check: 'a write', name: 'a bucket that is gone', unanswered: ['old environments']},
+    ...{says: /does not exist/, cure: /repair the access/},
     inject: ({url}) => ({
       objects: openObjects({project: PROJECT, bucket: 'no-such-bucket', endpoint: url, token: 'none'}),
     }),
@@ -420,12 +346,8 @@ describe('gleaner doctor', () => {
       objects: openObjects({project: PROJECT, bucket, endpoint: google.url, token: 'none'}),
       now_ms: Date.parse('2026-11-25T10:00:00Z'),
       applied: {
-        ...{
-          deployed_at: '2026-11-25T09:00:00.000Z',
-          account: 'a@example.com',
-          git_commit: null,
-          settings: SETTINGS,
-        },
+        ...{deployed_at: '2026-11-25T09:00:00.000Z', account: 'a@example.com', git_commit: null},
+        settings: SETTINGS,
         artifacts: {functions: {file: 'f.zip', sha256: ZIP}, bundle: {file: 'b.tar.gz', sha256: BUNDLE}},
       },
     };

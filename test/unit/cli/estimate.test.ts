@@ -46,17 +46,8 @@ describe('An earlier run', () => {
   /** Two TPUs at $3.60 an hour for 100 s each; the first served another run for half of its time. */
   const life = (tpu: string, costs: object, phases: object) => ({
     [`workers/${tpu}/attempts/1`]: {
-      ...{
-        worker: tpu,
-        expire_at: at(9e6),
-        incarnation: 1,
-        cause: 'not needed',
-        ready_at: at(0),
-        ended_at: at(100),
-        cost_usd: 0.1,
-        costs,
-        phases,
-      },
+      ...{worker: tpu, expire_at: at(9e6), incarnation: 1, cause: 'not needed', ready_at: at(0)},
+      ...{ended_at: at(100), cost_usd: 0.1, costs, phases},
     },
   });
   const seconds = (entries: Record<string, number>) =>
@@ -74,10 +65,8 @@ describe('An earlier run', () => {
       'runs/my-run': aRun({run: 'my-run', status: 'completed', cost_usd: 0.15, total_tokens: 90_000}),
       'pools/tpu': {...aConfig().pool, zones: ['us-central1-a']},
       'prices/chips': {v5litepod: {usd: 3.6, spot_usd: 3.6}},
-      ...{
-        [`workers/${A}`]: aWorker({name: A, phase: 'gone'}),
-        [`workers/${B}`]: aWorker({name: B, phase: 'gone'}),
-      },
+      [`workers/${A}`]: aWorker({name: A, phase: 'gone'}),
+      [`workers/${B}`]: aWorker({name: B, phase: 'gone'}),
       ...life(A, {'my-run': 0.05, other: 0.05}, seconds({create_wait: 9, boot: 20, extract: 80})),
       ...life(B, {'my-run': 0.1}, seconds({boot: 20, extract: 60, lost: 20})),
     });

@@ -20,14 +20,8 @@ function aState(count: number, changes: Partial<RunState['run']> = {}): RunState
   });
   const lease = {worker: TPU, incarnation: 1, epoch: 1};
   const first = aStream({
-    ...{
-      run: 'my-run',
-      stream: '000',
-      worker_id: 0,
-      status: 'in_progress',
-      lease,
-      total_samples_processed: 62,
-    },
+    ...{run: 'my-run', stream: '000', worker_id: 0, status: 'in_progress', lease},
+    total_samples_processed: 62,
     ...{last_processed_sample_idx: 61, total_shards: 5},
   });
   const tpus = [

@@ -204,14 +204,8 @@ describe('The ceiling of a pool', () => {
 describe('The attempts of a TPU', () => {
   const attempt = {
     ...{worker: A, incarnation: 1, cause: 'it was preempted', cause_kind: 'taken', work: 'my-run/007'},
-    ...{
-      ready_at: at(0),
-      ended_at: at(60),
-      expire_at: at(90),
-      costs: {},
-      cost_usd: 0.5,
-      last_phase: 'working',
-    },
+    ...{ready_at: at(0), ended_at: at(60), expire_at: at(90), costs: {}, cost_usd: 0.5},
+    last_phase: 'working',
   };
 
   it('the attempts of a TPU are the newest first, with how sure the cause is; an invalid document is left out', async () => {

@@ -111,17 +111,8 @@ describe('The report of a run', () => {
     assert.doesNotMatch(text, /<a\b|The document of the run/, 'no link leads out of the file');
     const counts = {samples: 8, stored_once: 4, missing: 1, doubled: 0, different: 0, rejected: 3, shards: 1};
     const verified = {
-      ...{
-        ...counts,
-        run: 'my-run',
-        ok: false,
-        digest: null,
-        anchored: false,
-        truncated: 0,
-        bytes: 1,
-        tokens: 50,
-        streams: [],
-      },
+      ...{...counts, run: 'my-run', ok: false, digest: null, anchored: false, truncated: 0, bytes: 1},
+      ...{tokens: 50, streams: []},
       problems: ['shard 2 is gone'],
     };
     const bad = runReport(report, {...MADE, verified});

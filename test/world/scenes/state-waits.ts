@@ -73,24 +73,16 @@ export const CEILING_WAITS: Record<keyof Ceilings, Wait> = {
   max_workers: {
     name: 'a ceiling of TPUs at once',
     given: overTwoPools,
-    ...{
-      kind: 'ceiling',
-      about: 'only 0 TPUs of pool tpu',
-      evidence: /GLEANER_MAX_WORKERS/,
-      next_step: /max_workers/,
-    },
+    ...{kind: 'ceiling', about: 'only 0 TPUs of pool tpu', evidence: /GLEANER_MAX_WORKERS/},
+    next_step: /max_workers/,
   },
   max_budget_usd: {
     name: 'a ceiling of dollars a month',
     given: () =>
       aWorldAfter(aSpentMonth(), 2, world => world.writeJob(JOB, {code: 'result = 1', status: 'pending'})),
     of: JOB,
-    ...{
-      kind: 'budget',
-      about: 'the month',
-      next_step: /max_budget_usd/,
-      evidence: /of the deployment's month, .*GLEANER_MAX_BUDGET_USD/,
-    },
+    ...{kind: 'budget', about: 'the month', next_step: /max_budget_usd/},
+    evidence: /of the deployment's month, .*GLEANER_MAX_BUDGET_USD/,
   },
   allowed_zones: {
     name: 'a zone that the deployment no longer allows',

@@ -14,13 +14,7 @@ const POOL = {
 function dropped(content: Partial<DroppedStream['content']> = {}): DroppedStream {
   const object = 'datasets/my-run/stream_007.jsonl';
   return {
-    ...{
-      stream: '007',
-      created_at: at(30),
-      bucket: 'bucket',
-      model: 'tiny',
-      origin: {crc32c: CRC, epoch: 4},
-    },
+    ...{stream: '007', created_at: at(30), bucket: 'bucket', model: 'tiny', origin: {crc32c: CRC, epoch: 4}},
     content: {object, generation: '1000', size_bytes: 100, crc32c: CRC, ...content},
   };
 }

@@ -74,25 +74,13 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
   const tpus = node === null ? [] : [...seen.keys()].map(name => aTpu({name, state: node}));
   const nodes = sortNodes(tpus, {deployment: 'gleaner', unreachable: [], at_ms: NOW});
   const inputs: PlanInputs = {
-    ...{
-      read_at_ms: NOW,
-      planned_at_ms: NOW,
-      pool: POOL,
-      prices: {},
-      mostCreates: 9,
-      spare: new Map(),
-      tickBill: {usd: 0},
-    },
+    ...{read_at_ms: NOW, planned_at_ms: NOW, pool: POOL, prices: {}, mostCreates: 9, spare: new Map()},
+    tickBill: {usd: 0},
     servedTime: moment(NOW).servedTime,
     nodes: {...nodes, absent: new Set(node === null ? seen.keys() : [])},
     payers: new Map(all.map(({name}) => [name, 'my-run'])),
-    ...{
-      speakersByZone: new Map([[ZONE, 10]]),
-      fullZones: new Set(),
-      lostWorkers: new Set(),
-      shardsByRun: new Map([['my-run', 4]]),
-      ...given.inputs,
-    },
+    ...{speakersByZone: new Map([[ZONE, 10]]), fullZones: new Set(), lostWorkers: new Set()},
+    ...{shardsByRun: new Map([['my-run', 4]]), ...given.inputs},
   };
   const slots = all.map(worker => ({
     slot: slotOf(worker.name, wanted, seen)[0] ?? assert.fail(),

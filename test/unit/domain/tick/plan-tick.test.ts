@@ -256,21 +256,13 @@ describe('the plan of a tick', () => {
     {name: 'is not written where nothing has changed', run: {}, counted: unchanged, next: undefined},
     {
       name: 'is written with the first dollars of a budget',
-      ...{
-        run: {budget_usd: 9},
-        counted: unchanged,
-        workers: [atWork('one/007', {costs: {one: 0.5}})],
-        next: 'continue',
-      },
+      ...{run: {budget_usd: 9}, counted: unchanged, workers: [atWork('one/007', {costs: {one: 0.5}})]},
+      next: 'continue',
     },
     {
       name: 'is written with many dollars for downloads',
-      ...{
-        run: {},
-        counted: unchanged,
-        workers: [atWork('one/007', {costs: {'_downloads/one': 2}})],
-        next: 'continue',
-      },
+      ...{run: {}, counted: unchanged, workers: [atWork('one/007', {costs: {'_downloads/one': 2}})]},
+      next: 'continue',
     },
   ] as const)
     it(`a run ${name}`, () => {

@@ -6,20 +6,10 @@ import {NOT_LISTED, sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {aConfig, aTpu, at, aWorker, moment, T0} from '../../../world/builders.ts';
 
 const INPUTS: PlanInputs = {
-  ...{
-    read_at_ms: T0,
-    planned_at_ms: T0,
-    nodes: NOT_LISTED,
-    pool: {...aConfig().pool, limiter: OPEN},
-    prices: {},
-  },
-  ...{
-    payers: new Map(),
-    mostCreates: 0,
-    spare: new Map(),
-    tickBill: {usd: 0},
-    servedTime: moment(T0).servedTime,
-  },
+  ...{read_at_ms: T0, planned_at_ms: T0, nodes: NOT_LISTED, pool: {...aConfig().pool, limiter: OPEN}},
+  prices: {},
+  ...{payers: new Map(), mostCreates: 0, spare: new Map(), tickBill: {usd: 0}},
+  servedTime: moment(T0).servedTime,
   ...{speakersByZone: new Map(), fullZones: new Set(), lostWorkers: new Set(), shardsByRun: new Map()},
 };
 
