@@ -6,7 +6,7 @@ import {sendNotices} from '../../../shared/control-plane/tasks/send-notices.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import {newNotice} from '../../../shared/domain/notices/notice.ts';
 import {at, T0} from '../../world/builders.ts';
-import {aFleet, silence, wait} from '../../world/scenes/fleet.ts';
+import {aFleet, waitInSilence} from '../../world/scenes/fleet.ts';
 import {aPricedRun, ONE_SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../../world/scenes/priced-run.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
@@ -94,9 +94,7 @@ describe('notifications', () => {
 
   it('of workers that a silence guard holds is sent once for the silence', async () => {
     const world = await aFleet(10, NOTIFY);
-    silence(world);
-    world.isStillborn = () => true;
-    await wait(world, 30);
+    await waitInSilence(world, 30);
     assert.deepEqual(world.receiver.types, ['zone.silent']);
     assert.match(String(world.receiver.accepted[0]?.data.text), /keeps \d silent workers for \$/);
   });

@@ -8,6 +8,7 @@ import {
   silenceGuardOf,
   stopCreates,
   wait,
+  waitInSilence,
   workersOf,
 } from '../../world/scenes/fleet.ts';
 import {type Case, runCases} from '../../world/scenes/fleet-cases.ts';
@@ -61,9 +62,7 @@ describe('held workers', () => {
   ])
     it(`of a run that is ${how} go, and another run that has work does not pay for them`, async () => {
       const world = await aFleet(10);
-      silence(world);
-      world.isStillborn = () => true;
-      await wait(world, 4);
+      await waitInSilence(world, 4);
       const held = await firstLives(world);
       assert.equal(held.length, 8);
       for (let index = 0; index < 10; index++) world.drop('other', index, someLines(40, `o${index}`));
@@ -114,9 +113,7 @@ const STOPS: Case[] = [
   {
     name: 'stop during a silence guard lets the held workers go after the time to drain',
     when: async world => {
-      silence(world);
-      world.isStillborn = () => true;
-      await wait(world, 4);
+      await waitInSilence(world, 4);
       assert.equal((await silenceGuardOf(world))?.held, 8);
       world.control({action: 'stop', run: RUN});
       await wait(world, 8);

@@ -12,6 +12,7 @@ import {
   silence,
   silenceGuardOf,
   wait,
+  waitInSilence,
   workersOf,
 } from '../../world/scenes/fleet.ts';
 import {type Case, ended, runCases} from '../../world/scenes/fleet-cases.ts';
@@ -43,9 +44,7 @@ const CASES: Case[] = [
   {
     name: 'two ticks at once replace one share of the silent workers',
     when: async world => {
-      silence(world);
-      world.isStillborn = () => true;
-      await wait(world, 2);
+      await waitInSilence(world, 2);
       world.now += 60_000;
       await world.interleaver.run(() => 0.5, [() => world.tick(), () => world.tick()]);
     },
@@ -54,9 +53,7 @@ const CASES: Case[] = [
   {
     name: 'a silence guard holds silent workers, counts their dollars, and says so',
     when: async world => {
-      silence(world);
-      world.isStillborn = () => true;
-      await wait(world, 4);
+      await waitInSilence(world, 4);
       const before = (await workersOf(world)).filter(({incarnation}) => incarnation === 1);
       await wait(world, 1);
       const after = await workersOf(world);
@@ -84,9 +81,7 @@ const CASES: Case[] = [
   {
     name: 'held workers that speak again are charged nothing, and the share returns after ten minutes',
     when: async world => {
-      silence(world);
-      world.isStillborn = () => true;
-      await wait(world, 4);
+      await waitInSilence(world, 4);
       world.isStillborn = () => false;
       for (const agent of world.agents.values()) if (agent.incarnation === 1) agent.silent = false;
       await wait(world, 16);
@@ -100,11 +95,7 @@ const CASES: Case[] = [
   },
   {
     name: 'agents of a zone that are cut off for ten hours end, and all slots are at work again after a resume @long',
-    when: async world => {
-      silence(world);
-      world.isStillborn = () => true;
-      await wait(world, 600);
-    },
+    when: world => waitInSilence(world, 600),
     then: async world => {
       assert.equal((await firstLives(world)).length, 0, 'after six hours of silence the rest end');
       assert.equal(
@@ -137,9 +128,7 @@ describe('silence of many workers', () => {
 
   it('ends no healthy worker where the network heals and a canary speaks first', async () => {
     const world = await aFleet(20);
-    silence(world);
-    world.isStillborn = () => true;
-    await wait(world, 4);
+    await waitInSilence(world, 4);
     const canaries = () => [...world.agents.values()].filter(({incarnation}) => incarnation > 1);
     await world.until('a canary that boots', () => canaries().length > 0, 9, 0);
     const held = (await firstLives(world)).length;
@@ -156,9 +145,7 @@ describe('silence of many workers', () => {
 
   it('for six hours ends a worker though the shards of another cannot be listed', async () => {
     const world = await aFleet(6);
-    silence(world);
-    world.isStillborn = () => true;
-    await wait(world, 6);
+    await waitInSilence(world, 6);
     const held = await firstLives(world);
     const [first] = held;
     await world.edit('system/served', {gaps: []});
@@ -183,9 +170,7 @@ describe('silence of many workers', () => {
 
   it('ends a fifth of them and one an hour, and after six hours the rest, but for one that stored a shard since @full', async () => {
     const world = await aFleet(10);
-    silence(world);
-    world.isStillborn = () => true;
-    await wait(world, 10);
+    await waitInSilence(world, 10);
     const [held] = (await firstLives(world)).toReversed();
     const [, stream = ''] = held?.suspect?.work.split('/') ?? [];
     await wait(world, 290);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {Undelivered} from '../../../shared/contracts/errors.ts';
 import {SIGNALS} from '../../../shared/control-plane/calls/log.ts';
-import {aFleet, silence, wait} from '../../world/scenes/fleet.ts';
+import {aFleet, silence, wait, waitInSilence} from '../../world/scenes/fleet.ts';
 import {aStoringFleet} from '../../world/scenes/lost-store.ts';
 import {aPricedRun, USD_PER_MINUTE} from '../../world/scenes/priced-run.ts';
 import {BAD_LINE, someLines} from '../../world/shard-plan.ts';
@@ -105,9 +105,7 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
   },
   'silence-guard': async () => {
     const world = await aFleet(10);
-    silence(world);
-    world.isStillborn = () => true;
-    await wait(world, 4);
+    await waitInSilence(world, 4);
     return world;
   },
   'tick-completed': async () => {

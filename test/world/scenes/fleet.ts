@@ -63,6 +63,13 @@ export function silence(world: World, isSilent: (name: string) => boolean = () =
 /** Minutes in which agents send heartbeats and do nothing else. */
 export const wait = (world: World, minutes: number) => world.minutes(minutes, 0);
 
+/** Minutes in which no agent says a word, and no later one either. */
+export async function waitInSilence(world: World, minutes: number): Promise<void> {
+  silence(world);
+  world.isStillborn = () => true;
+  await wait(world, minutes);
+}
+
 /** Stops the creates of the zone, as five failed boots in a row do. */
 export async function stopCreates(world: World): Promise<void> {
   const {bundle} = world.deps.config;
