@@ -238,7 +238,6 @@ describe('the message delete of a pool', () => {
 
   it('deletes its documents, and a pool of that name counts on from its last TPUs', async () => {
     const world = await aWorldWithFast();
-    namePool(world, 'quick', 'fast');
     world.drop('quick', 0, '{"text": "a"}\n');
     await world.untilAsleep();
     const {outcome, reason} = await send(world, DELETE);
@@ -262,7 +261,6 @@ describe('the message delete of a pool', () => {
       'a run uses it',
       'fast',
       async (world: World) => {
-        namePool(world, 'quick', 'fast');
         world.drop('quick', 0, '{"text": "a"}\n');
         await send(world, {action: 'pause', run: 'quick'});
       },

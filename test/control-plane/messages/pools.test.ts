@@ -19,13 +19,19 @@ function dropStreams(world: World, run: string, count: number, lines = 40): void
   for (let index = 0; index < count; index++) world.drop(run, index, someLines(lines, `${run}${index}`));
 }
 
+async function aFastWorldAtWork(): Promise<World> {
+  const world = await aWorldWithFast();
+  dropStreams(world, 'quick', 1, 400);
+  await world.until('work', () => world.agents.get(F0)?.state === 'working', 9, 1);
+  return world;
+}
+
 describe('two pools', () => {
   it('serve the runs that name them, each with nodes of its own accelerator and provider', async () => {
     const instances = {provider: 'compute-engine', runtime_version: undefined};
     const world = await aWorldWithFast({GLEANER_PROVIDERS: 'tpu-api,compute-engine'}, instances);
     const asked = new Map<string, string>();
     world.tpus.onAskedFor = ({name, provider, accelerator}) => asked.set(name, `${provider} ${accelerator}`);
-    namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 2, 9);
     dropStreams(world, 'slow', 1, 9);
     await world.untilAsleep();
@@ -66,7 +72,6 @@ describe('two pools', () => {
         },
       }),
     };
-    namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 1);
     await world.minutes(2, 1);
     assert.equal((await zoneRecords.get(world.store, ZONE, 'fast'))?.limiter.state, 'probing');
@@ -79,7 +84,6 @@ describe('two pools', () => {
   it('have together at most GLEANER_MAX_WORKERS nodes', async () => {
     const world = await aWorldWithFast({GLEANER_MAX_WORKERS: '3'});
     await world.edit('pools/fast', {workers_per_zone: 9});
-    namePool(world, 'quick', 'fast');
     dropStreams(world, 'slow', 2);
     dropStreams(world, 'quick', 9);
     let most = 0;
@@ -93,7 +97,6 @@ describe('two pools', () => {
 
   it('have a budget each: a spent pool ends its own nodes alone', async () => {
     const world = await aWorldWithFast({}, {budget_usd: 0.1});
-    namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 1, 400);
     dropStreams(world, 'slow', 1, 400);
     const isPaused = async () => (await world.run('quick'))?.status === 'paused';
@@ -106,7 +109,6 @@ describe('two pools', () => {
 
   it('share the budget of the month: no node of either is left when it is spent', async () => {
     const world = await aWorldWithFast({GLEANER_MAX_BUDGET_USD: '0.2'});
-    namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 2, 400);
     dropStreams(world, 'slow', 1, 400);
     const arePaused = async () =>
@@ -122,7 +124,6 @@ describe('two pools', () => {
   it('stop their creates alone: boots of one pool that stay unheard stop no other', async () => {
     const world = await aWorldWithFast({GLEANER_MAX_WORKERS: '20'}, {workers_per_zone: 5});
     world.isStillborn = name => name.startsWith('fast-');
-    namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 5);
     const pool = () => poolRecords.find(world.store, 'fast', world.deps.config.pool);
     await world.until('the stop', async () => (await pool())?.limiter.state === 'stopped', 30, 1);
@@ -138,10 +139,7 @@ describe('two pools', () => {
 
 describe('the document of a pool', () => {
   it('that is invalid keeps the nodes of its pool and gets no other, and the other pool goes on', async () => {
-    const world = await aWorldWithFast();
-    namePool(world, 'quick', 'fast');
-    dropStreams(world, 'quick', 1, 400);
-    await world.until('work', () => world.agents.get(F0)?.state === 'working', 9, 1);
+    const world = await aFastWorldAtWork();
     await world.edit('pools/fast', {zones: 'everywhere'});
     world.drop('quick', 1, someLines(400, 'more'));
     dropStreams(world, 'slow', 1, 9);
@@ -153,10 +151,7 @@ describe('the document of a pool', () => {
   });
 
   it('that is deleted ends the nodes of its pool, and their cost is billed', async () => {
-    const world = await aWorldWithFast();
-    namePool(world, 'quick', 'fast');
-    dropStreams(world, 'quick', 1, 400);
-    await world.until('work', () => world.agents.get(F0)?.state === 'working', 9, 1);
+    const world = await aFastWorldAtWork();
     await world.store.transaction(async tx => tx.delete('pools/fast'));
     await world.until('no node', () => world.tpus.nodes.size === 0, 20, 1);
     const quick = await world.run('quick');
@@ -168,10 +163,7 @@ describe('the document of a pool', () => {
   });
 
   it('that is lost with the node of a worker leaves an orphan, which goes', async () => {
-    const world = await aWorldWithFast();
-    namePool(world, 'quick', 'fast');
-    dropStreams(world, 'quick', 1, 400);
-    await world.until('work', () => world.agents.get(F0)?.state === 'working', 9, 1);
+    const world = await aFastWorldAtWork();
     await world.store.transaction(async tx => {
       tx.delete('pools/fast');
       tx.delete(paths.worker(F0));
@@ -204,7 +196,6 @@ describe('a run', () => {
 
   it('keeps its second pool when its document is lost', async () => {
     const world = await aWorldWithFast();
-    namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 1, 9);
     await world.untilAsleep();
     await world.store.transaction(async tx => tx.delete('runs/quick'));
@@ -216,7 +207,6 @@ describe('a run', () => {
 describe('an idle tick', () => {
   it('over two pools makes at most 30 reads', async () => {
     const world = await aWorldWithFast();
-    namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 1, 9);
     await world.untilAsleep();
     let reads = 0;

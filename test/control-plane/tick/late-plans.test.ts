@@ -8,7 +8,7 @@ import type {Run} from '../../../shared/domain/records/run.ts';
 import {planAllBudgets} from '../../../shared/domain/tick/pools.ts';
 import {aRun} from '../../world/builders.ts';
 import {A0} from '../../world/scenes/places.ts';
-import {aWorldWithFast, F0, namePool} from '../../world/scenes/second-pool.ts';
+import {aWorldWithFast, F0} from '../../world/scenes/second-pool.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
 
@@ -44,7 +44,6 @@ describe('a late plan', () => {
 
   it('requests no node for the last pool, and the next tick begins with this pool', async () => {
     const world = await aWorldWithFast({GLEANER_WORKERS_PER_ZONE: '2'});
-    namePool(world, 'quick', 'fast');
     world.drop('quick', 0, someLines(4));
     world.drop('slow', 0, someLines(4));
     world.drop('slow', 1, someLines(4));

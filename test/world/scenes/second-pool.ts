@@ -15,11 +15,12 @@ export const FAST = {
 export const F0 = `fast-${ZONE}-0`;
 export const F1 = `fast-${ZONE}-1`;
 
-/** A world with one slot in its own pool, and two in the pool `fast`. */
+/** A world with one slot in its own pool, and two in the pool `fast`, which the run `quick` names. */
 export async function aWorldWithFast(set: Record<string, string> = {}, changes: object = {}): Promise<World> {
   const world = new World({GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '1', ...set});
   const {outcome, reason} = await send(world, {...FAST, ...changes});
   assert.equal(outcome, 'applied', reason);
+  namePool(world, 'quick', 'fast');
   return world;
 }
 

@@ -14,7 +14,7 @@ import {
 } from './one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from './places.ts';
 import {USD_PER_MINUTE, ONE_SLOT as WITH_PRICE} from './priced-run.ts';
-import {aWorldWithFast, namePool} from './second-pool.ts';
+import {aWorldWithFast} from './second-pool.ts';
 import {aWorldAfter, aWorldWith, LINES, type Wait} from './waits.ts';
 
 const STREAM = 'my-run/000';
@@ -56,7 +56,6 @@ async function afterOtherSources(): Promise<World> {
 
 async function overTwoPools(): Promise<World> {
   const world = await aWorldWithFast({GLEANER_MAX_WORKERS: '3'});
-  namePool(world, 'quick', 'fast');
   for (const index of [0, 1]) world.drop('quick', index, someLines(400));
   await world.minutes(4, 1);
   world.redeploy({...ONE_SLOT, GLEANER_MAX_WORKERS: '2'});
