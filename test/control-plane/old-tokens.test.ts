@@ -2,9 +2,8 @@
 import assert from 'node:assert/strict';
 import {shardMetadataOf} from '../world/builders.ts';
 import {aWorkingWorld, aWorldWithAStream} from '../world/scenes/one-worker.ts';
-import {A0, ONE_SLOT} from '../world/scenes/places.ts';
+import {A0} from '../world/scenes/places.ts';
 import {someLines} from '../world/shard-plan.ts';
-import {World} from '../world/world.ts';
 
 const FOLDER = 'activations/my-run/tpu_0/';
 const TOKEN_MS = 3_600_000;
@@ -59,8 +58,7 @@ describe('a token of an ended lease', () => {
   });
 
   it('of a machine that restarts again and again charges a stream once', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(4));
+    const world = aWorldWithAStream(4);
     await world.until('an agent', () => world.agents.get(A0)?.state === 'asking', 9, 1);
     const agent = world.agent(A0);
     for (let tries = 0; tries < 9; tries++) {

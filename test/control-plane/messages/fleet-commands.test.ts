@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import {send} from '../../world/people.ts';
-import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
+import {aWorkingWorld, aWorldWithAStream, aWorldWithSpec} from '../../world/scenes/one-worker.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
-import {World} from '../../world/world.ts';
 
 describe('delete and recreate of a worker', () => {
   it('recreate makes the TPU again whatever it does, and its work goes on', async () => {
@@ -47,9 +46,7 @@ describe('delete and recreate of a worker', () => {
   });
 
   it('delete of the TPU of a fixed stream leaves the stream waiting, and asks for no other TPU', async () => {
-    const world = new World({...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '2'});
-    world.objects.put('datasets/my-run/run.json', '{"affinity": "fixed"}');
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithSpec('{"affinity": "fixed"}', 20, {...ONE_SLOT, GLEANER_WORKERS_PER_ZONE: '2'});
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     await send(world, {action: 'delete', worker: A0});
     await world.minutes(20);
@@ -59,8 +56,7 @@ describe('delete and recreate of a worker', () => {
   });
 
   it('a deleted worker whose zone the pool has left keeps no stream from the other zones', async () => {
-    const world = new World({...ONE_SLOT, GLEANER_ZONES: 'us-central1-a,europe-west4-b'});
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithAStream(2, {...ONE_SLOT, GLEANER_ZONES: 'us-central1-a,europe-west4-b'});
     await world.untilAsleep();
     assert.equal((await send(world, {action: 'delete', worker: A0})).outcome, 'applied');
     await send(world, {action: 'scale', zones: ['europe-west4-b']});

@@ -3,8 +3,8 @@ import {runRecords, streamRecords} from '../../../shared/control-plane/documents
 import {paths, stopObject} from '../../../shared/domain/names.ts';
 import {aRun, aStream, at, T0} from '../../world/builders.ts';
 import {send, sendAlone} from '../../world/people.ts';
-import {aWorkingWorld, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
-import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
+import {aWorkingWorld, aWorldWithAStream, aWorldWithSpec} from '../../world/scenes/one-worker.ts';
+import {A0} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
 
@@ -161,9 +161,7 @@ describe('stop', () => {
   });
 
   it('is final also for a run that waits for a good run.json', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{');
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithSpec('{', 2);
     await world.deliverAll();
     await send(world, {action: 'stop', run: 'my-run'});
     world.objects.put('datasets/my-run/run.json', '{}');
@@ -174,9 +172,7 @@ describe('stop', () => {
   });
 
   it('is final also for a run with a bad run.json whose document was lost', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{');
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithSpec('{', 2);
     await world.deliverAll();
     await send(world, {action: 'stop', run: 'my-run'});
     await world.store.transaction(async tx => tx.delete(paths.run('my-run')));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {send} from '../../world/people.ts';
-import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {aWorldWithAStream, aWorldWithSpec} from '../../world/scenes/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../../world/scenes/other-run.ts';
 import {ONE_SLOT} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
@@ -8,9 +8,7 @@ import {World} from '../../world/world.ts';
 
 describe('run.json', () => {
   it('that is bad stops its run by name until it is mended, and no other run', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{"modle": "tiny"}');
-    world.drop('my-run', 0, someLines(3));
+    const world = aWorldWithSpec('{"modle": "tiny"}');
     world.drop('my-run', 1, someLines(3, 'b'));
     await world.deliverAll();
     const run = await world.run('my-run');
@@ -28,9 +26,7 @@ describe('run.json', () => {
   });
 
   it('that is mended changes no budget and no priority that a message has set since', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{"modle": "tiny"}');
-    world.drop('my-run', 0, someLines(3));
+    const world = aWorldWithSpec('{"modle": "tiny"}');
     await world.deliverAll();
     await send(world, {action: 'configure', run: 'my-run', budget_usd: 12.5, priority: 7});
     world.objects.put('datasets/my-run/run.json', '{"budget_usd": 500, "priority": 1}');
@@ -58,9 +54,7 @@ describe('run.json', () => {
   });
 
   it('that was mended without an event is read when the run is started', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{');
-    world.drop('my-run', 0, someLines(3));
+    const world = aWorldWithSpec('{');
     await world.deliverAll();
     world.objects.put('datasets/my-run/run.json', '{}');
     world.queue.length = 0;
@@ -92,17 +86,14 @@ describe('run.json', () => {
   ];
   for (const {name, text, says} of bad)
     it(`with ${name} fails its run with the reason`, async () => {
-      const world = new World(ONE_SLOT);
-      world.objects.put('datasets/my-run/run.json', text);
-      world.drop('my-run', 0, someLines(3));
+      const world = aWorldWithSpec(text);
       await world.deliverAll();
       assert.match((await world.run('my-run'))?.reason ?? '', says);
       await assertOthersGoOn(world);
     });
 
   it('in a pool of slices fails its run with the type that fits', async () => {
-    const world = new World({...ONE_SLOT, GLEANER_ACCELERATOR: 'v6e-16'});
-    world.drop('my-run', 0, someLines(3));
+    const world = aWorldWithAStream(3, {...ONE_SLOT, GLEANER_ACCELERATOR: 'v6e-16'});
     await world.deliverAll();
     const run = await world.run('my-run');
     assert.equal(run?.status, 'failed');
@@ -110,9 +101,7 @@ describe('run.json', () => {
   });
 
   it('is frozen with the first stream: a later one is refused by name', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{"seed": 1}');
-    world.drop('my-run', 0, someLines(3));
+    const world = aWorldWithSpec('{"seed": 1}');
     await world.deliverAll();
     const frozen = (await world.run('my-run'))?.spec_hash;
     world.objects.put('datasets/my-run/run.json', '{"seed": 2}');
@@ -128,9 +117,7 @@ describe('run.json', () => {
   });
 
   it('that changes only priority, budget or affinity is ignored with advice, also after the Store was lost', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{"budget_usd": 5, "priority": 3, "affinity": "fixed"}');
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithSpec('{"budget_usd": 5, "priority": 3, "affinity": "fixed"}', 20);
     await world.minutes(3, 1);
     assert.equal(await rejections(world), '');
     const placementOf = async () => {

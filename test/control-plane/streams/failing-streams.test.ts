@@ -1,5 +1,10 @@
 import assert from 'node:assert/strict';
-import {assertRecovered, aWorldWithAShard, untilFailed} from '../../world/scenes/one-worker.ts';
+import {
+  assertRecovered,
+  aWorldWithAShard,
+  aWorldWithAStream,
+  untilFailed,
+} from '../../world/scenes/one-worker.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
@@ -43,8 +48,7 @@ describe('a stream that cannot be finished', () => {
   });
 
   it('fails after five workers that fell silent at work on it, also where leases end before the limit of silence', async () => {
-    const world = new World({...ONE_SLOT, ...IN_PRODUCTION});
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20, {...ONE_SLOT, ...IN_PRODUCTION});
     await untilFailed(world, 120, agent => {
       agent.silent ||= agent.state === 'working';
     });

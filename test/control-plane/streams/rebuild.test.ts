@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import type {Document} from '../../../shared/ports/ports.ts';
 import {aDoneWorld, documentsOf} from '../../world/scenes/finished-runs.ts';
 import {aWipedWorld} from '../../world/scenes/lost-store.ts';
+import {aWorldWithSpec} from '../../world/scenes/one-worker.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
@@ -47,9 +48,7 @@ describe('a rebuild', () => {
   });
 
   it('of a run whose shards have expired is refused, and its stored counts stay', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', JSON.stringify({expire_days: 2}));
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithSpec({expire_days: 2}, 20);
     await world.untilAsleep();
     const before = (await world.run('my-run')) ?? assert.fail();
     assert.deepEqual([before.status, before.expire_days], ['completed', 2]);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {at, aWorker} from '../../world/builders.ts';
 import {deliver, dropAfter, type History, playInManyOrders, tick} from '../../world/scenes/histories.ts';
-import {aRequestedNode, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {aRequestedNode, aWorldWithAStream, aWorldWithSpec} from '../../world/scenes/one-worker.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {aStoredWorld, endRun, resultIn} from '../../world/scenes/stored-run.ts';
 import {someLines} from '../../world/shard-plan.ts';
@@ -171,9 +171,7 @@ const HISTORIES: History[] = [
   {
     name: 'a new run.json and the first streams: run and manifest have one spec',
     given: async () => {
-      const world = new World(ONE_SLOT);
-      world.objects.put('datasets/my-run/run.json', '{"seed": 1}');
-      world.drop('my-run', 0, someLines(3));
+      const world = aWorldWithSpec('{"seed": 1}');
       world.drop('my-run', 1, someLines(3, 'b'));
       return world;
     },

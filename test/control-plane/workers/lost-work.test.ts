@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {aWipedWorld} from '../../world/scenes/lost-store.ts';
-import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {aWorldWithAStream, aWorldWithSpec} from '../../world/scenes/one-worker.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
@@ -132,9 +132,7 @@ describe('work under a lost database', () => {
 
 describe('messages of a lost database', () => {
   it('are forgotten: the run waits for an operator as its manifest describes it, without costs', async () => {
-    const world = new World(ONE_SLOT);
-    world.objects.put('datasets/my-run/run.json', '{"priority": 3, "budget_usd": 50}');
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithSpec('{"priority": 3, "budget_usd": 50}', 20);
     world.drop('my-run', 1, someLines(4, 'b'));
     const stored = async () => (await world.stream('my-run', '000'))?.total_shards ?? 0;
     await world.until('some shards', async () => (await stored()) >= 2, 20, 1);

@@ -1,6 +1,6 @@
 import {someLines} from '../shard-plan.ts';
-import {World} from '../world.ts';
-import {ONE_SLOT} from './places.ts';
+import type {World} from '../world.ts';
+import {aWorldWithAStream} from './one-worker.ts';
 
 /** Every document of runs, streams and shards, without its times and costs. */
 export async function documentsOf(world: World) {
@@ -33,8 +33,7 @@ export async function documentsOf(world: World) {
 
 /** Two finished runs: my-run with two streams, and other. */
 export async function aDoneWorld(): Promise<World> {
-  const world = new World(ONE_SLOT);
-  world.drop('my-run', 0, someLines(20));
+  const world = aWorldWithAStream(20);
   world.drop('my-run', 1, someLines(5, 'b'));
   world.drop('other', 0, someLines(3, 'c'));
   await world.untilAsleep();

@@ -2,7 +2,8 @@
 
 import {someLines} from '../shard-plan.ts';
 import {World} from '../world.ts';
-import {ONE_SLOT, ZONE} from './places.ts';
+import {aWorldWithSpec} from './one-worker.ts';
+import {ZONE} from './places.ts';
 
 /** A world with `size` workers in one zone. Each works on its own stream and has stored a shard of it. */
 export async function aStoringFleet(size: number, settings: Record<string, string> = {}): Promise<World> {
@@ -26,9 +27,7 @@ export function orphanAlerts(world: World): string[] {
 
 /** A world whose database was lost when three shards of my-run's two streams were stored. */
 export async function aWipedWorld(): Promise<World> {
-  const world = new World(ONE_SLOT);
-  world.objects.put('datasets/my-run/run.json', '{"seed": 7, "priority": 3}');
-  world.drop('my-run', 0, someLines(20));
+  const world = aWorldWithSpec('{"seed": 7, "priority": 3}', 20);
   world.drop('my-run', 1, someLines(4, 'b'));
   await world.until(
     'some shards',

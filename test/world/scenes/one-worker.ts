@@ -12,6 +12,15 @@ export function aWorldWithAStream(lines: number, set: Record<string, string> = O
   return world;
 }
 
+/** The same, with a run.json of the run. */
+export function aWorldWithSpec(run_json: string | object, lines = 3, set = ONE_SLOT): World {
+  const world = new World(set);
+  const text = typeof run_json === 'string' ? run_json : JSON.stringify(run_json);
+  world.objects.put('datasets/my-run/run.json', text);
+  world.drop('my-run', 0, someLines(lines));
+  return world;
+}
+
 /** A world in which a tick has requested the node of a stream. Its message is under way. */
 export async function aRequestedNode(): Promise<World> {
   const world = aWorldWithAStream(2);
