@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/domain/fleet/slots.ts';
+import {
+  slotsFor,
+  slotsOf,
+  streamFor,
+  type WantedOptions,
+  wantedSlots,
+} from '../../../../shared/domain/fleet/slots.ts';
 import {constraint} from '../../../../shared/domain/records/constraint.ts';
 import {NEW_POOL, type Pool} from '../../../../shared/domain/records/pool.ts';
 import type {Phase, Worker} from '../../../../shared/domain/records/worker.ts';
@@ -21,10 +27,9 @@ const [A0, A1, B0, B1] = [
 ] as const;
 const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone'];
 
-function wanted(workers: Worker[], unfinished: number, now = T0): string[] {
-  return [
-    ...wantedSlots(POOL, new Map(workers.map(worker => [worker.name, worker])), unfinished, now, FREE).wanted,
-  ].sort();
+function wanted(workers: Worker[], unfinished: number, options: Partial<WantedOptions> = {}): string[] {
+  const known = new Map(workers.map(each => [each.name, each]));
+  return [...wantedSlots(POOL, known, unfinished, T0, {...FREE, ...options}).wanted].sort();
 }
 
 const SOLD_OUT = constraint('zone', 'us-central1-a');
@@ -97,12 +102,7 @@ const cases: {name: string; given: Worker[]; unfinished?: number; then: string[]
 
 describe('wanted slots in zones without an allowance', () => {
   const names = (workers: Worker[], unfinished: number, allowances: Record<string, number>) =>
-    [
-      ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
-        ...FREE,
-        allowances: allow(allowances),
-      }).wanted,
-    ].sort();
+    wanted(workers, unfinished, {allowances: allow(allowances)});
 
   it('a zone without an allowance keeps its nodes, and new nodes come from the next zone', () => {
     assert.deepEqual(names([], 2, {'us-central1-a': 0}), [B0, B1].sort());
@@ -113,28 +113,22 @@ describe('wanted slots in zones without an allowance', () => {
 });
 
 describe('wanted slots in zones that are not open', () => {
-  const wanted = (workers: Worker[], unfinished: number) =>
-    [
-      ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
-        ...FREE,
-        limited: new Set(['us-central1-a']),
-      }).wanted,
-    ].sort();
+  const limited = new Set(['us-central1-a']);
   const asked = (seconds: number, changes: Partial<Worker> = {}) =>
     worker(A0, 'creating', {asked_at: at(-seconds), ...changes});
 
   it('come after the empty slots of open zones', () => {
-    assert.deepEqual(wanted([], 2), [B0, B1].sort());
-    assert.deepEqual(wanted([], 3), [A0, B0, B1].sort());
+    assert.deepEqual(wanted([], 2, {limited}), [B0, B1].sort());
+    assert.deepEqual(wanted([], 3, {limited}), [A0, B0, B1].sort());
   });
 
   it('give their work to an open zone where no list shows the requested node after 90 s', () => {
-    assert.deepEqual(wanted([asked(90)], 1), [A0]);
-    assert.deepEqual(wanted([asked(91)], 1), [B0]);
-    assert.deepEqual(wanted([asked(91, {provider_state: 'CREATING'})], 1), [A0]);
-    assert.deepEqual(wanted([asked(91, {queue_state: 'ACCEPTED'})], 1), [A0]);
+    assert.deepEqual(wanted([asked(90)], 1, {limited}), [A0]);
+    assert.deepEqual(wanted([asked(91)], 1, {limited}), [B0]);
+    assert.deepEqual(wanted([asked(91, {provider_state: 'CREATING'})], 1, {limited}), [A0]);
+    assert.deepEqual(wanted([asked(91, {queue_state: 'ACCEPTED'})], 1, {limited}), [A0]);
     assert.deepEqual(
-      wanted([asked(91)], 3),
+      wanted([asked(91)], 3, {limited}),
       [A0, B0, B1].sort(),
       'they keep their work where no other slot is',
     );
@@ -248,11 +242,7 @@ describe('the wanted slots of a pool', () => {
   });
 
   it('a silent idle worker does not keep the only stream from a canary', () => {
-    const workers = new Map([worker(A0, 'gone'), worker(A1, 'idle')].map(each => [each.name, each]));
-    const canaries = new Map([['us-central1-a', 1]]);
-    assert.deepEqual(
-      [...wantedSlots(POOL, workers, 1, T0, {...FREE, canaries, silent: new Set([A1])}).wanted],
-      [A0],
-    );
+    const options = {canaries: new Map([['us-central1-a', 1]]), silent: new Set<string>([A1])};
+    assert.deepEqual(wanted([worker(A0, 'gone'), worker(A1, 'idle')], 1, options), [A0]);
   });
 });
