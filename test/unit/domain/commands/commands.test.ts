@@ -146,13 +146,6 @@ describe('control actions', () => {
     }
   });
 
-  it('a stopped run stays stopped after every action', () => {
-    for (const action of Object.keys(TABLE) as RunAction[]) {
-      const decision = decideRunAction(action, 'my-run', aRun({status: 'stopped'}), at(0), T0);
-      assert.ok(decision.kind === 'rejected' || decision.next.status === 'stopped');
-    }
-  });
-
   const phases: Record<Phase, boolean> = {
     creating: true,
     booting: true,
