@@ -37,22 +37,16 @@ const OWN_REQUESTS = [
   {does: 'deletes its own file', method: 'DELETE', name: 'checkpoints/own-job/own/b'},
 ];
 
+const THEIRS = 'activations/my-run/tpu_7';
+
 const FOREIGN_REQUESTS = [
   {does: 'reads the stream of another run', method: 'GET', name: 'datasets/my-run/stream_007.jsonl'},
   {does: 'reads another stream of its run', method: 'GET', name: 'datasets/own-run/stream_010.jsonl'},
-  {
-    does: 'reads the shards of another run',
-    method: 'GET',
-    name: 'activations/my-run/tpu_7/shard_0001.safetensors',
-  },
+  {does: 'reads the shards of another run', method: 'GET', name: `${THEIRS}/shard_0001.safetensors`},
   {does: 'lists another run', method: 'LIST', name: 'activations/my-run/'},
   {does: 'lists all runs', method: 'LIST', name: 'activations/'},
   {does: 'lists the bundles of code', method: 'LIST', name: 'code/'},
-  {
-    does: 'stores a shard of another run',
-    method: 'POST',
-    name: 'activations/my-run/tpu_7/shard_0002.safetensors',
-  },
+  {does: 'stores a shard of another run', method: 'POST', name: `${THEIRS}/shard_0002.safetensors`},
   {
     does: 'stores a shard of another stream',
     method: 'POST',

@@ -263,21 +263,9 @@ describe('gleaner jobs @full', () => {
     const folder = join(scratch.dir(), 'code');
     mkdirSync(folder);
     writeFileSync(join(folder, 'a.py'), 'print(1)\n');
-    const args = [
-      'jobs',
-      'submit',
-      '--bundle',
-      folder,
-      '--dry-run',
-      '--json',
-      ...at(),
-      '--command',
-      '--',
-      'python',
-      '-c',
-      '1',
-    ];
-    const runs = await Promise.all([gleaner(args), gleaner(args)]);
+    const args = ['jobs', 'submit', '--bundle', folder, '--dry-run', '--json', ...at()];
+    const submit = () => gleaner([...args, '--command', '--', 'python', '-c', '1']);
+    const runs = await Promise.all([submit(), submit()]);
     const [first, second] = runs.map(({stdout}) => JSON.parse(stdout).commands as string[]);
     assert.equal(first?.[0], second?.[0]);
     assert.match(first?.[0] ?? '', /gs:\/\/gleaner-local\/code\/[0-9a-f]{64}\.tar\.gz$/);

@@ -87,23 +87,11 @@ describe('A command that changes a local cloud', () => {
   it('a command that changes a local cloud names it first, and in its answer', async () => {
     const {dir} = await scratch.cloud();
     folder.put('streams/stream_000.jsonl', '{"text": "a"}\n');
-    const args = [
-      'streams',
-      'upload',
-      folder.at('streams'),
-      '--run',
-      'my-run',
-      '--no-check',
-      '--dir',
-      dir,
-      '--json',
-    ];
-    const {stdout, stderr} = await gleaner(args);
+    const args = ['streams', 'upload', folder.at('streams'), '--run', 'my-run', '--no-check'];
+    const {stdout, stderr} = await gleaner([...args, '--dir', dir, '--json']);
     assert.equal(stderr.split('\n')[0], `cloud: local, ${dir}`);
-    assert.equal(
-      answers['streams upload']?.parse(JSON.parse(stdout)) && JSON.parse(stdout).cloud,
-      `local, ${dir}`,
-    );
+    const answer = JSON.parse(stdout);
+    assert.equal(answers['streams upload']?.parse(answer) && answer.cloud, `local, ${dir}`);
     const fault = await gleaner(['local', 'fault', 'stockout', 'us-central1-a', '--dir', dir]);
     assert.equal(fault.stderr, `cloud: local, ${dir}\n`);
     const dry = await gleaner(['run', 'pause', 'x', '--dry-run', '--dir', dir]);
