@@ -1,10 +1,5 @@
 import assert from 'node:assert/strict';
-import {
-  aWorkingWorld,
-  aWorldWithAShard,
-  aWorldWithAStream,
-  untilAShard,
-} from '../../world/scenes/one-worker.ts';
+import {aWorkingWorld, aWorldWithAShard, untilAShard} from '../../world/scenes/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../../world/scenes/other-run.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
@@ -105,8 +100,7 @@ describe('a stream object that is uploaded again with the same content', () => {
   });
 
   it('fails no stream where its event is late', async () => {
-    const world = aWorldWithAStream(20);
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const world = await aWorkingWorld();
     world.agent(A0).failure = {kind: 'infrastructure', reason: 'the disk is full'};
     world.drop('my-run', 0, someLines(20));
     const late = world.queue.splice(0);

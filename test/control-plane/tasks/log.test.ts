@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {duringCall, jsonLog} from '../../../shared/control-plane/calls/log.ts';
 import {recordEvent} from '../../../shared/control-plane/documents/event-log.ts';
 import {at, T0} from '../../world/builders.ts';
-import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {aWorkingWorld, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
 import {A0} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 
@@ -83,8 +83,7 @@ describe('the log', () => {
 
 describe('the timeline', () => {
   it('has the same ids, and what is kept of a run goes by itself one day', async () => {
-    const world = aWorldWithAStream(20);
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const world = await aWorkingWorld();
     const id = await world.order({action: 'configure', run: 'my-run', priority: 1});
     world.tpus.node(A0).state = 'PREEMPTED';
     await world.untilAsleep();

@@ -3,10 +3,13 @@ import {workerRecords} from '../../../shared/control-plane/documents/documents.t
 import type {Document} from '../../../shared/ports/ports.ts';
 import {aWorker} from '../../world/builders.ts';
 import {aFleet, firstLives, silence, workersOf} from '../../world/scenes/fleet.ts';
-import {aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
 import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
+
+const isComplete = (world: World, stream: string) => async () =>
+  (await world.stream('my-run', stream))?.status === 'completed';
 
 describe('a document that this release does not understand', () => {
   it('of a run stops that run and no other', async () => {
@@ -62,10 +65,7 @@ describe('a document that this release does not understand', () => {
       const path = 'runs/my-run/streams/000';
       const before = (await world.store.get(path)) ?? {};
       await world.edit(path, {[field]: value});
-      await world.until(
-        'the other is done',
-        async () => (await world.stream('my-run', '001'))?.status === 'completed',
-      );
+      await world.until('the other is done', isComplete(world, '001'));
       await world.minutes(40, 1);
       assert.equal((await world.run('my-run'))?.status, 'active');
       assert.deepEqual(await world.store.get(path), {...before, [field]: value});
@@ -77,12 +77,7 @@ describe('a document that this release does not understand', () => {
   it('of a completed stream is why its run has not ended', async () => {
     const world = new World();
     for (const index of [0, 1]) world.drop('my-run', index, someLines(9 + 90 * index, `s${index}`));
-    await world.until(
-      'one is done',
-      async () => (await world.stream('my-run', '000'))?.status === 'completed',
-      9,
-      1,
-    );
+    await world.until('one is done', isComplete(world, '000'), 9, 1);
     await world.edit('runs/my-run/streams/000', {faults: 'many'});
     await world.minutes(20, 9);
     const {status, reason} = (await world.run('my-run')) ?? assert.fail();
@@ -102,15 +97,11 @@ describe('a document that this release does not understand', () => {
     world.queue.length = 0;
     const id = await world.order({action: 'start', run: 'my-run'});
     assert.equal((await world.store.get(`control/${id}`))?.outcome, 'applied');
-    await world.until(
-      'the other is done',
-      async () => (await world.stream('my-run', '001'))?.status === 'completed',
-    );
+    await world.until('the other is done', isComplete(world, '001'));
   });
 
   it('of a stream does not keep the TPU of its worker', async () => {
-    const world = aWorldWithAStream(40);
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const world = await aWorkingWorld(ONE_SLOT, 40);
     await world.edit('runs/my-run/streams/000', {epoch: -1});
     await world.until('the TPU is gone', () => world.tpus.nodes.size === 0, 60, 1);
     assert.deepEqual(world.tpus.made, [`${A0}#1`]);
@@ -129,8 +120,7 @@ describe('a document that this release does not understand', () => {
 
   for (const change of [{phase: 'asleep'}, {slot: 'first'}, {usd_per_hour: 'much'}, {incarnation: 'one'}])
     it(`of a worker keeps its node and its lease: ${JSON.stringify(change)}`, async () => {
-      const world = aWorldWithAStream(40);
-      await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+      const world = await aWorkingWorld(ONE_SLOT, 40);
       const path = `workers/${A0}`;
       const before = (await world.store.get(path)) ?? assert.fail();
       await world.edit(path, {...change, release: 'the next release'});
@@ -150,8 +140,7 @@ describe('a document that this release does not understand', () => {
     {phase: 'working', updated_at: '2020-01-01T00:00:00.000Z'},
   ])
     it(`of a worker does not keep another silent worker: ${JSON.stringify(change)}`, async () => {
-      const world = aWorldWithAStream(40);
-      await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+      const world = await aWorkingWorld(ONE_SLOT, 40);
       const path = `workers/${A1}`;
       await world.store.transaction(async tx => workerRecords.set(tx, aWorker({name: A1, slot: 1})));
       await world.edit(path, {...change, usd_per_hour: 'much', release: 'the next release'});

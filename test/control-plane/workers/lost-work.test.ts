@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {aWipedWorld} from '../../world/scenes/lost-store.ts';
-import {aWorldWithAStream, aWorldWithSpec} from '../../world/scenes/one-worker.ts';
+import {aWorkingWorld, aWorldWithAStream, aWorldWithSpec} from '../../world/scenes/one-worker.ts';
 import {A0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
@@ -24,8 +24,7 @@ describe('work under a lost database', () => {
   });
 
   it('repeats no incarnation of a node, though the nodes cannot be listed at first', async () => {
-    const world = aWorldWithAStream(20);
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const world = await aWorkingWorld();
     world.control({action: 'recreate', worker: A0});
     await world.until('a second incarnation', () => world.agents.get(A0)?.incarnation === 2, 9, 1);
     await world.minutes(2, 1);
@@ -100,8 +99,7 @@ describe('work under a lost database', () => {
   });
 
   it('whose stream objects were deleted leaves no TPU behind', async () => {
-    const world = aWorldWithAStream(20);
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    const world = await aWorkingWorld();
     await world.objects.delete('datasets/my-run/stream_000.jsonl');
     await world.wipe();
     await world.untilAsleep();

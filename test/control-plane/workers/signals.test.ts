@@ -5,6 +5,7 @@ import {SIGNALS} from '../../../shared/control-plane/calls/log.ts';
 import {aFleet, silence, wait, waitInSilence} from '../../world/scenes/fleet.ts';
 import {aStoringFleet} from '../../world/scenes/lost-store.ts';
 import {aPricedRun, USD_PER_MINUTE} from '../../world/scenes/priced-run.ts';
+import {aWorldAfter} from '../../world/scenes/waits.ts';
 import {BAD_LINE, someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
 
@@ -38,12 +39,8 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
     await wait(world, 50);
     return world;
   },
-  'document-left-alone': async () => {
-    const world = await aFleet(1);
-    await world.edit('runs/my-run', {status: 'archived'});
-    await world.tick();
-    return world;
-  },
+  'document-left-alone': () =>
+    aWorldAfter(aFleet(1), 0, world => world.edit('runs/my-run', {status: 'archived'})),
   'job-failed': async () => {
     const world = new World();
     await world.writeJob('no-code', {timeout: '5m'});
@@ -67,18 +64,8 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
     await world.minutes(10);
     return world;
   },
-  orphans: async () => {
-    const world = await aStoringFleet(20);
-    await world.wipe();
-    await world.tick();
-    return world;
-  },
-  'ping-failed': async () => {
-    const world = await aFleet(1);
-    world.isPingRefused = true;
-    await wait(world, 1);
-    return world;
-  },
+  orphans: () => aWorldAfter(aStoringFleet(20), 0, world => world.wipe()),
+  'ping-failed': () => aWorldAfter(aFleet(1), 1, world => Object.assign(world, {isPingRefused: true})),
   'run-failed': async () => {
     const world = new World({GLEANER_ZONES: 'us-central1-a'});
     world.drop('my-run', 0, someLines(20));
@@ -103,16 +90,8 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
     await world.untilAsleep(60);
     return world;
   },
-  'silence-guard': async () => {
-    const world = await aFleet(10);
-    await waitInSilence(world, 4);
-    return world;
-  },
-  'tick-completed': async () => {
-    const world = new World();
-    await world.tick();
-    return world;
-  },
+  'silence-guard': () => aWorldAfter(aFleet(10), 0, world => waitInSilence(world, 4)),
+  'tick-completed': () => aWorldAfter(new World(), 0, () => {}),
 };
 
 describe('the signal', () => {

@@ -30,9 +30,9 @@ export async function aRequestedNode(): Promise<World> {
   return world;
 }
 
-/** A world in which A0 works on a stream of ten shards and has stored few shards or none. */
-export async function aWorkingWorld(set: Record<string, string> = ONE_SLOT): Promise<World> {
-  const world = aWorldWithAStream(20, set);
+/** A world in which A0 works on a stream, of ten shards by default, and has stored few shards or none. */
+export async function aWorkingWorld(set: Record<string, string> = ONE_SLOT, lines = 20): Promise<World> {
+  const world = aWorldWithAStream(lines, set);
   await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
   return world;
 }
