@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {duringCall, jsonLog} from '../../../shared/control-plane/calls/log.ts';
 import {recordEvent} from '../../../shared/control-plane/documents/event-log.ts';
 import {at, T0} from '../../world/builders.ts';
-import {aWorkingWorld, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
+import {attemptsOf, aWorkingWorld, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
 import {A0} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 
@@ -95,7 +95,7 @@ describe('the timeline', () => {
     assert.deepEqual([granted.run, granted.stream, granted.worker, granted.epoch], ['my-run', '000', A0, 1]);
     const lost = one(/is lost: it was preempted/);
     assert.deepEqual([lost.run, lost.stream, lost.worker, lost.epoch], ['my-run', '000', A0, 1]);
-    const attempts = (await world.store.query(`workers/${A0}/attempts`)).map(({data}) => data);
+    const attempts = await attemptsOf(world);
     assert.equal(attempts.length, 2);
     assert.equal(attempts[0]?.cause_kind, 'taken');
     const kept = await world.store.query('control');

@@ -1,25 +1,11 @@
 /** Zones and hosts that give less than they are asked for. */
 import assert from 'node:assert/strict';
+import {assertDone, attemptsOf, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
 import {A0, B0, ONE_SLOT} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
 
 const LINES = someLines(12);
-
-function aWorld(set: Record<string, string>): World {
-  const world = new World(set);
-  world.drop('my-run', 0, LINES);
-  return world;
-}
-
-async function assertDone(world: World): Promise<void> {
-  await world.untilStoredOnce('my-run', '000', LINES);
-  const stream = await world.stream('my-run', '000');
-  assert.deepEqual([stream?.status, stream?.failures, stream?.faults], ['completed', 0, 0]);
-}
-
-const attempts = async (world: World, name = A0) =>
-  (await world.store.query(`workers/${name}/attempts`)).map(({data}) => data);
 
 describe('a zone that takes its nodes back', () => {
   it('is churning also where no tick saw one of them READY', async () => {
@@ -71,13 +57,13 @@ describe('the requests to a zone', () => {
   });
 
   it('leave their cause and no attempt when one is refused at once', async () => {
-    const world = aWorld(ONE_SLOT);
+    const world = aWorldWithAStream(12);
     world.tpus.zone('us-central1-a').soldOut = true;
     await world.minutes(5);
     const worker = await world.worker(A0);
     assert.match(worker?.last_error ?? '', /^Failed to create .*no capacity in us-central1-a/);
     assert.deepEqual([worker?.incarnation, worker?.refused], [1, true]);
-    assert.deepEqual(await attempts(world), []);
+    assert.deepEqual(await attemptsOf(world), []);
   });
 });
 
@@ -88,7 +74,7 @@ describe('a host whose chips cannot be opened', () => {
   };
 
   it('is replaced six times, and its stream is charged nothing', async () => {
-    const world = aWorld(ONE_SLOT);
+    const world = aWorldWithAStream(12);
     for (let life = 1; life <= 6; life++) {
       await world.until(
         `work in life ${life}`,
@@ -102,14 +88,14 @@ describe('a host whose chips cannot be opened', () => {
     const stream = await world.stream('my-run', '000');
     assert.deepEqual([stream?.status, stream?.failures, stream?.faults], ['pending', 0, 0]);
     assert.match(stream?.last_error ?? '', /TPU initialization failed/);
-    const [first] = await attempts(world);
+    const [first] = await attemptsOf(world);
     assert.equal(first?.cause_kind, 'broken');
     await assertDone(world);
   });
 
   it('blocks its zone for half an hour at the third time', async () => {
     // A host that never worked counts, however long it lived.
-    const world = aWorld({...ONE_SLOT, GLEANER_SHORT_LIFE_S: '1'});
+    const world = aWorldWithAStream(12, {...ONE_SLOT, GLEANER_SHORT_LIFE_S: '1'});
     for (let minute = 0; minute < 30; minute++) {
       for (const agent of world.agents.values()) agent.failure = failure;
       await world.minute(1);

@@ -2,32 +2,21 @@
 import assert from 'node:assert/strict';
 import {zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {aTpu, at} from '../../world/builders.ts';
+import {assertDone, attemptsOf, aWorldWithAStream} from '../../world/scenes/one-worker.ts';
 import {A0, B0, ONE_SLOT} from '../../world/scenes/places.ts';
-import {someLines} from '../../world/shard-plan.ts';
 import {World} from '../../world/world.ts';
 
 const QUEUED = {...ONE_SLOT, GLEANER_PROVISIONING: 'queued-resource', GLEANER_QUEUE_S: '1800'};
-const LINES = someLines(12);
 
 function aWorld(set: Record<string, string>, {soldOut = false} = {}): World {
-  const world = new World(set);
+  const world = aWorldWithAStream(12, set);
   if (soldOut) world.tpus.zone('us-central1-a').soldOut = true;
-  world.drop('my-run', 0, LINES);
   return world;
-}
-
-async function assertDone(world: World): Promise<void> {
-  await world.untilStoredOnce('my-run', '000', LINES);
-  const stream = await world.stream('my-run', '000');
-  assert.deepEqual([stream?.status, stream?.failures, stream?.faults], ['completed', 0, 0]);
 }
 
 function requestOf(world: World) {
   return world.tpus.queue.get(A0)?.request ?? assert.fail('no request is in the queue');
 }
-
-const attempts = async (world: World, name = A0) =>
-  (await world.store.query(`workers/${name}/attempts`)).map(({data}) => data);
 
 describe('a pool with queued resources', () => {
   it('sends a request with an end and an id, waits at no cost, works, and leaves nothing', async () => {
@@ -84,7 +73,7 @@ describe('a pool with queued resources', () => {
     await world.until('the wait', () => world.tpus.states()[A0] === 'queue WAITING_FOR_RESOURCES', 9);
     world.tpuFaults.strikes = () => false;
     await world.until('the next request', () => world.tpus.made.includes(`${A0}#2`), 60);
-    const [first] = await attempts(world);
+    const [first] = await attemptsOf(world);
     assert.match(String(first?.cause), /the queue gave it nothing until/);
     assert.deepEqual([first?.cause_kind, first?.queue_state], ['setup', 'WAITING_FOR_RESOURCES']);
     world.tpus.openZones();

@@ -1,5 +1,6 @@
 /** A world with one slot and its worker at work on my-run/000, and the end that must follow each loss of that worker. */
 import assert from 'node:assert/strict';
+import type {Document} from '../../../shared/ports/ports.ts';
 import type {FakeAgent} from '../agent.ts';
 import {someLines} from '../shard-plan.ts';
 import {World} from '../world.ts';
@@ -90,4 +91,16 @@ export async function assertRecovered(world: World, text = someLines(20)): Promi
   await world.untilStoredOnce('my-run', '000', text);
   assert.equal((await world.run('my-run'))?.status, 'completed');
   assert.equal((await world.stream('my-run', '000'))?.failures, 0, 'a lost machine is no failure');
+}
+
+/** The stream of a world with one is completed, and charged nothing. */
+export async function assertDone(world: World, text = someLines(12)): Promise<void> {
+  await world.untilStoredOnce('my-run', '000', text);
+  const stream = await world.stream('my-run', '000');
+  assert.deepEqual([stream?.status, stream?.failures, stream?.faults], ['completed', 0, 0]);
+}
+
+/** The documents of the attempts of a worker, the oldest first. */
+export async function attemptsOf(world: World, name = A0): Promise<Document[]> {
+  return (await world.store.query(`workers/${name}/attempts`)).map(({data}) => data);
 }
