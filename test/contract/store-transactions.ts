@@ -129,10 +129,8 @@ export function isolatesTransactions(stores: Stores, effort: Effort): void {
       });
     await Promise.all([claim(stores.here, 'us'), claim(stores.there, 'them')]);
     const winner = (await stores.here.get('claims/c'))?.who;
-    assert.deepEqual(
-      (await stores.here.query('losers')).map(({id}) => id),
-      [winner === 'us' ? 'them' : 'us'],
-    );
+    const ids = (await stores.here.query('losers')).map(({id}) => id);
+    assert.deepEqual(ids, [winner === 'us' ? 'them' : 'us']);
   });
 }
 

@@ -61,10 +61,8 @@ describe('Cloud Scheduler through @google-cloud/scheduler', () => {
   it('lists one job and answers 404 to another job', async () => {
     await assert.rejects(client.getJob({name: JOB.name.replace('tick', 'tock')}), {code: 5});
     const [jobs] = await client.listJobs({parent: 'projects/gleaner-local/locations/us-central1'});
-    assert.deepEqual(
-      jobs.map(({name}) => name),
-      [JOB.name],
-    );
+    const names = jobs.map(({name}) => name);
+    assert.deepEqual(names, [JOB.name]);
   });
 
   it('keeps a pause over a restart of the cloud', async () => {

@@ -73,10 +73,8 @@ describe('a job of three slices', () => {
     world.tpus.node(lost?.worker ?? '').state = 'PREEMPTED';
     await untilAtWork(world, 'my-job', 2);
     const {attempts, lease} = await jobIn(world);
-    assert.deepEqual(
-      attempts.map(({outcome}) => outcome),
-      ['preempted'],
-    );
+    const outcomes = attempts.map(({outcome}) => outcome);
+    assert.deepEqual(outcomes, ['preempted']);
     const incarnations = lease?.members.map(({incarnation}) => incarnation);
     assert.deepEqual(incarnations?.toSorted(), [1, 1, 2]);
   });

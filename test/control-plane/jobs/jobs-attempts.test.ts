@@ -184,10 +184,8 @@ describe('an attempt', () => {
     }
     const job = await jobIn(world);
     assert.deepEqual([job.status, job.failures, job.machine_failures], ['scheduled', 0, 0]);
-    assert.deepEqual(
-      job.attempts.map(({outcome}) => outcome),
-      ['preempted', 'preempted', 'preempted'],
-    );
+    const outcomes = job.attempts.map(({outcome}) => outcome);
+    assert.deepEqual(outcomes, ['preempted', 'preempted', 'preempted']);
   });
 
   const losses: {name: string; lose: (world: World) => void; then: [string, Cause, number]}[] = [

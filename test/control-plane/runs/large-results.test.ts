@@ -103,10 +103,8 @@ describe('the result of a large run', () => {
       assert.ok(await endRun(world));
       assert.deepEqual([(await world.run('my-run'))?.status, isWritten(world)], ['active', false]);
       const streams = await world.store.query('runs/my-run/streams', pending);
-      assert.deepEqual(
-        streams.map(({id}) => id),
-        registered,
-      );
+      const ids = streams.map(({id}) => id);
+      assert.deepEqual(ids, registered);
       await world.store.transaction(async tx => {
         for (const stream of registered) putStream(world, tx, Number(stream));
       });

@@ -189,10 +189,8 @@ describe('notifications', () => {
     const world = await aWorldWith(['first', 'second', 'third']);
     world.receiver.refusal = () => new Undelivered(true, 'answered 404');
     await send(world);
-    assert.deepEqual(
-      world.logs.map(({signal}) => signal),
-      [undefined, undefined, 'notices-failing'],
-    );
+    const signals = world.logs.map(({signal}) => signal);
+    assert.deepEqual(signals, [undefined, undefined, 'notices-failing']);
   });
 
   it('that another delivery has sent since they were read stay sent', async () => {

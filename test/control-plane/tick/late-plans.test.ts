@@ -33,10 +33,8 @@ describe('a late plan', () => {
     await write({budget_usd: 1, version: 0});
     const [plan] = planAllBudgets(await readBudgets(deps, failures), deps.config, deps.now());
     assert.ok(plan);
-    assert.deepEqual(
-      plan.pauses.map(({run}) => run),
-      ['my-run'],
-    );
+    const runs = plan.pauses.map(({run}) => run);
+    assert.deepEqual(runs, ['my-run']);
     await write({budget_usd: 100, version: 1});
     await applyBudgets(deps, plan, failures);
     assert.equal((await runRecords.get(store, 'my-run'))?.status, 'active');

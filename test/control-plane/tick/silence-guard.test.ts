@@ -162,10 +162,8 @@ describe('silence of many workers', () => {
     world.deps = {...world.deps, objects: Object.assign(Object.create(objects), {list})};
     world.now += 60_000;
     await world.tick().catch(() => {});
-    assert.deepEqual(
-      (await firstLives(world)).map(({name}) => name),
-      [first?.name],
-    );
+    const names = (await firstLives(world)).map(({name}) => name);
+    assert.deepEqual(names, [first?.name]);
   });
 
   it('ends a fifth of them and one an hour, and after six hours the rest, but for one that stored a shard since @full', async () => {
@@ -187,9 +185,7 @@ describe('silence of many workers', () => {
       shardMetadata(plan, source, held?.suspect?.epoch ?? epoch, String(lease_key)),
     );
     await wait(world, 62);
-    assert.deepEqual(
-      (await firstLives(world)).map(({name}) => name),
-      [held?.name],
-    );
+    const names = (await firstLives(world)).map(({name}) => name);
+    assert.deepEqual(names, [held?.name]);
   });
 });

@@ -75,10 +75,8 @@ describe('a tick in which calls fail', () => {
       await assert.rejects(world.tick(), NoAnswer);
       const workers = workerRecords.parseAll(await world.store.query('workers'), assert.fail);
       const left = workers.filter(({phase}) => phase !== (state ? 'deleting' : 'gone'));
-      assert.deepEqual(
-        left.map(({name}) => name),
-        [A0],
-      );
+      const names = left.map(({name}) => name);
+      assert.deepEqual(names, [A0]);
       const errors = world.logs.filter(({severity}) => severity === 'ERROR');
       assert.match(errors[0]?.message ?? '', /Failed to decide about tpu-us-central1-a-0: .* was not read/);
       if (state) assert.equal(world.asked().length, 19);

@@ -39,10 +39,8 @@ describe('a worker', () => {
     assert.ok(lease);
     world.queue.length = 0;
     await release(lease);
-    assert.deepEqual(
-      world.queue.map(({topic}) => topic),
-      ['tick'],
-    );
+    const topics = world.queue.map(({topic}) => topic);
+    assert.deepEqual(topics, ['tick']);
   });
 
   for (const {name, change} of [

@@ -138,10 +138,8 @@ describe('A data set of Hugging Face', () => {
     );
     hub.refusals.push({status: 302, headers: {location: store.url + pathname}});
     assert.equal(await source?.count(watch(), 10), 1);
-    assert.deepEqual(
-      store.requests.map(({authorization}) => authorization),
-      [undefined],
-    );
+    const authorizations = store.requests.map(({authorization}) => authorization);
+    assert.deepEqual(authorizations, [undefined]);
     await store.end();
   });
 

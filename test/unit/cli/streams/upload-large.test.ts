@@ -88,10 +88,8 @@ describe('The upload of a large stream @full', () => {
       code,
       ...JSON.parse(stdout),
     }));
-    assert.deepEqual(
-      answers.map(({code}) => code),
-      [0, 0],
-    );
+    const codes = answers.map(({code}) => code);
+    assert.deepEqual(codes, [0, 0]);
     assert.equal(answers[0].uploaded + answers[1].uploaded, 9);
     assert.equal(answers[0].already_there + answers[1].already_there, 9);
     assert.equal((await to.stored()).length, 9);

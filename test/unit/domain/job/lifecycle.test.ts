@@ -275,10 +275,8 @@ describe('an attempt on two slices of two hosts', () => {
     const job = endedBy([3, 2, 0, 1].map(index => [index, completed(`${index}`)]));
     assert.deepEqual([job.status, job.result, job.spent_usd], ['completed', '0', 0.2]);
     assert.deepEqual(job.attempts[0]?.members, members);
-    assert.deepEqual(
-      Object.values(job.ends).map(({result}) => result),
-      [null, null, null, null],
-    );
+    const results = Object.values(job.ends).map(({result}) => result);
+    assert.deepEqual(results, [null, null, null, null]);
   });
 
   it('waits half a minute for the cause after a process has lost a peer, but no longer than it may run', () => {

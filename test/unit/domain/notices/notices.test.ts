@@ -31,10 +31,8 @@ describe('the news of a budget', () => {
   it('a budget of a run that is lowered to its cost has news', () => {
     const run = aRun({budget_usd: 1000, cost_usd: 95});
     const news = newsOfRun(run, {...run, budget_usd: 100});
-    assert.deepEqual(
-      news.map(({key}) => key),
-      ['run.budget my-run 90'],
-    );
+    const keys = news.map(({key}) => key);
+    assert.deepEqual(keys, ['run.budget my-run 90']);
   });
 });
 

@@ -66,10 +66,8 @@ describe('the grant of a stream', () => {
   it('leaves the bundle of the run where the worker has that of an earlier deployment', () => {
     const {writes} = decide({run: aRun({bundle: 'older'}), worker: {...IDLE, bundle: 'old'}});
     assert.equal(writes?.run, undefined);
-    assert.deepEqual(
-      writes?.events?.map(({kind}) => kind),
-      ['stream'],
-    );
+    const kinds = writes?.events?.map(({kind}) => kind);
+    assert.deepEqual(kinds, ['stream']);
   });
 
   it('counts in the run only where its budget carries few workers', () => {

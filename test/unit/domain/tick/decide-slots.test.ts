@@ -488,10 +488,8 @@ describe('decideSlots', () => {
       decide({workers: [{...refused, refused: false}]}),
     ];
     assert.deepEqual([kinds(deleting), kinds(again)], [['delete'], ['delete']]);
-    assert.deepEqual(
-      [...deleting.attempts.values()].map(({incarnation}) => incarnation),
-      [2],
-    );
+    const incarnations = [...deleting.attempts.values()].map(({incarnation}) => incarnation);
+    assert.deepEqual(incarnations, [2]);
     assert.equal(again.attempts.size, 0, 'its record exists');
   });
 
