@@ -15,7 +15,6 @@ export const VERSIONS_FILE = `${FOLDER}/versions.tf`;
 
 /** Failure of a step of Terraform, with its whole output. */
 export class StepFailed extends CliError {
-  override name = 'StepFailed';
   readonly output: string;
   readonly first: string;
 

@@ -24,9 +24,7 @@ type MockedApply = {
   providers: Providers;
 };
 
-export class TerraformRefused extends CliError {
-  override name = 'TerraformRefused';
-}
+export class TerraformRefused extends CliError {}
 
 const ACCOUNTS = ['control', 'worker-api', 'worker', 'invoker', 'build'];
 const PROJECT_NUMBER = '123456789012';

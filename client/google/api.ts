@@ -12,7 +12,6 @@ type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 
 /** Refusal of an API. `code`: the HTTP status, which the predicates of `shared/google/errors.ts` know. */
 export class GoogleError extends CliError {
-  override name = 'GoogleError';
   readonly code: number;
   readonly reason: string;
 

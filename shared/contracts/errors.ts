@@ -1,28 +1,24 @@
 import type {Contradiction} from '../domain/timeline.ts';
 import type {Refusal} from '../domain/worker/provider-states.ts';
 
-/** A document that Firestore would refuse, or that we could not read back unchanged. */
-export class InvalidDocument extends Error {
-  override name = 'InvalidDocument';
+/** An error with the name of its class. */
+class NamedError extends Error {
+  override name = this.constructor.name;
 }
 
-export class AlreadyExists extends Error {
-  override name = 'AlreadyExists';
-}
+/** A document that Firestore would refuse, or that we could not read back unchanged. */
+export class InvalidDocument extends NamedError {}
+
+export class AlreadyExists extends NamedError {}
 
 /** A transaction read after its first write. Firestore cannot do that, so no adapter allows it. */
-export class ReadAfterWrite extends Error {
-  override name = 'ReadAfterWrite';
-}
+export class ReadAfterWrite extends NamedError {}
 
 /** Other writers won against every attempt of a transaction. The caller tries again later. */
-export class Contention extends Error {
-  override name = 'Contention';
-}
+export class Contention extends NamedError {}
 
 /** A refusal by Cloud TPU. The control plane decides its next step by `kind`. */
-export class TpuError extends Error {
-  override name = 'TpuError';
+export class TpuError extends NamedError {
   readonly kind: Refusal;
   readonly zone: string;
   constructor(kind: Refusal, zone: string, message: string, options?: ErrorOptions) {
@@ -33,21 +29,16 @@ export class TpuError extends Error {
 }
 
 /** A Google service refused or did not answer. The message is one sentence for a person: the subject, the cause, the remedy. */
-export class ServiceError extends Error {
-  override name = 'ServiceError';
-}
+export class ServiceError extends NamedError {}
 
 /** Variables of the environment are missing or wrong. The message names each of them. */
-export class ConfigError extends Error {
-  override name = 'ConfigError';
-}
+export class ConfigError extends NamedError {}
 
 /**
  * A notification that its receiver did not accept. `refused`: the receiver refused this notification but may accept others; otherwise it
  * accepts none now. The message names only the host of the receiver, because the rest of its address may be a secret.
  */
-export class Undelivered extends Error {
-  override name = 'Undelivered';
+export class Undelivered extends NamedError {
   readonly refused: boolean;
   constructor(refused: boolean, message: string, options?: ErrorOptions) {
     super(message, options);
@@ -56,8 +47,7 @@ export class Undelivered extends Error {
 }
 
 /** A caller that proves no account of worker-api (401), or an account that may not make this request (403). */
-export class CallerRefused extends Error {
-  override name = 'CallerRefused';
+export class CallerRefused extends NamedError {
   readonly status: 401 | 403;
   constructor(status: 401 | 403, message: string, options?: ErrorOptions) {
     super(message, options);
@@ -72,8 +62,7 @@ const MOST_SAID = 5000;
  * Every other error leaves the function, and the platform delivers the event again.
  * A reason quotes foreign text, so the constructor shortens it to fit into a document.
  */
-export class Rejected extends Error {
-  override name = 'Rejected';
+export class Rejected extends NamedError {
   constructor(message: string, options?: ErrorOptions) {
     const text = message.length > MOST_SAID ? `${message.slice(0, MOST_SAID)} …` : message;
     super(text.toWellFormed(), options);
@@ -82,7 +71,6 @@ export class Rejected extends Error {
 
 /** An object of the control plane has content that the control plane did not write. */
 export class Contradicted extends Rejected {
-  override name = 'Contradicted';
   readonly contradiction: Contradiction;
   constructor(message: string, contradiction: Contradiction) {
     super(message);
@@ -92,7 +80,6 @@ export class Contradicted extends Rejected {
 
 /** A document with a field that this release does not understand. Nothing changes it, because a newer release or a person wrote it. */
 export class NotUnderstood extends Rejected {
-  override name = 'NotUnderstood';
   readonly document: Readonly<Record<string, unknown>>;
   constructor(path: string, problem: string, document: Readonly<Record<string, unknown>>) {
     const {release} = document;
@@ -104,6 +91,4 @@ export class NotUnderstood extends Rejected {
   }
 }
 
-export class ObjectTooLarge extends Rejected {
-  override name = 'ObjectTooLarge';
-}
+export class ObjectTooLarge extends Rejected {}
