@@ -1,5 +1,5 @@
 /** The zip of the functions that an earlier build left in `dist/`. A build takes it while each file that it was made from is the same. */
-import {createHash} from 'node:crypto';
+import {hash} from 'node:crypto';
 import {readFileSync, statSync} from 'node:fs';
 import {readFile, rename, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
@@ -142,7 +142,7 @@ export async function recordZip(
   const times = sources.map(source => statSync(join(root, source), {throwIfNoEntry: false})?.ctimeMs ?? 0);
   if (Math.max(...times) >= began_ms - BEHIND_MS) return;
   const record: z.infer<typeof recordForm> = {
-    zip: sha256Of(zip),
+    zip: hash('sha256', zip),
     sources: digests,
   };
   const unfinished = join(dist, `${RECORD}.${process.pid}`);
@@ -161,12 +161,8 @@ function readRecord(file: string): z.infer<typeof recordForm> | undefined {
 
 function digestOf(path: string): string | null {
   try {
-    return sha256Of(readFileSync(path));
+    return hash('sha256', readFileSync(path));
   } catch {
     return null;
   }
-}
-
-function sha256Of(bytes: Uint8Array): string {
-  return createHash('sha256').update(bytes).digest('hex');
 }

@@ -1,4 +1,4 @@
-import {createHash} from 'node:crypto';
+import {hash} from 'node:crypto';
 import {ApiError} from '../http/errors.ts';
 import type {Request, Route} from '../http/http.ts';
 import type {JsonObject} from '../http/json.ts';
@@ -125,7 +125,7 @@ export class ComputeRoutes {
     return {
       kind: 'compute#operation',
       ...{
-        id: BigInt(`0x${printHex(name).slice(0, 15)}`).toString(),
+        id: BigInt(`0x${hash('sha256', name).slice(0, 15)}`).toString(),
         name,
         operationType: verb === 'create' ? 'insert' : verb,
       },
@@ -201,10 +201,6 @@ function filterOf(filter: string): (instance: Instance) => boolean {
   return ({spec}) => spec.labels[key] === value;
 }
 
-function printHex(text: string): string {
-  return createHash('sha256').update(text).digest('hex');
-}
-
 function printOf(value: unknown): string {
-  return createHash('sha256').update(JSON.stringify(value)).digest('base64').slice(0, 12);
+  return hash('sha256', JSON.stringify(value), 'base64').slice(0, 12);
 }
