@@ -13,7 +13,7 @@ import {cacheFolder} from '../../client/python/python.ts';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
 import {bytesText, counted} from '../../client/text/format.ts';
 import {print, say} from '../../client/text/output.ts';
-import {jsonText} from '../../shared/contracts/printable.ts';
+import {jsonText, parsedText} from '../../shared/contracts/printable.ts';
 import {filesProblem, isReadByWorkers} from '../../shared/contracts/spec/model-files.ts';
 import {Sessions} from '../streams/sessions.ts';
 import {type Commit, type Hub, type HubFile, hubSettings, openHub} from '../streams/sources/hub.ts';
@@ -66,14 +66,6 @@ export function mirroredText({model, commit, address, files, bytes, copied_bytes
 
 function mirrorPrefix({model, commit}: {model: string; commit: string}): string {
   return `models/${model}@${commit}/`;
-}
-
-function parsedOrNull(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }
 
 /** True for a name of a hub, `ORG/NAME` or `NAME`, and false for a folder or a bucket. */
@@ -141,7 +133,7 @@ async function isComplete(
   files: HubFile[],
 ): Promise<boolean> {
   const bytes = await objects.read(`${prefix}${COMPLETE}`, {max_bytes: MAX_COMPLETE_BYTES});
-  const known = completed.safeParse(parsedOrNull(Buffer.from(bytes ?? '').toString('utf8'))).data?.files;
+  const known = completed.safeParse(parsedText(Buffer.from(bytes ?? '').toString('utf8'))).data?.files;
   if (!known) return false;
   const stored = new Map((await objects.list(prefix)).map(object => [object.name, object]));
   return files.every(({name, size_bytes}) => {
@@ -170,7 +162,7 @@ async function copyAll(
   const {folder} = copying;
   await mkdir(folder, {recursive: true});
   const text = await readFile(join(folder, DIGESTS), 'utf8').catch(() => '{}');
-  const digests = knownDigests.safeParse(parsedOrNull(text)).data ?? {};
+  const digests = knownDigests.safeParse(parsedText(text)).data ?? {};
   for (const [index, file] of files.entries()) {
     say(`${file.name}: ${bytesText(file.size_bytes)}, file ${index + 1} of ${files.length}`);
     await copyFile(copying, file, digests);

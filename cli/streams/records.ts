@@ -1,6 +1,7 @@
 /** Rows as records of a stream: unchanged, one column, a template, or an ARC task. Values keep their source text. */
 import {CliError} from '../../client/text/errors.ts';
 import {listText} from '../../client/text/format.ts';
+import {parsedText} from '../../shared/contracts/printable.ts';
 import {arcTask} from './arc-task.ts';
 import {
   elementsOf,
@@ -182,18 +183,10 @@ function parsed(cell: Cell): Cell {
 function taskOf(cell: Cell, index: number): Record | string {
   const isJson = typeof cell !== 'string' && ['list', 'object'].includes(jsonKind(cell.source));
   if (!isJson) return `it is ${kindOf(cell)}, not a list of examples`;
-  const task = arcTask(looseValue(cell.source), index);
+  // Grids have digits alone, and the parser of JavaScript keeps these. NaN is no JSON for it.
+  const task = arcTask(parsedText(cell.source), index);
   if (typeof task === 'string') return task;
   return new Map(Object.entries(task).map(([name, value]) => [name, new Json(JSON.stringify(value))]));
-}
-
-/** Grids have digits alone, and the parser of JavaScript keeps these. NaN is no JSON for it. */
-function looseValue(source: string): unknown {
-  try {
-    return JSON.parse(source);
-  } catch {
-    return undefined;
-  }
 }
 
 function lineOf(source: RowSource, row: Row, record: Record, cells: Cells, keep: readonly string[]): Buffer {

@@ -1,5 +1,6 @@
 /** REST calls to Google's APIs with the credentials of the person who types, for what no client of the project covers. */
 import {splitTokenPath} from '../../emulator/http/token-path.ts';
+import {parsedText} from '../../shared/contracts/printable.ts';
 import {adviceFor} from '../../shared/google/error-advice.ts';
 import {isNotFound, reasonOf} from '../../shared/google/errors.ts';
 import {memoizeAsync} from '../../shared/google/memoize-async.ts';
@@ -111,14 +112,6 @@ async function send(
   const parsed = text === '' ? {} : parsedText(text);
   if (typeof parsed === 'object' && parsed !== null) return parsed as Json;
   throw new GoogleError(503, what, 'the answer is not a JSON object; a proxy on the way may have changed it');
-}
-
-function parsedText(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 export async function listAll(api: GoogleApi, address: string, field: string): Promise<Json[]> {

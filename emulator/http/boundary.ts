@@ -1,5 +1,6 @@
 /** Credential Access Boundaries: the rules of a narrowed token, and the permissions that each rule leaves. */
 import {z} from 'zod';
+import {parsedText} from '../../shared/contracts/printable.ts';
 
 /** On objects, and `see` on a bucket itself. */
 export type Right = 'create' | 'delete' | 'get' | 'list' | 'move' | 'see' | 'update';
@@ -63,12 +64,7 @@ function clausesOf(expression: string): Clause[] | undefined {
 }
 
 function textOf(literal: string): string | undefined {
-  if (literal.startsWith("'")) return literal.slice(1, -1);
-  try {
-    return JSON.parse(literal);
-  } catch {
-    return undefined;
-  }
+  return literal.startsWith("'") ? literal.slice(1, -1) : (parsedText(literal) as string | undefined);
 }
 
 /** True if a rule leaves the right. `name`: of the object, or the prefix of a list. */

@@ -12,3 +12,12 @@ export function jsonText(value: object): string {
   const escaped = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
   return JSON.stringify(value).replace(UNSAFE, text => text.split('').map(escaped).join(''));
 }
+
+/** The value of a text of JSON; undefined for any other text. */
+export function parsedText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
