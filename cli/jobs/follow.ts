@@ -7,8 +7,9 @@ import {CliError} from '../../client/text/errors.ts';
 import {printText, say} from '../../client/text/output.ts';
 import {outputTail, type Parts, partsIn} from '../../client/text/output-parts.ts';
 import {findOutput, listHosts} from '../../client/views/attempt-files.ts';
-import {endLines, isEnded, reasonOf, workersOf} from '../../client/views/job-view.ts';
+import {endLines, reasonOf, workersOf} from '../../client/views/job-view.ts';
 import {epochOf, readJob} from '../../client/views/jobs.ts';
+import {isFinal} from '../../shared/domain/job/lifecycle.ts';
 import {FIRST_HOST} from '../../shared/domain/worker/hosts.ts';
 import type {Document, Value} from '../../shared/ports/ports.ts';
 
@@ -48,17 +49,17 @@ export async function followJob(
       epoch = now;
     }
     // The state is read before the output: the output of an ended attempt is complete.
-    if (isEnded(job)) await output?.end();
+    if (isFinal(job)) await output?.end();
     else await output?.read();
     await output?.sayFailures(job);
     caughtUp();
-    const last = isEnded(job) ? undefined : lastAttempt(job);
+    const last = isFinal(job) ? undefined : lastAttempt(job);
     if (last && last.epoch !== ended) say(`${id}: attempt ${last.epoch} ended${reasonOf(last)}`);
     ended = last?.epoch;
     const state = stateLine(job);
     if (state !== lastState) say(`${id}: ${state}`);
     lastState = state;
-    if (isEnded(job)) {
+    if (isFinal(job)) {
       for (const line of endLines(id, job)) say(line);
       process.exitCode = job.status === 'completed' ? 0 : 1;
       return job;
@@ -106,7 +107,7 @@ function stateLine(job: Document): string {
     return `attempt ${job.epoch} runs on ${workersOf((job.lease ?? {}) as Document).join(', ') || 'a worker'}`;
   const why = typeof job.reason === 'string' ? `: ${job.reason}` : '';
   if (job.status === 'scheduled' && lastAttempt(job)) return `waits for a worker again${why}`;
-  return isEnded(job) ? `${job.status}${reasonOf(job)}` : `${job.status}, waits for a worker${why}`;
+  return isFinal(job) ? `${job.status}${reasonOf(job)}` : `${job.status}, waits for a worker${why}`;
 }
 
 type Part = {attempt?: number | undefined; host?: number | undefined};

@@ -9,14 +9,15 @@ import type {CloudOptions} from '../../client/connection/connect.ts';
 import {Downloads} from '../../client/google/downloads.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {print, printText, say} from '../../client/text/output.ts';
-import {isEnded, reasonOf} from '../../client/views/job-view.ts';
+import {reasonOf} from '../../client/views/job-view.ts';
 import {printableLines} from '../../shared/contracts/printable.ts';
+import {isFinal} from '../../shared/domain/job/lifecycle.ts';
 
 /** Prints the result of a completed job, and nothing else, on standard output. As JSON, a result in an object is its address. */
 export async function get(given: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const {id, job} = await findJob(cloud, given);
-    if (!isEnded(job))
+    if (!isFinal(job))
       throw new CliError(
         `Job ${id} has no result yet: it is ${job.status ?? 'pending'}; \`gleaner jobs follow ${id}\` waits for it`,
       );

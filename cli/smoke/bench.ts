@@ -6,7 +6,6 @@ import type {GoogleApi} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {dollarText} from '../../client/text/format.ts';
 import {complain} from '../../client/text/output.ts';
-import {isEnded} from '../../client/views/job-view.ts';
 import {type RunState, viewRun} from '../../client/views/run-state.ts';
 import {MAX_SPEC_BYTES} from '../../shared/contracts/spec/spec.ts';
 import {forEachConcurrently} from '../../shared/control-plane/calls/concurrency.ts';
@@ -14,6 +13,7 @@ import {runRecords, workerRecords} from '../../shared/control-plane/documents/do
 import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
 import {labelsOf} from '../../shared/domain/deployment.ts';
+import {isFinal} from '../../shared/domain/job/lifecycle.ts';
 import {
   jobWork,
   parseWork,
@@ -108,7 +108,7 @@ export async function openJobs({cloud, state}: Pick<Bench, 'cloud' | 'state'>): 
   const documents = await Promise.all(state.jobs.map(id => cloud.store.get(`${cloud.jobs}/${id}`)));
   return state.jobs.filter((_, index) => {
     const found = documents[index];
-    return found !== undefined && !isEnded(found);
+    return found !== undefined && !isFinal(found);
   });
 }
 

@@ -4,10 +4,10 @@ import {outcomeOf, publishText} from '../../client/cloud/send-message.ts';
 import {openLogs} from '../../client/logs/agent-logs.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {dollarText} from '../../client/text/format.ts';
-import {isEnded} from '../../client/views/job-view.ts';
 import type {RunState} from '../../client/views/run-state.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
+import {isFinal} from '../../shared/domain/job/lifecycle.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Document} from '../../shared/ports/ports.ts';
 import {contextOf, diagnose} from '../doctor/doctor.ts';
@@ -247,7 +247,7 @@ const job: Step = {
     );
     const taken_s = Math.round((clock.now() - begun_ms) / 1000);
     const cure = `read \`gleaner jobs show ${id}\``;
-    const done = await waitFor(bench, `end of job ${id}`, {limit_s: TPU_S, cure}, () => read(isEnded));
+    const done = await waitFor(bench, `end of job ${id}`, {limit_s: TPU_S, cure}, () => read(isFinal));
     if (done.status !== 'completed') throw new CliError(`${id} is ${done.status}: ${done.error}; ${cure}`);
     return `${id} was taken up after ${taken_s} s, and its result is ${JSON.stringify(done.result)}`;
   },

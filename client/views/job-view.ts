@@ -1,4 +1,5 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
+import {isFinal} from '../../shared/domain/job/lifecycle.ts';
 import type {Document, Value} from '../../shared/ports/ports.ts';
 import {nameIn} from '../cloud/find-job.ts';
 import {bytesText, type Column, dollarText, durationText} from '../text/format.ts';
@@ -8,10 +9,6 @@ const RESULT_CHARS = 2000;
 const RESULT_LINES = 20;
 /** Characters of a result in one line. */
 const SHORT_CHARS = 200;
-
-export function isEnded({status}: Document): boolean {
-  return status === 'completed' || status === 'failed' || status === 'cancelled';
-}
 
 /** ` (memory): reason`, as far as it is known. */
 export function reasonOf({cause, error}: Document): string {
@@ -40,7 +37,7 @@ function nameOf({job}: JobView): string {
 }
 
 function whyOf({job, waits}: JobView): string {
-  return waits ?? (isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '');
+  return waits ?? (isFinal(job) && job.status !== 'completed' ? reasonOf(job).trim() : '');
 }
 
 const inputsOf = ({inputs}: Document) => (Array.isArray(inputs) ? inputs.map(text).join(' ') : text(inputs));
@@ -101,7 +98,7 @@ export function jobLines(id: string, job: Document, waits?: string): string[] {
   const spent = typeof job.spent_usd === 'number' && job.spent_usd > 0 ? dollarText(job.spent_usd) : null;
   const command = job.command ? text(job.command) : null;
   return [
-    `${id}  ${text(job.status)}${isEnded(job) ? reasonOf(job) : ''}${job.cancelled_at ? ', being cancelled' : ''}`,
+    `${id}  ${text(job.status)}${isFinal(job) ? reasonOf(job) : ''}${job.cancelled_at ? ', being cancelled' : ''}`,
     ...line('waits', waits),
     ...line('pool', job.pool),
     ...line('command', command),

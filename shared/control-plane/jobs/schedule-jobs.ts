@@ -2,7 +2,6 @@
 import {MAX_EPOCH} from '../../domain/bounds.ts';
 import {isFinal, scheduleJob} from '../../domain/job/lifecycle.ts';
 import {JOB, jobsFolder, jobWork, paths} from '../../domain/names.ts';
-import type {Job} from '../../domain/records/job.ts';
 import type {Document, Filter, Objects, Transaction} from '../../ports/ports.ts';
 import {forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
@@ -85,5 +84,5 @@ export async function submitJob(
 /** True for a document that a person wrote or returned to `pending`. People keep ended jobs of other programs in the collection. */
 function isNew({status, epoch}: Document): boolean {
   if (status === 'pending' || (status ?? null) === null) return true;
-  return epoch === undefined && !isFinal({status: status as Job['status']});
+  return epoch === undefined && !isFinal({status});
 }

@@ -47,7 +47,8 @@ export function waitsForOthers({lease, ends}: Job, {name, incarnation}: Worker):
   return lease !== null && ends[processOf(lease, {worker: name, incarnation}, FIRST_HOST)] !== undefined;
 }
 
-export function isFinal({status}: Pick<Job, 'status'>): boolean {
+/** Also of a document that may have any status. */
+export function isFinal({status}: {status?: unknown}): boolean {
   return status === 'completed' || status === 'failed' || status === 'cancelled';
 }
 
