@@ -4,7 +4,6 @@ import {fileURLToPath} from 'node:url';
 import {storeCure} from '../shared/embedded/sqlite-store.ts';
 import {INSTANCES} from './compute/instance.ts';
 import {documentTriggersOf} from './functions/document-events.ts';
-import {vmNetwork} from './functions/environment.ts';
 import {Events} from './functions/events.ts';
 import {FunctionHosts} from './functions/function-hosts.ts';
 import {type Deployment, type Subscription, subscriptionsOf, topicsOf} from './functions/subscriptions.ts';
@@ -102,7 +101,8 @@ export async function openParts(context: CloudContext) {
 
   const fleet = new Fleet({
     ...{dir, project, database, token, identities, log, trouble},
-    network: () => ({...vmNetwork(where), ...options.vm_env}),
+    // The boot of the VM adds the address of its metadata server.
+    network: () => ({STORAGE_EMULATOR_HOST: where.url, ...options.vm_env}),
   });
   const step_ms = options.queue_ms ?? 200;
   const timed = {

@@ -3,7 +3,6 @@ import type {CloudOptions} from '../../client/connection/connect.ts';
 import {type Column, counted, durationText, type Style} from '../../client/text/format.ts';
 import {print, type StyledLine, table} from '../../client/text/output.ts';
 import {priceOfHour, readTpus, type TpuRow, totalsOf, totalsText, whyNone} from '../../client/views/tpus.ts';
-import type {Store} from '../../shared/ports/ports.ts';
 
 type TpuListOptions = CloudOptions & {pool?: string; zone?: string; all?: boolean};
 
@@ -18,15 +17,12 @@ export async function list(options: TpuListOptions): Promise<void> {
     const hidden = gone === 0 ? [] : [`${counted(gone, 'TPU')} gone: --all shows them`];
     const lines: StyledLine[] =
       shown.length === 0
-        ? await noneLines(cloud.store, options.pool)
+        ? (await whyNone(cloud.store, options.pool)).map(({text, waits}) =>
+            waits ? {text, style: 'yellow'} : {text},
+          )
         : [...tpuTable(shown, now), {text: totalsText(totals), style: 'bold'}];
     print<'tpus list'>(options.json, {tpus: shown, totals}, [...lines, ...hidden]);
   });
-}
-
-async function noneLines(store: Store, pool: string | undefined): Promise<StyledLine[]> {
-  const reasons = await whyNone(store, pool);
-  return reasons.map(({text, waits}) => (waits ? {text, style: 'yellow'} : {text}));
 }
 
 /** The name and the status come first, because a narrow terminal cuts the right side. */

@@ -41,7 +41,8 @@ export async function readRun(
 ): Promise<RunState | {run: undefined; invalid: string[]}> {
   const invalid: string[] = [];
   const note = ({message}: Error) => void invalid.push(message);
-  const [run] = runRecords.parseAll(await runDocuments(store, name), note);
+  const data = await store.get(paths.run(name));
+  const [run] = runRecords.parseAll(data ? [{path: paths.run(name), id: name, data}] : [], note);
   if (!run) return {run: undefined, invalid};
   const query = async (where: Filter[], limit?: number) =>
     streamRecords.parseAll(await store.query(paths.streams(name), {where, ...(limit ? {limit} : {})}), note);
@@ -62,11 +63,6 @@ export async function readRun(
     work,
     invalid: [...new Set(invalid)],
   };
-}
-
-async function runDocuments(store: Store, name: string) {
-  const data = await store.get(paths.run(name));
-  return data ? [{path: paths.run(name), id: name, data}] : [];
 }
 
 function isShown({work, charged_to, pool}: Worker, run: Run): boolean {

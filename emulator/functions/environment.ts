@@ -50,8 +50,3 @@ export function functionEnvironment(
     GCE_METADATA_HOST: metadata_host,
   };
 }
-
-/** Environment that points a VM at this cloud. The boot of the VM adds the address of its metadata server. */
-export function vmNetwork({url}: CloudAddress): Record<string, string> {
-  return {STORAGE_EMULATOR_HOST: url};
-}

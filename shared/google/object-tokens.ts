@@ -34,20 +34,17 @@ type Rule = {
 };
 
 /** Opens the exchange. Errors carry no cause, because those of the library hold the request, which holds a token. */
-export function openObjectTokens(options: TokenOptions): ObjectTokens {
+export function openObjectTokens({metadata_host, account, endpoint}: TokenOptions): ObjectTokens {
   return {
     issue: async rights => {
       try {
-        return await within(LIMIT_MS, issue(options, rights));
+        const issued = ownToken(metadata_host, account).then(own => narrow(own, rights, endpoint));
+        return await within(LIMIT_MS, issued);
       } catch (error) {
         throw new ServiceError(`Failed to get a token for a lease: ${reasonOf(error)}`);
       }
     },
   };
-}
-
-async function issue({metadata_host, account, endpoint}: TokenOptions, rights: readonly ObjectRights[]) {
-  return narrow(await ownToken(metadata_host, account), rights, endpoint);
 }
 
 /** Exchanges a token for one with some of its rights. `endpoint`: address of the token service of a local cloud. */

@@ -9,7 +9,7 @@ import {
   lossReason,
   withoutExec,
 } from '../../domain/records/exec.ts';
-import {isAlive, type Worker, type Workers} from '../../domain/records/worker.ts';
+import {isAlive, type Workers} from '../../domain/records/worker.ts';
 import {iso} from '../../domain/time.ts';
 import {batchesOf, forEachConcurrently} from '../calls/concurrency.ts';
 import type {Deps} from '../deps.ts';
@@ -60,17 +60,14 @@ export async function endLostExecs(deps: Deps, workers: Workers): Promise<void> 
   const end = async (exec: Exec) => {
     const open = await store.count(paths.execHosts(exec.exec), [OPEN_HOSTS]);
     const isLate = isOverdue(exec, deps.now());
-    if (isLate || open > hostsWith(exec, workers.values())) await endSilentHosts(deps, exec, workers);
+    const left = [...workers.values()].filter(worker => isAlive(worker) && worker.execs.includes(exec.exec));
+    if (isLate || open > left.length) await endSilentHosts(deps, exec, workers);
     // A host whose document is invalid never reports.
     if (isLate || open === 0) await concludeExec(deps, exec.exec, isLate);
   };
   // All of them, so that commands that run for a day do not hide others.
   for await (const page of pagesOf(store, 'execs', {where: [RUNNING]}, EXECS_AT_ONCE))
     await forEachConcurrently(execRecords.parseAll(page, leftAlone(log)), end);
-}
-
-function hostsWith({exec}: Exec, workers: Iterable<Worker>): number {
-  return [...workers].filter(worker => isAlive(worker) && worker.execs.includes(exec)).length;
 }
 
 /** Ends the hosts whose worker has ended, page by page. A host at work is not read in a transaction, which would delay its heartbeats. */

@@ -130,7 +130,8 @@ export async function countTotals(
 
 export async function failedAmong(store: Store, run: string): Promise<StreamTotals['failed']> {
   const [first] = await store.query(paths.streams(run), {where: [FAILED], limit: 1});
-  return first && {stream: first.id, last_error: textOf(first.data.last_error)};
+  const error = first?.data.last_error;
+  return first && {stream: first.id, last_error: typeof error === 'string' ? error : null};
 }
 
 /** Slots with an unfinished stream of a run of `affinity: fixed`. Reads at most one stream for each slot of the pool. */
@@ -143,8 +144,4 @@ export async function boundSlots(store: Store, run: Run, pool: Pool): Promise<st
   const bound = await store.query(paths.streams(run.run), {where: numbers});
   const unfinished = streamRecords.parseAll(bound, () => {}).filter(isUnfinished);
   return unfinished.flatMap(({worker_id}) => slotsFor(pool, run, worker_id) ?? []);
-}
-
-function textOf(value: unknown): string | null {
-  return typeof value === 'string' ? value : null;
 }
