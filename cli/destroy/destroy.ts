@@ -3,15 +3,15 @@ import {mkdtemp, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
-import {type CloudOptions, connect, requireCredentials} from '../../client/connection/connect.ts';
-import {type Connection, requireRunning} from '../../client/connection/connection.ts';
-import {googleConnection} from '../../client/connection/google-connection.ts';
+import {cloudName} from '../../client/connection/cloud-name.ts';
+import type {CloudOptions} from '../../client/connection/connect.ts';
+import {requireRunning} from '../../client/connection/connection.ts';
 import {projectIn} from '../../client/connection/settings-file.ts';
 import {type GoogleApi, googleOf} from '../../client/google/api.ts';
 import {openSchedule} from '../../client/google/schedule.ts';
 import type {Answers} from '../../client/json/index.ts';
 import {counted} from '../../client/text/format.ts';
-import {nameCloud, print, quoted, say} from '../../client/text/output.ts';
+import {print, quoted, say} from '../../client/text/output.ts';
 import {tickLocation} from '../../emulator/scheduler.ts';
 import {tickJobOf} from '../../shared/domain/deployment.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
@@ -34,15 +34,9 @@ export async function destroy(
   options: DestroyOptions,
   clock: Clock = CLOCK,
 ): Promise<void> {
-  const found = file === undefined ? await connect(options) : await connectionOf(file, options);
-  await withCloud(options, cloud => destroyIn(cloud, file, options, clock), found);
-}
-
-async function connectionOf(file: string, {changes}: DestroyOptions): Promise<Connection> {
-  const connection = googleConnection({...projectIn(file), origin: file, settings: file});
-  if (changes) nameCloud(connection.name);
-  await requireCredentials();
-  return connection;
+  const {changes} = options;
+  const named = file === undefined ? options : {changes, cloud: cloudName(projectIn(file))};
+  await withCloud(named, cloud => destroyIn(cloud, file, options, clock));
 }
 
 async function destroyIn(

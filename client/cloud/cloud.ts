@@ -14,12 +14,8 @@ export type Cloud = {
 };
 
 /** Opens the cloud of a command, and closes it at the end of `work`. */
-export async function withCloud<T>(
-  options: CloudOptions,
-  work: (cloud: Cloud) => Promise<T>,
-  connection?: Connection,
-): Promise<T> {
-  return workOn(connection ?? (await connect(options)), work);
+export async function withCloud<T>(options: CloudOptions, work: (cloud: Cloud) => Promise<T>): Promise<T> {
+  return workOn(await connect(options), work);
 }
 
 /** Opens the cloud; undefined where no cloud is named and none is there. */
