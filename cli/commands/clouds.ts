@@ -47,7 +47,6 @@ export function addCloudCommands(program: GleanerCommand): void {
     .yes()
     .dryRun('change nothing: print what goes and what stays')
     .onCloud()
-    .changes()
     .examples('gleaner destroy --dry-run', 'gleaner destroy', 'gleaner destroy other.tfvars.json --yes')
     .action(async (settings, options) => (await import('../destroy/destroy.ts')).destroy(settings, options));
   program
@@ -116,18 +115,14 @@ function addLocal(program: GleanerCommand): void {
     .action(async options => (await import('../local/up.ts')).up(options));
   local
     .about('env', 'print export lines that point gcloud and the Cloud Storage clients at the local cloud')
-    .cloud()
-    .port()
-    .dir('folder of the local cloud, in place of its port')
+    .namesCloud('folder of the local cloud, in place of its port')
     .examples('eval "$(gleaner local env)"')
     .action(async options => (await import('../local/running.ts')).printEnvironment(options));
   local
     .about('fault', 'make the local cloud fail on purpose; `gleaner local fault help` lists the kinds')
     .argument('<kind>', 'preempt, vanish, dead, stockout, drop, double, reorder, clear …')
     .argument('[target]', 'TPU, queued resource, zone or kind of event', '')
-    .cloud()
-    .port()
-    .dir('folder of the local cloud, in place of its port')
+    .namesCloud('folder of the local cloud, in place of its port')
     .changes(({0: kind}) => kind !== 'help')
     .examples('gleaner local fault preempt tpu-us-central1-a-0', 'gleaner local fault clear')
     .action(async (kind, target, options) =>

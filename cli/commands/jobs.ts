@@ -37,17 +37,13 @@ export function addJobCommands(program: GleanerCommand): void {
     .examples('gleaner jobs list', 'gleaner jobs list --name my-run --status failed')
     .action(async options => (await import('../jobs/queue.ts')).list(options));
   about('follow', 'print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
-    .cloud()
-    .port()
-    .dir('folder of a local cloud')
+    .namesCloud()
     .examples('gleaner jobs follow my-job')
     .action(async (id, options) => (await import('../jobs/follow.ts')).follow(id, options));
   about('logs', 'print the stored output of an attempt')
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
     .option('--host <n>', 'number of the host, where the job has several (default: 0)', natural)
-    .cloud()
-    .port()
-    .dir('folder of a local cloud')
+    .namesCloud()
     .examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2 --host 1')
     .action(async (id, options) => (await import('../jobs/follow.ts')).logs(id, options));
   about('get', 'print the result of a completed job, and nothing else')
@@ -62,7 +58,6 @@ export function addJobCommands(program: GleanerCommand): void {
     .action(async (id, into, options) => (await import('../jobs/copy.ts')).copy(id, into, options));
   about('cancel', 'end a job, waiting or running')
     .onCloud()
-    .changes()
     .dryRun()
     .examples('gleaner jobs cancel my-job')
     .action(async (id, options) => (await import('../jobs/queue.ts')).sendAbout('cancel', id, options));
@@ -72,14 +67,12 @@ export function addJobCommands(program: GleanerCommand): void {
     .option('--where <cause=CAUSE>', `jobs that failed for a cause: ${CAUSES.join(', ')}`, pair)
     .option('--fresh', 'begin with an empty checkpoint')
     .onCloud()
-    .changes()
     .dryRun()
     .examples('gleaner jobs retry my-job', 'gleaner jobs retry --where cause=memory')
     .action(async (id, options) => (await import('../jobs/queue.ts')).retry(id, options));
   jobs
     .about('clear', 'delete the documents of ended jobs; their output stays in the bucket')
     .onCloud()
-    .changes()
     .yes()
     .dryRun()
     .examples('gleaner jobs clear', 'gleaner jobs clear --yes')
@@ -110,7 +103,6 @@ function addSubmit(jobs: GleanerCommand): void {
     .option('--test-restart', 'run twice, on a fresh TPU the second time, and compare the results')
     .noCheck()
     .onCloud()
-    .changes()
     .dryRun()
     .wordsAfterDashes('options of the code or the command go after --, such as -- --steps 3')
     .examples(

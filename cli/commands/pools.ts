@@ -20,7 +20,6 @@ export function addPoolCommands(program: GleanerCommand): void {
     .fields(poolSettings, {needed: ['workers_per_zone']})
     .noCheck()
     .onCloud()
-    .changes()
     .dryRun()
     .examples(
       'gleaner pool create big --accelerator v5litepod-8 --zones us-central1-a --workers-per-zone 2',
@@ -45,7 +44,6 @@ export function addPoolCommands(program: GleanerCommand): void {
     .examples('gleaner pool resume tpu')
     .sends((pool: string) => ({action: 'resume', pool}));
   about('delete', 'delete a pool that no run, no job and no TPU uses')
-    .changes()
     .onCloud()
     .yes()
     .dryRun()
@@ -76,7 +74,6 @@ export function addPriceCommands(program: GleanerCommand): void {
     .about('prices', 'update the prices of TPUs')
     .about('update', 'read the prices of the Cloud Billing Catalog into prices/chips; prices of people stay')
     .onCloud()
-    .changes()
     .dryRun('change nothing: print the prices that would change')
     .examples('gleaner prices update --dry-run', 'gleaner prices update --json')
     .action(async options => (await import('../pools/prices.ts')).updatePrices(options));
@@ -90,7 +87,6 @@ export function addHostCommands(program: GleanerCommand): void {
     .option('--shell', 'join the words into one text for bash')
     .option('--timeout <time>', 'most time of the command, such as 90s, 15m or 2h', seconds, 600)
     .onCloud()
-    .changes()
     .dryRun()
     .wordsAfterDashes('options of the command go after --')
     .examples('gleaner exec tpu -- uname -a', "gleaner exec all --shell -- 'df -h | head -3'")
@@ -106,7 +102,6 @@ export function addHostCommands(program: GleanerCommand): void {
     .option('--no-wait', 'do not wait for the hosts')
     .noCheck()
     .onCloud()
-    .changes()
     .dryRun()
     .examples(
       'gleaner update tpu --branch main',
@@ -123,7 +118,7 @@ export function addHostCommands(program: GleanerCommand): void {
       zone,
     )
     .onCloud()
-    .dryRun()
+    .option('--dry-run', 'change nothing: print the gcloud commands')
     .examples('gleaner versions', 'gleaner versions --available us-central1-a')
     .action(async (name, options) => (await import('../pools/hosts.ts')).versions(name, options, VERSION));
 }

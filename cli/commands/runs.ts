@@ -39,7 +39,6 @@ export function addRunGroup(program: GleanerCommand): void {
     .option('--mirror', 'first copy the model of a hub to the bucket, so that no TPU needs the internet')
     .option('--watch', 'watch the run until it has ended')
     .noCheck()
-    .changes()
     .dryRun()
     .examples(
       'gleaner run start my-run --streams streams --model Qwen/Qwen2.5-0.5B --layers 0-23 --budget-usd 50',
@@ -119,13 +118,11 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .examples('gleaner run resume my-run')
     .sends((run: string) => ({action: 'resume', run}));
   about('stop', 'end a run for good; stored shards stay')
-    .changes()
     .yes()
     .dryRun()
     .examples('gleaner run stop my-run', 'gleaner run stop my-run --yes')
     .action(async (id, options) => (await import('../run/stop.ts')).stop(id, options));
   about('delete', 'delete a run that is over: its data set, its activations and its documents')
-    .changes()
     .yes()
     .dryRun()
     .examples('gleaner run delete my-run', 'gleaner run delete my-run --yes --json')
@@ -268,7 +265,6 @@ export function addRunCommands(program: GleanerCommand): void {
     .argument('[run]', 'run id (default: every run in the bucket)', runId)
     .dryRun('change nothing: list the differences from the bucket, and exit 1 where any exists')
     .onCloud('folder of a local cloud; a stopped cloud permits only --dry-run')
-    .changes()
     .examples('gleaner rebuild --dry-run', 'gleaner rebuild my-run')
     .action(async (run, options) => (await import('../run/rebuild.ts')).rebuild(run, options));
   program

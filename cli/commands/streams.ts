@@ -52,7 +52,7 @@ export function addStreamCommands(program: GleanerCommand): void {
     )
     .option('--split <split>', 'split of a data set', text, 'train')
     .option('--config <name>', 'configuration of a data set', text)
-    .dryRun('count the rows and print the plan, and write nothing')
+    .option('--dry-run', 'count the rows and print the plan, and write nothing')
     .option('--force', 'replace other streams in the folder')
     .noCheck('write records without a field that a run reads by itself')
     .json()
@@ -75,7 +75,6 @@ export function addStreamCommands(program: GleanerCommand): void {
     .option('--parallel <n>', 'streams that are uploaded at once', positive, 8)
     .noCheck()
     .onCloud('folder of a running local cloud')
-    .changes()
     .dryRun()
     .examples(
       'gleaner streams upload streams --run my-run',

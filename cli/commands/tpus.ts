@@ -25,7 +25,6 @@ export function addTpuCommands(program: GleanerCommand): void {
     .option('--zones <zones>', 'zones, with commas between them', words)
     .fields(poolSizes)
     .onCloud()
-    .changes()
     .dryRun()
     .examples(
       'gleaner tpus create --zones us-central1-a,us-central1-b --workers-per-zone 4',
@@ -48,7 +47,6 @@ export function addTpuCommands(program: GleanerCommand): void {
     .option('--zone <zone>', 'every TPU of this zone', zone)
     .option('--all', 'every TPU')
     .onCloud()
-    .changes()
     .yes()
     .dryRun()
     .examples('gleaner tpus delete tpu-us-central1-a-0', 'gleaner tpus delete --zone us-central1-a --yes')

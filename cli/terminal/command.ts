@@ -61,8 +61,12 @@ export class GleanerCommand extends Command {
   }
 
   /** `--cloud`, or `--port` and `--dir` of a local cloud; and `--json`. */
-  onCloud(about = 'folder of a local cloud', json?: string): this {
-    return this.cloud().port().dir(about).json(json);
+  onCloud(about?: string, json?: string): this {
+    return this.namesCloud(about).json(json);
+  }
+
+  namesCloud(about = 'folder of a local cloud'): this {
+    return this.cloud().option('--port <port>', 'port of the local cloud', portFrom(1)).dir(about);
   }
 
   cloud(): this {
@@ -86,10 +90,6 @@ export class GleanerCommand extends Command {
     return options.dry_run !== true && this.#changes?.({...options, ...this.processedArgs}) === true;
   }
 
-  port(): this {
-    return this.option('--port <port>', 'port of the local cloud', portFrom(1));
-  }
-
   dir(about: string): this {
     return this.option('--dir <folder>', about, folder);
   }
@@ -98,7 +98,9 @@ export class GleanerCommand extends Command {
     return this.option('--json', about);
   }
 
+  /** The command changes its cloud, except with this option. */
   dryRun(about = 'change nothing: print the gcloud commands'): this {
+    this.#changes ??= () => true;
     return this.option('--dry-run', about);
   }
 
@@ -159,11 +161,9 @@ export class GleanerCommand extends Command {
 
   /** Publishes the message of the arguments and options, waits until it is applied, and prints its effect. */
   sends(messageOf: (...given: never[]) => object): this {
-    return this.changes()
-      .dryRun()
-      .action(async (...given) => {
-        const message = messageOf(...(given as never[]));
-        await (await import('../../client/cloud/send-message.ts')).send(message, given.at(-2));
-      });
+    return this.dryRun().action(async (...given) => {
+      const message = messageOf(...(given as never[]));
+      await (await import('../../client/cloud/send-message.ts')).send(message, given.at(-2));
+    });
   }
 }
