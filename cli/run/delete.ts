@@ -60,22 +60,17 @@ const objectsText = ({objects, size_bytes}: Deleted) =>
 
 /** What is left of the run afterwards. */
 async function staysOf(cloud: Cloud, run: string): Promise<string[]> {
-  const aside = await countObjects(
-    cloud,
-    prefixesOf(run).map(prefix => `set-aside/${prefix}`),
-  );
+  const folders = prefixesOf(run).map(prefix => `set-aside/${prefix}`);
+  const aside = await countObjects(cloud, folders);
   const {is_google, bucket} = cloud.connection;
-  return [
-    ...(aside.objects === 0
-      ? []
-      : [
-          `${objectsText(aside)} in gs://${bucket}/set-aside/ stay: a worker found them in the place of shards.`,
-        ]),
-    ...(is_google
-      ? [
-          `Cloud Storage keeps and bills deleted objects for 7 days: \`gcloud storage restore\` brings them back.`,
-        ]
-      : []),
-    'What the run has cost stays in the sums of its pool and of the month.',
-  ];
+  const stays = ['What the run has cost stays in the sums of its pool and of the month.'];
+  if (is_google)
+    stays.unshift(
+      'Cloud Storage keeps and bills deleted objects for 7 days: `gcloud storage restore` brings them back.',
+    );
+  if (aside.objects > 0)
+    stays.unshift(
+      `${objectsText(aside)} in gs://${bucket}/set-aside/ stay: a worker found them in the place of shards.`,
+    );
+  return stays;
 }
