@@ -50,10 +50,7 @@ export const specKeys = {
     ...name(1024),
     means: 'a hub id, or a folder in the Hugging Face layout (gs://BUCKET/PATH, or a path on the worker)',
   },
-  revision: {
-    ...{...name(256), default: null},
-    means: 'branch, tag or commit of a hub model, pinned for the run',
-  },
+  revision: {...name(256), default: null, means: 'branch, tag or commit of a hub model, pinned for the run'},
   layers: {
     ...{...own('layers'), default: 'all', means: 'the blocks to store'},
     option: 'all, a range such as 0-23, or a list such as 0,6,12',
@@ -105,10 +102,7 @@ export const specKeys = {
     ...{...whole(0, MAX_LENGTH - 2), default: 0},
     means: 'tokens that a chunk repeats of the chunk before',
   },
-  bos: {
-    ...{...own('when'), default: 'auto'},
-    means: 'BOS before a text: as tokenizer.json says, always or never',
-  },
+  bos: {...own('when'), default: 'auto', means: 'BOS before a text: as tokenizer.json says, always or never'},
   row_tokens: {
     ...{...own('power'), default: 2048},
     means: 'least tokens of a packed row; a longer max_seq_length makes longer rows',
