@@ -29,9 +29,10 @@ class Limits:
 def job_limits(asked: Mapping[str, float | None], wall_s: float) -> Limits:
     """The limits of a job. Default limits leave room for the agent, and let JAX use every core of a host."""
     memory_gb, file_gb, disk_gb, files = map(asked.get, ("memory_gb", "file_gb", "disk_gb", "files"))
+    nine_tenths = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 9 // 10
     return Limits(
         wall_s=wall_s,
-        memory_bytes=min(int(memory_gb * _GB) if memory_gb else 1 << 62, _machine_memory_bytes()),
+        memory_bytes=min(int(memory_gb * _GB) if memory_gb else 1 << 62, nine_tenths),
         processes=int(asked.get("processes") or _most_processes()),
         open_files=int(asked.get("open_files") or 65_536),
         file_bytes=int((file_gb or 50) * _GB),
@@ -43,8 +44,3 @@ def job_limits(asked: Mapping[str, float | None], wall_s: float) -> Limits:
 def _most_processes() -> int:
     """Enough for the threads of JAX on every core, and few enough that the agent keeps running beside a fork bomb."""
     return min(16_384, max(2048, 64 * (os.cpu_count() or 1)))
-
-
-def _machine_memory_bytes() -> int:
-    """Nine tenths of this machine's memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 9 // 10

@@ -70,12 +70,16 @@ class Preparation:
         if ramfs_dir := wanted.get("ramfs_dir"):
             _check_ramfs(ramfs_dir, is_isolated=environments.is_isolated)
             variables["RAMFS_DIR"] = ramfs_dir
+        if digest == locked_digest():
+            jax_version = importlib.metadata.version("jax")
+        else:
+            jax_version = environments.jax_version(python, os.path.dirname(os.path.dirname(python)))
         ran = {
             "bundle": source.get("bundle") if source else None,
             "worker_bundle": worker_bundle(),
             "repo": source.get("repo") if source else None,
             "commit": commit,
-            "jax_version": self._jax_version(environments, python, digest),
+            "jax_version": jax_version,
             "environment": digest,
         }
         return PreparedCode(python, folder, ran, variables, tuple(visible), ramfs_dir)
@@ -121,11 +125,6 @@ class Preparation:
             os.chmod(unfinished, 0o644)
             os.replace(unfinished, path)
         return path
-
-    def _jax_version(self, environments: Environments, python: str, digest: str) -> str | None:
-        if digest == locked_digest():
-            return importlib.metadata.version("jax")
-        return environments.jax_version(python, os.path.dirname(os.path.dirname(python)))
 
 
 def _check_ramfs(path: str, is_isolated: bool) -> None:

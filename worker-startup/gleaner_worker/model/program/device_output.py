@@ -94,7 +94,11 @@ class HostRow:
                 width = {"rows": capture.width(site), "scale": 1, "stats": stats}[kind]
                 _check_whole(each, len(capture.layers_of(site)) * width, f"{kind} of {site}")
         self._values, self._scale = _as_integers(held["rows"]), _as_integers(held.get("scale", {}))
-        self._stats = {site: self._table(each) for site, each in held["stats"].items()}
+        # fp32 [L, stored vectors, K] of all layers.
+        self._stats = {
+            site: np.concatenate([part.data[:, : self._ends[-1]] for part in of_site])
+            for site, of_site in held["stats"].items()
+        }
 
     def store(self, samples: Sequence[int], rows: dict, scale: dict, row_stats: dict, begins: np.ndarray) -> None:
         """Copies the vectors of each sample to its begin in the targets, and after it.
@@ -136,10 +140,6 @@ class HostRow:
                     first = int(np.flatnonzero(marks)[0])
                     return site, layer, int(np.searchsorted(self._ends, first, "right")), int(marks.sum())
         raise AssertionError("a mark belongs to a site and a layer")
-
-    def _table(self, parts: list[OutputPart]) -> np.ndarray:
-        """fp32 [L, stored vectors, K] of all layers."""
-        return np.concatenate([part.data[:, : self._ends[-1]] for part in parts])
 
     @cached_property
     def _sums(self) -> dict[str, np.ndarray]:

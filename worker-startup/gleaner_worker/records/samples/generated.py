@@ -36,8 +36,9 @@ def continue_documents(
 ) -> Generator[list[Document | Reject]]:
     """Appends its answer to each document that makes a sample; yields a list for each group."""
     number, items, prompts = 1, list[Document | Reject](), list[Document]()
+    is_kept = settings.over_long != "reject"
     for item in (item for batch in batches for item in batch):
-        if isinstance(item, Document) and not _is_rejected(item, settings):
+        if isinstance(item, Document) and (is_kept or item.length <= settings.max_length):
             prompts.append(item)
         items.append(item)
         if len(prompts) == GROUP:
@@ -53,10 +54,6 @@ def longest_answers(settings: SampleSettings) -> Answers | None:
         return None
     longest = Answer(np.zeros(settings.new_tokens, np.int32), "")
     return lambda _number, prompts: [longest] * len(prompts)
-
-
-def _is_rejected(document: Document, settings: SampleSettings) -> bool:
-    return document.length > settings.max_length and settings.over_long == "reject"
 
 
 def _continued(
