@@ -45,8 +45,8 @@ function gibOf(memory: string): number {
   return unit === 'Gi' ? Number(size) : Number(size) / 1024;
 }
 
-export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings, now = Date.now()): string[] {
-  const age = ageText(LISTED_ON, now);
+export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings): string[] {
+  const age = ageText(LISTED_ON, Date.now());
   const {tpus_usd, functions_usd, nat_usd, max_workers, accelerator, dearest_zone} = most;
   const tpus = tpus_usd === null ? 'an unknown price' : dollarText(tpus_usd);
   const remote = most.zones.filter(zone => regionOf(zone) !== region);

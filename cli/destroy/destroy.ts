@@ -20,7 +20,7 @@ import {chooseSettings} from '../deploy/deploy.ts';
 import {latestRecord, openStateBucket, restoreLock, stateBucketOf} from '../deploy/records.ts';
 import {deployedOf, type Settings} from '../deploy/settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from '../deploy/terraform.ts';
-import {CLOCK, type Clock} from '../deploy/until-ready.ts';
+import {CLOCK} from '../deploy/until-ready.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {type Draining, drain, fleetOf, leftIn} from './drain.ts';
 
@@ -29,22 +29,13 @@ type DestroyOptions = CloudOptions & {state_bucket?: string};
 type Staying = Answers['destroy']['stays'][number];
 
 /** `file`: settings of a deployment on Google Cloud, in place of the cloud that the other commands find. */
-export async function destroy(
-  file: string | undefined,
-  options: DestroyOptions,
-  clock: Clock = CLOCK,
-): Promise<void> {
+export async function destroy(file: string | undefined, options: DestroyOptions): Promise<void> {
   const {changes} = options;
   const named = file === undefined ? options : {changes, cloud: cloudName(projectIn(file))};
-  await withCloud(named, cloud => destroyIn(cloud, file, options, clock));
+  await withCloud(named, cloud => destroyIn(cloud, file, options));
 }
 
-async function destroyIn(
-  cloud: Cloud,
-  file: string | undefined,
-  options: DestroyOptions,
-  clock: Clock,
-): Promise<void> {
+async function destroyIn(cloud: Cloud, file: string | undefined, options: DestroyOptions): Promise<void> {
   const {connection} = cloud;
   requireRunning(connection);
   const {project, deployment, is_google} = connection;
@@ -65,7 +56,7 @@ async function destroyIn(
       zones,
       pauseTick: () =>
         pauseTick(api, `projects/${project}/locations/${region}/jobs/${tickJobOf(deployment)}`),
-      clock,
+      clock: CLOCK,
     };
     const fleet = await fleetOf(cloud, zones);
     const left = await leftIn(draining, fleet);

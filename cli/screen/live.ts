@@ -43,9 +43,8 @@ export class LiveScreen {
     else this.add(above);
   }
 
-  /** The changing lines stay as they are, or vanish. */
-  end({keep = true}: {keep?: boolean} = {}): void {
-    if (!keep && this.isTerminal) this.#write([], []);
+  /** The changing lines stay as they are. */
+  end(): void {
     this.#below = [];
     this.#drawn = [];
   }

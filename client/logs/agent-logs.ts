@@ -81,9 +81,9 @@ export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): P
 
 type Place = Pick<Connection, 'project' | 'deployment' | 'bucket' | 'storage_endpoint' | 'token'>;
 
-export function openLogs(place: Place, env: NodeJS.ProcessEnv = process.env): Objects {
+export function openLogs(place: Place): Objects {
   const {project, storage_endpoint: endpoint, token} = place;
-  return openObjects({project, bucket: logsBucketOf(place, env), endpoint, token});
+  return openObjects({project, bucket: logsBucketOf(place, process.env), endpoint, token});
 }
 
 /** Bucket of the agents' logs. A local cloud has one bucket for all; terraform/buckets.tf names the bucket of a deployment. */

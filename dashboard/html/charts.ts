@@ -16,8 +16,8 @@ const [WIDTH, HEIGHT] = [320, 88];
 const MOST_POINTS = 96;
 
 /** Every n-th point, with the last one. */
-export function thinned<T>(points: readonly T[], most = MOST_POINTS): T[] {
-  const step = Math.max(1, Math.ceil(points.length / most));
+function thinned(points: readonly Point[]): Point[] {
+  const step = Math.max(1, Math.ceil(points.length / MOST_POINTS));
   return points.filter((_, index) => (points.length - 1 - index) % step === 0);
 }
 
