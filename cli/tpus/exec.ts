@@ -11,8 +11,7 @@ import {execMessage} from '../../shared/contracts/messages/job-schemas.ts';
 import {parseValue} from '../../shared/contracts/messages/schemas.ts';
 import {execHostRecords, execRecords} from '../../shared/control-plane/documents/documents.ts';
 import {execFolder, paths} from '../../shared/domain/names.ts';
-import type {Exec, ExecHost} from '../../shared/domain/records/exec.ts';
-import {hasHostEnded} from '../../shared/domain/records/exec.ts';
+import {type Exec, type ExecHost, hasHostEnded} from '../../shared/domain/records/exec.ts';
 import {newId, sender} from '../jobs/submit.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
 

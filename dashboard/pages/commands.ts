@@ -3,8 +3,7 @@ import {quoted} from '../../client/text/output.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import type {Section} from '../html/feed.ts';
-import {section} from '../html/feed.ts';
+import {type Section, section} from '../html/feed.ts';
 import {command, type Html, html} from '../html/html.ts';
 
 type Line = readonly [purpose: string, command: string];

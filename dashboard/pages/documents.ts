@@ -2,8 +2,7 @@
 import type {Column} from '../../client/text/format.ts';
 import type {CollectionView, DocumentView, FieldView} from '../../client/views/documents.ts';
 import type {Value} from '../../shared/ports/ports.ts';
-import type {Section} from '../html/feed.ts';
-import {section} from '../html/feed.ts';
+import {type Section, section} from '../html/feed.ts';
 import {address, empty, type Html, html, link, type Part, table} from '../html/html.ts';
 
 export function collectionsPage(names: readonly string[]): Section[] {

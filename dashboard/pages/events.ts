@@ -1,13 +1,11 @@
 /** The timeline: what happened, the newest first. */
 
-import type {Line} from '../../client/events/timeline.ts';
-import {verbOf} from '../../client/events/timeline.ts';
+import {type Line, verbOf} from '../../client/events/timeline.ts';
 import {timeText} from '../../client/text/format.ts';
 import {foldedLines} from '../../client/views/run-page.ts';
 import type {readTimeline, TimelineFilter} from '../../client/views/timeline.ts';
 import {EVENT_KINDS} from '../../shared/domain/timeline.ts';
-import type {Section} from '../html/feed.ts';
-import {section} from '../html/feed.ts';
+import {type Section, section} from '../html/feed.ts';
 import {empty, type Html, html, type Mark, withCommands} from '../html/html.ts';
 
 export function eventsPage(

@@ -4,8 +4,7 @@ import type {FleetView, PoolView, ZoneView} from '../../client/views/fleet.ts';
 import {type TpuRow, totalsOf} from '../../client/views/tpus.ts';
 import type {Counts} from '../../shared/domain/records/churn.ts';
 import {shortText} from '../../shared/domain/records/constraint.ts';
-import type {Section} from '../html/feed.ts';
-import {section} from '../html/feed.ts';
+import {type Section, section} from '../html/feed.ts';
 import {
   address,
   empty,

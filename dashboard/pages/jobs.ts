@@ -13,8 +13,7 @@ import {
 import type {JobPage, JobView} from '../../client/views/jobs.ts';
 import type {Exec} from '../../shared/domain/records/exec.ts';
 import type {Document} from '../../shared/ports/ports.ts';
-import type {Section} from '../html/feed.ts';
-import {section} from '../html/feed.ts';
+import {type Section, section} from '../html/feed.ts';
 import {
   address,
   command,

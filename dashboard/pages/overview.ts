@@ -1,8 +1,7 @@
 /** Every run, what costs money now, and the alerts. */
 import {type Column, counted, dollarText, durationText, numberText} from '../../client/text/format.ts';
 import {doneText, type Overview, type RunLine, runColumns} from '../../client/views/overview.ts';
-import type {Section} from '../html/feed.ts';
-import {section} from '../html/feed.ts';
+import {type Section, section} from '../html/feed.ts';
 import {
   address,
   bar,

@@ -19,8 +19,7 @@ import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
 import {type Cell, heatMap, layerMap} from '../html/charts.ts';
-import type {Section} from '../html/feed.ts';
-import {section} from '../html/feed.ts';
+import {type Section, section} from '../html/feed.ts';
 import {legend, streamGrid} from '../html/grid.ts';
 import {
   address,

@@ -1,8 +1,7 @@
 import {STATUS_CODES} from 'node:http';
 import {Readable} from 'node:stream';
 import {ApiError} from '../http/errors.ts';
-import type {Reply, Request, Route} from '../http/http.ts';
-import {router} from '../http/http.ts';
+import {type Reply, type Request, type Route, router} from '../http/http.ts';
 import {authorized} from '../http/permissions.ts';
 import {readBytes} from '../http/request-body.ts';
 

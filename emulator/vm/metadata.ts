@@ -1,8 +1,7 @@
 import {createHash, randomBytes} from 'node:crypto';
 import {EventEmitter, once} from 'node:events';
 import {accessTokenOf} from '../http/access-tokens.ts';
-import type {Reply, Request} from '../http/http.ts';
-import {decodeSegment, serve} from '../http/http.ts';
+import {decodeSegment, type Reply, type Request, serve} from '../http/http.ts';
 import type {Identities} from '../http/identity.ts';
 import type {VmSpec} from './vm-spec.ts';
 

@@ -3,8 +3,7 @@
 import type {Cloud} from '../../../client/cloud/cloud.ts';
 import {CliError} from '../../../client/text/errors.ts';
 import {say} from '../../../client/text/output.ts';
-import type {Difference} from '../../../client/views/comparison.ts';
-import {differencesOf} from '../../../client/views/comparison.ts';
+import {type Difference, differencesOf} from '../../../client/views/comparison.ts';
 import {parseJson} from '../../../shared/contracts/messages/schemas.ts';
 import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/spec/manifest.ts';
 import {MAX_SPEC_BYTES, type RunSpecInput} from '../../../shared/contracts/spec/spec.ts';

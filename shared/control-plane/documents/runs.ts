@@ -1,7 +1,6 @@
 /** Reads the spec hashes of runs, which other documents need, and reopens ended runs. */
 
-import type {Run} from '../../domain/records/run.ts';
-import {NO_MODEL_FAILURES} from '../../domain/records/run.ts';
+import {NO_MODEL_FAILURES, type Run} from '../../domain/records/run.ts';
 import {withMark} from '../../domain/run/marks.ts';
 import type {FrozenOutput} from '../../domain/stream/advance.ts';
 import type {Transaction} from '../../ports/ports.ts';
