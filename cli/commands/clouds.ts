@@ -122,9 +122,10 @@ function addLocal(program: GleanerCommand): void {
     .about('fault', 'make the local cloud fail on purpose; `gleaner local fault help` lists the kinds')
     .argument('<kind>', 'preempt, vanish, dead, stockout, drop, double, reorder, clear …')
     .argument('[target]', 'TPU, queued resource, zone or kind of event', '')
+    .option('--at-work', 'wait until the TPU, or any, is at work')
     .namesCloud('folder of the local cloud, in place of its port')
     .changes(({0: kind}) => kind !== 'help')
-    .examples('gleaner local fault preempt tpu-us-central1-a-0', 'gleaner local fault clear')
+    .examples('gleaner local fault preempt --at-work', 'gleaner local fault preempt tpu-us-central1-a-0')
     .action(async (kind, target, options) =>
       (await import('../local/running.ts')).fault(kind, target, options),
     );

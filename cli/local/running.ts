@@ -1,9 +1,18 @@
 /** `gleaner local env` and `fault`, which need a running local cloud. */
-import {type CloudOptions, runningCloud} from '../../client/connection/connect.ts';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {
+  type CloudOptions,
+  type LocalInfo,
+  running,
+  runningCloud,
+  storeOf,
+} from '../../client/connection/connect.ts';
+import {tpuStatus} from '../../client/explanations/tpu-status.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {printText, quoted} from '../../client/text/output.ts';
 import {tokenFile, urlWithToken} from '../../emulator/http/guard.ts';
 import {faultHelp} from '../../emulator/state/faults.ts';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {ZONE} from './local-deployment.ts';
 
 /** Prints export lines for a shell: variables of gcloud, of Google's clients and of gleaner. */
@@ -33,9 +42,12 @@ export async function printEnvironment(options: CloudOptions): Promise<void> {
   printText(lines);
 }
 
-export async function fault(kind: string, target: string, options: CloudOptions): Promise<void> {
+type FaultOptions = CloudOptions & {at_work?: boolean};
+
+export async function fault(kind: string, given: string, options: FaultOptions): Promise<void> {
   if (kind === 'help') return printText(faultHelp.split('\n'));
   const info = await runningCloud(options);
+  const target = options.at_work ? await workingTpu(info, given) : given;
   const response = await fetch(`${info.url}/_local/faults`, {
     method: 'POST',
     headers: {'content-type': 'application/json', authorization: `Bearer ${info.token}`},
@@ -47,4 +59,29 @@ export async function fault(kind: string, target: string, options: CloudOptions)
       body.error?.message ?? `Failed to inject the fault: the local cloud answered ${response.status}`,
     );
   printText([body.done ?? '']);
+}
+
+const [WAIT_S, IDLE_S, POLL_MS] = [300, 15, 100];
+
+/** Waits until a TPU works on a stream or a job: this TPU, or any where none is named. Throws `CliError` after 15 s without a TPU, or five minutes. */
+async function workingTpu(info: LocalInfo, name: string): Promise<string> {
+  const store = storeOf(running(info));
+  const from = Date.now();
+  try {
+    for (
+      let seen = from;
+      Date.now() < Math.min(seen + IDLE_S * 1000, from + WAIT_S * 1000);
+      await sleep(POLL_MS)
+    ) {
+      const workers = workerRecords.parseAll(await store.query('workers'), () => {});
+      const found = workers.find(
+        worker => tpuStatus(worker) === 'WORKING' && (name === '' || worker.name === name),
+      );
+      if (found) return found.name;
+      if (workers.some(({phase}) => phase !== 'gone')) seen = Date.now();
+    }
+    throw new CliError(`No ${name || 'TPU'} is at work: \`gleaner status\` shows what waits`);
+  } finally {
+    await store.close();
+  }
 }

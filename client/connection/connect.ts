@@ -30,7 +30,7 @@ export type CloudOptions = {
   changes?: boolean | undefined;
 };
 
-type LocalInfo = CloudAddress & {token: string};
+export type LocalInfo = CloudAddress & {token: string};
 
 /** Finds the cloud of a command: the local cloud on `--port`, or the one that `chooseCloud` finds. Names a cloud that the command changes. */
 export async function connect(options: CloudOptions): Promise<Connection> {
