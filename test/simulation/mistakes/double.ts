@@ -26,6 +26,7 @@ export const DOUBLE: Mistakes = {
     replace: 'return $IS_OF_STREAM;',
   },
   'a lease that was granted since the snapshot and is revoked as orphaned': {
+    shown_by: 'tiny pages',
     in: 'revokeOrphaned',
     find: '!$CURRENT?.lease || (await $HOLDER_OF($$$OF))',
     replace: '!$CURRENT?.lease',

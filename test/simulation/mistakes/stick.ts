@@ -59,7 +59,7 @@ export const STICK: Mistakes = {
     replace: 'Math.max($LONGEST * 12, $REFUSED * $SHARE)',
   },
   'a recreate flag that is not cleared': {
-    shown_by: 'busy operators',
+    shown_by: 'left alone',
     edits: [
       {in: 'toCreating', find: 'born_at: $BORN_AT', replace: 'recreate: worker.recreate, born_at: $BORN_AT'},
       {in: 'decideDeleting', find: 'recreate: false'},
