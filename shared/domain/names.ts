@@ -90,12 +90,10 @@ export const outputsPrefix = (run: string) => `activations/${runSegment(run)}tpu
 export function prefixesOf(run: string): string[] {
   if (run !== DEFAULT_RUN) return ['datasets', 'activations', 'partials'].map(folder => `${folder}/${run}/`);
   return [
-    streamPrefix(run),
-    specObject(run),
-    outputsPrefix(run),
-    manifestObject(run),
-    modelLockObject(run),
-  ].concat('partials/tpu_');
+    ...[streamPrefix(run), specObject(run)],
+    ...[outputsPrefix(run), manifestObject(run), modelLockObject(run)],
+    'partials/tpu_',
+  ];
 }
 
 export function outputPrefix(run: string, stream: string): string {
