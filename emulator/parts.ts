@@ -177,10 +177,7 @@ function openBuckets(
   );
   const {swept, found, moved} = storage.recover();
   if (moved > 0)
-    log(
-      'cloud',
-      `${moved} files in buckets/ were no objects, and are in ${join(where.dir, 'not-objects')} now`,
-    );
+    log('cloud', `${moved} files in buckets/ were no objects: they are in ${where.dir}/not-objects now`);
   if (found > 0) log('cloud', `recovered ${found} objects that cloud.db had lost`);
   if (swept > 0) log('cloud', `swept ${swept} file${swept === 1 ? '' : 's'} that an interrupted upload left`);
   for (const {bucket} of deployments)

@@ -68,12 +68,12 @@ export class ObjectTable {
   /** Opens the bytes of an object as the view of the buckets shows them. Open bytes stay readable after an overwrite or a delete. */
   async open({bucket, name, generation}: StoredObject): Promise<FileHandle> {
     const blob = this.#blobs.file(generation);
-    return open(this.#view.fileOf(bucket, name, blob) ?? blob, 'r');
+    return open(this.#view.fileOf(bucket, name, blob), 'r');
   }
 
   /** True if a person removed the object from the view of the buckets, which deletes it. */
   #isRemoved({bucket, name, generation}: Pick<Row, 'bucket' | 'name' | 'generation'>): boolean {
-    if (this.#view.fileOf(bucket, name, this.#blobs.file(generation)) !== undefined) return false;
+    if (!this.#view.isRemoved(bucket, name)) return false;
     this.#database.run('DELETE FROM objects WHERE generation = ?', generation);
     void this.#blobs.drop(generation);
     return true;

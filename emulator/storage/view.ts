@@ -47,13 +47,18 @@ export class BucketView {
     }
   }
 
-  /** The file with the bytes of an object: its blob, or what a person put in its place; undefined if a person removed it. */
-  fileOf(bucket: string, name: string, blob: string): string | undefined {
+  /** True if a person removed the file of an object. */
+  isRemoved(bucket: string, name: string): boolean {
     const path = this.path(bucket, name);
-    if (!path || this.#unlinked.has(path)) return blob;
+    return path !== undefined && !this.#unlinked.has(path) && inodeOf(path) === undefined;
+  }
+
+  /** The file with the bytes of an object: its blob, or what a person put in its place. */
+  fileOf(bucket: string, name: string, blob: string): string {
+    const path = this.path(bucket, name);
+    if (path === undefined || this.#unlinked.has(path)) return blob;
     const found = inodeOf(path);
-    if (found === undefined) return undefined;
-    return found === inodeOf(blob) ? blob : path;
+    return found === undefined || found === inodeOf(blob) ? blob : path;
   }
 
   hide(bucket: string, name: string): void {
