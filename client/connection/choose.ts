@@ -10,7 +10,7 @@ import {CliError} from '../text/errors.ts';
 import {complain} from '../text/output.ts';
 import {DEFAULT_DIR} from './address.ts';
 import {type CloudName, cloudName, cloudText, homeFolder, homeText, parseCloudName} from './cloud-name.ts';
-import {decide, readDecisions} from './decisions.ts';
+import {type Decision, decide, readDecisions} from './decisions.ts';
 import {projectIn, SETTINGS_FILE} from './settings-file.ts';
 
 /** `origin`: what decided. `settings`: the settings file of the deployment, if a folder has it. */
@@ -36,8 +36,9 @@ export async function chooseCloud({cloud, dir}: Named): Promise<Choice> {
 
 /** The cloud of the nearest folder that has one. `permit` may refuse a project that its user has not agreed to. */
 export async function currentCloud(permit: typeof agree = async () => {}): Promise<Choice | undefined> {
+  const decisions = new Map(readDecisions().map(made => [made.folder, made]));
   for (const folder of upwards(process.cwd())) {
-    const choice = await ofFolder(folder, permit);
+    const choice = await ofFolder(folder, permit, decisions.get(folder));
     if (choice) return choice;
   }
   return undefined;
@@ -107,9 +108,8 @@ function offersIn(folder: string): Choice[] {
 }
 
 /** Undefined for a folder that neither offers a cloud nor has a decision. */
-async function ofFolder(folder: string, permit: typeof agree): Promise<Choice | undefined> {
+async function ofFolder(folder: string, permit: typeof agree, made?: Decision): Promise<Choice | undefined> {
   const offers = offersIn(folder);
-  const made = readDecisions().find(each => each.folder === folder);
   const isNew = (each: Choice) => !made?.offered.includes(cloudName(each));
   if (made && !offers.some(isNew))
     return withSettings({...parseCloudName(made.cloud), origin: `gleaner cloud use in ${homeText(folder)}`});

@@ -4,7 +4,7 @@ import {join, resolve} from 'node:path';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../../shared/domain/deployment.ts';
 import {CliError} from '../text/errors.ts';
 
-export type LocalName = {kind: 'local'; dir: string};
+type LocalName = {kind: 'local'; dir: string};
 export type ProjectName = {kind: 'project'; project: string; deployment: string};
 export type CloudName = LocalName | ProjectName;
 

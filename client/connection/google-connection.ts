@@ -1,5 +1,5 @@
 /** A deployment on Google Cloud. */
-import type {ProjectName} from './cloud-name.ts';
+import {cloudText, type ProjectName} from './cloud-name.ts';
 import type {Connection} from './connection.ts';
 import {jobsIn} from './settings-file.ts';
 
@@ -11,7 +11,7 @@ export function googleConnection({project, deployment, origin, settings}: Deploy
   const jobs = settings === undefined ? undefined : jobsIn(settings);
   return {
     is_google: true,
-    name: `project ${project}, deployment ${deployment}`,
+    name: cloudText({kind: 'project', project, deployment}),
     ...{storage_endpoint: undefined, pubsub_endpoint: undefined, token: undefined, folder: undefined},
     default_model: GLEANER_DEFAULT_MODEL,
     ...{project, deployment, bucket: `${project}-${deployment}`, store: `firestore:${deployment}`},
