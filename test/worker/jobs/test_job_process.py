@@ -138,8 +138,11 @@ def test_a_stop_after_the_end_of_a_process_keeps_its_exit_code(jobs, monkeypatch
     assert (ended.exit_code, ended.cause) == (3, "stopped")
 
 
-def test_a_guard_that_is_killed_before_its_process_is_a_failure_of_the_machine(jobs, monkeypatch):
-    monkeypatch.setattr(process._Guarded, "_send", lambda guarded, data: guarded._guard.kill())
+@pytest.mark.parametrize("is_bound", [True, False], ids=["bound to its parent", "not yet bound"])
+def test_a_guard_that_is_killed_before_its_process_is_a_failure_of_the_machine(jobs, monkeypatch, is_bound):
+    if not is_bound:  # `unshare` is killed before it has asked that its child ends with it
+        monkeypatch.setattr(process, "NAMESPACES", ("sh", "-c", 'exec 3<&0; "$@" <&3 & kill -9 $$', "sh"))
+    monkeypatch.setattr(process._Guarded, "_send", lambda guarded, data: is_bound and guarded._guard.kill())
     with pytest.raises(Failure, match="signal 9 ended the guard") as failed:
         jobs.process("true")
     assert failed.value.kind == "infrastructure"
@@ -231,7 +234,6 @@ FILLS = {
 }
 
 
-@needs_root
 @pytest.mark.parametrize("fill", FILLS.values(), ids=FILLS)
 def test_a_process_that_writes_more_than_its_quota_ends(jobs, fill):
     code = f"import mmap, os, time\n{fill}\ntime.sleep(1000)"
@@ -239,7 +241,6 @@ def test_a_process_that_writes_more_than_its_quota_ends(jobs, fill):
     assert ended.cause == "disk"
 
 
-@needs_root
 def test_files_that_are_replaced_or_have_several_names_count_once(jobs):
     code = "import os, time\nfor n in range(20): open('x', 'wb').write(bytes(2 << 20)); os.link('x', f'y{n}')\n"
     ended = jobs.process(*PYTHON, code, disk_bytes=8 << 20, files=200)

@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 import time
+from contextlib import suppress
 
 from .descendants import descendants, memory_bytes, shared_memory_bytes
 from .disk_usage import DiskUsage, disk_usage, quota
@@ -126,20 +127,16 @@ def _reap() -> tuple[int, int] | None:
 
 
 def _signal_group(pid: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _kill_others(order: dict) -> None:
     """Kills every process of the namespace, or without one every descendant of the guard."""
     if order["uid"] is None:
         return _kill_descendants()
-    try:
+    with suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _kill_descendants() -> None:
@@ -168,10 +165,8 @@ def _reap_descendants() -> None:
 
 
 def _send(pid: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _close_output() -> None:
@@ -192,7 +187,5 @@ def _read_line() -> bytes:
 
 
 def _report(fd: int, value: dict) -> None:
-    try:
+    with suppress(OSError):  # the agent has ended
         os.write(fd, json.dumps(value).encode() + b"\n")
-    except OSError:  # the agent has ended
-        pass

@@ -143,14 +143,20 @@ class _Guarded:
 
     def run(self, stop: threading.Event) -> ProcessEnd:
         try:
-            self._started.wait()
-            self._watch(stop)
+            while not self._started.wait(_CHECK_EVERY_S) and self._guard.poll() is None:
+                pass
+            # `unshare` may be killed before its child is bound to end with it. The end of the pipe ends that child.
+            is_lost = not self._started.wait(_CHECK_EVERY_S)
+            if not is_lost:
+                self._watch(stop)
         finally:
             with contextlib.suppress(OSError):  # a guard that has ended refuses the rest of the commands
                 self._guard.stdin.close()  # type: ignore[union-attr]
             self._guard.wait()
         self._output.join(_END_S)
         self._report.join(_END_S)
+        if is_lost:
+            raise _without_report(self._guard.returncode)
         last = self._reports[-1]
         if "error" in last:
             raise NotIsolated(f"Failed to isolate a job: {last['error']}")
@@ -201,11 +207,9 @@ class _Guarded:
         self._send(b"T")
 
     def _send(self, data: bytes) -> None:
-        try:
+        with contextlib.suppress(OSError):  # the guard has ended; its report says why
             self._guard.stdin.write(data)  # type: ignore[union-attr]
             self._guard.stdin.flush()  # type: ignore[union-attr]
-        except OSError:  # the guard has ended; its report says why
-            pass
 
     def _copy_output(self, write: Callable[[bytes], None]) -> None:
         fd = self._guard.stdout.fileno()  # type: ignore[union-attr]
