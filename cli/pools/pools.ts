@@ -1,5 +1,5 @@
 import {withCloud} from '../../client/cloud/cloud.ts';
-import {aliveIn, type Fleet, readFleet} from '../../client/cloud/fleet.ts';
+import {aliveIn, type Fleet, readFleet, requirePool} from '../../client/cloud/fleet.ts';
 import {sendTo} from '../../client/cloud/send-message.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {counted, dollarText} from '../../client/text/format.ts';
@@ -29,6 +29,7 @@ export async function deletePool(pool: string, options: CloudOptions): Promise<v
   const message = {action: 'delete', pool};
   const consequence = `This deletes pool ${pool} with its settings, its code and the sum of its dollars.`;
   await withCloud(options, async cloud => {
+    requirePool(await readFleet(cloud), pool);
     if (!options.dry_run) await requireConsent([consequence], options);
     await sendTo(cloud, message, options);
   });
@@ -37,10 +38,10 @@ export async function deletePool(pool: string, options: CloudOptions): Promise<v
 export async function pools(options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const fleet = await readFleet(cloud);
-    const rows = fleet.names.map(name => ({
-      ...(fleet.pools.find(({pool}) => pool === name) ?? {pool: name}),
-      alive: aliveIn(fleet, name).map(worker => worker.name),
-    }));
+    const rows = fleet.names.map((name): Row => {
+      const alive = aliveIn(fleet, name).map(worker => worker.name);
+      return {...(fleet.pools.find(({pool}) => pool === name) ?? {pool: name}), alive};
+    });
     const lines = rows.map(row => poolLine(row, fleet));
     print<'pools'>(options.json, rows, lines);
   });

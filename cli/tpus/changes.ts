@@ -1,6 +1,6 @@
 /** `gleaner tpus create`, `recreate` and `delete`. */
 import {type Cloud, withCloud} from '../../client/cloud/cloud.ts';
-import {type Fleet, readFleet} from '../../client/cloud/fleet.ts';
+import {type Fleet, readFleet, requirePool} from '../../client/cloud/fleet.ts';
 import {apply, outcomeOf, publish, publishLine} from '../../client/cloud/send-message.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import type {Ceiling} from '../../client/json/tpus.ts';
@@ -145,10 +145,7 @@ export async function create(target: string | undefined, options: TpuCreateOptio
     const {connection} = cloud;
     const name = target ?? poolOf(connection.deployment);
     const fleet = await readFleet(cloud);
-    if (!fleet.names.includes(name))
-      throw new CliError(
-        `There is no pool "${name}": \`gleaner pool create\` creates one${nearText(name, fleet.names)}`,
-      );
+    requirePool(fleet, name);
     const command = publishLine(connection, 'control', message);
     if (options.dry_run) return print<'tpus create'>(options.json, {command}, [command]);
     const done = await apply(cloud, message);

@@ -31,7 +31,7 @@ export async function readFleet({store, connection}: Cloud): Promise<Fleet> {
 /** Throws `CliError` for an unknown pool, and names those that exist. */
 export function requirePool({names}: Fleet, pool: string): void {
   if (!names.includes(pool))
-    throw new CliError(`There is no pool "${pool}": the pools are ${names.join(', ')}`);
+    throw new CliError(`There is no pool "${pool}", only ${names.join(', ')}: see \`gleaner pool create\``);
 }
 
 /** The running workers of a target: a pool, a worker, or `all`. */

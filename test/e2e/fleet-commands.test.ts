@@ -56,12 +56,9 @@ describe('The commands about TPUs, logs and events', () => {
   });
 
   it('delete a TPU after a question, keep its slot empty, and fill it again', async () => {
-    const asked = await run('tpus', 'delete', A);
-    assert.equal(asked.code, 1);
-    assert.match(
-      asked.stderr,
-      /1 TPU will be deleted, which saves \$0\.\d\d an hour:[\s\S]*goes back to the queue/,
-    );
+    const {code, stderr} = await run('tpus', 'delete', A);
+    assert.equal(code, 1);
+    assert.match(stderr, /1 TPU will be deleted, which saves \$0\.\d\d an hour:[\s\S]*back to the queue/);
     const [sent] = await answersOf<{results: unknown}>('tpus delete', A, '--yes');
     const reason = `${A} will be deleted, and its slot stays empty until recreate`;
     assert.deepEqual(sent?.results, [{tpu: A, outcome: 'applied', reason}]);
@@ -86,6 +83,8 @@ describe('The commands about TPUs, logs and events', () => {
   it('set the ceiling of a pool, and say what it can cost', async () => {
     const [created] = await answersOf<{ceiling: unknown}>('tpus create', '--workers-per-zone', '1');
     assert.match(JSON.stringify(created?.ceiling), /"most_tpus":1,"most_usd_per_hour":0\.\d+,/);
+    const {stderr} = await run('pool', 'delete', 'nope');
+    assert.match(stderr, /\ngleaner: There is no pool "nope", only tpu: /);
   });
 
   it('name an invalid document, and a rejected message with exit code 1', async () => {
