@@ -146,7 +146,7 @@ class _Guarded:
             while not self._started.wait(_CHECK_EVERY_S) and self._guard.poll() is None:
                 pass
             # `unshare` may be killed before its child is bound to end with it. The end of the pipe ends that child.
-            is_lost = not self._started.wait(_CHECK_EVERY_S)
+            is_lost = not self._started.is_set() and (self._guard.returncode or 0) < 0
             if not is_lost:
                 self._watch(stop)
         finally:
