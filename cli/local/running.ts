@@ -1,5 +1,4 @@
 /** `gleaner local env` and `fault`, which need a running local cloud. */
-import {setTimeout as sleep} from 'node:timers/promises';
 import {
   type CloudOptions,
   type LocalInfo,
@@ -13,6 +12,9 @@ import {printText, quoted} from '../../client/text/output.ts';
 import {tokenFile, urlWithToken} from '../../emulator/http/guard.ts';
 import {faultHelp} from '../../emulator/state/faults.ts';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import type {Worker} from '../../shared/domain/records/worker.ts';
+import {CLOCK} from '../deploy/until-ready.ts';
+import {waitFor} from '../run/wait.ts';
 import {ZONE} from './local-deployment.ts';
 
 /** Prints export lines for a shell: variables of gcloud, of Google's clients and of gleaner. */
@@ -61,26 +63,21 @@ export async function fault(kind: string, given: string, options: FaultOptions):
   printText([body.done ?? '']);
 }
 
-const [WAIT_S, IDLE_S, POLL_MS] = [300, 15, 100];
+const [WAIT_S, IDLE_S, LOOK_S] = [300, 15, 0.1];
 
 /** Waits until a TPU works on a stream or a job: this TPU, or any where none is named. Throws `CliError` after 15 s without a TPU, or five minutes. */
 async function workingTpu(info: LocalInfo, name: string): Promise<string> {
   const store = storeOf(running(info));
-  const from = Date.now();
+  const begun_ms = CLOCK.now();
+  const limit = {limit_s: IDLE_S, look_s: LOOK_S, cure: '`gleaner status` shows what waits'};
   try {
-    for (
-      let seen = from;
-      Date.now() < Math.min(seen + IDLE_S * 1000, from + WAIT_S * 1000);
-      await sleep(POLL_MS)
-    ) {
+    return await waitFor({clock: CLOCK}, `${name || 'TPU'} at work`, limit, async () => {
       const workers = workerRecords.parseAll(await store.query('workers'), () => {});
-      const found = workers.find(
-        worker => tpuStatus(worker) === 'WORKING' && (name === '' || worker.name === name),
-      );
-      if (found) return found.name;
-      if (workers.some(({phase}) => phase !== 'gone')) seen = Date.now();
-    }
-    throw new CliError(`No ${name || 'TPU'} is at work: \`gleaner status\` shows what waits`);
+      const waited_s = Math.round((CLOCK.now() - begun_ms) / 1000);
+      if (workers.some(({phase}) => phase !== 'gone')) limit.limit_s = Math.min(WAIT_S, waited_s + IDLE_S);
+      const isMeant = (worker: Worker) => name === '' || worker.name === name;
+      return workers.find(worker => tpuStatus(worker) === 'WORKING' && isMeant(worker))?.name;
+    });
   } finally {
     await store.close();
   }
