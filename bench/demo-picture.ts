@@ -1,22 +1,24 @@
 /**
- * Makes docs/pictures/demo.svg: `npm run picture`. Runs the demo in a pseudo terminal of `script`, reads its output with a terminal
- * emulator, and draws the screen about twice a second. The picture plays these frames, and rests at the last.
+ * Makes docs/pictures/demo.svg: `npm run picture`. Runs the first demo of a new folder in a pseudo terminal of `script`, reads its output with a
+ * terminal emulator, and draws the screen once a second. The picture plays these frames, and rests at the last.
  */
 import {spawn} from 'node:child_process';
-import {writeFileSync} from 'node:fs';
+import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import headless, {type Terminal} from '@xterm/headless';
 
 const ROOT = fileURLToPath(new URL('../', import.meta.url));
 const [COLUMNS, ROWS] = [112, 36];
 const [CELL_WIDTH, CELL_HEIGHT, MARGIN] = [8.4, 18, 14];
-const FRAME_MS = 600;
+const FRAME_MS = 1000;
 const LAST_S = 12;
 /** Of GitHub's dark theme, by the number of the terminal's colour. */
 const COLOURS: Record<number, string> = {1: '#ff7b72', 2: '#3fb950', 3: '#d29922'};
 const [FOREGROUND, BACKGROUND] = ['#e6edf3', '#0d1117'];
 
-const frames = await record('node cli/gleaner.mjs demo');
+const folder = mkdtempSync('/tmp/gleaner-picture-');
+const frames = await record(`node ${ROOT}cli/gleaner.mjs demo`);
+rmSync(folder, {recursive: true});
 writeFileSync(`${ROOT}docs/pictures/demo.svg`, picture(frames));
 console.log(`docs/pictures/demo.svg: ${frames.length} frames`);
 
@@ -25,7 +27,7 @@ async function record(command: string): Promise<string[]> {
   const terminal = new headless.Terminal({cols: COLUMNS, rows: ROWS, allowProposedApi: true});
   const sized = `stty cols ${COLUMNS} rows ${ROWS}; ${command}`;
   const child = spawn('script', ['--quiet', '--return', '--flush', '--command', sized, '/dev/null'], {
-    cwd: ROOT,
+    cwd: folder,
     env: {...process.env, TERM: 'xterm-256color'},
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -81,7 +83,8 @@ function rowOf(line: BufferLine, row: number): string {
 }
 
 function escaped(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll(' ', '\u00a0');
+  const shown = text.replace(/(?<=token=)\S+/, token => '•'.repeat(token.length));
+  return shown.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll(' ', '\u00a0');
 }
 
 /** An animated picture. A viewer without animations shows the last frame. */

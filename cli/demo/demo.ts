@@ -65,7 +65,7 @@ export async function demo(options: DemoOptions): Promise<void> {
   const fresh = options.dir === undefined;
   const {begin, say} = screen;
   if (fresh && existsSync(dir))
-    say(`Emptying ${dir}, which has the shards of an earlier demo: --dir keeps them`);
+    say(`This demo replaces the earlier one in ${DEFAULT_DIR}: with --dir FOLDER that stays`);
   const deployment = await deployLocally({dir, port, workers, fresh, stopped: interrupted, begin, say});
   setTypedCloud({dir: deployment.cloud.dir});
   const connection = running(deployment.cloud);
