@@ -2,6 +2,7 @@
 import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {CliError} from '../../client/text/errors.ts';
+import type {Id} from '../../shared/google/known-errors.ts';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {applyMocked, type Resource, type Variables} from '../terraform/mocked-apply.ts';
 import type {Ceilings} from './cost.ts';
@@ -34,15 +35,14 @@ export function readPlan(shown: unknown): Plan {
 
 /** Why a real plan cannot be made on this machine, however right the settings are; undefined if it can. */
 export function whyMocked(error: unknown): string | undefined {
-  if (!(error instanceof StepFailed)) return undefined;
-  if (/could not find default credentials/i.test(error.output))
-    return 'this machine has no credentials of Google';
-  if (/bucket.{0,40}(doesn't|does not) exist/i.test(error.output))
-    return 'the bucket of the state does not exist yet, which a deployment makes';
-  if (/could not connect to registry|Failed to query available provider packages/i.test(error.output))
-    return 'Terraform cannot download its providers here';
-  return undefined;
+  return error instanceof StepFailed && error.id ? WHY_MOCKED[error.id] : undefined;
 }
+
+const WHY_MOCKED: Partial<Record<Id, string>> = {
+  'no-credentials': 'this machine has no credentials of Google',
+  'no-bucket': 'the bucket of the state does not exist yet, which a deployment makes',
+  'no-provider': 'Terraform cannot download its providers here',
+};
 
 /** A first deployment with these settings, without an account. */
 export async function mockedPlan(settings: Settings): Promise<Plan> {

@@ -4,8 +4,8 @@ import {randomBytes} from 'node:crypto';
 import {fileURLToPath} from 'node:url';
 import {CliError} from '../../client/text/errors.ts';
 import {printableLines} from '../../shared/contracts/printable.ts';
+import {type Id, type Kind, type Known, knownError} from '../../shared/google/known-errors.ts';
 import {runTerraform} from '../terraform/run-terraform.ts';
-import {adviceFor} from './advice.ts';
 
 const FOLDER = fileURLToPath(new URL('../../terraform', import.meta.url));
 
@@ -13,19 +13,29 @@ const FOLDER = fileURLToPath(new URL('../../terraform', import.meta.url));
 export const LOCK_FILE = `${FOLDER}/.terraform.lock.hcl`;
 export const VERSIONS_FILE = `${FOLDER}/versions.tf`;
 
-/** Failure of a step of Terraform, with its whole output. */
+/** Failure of a step of Terraform. `kind` and `id`: those of the first error that a repeat does not mend, or of the first. */
 export class StepFailed extends CliError {
-  readonly output: string;
+  readonly kind: Kind;
+  readonly id: Id | undefined;
   readonly first: string;
 
   constructor(step: string, output: string) {
-    const first = (/Error: (.+)/.exec(output)?.[1] ?? output.trim().split('\n').at(-1) ?? '').trim();
-    const advice = adviceFor(output);
-    super(`Failed to ${step}: ${first}${advice ? `; ${advice}` : ''}`);
-    this.output = output;
+    const [before = '', ...errors] = output.split(/^[│\s]*Error: /m);
+    const texts = errors.length > 0 ? errors : [before];
+    const all = texts.map(text => ({text, ...(knownError(text) ?? UNKNOWN)}));
+    const found = all.find(({kind}) => kind !== 'early') ?? all[0] ?? {text: '', ...UNKNOWN};
+    // A person can look for what is shown whole.
+    const first = (found.kind === 'unknown' ? found.text : (found.text.split('\n', 1)[0] ?? ''))
+      .replace(/[│\s]+/g, ' ')
+      .trim();
+    super(`Failed to ${step}: ${first}${found.mend ? `; ${found.mend}` : ''}`);
+    this.kind = found.kind;
+    this.id = found.id;
     this.first = first;
   }
 }
+
+const UNKNOWN: Known = {kind: 'unknown', mend: 'this error is not known here', id: undefined};
 
 export class Terraform {
   readonly #options: {folder: string; env: Record<string, string>; stop: AbortSignal};

@@ -2,7 +2,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {CliError} from '../../client/text/errors.ts';
 import {say} from '../../client/text/output.ts';
-import {isTooEarly} from './advice.ts';
 import {StepFailed} from './terraform.ts';
 
 /** Time of a deployment, which a test steps. */
@@ -28,7 +27,7 @@ export async function untilReady<T>(
     try {
       return await step(attempt);
     } catch (error) {
-      if (!(error instanceof StepFailed && isTooEarly(error.output))) throw error;
+      if (!(error instanceof StepFailed && error.kind === 'early')) throw error;
       end_ms ??= clock.now() + MOST_WAIT_S * 1000;
       const wait_s = WAITS_S[Math.min(attempt, WAITS_S.length - 1)] ?? 0;
       const left_s = (end_ms - clock.now()) / 1000;

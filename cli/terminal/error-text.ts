@@ -10,7 +10,7 @@ export async function errorText(error: NodeJS.ErrnoException): Promise<string | 
   const {Rejected, ServiceError} = await import('../../shared/contracts/errors.ts');
   if (error instanceof LocalCloudError || error instanceof Rejected || error instanceof ServiceError)
     return message;
-  const {adviceFor} = await import('../../shared/google/error-advice.ts');
+  const {knownError} = await import('../../shared/google/known-errors.ts');
   const {withAdvice} = await import('../../shared/google/errors.ts');
-  return adviceFor(message) === undefined ? undefined : withAdvice(error);
+  return knownError(message)?.mend === undefined ? undefined : withAdvice(error);
 }

@@ -1,8 +1,8 @@
 /** REST calls to Google's APIs with the credentials of the person who types, for what no client of the project covers. */
 import {splitTokenPath} from '../../emulator/http/token-path.ts';
 import {parsedText} from '../../shared/contracts/printable.ts';
-import {adviceFor} from '../../shared/google/error-advice.ts';
 import {isNotFound, reasonOf} from '../../shared/google/errors.ts';
+import {knownError} from '../../shared/google/known-errors.ts';
 import {memoizeAsync} from '../../shared/google/memoize-async.ts';
 import {requireCredentials} from '../connection/connect.ts';
 import type {Connection} from '../connection/connection.ts';
@@ -17,7 +17,7 @@ export class GoogleError extends CliError {
   readonly reason: string;
 
   constructor(code: number, what: string, reason: string) {
-    const advice = adviceFor(reason);
+    const advice = knownError(reason)?.mend;
     super(`Failed to ${what}: ${reason}${advice ? `; ${advice}` : ''}`);
     this.code = code;
     this.reason = reason;

@@ -1,11 +1,11 @@
 /**
- * The meaning of Google's errors: no other file knows their codes, and only error-advice.ts also reads their messages.
+ * The meaning of Google's errors by their codes; known-errors.ts has it by their texts, which comes first.
  * gRPC clients give canonical codes (0 to 16), HTTP clients statuses, sockets names. All become canonical codes.
  */
 
 import {TpuError} from '../contracts/errors.ts';
 import type {Refusal} from '../domain/worker/provider-states.ts';
-import {adviceFor, NO_ACT_AS, NO_CREDENTIALS, SIGN_IN} from './error-advice.ts';
+import {type Kind, knownError, SIGN_IN} from './known-errors.ts';
 
 const CANCELLED = 1;
 const UNKNOWN = 2;
@@ -41,14 +41,11 @@ const CODE_OF_STATUS: Record<number, number> = {
   504: DEADLINE_EXCEEDED,
 };
 
-const UNREACHED =
-  /\b(ECONN(REFUSED|RESET|ABORTED)|E(HOST|NET)UNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|ERR_STREAM_PREMATURE_CLOSE|socket hang up)\b/;
-
 function codeOf(error: unknown): number {
   const {code} = (error ?? {}) as {code?: unknown};
   const number = typeof code === 'string' && /^\d+$/.test(code) ? Number(code) : code;
   if (typeof number === 'number') return number > 16 ? (CODE_OF_STATUS[number] ?? UNKNOWN) : number;
-  return UNREACHED.test(`${String(code)} ${messageOf(error)}`) ? UNAVAILABLE : UNKNOWN;
+  return knownError(`${String(code)} ${messageOf(error)}`)?.kind === 'lost' ? UNAVAILABLE : UNKNOWN;
 }
 
 function messageOf(error: unknown): string {
@@ -81,7 +78,7 @@ function messageInBody(text: string): string | undefined {
 /** The reason on one line, and what to do. `otherwise`: what to do if the cause of the reason is unknown. */
 export function withAdvice(error: unknown, otherwise?: string): string {
   const reason = reasonOf(error);
-  const advice = adviceFor(reason) ?? otherwise;
+  const advice = knownError(reason)?.mend ?? otherwise;
   return advice === undefined ? reason : `${reason}; ${advice}`;
 }
 
@@ -103,11 +100,11 @@ export const isRetryable = hasCode(DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERN
 
 /** Cloud Storage answers 404 for a missing object and for a missing bucket; only the missing bucket is our mistake. */
 export function isBucketMissing(error: unknown): boolean {
-  return isNotFound(error) && /bucket does not exist/i.test(messageOf(error));
+  return isNotFound(error) && knownError(messageOf(error))?.id === 'no-bucket';
 }
 
 export function storageReason(error: unknown, bucket: string): string {
-  return /local cloud/.test(messageOf(error))
+  return knownError(messageOf(error))?.id === 'local'
     ? reasonOf(error)
     : withAdvice(error, storageAdvice(error, bucket));
 }
@@ -125,73 +122,81 @@ function storageAdvice(error: unknown, bucket: string): string | undefined {
  * and the database no longer knows the finished transaction.
  */
 export function isCommitDoubtful(error: unknown): boolean {
+  return isTransient(error) || knownError(messageOf(error))?.id === 'lost-transaction';
+}
+
+/** The call may not be made, or not by this account. */
+export function isPermission(error: unknown): boolean {
+  // Without credentials no call is made, and a forbidden account is reported as a bad request.
+  const kind = kindOf(error);
   return (
-    isTransient(error) || /transaction .*(invalid|closed|expired|no longer valid)/i.test(messageOf(error))
+    ['credentials', 'permission'].includes(kind) ||
+    [PERMISSION_DENIED, UNAUTHENTICATED].includes(codeOf(error))
   );
 }
 
-export function isPermission(error: unknown): boolean {
-  // These have other codes: without credentials no call is made, and a forbidden account is reported as a bad request.
-  const isSaid = NO_CREDENTIALS.test(messageOf(error)) || NO_ACT_AS.test(messageOf(error));
-  return isSaid || [PERMISSION_DENIED, UNAUTHENTICATED].includes(codeOf(error));
-}
-
 export function isTransient(error: unknown): boolean {
-  if (NO_CREDENTIALS.test(messageOf(error))) return false;
+  const kind = kindOf(error);
   const transient = [CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE];
-  return transient.includes(codeOf(error)) || isRateLimit(error);
+  return kind !== 'credentials' && (transient.includes(codeOf(error)) || kind === 'rate');
 }
 
-const NO_CAPACITY =
-  /no more capacity|insufficient (\w+ )?capacity|not (have )?enough (resources|capacity)|instance is currently unavailable in|stock-?out|RESOURCE_POOL_EXHAUSTED/i;
-const RATE_LIMIT =
-  /(requests?|queries) per (\d+ )?(second|minute|day)|PerMinute|rate ?limit|too many requests/i;
-const QUOTA = /quota(?! project)/i;
+const KIND_OF_CODE: Record<number, Kind> = {
+  ...Object.fromEntries(
+    [CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE].map(code => [code, 'lost']),
+  ),
+  [UNAUTHENTICATED]: 'credentials',
+  // Cloud TPU reports a stock-out with this code and few words.
+  [RESOURCE_EXHAUSTED]: 'no-capacity',
+  // A text that no row knows may mean a quota, a policy, or a role.
+  [PERMISSION_DENIED]: 'unknown',
+};
 
-/** Our quota of chips in the zone or region is used up, or was never granted. */
-function isQuota(error: unknown): boolean {
-  const message = messageOf(error);
-  const isSaid =
-    codeOf(error) === RESOURCE_EXHAUSTED || (!isTransient(error) && /exceeded|exhausted/i.test(message));
-  return QUOTA.test(message) && isSaid;
+/** What an error means: by its text, and otherwise by its code. */
+export function kindOf(error: unknown): Kind {
+  return knownError(messageOf(error))?.kind ?? KIND_OF_CODE[codeOf(error)] ?? 'bad-request';
 }
 
-/** Too many calls to the API, which proves nothing about chips. */
-function isRateLimit(error: unknown): boolean {
-  return [RESOURCE_EXHAUSTED, PERMISSION_DENIED].includes(codeOf(error)) && RATE_LIMIT.test(messageOf(error));
-}
+const REFUSALS: Record<Kind, Refusal> = {
+  early: 'permission',
+  rate: 'transient',
+  'no-capacity': 'no-capacity',
+  preempted: 'no-capacity',
+  quota: 'quota',
+  permission: 'permission',
+  credentials: 'permission',
+  policy: 'policy',
+  'bad-request': 'bad-request',
+  ours: 'bad-request',
+  lost: 'transient',
+  unknown: 'unknown',
+};
 
-/** The order matters: Cloud TPU reports a stock-out with several codes, and RESOURCE_EXHAUSTED alone also means one. */
+/** Why a zone gives no node. */
 export function tpuFailure(error: unknown): Refusal {
-  if (isRateLimit(error)) return 'transient';
-  if (NO_CAPACITY.test(messageOf(error))) return 'no-capacity';
-  if (isQuota(error)) return 'quota';
-  if (codeOf(error) === RESOURCE_EXHAUSTED) return 'no-capacity';
-  if (isPermission(error)) return 'permission';
-  return isTransient(error) ? 'transient' : 'bad-request';
+  return REFUSALS[kindOf(error)];
 }
-
-const EXPIRED = /valid.?until|expired|deadline|timed? ?out/i;
 
 /** Why a queued resource FAILED. An expired request is a stock-out, whatever its code. */
 export function queuedFailure(error: unknown): Refusal {
-  const kind = tpuFailure(error);
-  const isOpen = kind === 'transient' || kind === 'bad-request';
-  return isOpen && EXPIRED.test(messageOf(error)) ? 'no-capacity' : kind;
+  return knownError(messageOf(error))?.id === 'expired' ? 'no-capacity' : tpuFailure(error);
 }
+
+const ADVICE: Record<Refusal, string> = {
+  'no-capacity': 'another zone may have some',
+  quota: 'ask for more quota, or use another zone or type',
+  permission: "grant the functions' service account roles/tpu.admin",
+  policy: 'change the setting',
+  'bad-request': 'correct the pool',
+  unknown: 'this answer is not known: read it whole, and correct the pool or the rights that it names',
+  transient: 'try again',
+};
 
 /** `what` is the verb and its subject: 'create tpu-us-east5-b-0'. `quotas`: ids of the quotas that bound the node. */
 export function tpuError(what: string, zone: string, error: unknown, quotas: string[] = []): TpuError {
   const kind = tpuFailure(error);
-  const advice: Record<Refusal, string> = {
-    'no-capacity': 'another zone may have some',
-    quota: 'ask for more quota, or use another zone or type',
-    permission: "grant the functions' service account roles/tpu.admin",
-    'bad-request': 'correct the pool',
-    transient: 'try again',
-  };
   const ids = kind === 'quota' && quotas.length > 0 ? `; it counts against ${quotas.join(' and ')}` : '';
-  return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${withAdvice(error, advice[kind])}${ids}`, {
+  return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${withAdvice(error, ADVICE[kind])}${ids}`, {
     cause: error,
   });
 }

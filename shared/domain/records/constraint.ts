@@ -74,6 +74,14 @@ const KINDS = {
     head: 'a permission is missing in {about}',
     step: 'grant the role that the error names, then: gleaner pool resume {pool}',
   },
+  policy: {
+    head: 'a policy of the organization forbids TPUs in {about}',
+    step: 'ask the administrator of the organization, then: gleaner pool resume {pool}',
+  },
+  'unknown-answer': {
+    head: '{about} refuses with an answer that is not known',
+    step: 'mend what the answer names, then: gleaner pool resume {pool}',
+  },
   'no-such-type': {
     head: '{about} refuses the type or the runtime version',
     step: `\`gleaner doctor\` shows what zones offer, then: ${ADD_ZONES}`,

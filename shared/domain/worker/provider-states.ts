@@ -10,8 +10,10 @@ export type Queued = {
   valid_until_at: string | null;
 };
 
-/** Why a zone gives no node: a stock-out, our quota, our permissions, an invalid request, or a transient error. */
-export type Refusal = 'no-capacity' | 'quota' | 'permission' | 'bad-request' | 'transient';
+/** Why a zone gives no node: a stock-out, our quota, our permissions, a policy, an invalid request, an unknown answer, or a transient error. */
+export type Refusal =
+  | ('no-capacity' | 'quota' | 'permission' | 'policy')
+  | ('bad-request' | 'unknown' | 'transient');
 
 export type Shown = {provider_state: string | null; health: string | null; queue_state: string | null};
 

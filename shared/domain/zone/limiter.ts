@@ -13,6 +13,8 @@ export type RetryLimits = {
 const MOST_FAILED_BOOTS = 5;
 /** Seconds between two requests during a stop. They are wall-clock time, because no time is served without a living worker. */
 const TRY_S = 3600;
+/** The first of them where the zone has given no node yet, because Google spreads a new role within some minutes. */
+const FIRST_TRIES_S = [120, 300, 900];
 /** After an hour of refusals, the next request waits for a twenty-fifth of that hour. */
 const SHARE_OF_REFUSALS = 1 / 25;
 
@@ -31,14 +33,20 @@ export function afterAsk(limiter: Limiter, bundle: string, limits: RetryLimits, 
   const state = stateOf(limiter, bundle);
   switch (state) {
     case 'open':
-      return limiter.state === 'open' ? asked : {...OPEN, asked_at: iso(now)};
+      return limiter.state === 'open' ? asked : {...OPEN, has_given: limiter.has_given, asked_at: iso(now)};
     case 'probing':
       return {...asked, next_at: iso(now + retryAfter(limiter, limits, now) * 1000)};
     case 'stopped':
-      return {...asked, next_at: iso(now + TRY_S * 1000)};
+      return {...asked, next_at: iso(now + tryAfter(limiter) * 1000)};
     default:
       return state satisfies never;
   }
+}
+
+/** Seconds until the next request of a zone that is stopped, after its counted refusals. */
+function tryAfter({cause, has_given, refusals}: Limiter): number {
+  const mayBeEarly = !has_given && (cause === 'permission' || cause === 'unknown');
+  return (mayBeEarly ? FIRST_TRIES_S[refusals] : undefined) ?? TRY_S;
 }
 
 /** Seconds until the next request: a share of the time since the first refusal, within the limits. */
@@ -46,6 +54,8 @@ function retryAfter({since_at}: Limiter, {retry_s, longest_retry_s}: RetryLimits
   const refused_s = since_at === null ? 0 : (now - msOf(since_at)) / 1000;
   return Math.max(retry_s, Math.min(longest_retry_s, refused_s * SHARE_OF_REFUSALS));
 }
+
+const NEEDS_PERSON: readonly Refusal[] = ['permission', 'policy', 'bad-request', 'unknown'];
 
 /** `isLate`: the zone had listed the node before. `asked_at`: the time of the refused request. */
 export type RefusedNode = {kind: Refusal; reason: string; isLate: boolean; asked_at: string | null};
@@ -59,7 +69,7 @@ export function afterRefusal(
 ): Limiter {
   const {state, cause, since_at} = limiter;
   const refuses_late = limiter.refuses_late || isLate;
-  const needsPerson = kind === 'permission' || kind === 'bad-request';
+  const needsPerson = NEEDS_PERSON.includes(kind);
   const isCounted = since_at !== null && asked_at !== null && asked_at > since_at;
   const refusals = limiter.refusals + (isCounted ? 1 : 0);
   if (state === 'stopped') {
@@ -72,7 +82,8 @@ export function afterRefusal(
     return refuses_late === limiter.refuses_late && kind === cause && !isCounted
       ? limiter
       : {...limiter, cause: kind, reason, refuses_late, refusals};
-  const next_at = iso(now + (needsPerson ? TRY_S : retry_s) * 1000);
+  const wait_s = needsPerson ? tryAfter({...limiter, cause: kind, refusals: 0}) : retry_s;
+  const next_at = iso(now + wait_s * 1000);
   const next = {
     state: needsPerson ? ('stopped' as const) : ('probing' as const),
     cause: kind,
@@ -100,11 +111,13 @@ export function afterGiven(
   limiter: Limiter,
   {asked_at, isReady}: {asked_at: string | null; isReady: boolean},
 ): Limiter {
-  const {state, cause, since_at, refuses_late} = limiter;
-  if (state === 'open' || cause === 'boots' || cause === 'person') return limiter;
+  const {state, cause, since_at, refuses_late, has_given} = limiter;
+  const given = has_given ? limiter : {...limiter, has_given: true};
+  if (cause === 'person') return limiter;
+  if (state === 'open' || cause === 'boots') return given;
   const isEvidence = asked_at !== null && since_at !== null && asked_at > since_at;
-  if (!isEvidence || (refuses_late && !isReady)) return limiter;
-  return {...limiter, ...NO_CAUSE, refuses_late: false};
+  if (!isEvidence || (refuses_late && !isReady)) return given;
+  return {...given, ...NO_CAUSE, refuses_late: false};
 }
 
 /** Event of a zone whose limiter changes its state or counts a refusal; undefined otherwise. The stop after failed boots has its own alert. */
@@ -119,7 +132,7 @@ export function limiterEvent(zone: string, before: Limiter, after: Limiter): str
     case 'probing':
       return `${zone} gives no node: ${after.reason}. It gets one create at a time until it gives one, and other zones get the rest`;
     case 'stopped':
-      return `${zone} refuses every node: ${after.reason}. It gets one create an hour; mend the cause, then resume the pool`;
+      return `${zone} refuses every node: ${after.reason}. It gets few creates, at last one an hour; mend the cause, then resume the pool`;
     default:
       return after.state satisfies never;
   }
@@ -159,7 +172,10 @@ export function limiterConstraint(about: string, limiter: Limiter, bundle: strin
       return constraint('zone', about, `it accepts creates and makes no node: ${reason}`, times);
     case 'bad-request':
       return constraint('no-such-type', about, reason, times);
+    case 'unknown':
+      return constraint('unknown-answer', about, reason, times);
     case 'quota':
+    case 'policy':
     case 'permission':
       return constraint(cause, about, reason, times);
     default:

@@ -51,15 +51,28 @@ describe('the limiter of a zone that refuses nodes', () => {
       assert.equal(isAsked(ask(probing, 62), 63), false, 'one request at a time');
     });
 
-  for (const kind of ['permission', 'bad-request'] as const)
+  const GIVEN = {...OPEN, has_given: true};
+
+  for (const kind of ['permission', 'unknown', 'policy', 'bad-request'] as const)
     it(`stops after ${kind}: a person must act, and one request an hour is tried`, () => {
-      const stopped = refuse(ask(OPEN, 0), 1, kind);
+      const stopped = refuse(ask(GIVEN, 0), 1, kind);
       assert.deepEqual([stopped.state, stopped.cause], ['stopped', kind]);
       assert.deepEqual([isAsked(stopped, 3601), isAsked(stopped, 3602)], [false, true]);
       const tried = ask(stopped, 3602);
       assert.equal(isAsked(tried, 7202), false);
       assert.equal(refuse(tried, 3603, kind), tried, 'a further refusal changes nothing');
       assert.equal(afterGiven(tried, {asked_at: at(3602), isReady: false}).state, 'open');
+    });
+
+  for (const kind of ['permission', 'unknown'] as const)
+    it(`tries again soon after ${kind} where the zone has given no node: Google may not have spread a role`, () => {
+      let [limiter, s] = [ask(OPEN, 0), 0];
+      for (const wait_s of [120, 300, 900, 3600, 3600]) {
+        limiter = refuse(limiter, s, kind, false, s);
+        assert.deepEqual([isAsked(limiter, s + wait_s), isAsked(limiter, s + wait_s + 1)], [false, true]);
+        s += wait_s + 1;
+        limiter = ask(limiter, s);
+      }
     });
 
   for (const kind of ['no-capacity', 'quota'] as const)
@@ -107,14 +120,14 @@ describe('the limiter of a zone that refuses nodes', () => {
   it('opens with a listed node that was requested after the first refusal', () => {
     const probe = ask(refuse(ask(OPEN, 0), 1), 62);
     const before = afterGiven(probe, {asked_at: at(0), isReady: true});
-    assert.equal(before, probe, 'a node of the refused burst is no evidence');
+    assert.deepEqual(before, {...probe, has_given: true}, 'a node of the refused burst is no evidence');
     const opened = afterGiven(probe, {asked_at: at(62), isReady: false});
-    assert.deepEqual(opened, {...OPEN, asked_at: at(62)});
+    assert.deepEqual(opened, {...GIVEN, asked_at: at(62)});
   });
 
   it('needs a READY node where it refused a node that it had listed', () => {
     const probe = ask(refuse(OPEN, 1, 'no-capacity', true), 62);
-    assert.equal(afterGiven(probe, {asked_at: at(62), isReady: false}), probe);
+    assert.equal(afterGiven(probe, {asked_at: at(62), isReady: false}).state, 'probing');
     assert.equal(afterGiven(probe, {asked_at: at(62), isReady: true}).state, 'open');
   });
 
