@@ -30,11 +30,12 @@ locals {
 }
 
 resource "google_project_iam_custom_role" "storage" {
-  for_each    = local.storage_permissions
-  role_id     = "${replace(var.name, "-", "_")}_storage_${each.key}"
-  title       = "Gleaner ${var.name}: ${each.key} objects"
-  permissions = [for verb in each.value : "storage.objects.${verb}"]
-  depends_on  = [google_project_service.service]
+  for_each        = local.storage_permissions
+  role_id         = "${replace(var.name, "-", "_")}_storage_${each.key}"
+  title           = "Gleaner ${var.name}: ${each.key} objects"
+  permissions     = [for verb in each.value : "storage.objects.${verb}"]
+  deletion_policy = "ABANDON"
+  depends_on      = [google_project_service.service]
 }
 
 resource "google_storage_bucket" "data" {

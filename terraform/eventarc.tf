@@ -2,13 +2,13 @@ locals {
   # Functions that new documents start.
   documents = { for name, function in local.functions : name => function.trigger if function.trigger.kind == "document" }
 
-  # Eventarc has no multi-regions. It serves those of Firestore in one region each, and nam7 in none: there a tick picks up the jobs.
-  database_location = google_firestore_database.state.location_id
-  eventarc_location = lookup({ nam5 = "us-central1", eur3 = "europe-west4" }, local.database_location, local.database_location)
+  # By Google's page, Eventarc serves nam5 and eur3 in one region each, and nam7 in none. Its API has named the multi-region to users.
+  database_location = coalesce(var.firestore_location, var.region)
+  eventarc_location = coalesce(var.eventarc_location, lookup({ nam5 = "us-central1", eur3 = "europe-west4", nam7 = "none" }, local.database_location, local.database_location))
 }
 
 resource "google_eventarc_trigger" "document" {
-  for_each                = { for name, trigger in local.documents : name => trigger if coalesce(var.firestore_location, var.region) != "nam7" }
+  for_each                = { for name, trigger in local.documents : name => trigger if local.eventarc_location != "none" }
   name                    = "${var.name}-${each.key}"
   location                = local.eventarc_location
   service_account         = google_service_account.account["invoker"].email
@@ -35,6 +35,11 @@ resource "google_eventarc_trigger" "document" {
     }
   }
   depends_on = [google_cloud_run_v2_service_iam_member.invoker, google_project_iam_member.invoker_receives_events]
+
+  lifecycle {
+    # A trigger knows its database by more than the name.
+    replace_triggered_by = [google_firestore_database.state.uid]
+  }
 }
 
 # Events have no smaller resource than the project.

@@ -46,6 +46,8 @@ resource "google_firestore_field" "expire_at" {
   database   = google_firestore_database.state.name
   collection = each.key
   field      = "expire_at"
+  # A destroy keeps the database, and with it the expiry of its documents.
+  deletion_policy = "ABANDON"
 
   ttl_config {}
   # No index: an indexed time limits a collection to 500 writes a second.
@@ -53,19 +55,21 @@ resource "google_firestore_field" "expire_at" {
 }
 
 resource "google_firestore_field" "heartbeat" {
-  for_each   = local.unqueried
-  database   = google_firestore_database.state.name
-  collection = "workers"
-  field      = each.key
+  for_each        = local.unqueried
+  database        = google_firestore_database.state.name
+  collection      = "workers"
+  field           = each.key
+  deletion_policy = "ABANDON"
 
   index_config {}
 }
 
 resource "google_firestore_field" "text" {
-  for_each   = local.text_fields
-  database   = google_firestore_database.state.name
-  collection = each.value.collection
-  field      = each.value.field
+  for_each        = local.text_fields
+  database        = google_firestore_database.state.name
+  collection      = each.value.collection
+  field           = each.value.field
+  deletion_policy = "ABANDON"
 
   index_config {}
 }

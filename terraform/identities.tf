@@ -32,7 +32,9 @@ resource "google_project_iam_custom_role" "tpu" {
   role_id     = "${replace(var.name, "-", "_")}_tpu"
   title       = "Gleaner ${var.name}: TPU nodes"
   permissions = local.tpu_permissions
-  depends_on  = [google_project_service.service]
+  # Google keeps the id of a deleted role for 37 days, so a destroy keeps the role for the next deployment.
+  deletion_policy = "ABANDON"
+  depends_on      = [google_project_service.service]
 }
 
 resource "google_project_iam_member" "tpu" {

@@ -15,7 +15,7 @@ output "next_commands" {
     pause  = "gcloud pubsub topics publish ${google_pubsub_topic.topic["control"].name} --project=${var.project} --message='{\"action\":\"pause\",\"run\":\"my-run\"}'"
     drain  = "gcloud pubsub topics publish ${google_pubsub_topic.topic["control"].name} --project=${var.project} --message='{\"action\":\"scale\",\"pool\":\"${local.topic_prefix}tpu\",\"workers_per_zone\":0}'"
     nodes  = "gcloud compute ${var.tpu_provider == "tpu-api" ? "tpus tpu-vm list --zone=-" : "instances list --filter=labels.managed-by=gleaner"} --project=${var.project}"
-    ticks  = "gcloud scheduler jobs describe ${google_cloud_scheduler_job.tick.name} --location=${var.region} --project=${var.project}"
+    ticks  = "gcloud scheduler jobs describe ${google_cloud_scheduler_job.tick.name} --location=${local.scheduler_region} --project=${var.project}"
     dead   = "gcloud pubsub subscriptions pull ${google_pubsub_subscription.dead.name} --project=${var.project} --limit=10"
     result = "gcloud storage ls gs://${google_storage_bucket.data.name}/activations/my-run/"
   }

@@ -1,6 +1,6 @@
 resource "google_cloud_scheduler_job" "tick" {
   name     = "${var.name}-tick"
-  region   = var.region
+  region   = local.scheduler_region
   schedule = "* * * * *"
   # `paused` stays out: `gleaner tick pause` changes the job, and an apply keeps the change.
 

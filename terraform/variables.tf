@@ -9,7 +9,7 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Region of the buckets, the functions and the Scheduler job."
+  description = "Region of the buckets and the functions."
   type        = string
 
   validation {
@@ -410,6 +410,32 @@ variable "firestore_location" {
     condition     = var.firestore_location == null || can(regex("^(nam5|nam7|eur3|[a-z]+-[a-z]+[0-9]+)$", var.firestore_location))
     error_message = "firestore_location must be a region such as us-central1, or nam5, nam7 or eur3."
   }
+}
+
+variable "eventarc_location" {
+  description = "Location of the trigger of new documents: a region, nam5 or eur3; none makes no trigger, and a tick takes up each job within a minute. Default: that of the database, by Google's page."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.eventarc_location == null || can(regex("^(none|nam5|nam7|eur3|[a-z]+-[a-z]+[0-9]+)$", var.eventarc_location))
+    error_message = "eventarc_location must be a region such as us-central1, nam5, nam7, eur3 or none."
+  }
+}
+
+variable "scheduler_region" {
+  description = "Region of the Scheduler job, for a region that Cloud Scheduler does not serve. Default: region."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.scheduler_region == null || can(regex("^[a-z]+-[a-z]+[0-9]+$", var.scheduler_region))
+    error_message = "scheduler_region must be a region such as us-central1."
+  }
+}
+
+locals {
+  scheduler_region = coalesce(var.scheduler_region, var.region)
 }
 
 variable "artifacts" {
