@@ -1,9 +1,9 @@
 import {existsSync} from 'node:fs';
-import {mkdtemp, rm, writeFile} from 'node:fs/promises';
+import {mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import {useCloud} from '../../client/connection/choose.ts';
-import {cloudName, cloudText, parseCloudName} from '../../client/connection/cloud-name.ts';
+import {cloudName, cloudText, homeText, parseCloudName} from '../../client/connection/cloud-name.ts';
 import {projectIn, SETTINGS_FILE} from '../../client/connection/settings-file.ts';
 import {type GoogleApi, openGoogle} from '../../client/google/api.ts';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
@@ -14,11 +14,16 @@ import {utcText} from '../../shared/domain/time.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
+import {wrongFunctions} from '../checks/functions.ts';
+import {forbiddenBy, forbiddenText} from '../checks/policies.ts';
+import {unservedRegions} from '../checks/regions.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
+import {withClock} from '../terminal/progress-clock.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import {type Ceilings, costLines, mostAnHour} from './cost.ts';
 import {restoreArtifacts} from './earlier-artifacts.ts';
+import {keptOf} from './kept.ts';
 import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
 import {makeIdentities, missingIn, missingLines, type Place, prepare} from './project.ts';
 import {latestRecord, openStateBucket, recordOf, restoreLock, stateBucketOf, writeRecord} from './records.ts';
@@ -26,6 +31,8 @@ import {deployedOf, EXAMPLE, readSettings, type Settings} from './settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from './terraform.ts';
 import {CLOCK, type Clock, untilReady} from './until-ready.ts';
 
+/** Text of the last plan, which is too long for a terminal. */
+const PLAN_TEXT = join(DIST, 'plan.txt');
 /** Resources that a line of the repeat names. */
 const MOST_NAMED = 8;
 
@@ -144,22 +151,35 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
   const {project, state_bucket} = place;
   const {clock} = machine;
   if (!options.plan) await prepareProject(deployment, options);
-  const plan = async () => {
-    await terraform.plan(saved, [path, join(DIST, VARIABLES_FILE)]);
+  const files = [path, join(DIST, VARIABLES_FILE)];
+  const plan = async (replace: readonly string[] = []) => {
+    const text = await withClock('Terraform has planned', () => terraform.plan(saved, files, replace));
+    await writeFile(PLAN_TEXT, text);
     return readPlan(await terraform.show(saved));
   };
   let planned: Plan;
   try {
     say(`Reading the state in gs://${state_bucket}`);
     await terraform.init(state_bucket, name);
-    planned = options.plan ? await plan() : await untilReady(plan, clock, stop);
+    planned = options.plan ? await plan() : await untilReady(() => plan(), clock, stop);
   } catch (error) {
     const why = options.plan ? whyMocked(error) : undefined;
     if (why === undefined) throw error;
     say(`This plan is mocked, because ${why}. It shows a first deployment; a real plan also asks Google.`);
     return report(await mockedPlan(settings), settings, {...options, mocked: true});
   }
+  const kept = await keptOf(api, project, planned.changes);
+  const keptLine = `This takes over what an earlier deployment left: ${kept.map(({id}) => id).join(', ')}.`;
+  if (kept.length > 0 && !options.plan) {
+    await requireConsent([keptLine], {yes: options.yes, signal: stop});
+    for (const each of kept) {
+      say(`Taking over ${each.id}`);
+      await terraform.import(files, each);
+    }
+    planned = await plan();
+  } else if (kept.length > 0) say(keptLine);
   report(planned, settings, {...options, mocked: false});
+  say(`The whole plan is in ${homeText(PLAN_TEXT)}`);
   if (options.plan) return;
   await requireConsent([`This applies the plan to the project ${project}.`], {
     yes: options.yes,
@@ -172,6 +192,10 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
     await terraform.apply(saved);
   };
   await untilReady(apply, clock, stop);
+  await replaceWrongFunctions(deployment, async addresses => {
+    await plan(addresses);
+    await terraform.apply(saved);
+  });
   const outputs = await terraform.outputs();
   say(`${name} is deployed to ${project}.`);
   await recordDeployment(deployment);
@@ -184,6 +208,27 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
   );
 }
 
+/**
+ * An update that fails leaves a function with the code of before, and Terraform with the state of the new code. Makes such functions anew.
+ * Throws `CliError` for one that stays wrong.
+ */
+async function replaceWrongFunctions(
+  {api, settings, name, place}: Deployment,
+  replace: (addresses: string[]) => Promise<void>,
+): Promise<void> {
+  const {artifacts} = JSON.parse(await readFile(join(DIST, VARIABLES_FILE), 'utf8'));
+  const at = {project: place.project, region: deployedOf(settings).region, name};
+  const wrong = await wrongFunctions(api, at, artifacts);
+  if (wrong.length === 0) return;
+  for (const {evidence} of wrong) say(`${evidence}: replacing it`);
+  await replace(wrong.map(each => `google_cloudfunctions2_function.function["${each.function}"]`));
+  const [left] = await wrongFunctions(api, at, artifacts);
+  if (left)
+    throw new CliError(
+      `Failed to deploy: ${left.evidence}; read \`${left.cure}\`, and run the command again. This deployment is not recorded`,
+    );
+}
+
 /** Turns on APIs and makes the bucket of the state, with consent; restores the lock file of the provider. */
 async function prepareProject(deployment: Deployment, {yes}: DeployOptions): Promise<void> {
   const {api, state, name, place, stop, machine} = deployment;
@@ -194,9 +239,21 @@ async function prepareProject(deployment: Deployment, {yes}: DeployOptions): Pro
     if (yes) lines.forEach(say);
     await prepare(api, missing, place, machine.clock);
   }
+  await untilReady(() => requirePermitted(deployment), machine.clock, stop);
   const files = {lock_file: machine.lock_file, versions_file: VERSIONS_FILE};
   if (await restoreLock(state, name, files))
     say('Taking the hashes of the provider from the last deployment');
+}
+
+/** Throws `CliError` for a service that is not in the region, and for a policy of the organization: an apply would stop half-way. */
+async function requirePermitted({api, settings}: Deployment): Promise<void> {
+  const {project} = settings;
+  const [unserved, forbidden] = await Promise.all([
+    unservedRegions(api, settings),
+    forbiddenBy(api, project, {...deployedOf(settings), settings}),
+  ]);
+  const problems = [...unserved, ...forbidden.map(forbiddenText)];
+  if (problems.length > 0) throw new CliError(`Failed to deploy to ${project}: ${problems.join('; ')}`);
 }
 
 /** Writes the record of a finished deployment. Throws `CliError`, because a deployment without a record cannot be gone back to. */
@@ -215,7 +272,8 @@ async function recordDeployment(deployment: Deployment): Promise<void> {
 }
 
 function leftLine({changes}: Plan): string {
-  const named = changes.slice(0, MOST_NAMED).join(', ');
+  const addresses = changes.map(({address}) => address);
+  const named = addresses.slice(0, MOST_NAMED).join(', ');
   const more = changes.length > MOST_NAMED ? ` and ${changes.length - MOST_NAMED} more` : '';
   return `${changes.length} resources are left: ${named}${more}`;
 }
@@ -229,7 +287,7 @@ function report(
   {json, plan, mocked}: Reported,
 ): void {
   const most = mostAnHour(resources, ceilings);
-  const slow = changes.filter(address => address.startsWith('google_firestore_field.')).length;
+  const slow = changes.filter(({type}) => type === 'google_firestore_field').length;
   const lines = [
     ...countsOf(resources).map(([type, count]) => `  ${String(count).padStart(4)}  ${type}`),
     `${resources.length} resources in the project ${settings.project}`,

@@ -1,6 +1,7 @@
 /** A plan of Terraform, by real providers or with mocked answers of Google. */
 import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
+import type {Json} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import type {Id} from '../../shared/google/known-errors.ts';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
@@ -9,11 +10,19 @@ import type {Ceilings} from './cost.ts';
 import type {Settings} from './settings.ts';
 import {StepFailed} from './terraform.ts';
 
-/** Resources after an apply of a plan, the addresses of those that the apply changes, and the ceilings of their cost. */
-export type Plan = {resources: Resource[]; changes: string[]; ceilings: Ceilings};
+/** A change that an apply makes to a resource. `values`: those after it, as far as they are known. */
+export type Change = {address: string; type: string; actions: string[]; values: Json};
+
+/** Resources after an apply of a plan, what the apply changes, and the ceilings of their cost. */
+export type Plan = {resources: Resource[]; changes: Change[]; ceilings: Ceilings};
 
 type PlannedState = {
-  resource_changes?: {address: string; mode: string; change: {actions: string[]}}[];
+  resource_changes?: {
+    address: string;
+    type: string;
+    mode: string;
+    change: {actions: string[]; after?: Json | null};
+  }[];
   planned_values?: {
     outputs?: {ceilings?: {value: Ceilings}};
     root_module?: {resources?: (Resource & {mode: string})[]};
@@ -27,10 +36,10 @@ export function readPlan(shown: unknown): Plan {
   const ceilings = outputs?.ceilings?.value;
   if (!ceilings) throw new CliError('The plan has no output `ceilings`: use the terraform/ of this release');
   const resources = (root_module?.resources ?? []).filter(({mode}) => mode === 'managed');
-  const changed = resource_changes.filter(
-    ({mode, change}) => mode === 'managed' && change.actions.some(action => action !== 'no-op'),
-  );
-  return {resources, changes: changed.map(({address}) => address), ceilings};
+  const changes = resource_changes
+    .filter(({mode, change}) => mode === 'managed' && change.actions.some(action => action !== 'no-op'))
+    .map(({address, type, change: {actions, after}}) => ({address, type, actions, values: after ?? {}}));
+  return {resources, changes, ceilings};
 }
 
 /** Why a real plan cannot be made on this machine, however right the settings are; undefined if it can. */
@@ -49,6 +58,6 @@ export async function mockedPlan(settings: Settings): Promise<Plan> {
   const {artifacts} = JSON.parse(await readFile(join(DIST, VARIABLES_FILE), 'utf8'));
   const variables = {...settings, ticket_key: '0'.repeat(64), artifacts} as Variables;
   const {resources, outputs} = await applyMocked(variables);
-  const changes = resources.map(({address}) => address);
+  const changes = resources.map(({address, type}) => ({address, type, actions: ['create'], values: {}}));
   return {resources, changes, ceilings: outputs.ceilings as Ceilings};
 }

@@ -11,7 +11,10 @@ const SERVICES = fileURLToPath(new URL('../../terraform/services.tf', import.met
 /** Terraform needs these two before it can turn on the others. */
 const BOOTSTRAP = ['cloudresourcemanager', 'serviceusage'];
 /** Services that act in the project by accounts of their own, which exist from their first use on. */
-const WITH_IDENTITY = ['artifactregistry', 'cloudbuild', 'cloudfunctions', 'eventarc', 'pubsub', 'run'];
+const WITH_IDENTITY = [
+  ...['artifactregistry', 'cloudbuild', 'cloudfunctions', 'cloudscheduler', 'compute', 'eventarc', 'pubsub'],
+  ...['run', 'tpu'],
+];
 const USAGE = 'serviceusage.googleapis.com';
 /** APIs of one request. */
 const MOST_APIS = 20;

@@ -6,6 +6,7 @@ import {CliError} from '../../client/text/errors.ts';
 import {printableLines} from '../../shared/contracts/printable.ts';
 import {type Id, type Kind, type Known, knownError} from '../../shared/google/known-errors.ts';
 import {runTerraform} from '../terraform/run-terraform.ts';
+import type {Kept} from './kept.ts';
 
 const FOLDER = fileURLToPath(new URL('../../terraform', import.meta.url));
 
@@ -37,6 +38,8 @@ export class StepFailed extends CliError {
 
 const UNKNOWN: Known = {kind: 'unknown', mend: 'this error is not known here', id: undefined};
 
+const variablesOf = (files: readonly string[]) => files.map(path => `-var-file=${path}`);
+
 export class Terraform {
   readonly #options: {folder: string; env: Record<string, string>; stop: AbortSignal};
 
@@ -56,9 +59,24 @@ export class Terraform {
     );
   }
 
-  async plan(file: string, variableFiles: string[]): Promise<void> {
-    const variables = variableFiles.map(path => `-var-file=${path}`);
-    await this.#run('plan', ['plan', '-input=false', '-no-color', `-out=${file}`, ...variables], 'shown');
+  /** Writes the plan to a file, and returns its text. `replace`: resources to make anew. */
+  async plan(file: string, variableFiles: string[], replace: readonly string[] = []): Promise<string> {
+    const options = [...variablesOf(variableFiles), ...replace.map(address => `-replace=${address}`)];
+    return this.#run('plan', ['plan', '-input=false', '-no-color', `-out=${file}`, ...options], 'quiet');
+  }
+
+  /** Takes a resource that exists into the state. */
+  async import(variableFiles: string[], {address, id}: Kept): Promise<void> {
+    const options = ['-input=false', '-no-color', ...variablesOf(variableFiles)];
+    await this.#run(`take over ${id}`, ['import', ...options, address, id], 'quiet');
+  }
+
+  /** Leaves the resources of a type at Google, and takes them out of the state. */
+  async forget(type: string): Promise<void> {
+    const listed = await this.#run('list the state', ['state', 'list'], 'quiet');
+    const addresses = listed.split('\n').filter(address => address.startsWith(`${type}.`));
+    if (addresses.length > 0)
+      await this.#run(`keep ${addresses.join(', ')}`, ['state', 'rm', ...addresses], 'quiet');
   }
 
   async show(file: string): Promise<unknown> {
@@ -71,12 +89,8 @@ export class Terraform {
 
   /** Prints the plan of a destroy, asks nothing, and destroys. */
   async destroy(variableFiles: string[]): Promise<void> {
-    const variables = variableFiles.map(path => `-var-file=${path}`);
-    await this.#run(
-      'destroy',
-      ['destroy', '-auto-approve', '-input=false', '-no-color', ...variables],
-      'shown',
-    );
+    const options = ['-auto-approve', '-input=false', '-no-color', ...variablesOf(variableFiles)];
+    await this.#run('destroy', ['destroy', ...options], 'shown');
   }
 
   async outputs(): Promise<Record<string, unknown>> {

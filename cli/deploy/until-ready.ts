@@ -2,6 +2,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {CliError} from '../../client/text/errors.ts';
 import {say} from '../../client/text/output.ts';
+import {kindOf} from '../../shared/google/errors.ts';
 import {StepFailed} from './terraform.ts';
 
 /** Time of a deployment, which a test steps. */
@@ -27,18 +28,20 @@ export async function untilReady<T>(
     try {
       return await step(attempt);
     } catch (error) {
-      if (!(error instanceof StepFailed && error.kind === 'early')) throw error;
+      const kind = error instanceof StepFailed ? error.kind : kindOf(error);
+      if (kind !== 'early') throw error;
       end_ms ??= clock.now() + MOST_WAIT_S * 1000;
       const wait_s = WAITS_S[Math.min(attempt, WAITS_S.length - 1)] ?? 0;
       const left_s = (end_ms - clock.now()) / 1000;
-      if (wait_s > left_s) throw late(error);
-      say(`Google has not finished an earlier step: ${error.first}`);
+      if (wait_s > left_s) throw late(error as Error);
+      const text = error instanceof StepFailed ? error.first : (error as Error).message;
+      say(`Google has not finished an earlier step: ${text}`);
       say(`Repeating in ${wait_s} s, for ${Math.floor(left_s / 60)} minutes at most`);
       await clock.sleep(wait_s, stop);
     }
 }
 
-function late(error: StepFailed): CliError {
+function late(error: Error): CliError {
   const text = `${error.message}; Google has not finished for ${MOST_WAIT_S / 60} minutes: run the command again later`;
   return new CliError(text, {cause: error});
 }

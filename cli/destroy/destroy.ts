@@ -65,7 +65,7 @@ async function destroyIn(cloud: Cloud, file: string | undefined, options: Destro
       `${counted(left.length, 'TPU')} of ${deployment} in ${fleet.zones.join(', ') || 'no zone'}: they finish their shards first`,
       `the job ${tickJobOf(deployment)} is paused`,
       ...(is_google
-        ? ['functions, topics, subscriptions, accounts, roles, network, alerts and the bucket of logs']
+        ? ['functions, topics, subscriptions, accounts, network, alerts and the bucket of logs']
         : []),
     ];
     const lines = ['Goes:', ...goes.map(each => `  ${each}`), 'Stays:', ...linesOf(stays)];
@@ -112,6 +112,8 @@ export async function destroyResources(
   const terraform = new Terraform(new AbortController().signal);
   say(`Reading the state in gs://${bucket}`);
   await terraform.init(bucket, name);
+  // The database stays, and so does its daily backup.
+  await terraform.forget('google_firestore_backup_schedule');
   await terraform.destroy([path, variables]);
 }
 
@@ -149,6 +151,10 @@ export function staysOf(
           },
         ]
       : []),
+    {
+      what: 'the custom roles, whose ids Google would block for 37 days',
+      command: `gcloud iam roles list ${at} --filter=name~/roles/${deployment.replaceAll('-', '_')}_`,
+    },
     ...secretStays('the token of the hub', settings.hf_token_secret),
     ...secretStays('the token of private repositories', settings.git_token_secret),
     ...Object.entries(settings.job_secrets ?? {}).flatMap(([name, secret]) => secretStays(name, secret)),

@@ -1,6 +1,5 @@
 /** Checks of the deployment: zones, Scheduler, bucket, functions, prices and a write. */
 
-import {readFileSync} from 'node:fs';
 import {absentAsNull} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {bytesText, counted} from '../../client/text/format.ts';
@@ -15,12 +14,9 @@ import type {Provider} from '../../shared/domain/records/providers.ts';
 import {iso, utcText} from '../../shared/domain/time.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports/ports.ts';
+import {wrongFunctions} from '../checks/functions.ts';
 import {lacksOf} from '../checks/pool.ts';
 import {broken, type Check, ok, warning} from './context.ts';
-
-const TRIGGERS = new URL('../../functions/triggers.json', import.meta.url);
-
-type Triggers = {functions: {name: string}[]};
 
 const zones: Check = {
   name: 'TPUs of the zones',
@@ -79,45 +75,13 @@ const bucket: Check = {
   },
 };
 
-type Function = {
-  state?: string;
-  buildConfig?: {source?: {storageSource?: {object?: string}}};
-  serviceConfig?: {environmentVariables?: {GLEANER_BUNDLE?: string}};
-};
-
 const digests: Check = {
   name: 'functions',
   async check({api, project, region, name, applied}) {
     if (!applied) return warning('no deployment is recorded beside the state', 'gleaner deploy');
-    const {functions, bundle} = applied.artifacts;
-    const triggers = JSON.parse(readFileSync(TRIGGERS, 'utf8')) as Triggers;
-    for (const {name: each} of triggers.functions) {
-      const id = `${name}-${each}`;
-      const found = (await absentAsNull(
-        api.call(
-          'GET',
-          `cloudfunctions.googleapis.com/v2/projects/${project}/locations/${region}/functions/${id}`,
-        ),
-      )) as Function | null;
-      if (!found) return broken(`there is no function ${id}`, 'gleaner deploy');
-      if (found.state !== 'ACTIVE')
-        return broken(
-          `${id} is ${found.state}`,
-          `gcloud functions describe ${id} --region=${region} --project=${project}`,
-        );
-      const zip = found.buildConfig?.source?.storageSource?.object;
-      if (zip !== `functions/${functions.sha256}.zip`)
-        return broken(
-          `${id} runs ${zip}, and functions/${functions.sha256}.zip is applied`,
-          'gleaner deploy',
-        );
-      const worker = found.serviceConfig?.environmentVariables?.GLEANER_BUNDLE;
-      if (worker !== bundle.sha256)
-        return broken(
-          `${id} gives workers the bundle ${worker}, and ${bundle.sha256} is applied`,
-          'gleaner deploy',
-        );
-    }
+    const {functions} = applied.artifacts;
+    const [wrong] = await wrongFunctions(api, {project, region, name}, applied.artifacts);
+    if (wrong) return broken(wrong.evidence, wrong.cure);
     return ok(
       `all run ${functions.sha256.slice(0, 12)}, applied at ${utcText(applied.deployed_at)} by ${applied.account}`,
     );

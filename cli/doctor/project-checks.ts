@@ -7,8 +7,10 @@ import {isRegional, QUOTA_SERVICE, quotaIdsOf, quotaSizeOf} from '../../shared/d
 import {regionOf} from '../../shared/domain/names.ts';
 import {machineTypeOf} from '../../shared/domain/records/providers.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
+import {policyMend} from '../../shared/google/known-errors.ts';
 import {grantLine, SECRET_READER} from '../../shared/google/secrets.ts';
 import type {Store} from '../../shared/ports/ports.ts';
+import {forbiddenBy} from '../checks/policies.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';
 import {broken, type Check, type Context, grantsIn, ok, warning} from './context.ts';
 
@@ -164,41 +166,13 @@ async function readsState(store: Store): Promise<boolean> {
   }
 }
 
-type Policy = {listPolicy?: {allValues?: string; allowedValues?: string[]; deniedValues?: string[]}};
-
-/** Constraints of an organization that a deployment breaks, and a value that each must allow. */
-function constraintsOf({region, settings}: Context): [constraint: string, values: string[]][] {
-  const {external_ips = false, nat = true} = (settings.network ?? {}) as {
-    external_ips?: boolean;
-    nat?: boolean;
-  };
-  const locations = [region, `in:${region}-locations`, `in:${region.split('-', 1)[0]}-locations`];
-  return [
-    ['gcp.resourceLocations', locations],
-    ['cloudfunctions.allowedIngressSettings', ['ALLOW_ALL']],
-    ['run.allowedIngress', ['all']],
-    ...(external_ips ? [['compute.vmExternalIpAccess', []] as [string, string[]]] : []),
-    ...(nat ? [['compute.restrictCloudNATUsage', []] as [string, string[]]] : []),
-  ];
-}
-
 const policies: Check = {
   name: 'organization policies',
-  async check(context) {
-    const {api, project} = context;
-    for (const [constraint, values] of constraintsOf(context)) {
-      const answer = await api.call('POST', `${RESOURCES}/${project}:getEffectiveOrgPolicy`, {
-        constraint: `constraints/${constraint}`,
-      });
-      const {allValues, allowedValues = [], deniedValues = []} = (answer as Policy).listPolicy ?? {};
-      const isAllowed = allowedValues.length === 0 || values.some(value => allowedValues.includes(value));
-      if (allValues === 'DENY' || !isAllowed || values.some(value => deniedValues.includes(value)))
-        return broken(
-          `constraints/${constraint} forbids ${values[0] ?? 'this setting'}`,
-          `ask the administrator of the organization, or change the setting: gcloud org-policies describe ${constraint} --effective --project=${project}`,
-        );
-    }
-    return ok('none forbids these settings');
+  async check({api, project, region, provider, settings}) {
+    const [forbidden] = await forbiddenBy(api, project, {region, provider, settings});
+    if (!forbidden) return ok('none forbids these settings');
+    const {constraint, what} = forbidden;
+    return broken(`constraints/${constraint} forbids ${what}`, policyMend(constraint));
   },
 };
 

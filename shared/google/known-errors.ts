@@ -201,7 +201,7 @@ const ROWS: readonly Row[] = [
   [
     'ours',
     /already (?:exists|own)/i,
-    'a resource of an earlier deployment exists: import it as terraform/README.md#destroy shows, or choose another `name`',
+    'a resource of this name exists, and `gleaner deploy` takes over only those that its destroy keeps: import it as terraform/README.md shows, or choose another `name`',
   ],
   // Cloud Resource Manager, Firestore, Cloud Storage
   [

@@ -1,0 +1,28 @@
+/** The services of Google that a deployment needs in its region. */
+import {type GoogleApi, listAll} from '../../client/google/api.ts';
+import type {Settings} from '../deploy/settings.ts';
+
+/** By service: the setting of its location, in place of `region`. */
+const SERVICES: readonly [name: string, version: string, setting: string][] = [
+  ['cloudscheduler', 'v1', 'scheduler_region'],
+  ['cloudfunctions', 'v2', 'region'],
+  ['eventarc', 'v1', 'eventarc_location'],
+  ['artifactregistry', 'v1', 'region'],
+  ['firestore', 'v1', 'firestore_location'],
+];
+
+/** A line for each service that is not where the settings want it. */
+export async function unservedRegions(api: GoogleApi, settings: Settings): Promise<string[]> {
+  const lines = SERVICES.map(async ([service, version, setting]) => {
+    const wanted = String(settings[setting] ?? settings.region);
+    // A multi-region of the database, or no trigger.
+    if (setting !== 'region' && !wanted.includes('-')) return [];
+    const address = `${service}.googleapis.com/${version}/projects/${settings.project}/locations`;
+    const places = (await listAll(api, address, 'locations')).map(({locationId}) => String(locationId));
+    if (places.includes(wanted)) return [];
+    const area = wanted.split('-', 1)[0];
+    const near = places.filter(place => place.startsWith(`${area}-`)).join(', ');
+    return [`${service} does not serve ${wanted}: set \`${setting}\` to one of ${near || places.join(', ')}`];
+  });
+  return (await Promise.all(lines)).flat();
+}
