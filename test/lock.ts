@@ -8,8 +8,10 @@ import {LOCK, TPU_LOCK, uvCache, WORKER_FOLDER, workerPython} from '../client/py
 import {ROOT, type Run, runCommand} from './support/machine/process.ts';
 
 const WORKER = 'worker-startup/requirements';
-const LOCKS: {name: string; base?: string; overrides?: string}[] = [
+const LOCKS: {name: string; base?: string; overrides?: string; alone?: true}[] = [
   {name: 'worker-startup/uv-requirements'},
+  // The documents in it need none of the other packages.
+  {name: 'test/support/google/discovery', alone: true},
   {name: WORKER},
   {name: 'worker-startup/requirements-tpu', base: WORKER},
   {name: 'cli/run/export-requirements', base: WORKER},
@@ -26,7 +28,7 @@ const SCRIPT =
   'source "$1/startup.sh"; umask 022; uv=$(ensure_uv "$1/uv-requirements.lock") || exit 1; shift; exec "$uv" pip compile "$@"';
 const run: Run = (command, args, env = {}) => runCommand(command, args, env, () => {});
 
-for (const {name, base, overrides} of LOCKS) {
+for (const {name, base, overrides, alone} of LOCKS) {
   const known = process.argv.includes('--upgrade') ? [] : ['--constraints', `${name}.lock`];
   const below = base ? ['--constraints', `${base}.lock`] : [];
   const instead = overrides ? ['--overrides', overrides] : [];
@@ -38,6 +40,7 @@ for (const {name, base, overrides} of LOCKS) {
     '3.12',
     '--no-header',
     '--no-annotate',
+    ...(alone ? ['--no-deps'] : []),
   ];
   const args = [
     '-c',

@@ -68,10 +68,13 @@ export async function deploy(
     if (!options.plan) nameCloud(cloudText({kind: 'project', project, deployment: name}));
     const place = {project, region: String(region), state_bucket: stateBucketOf(project, options)};
     const state = openStateBucket(api, project, place.state_bucket);
-    await makeArtifacts({api, state, project, name}, options);
     const terraform = new Terraform(stop);
     const given = {api, state, terraform, settings, name, path, place, machine};
-    await deployWith({...given, saved: join(folder, 'plan'), stop}, options);
+    const deployment = {...given, saved: join(folder, 'plan'), stop};
+    // A build takes minutes, and a project that forbids the deployment needs none.
+    if (!options.plan) await prepareProject(deployment, options);
+    await makeArtifacts({api, state, project, name}, options);
+    await deployWith(deployment, options);
   } catch (error) {
     throw stop.aborted ? new Interrupted('Interrupted: run the command again', {cause: error}) : error;
   } finally {
@@ -150,7 +153,6 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
   const {api, terraform, settings, name, path, place, saved, stop, machine} = deployment;
   const {project, state_bucket} = place;
   const {clock} = machine;
-  if (!options.plan) await prepareProject(deployment, options);
   const files = [path, join(DIST, VARIABLES_FILE)];
   const plan = async (replace: readonly string[] = []) => {
     const text = await withClock('Terraform has planned', () => terraform.plan(saved, files, replace));

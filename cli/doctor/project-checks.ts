@@ -12,6 +12,7 @@ import {grantLine, SECRET_READER} from '../../shared/google/secrets.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {forbiddenBy} from '../checks/policies.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';
+import type {Settings} from '../deploy/settings.ts';
 import {broken, type Check, type Context, grantsIn, ok, warning} from './context.ts';
 
 const RESOURCES = 'cloudresourcemanager.googleapis.com/v1/projects';
@@ -68,7 +69,7 @@ const accounts: Check = {
 const roles: Check = {
   name: 'roles',
   async check(context) {
-    const {api, project, name} = context;
+    const {api, project, name, settings} = context;
     const {projectNumber} = await api.call('GET', `${RESOURCES}/${project}`);
     const worker = emailOf(context, 'worker');
     const [ofProject, ofWorker] = await Promise.all([
@@ -76,14 +77,18 @@ const roles: Check = {
       api.call('POST', `${IAM}/${project}/serviceAccounts/${worker}:getIamPolicy`),
     ]);
     const control = `serviceAccount:${emailOf(context, 'control')}`;
-    const agent = (service: string) =>
-      `serviceAccount:service-${projectNumber}@gcp-sa-${service}.iam.gserviceaccount.com`;
+    const agent = (domain: string) =>
+      `serviceAccount:service-${projectNumber}@${domain}.iam.gserviceaccount.com`;
+    const tpuAgents = [
+      `roles/tpu.serviceAgent ${agent('cloud-tpu')}`,
+      `roles/cloudtpu.serviceAgent ${agent('gcp-sa-tpu')}`,
+    ];
     const wanted = [
       `projects/${project}/roles/${name.replaceAll('-', '_')}_tpu ${control}`,
       `roles/datastore.user ${control}`,
       `roles/datastore.user serviceAccount:${emailOf(context, 'worker-api')}`,
-      `roles/eventarc.serviceAgent ${agent('eventarc')}`,
-      `roles/pubsub.serviceAgent ${agent('pubsub')}`,
+      `roles/eventarc.serviceAgent ${agent('gcp-sa-eventarc')}`,
+      `roles/pubsub.serviceAgent ${agent('gcp-sa-pubsub')}`,
     ];
     const granted = grantsIn(ofProject);
     const missing = wanted.find(grant => !granted.has(grant));
@@ -97,9 +102,24 @@ const roles: Check = {
     }
     if (!grantsIn(ofWorker).has(`roles/iam.serviceAccountUser ${control}`))
       return broken(`${control} may not give nodes the account ${worker}`, 'gleaner deploy');
-    return ok(`${wanted.length + 1} are granted`);
+    const late = tpuAgents.find(grant => !granted.has(grant))?.split(' ');
+    if (late)
+      return warning(
+        `${late[1]} lacks ${late[0]}: Google makes this account with the first TPU, which may be refused meanwhile`,
+        `gcloud beta services identity create --service=tpu.googleapis.com --project=${project}`,
+      );
+    const host = hostOf(settings, project);
+    const shared = `; ${host}, which has the network, must grant roles/tpu.xpnAgent to ${agent('cloud-tpu')}`;
+    return ok(`${wanted.length + tpuAgents.length + 1} are granted${host ? shared : ''}`);
   },
 };
+
+/** The other project that shares its network with this one; undefined for a network of this project. */
+function hostOf({network}: Settings, project: string): string | undefined {
+  const {name = ''} = (network ?? {}) as {name?: string};
+  const [, host] = /\bprojects\/([^/]+)\//.exec(name) ?? [];
+  return host === project ? undefined : host;
+}
 
 const PUBLISH = 'pubsub.topics.publish';
 const READ_STATE = 'datastore.entities.list';

@@ -34,13 +34,13 @@ export type GoogleApi = {
   account(): Promise<string>;
 };
 
-/** GLEANER_GOOGLE_APIS names an address that answers in place of Google, without credentials. */
+type Served = {endpoint?: string | undefined; token?: string | undefined; by_host?: boolean};
+
+/** GLEANER_GOOGLE_APIS names an address that answers in place of Google, without credentials: https://HOST/PATH is its `/HOST/PATH`. */
 export function openGoogle(
-  {endpoint, token}: {endpoint?: string | undefined; token?: string | undefined} = {
-    endpoint: process.env.GLEANER_GOOGLE_APIS,
-  },
+  {endpoint, token, by_host = false}: Served = {endpoint: process.env.GLEANER_GOOGLE_APIS, by_host: true},
 ): GoogleApi {
-  return endpoint === undefined ? realGoogle() : servedGoogle(endpoint, token);
+  return endpoint === undefined ? realGoogle() : servedGoogle(endpoint, token, by_host);
 }
 
 /** The APIs of the cloud of a command. A local cloud serves every API at one address. */
@@ -48,7 +48,7 @@ export function googleOf({storage_endpoint: endpoint, token}: Connection): Googl
   return openGoogle(endpoint === undefined ? undefined : {endpoint, token});
 }
 
-function servedGoogle(address: string, given: string | undefined): GoogleApi {
+function servedGoogle(address: string, given: string | undefined, by_host: boolean): GoogleApi {
   const {origin: endpoint, pathname} = new URL(address);
   // Google's own clients drop the path of an address, and with it a token.
   const token = given ?? splitTokenPath(pathname).token;
@@ -56,7 +56,13 @@ function servedGoogle(address: string, given: string | undefined): GoogleApi {
   return {
     ...{endpoint, token},
     call: (method, address, body) =>
-      send(method, address, `${endpoint}${address.slice(address.indexOf('/'))}`, headers, body),
+      send(
+        method,
+        address,
+        `${endpoint}${by_host ? '/' : ''}${address.slice(by_host ? 0 : address.indexOf('/'))}`,
+        headers,
+        body,
+      ),
     account: async () => 'local',
   };
 }

@@ -1,27 +1,15 @@
 /** The question of commands that delete or buy, in a terminal. */
 import assert from 'node:assert/strict';
-import {chmodSync} from 'node:fs';
 import {delimiter} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {FakeTerraform} from '../../support/google/fake-terraform.ts';
+import {GoogleProject, PROJECT} from '../../support/google/google-project.ts';
 import {putBuiltEnvironment} from '../../support/machine/built-environment.ts';
 import {Folder} from '../../support/machine/folder.ts';
 import {CTRL_C, CTRL_D, inTerminal} from '../../support/machine/pty.ts';
 
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
 const SETTINGS = {project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};
-const PLAN = {
-  planned_values: {
-    outputs: {ceilings: {value: {max_workers: 1, accelerator: 'v6e-8', zones: ['us-central1-a']}}},
-  },
-};
-/** Terraform that records its verbs beside itself. */
-const PROGRAM = `#!/bin/sh
-cd "$(dirname "$0")" || exit 1
-echo "$2" >> verbs
-case $2 in show) cat plan.json ;; output) echo '{}' ;; esac
-`;
-
 const ANSWERS = [
   {name: 'yes', keys: 'yes\r', code: 1, says: /no local cloud in .*absent/},
   {name: 'another word', keys: 'y\r', code: 1, says: /Nothing is changed/},
@@ -33,8 +21,6 @@ describe('The question before a change @full', () => {
   const folder = new Folder(afterEach);
   beforeEach(async () => {
     await putBuiltEnvironment(folder.at('cache'));
-    chmodSync(folder.put('terraform', PROGRAM), 0o755);
-    folder.put('plan.json', JSON.stringify(PLAN));
     folder.put('gleaner.tfvars.json', JSON.stringify(SETTINGS));
   });
 
@@ -60,10 +46,15 @@ describe('The question before a change @full', () => {
 
   describe('of a deployment', () => {
     let google: GoogleProject;
+    let terraform: FakeTerraform;
     beforeEach(async () => {
       google = await new GoogleProject().start();
+      terraform = await new FakeTerraform(google).start(folder.path);
     });
-    afterEach(() => google.close());
+    afterEach(async () => {
+      await terraform.close();
+      await google.close();
+    });
     const deployed = (keys: string) => answered(['deploy'], keys, {GLEANER_GOOGLE_APIS: google.url});
 
     it('the question before a change of a deployment leaves a new project as it is without yes', async () => {
@@ -74,18 +65,17 @@ describe('The question before a change @full', () => {
         /turns on 1\d APIs .*cloudresourcemanager[\s\S]*makes the bucket gs:\/\/my-project-123-gleaner-terraform/,
       );
       assert.equal(google.apis.has('pubsub'), false);
-      assert.deepEqual(folder.names().includes('verbs'), false);
+      assert.deepEqual(terraform.verbs, []);
     });
 
     it('the question before a change of a deployment applies the plan after yes alone', async () => {
       google.prepare();
-      const verbs = () => folder.text('verbs');
       const refused = await deployed(CTRL_D);
       assert.equal(refused.code, 1, refused.text);
       assert.doesNotMatch(refused.text, /\n\s+at /);
-      assert.doesNotMatch(verbs(), /apply/);
+      assert.ok(!terraform.verbs.includes('apply'));
       assert.equal((await deployed('yes\r')).code, 0);
-      assert.match(verbs(), /apply/);
+      assert.ok(terraform.verbs.includes('apply'));
     });
   });
 });

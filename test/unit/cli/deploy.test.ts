@@ -3,22 +3,16 @@ import assert from 'node:assert/strict';
 import {spawn} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {once} from 'node:events';
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
 import {text} from 'node:stream/consumers';
 import {fileURLToPath} from 'node:url';
+import {destroyResources} from '../../../cli/destroy/destroy.ts';
+import {openGoogle} from '../../../client/google/api.ts';
 import {ApiError} from '../../../emulator/http/errors.ts';
-import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {DEPLOYMENT, FakeTerraform} from '../../support/google/fake-terraform.ts';
+import {GoogleProject, PROJECT} from '../../support/google/google-project.ts';
 import {putBuiltEnvironment} from '../../support/machine/built-environment.ts';
 import {alone, gleaner} from '../../support/machine/command.ts';
 import {deployAtOnce as runAtOnce} from '../../support/machine/deploy-at-once.ts';
@@ -36,54 +30,6 @@ const SETTINGS = {
   max_budget_usd: 50,
 };
 
-/** A plan with one function, as `terraform show -json` prints it. */
-const PLAN = JSON.stringify({
-  resource_changes: [
-    {address: 'google_project_service.service["run"]', mode: 'managed', change: {actions: ['no-op']}},
-    {address: 'google_eventarc_trigger.document["on-job"]', mode: 'managed', change: {actions: ['create']}},
-    {address: 'google_firestore_field.text["jobs/code"]', mode: 'managed', change: {actions: ['create']}},
-  ],
-  planned_values: {
-    outputs: {
-      ceilings: {value: {max_workers: 3, accelerator: 'v6e-8', zones: ['us-central1-a', 'us-east5-b']}},
-    },
-    root_module: {
-      resources: [
-        {
-          ...{address: 'google_cloudfunctions2_function.function["on-tick"]', mode: 'managed'},
-          ...{type: 'google_cloudfunctions2_function', name: 'function', index: 'on-tick'},
-          values: {
-            service_config: [{...{available_memory: '1Gi', available_cpu: '1', max_instance_count: 1}}],
-          },
-        },
-        {address: 'data.google_project.project', mode: 'data', type: 'google_project', values: {}},
-      ],
-    },
-  },
-});
-
-/** Answers by the verb. FAIL_VERB fails FAIL_TIMES times, with FAIL_TEXT; each call is a line of `calls`. */
-const PROGRAM = `#!/bin/sh
-printf '%s\\n' "$*" >> "$CALLS"
-verb=$2
-printf '%s' "$TF_VAR_ticket_key" >> "$CALLS.$verb-key"
-if [ "$verb" = "$FAIL_VERB" ] && [ "$(wc -l < "$CALLS.failed" 2>/dev/null || echo 0)" -lt "\${FAIL_TIMES:-1}" ]; then
-  echo >> "$CALLS.failed"
-  printf 'Error: %s\\n' "$FAIL_TEXT" >&2
-  exit 1
-fi
-if [ "$verb" = "$SLOW_VERB" ]; then
-  trap 'echo once >> "$CALLS.interrupted"; exit 1' INT
-  touch "$CALLS.slow"
-  while :; do sleep 0.1; done
-fi
-case $verb in
-  plan) for word in "$@"; do case $word in -out=*) echo planned > "\${word#-out=}" ;; esac; done ;;
-  show) cat "$PLAN_FILE" ;;
-  output) echo '{"bucket":{"value":"my-project-123-gleaner"},"next_commands":{"value":{"start":"gcloud storage cp a b"}}}' ;;
-esac
-`;
-
 /** The texts of Google's APIs for a step that came too early. */
 const NO_AGENT = 'Service account service-1@gcp-sa-pubsub.iam.gserviceaccount.com does not exist.';
 const EVENTARC =
@@ -92,25 +38,23 @@ const EVENTARC =
 describe('gleaner deploy @full', () => {
   let folder: string;
   let google: GoogleProject;
+  let terraform: FakeTerraform;
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'gleaner-deploy-'));
     google = await new GoogleProject().start();
+    terraform = await new FakeTerraform(google).start(folder);
     mkdirSync(join(folder, 'tmp'));
     await putBuiltEnvironment(join(folder, 'cache'));
-    writeFileSync(join(folder, 'terraform'), PROGRAM);
-    chmodSync(join(folder, 'terraform'), 0o755);
-    writeFileSync(join(folder, 'plan.json'), PLAN);
     writeFileSync(join(folder, 'gleaner.tfvars.json'), JSON.stringify(SETTINGS));
   });
   afterEach(async () => {
+    await terraform.close();
     await google.close();
     rmSync(folder, {recursive: true});
   });
 
   const variables = (env: Record<string, string>): Record<string, string> => ({
     PATH: `${folder}${delimiter}${process.env.PATH}`,
-    CALLS: join(folder, 'calls'),
-    PLAN_FILE: join(folder, 'plan.json'),
     TMPDIR: join(folder, 'tmp'),
     XDG_CACHE_HOME: join(folder, 'cache'),
     GLEANER_GOOGLE_APIS: google.url,
@@ -122,17 +66,21 @@ describe('gleaner deploy @full', () => {
   const deployAtOnce = (args: string[], env: Record<string, string> = {}) =>
     alone(() => runAtOnce(join(folder, 'lock.hcl'), args), {cwd: folder, env: variables(env)});
 
-  const verbs = () =>
-    readFileSync(join(folder, 'calls'), 'utf8')
-      .trim()
-      .split('\n')
-      .map(call => call.split(' ')[1]);
+  const destroyAtOnce = () =>
+    alone(
+      async () => {
+        const api = openGoogle();
+        const path = join(folder, 'gleaner.tfvars.json');
+        await destroyResources({api, folder, path, settings: SETTINGS}, {});
+      },
+      {cwd: folder, env: variables({})},
+    );
 
   it('gleaner deploy prepares the project, plans, applies the plan that it showed with its own key, prints the outputs, and keeps no plan', async () => {
     const {code, stdout, stderr} = await deployAtOnce(['--yes', '--json']);
     assert.equal(code, 0, stderr);
-    assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply', 'output']);
-    const calls = readFileSync(join(folder, 'calls'), 'utf8');
+    assert.deepEqual(terraform.verbs, ['init', 'plan', 'show', 'apply', 'output']);
+    const calls = terraform.calls.join('\n');
     assert.match(
       calls,
       /-backend-config=bucket=my-project-123-gleaner-terraform -backend-config=prefix=gleaner/,
@@ -142,8 +90,8 @@ describe('gleaner deploy @full', () => {
       /plan .*-var-file=\S+gleaner\.tfvars\.json -var-file=\S+artifacts\.auto\.tfvars\.json/,
     );
     assert.deepEqual(JSON.parse(stdout).outputs.bucket, 'my-project-123-gleaner');
-    const keyOf = (verb: string) => readFileSync(join(folder, `calls.${verb}-key`), 'utf8');
-    assert.match(keyOf('plan'), /^[0-9a-f]{64}$/);
+    const keyOf = (verb: string) => terraform.tickets[terraform.verbs.indexOf(verb)];
+    assert.match(keyOf('plan') ?? '', /^[0-9a-f]{64}$/);
     assert.equal(keyOf('apply'), keyOf('plan'));
     assert.deepEqual(readdirSync(join(folder, 'tmp')), []);
     assert.match(
@@ -161,23 +109,26 @@ describe('gleaner deploy @full', () => {
       'artifactregistry',
       'cloudbuild',
       'cloudfunctions',
+      'cloudscheduler',
+      'compute',
       'eventarc',
       'pubsub',
       'run',
+      'tpu',
     ]);
-    assert.equal(google.versions.get(STATE), true);
+    assert.deepEqual(google.resources.get(`b/${STATE}`)?.versioning, {enabled: true});
   });
 
   it('gleaner deploy changes nothing in a prepared project but the accounts, and turns on versions of an older state bucket @long', async () => {
     assert.equal((await deployAtOnce(['--yes'])).code, 0);
-    google.versions.set(STATE, false);
+    google.resources.set(`b/${STATE}`, {name: STATE});
     google.calls.length = 0;
     const {code, stderr} = await deployAtOnce(['--yes']);
     assert.equal(code, 0, stderr);
-    assert.equal(google.versions.get(STATE), true);
+    assert.deepEqual(google.resources.get(`b/${STATE}`)?.versioning, {enabled: true});
     const changes = google.calls.filter(call => /^(POST|PATCH) \/(v1|storage)/.test(call));
     assert.deepEqual(
-      changes.filter(call => !call.includes('generateServiceIdentity')),
+      changes.filter(call => !/generateServiceIdentity|getEffectiveOrgPolicy/.test(call)),
       [`PATCH /storage/v1/b/${STATE}`],
     );
   });
@@ -189,26 +140,41 @@ describe('gleaner deploy @full', () => {
     const {code, stderr} = await deployAtOnce(['--yes']);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /cloudbuild has no account to make: .*The service has no identity/);
-    assert.equal(google.identities.size, 5);
+    assert.equal(google.identities.size, 8);
   });
 
   it('gleaner deploy prints the most that an hour can cost in the dearest zone, and changes nothing', async () => {
     const {stdout} = await deploy(['--plan', '--json']);
     const {mocked, resources, most_an_hour} = JSON.parse(stdout);
     assert.equal(mocked, false);
-    assert.deepEqual(resources, ['google_cloudfunctions2_function.function["on-tick"]']);
+    assert.deepEqual(
+      resources,
+      DEPLOYMENT.map(({address}) => address),
+    );
     assert.equal(most_an_hour.dearest_zone, 'us-east5-b');
     assert.ok(Math.abs(most_an_hour.tpus_usd - 3 * 8 * 1.215) < 1e-9);
-    assert.deepEqual(verbs(), ['init', 'plan', 'show']);
-    assert.deepEqual(google.calls, []);
+    assert.deepEqual(terraform.verbs, ['init', 'plan', 'show']);
+    assert.deepEqual(
+      google.calls.filter(call => !call.startsWith('GET')),
+      [],
+    );
   });
 
   it('gleaner deploy repeats until the agents of Google are ready, and says what is left', async () => {
-    const env = {FAIL_VERB: 'apply', FAIL_TIMES: '3', FAIL_TEXT: EVENTARC};
-    const {code, stderr} = await deployAtOnce(['--yes'], env);
+    terraform.failing = {verb: 'apply', text: EVENTARC, times: 3};
+    const {code, stderr} = await deployAtOnce(['--yes']);
     assert.equal(code, 0, stderr);
     const again = ['plan', 'show', 'apply'];
-    assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply', ...again, ...again, ...again, 'output']);
+    assert.deepEqual(terraform.verbs, [
+      'init',
+      'plan',
+      'show',
+      'apply',
+      ...again,
+      ...again,
+      ...again,
+      'output',
+    ]);
     assert.match(stderr, /Google has not finished an earlier step: .*Eventarc Service Agent/);
     assert.match(
       stderr,
@@ -216,32 +182,31 @@ describe('gleaner deploy @full', () => {
     );
     assert.match(
       stderr,
-      /2 resources are left: google_eventarc_trigger\.document\["on-job"\], google_firestore_field/,
+      /15 resources are left: google_eventarc_trigger\.document\["on-job"\], google_firestore_field.* and 7 more/,
     );
   });
 
   it('gleaner deploy ends the repeats after twelve minutes, with the last error @long', async () => {
-    const env = {FAIL_VERB: 'apply', FAIL_TIMES: '99', FAIL_TEXT: NO_AGENT};
-    const {code, stderr} = await deployAtOnce(['--yes'], env);
+    terraform.failing = {verb: 'apply', text: NO_AGENT, times: 99};
+    const {code, stderr} = await deployAtOnce(['--yes']);
     assert.equal(code, 1);
     assert.match(
       stderr,
       /Failed to apply: .*does not exist.*not finished for 12 minutes: run the command again later/,
     );
-    assert.equal(verbs().filter(verb => verb === 'apply').length, 8);
+    assert.equal(terraform.verbs.filter(verb => verb === 'apply').length, 8);
   });
 
   it('gleaner deploy repeats no other failure, and says in one line what to do', async () => {
-    const {code, stderr} = await deployAtOnce(['--yes'], {
-      FAIL_VERB: 'apply',
-      FAIL_TEXT: "Error 403: Permission 'pubsub.topics.create' denied on resource",
-    });
+    const text = "Error 403: Permission 'pubsub.topics.create' denied on resource";
+    terraform.failing = {verb: 'apply', text, times: 1};
+    const {code, stderr} = await deployAtOnce(['--yes']);
     assert.equal(code, 1);
     assert.match(
       stderr,
       /gleaner: Failed to apply: .*; grant the calling account a role with pubsub\.topics\.create/,
     );
-    assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply']);
+    assert.deepEqual(terraform.verbs, ['init', 'plan', 'show', 'apply']);
   });
 
   it('gleaner deploy keeps the settings, the digests, the account and the hashes of the provider beside the state', async () => {
@@ -252,7 +217,7 @@ describe('gleaner deploy @full', () => {
     const deployed = await deployAtOnce(['--yes']);
     assert.equal(deployed.code, 0, deployed.stderr);
     assert.deepEqual(await google.names(STATE), [
-      'gleaner/deployments/2026-11-25T10:00:02.000Z.json',
+      'gleaner/deployments/2026-11-25T10:00:04.000Z.json',
       'gleaner/deployments/latest.json',
       'gleaner/terraform.lock.hcl',
     ]);
@@ -329,16 +294,157 @@ describe('gleaner deploy @full', () => {
       await google.put(STATE, 'gleaner/deployments/2026-11-02T00:00:00.000Z.json', text);
       const outside = await deployAtOnce(['--yes', '--artifacts', zip]);
       assert.match(outside.stderr, /deployments\/2026-11-02.*artifacts\.bundle\.file/s);
-      assert.equal(existsSync(join(folder, 'calls')), false);
+      assert.deepEqual(terraform.calls, []);
     });
   });
 
-  it('gleaner deploy mocks the plan of a project without a bucket for the state @long', async () => {
-    const {stderr} = await deploy(['--plan', '--json'], {
-      FAIL_VERB: 'init',
-      FAIL_TEXT:
-        "Failed to get existing workspaces: querying Cloud Storage failed: storage: bucket doesn't exist",
+  it('gleaner deploy takes over what a destroy has kept, with its own ticket key, and nothing else', async () => {
+    const deployed = await deployAtOnce(['--yes']);
+    assert.equal(deployed.code, 0, deployed.stderr);
+    const destroyed = await destroyAtOnce();
+    assert.equal(destroyed.code, 0, destroyed.stderr);
+    const kept = ['b/my-project-123-gleaner', 'databases/gleaner', 'roles/gleaner_tpu'];
+    for (const name of kept)
+      assert.ok(
+        [...google.resources.keys()].some(key => key.endsWith(name)),
+        name,
+      );
+    const again = await deployAtOnce(['--yes']);
+    assert.equal(again.code, 0, again.stderr);
+    assert.match(
+      again.stderr,
+      /Taking over my-project-123-gleaner\nTaking over \S+\/databases\/gleaner\nTaking over \S+\/backupSchedules\/\d+\nTaking over \S+\/roles\/gleaner_tpu\n/,
+    );
+    assert.ok(terraform.tickets.every(ticket => /^[0-9a-f]{64}$/.test(ticket)));
+    const imports = () => terraform.verbs.filter(verb => verb === 'import').length;
+    assert.equal(imports(), 4);
+    assert.equal((await deployAtOnce(['--yes'])).code, 0);
+    assert.equal(imports(), 4);
+  });
+
+  it('gleaner deploy refuses a resource that another program has made, and says what to do', async () => {
+    google.prepare();
+    const job = `projects/${PROJECT}/locations/us-central1/jobs/gleaner-tick`;
+    google.resources.set(job, {name: job, state: 'ENABLED'});
+    const {code, stderr} = await deployAtOnce(['--yes']);
+    assert.equal(code, 1);
+    assert.match(
+      stderr,
+      /Failed to apply: googleapi: Error 409: .*jobs\/gleaner-tick' already exists; .*or choose another `name`/,
+    );
+  });
+
+  const ON_TICK = 'google_cloudfunctions2_function.function["on-tick"]';
+
+  it('gleaner deploy replaces a function whose update has failed, though Terraform finds no change', async () => {
+    assert.equal((await deployAtOnce(['--yes'])).code, 0);
+    const name = `projects/${PROJECT}/locations/us-central1/functions/gleaner-on-tick`;
+    const {buildConfig, ...old} = google.resources.get(name) ?? {};
+    google.resources.set(name, {
+      ...old,
+      buildConfig: {source: {storageSource: {object: 'functions/old.zip'}}},
     });
+    const {code, stderr} = await deployAtOnce(['--yes']);
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /gleaner-on-tick runs functions\/old\.zip, and .* is applied: replacing it/);
+    assert.ok(terraform.calls.some(call => call.endsWith(`-replace=${ON_TICK}`)));
+    assert.deepEqual(google.resources.get(name)?.buildConfig, buildConfig);
+  });
+
+  it('gleaner deploy records no deployment with a function that stays wrong', async () => {
+    google.answers.set(`GET /v2/projects/${PROJECT}/locations/us-central1/functions/gleaner-on-tick`, {
+      state: 'FAILED',
+    });
+    const {code, stderr} = await deployAtOnce(['--yes']);
+    assert.equal(code, 1);
+    assert.match(
+      stderr,
+      /gleaner-on-tick is FAILED; read `gcloud functions describe gleaner-on-tick .*not recorded/,
+    );
+    assert.deepEqual(await google.names(STATE), []);
+  });
+
+  /** What a project forbids: `settings` and `inject` lead to an error that `says` matches. */
+  const FORBIDDEN: {
+    name: string;
+    settings?: object;
+    inject: (google: GoogleProject) => unknown;
+    says: RegExp;
+  }[] = [
+    {
+      name: 'a region without Cloud Scheduler',
+      settings: {region: 'us-south1'},
+      inject: ({unserved}) => unserved.add('cloudscheduler us-south1'),
+      says: /cloudscheduler does not serve us-south1: set `scheduler_region` to one of us-central1, us-east5$/m,
+    },
+    ...['cloudfunctions', 'eventarc', 'artifactregistry', 'firestore'].map(service => ({
+      name: `a region without ${service}`,
+      inject: ({unserved}: GoogleProject) => unserved.add(`${service} us-central1`),
+      says: new RegExp(`${service} does not serve us-central1: set \`\\w+\` to one of us-east5`),
+    })),
+    ...['iam.disableServiceAccountCreation', 'compute.requireShieldedVm'].map(constraint => ({
+      name: `the policy ${constraint}`,
+      inject: ({constraints}: GoogleProject) =>
+        constraints.set(`constraints/${constraint}`, {booleanPolicy: {enforced: true}}),
+      says: new RegExp(`constraints/${constraint} forbids .*ask its administrator \\(roles/orgpolicy`),
+    })),
+    {
+      name: 'the policy gcp.restrictServiceUsage',
+      inject: ({constraints}) =>
+        constraints.set('constraints/gcp.restrictServiceUsage', {
+          listPolicy: {deniedValues: ['tpu.googleapis.com']},
+        }),
+      says: /gcp\.restrictServiceUsage forbids tpu\.googleapis\.com;/,
+    },
+    {
+      name: 'the policy compute.trustedImageProjects',
+      settings: {tpu_provider: 'compute-engine', accelerator: 'v6e-8'},
+      inject: ({constraints}) =>
+        constraints.set('constraints/compute.trustedImageProjects', {
+          listPolicy: {allowedValues: ['projects/cos-cloud']},
+        }),
+      says: /trustedImageProjects forbids projects\/ubuntu-os-accelerator-images;/,
+    },
+    {
+      name: 'the policy iam.allowedPolicyMemberDomains',
+      settings: {operators: ['user:a@example.com']},
+      inject: ({constraints}) =>
+        constraints.set('constraints/iam.allowedPolicyMemberDomains', {
+          listPolicy: {allowedValues: ['C0xxxx']},
+        }),
+      says: /allowedPolicyMemberDomains forbids members of other organizations than C0xxxx in `operators`;/,
+    },
+    {
+      name: 'the policy iam.managed.allowedPolicyMembers',
+      settings: {users: ['user:a@example.com']},
+      inject: ({apis, constraints}) => {
+        apis.add('orgpolicy');
+        constraints.set('iam.managed.allowedPolicyMembers', {
+          rules: [
+            {enforce: true, parameters: {allowedPrincipalSets: ['//cloudresourcemanager/organizations/1']}},
+          ],
+        });
+      },
+      says: /managed\.allowedPolicyMembers forbids members of other organizations .* in `users`;/,
+    },
+  ];
+
+  for (const {name, settings = {}, inject, says} of FORBIDDEN)
+    it(`gleaner deploy finds before its first plan: ${name}`, async () => {
+      google.prepare();
+      inject(google);
+      writeFileSync(join(folder, 'gleaner.tfvars.json'), JSON.stringify({...SETTINGS, ...settings}));
+      const {code, stderr} = await deployAtOnce(['--yes']);
+      assert.equal(code, 1);
+      assert.match(stderr, says);
+      assert.deepEqual(terraform.verbs, []);
+    });
+
+  it('gleaner deploy mocks the plan of a project without a bucket for the state @long', async () => {
+    const text =
+      "Failed to get existing workspaces: querying Cloud Storage failed: storage: bucket doesn't exist";
+    terraform.failing = {verb: 'init', text, times: 1};
+    const {stderr} = await deploy(['--plan', '--json']);
     assert.match(
       stderr,
       /mocked, because the bucket of the state does not exist yet, which a deployment makes/,
@@ -352,12 +458,12 @@ describe('gleaner deploy @full', () => {
       env: {...process.env, ...variables({SLOW_VERB: 'apply'})},
     });
     const [said, ended] = [text(child.stderr), once(child, 'exit')];
-    await until('Terraform is at work', () => existsSync(join(folder, 'calls.slow')));
+    await until('Terraform is at work', () => existsSync(join(folder, 'slow')));
     child.kill('SIGINT');
     const [[code], stderr] = [await ended, await said];
     assert.equal(code, 130, stderr);
     assert.match(stderr, /Interrupted: run the command again/);
-    assert.equal(readFileSync(join(folder, 'calls.interrupted'), 'utf8'), 'once\n');
+    assert.equal(readFileSync(join(folder, 'interrupted'), 'utf8'), 'once\n');
     assert.deepEqual(readdirSync(join(folder, 'tmp')), []);
   });
 
@@ -365,7 +471,7 @@ describe('gleaner deploy @full', () => {
     const {code, stderr} = await deploy([]);
     assert.equal(code, 1);
     assert.match(stderr, /add --yes/);
-    assert.equal(existsSync(join(folder, 'calls')), false);
+    assert.deepEqual(terraform.calls, []);
   });
 
   for (const [name, text, expected] of [

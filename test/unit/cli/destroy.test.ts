@@ -1,6 +1,5 @@
 /** `gleaner destroy` without a control plane, and its step of Terraform. The commands of TPUs are in test/e2e/fleet-commands.test.ts. */
 import assert from 'node:assert/strict';
-import {chmodSync} from 'node:fs';
 import {delimiter} from 'node:path';
 import {destroyResources, staysOf} from '../../../cli/destroy/destroy.ts';
 import {type Draining, drain, fleetOf, leftIn} from '../../../cli/destroy/drain.ts';
@@ -14,9 +13,10 @@ import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openProviders} from '../../../shared/google/providers.ts';
 import type {Store} from '../../../shared/ports/ports.ts';
 import {brokenStore} from '../../support/fakes/broken-store.ts';
-import {controlTopic} from '../../support/fakes/control-topic.ts';
-import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {serveControl} from '../../support/fakes/control-topic.ts';
 import {steppedClock} from '../../support/fakes/stepped-clock.ts';
+import {FakeTerraform} from '../../support/google/fake-terraform.ts';
+import {GoogleProject, PROJECT} from '../../support/google/google-project.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
 import {Folder} from '../../support/machine/folder.ts';
 import {aTpu} from '../../world/builders.ts';
@@ -134,11 +134,11 @@ describe('The pools of a destroy', () => {
   async function drained(outcomes: Record<string, string>): Promise<string[]> {
     done = [];
     const store: Store = openSqliteStore(':memory:');
-    const publish = controlTopic(store, ({pool = ''}) => {
+    google = await new GoogleProject().start();
+    serveControl(google, store, ({pool = ''}) => {
       done.push(`scale ${pool}`);
       return outcomes[pool];
     });
-    google = await new GoogleProject().start([publish]);
     const left = new Set([draining, refused]);
     let looks = 0;
     const tpus = {
@@ -202,20 +202,17 @@ describe('The zones of a destroy', () => {
 describe('The destroy by Terraform @full', () => {
   const folder = new Folder();
   let google: GoogleProject;
+  let terraform: FakeTerraform;
   const path = process.env.PATH;
   beforeEach(async () => {
     google = await new GoogleProject().start();
     google.prepare();
-    const program = `#!/bin/sh
-cd "$(dirname "$0")" || exit 1
-echo "$*" >> calls
-for word in "$@"; do case $word in -var-file=*) cat "\${word#-var-file=}" >> variables ;; esac; done
-`;
-    chmodSync(folder.put('terraform', program), 0o755);
+    terraform = await new FakeTerraform(google).start(folder.path);
     process.env.PATH = `${folder.path}${delimiter}${path}`;
   });
   afterEach(async () => {
     process.env.PATH = path;
+    await terraform.close();
     await google.close();
     folder.end();
   });
@@ -235,9 +232,9 @@ for word in "$@"; do case $word in -var-file=*) cat "\${word#-var-file=}" >> var
     await destroyResources({api, folder: folder.path, path: file, settings}, {});
     setQuiet(false);
     assert.match(
-      folder.text('calls'),
-      /init .*bucket=my-project-123-gleaner-terraform.*prefix=gleaner\n.*destroy -auto-approve/,
+      terraform.calls.join('\n'),
+      /init .*bucket=my-project-123-gleaner-terraform.*prefix=gleaner\nstate list\ndestroy -auto-approve/,
     );
-    assert.match(folder.text('variables'), /"max_budget_usd":5.*"sha256":"aaaa/s);
+    assert.match(terraform.variables, /"max_budget_usd":5.*"sha256":"aaaa/s);
   });
 });

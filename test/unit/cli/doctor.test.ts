@@ -15,7 +15,7 @@ import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
 import {namedCommands, whyUnknown} from '../../support/docs/known-commands.ts';
 import {brokenStore, withMethods} from '../../support/fakes/broken-store.ts';
-import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {GoogleProject, PROJECT} from '../../support/google/google-project.ts';
 import {
   accountOf,
   at,
@@ -25,7 +25,7 @@ import {
   makeHealthy,
   quotaOf,
   ZIP,
-} from '../../support/fakes/healthy-project.ts';
+} from '../../support/google/healthy-project.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
 import {gleaner} from '../../support/machine/command.ts';
 import {ROOT} from '../../support/machine/process.ts';
@@ -44,7 +44,9 @@ const read = (file: string) => readFileSync(ROOT + file, 'utf8');
 const SETTINGS_NAMES = [...read('terraform/variables.tf').matchAll(/^(?:variable "| {4})(\w+)/gm)].map(
   ([, name]) => name,
 );
-const ROLES = read('docs/inside/security.md') + read('docs/operations.md') + read('terraform/people.tf');
+const ROLES = ['docs/inside/security.md', 'docs/operations.md', 'docs/deploy.md', 'terraform/people.tf']
+  .map(read)
+  .join();
 
 /** Commands, settings and roles of a cure that do not exist. */
 function whyNoCure(cure: string): string[] {
@@ -104,11 +106,14 @@ const GRANT =
   /^gcloud secrets add-iam-policy-binding s --project=p --member=serviceAccount:gleaner-worker-api@.* --role=roles\/secretmanager.secretAccessor$/;
 const gone = new ApiError(404, 'The resource was not found');
 
+const withoutRole = (word: string) => BINDINGS.filter(({role}) => !role.includes(word));
+
 const FAULTS: Fault[] = [
   {
     ...{check: 'APIs', name: 'an API that is off', says: /off: tpu/},
     cure: /services enable tpu\.googleapis\.com/,
     inject: google => void google.apis.delete('tpu'),
+    unanswered: ['TPUs of the zones'],
   },
   {
     ...{check: 'service accounts', name: 'an absent account', says: /worker-api@.* is absent/},
@@ -125,10 +130,13 @@ const FAULTS: Fault[] = [
   {
     ...{check: 'roles', name: 'an agent of Google without its role', says: /gcp-sa-eventarc.* lacks/},
     cure: /add-iam-policy-binding my-project-123 --member=serviceAccount:service-123@gcp-sa-eventarc/,
-    inject: ({answers}) =>
-      void answers.set(`POST ${at.project}:getIamPolicy`, {
-        bindings: BINDINGS.filter(({role}) => !role.includes('eventarc')),
-      }),
+    inject: ({policies}) => void policies.set(`projects/${PROJECT}`, withoutRole('eventarc')),
+  },
+  {
+    ...{check: 'roles', name: 'a project without an account of Cloud TPU', severity: 'warning'},
+    says: /service-123@gcp-sa-tpu\S+ lacks roles\/cloudtpu\.serviceAgent/,
+    cure: /^gcloud beta services identity create --service=tpu/,
+    inject: ({policies}) => void policies.set(`projects/${PROJECT}`, withoutRole('cloudtpu')),
   },
   {
     ...{check: 'roles', name: 'a control plane that may not use the account of workers'},
@@ -180,16 +188,16 @@ const FAULTS: Fault[] = [
     ...{check: 'organization policies', name: 'a forbidden region'},
     says: /gcp.resourceLocations forbids us-central1/,
     cure: /org-policies describe/,
-    inject: ({answers}) =>
-      void answers.set(`POST ${at.project}:getEffectiveOrgPolicy`, {
+    inject: ({constraints}) =>
+      void constraints.set('constraints/gcp.resourceLocations', {
         listPolicy: {allowedValues: ['in:eu-locations', 'ALLOW_ALL', 'all']},
       }),
   },
   {
-    ...{check: 'organization policies', name: 'a forbidden Cloud NAT', says: /forbids/},
+    ...{check: 'organization policies', name: 'a forbidden Cloud NAT', says: /forbids Cloud NAT/},
     cure: /administrator/,
-    inject: ({answers}) =>
-      void answers.set(`POST ${at.project}:getEffectiveOrgPolicy`, {listPolicy: {allValues: 'DENY'}}),
+    inject: ({constraints}) =>
+      void constraints.set('constraints/compute.restrictCloudNATUsage', {listPolicy: {allValues: 'DENY'}}),
   },
   {
     ...{check: 'TPU quota', name: 'a quota of zero', says: new RegExp(`${SERVING} is 0 in us-central1-a`)},
@@ -364,6 +372,15 @@ describe('gleaner doctor', () => {
       [],
     );
     assert.deepEqual(await google.names(context.bucket), []);
+  });
+
+  it('gleaner doctor names the role that the owner of a shared network must grant', async () => {
+    const settings = {...SETTINGS, network: {name: 'projects/host-1/global/networks/n'}};
+    const found = (await diagnose({...context, settings})).find(({check}) => check === 'roles');
+    assert.match(
+      found?.evidence ?? '',
+      /host-1, which has the network, must grant roles\/tpu\.xpnAgent to serviceAccount:service-123@cloud-tpu/,
+    );
   });
 
   it('gleaner doctor has a fault for each check', () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {createHash} from 'node:crypto';
 import {linkSync} from 'node:fs';
 import {restoreFile} from '../../../cli/deploy/earlier-artifacts.ts';
-import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {GoogleProject, PROJECT} from '../../support/google/google-project.ts';
 import {Folder} from '../../support/machine/folder.ts';
 
 const NAME = 'environments/env.tar.gz';

@@ -16,9 +16,9 @@ import {labelsOf} from '../../../shared/domain/deployment.ts';
 import {specObject} from '../../../shared/domain/names.ts';
 import type {Store, Tpu} from '../../../shared/ports/ports.ts';
 import {namedCommands, whyUnknown} from '../../support/docs/known-commands.ts';
-import {controlTopic} from '../../support/fakes/control-topic.ts';
-import {GoogleProject, PROJECT} from '../../support/fakes/google-project.ts';
+import {serveControl} from '../../support/fakes/control-topic.ts';
 import {steppedClock} from '../../support/fakes/stepped-clock.ts';
+import {GoogleProject, PROJECT} from '../../support/google/google-project.ts';
 import {Scratch} from '../../support/machine/a-cloud.ts';
 import {Folder} from '../../support/machine/folder.ts';
 import {ROOT} from '../../support/machine/process.ts';
@@ -125,12 +125,11 @@ describe('The work of the smoke test', () => {
   beforeEach(async () => {
     store = await aStore({});
     sent = [];
-    google = await new GoogleProject().start([
-      controlTopic(store, ({action, run, job}) => {
-        sent.push(`${action} ${run ?? job}`);
-        return 'applied';
-      }),
-    ]);
+    google = await new GoogleProject().start();
+    serveControl(google, store, ({action, run, job}) => {
+      sent.push(`${action} ${run ?? job}`);
+      return 'applied';
+    });
     bucket = new FakeBucket(() => T0);
     listed = [];
     const connection = {
