@@ -33,3 +33,15 @@ describe('two deployments in one project', () => {
     assert.deepEqual(addresses(second), addresses(first));
   });
 });
+
+describe('a destroy by Terraform', () => {
+  const KEPT = ['google_firestore_database', 'google_firestore_field', 'google_project_iam_custom_role'];
+
+  for (const type of KEPT)
+    it(`keeps each ${type}`, async () => {
+      const policies = (await resourcesOf()).flatMap(each =>
+        each.type === type ? [each.values.deletion_policy] : [],
+      );
+      assert.deepEqual([...new Set(policies)], ['ABANDON']);
+    });
+});

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {applyMocked, TerraformRefused} from '../../cli/terraform/mocked-apply.ts';
+import {applyMocked, type Resource, TerraformRefused} from '../../cli/terraform/mocked-apply.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {loadConfig} from '../../shared/contracts/settings/config.ts';
 import {Folder} from '../support/machine/folder.ts';
@@ -34,7 +34,12 @@ describe('a mocked apply', () => {
   it('takes values as they are, also with signs of a template, and no worker environment, which only a deployment builds', async () => {
     const {environment: _, ...artifacts} = VARIABLES.artifacts as Record<string, object>;
     const alert_email = `some${'$'}{1}%{2}"one\\@example.com`;
-    const {resources} = await applyMocked({...VARIABLES, artifacts, alert_email});
+    const places = {scheduler_region: 'us-east1', eventarc_location: 'none'};
+    const {resources} = await applyMocked({...VARIABLES, artifacts, alert_email, ...places});
+    const valuesOf = (type: string): Resource['values'][] =>
+      resources.flatMap(each => (each.type === type ? [each.values] : []));
+    assert.equal(valuesOf('google_cloud_scheduler_job')[0]?.region, 'us-east1');
+    assert.deepEqual(valuesOf('google_eventarc_trigger'), []);
     const objects = resources.filter(({type}) => type === 'google_storage_bucket_object');
     assert.deepEqual(objects.map(({name}) => name).toSorted(), ['bundle', 'functions']);
     const channel = resources.find(({type}) => type === 'google_monitoring_notification_channel');
