@@ -21,6 +21,7 @@ export const INSTANCES: TpuApi<InstanceSpec> = {
   vmsOf: ({id, name, zone, spec: {machine_type, email, metadata}}) => [
     {id, name, zone, machine_type, address: '127.0.0.1', email, attributes: metadata},
   ],
+  rateLimit: `quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com'`,
   quotaError: (zone, {machine_type, wait_ms, scheduling}) => {
     const isSpot = wait_ms !== null || scheduling.provisioningModel === 'SPOT';
     const [quota] = quotaIdsOf(acceleratorOf(machine_type) ?? '', isSpot, 'compute-engine');

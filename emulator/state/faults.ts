@@ -14,6 +14,7 @@ type ZoneEffect = {seconds?: number; effect: (zone: string, seconds: number) => 
 const zoneFaults = {
   stockout: {effect: zone => `${zone} has no more capacity until`},
   quota: {effect: zone => `the quota in ${zone} is exhausted until`},
+  rate: {effect: zone => `creates in ${zone} exceed the limit of a minute until`},
   unreachable: {effect: zone => `${zone} does not answer until`},
   'slow-create': {seconds: 30, effect: (zone, seconds) => `creates in ${zone} take ${seconds} s until`},
   'endless-create': {effect: zone => `creates in ${zone} never end, also after`},
@@ -51,6 +52,7 @@ export const faultHelp = `  preempt NAME                 preempts a TPU: its VM 
   fail NAME                    fails a queued resource, which stays FAILED until its deletion
   stockout ZONE                fails creates in a zone with "no more capacity"; queued resources wait
   quota ZONE                   refuses creates in a zone with an exhausted quota
+  rate ZONE                    refuses creates in a zone, as Google does when a project has made too many in a minute
   unreachable ZONE             answers requests to a zone with 503, and lists the zone as unreachable
   slow-create ZONE[=SECONDS]   delays creates in a zone (default 30 s)
   endless-create ZONE          keeps creates in a zone open for ever; no queued resource becomes ACTIVE

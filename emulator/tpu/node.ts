@@ -16,6 +16,7 @@ export const NODES: TpuApi<NodeSpec> = {
     ...{STOPPING: 'PREEMPTED', STOPPED: 'PREEMPTED', DELETING: 'DELETING'},
   },
   vmsOf,
+  rateLimit: `quota metric 'Create node requests' and limit 'CreateNode requests per minute' of service 'tpu.googleapis.com'`,
   quotaError: (zone, {acceleratorType}) => {
     const metric = `TPU${acceleratorType.split('-')[0]?.toUpperCase()}PreemptiblePerProjectPerZoneForTPUAPI`;
     return new ApiError(429, `Quota '${metric}' exhausted. Limit 0 in region ${regionOf(zone)}`);

@@ -88,6 +88,7 @@ export class Queue {
     const {database, nodes, step_ms} = this.#options;
     const spec = parseQueuedResource(name, body);
     parseNode(spec.node_id, spec.node);
+    nodes.checkRate(zone);
     return database.transaction(() => {
       const existing = this.#rows.find(zone, name);
       const earlier =

@@ -50,6 +50,7 @@ export type TpuApi<S extends Spec> = {
   states: Record<TpuState, string>;
   vmsOf(tpu: Tpu<S>): VmSpec[];
   quotaError(zone: string, spec: S): ApiError;
+  rateLimit: string;
   /** Failures of an operation in the form of the API. */
   failures: Record<
     'deleted' | 'gone' | 'internal' | 'stockout' | 'expired',
@@ -124,6 +125,7 @@ export class Tpus<S extends Spec = Spec> {
   create(zone: string, name: string, spec: S, request_id = ''): Operation {
     const {database, faults} = this.#options;
     const {kind, subject, quotaError} = this.#api;
+    this.checkRate(zone);
     if (faults.zone('quota', zone) !== undefined) throw quotaError(zone, spec);
     const tpu: Tpu<S> = {
       ...{zone, name, id: this.#newId(), spec, created_at: new Date().toISOString()},
@@ -139,6 +141,11 @@ export class Tpus<S extends Spec = Spec> {
       this.#schedule(tpu);
       return this.operations.begin(tpu, `${kind}/${name}`, 'create', request_id);
     });
+  }
+
+  checkRate(zone: string): void {
+    if (this.#options.faults.zone('rate', zone) === undefined) return;
+    throw new ApiError(429, `Quota exceeded for ${this.#api.rateLimit} for consumer 'project_number:1'.`);
   }
 
   /** Deletes a TPU. A second delete returns the first operation at Cloud TPU, and a new one at Compute Engine. */

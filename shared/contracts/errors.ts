@@ -17,11 +17,11 @@ export class ReadAfterWrite extends NamedError {}
 /** Other writers won against every attempt of a transaction. The caller tries again later. */
 export class Contention extends NamedError {}
 
-/** A refusal by Cloud TPU. The control plane decides its next step by `kind`. */
+/** A refusal by Cloud TPU. The control plane decides its next step by `kind`. `rate`: too many calls of the project, in whichever zones. */
 export class TpuError extends NamedError {
-  readonly kind: Refusal;
+  readonly kind: Refusal | 'rate';
   readonly zone: string;
-  constructor(kind: Refusal, zone: string, message: string, options?: ErrorOptions) {
+  constructor(kind: Refusal | 'rate', zone: string, message: string, options?: ErrorOptions) {
     super(message, options);
     this.kind = kind;
     this.zone = zone;

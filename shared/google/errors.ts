@@ -182,7 +182,7 @@ export function queuedFailure(error: unknown): Refusal {
   return knownError(messageOf(error))?.id === 'expired' ? 'no-capacity' : tpuFailure(error);
 }
 
-const ADVICE: Record<Refusal, string> = {
+const ADVICE: Record<TpuError['kind'], string> = {
   'no-capacity': 'another zone may have some',
   quota: 'ask for more quota, or use another zone or type',
   permission: "grant the functions' service account roles/tpu.admin",
@@ -190,11 +190,12 @@ const ADVICE: Record<Refusal, string> = {
   'bad-request': 'correct the pool',
   unknown: 'this answer is not known: read it whole, and correct the pool or the rights that it names',
   transient: 'try again',
+  rate: 'the limit counts the calls of the whole project: try again in a minute',
 };
 
 /** `what` is the verb and its subject: 'create tpu-us-east5-b-0'. `quotas`: ids of the quotas that bound the node. */
 export function tpuError(what: string, zone: string, error: unknown, quotas: string[] = []): TpuError {
-  const kind = tpuFailure(error);
+  const kind = kindOf(error) === 'rate' ? 'rate' : tpuFailure(error);
   const ids = kind === 'quota' && quotas.length > 0 ? `; it counts against ${quotas.join(' and ')}` : '';
   return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${withAdvice(error, ADVICE[kind])}${ids}`, {
     cause: error,

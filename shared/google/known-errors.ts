@@ -97,7 +97,7 @@ const ROWS: readonly Row[] = [
   // skypilot#1716; marin PR#6198: the limits of calls are project-wide
   [
     'rate',
-    /(?:requests?|queries) per (?:\d+ )?(?:second|minute|day)|PerMinute|rate ?limit|too many requests|quota exceeded: requests|OPERATION_RATE_EXCEEDED/i,
+    /(?:requests?|queries) per (?:\d+ )?(?:second|minute|day)|PerMinute|rate[ _]?(?:limit|exceeded)|too many requests|quota exceeded: requests/i,
   ],
   // marin#87, skypilot#4579, magic-modules PR#7297; Compute Engine's ZONE_RESOURCE_POOL_EXHAUSTED
   [

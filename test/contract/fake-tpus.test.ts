@@ -5,7 +5,12 @@ import {calm} from '../world/tpu-faults.ts';
 import {FakeTpus} from '../world/tpus.ts';
 import {itKeepsTheContract, type TpuCloud} from './tpus-contract.ts';
 
-const FLAGS = {unreachable: 'unreachable', stockout: 'soldOut', quota: 'overQuota'} as const;
+const FLAGS = {
+  unreachable: 'unreachable',
+  stockout: 'soldOut',
+  quota: 'overQuota',
+  rate: 'overRate',
+} as const;
 
 describe('Tpus: in memory', () => {
   let clockwork: Clockwork;

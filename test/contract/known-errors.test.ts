@@ -115,7 +115,12 @@ const MESSAGES: Record<Kind, [code: number, message: string, advice: RegExp][]> 
       "Quota exceeded for quota metric 'TPU API requests' and limit 'Requests per 100 seconds' of service 'tpu.googleapis.com'",
       /try again/,
     ],
-    [8, 'Quota exceeded for quota metric X: Maximum number of CreateNode requests per minute', /try again/],
+    [
+      8,
+      "Quota exceeded for quota metric 'Create node requests' and limit 'CreateNode requests per minute' of service 'tpu.googleapis.com' for consumer 'project_number:1'.",
+      /whole project: try again in a minute/,
+    ],
+    [403, 'RATE_LIMIT_EXCEEDED', /try again/],
     [7, 'User Rate Limit Exceeded', /try again/],
     [429, 'Too Many Requests', /try again/],
     [4, 'Total timeout exceeded 60000 milliseconds: Quota exceeded: requests', /try again/],
@@ -344,9 +349,8 @@ const MESSAGES: Record<Kind, [code: number, message: string, advice: RegExp][]> 
 };
 
 /** Seconds until the next request of a zone that has given no node, and the command of `why`. */
-const WAITS: Record<Kind, [wait_s: number, step: RegExp]> = {
+const WAITS: Record<Exclude<Kind, 'rate'>, [wait_s: number, step: RegExp]> = {
   early: [120, /pool resume tpu/],
-  rate: [60, /add zones/],
   'no-capacity': [60, /add zones/],
   preempted: [60, /add zones/],
   quota: [60, /ask Google for the quota/],
@@ -374,6 +378,8 @@ describe('What the errors of Google mean', () => {
       const failed = tpuError('create tpu-a', 'us-east5-b', given);
       assert.ok(failed.message.startsWith(`Failed to create tpu-a in us-east5-b: ${said}; `), failed.message);
       assert.match(failed.message, advice);
+      // No zone waits for it: all creates of the project do.
+      if (kind === 'rate' || failed.kind === 'rate') return assert.equal(failed.kind, kind);
       const refused = {kind: failed.kind, reason: failed.message, isLate: false, asked_at: null};
       const limiter = afterRefusal(OPEN, refused, {retry_s: 60, longest_retry_s: 300}, 0);
       const [wait_s, step] = WAITS[kind];

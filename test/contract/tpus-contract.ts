@@ -11,7 +11,7 @@ export type TpuCloud = {
   client: () => Tpus;
   /** Lists again and again until the list is as wanted. */
   listUntil: (isReached: (tpus: Tpu[]) => boolean) => Promise<Tpu[]>;
-  fault: (kind: 'unreachable' | 'stockout' | 'quota', zone: string) => Promise<void>;
+  fault: (kind: 'unreachable' | 'stockout' | 'quota' | 'rate', zone: string) => Promise<void>;
   provider?: ProviderWords;
 };
 
@@ -124,8 +124,8 @@ function testNodes({client, listUntil, fault, provider = TPU_API}: TpuCloud): vo
 }
 
 function testRefusals({client, fault, provider = TPU_API}: TpuCloud): void {
-  const refusals = {stockout: 'no-capacity', quota: 'quota'};
-  for (const kind of ['stockout', 'quota'] as const)
+  const refusals = {stockout: 'no-capacity', quota: 'quota', rate: 'rate'};
+  for (const kind of ['stockout', 'quota', 'rate'] as const)
     it(`a create under ${kind} is refused as ${refusals[kind]}`, async () => {
       await fault(kind, ZONE);
       await assert.rejects(client().create(aRequest(provider.request)), {

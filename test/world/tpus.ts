@@ -43,13 +43,17 @@ export const STALE_MS = 90_000;
 type Faults = {
   soldOut: boolean;
   overQuota: boolean;
+  overRate: boolean;
   unreachable: boolean;
   isDark: boolean;
   isOmitted: boolean;
 };
 /** `isForbidden`: a permission is missing there. `slices`: nodes of several hosts that it has room for. `refusals`: why it has refused nodes. */
 type Zone = Faults & {isForbidden: boolean; slices: number; refusals: Set<string>};
-const OPEN: Faults = {soldOut: false, overQuota: false, unreachable: false, isDark: false, isOmitted: false};
+const OPEN: Faults = {
+  ...{soldOut: false, overQuota: false, overRate: false},
+  ...{unreachable: false, isDark: false, isOmitted: false},
+};
 
 export class FakeTpus {
   readonly nodes = new Map<string, FakeNode>();
@@ -169,9 +173,10 @@ export class FakeTpus {
   create(request: TpuRequest): 'started' | 'exists' {
     const {name, zone, queue, metadata} = request;
     this.onAskedFor(request);
-    const {overQuota, isForbidden} = this.#reach(zone, `create ${name}`);
+    const {overQuota, overRate, isForbidden} = this.#reach(zone, `create ${name}`);
     const soldOut = this.isSoldOut(request);
     if (queue ? this.queue.has(name) : this.nodes.has(name)) return 'exists';
+    if (overRate) throw this.#refusal('rate', zone, `Failed to create ${name}: too many requests`);
     if (isForbidden) throw this.#refusal('permission', zone, `Failed to create ${name}: permission denied`);
     if (!queue) {
       // A zone without capacity says so at once, or in an operation that no function watches.
@@ -195,7 +200,7 @@ export class FakeTpus {
     return nodes.length >= slices;
   }
 
-  #refusal(kind: 'no-capacity' | 'quota' | 'permission', zone: string, text: string): TpuError {
+  #refusal(kind: 'no-capacity' | 'quota' | 'permission' | 'rate', zone: string, text: string): TpuError {
     this.zone(zone).refusals.add(kind);
     return new TpuError(kind, zone, text);
   }

@@ -1,6 +1,6 @@
 import {z} from 'zod';
 import {NO_SPENDING, spendingDocument} from '../../domain/billing/monthly-spending.ts';
-import {count, describing, instant, stored, text} from '../../domain/fields.ts';
+import {count, describing, instant, orNull, stored, text} from '../../domain/fields.ts';
 import {paths} from '../../domain/names.ts';
 import {newsOfMonth, newsOfPool, newsOfRun, newsOfZone} from '../../domain/notices/news.ts';
 import {type ExecHost, execDocument, execHostDocument} from '../../domain/records/exec.ts';
@@ -28,6 +28,9 @@ export const createsDocument = stored({
     .describe(
       'Pools that got no node in the last tick, because it was slow. The next tick plans them first.',
     ),
+  next_at: orNull(instant)
+    .default(null)
+    .describe('Earliest next create of any pool, after Google limited those of the project; null: never.'),
 });
 
 export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};
@@ -80,7 +83,7 @@ export const spendingRecords = {
 /** The count is 0 while its document is not understood; plans compare only counts of one tick. */
 export const createsRecords = {
   read: async (log: Log, from: Store | Transaction) =>
-    (await creates.read(log, from)) ?? {creates: 0, late_pools: []},
+    (await creates.read(log, from)) ?? {creates: 0, late_pools: [], next_at: null},
   set: creates.set,
 };
 

@@ -40,7 +40,7 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
   const prices = await failures.isolate('read the prices', () => readPrices(deps, pools));
   const month = await failures.isolate('read the spending of the month', () => readMonth(deps));
   const counted = await failures.isolate('read the count of creates', () => createsRecords.read(log, store));
-  const {creates, late_pools = []} = counted ?? {};
+  const {creates, late_pools = [], next_at: creates_next_at = null} = counted ?? {};
   const {runs: stored, unreadable: unreadable_runs} = await readOpenRuns(deps);
   const runs = await Promise.all(stored.map(run => withTraffic(deps, run, failures)));
   // Jobs are counted before the workers are read: a job that is granted in between counts twice, and none is left out.
@@ -59,7 +59,7 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
     else if (answer.run) ended.push(answer.run);
   });
   const named = {read_at_ms, pools, unreadable_pools, jobs, prices, month, creates, late_pools, runs, ended};
-  return {...named, unreadable_runs, workers, unreadable};
+  return {...named, creates_next_at, unreadable_runs, workers, unreadable};
 }
 
 /** The run with its present traffic between regions, which its budget pays for at once. */

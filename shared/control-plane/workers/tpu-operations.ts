@@ -14,7 +14,7 @@ import {withChurn} from '../../domain/records/churn.ts';
 import type {Pool} from '../../domain/records/pool.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 import type {Zone} from '../../domain/records/zone.ts';
-import {afterLostBoot} from '../../domain/tick/shared-documents.ts';
+import {afterLostBoot, nextAfterRate, rateLimit} from '../../domain/tick/shared-documents.ts';
 import {attemptOf} from '../../domain/worker/attempt.ts';
 import {INCARNATION_LABEL, isForeign, isManaged, observationOf} from '../../domain/worker/nodes.ts';
 import {afterLook} from '../../domain/worker/observation.ts';
@@ -33,6 +33,7 @@ import {wake} from '../calls/wake.ts';
 import type {DecisionContext, Deps} from '../deps.ts';
 import {
   attemptRecords,
+  createsRecords,
   poolRecords,
   skipIfInvalid,
   workerRecords,
@@ -70,17 +71,20 @@ export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise
     if (message.action === 'create') await createNode(deps, worker);
     else await deleteNode(deps, worker);
   } catch (error) {
-    if (!(error instanceof TpuError) || error.kind === 'transient') throw error;
-    deps.log('WARNING', error.message, {worker: worker.name, kind: error.kind});
-    if (message.action === 'create') await recordRefusal(deps, worker, error);
+    if (!(error instanceof TpuError)) throw error;
+    const {kind, message: reason} = error;
+    if (kind === 'transient' || (kind === 'rate' && message.action === 'delete')) throw error;
+    deps.log('WARNING', reason, {worker: worker.name, kind});
     // A tick repeats the delete while the node exists.
-    else await recordEventNow(deps, workerEvent(worker, error.message));
+    if (message.action === 'delete') await recordEventNow(deps, workerEvent(worker, reason));
+    else if (kind === 'rate') await pauseCreates(deps, worker, reason);
+    else await recordRefusal(deps, worker, kind, reason);
   }
 }
 
 /**
- * Creates the node. If its pool is gone or paused, or its price changed since the decision, the next tick decides again. If the zone has
- * refused another node since the request, it is not asked, because it would refuse this node too.
+ * Creates the node. If its pool is gone or paused, its price changed since the decision, or Google limits all creates, the next tick decides
+ * again. If the zone has refused another node since the request, it is not asked, because it would refuse this node too.
  */
 async function createNode(deps: Deps, worker: Worker): Promise<void> {
   const {limiter} = await zoneOf(deps, deps.store, worker, deps.now());
@@ -93,12 +97,33 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
   const usd_per_hour = pool ? priceOf(await readPrices(deps, [pool]), pool, worker.zone) : null;
   const isSame =
     usd_per_hour === worker.usd_per_hour && hostsOfType(pool?.accelerator ?? '') === worker.host_count;
-  if (pool && !isPaused && isSame) {
+  const pause = rateLimit((await createsRecords.read(deps.log, deps.store)).next_at, deps.now());
+  if (pool && !isPaused && isSame && !pause) {
     await deps.tpus.create(await nodeRequest(deps, pool, worker));
     // The next list shows whether the zone gives nodes again.
     if (limiter.state === 'probing') await wake(deps.bus);
     return;
   }
+  const [before, is] = [worker.usd_per_hour, usd_per_hour].map(usd => (usd === null ? 'unknown' : `$${usd}`));
+  const ofPrice = `its price per hour is ${is} and was ${before} when the create was planned, or its type has changed`;
+  const ofPool = pool
+    ? `a person paused pool "${worker.pool}"`
+    : `pool "${worker.pool}" has no valid document`;
+  const why = pause ? 'the project creates too many TPUs a minute' : ofPrice;
+  await dropCreate(deps, worker, pool && !isPaused ? why : ofPool);
+}
+
+/** Google counts the creates of the whole project, so no pool creates a node until the pause ends. */
+async function pauseCreates(deps: Deps, worker: Worker, reason: string): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const creates = await createsRecords.read(deps.log, tx);
+    createsRecords.set(tx, {...creates, next_at: nextAfterRate(deps.now())});
+  });
+  await dropCreate(deps, worker, reason);
+}
+
+/** Frees the slot of a node that is not created. The next request is for the same incarnation, and no zone counts a refusal. */
+async function dropCreate(deps: Deps, worker: Worker, cause: string): Promise<void> {
   // An earlier delivery of the message may have made the node. Then the next list shows it, and its slot is not free.
   const made = await deps.tpus.get(worker.name, worker.zone);
   if (made && isManaged(made, deps.config.deployment)) return;
@@ -106,14 +131,6 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const current = await workerRecords.get(tx, worker.name);
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
     const now = deps.now();
-    const [before, is] = [worker.usd_per_hour, usd_per_hour].map(usd =>
-      usd === null ? 'unknown' : `$${usd}`,
-    );
-    const ofPrice = `its price per hour is ${is} and was ${before} when the create was planned, or its type has changed`;
-    const ofPool = pool
-      ? `a person paused pool "${worker.pool}"`
-      : `pool "${worker.pool}" has no valid document`;
-    const cause = pool && !isPaused ? ofPrice : ofPool;
     const zone = await zoneOf(deps, tx, worker, now);
     await refuse({deps, tx, now}, current, {before: zone, after: zone}, cause);
     const text = `${worker.name} is not created: ${cause}; the next tick decides again`;
@@ -147,17 +164,16 @@ async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
  * Records that the zone gave no node. The slot is free again, and its next request is for the same incarnation. The first refusal closes the
  * zone and wakes a tick, so that other zones take over.
  */
-async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promise<void> {
+async function recordRefusal(deps: Deps, worker: Worker, kind: RefusedNode['kind'], reason: string) {
   const isFirst = await deps.store.transaction(async tx => {
     const current = await workerRecords.get(tx, worker.name);
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return false;
     const now = deps.now();
     const before = await zoneOf(deps, tx, worker, now);
-    const {kind, message: reason} = error;
     const refused: RefusedNode = {kind, reason, isLate: false, asked_at: current.asked_at};
     const limiter = afterRefusal(before.limiter, refused, deps.config.placement, now);
     const after = withLimiter(before, limiter, now);
-    await refuse({deps, tx, now}, current, {before, after}, error.message);
+    await refuse({deps, tx, now}, current, {before, after}, reason);
     const text = limiterEvent(worker.zone, before.limiter, limiter);
     if (text === undefined) return false;
     const fold = refusalsOf(worker.pool, worker.zone, limiter);

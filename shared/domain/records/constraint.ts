@@ -90,6 +90,7 @@ const KINDS = {
     head: 'the quota in {about} is used up',
     step: `ask Google for the quota that the error names, or add zones: ${ADD_ZONES}`,
   },
+  rate: {head: '{about} may ask Google for no more TPUs this minute', step: null},
   zone: {head: '{about} gives no TPU now', step: `wait, or add zones: ${ADD_ZONES}`},
   orphans: {
     head: '{about} has nodes without documents',

@@ -12,6 +12,7 @@ import {ALLOWS_ALL, type Allowance, allowanceOf} from '../zone/placement.ts';
 import type {Budgets} from './budgets.ts';
 import type {Gathering} from './gangs.ts';
 import type {Orphans} from './orphans.ts';
+import {rateLimit} from './shared-documents.ts';
 import type {Snapshot, TickConfig} from './snapshot.ts';
 
 /** Decisions made before the fleet plan: budgets, nodes without a slot, silent workers. */
@@ -26,15 +27,12 @@ export function blockedSlots(
 ): Map<string, Constraint> {
   const spared = [...reservedFor].filter(([name]) => !wanted.has(name));
   const unreadable = [...workersOfUnreadableRuns(snapshot), ...snapshot.unreadable];
-  const unread = unreadPart(snapshot);
-  const isEmpty = ({name}: {name: string}) => isEmptySlot(snapshot.workers.get(name));
+  const stop = createStop(snapshot, now);
   return new Map<string, Constraint>([
-    // Without prices, the month or the count of creates, no node is created and existing nodes stay.
-    ...(unread
-      ? slotsOf(snapshot.pool)
-          .filter(isEmpty)
-          .map(({name}) => [name, unread] as const)
-      : []),
+    // No node is created, and existing nodes stay.
+    ...slotsOf(snapshot.pool).flatMap(({name}) =>
+      stop && isEmptySlot(snapshot.workers.get(name)) ? [[name, stop] as const] : [],
+    ),
     ...spared.map(
       ([name, job]) => [name, constraint('slices', `job ${job}`, `the job keeps ${name}`)] as const,
     ),
@@ -48,11 +46,12 @@ export function blockedSlots(
   ]);
 }
 
-/** The part of the snapshot that is missing and without which no node is created; undefined if all were read. */
-export function unreadPart({prices, month, creates}: Snapshot): Constraint | undefined {
+/** Why no node at all is created: a part of the snapshot is missing, or Google limits the creates of the project. */
+export function createStop({prices, month, creates, creates_next_at}: Snapshot, now: number) {
   if (!prices) return constraint('not-read', 'prices/chips');
   if (month?.spent_usd === undefined) return constraint('not-read', 'system/spending');
-  return creates === undefined ? constraint('not-read', 'system/creates') : undefined;
+  if (creates === undefined) return constraint('not-read', 'system/creates');
+  return rateLimit(creates_next_at, now);
 }
 
 /** Living workers that work for an unreadable run, or were created for it. No other run may use them, and none is deleted for lack of work. */

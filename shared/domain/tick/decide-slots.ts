@@ -82,12 +82,12 @@ function allowed(writes: SlotWrites, planned: SlotDecision, {inputs, settings, n
   const hasOldList = !isAsking(decision?.change) && now - inputs.nodes.at_ms > PLAN_LASTS_MS;
   if (!decision || (!decision.slot.seen && (isLate || hasOldList))) return undefined;
   if (decision.change !== 'asked') return decision;
-  const {creates, late_pools} = shared.creates ?? {creates: 0, late_pools: []};
+  const counted = shared.creates ?? {creates: 0, late_pools: [], next_at: null};
   const isPaid = canPay(inputs.payers.get(before.name), shared.pool, inputs);
-  if (!zone || !isOpen || !isPaid || creates >= inputs.mostCreates) return undefined;
+  if (!zone || !isOpen || !isPaid || counted.creates >= inputs.mostCreates) return undefined;
   const boot = grantBoot(shared, before.zone, settings, now);
   if (!boot) return undefined;
-  shared.creates = {...shared.creates, creates: creates + 1, late_pools};
+  shared.creates = {...counted, creates: counted.creates + 1};
   const fields = createFields(shared.pool ?? inputs.pool, zone, before, inputs, placement, now);
   return {...decision, worker: {...decision.worker, ...fields, ...boot}};
 }

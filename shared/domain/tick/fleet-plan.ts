@@ -7,9 +7,9 @@ import type {Constraint} from '../records/constraint.ts';
 import {stateOf} from '../zone/limiter.ts';
 import {
   blockedSlots,
+  createStop,
   createsPerZone,
   type Decided,
-  unreadPart,
   workersOfUnreadableRuns,
 } from './blocked-slots.ts';
 import type {Gathering} from './gangs.ts';
@@ -67,7 +67,7 @@ export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConf
   const room = most - livingAmong(workers);
   // A budget pays only for the creates of this plan: creates of another tick replace them.
   const allowed = isBounded(snapshot, config) ? Math.min(room, created.length) : room;
-  const mostCreates = work.unread ? before : unreadPart(snapshot) ? 0 : before + allowed;
+  const mostCreates = work.unread ? before : createStop(snapshot, now) ? 0 : before + allowed;
   return {...plan, mostCreates, creates: created.length, reserved_usd, spare};
 }
 

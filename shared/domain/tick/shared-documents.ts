@@ -1,6 +1,7 @@
 /** Documents that decisions about several slots share: zones, pool and runs. Each decision changes them for those after it. */
 import type {Payers} from '../billing/bills.ts';
 import {runAtWork} from '../billing/cost.ts';
+import {type Constraint, constraint} from '../records/constraint.ts';
 import type {Limiter} from '../records/limiter.ts';
 import type {Pool} from '../records/pool.ts';
 import type {Stream} from '../records/stream.ts';
@@ -28,7 +29,16 @@ export type SharedDocuments = Payers & {
   creates: Creates | undefined;
 };
 
-export type Creates = {creates: number; late_pools: string[]};
+export type Creates = {creates: number; late_pools: string[]; next_at: string | null};
+
+/** Earliest time of the next create after the answer that the project creates too many: Google counts creates by the minute. */
+export const nextAfterRate = (now: number) => iso(now + 60_000);
+
+/** Why no pool may request a node now: Google answered that the project creates too many a minute. Undefined once the pause is over. */
+export function rateLimit(next_at: string | null, now: number): Constraint | undefined {
+  if (next_at === null || msOf(next_at) <= now) return undefined;
+  return constraint('rate', 'the project', null, {next_try_at: next_at});
+}
 
 /**
  * Verdict of the zone's silence guard on a silent worker; undefined for any other worker. If the zone's document is invalid, the share

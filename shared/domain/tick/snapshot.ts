@@ -59,8 +59,9 @@ export type BudgetSnapshot = {
   others: Others;
   prices: Prices | undefined;
   month: Month | undefined;
-  /** Count of all creates that were ever requested, and of those that earlier pools of the tick plan. */
+  /** Count of all creates that were ever requested, and of those that earlier pools of the tick plan; and the earliest time of the next. */
   creates: number | undefined;
+  creates_next_at: string | null;
   /** Pools that got no node in the last tick, because it was slow: they are planned first. */
   late_pools: readonly string[];
   /** `runs`: open runs. `ended`: ended runs whose streams are still leased to their last workers. */

@@ -8,7 +8,8 @@ import {
 } from '../../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import {send} from '../../world/people.ts';
-import {A0, ZONE} from '../../world/scenes/places.ts';
+import {errors} from '../../world/scenes/fleet.ts';
+import {A0, B0, ZONE} from '../../world/scenes/places.ts';
 import {aWorldWithFast, F0, F1, FAST, namePool} from '../../world/scenes/second-pool.ts';
 import {someLines} from '../../world/shard-plan.ts';
 import type {World} from '../../world/world.ts';
@@ -79,6 +80,34 @@ describe('two pools', () => {
     await world.until('the other run', async () => (await world.run('slow'))?.status === 'completed', 20);
     assert.equal((await zoneRecords.get(world.store, ZONE))?.limiter.state, 'open');
     assert.equal((await world.run('quick'))?.status, 'active');
+  });
+
+  it('wait together for a minute once Google refuses a create for the rate of the project', async () => {
+    const world = await aWorldWithFast({GLEANER_ZONES: `${ZONE},europe-west4-b`});
+    const asked: string[] = [];
+    world.tpus.onAskedFor = ({name}) => asked.push(name);
+    world.tpus.zone(ZONE).overRate = true;
+    dropStreams(world, 'slow', 4);
+    dropStreams(world, 'quick', 1);
+    await world.minute();
+    const refused = [...asked];
+    world.tpus.openZones();
+    world.now += 50_000;
+    await world.tick();
+    await world.deliverAll();
+    assert.deepEqual([refused, asked], [[A0], [A0]], 'nothing is asked for during the pause');
+    assert.deepEqual(
+      await Promise.all(['slow', 'quick'].map(async run => (await world.run(run))?.waits?.kind)),
+      ['rate', 'rate'],
+    );
+    await world.minute();
+    assert.deepEqual(nodes(world), [F0, B0, A0]);
+    const zones = await world.store.query('zones');
+    assert.deepEqual(
+      zones.map(({data}) => (data.limiter as {refusals: number}).refusals),
+      [0, 0, 0],
+    );
+    assert.deepEqual(errors(world, /./), []);
   });
 
   it('have together at most GLEANER_MAX_WORKERS nodes', async () => {

@@ -104,6 +104,16 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
       }),
     ...{kind: 'quota', about: ZONE, evidence: /quota exceeded/},
   },
+  rate: {
+    name: 'creates that Google limits for the whole project',
+    given: () => {
+      const refused = aWorldWith(world => {
+        world.tpus.zone(ZONE).overRate = true;
+      });
+      return aWorldAfter(refused, 0, () => {});
+    },
+    ...{kind: 'rate', about: 'the project'},
+  },
   unreachable: {
     name: 'a zone that does not answer',
     given: () =>

@@ -20,6 +20,7 @@ function accountsOf(changes: Partial<BudgetSnapshot>): BudgetSnapshot {
     month: {name: '2026-01', copied_at: null, spent_usd: 0},
     creates: 0,
     late_pools: [],
+    creates_next_at: null,
     runs: [],
     ended: [],
     workers: new Map(),

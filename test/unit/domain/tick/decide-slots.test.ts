@@ -99,7 +99,7 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
       runs: new Map([[run.run, run]]),
       pool: given.pool === 'invalid' ? undefined : {...POOL, ...given.pool},
       spending: NO_SPENDING,
-      creates: {creates: given.creates ?? 0, late_pools: []},
+      creates: {creates: given.creates ?? 0, late_pools: [], next_at: null},
     },
     works:
       given.works ??

@@ -57,7 +57,13 @@ function plan({
   const snapshot: Snapshot = {
     ...{read_at_ms: NOW, pool: {...POOL, ...pool}, isUnreadable: false, jobs: {waiting: 0}},
     others: NO_OTHERS,
-    ...{prices: PRICES, month: {name: '2026-01', copied_at: null, spent_usd: 0}, creates: 7, late_pools: []},
+    ...{
+      prices: PRICES,
+      month: {name: '2026-01', copied_at: null, spent_usd: 0},
+      creates: 7,
+      late_pools: [],
+      creates_next_at: null,
+    },
     ...{runs: [aRun()], ended: [], unreadable_runs: new Set(), unreadable: new Set(), lostWorkers: new Set()},
     workers: new Map(workers.map(worker => [worker.name, worker])),
     nodes: sortNodes([], {deployment: 'gleaner', unreachable: [], at_ms: NOW}),

@@ -80,6 +80,7 @@ function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given)
     month: {name: '2026-01', copied_at: null, spent_usd},
     creates: 7,
     late_pools: [],
+    creates_next_at: null,
     runs: [
       aRun({run: 'one', budget_usd: run_usd[0], spent_usd: spent_usd / 2}),
       aRun({run: 'two', budget_usd: run_usd[1], spent_usd: spent_usd / 2}),

@@ -32,6 +32,7 @@ function aSnapshot(changes: Partial<DeploymentSnapshot> = {}, tpus: Tpu[] = []):
   return {
     ...{read_at_ms: T0, pools: [own, fast], unreadable_pools: new Set(), prices: LIST_PRICES, creates: 10},
     late_pools: [],
+    creates_next_at: null,
     jobs: new Map([
       ['tpu', {waiting: 0}],
       ['fast', {waiting: 0}],
