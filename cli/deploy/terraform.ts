@@ -6,7 +6,6 @@ import {CliError} from '../../client/text/errors.ts';
 import {printableLines} from '../../shared/contracts/printable.ts';
 import {type Id, type Kind, type Known, knownError} from '../../shared/google/known-errors.ts';
 import {runTerraform} from '../terraform/run-terraform.ts';
-import type {Kept} from './kept.ts';
 
 const FOLDER = fileURLToPath(new URL('../../terraform', import.meta.url));
 
@@ -66,7 +65,7 @@ export class Terraform {
   }
 
   /** Takes a resource that exists into the state. */
-  async import(variableFiles: string[], {address, id}: Kept): Promise<void> {
+  async import(variableFiles: string[], {address, id}: {address: string; id: string}): Promise<void> {
     const options = ['-input=false', '-no-color', ...variablesOf(variableFiles)];
     await this.#run(`take over ${id}`, ['import', ...options, address, id], 'quiet');
   }

@@ -14,8 +14,8 @@ import type {Provider} from '../../shared/domain/records/providers.ts';
 import {iso, utcText} from '../../shared/domain/time.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports/ports.ts';
-import {wrongFunctions} from '../checks/functions.ts';
 import {lacksOf} from '../checks/pool.ts';
+import {wrongFunctions} from '../deploy/functions.ts';
 import {broken, type Check, ok, warning} from './context.ts';
 
 const zones: Check = {

@@ -10,7 +10,7 @@ import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import {policyMend} from '../../shared/google/known-errors.ts';
 import {grantLine, SECRET_READER} from '../../shared/google/secrets.ts';
 import type {Store} from '../../shared/ports/ports.ts';
-import {forbiddenBy} from '../checks/policies.ts';
+import {forbiddenBy} from '../deploy/policies.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';
 import type {Settings} from '../deploy/settings.ts';
 import {broken, type Check, type Context, grantsIn, ok, warning} from './context.ts';

@@ -75,7 +75,7 @@ describe('Tpus: nodes of Cloud TPU', () => {
 
   const REFUSED: {name: string; changes: Partial<TpuRequest>; kind: string}[] = [
     {name: 'an unknown type', changes: {accelerator: 'v99-1'}, kind: 'bad-request'},
-    {name: 'a zone without permission', changes: {zone: 'moon-east1-a'}, kind: 'permission'},
+    {name: 'a zone that the project may not use', changes: {zone: 'moon-east1-a'}, kind: 'quota'},
   ];
 
   for (const {name, changes, kind} of REFUSED)

@@ -84,6 +84,18 @@ const CASES: Wait[] = [
     about: ZONE,
   },
   {
+    name: 'a policy of the organization',
+    given: () => aWorldWith(refuse('policy')),
+    kind: 'policy',
+    about: ZONE,
+  },
+  {
+    name: 'an answer that is not known',
+    given: () => aWorldWith(refuse('unknown')),
+    kind: 'unknown-answer',
+    about: ZONE,
+  },
+  {
     name: 'a type that the zone lacks',
     given: () => aWorldWith(refuse('bad-request')),
     kind: 'no-such-type',

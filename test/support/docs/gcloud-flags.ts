@@ -29,6 +29,7 @@ export const GCLOUD: Readonly<Record<string, readonly string[]>> = {
   'storage buckets add-iam-policy-binding': ['--member', '--role'],
   'projects add-iam-policy-binding': ['--member', '--role'],
   'iam service-accounts add-iam-policy-binding': ['--member', '--role', '--project'],
+  'iam roles list': ['--project', '--filter'],
   'iam service-accounts enable': ['--project'],
   'org-policies describe': ['--effective', '--project'],
   'beta quotas info list': ['--service', '--project'],

@@ -1,6 +1,6 @@
 /** The services of Google that a deployment needs in its region. */
 import {type GoogleApi, listAll} from '../../client/google/api.ts';
-import type {Settings} from '../deploy/settings.ts';
+import type {Settings} from './settings.ts';
 
 /** By service: the setting of its location, in place of `region`. */
 const SERVICES: readonly [name: string, version: string, setting: string][] = [

@@ -2,8 +2,8 @@
 import type {GoogleApi, Json} from '../../client/google/api.ts';
 import {isBadRequest, isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import {policyMend} from '../../shared/google/known-errors.ts';
-import {neededApis} from '../deploy/project.ts';
-import type {Deployed, Settings} from '../deploy/settings.ts';
+import {neededApis} from './project.ts';
+import type {Deployed, Settings} from './settings.ts';
 
 /** The effective policy of a constraint: `enforced`, or lists of values; empty lists allow all. */
 type Policy = {enforced: boolean; denies_all: boolean; allowed: string[]; denied: string[]};
