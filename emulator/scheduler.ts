@@ -1,11 +1,10 @@
-import {DEFAULT_DEPLOYMENT, nameIn, tickJobOf} from '../shared/domain/deployment.ts';
+import {nameIn, tickJobOf} from '../shared/domain/deployment.ts';
 import {ApiError} from './http/errors.ts';
 import type {Handler, Request, Route} from './http/http.ts';
 import type {JsonObject} from './http/json.ts';
 import type {CloudDatabase} from './state/database.ts';
 import {wantsNumbers} from './tpu/catalog.ts';
 
-export const tickJob = tickJobOf(DEFAULT_DEPLOYMENT);
 export const tickLocation = 'us-central1';
 
 /** Data of each message. A push without data would reach the function in another form. */
@@ -23,6 +22,8 @@ export type SchedulerOptions = {
   isReady: (topic: string) => boolean;
 };
 
+const STATE_NUMBERS = {ENABLED: 1, PAUSED: 2};
+type State = keyof typeof STATE_NUMBERS;
 type Job = {name: string; topic: string; setting: string; last_at: string | undefined};
 
 /** Cloud Scheduler with one job for each deployment, which publishes to its topic `tick`. The interval is shorter than Google's minute. */
@@ -45,7 +46,7 @@ export class Scheduler {
   start(): void {
     this.#timer = setInterval(() => {
       for (const job of this.#jobs)
-        if (!this.#isPaused(job) && this.#options.isReady(job.topic)) this.#publish(job);
+        if (this.#stateOf(job) === 'ENABLED' && this.#options.isReady(job.topic)) this.#publish(job);
     }, this.#options.interval_ms);
   }
 
@@ -54,13 +55,13 @@ export class Scheduler {
   }
 
   /** State of the job of the first deployment. */
-  state(): 'ENABLED' | 'PAUSED' {
-    return this.#jobs.some((job, index) => index === 0 && this.#isPaused(job)) ? 'PAUSED' : 'ENABLED';
+  state(): State | undefined {
+    return this.#jobs.map(job => this.#stateOf(job))[0];
   }
 
-  /** True if an operator paused the job. A pause survives a crash of the emulator. */
-  #isPaused({setting}: Job): boolean {
-    return this.#options.database.setting(setting) === 'PAUSED';
+  /** A pause survives a crash of the emulator. */
+  #stateOf({setting}: Job): State {
+    return this.#options.database.setting(setting) === 'PAUSED' ? 'PAUSED' : 'ENABLED';
   }
 
   #publish(job: Job): void {
@@ -70,14 +71,13 @@ export class Scheduler {
 
   #resource(job: Job, request: Request): JsonObject {
     const {project, interval_ms} = this.#options;
-    const isPaused = this.#isPaused(job);
-    const state = wantsNumbers(request.query) ? (isPaused ? 2 : 1) : isPaused ? 'PAUSED' : 'ENABLED';
+    const state = this.#stateOf(job);
     return {
       name: job.name,
       description: `The tick; every ${interval_ms} ms on this machine`,
       schedule: '* * * * *',
       timeZone: 'Etc/UTC',
-      state,
+      state: wantsNumbers(request.query) ? STATE_NUMBERS[state] : state,
       pubsubTarget: {
         topicName: `projects/${project}/topics/${job.topic}`,
         data: DATA,
@@ -90,15 +90,10 @@ export class Scheduler {
   routes(): Route[] {
     const jobs = '/v1/projects/{project}/locations/{location}/jobs';
     /** Pauses an enabled job and resumes a paused one; any other call fails, as Google documents. */
-    const turn = (to: 'ENABLED' | 'PAUSED') =>
+    const turn = (from: State, to: State) =>
       found(job => {
-        const is = this.#isPaused(job) ? 'PAUSED' : 'ENABLED';
-        if (is === to) {
-          const must = to === 'PAUSED' ? 'ENABLED' : 'PAUSED';
-          throw new ApiError(400, `Job.state must be ${must} for this; it is ${is}`, {
-            word: 'FAILED_PRECONDITION',
-          });
-        }
+        if (this.#stateOf(job) !== from)
+          throw new ApiError(400, `Job.state must be ${from} for this`, {word: 'FAILED_PRECONDITION'});
         this.#options.database.set(job.setting, to);
       });
     const found =
@@ -110,8 +105,8 @@ export class Scheduler {
       };
     return [
       ['GET', jobs, request => ({json: {jobs: this.#jobs.map(job => this.#resource(job, request))}})],
-      ['POST', `${jobs}/{job}:pause`, turn('PAUSED')],
-      ['POST', `${jobs}/{job}:resume`, turn('ENABLED')],
+      ['POST', `${jobs}/{job}:pause`, turn('ENABLED', 'PAUSED')],
+      ['POST', `${jobs}/{job}:resume`, turn('PAUSED', 'ENABLED')],
       ['POST', `${jobs}/{job}:run`, found(job => this.#publish(job))],
       ['GET', `${jobs}/{job}`, found(() => {})],
     ];

@@ -270,7 +270,7 @@ export function addRunCommands(program: GleanerCommand): void {
   program
     .about('tick', 'ask for a tick now; or pause, resume or show the job that asks for one every minute')
     .oneOf('[action]', 'what to do', ['now', 'pause', 'resume', 'state'], 'now')
-    .option('--location <region>', 'region of the Cloud Scheduler job', 'us-central1')
+    .option('--location <region>', 'region of the Scheduler job (default: of the settings, or us-central1)')
     .onCloud('folder of a running local cloud')
     .changes(({0: action}) => action !== 'state')
     .dryRun()

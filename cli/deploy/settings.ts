@@ -77,6 +77,7 @@ function problemsOf(given: Settings, variables: Variable[]): string[] {
 export type Deployed = {
   name: string;
   region: string;
+  scheduler_region: string;
   /** Zones of the pools, and those that a message may name. */
   zones: string[];
   accelerator: string;
@@ -94,6 +95,7 @@ export function deployedOf(settings: Settings): Deployed {
   return {
     name,
     region: String(settings.region),
+    scheduler_region: String(settings.scheduler_region ?? settings.region),
     zones: (allowed_zones ?? zones ?? []) as string[],
     accelerator: type,
     runtime_version: String(runtime_version ?? runtimeOf(type, provider)),

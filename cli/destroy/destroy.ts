@@ -7,14 +7,13 @@ import {cloudName} from '../../client/connection/cloud-name.ts';
 import type {CloudOptions} from '../../client/connection/connect.ts';
 import {requireRunning} from '../../client/connection/connection.ts';
 import {projectIn} from '../../client/connection/settings-file.ts';
-import {type GoogleApi, googleOf} from '../../client/google/api.ts';
+import {absentAsNull, type GoogleApi, googleOf} from '../../client/google/api.ts';
 import {openSchedule} from '../../client/google/schedule.ts';
 import type {Answers} from '../../client/json/index.ts';
 import {counted} from '../../client/text/format.ts';
 import {print, quoted, say} from '../../client/text/output.ts';
 import {tickLocation} from '../../emulator/scheduler.ts';
 import {tickJobOf} from '../../shared/domain/deployment.ts';
-import {isNotFound} from '../../shared/google/errors.ts';
 import {openProviders} from '../../shared/google/providers.ts';
 import {chooseSettings} from '../deploy/deploy.ts';
 import {latestRecord, openStateBucket, restoreLock, stateBucketOf} from '../deploy/records.ts';
@@ -44,7 +43,8 @@ async function destroyIn(cloud: Cloud, file: string | undefined, options: Destro
   try {
     const named = {...options, cloud: `${project}/${deployment}`};
     const chosen = is_google ? await chooseSettings(file, named, {api, folder}) : undefined;
-    const {zones, region} = chosen ? deployedOf(chosen.settings) : {zones: [], region: tickLocation};
+    const {zones, scheduler_region} = deployedOf(chosen?.settings ?? {project, region: tickLocation});
+    const schedule = openSchedule(api, {project, location: scheduler_region, deployment});
     const draining: Draining = {
       cloud,
       api,
@@ -54,8 +54,8 @@ async function destroyIn(cloud: Cloud, file: string | undefined, options: Destro
         endpoints: {tpu: api.endpoint, compute: api.endpoint},
       }),
       zones,
-      pauseTick: () =>
-        pauseTick(api, `projects/${project}/locations/${region}/jobs/${tickJobOf(deployment)}`),
+      // A tick deletes what an earlier tick missed, so the ticks end after the drain.
+      pauseTick: async () => void (await absentAsNull(schedule.pause())),
       clock: CLOCK,
     };
     const fleet = await fleetOf(cloud, zones);
@@ -82,15 +82,6 @@ async function destroyIn(cloud: Cloud, file: string | undefined, options: Destro
   } finally {
     await rm(folder, {recursive: true, force: true});
   }
-}
-
-/** A tick deletes what an earlier tick missed, so the ticks end after the drain. */
-async function pauseTick(api: GoogleApi, job: string): Promise<void> {
-  await openSchedule(api, job)
-    .pause()
-    .catch((error: Error) => {
-      if (!isNotFound(error.cause)) throw error;
-    });
 }
 
 /** Terraform wants every variable; those of the artefacts change nothing here. */

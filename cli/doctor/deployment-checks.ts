@@ -1,6 +1,7 @@
 /** Checks of the deployment: zones, Scheduler, bucket, functions, prices and a write. */
 
 import {absentAsNull} from '../../client/google/api.ts';
+import {openSchedule} from '../../client/google/schedule.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {bytesText, counted} from '../../client/text/format.ts';
 import {quoted, warn} from '../../client/text/output.ts';
@@ -43,17 +44,14 @@ function offerOf(provider: Provider, isType: boolean, zone: string): string {
 const schedule: Check = {
   name: 'Scheduler',
   is_local: true,
-  async check({api, project, region, name, folder}) {
-    const job = `projects/${project}/locations/${region}/jobs/${tickJobOf(name)}`;
-    const found = await absentAsNull(api.call('GET', `cloudscheduler.googleapis.com/v1/${job}`));
+  async check({api, project, scheduler_region: location, name, folder}) {
+    const {job, read} = openSchedule(api, {project, location, deployment: name});
+    const found = await absentAsNull(read());
     if (!found) return broken(`there is no job ${job}`, 'gleaner deploy');
-    const at = folder === undefined ? ` --location ${region}` : ` --dir ${quoted(folder)}`;
-    if (found.state !== 'ENABLED')
-      return broken(
-        `${tickJobOf(name)} is ${found.state}: budgets are not applied`,
-        `gleaner tick resume${at}`,
-      );
-    const {code = 0} = (found.status ?? {}) as {code?: number};
+    const {state, last_code: code} = found;
+    const at = folder === undefined ? ` --location ${location}` : ` --dir ${quoted(folder)}`;
+    if (state !== 'ENABLED')
+      return broken(`${tickJobOf(name)} is ${state}: budgets are not applied`, `gleaner tick resume${at}`);
     if (code !== 0)
       return broken(`the last message of ${tickJobOf(name)} failed with code ${code}`, `gleaner tick${at}`);
     return ok(`${tickJobOf(name)} is ENABLED`);

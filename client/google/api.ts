@@ -134,11 +134,11 @@ export async function listAll(api: GoogleApi, address: string, field: string): P
 }
 
 /** The answer of a call, or null for a resource that does not exist. */
-export async function absentAsNull(call: Promise<Json>): Promise<Json | null> {
+export async function absentAsNull<T>(call: Promise<T>): Promise<T | null> {
   try {
     return await call;
   } catch (error) {
-    if (isNotFound(error)) return null;
+    if (isNotFound(error) || isNotFound((error as Error).cause)) return null;
     throw error;
   }
 }

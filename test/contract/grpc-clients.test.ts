@@ -1,4 +1,4 @@
-/** The adapters of Cloud TPU and Cloud Scheduler over gRPC, as on Google Cloud. The local cloud speaks HTTP. */
+/** The adapter of Cloud TPU over gRPC, as on Google Cloud. The local cloud speaks HTTP. */
 import assert from 'node:assert/strict';
 import {v2} from '@google-cloud/tpu';
 import {openTpus} from '../../shared/google/tpus.ts';

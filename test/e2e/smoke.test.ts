@@ -106,7 +106,9 @@ describe("gleaner smoke on Google's emulators of Firestore and Pub/Sub @long", (
       method: 'POST',
       body: JSON.stringify({name: state}),
     });
-    const settings = {project, region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};
+    // The functions elsewhere, and the Scheduler where the local cloud has its job.
+    const regions = {region: 'europe-west9', scheduler_region: 'us-central1'};
+    const settings = {project, ...regions, zones: ['us-central1-a'], max_budget_usd: 5};
     const given = join(home.dir, 'settings.json');
     writeFileSync(given, JSON.stringify(settings));
     const bin = join(home.dir, 'bin');
@@ -132,7 +134,7 @@ describe("gleaner smoke on Google's emulators of Firestore and Pub/Sub @long", (
     assert.equal(code, 0, stderr);
     assert.match(stderr, /pool tpu has workers_per_zone 0/);
     assert.deepEqual((await home.state()).tpus, []);
-    assert.equal(readFileSync(join(home.dir, 'calls'), 'utf8'), 'init\ndestroy\n');
+    assert.equal(readFileSync(join(home.dir, 'calls'), 'utf8'), 'init\nstate\ndestroy\n');
     const {stays} = JSON.parse(stdout) as {stays: {command: string}[]};
     assert.match(stays.at(-1)?.command ?? '', new RegExp(`gs://${state}/gleaner`));
     assert.match((await gleaner(['tick', 'state', '--dir', home.dir])).stdout, /PAUSED/);

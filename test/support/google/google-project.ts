@@ -138,7 +138,9 @@ export class GoogleProject {
     };
     const [wrong] = responseProblems(method, reply.json);
     if (wrong) throw new Error(`Google could not answer this to ${method.id}: ${wrong}`);
-    return reply;
+    return method.service === 'cloudscheduler'
+      ? {...reply, json: shown(reply.json as JsonObject, query)}
+      : reply;
   }
 
   async #answer(call: Call): Promise<JsonObject> {
@@ -299,29 +301,28 @@ export class GoogleProject {
     },
     'iam.projects.roles.delete': ({key}) => this.#put(key, {...this.#found(key), deleted: true}),
     'iamcredentials.projects.serviceAccounts.generateAccessToken': () => ({accessToken: 'ya29.x'}),
-    'cloudscheduler.projects.jobs.get': ({key, query}) => shown(this.#found(key), query),
-    'cloudscheduler.projects.jobs.run': ({key, query}) => shown(this.#found(key.slice(0, -4)), query),
+    'cloudscheduler.projects.jobs.run': ({key}) => this.#found(key.slice(0, -4)),
     'cloudscheduler.projects.jobs.pause': call => this.#turn(call, 'ENABLED', 'PAUSED'),
     'cloudscheduler.projects.jobs.resume': call => this.#turn(call, 'PAUSED', 'ENABLED'),
   };
 
-  #turn({key, query}: Call, from: string, to: string): JsonObject {
+  #turn({key}: Call, from: string, to: string): JsonObject {
     const [name = ''] = key.split(':', 1);
     const job = this.#found(name);
     if (job.state !== from)
       throw new ApiError(400, `Job.state must be ${from} for this; it is ${job.state}`, {
         word: 'FAILED_PRECONDITION',
       });
-    return shown(this.#put(name, {...job, state: to}), query);
+    return this.#put(name, {...job, state: to});
   }
 }
 
 const JOB_STATES = ['STATE_UNSPECIFIED', 'ENABLED', 'PAUSED', 'DISABLED', 'UPDATE_FAILED'];
 
-/** Google's clients ask for the numbers of enums. */
+/** Google's clients ask for the numbers of enums, which the documents lack. */
 function shown(job: JsonObject, query: URLSearchParams): JsonObject {
   const isNumber = query.get('$alt')?.includes('enum-encoding=int') === true;
-  return isNumber ? {...job, state: JOB_STATES.indexOf(String(job.state))} : job;
+  return isNumber && job.state ? {...job, state: JOB_STATES.indexOf(String(job.state))} : job;
 }
 
 const CONFLICTS: Record<string, string> = {

@@ -226,6 +226,14 @@ const FAULTS: Fault[] = [
     inject: ({answers}) => void answers.set(`GET ${at.job}`, {state: 'PAUSED'}),
   },
   {
+    ...{check: 'Scheduler', name: 'a paused job in a region of its own', says: /gleaner-tick is PAUSED/},
+    cure: /gleaner tick resume --location us-east1$/,
+    inject: ({answers}) => {
+      answers.set(`GET ${at.job.replace('us-central1', 'us-east1')}`, {state: 'PAUSED'});
+      return deployedOf({...SETTINGS, scheduler_region: 'us-east1'});
+    },
+  },
+  {
     ...{check: 'Scheduler', name: 'an absent job', says: /no job projects/, cure: /deploy/},
     inject: ({answers}) => void answers.set(`GET ${at.job}`, gone),
   },
