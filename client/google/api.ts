@@ -34,13 +34,16 @@ export type GoogleApi = {
   account(): Promise<string>;
 };
 
-type Served = {endpoint?: string | undefined; token?: string | undefined; by_host?: boolean};
-
-/** GLEANER_GOOGLE_APIS names an address that answers in place of Google, without credentials: https://HOST/PATH is its `/HOST/PATH`. */
+/**
+ * GLEANER_GOOGLE_APIS names an address that answers in place of Google, without credentials. All APIs share its root, unless it ends with
+ * `/{host}`: then each has the path of its host.
+ */
 export function openGoogle(
-  {endpoint, token, by_host = false}: Served = {endpoint: process.env.GLEANER_GOOGLE_APIS, by_host: true},
+  {endpoint, token}: {endpoint?: string | undefined; token?: string | undefined} = {
+    endpoint: process.env.GLEANER_GOOGLE_APIS,
+  },
 ): GoogleApi {
-  return endpoint === undefined ? realGoogle() : servedGoogle(endpoint, token, by_host);
+  return endpoint === undefined ? realGoogle() : servedGoogle(endpoint, token);
 }
 
 /** The APIs of the cloud of a command. A local cloud serves every API at one address. */
@@ -48,21 +51,18 @@ export function googleOf({storage_endpoint: endpoint, token}: Connection): Googl
   return openGoogle(endpoint === undefined ? undefined : {endpoint, token});
 }
 
-function servedGoogle(address: string, given: string | undefined, by_host: boolean): GoogleApi {
+function servedGoogle(address: string, given: string | undefined): GoogleApi {
   const {origin: endpoint, pathname} = new URL(address);
+  const hasHosts = address.endsWith('/{host}');
   // Google's own clients drop the path of an address, and with it a token.
   const token = given ?? splitTokenPath(pathname).token;
   const headers: Record<string, string> = token ? {authorization: `Bearer ${token}`} : {};
   return {
     ...{endpoint, token},
-    call: (method, address, body) =>
-      send(
-        method,
-        address,
-        `${endpoint}${by_host ? '/' : ''}${address.slice(by_host ? 0 : address.indexOf('/'))}`,
-        headers,
-        body,
-      ),
+    call(method, address, body) {
+      const path = hasHosts ? `/${address}` : address.slice(address.indexOf('/'));
+      return send(method, address, `${endpoint}${path}`, headers, body);
+    },
     account: async () => 'local',
   };
 }

@@ -121,7 +121,7 @@ export class FakeTerraform {
   #server: HttpServer | undefined;
 
   constructor(google: GoogleProject) {
-    this.#api = openGoogle({endpoint: google.url, by_host: true});
+    this.#api = openGoogle({endpoint: `${google.url}/{host}`});
   }
 
   /** Writes the program into a folder. */

@@ -55,7 +55,8 @@ describe('The question before a change @full', () => {
       await terraform.close();
       await google.close();
     });
-    const deployed = (keys: string) => answered(['deploy'], keys, {GLEANER_GOOGLE_APIS: google.url});
+    const deployed = (keys: string) =>
+      answered(['deploy'], keys, {GLEANER_GOOGLE_APIS: `${google.url}/{host}`});
 
     it('the question before a change of a deployment leaves a new project as it is without yes', async () => {
       const {code, text} = await deployed(CTRL_D);

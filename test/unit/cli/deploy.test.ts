@@ -57,7 +57,7 @@ describe('gleaner deploy @full', () => {
     PATH: `${folder}${delimiter}${process.env.PATH}`,
     TMPDIR: join(folder, 'tmp'),
     XDG_CACHE_HOME: join(folder, 'cache'),
-    GLEANER_GOOGLE_APIS: google.url,
+    GLEANER_GOOGLE_APIS: `${google.url}/{host}`,
     ...env,
   });
   const deploy = (args: string[], env: Record<string, string> = {}) =>
