@@ -53,7 +53,7 @@ export function waitForRun<T>(
   bench: Bench,
   run: string,
   what: string,
-  pick: (view: RunState) => T | undefined,
+  pick: (view: RunState) => T | undefined | Promise<T | undefined>,
   {limit_s = TPU_S, cure = `read \`gleaner status ${run}\``}: Partial<Limit> = {},
 ): Promise<T> {
   return waitFor(bench, what, {limit_s, cure}, async () => {

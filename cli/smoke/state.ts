@@ -17,6 +17,8 @@ const state = z.strictObject({
   jobs: z.array(z.string()),
   pool: z.string().optional(),
   zone: z.string().optional(),
+  /** Records of the next run that loses its TPU, once a run was completed before. */
+  lost_records: z.number().int().optional(),
   steps: z.record(z.string(), smokeResult),
 });
 

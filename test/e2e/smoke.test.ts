@@ -76,7 +76,7 @@ describe("gleaner smoke on Google's emulators of Firestore and Pub/Sub @long", (
     );
     const saw = Object.fromEntries(steps.map(each => [each.step, each.saw]));
     assert.match(saw['ten samples'] ?? '', /every one of 10 samples is stored once/);
-    assert.match(saw['a lost node'] ?? '', /incarnation \d+ .*every one of 5000 samples/);
+    assert.match(saw['a lost node'] ?? '', /incarnation \d+ .*every one of \d+ samples/);
     assert.match(
       saw['a queue and a stop'] ?? '',
       /^try-v5litepod-1-us-central1-a-0 came through a queued resource/,
