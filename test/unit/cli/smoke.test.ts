@@ -13,7 +13,7 @@ import {accessTokenOf} from '../../../emulator/http/access-tokens.ts';
 import {ApiError} from '../../../emulator/http/errors.ts';
 import {accountsOf} from '../../../emulator/http/identity.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
-import {specObject} from '../../../shared/domain/names.ts';
+import {shardObject, specObject, streamObject} from '../../../shared/domain/names.ts';
 import type {Store, Tpu} from '../../../shared/ports/ports.ts';
 import {namedCommands, whyUnknown} from '../../support/docs/known-commands.ts';
 import {serveControl} from '../../support/fakes/control-topic.ts';
@@ -235,6 +235,45 @@ describe('The work of the smoke test', () => {
       'try-v5litepod-1-us-central1-a-0',
     ]);
   });
+
+  const losses = [
+    {name: 'again with four times the records', ends: ['completed', 'failed'], next: 40, says: 'is failed'},
+    {
+      name: 'twice at most',
+      ends: ['completed', 'completed'],
+      next: 160,
+      says: 'was completed before .* tries 160 records$',
+    },
+    {name: 'once where the run ends otherwise', ends: ['failed'], next: 10, says: 'is failed'},
+  ];
+  for (const {name, ends, next, says} of losses)
+    it(`the work of the smoke test loses a TPU at the first shard in the bucket, ${name}`, async () => {
+      const {state, clock} = bench;
+      state.lost_records = 10;
+      const runs: string[] = [];
+      const worker = {name: 'tpu-us-central1-a-0', zone: 'us-central1-a', phase: 'working' as const};
+      const sleep = async (seconds: number) => {
+        const run = state.runs.lost ?? '';
+        await register(run);
+        await putDocuments(store, {[`workers/${worker.name}`]: aWorker({...worker, work: `${run}/000`})});
+        bucket.put(shardObject(run, '000', 1, 'safetensors'), '');
+        await clock.sleep(seconds);
+      };
+      bench.clock = {...clock, sleep};
+      bench.tpus.delete = async name => {
+        assert.equal(name, worker.name);
+        const run = state.runs.lost ?? '';
+        await register(run, {status: ends[runs.push(run) - 1]});
+        return 'started';
+      };
+      const step = STEPS.find(each => each.name === 'a lost node');
+      await assert.rejects(async () => step?.run(bench), {
+        message: new RegExp(`^smoke-x-lost-${ends.length} ${says}`),
+      });
+      const lines = runs.map(run => bucket.text(streamObject(run, '000'))?.trim().split('\n').length);
+      assert.deepEqual(lines, [10, 40].slice(0, ends.length));
+      assert.equal(state.lost_records, next);
+    });
 
   it('the work of the smoke test begins no step after a signal', () =>
     assert.rejects(runSteps(bench, false, AbortSignal.abort()), {name: 'AbortError'}));
