@@ -160,16 +160,13 @@ async function loseNode(bench: Bench, attempts: number): Promise<string> {
     workers.find(worker => hasWorkedFor(worker, run) && isOther(worker)) ??
     (status === 'completed' ? status : undefined);
   const next = await waitForRun(bench, run, 'next TPU', other, {cure});
-  if (next === 'completed') {
-    state.lost_records = size * 4;
-    keep();
-    if (attempts > 1) return loseNode(bench, attempts - 1);
-    throw new CliError(
-      `${run} was completed before ${first.name} was lost, so nothing had to go on: the same command tries ${state.lost_records} records`,
-    );
-  }
-  const seen = await verifyEnd(bench, run);
-  return `incarnation ${first.incarnation} of ${first.name} was deleted, ${next.name} has incarnation ${next.incarnation}; ${seen}`;
+  if (next !== 'completed')
+    return `incarnation ${first.incarnation} of ${first.name} was deleted, ${next.name} has incarnation ${next.incarnation}; ${await verifyEnd(bench, run)}`;
+  state.lost_records = size * 4;
+  keep();
+  if (attempts > 1) return loseNode(bench, attempts - 1);
+  const early = `${run} was completed before ${first.name} was lost, so nothing had to go on`;
+  throw new CliError(`${early}: the same command tries ${state.lost_records} records`);
 }
 
 /**
@@ -183,15 +180,7 @@ async function queueingPool(bench: Bench): Promise<string> {
   state.pool = pool;
   keep();
   const terms = {accelerator, runtime_version, zones: [state.zone ?? zones[0]], workers_per_zone: 1};
-  try {
-    await control(bench, {action: 'pool', pool, ...terms, provisioning: 'queued-resource'});
-  } catch (error) {
-    const {message} = error as Error;
-    const isFull = message.includes('GLEANER_MAX_WORKERS');
-    throw new CliError(isFull ? `${message}; raise \`max_workers\` by 1, and deploy` : message, {
-      cause: error,
-    });
-  }
+  await control(bench, {action: 'pool', pool, ...terms, provisioning: 'queued-resource'});
   return pool;
 }
 

@@ -25,7 +25,7 @@ export function poolProblem(
   const workers = zones.length * workers_per_zone;
   const others = elsewhere > 0 ? `, other pools have ${elsewhere}` : '';
   if (workers + elsewhere > max_workers)
-    return `${workers_per_zone} workers in each of ${zones.length} zones are ${workers}${others}, and this deployment allows ${max_workers} (GLEANER_MAX_WORKERS)`;
+    return `${workers_per_zone} workers in each of ${zones.length} zones are ${workers}${others}, and this deployment allows ${max_workers} (GLEANER_MAX_WORKERS): deploy with a larger \`max_workers\``;
   return undefined;
 }
 
