@@ -81,7 +81,7 @@ describe('Cloud TPU over gRPC', () => {
       what: 'a quota in the answer',
       given: {CreateNode: () => refuse('RESOURCE_EXHAUSTED', QUOTA)},
       kind: 'quota',
-      says: /ask for more quota/,
+      says: /ask for more of this quota/,
     },
     {
       what: "a missing right to act as the workers' account",

@@ -1,6 +1,6 @@
 /** Messages that users of Google's services have reported, with other names: each reader of an error says the same of it. */
 import assert from 'node:assert/strict';
-import {readFileSync} from 'node:fs';
+import {globSync, readFileSync} from 'node:fs';
 import {StepFailed} from '../../cli/deploy/terraform.ts';
 import type {Context} from '../../cli/doctor/context.ts';
 import {diagnose} from '../../cli/doctor/doctor.ts';
@@ -90,6 +90,27 @@ describe('What the errors of Google mean', () => {
   it('shows a failure of Terraform that nobody knows whole, and calls it not known', () => {
     const {message} = new StepFailed('apply', '\n│ Error: something new\n│ \n│   happened here\n');
     assert.equal(message, 'Failed to apply: something new happened here; this error is not known here');
+  });
+
+  /** Files that read a text of another program, or one of Gleaner's own. */
+  const OTHERS: Record<string, string> = {
+    'cli/checks/repository.ts': 'git',
+    'cli/run/task-result.ts': 'an outcome of on-control',
+    'emulator/state/database.ts': 'SQLite',
+    'shared/contracts/messages/rejection-reasons.ts': 'Zod',
+    'shared/domain/worker/provider-states.ts': 'the driver of the TPU, as a worker reports it',
+  };
+  const READS =
+    /\.(?:test|exec)\((?:[^()]|\([^()]*\))*(?:message\b|reason|stderr|[eE]rror\b)|(?:message|reason|stderr|stdout)\)?\.(?:includes|match|startsWith|endsWith|search)\(/;
+
+  it('stands in one table: no other file looks for words in an error', () => {
+    const files = globSync('{cli,client,dashboard,emulator,functions,shared}/**/*.ts', {cwd: ROOT});
+    const reading = files.filter(file =>
+      readFileSync(ROOT + file, 'utf8')
+        .split('\n')
+        .some(line => READS.test(line.replaceAll('message_id', ''))),
+    );
+    assert.deepEqual(reading.sort(), Object.keys(OTHERS).sort());
   });
 
   it('ends a deployment at the first error that a repeat does not mend, beside others that it does', () => {

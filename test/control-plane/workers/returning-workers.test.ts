@@ -27,11 +27,12 @@ describe('a worker that does not know that it was replaced', () => {
     const world = await aWorldWithAShard({GLEANER_ZONES: 'us-central1-a', ...patient});
     const slow = world.agent(A0);
     slow.silent = true;
-    for (let index = 1; index < 10; index++) world.drop('my-run', index, someLines(4, `other${index}`));
+    // Enough work for both until then, in whatever order the other takes it.
+    for (let index = 1; index < 40; index++) world.drop('my-run', index, someLines(4, `other${index}`));
     await world.until(
       'another has its stream',
       async () => (await world.stream('my-run', '000'))?.lease?.worker === A1,
-      20,
+      60,
       2,
     );
     const {lease} = slow;

@@ -50,6 +50,7 @@ export const GCLOUD: Readonly<Record<string, readonly string[]>> = {
   'compute tpus accelerator-types list': ['--zone', '--project'],
   'compute ssh': ['--command', '--zone', '--project'],
   'compute instances list': ['--filter', '--project'],
+  'compute machine-types list': ['--zones', '--project'],
   'secrets create': ['--data-file', '--project'],
   'secrets add-iam-policy-binding': ['--project', '--member', '--role'],
 };
