@@ -11,6 +11,7 @@ import {nameCloud, print, say} from '../../client/text/output.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {quotaIdsOf, quotaSizeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {utcText} from '../../shared/domain/time.ts';
+import {policyMend} from '../../shared/google/known-errors.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
@@ -23,7 +24,7 @@ import {restoreArtifacts} from './earlier-artifacts.ts';
 import {wrongFunctions} from './functions.ts';
 import {keptOf} from './kept.ts';
 import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
-import {forbiddenBy, forbiddenText} from './policies.ts';
+import {type Forbidden, forbiddenBy, forbiddenText} from './policies.ts';
 import {makeIdentities, missingIn, missingLines, type Place, prepare} from './project.ts';
 import {latestRecord, openStateBucket, recordOf, restoreLock, stateBucketOf, writeRecord} from './records.ts';
 import {unservedRegions} from './regions.ts';
@@ -254,7 +255,9 @@ async function requirePermitted({api, settings}: Deployment): Promise<void> {
     unservedRegions(api, settings),
     forbiddenBy(api, project, {...deployedOf(settings), settings}),
   ]);
-  const problems = [...unserved, ...forbidden.map(forbiddenText)];
+  const textOf = (each: Forbidden) => `${forbiddenText(each)}; ${policyMend(each.constraint)}`;
+  for (const each of forbidden) if (each.depends) say(textOf(each));
+  const problems = [...unserved, ...forbidden.filter(({depends}) => !depends).map(textOf)];
   if (problems.length > 0) throw new CliError(`Failed to deploy to ${project}: ${problems.join('; ')}`);
 }
 

@@ -10,7 +10,7 @@ import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import {policyMend} from '../../shared/google/known-errors.ts';
 import {grantLine, SECRET_READER} from '../../shared/google/secrets.ts';
 import type {Store} from '../../shared/ports/ports.ts';
-import {forbiddenBy} from '../deploy/policies.ts';
+import {forbiddenBy, forbiddenText} from '../deploy/policies.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';
 import type {Settings} from '../deploy/settings.ts';
 import {broken, type Check, type Context, grantsIn, ok, warning} from './context.ts';
@@ -189,10 +189,10 @@ async function readsState(store: Store): Promise<boolean> {
 const policies: Check = {
   name: 'organization policies',
   async check({api, project, region, provider, settings}) {
-    const [forbidden] = await forbiddenBy(api, project, {region, provider, settings});
-    if (!forbidden) return ok('none forbids these settings');
-    const {constraint, what} = forbidden;
-    return broken(`constraints/${constraint} forbids ${what}`, policyMend(constraint));
+    const forbidden = await forbiddenBy(api, project, {region, provider, settings});
+    const [first] = forbidden.sort((a, b) => Number(a.depends) - Number(b.depends));
+    if (!first) return ok('none forbids these settings');
+    return (first.depends ? warning : broken)(forbiddenText(first), policyMend(first.constraint));
   },
 };
 

@@ -405,28 +405,6 @@ describe('gleaner deploy @full', () => {
         }),
       says: /trustedImageProjects forbids projects\/ubuntu-os-accelerator-images;/,
     },
-    {
-      name: 'the policy iam.allowedPolicyMemberDomains',
-      settings: {operators: ['user:a@example.com']},
-      inject: ({constraints}) =>
-        constraints.set('constraints/iam.allowedPolicyMemberDomains', {
-          listPolicy: {allowedValues: ['C0xxxx']},
-        }),
-      says: /allowedPolicyMemberDomains forbids members of other organizations than C0xxxx in `operators`;/,
-    },
-    {
-      name: 'the policy iam.managed.allowedPolicyMembers',
-      settings: {users: ['user:a@example.com']},
-      inject: ({apis, constraints}) => {
-        apis.add('orgpolicy');
-        constraints.set('iam.managed.allowedPolicyMembers', {
-          rules: [
-            {enforce: true, parameters: {allowedPrincipalSets: ['//cloudresourcemanager/organizations/1']}},
-          ],
-        });
-      },
-      says: /managed\.allowedPolicyMembers forbids members of other organizations .* in `users`;/,
-    },
   ];
 
   for (const {name, settings = {}, inject, says} of FORBIDDEN)
@@ -439,6 +417,30 @@ describe('gleaner deploy @full', () => {
       assert.match(stderr, says);
       assert.deepEqual(terraform.verbs, []);
     });
+
+  it('gleaner deploy goes on where a policy names organizations, and says which settings it may forbid', async () => {
+    google.prepare();
+    google.apis.add('orgpolicy');
+    google.constraints.set('constraints/iam.allowedPolicyMemberDomains', {
+      listPolicy: {allowedValues: ['C0xxxx']},
+    });
+    google.constraints.set('iam.managed.allowedPolicyMembers', {
+      rules: [
+        {enforce: true, parameters: {allowedPrincipalSets: ['//cloudresourcemanager/organizations/1']}},
+      ],
+    });
+    const members = {operators: ['user:a@example.com'], users: ['user:b@example.com']};
+    writeFileSync(join(folder, 'gleaner.tfvars.json'), JSON.stringify({...SETTINGS, ...members}));
+    const {code, stderr} = await deployAtOnce(['--yes']);
+    assert.equal(code, 0, stderr);
+    for (const constraint of ['iam.allowedPolicyMemberDomains', 'iam.managed.allowedPolicyMembers'])
+      assert.ok(
+        stderr.includes(
+          `constraints/${constraint} may forbid members of other organizations in \`operators\`, \`users\`; `,
+        ),
+        stderr,
+      );
+  });
 
   it('gleaner deploy mocks the plan of a project without a bucket for the state @long', async () => {
     const text =

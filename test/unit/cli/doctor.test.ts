@@ -185,8 +185,8 @@ const FAULTS: Fault[] = [
     },
   },
   {
-    ...{check: 'organization policies', name: 'a forbidden region'},
-    says: /gcp.resourceLocations forbids us-central1/,
+    ...{check: 'organization policies', name: 'a region that no list names', severity: 'warning'},
+    says: /gcp.resourceLocations may forbid us-central1/,
     cure: /org-policies describe/,
     inject: ({constraints}) =>
       void constraints.set('constraints/gcp.resourceLocations', {
@@ -198,6 +198,18 @@ const FAULTS: Fault[] = [
     cure: /administrator/,
     inject: ({constraints}) =>
       void constraints.set('constraints/compute.restrictCloudNATUsage', {listPolicy: {allValues: 'DENY'}}),
+  },
+  {
+    ...{
+      check: 'organization policies',
+      name: 'people who may be of another organization',
+      severity: 'warning',
+    },
+    ...{says: /allowedPolicyMemberDomains may forbid .* in `operators`/, cure: /administrator/},
+    inject: ({constraints}, {settings}) => {
+      constraints.set('constraints/iam.allowedPolicyMemberDomains', {listPolicy: {allowedValues: ['C0x']}});
+      return {settings: {...settings, operators: ['user:a@example.com']}};
+    },
   },
   {
     ...{check: 'TPU quota', name: 'a quota of zero', says: new RegExp(`${SERVING} is 0 in us-central1-a`)},
