@@ -1,6 +1,7 @@
 /** docs/operations.md explains every alert and every status word of the product. */
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
+import {costLines, mostAnHour} from '../../cli/deploy/cost.ts';
 import {CHECKS} from '../../cli/doctor/doctor.ts';
 import {STEPS} from '../../cli/smoke/steps.ts';
 import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
@@ -74,6 +75,28 @@ describe('docs/inside/emulation.md and docs/deploy.md', () => {
     const text = read('docs/inside/emulation.md');
     const absent = STEPS.filter(({name}, index) => !text.includes(`| ${index + 1} ${name} |`));
     assert.deepEqual(absent, []);
+  });
+
+  it('show what a plan of the example costs', () => {
+    const {functions} = JSON.parse(read('functions/triggers.json')) as {
+      functions: {memory: string; cpu: number; instances: number}[];
+    };
+    const example = JSON.parse(read('terraform/example.tfvars.json'));
+    const named = {address: '', name: '', index: ''};
+    const resources = [
+      {...named, type: 'google_compute_router_nat', values: {}},
+      ...functions.map(({memory, cpu, instances}) => ({
+        ...{...named, type: 'google_cloudfunctions2_function'},
+        values: {
+          service_config: [
+            {available_memory: memory, available_cpu: `${cpu}`, max_instance_count: instances},
+          ],
+        },
+      })),
+    ];
+    const lines = costLines(mostAnHour(resources, example), example);
+    for (const line of lines.map(each => each.replace(/, \S+ days old.*/, '')))
+      assert.ok(read('docs/deploy.md').includes(line), line);
   });
 
   it('name the quotas of each generation', () => {
