@@ -1,7 +1,7 @@
 /** Preparation of a project for Terraform: its APIs, the accounts of Google's services, and the bucket of the state. Each step is idempotent. */
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {absentAsNull, type GoogleApi, type Json, listAll} from '../../client/google/api.ts';
+import {absentAsNull, type GoogleApi, GoogleError, type Json, listAll} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import {say} from '../../client/text/output.ts';
 import {isBadRequest, isNotFound} from '../../shared/google/errors.ts';
@@ -106,5 +106,6 @@ async function untilDone(api: GoogleApi, what: string, started: Json, clock: Clo
     await clock.sleep(OPERATION_S);
     operation = await api.call('GET', `${USAGE}/v1/${operation.name}`);
   }
-  if (operation.error) throw new CliError(`Failed to ${what}: ${(operation.error as Json).message}`);
+  const {code, message} = (operation.error ?? {}) as {code?: number; message?: string};
+  if (operation.error) throw new GoogleError(code ?? 2, what, String(message));
 }

@@ -11,88 +11,11 @@ import {
   reasonOf,
   storageReason,
   tpuError,
-  tpuFailure,
 } from '../../shared/google/errors.ts';
 
 const error = (code: number | string, message = 'no'): Error => Object.assign(new Error(message), {code});
 
-/** Messages that users of Cloud TPU have reported. Those with advice are in google-advice.test.ts. */
-const TPU: {message: string; code: number; kind: string}[] = [
-  {
-    code: 8,
-    message:
-      'There is no more capacity in the zone "europe-west4-a"; you can try in another zone where Cloud TPU Nodes are offered (see https://cloud.google.com/tpu/docs/regions) [EID: 0x1d2f]',
-    kind: 'no-capacity',
-  },
-  {
-    code: 8,
-    message: 'Insufficient reserved capacity. Contact customer support to increase your reservation',
-    kind: 'no-capacity',
-  },
-  {code: 13, message: 'There is no more capacity in the zone "us-central2-b"', kind: 'no-capacity'},
-  {code: 8, message: 'Resource exhausted.', kind: 'no-capacity'},
-  {
-    code: 8,
-    message:
-      "Quota 'TPUV4sPreemptiblePodPerProjectPerRegionForTPUAPI' exhausted. Limit 20800 in region us-central2",
-    kind: 'quota',
-  },
-  {
-    code: 8,
-    message:
-      "Quota exceeded for quota metric 'Requests' and limit 'Requests per minute' of service 'tpu.googleapis.com'",
-    kind: 'transient',
-  },
-  {code: 3, message: 'Cloud TPU received a bad request. Invalid accelerator type', kind: 'bad-request'},
-  {code: 9, message: 'The node is in state DELETING', kind: 'bad-request'},
-  {code: 14, message: 'Internal error. Please try again', kind: 'transient'},
-  {code: 4, message: 'Deadline exceeded', kind: 'transient'},
-  {code: 10, message: 'The operation was aborted', kind: 'transient'},
-  {code: 429, message: 'Quota exceeded: requests per minute', kind: 'transient'},
-  {code: 503, message: 'Service Unavailable', kind: 'transient'},
-  {code: 429, message: 'Too Many Requests', kind: 'transient'},
-  {
-    code: 8,
-    message:
-      "Quota exceeded for quota metric 'TPU API requests' and limit 'Requests per 100 seconds' of service 'tpu.googleapis.com'",
-    kind: 'transient',
-  },
-  {
-    code: 8,
-    message: "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'tpu'",
-    kind: 'transient',
-  },
-  // In the words of Compute Engine, which makes the VMs; not copied from a recorded answer.
-  {
-    code: 14,
-    message:
-      "The zone 'projects/p/zones/us-central1-a' does not have enough resources available to fulfill the request. Try a different zone, or try again later.",
-    kind: 'no-capacity',
-  },
-  {
-    code: 503,
-    message: 'A ct5lp-hightpu-1t VM instance is currently unavailable in the us-west4-a zone.',
-    kind: 'no-capacity',
-  },
-  {code: 403, message: 'User Rate Limit Exceeded', kind: 'transient'},
-  {
-    code: 403,
-    message: "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute'",
-    kind: 'transient',
-  },
-  {
-    code: 4,
-    message: 'Total timeout exceeded 60000 milliseconds: Quota exceeded: requests',
-    kind: 'transient',
-  },
-  {code: 7, message: 'The tpu.googleapis.com API requires a quota project.', kind: 'permission'},
-];
-
 describe("Google's errors", () => {
-  for (const {message, code, kind} of TPU)
-    it(`a Cloud TPU error with code ${code} and "${message.slice(0, 60)}" means ${kind}`, () =>
-      assert.equal(tpuFailure(error(code, message)), kind));
-
   it('a TpuError names the call, the zone, the cause and the remedy', () => {
     const failure = tpuError('create tpu-us-east5-b-0', 'us-east5-b', error(8, 'There is no more capacity'));
     assert.equal(failure.name, 'TpuError');

@@ -298,6 +298,20 @@ describe('gleaner deploy @full', () => {
     });
   });
 
+  it('gleaner deploy says what mends a failure to turn on the APIs', async () => {
+    const error = {
+      code: 9,
+      message: `Billing account for project '1' is not found. Billing must be enabled.`,
+    };
+    google.answers.set('GET /v1/operations/1', {name: 'operations/1', done: true, error});
+    const {code, stderr} = await deployAtOnce(['--yes']);
+    assert.equal(code, 1);
+    assert.match(
+      stderr,
+      /Failed to turn on the APIs: Billing account .*; link the project to an open billing account$/m,
+    );
+  });
+
   it('gleaner deploy takes over what a destroy has kept, with its own ticket key, and nothing else', async () => {
     const deployed = await deployAtOnce(['--yes']);
     assert.equal(deployed.code, 0, deployed.stderr);
