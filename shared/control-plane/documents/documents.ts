@@ -30,7 +30,7 @@ export const createsDocument = stored({
     ),
   next_at: orNull(instant)
     .default(null)
-    .describe('Earliest next create of any pool, after Google limited those of the project; null: it did not.'),
+    .describe('Earliest next create of any pool, after Google limited those of the project; else null.'),
 });
 
 export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};
