@@ -14,7 +14,7 @@ import {withChurn} from '../../domain/records/churn.ts';
 import type {Pool} from '../../domain/records/pool.ts';
 import type {Worker} from '../../domain/records/worker.ts';
 import type {Zone} from '../../domain/records/zone.ts';
-import {afterLostBoot, nextAfterRate, rateLimit} from '../../domain/tick/shared-documents.ts';
+import {afterLostBoot, nextAfterRate} from '../../domain/tick/shared-documents.ts';
 import {attemptOf} from '../../domain/worker/attempt.ts';
 import {INCARNATION_LABEL, isForeign, isManaged, observationOf} from '../../domain/worker/nodes.ts';
 import {afterLook} from '../../domain/worker/observation.ts';
@@ -83,8 +83,8 @@ export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise
 }
 
 /**
- * Creates the node. If its pool is gone or paused, its price changed since the decision, or Google limits all creates, the next tick decides
- * again. If the zone has refused another node since the request, it is not asked, because it would refuse this node too.
+ * Creates the node. If its pool is gone or paused, or its price changed since the decision, the next tick decides again. If the zone has
+ * refused another node since the request, it is not asked, because it would refuse this node too.
  */
 async function createNode(deps: Deps, worker: Worker): Promise<void> {
   const {limiter} = await zoneOf(deps, deps.store, worker, deps.now());
@@ -97,8 +97,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
   const usd_per_hour = pool ? priceOf(await readPrices(deps, [pool]), pool, worker.zone) : null;
   const isSame =
     usd_per_hour === worker.usd_per_hour && hostsOfType(pool?.accelerator ?? '') === worker.host_count;
-  const pause = rateLimit((await createsRecords.read(deps.log, deps.store)).next_at, deps.now());
-  if (pool && !isPaused && isSame && !pause) {
+  if (pool && !isPaused && isSame) {
     await deps.tpus.create(await nodeRequest(deps, pool, worker));
     // The next list shows whether the zone gives nodes again.
     if (limiter.state === 'probing') await wake(deps.bus);
@@ -109,8 +108,7 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
   const ofPool = pool
     ? `a person paused pool "${worker.pool}"`
     : `pool "${worker.pool}" has no valid document`;
-  const why = pause ? 'the project creates too many TPUs a minute' : ofPrice;
-  await dropCreate(deps, worker, pool && !isPaused ? why : ofPool);
+  await dropCreate(deps, worker, pool && !isPaused ? ofPrice : ofPool);
 }
 
 /** Google counts the creates of the whole project, so no pool creates a node until the pause ends. */

@@ -90,12 +90,12 @@ describe('two pools', () => {
     dropStreams(world, 'slow', 4);
     dropStreams(world, 'quick', 1);
     await world.minute();
-    const refused = [...asked];
+    const refused = asked.length;
     world.tpus.openZones();
     world.now += 50_000;
     await world.tick();
     await world.deliverAll();
-    assert.deepEqual([refused, asked], [[A0], [A0]], 'nothing is asked for during the pause');
+    assert.equal(asked.length, refused, 'nothing is asked for during the pause');
     assert.deepEqual(
       await Promise.all(['slow', 'quick'].map(async run => (await world.run(run))?.waits?.kind)),
       ['rate', 'rate'],

@@ -12,6 +12,8 @@ import {Check} from './violations.ts';
 /** The limits of the limiter, repeated here. */
 const RETRY_MS = 60_000;
 const LONGEST_RETRY_MS = 300_000;
+/** Before a zone has given its first node, because a new role is late. */
+const FIRST_TRY_MS = 120_000;
 const TRY_MS = 3_600_000;
 const MOST_FAILED_BOOTS = 5;
 /** Minutes after which a tick has seen the word of an agent. */
@@ -243,7 +245,8 @@ export class Zones extends Check {
     const most_ms = state === 'stopped' ? TRY_MS : LONGEST_RETRY_MS;
     const wait_ms = Date.parse(next_at) - from;
     const isTried = state === 'stopped' && asked_at !== was.asked_at;
-    if (isTried && wait_ms < TRY_MS - 2 * MAX_SKEW_MS)
+    const mayBeEarly = !is.has_given && (cause === 'permission' || cause === 'unknown');
+    if (isTried && wait_ms < (mayBeEarly ? FIRST_TRY_MS : TRY_MS) - 2 * MAX_SKEW_MS)
       this.breach(`${zone} is stopped for ${cause}, and is tried again after ${wait_ms} ms`);
     const isTryLost = state === 'stopped' && was.state === 'stopped';
     if (wait_ms > most_ms + 2 * MAX_SKEW_MS || (wait_ms < RETRY_MS - 2 * MAX_SKEW_MS && !isTryLost))
