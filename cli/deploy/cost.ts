@@ -18,10 +18,17 @@ type ServiceConfig = {available_memory: string; available_cpu: string; max_insta
 /** Output `ceilings` of Terraform, which each plan knows. */
 export type Ceilings = {max_workers: number; accelerator: string; zones: string[]};
 
-/** Every TPU that the ceilings allow in the dearest of the zones, and every instance of every function busy. */
-export function mostAnHour(resources: readonly Resource[], ceilings: Ceilings): MostAnHour {
-  const {max_workers, accelerator, zones} = ceilings;
-  const priced = zones.map(zone => ({zone, usd: usdPerHour(LIST_PRICES, {accelerator, spot: true, zone})}));
+/** The lower price is that of spot alone. */
+const isSpot = ({spot, provisioning}: Settings) => spot !== false && provisioning !== 'flex-start';
+
+/** Every TPU that the ceilings allow in the dearest of the zones, of the first pool's type, and every instance of every function busy. */
+export function mostAnHour(
+  resources: readonly Resource[],
+  {max_workers, accelerator, zones}: Ceilings,
+  settings: Settings,
+): MostAnHour {
+  const spot = isSpot(settings);
+  const priced = zones.map(zone => ({zone, usd: usdPerHour(LIST_PRICES, {accelerator, spot, zone})}));
   const dearest = priced.reduce((most, next) => ((next.usd ?? 0) > (most.usd ?? 0) ? next : most));
   const services = resources
     .filter(({type}) => type === 'google_cloudfunctions2_function')
@@ -45,7 +52,8 @@ function gibOf(memory: string): number {
   return unit === 'Gi' ? Number(size) : Number(size) / 1024;
 }
 
-export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings): string[] {
+export function costLines(most: MostAnHour, settings: Settings): string[] {
+  const {max_budget_usd, region} = settings;
   const age = ageText(LISTED_ON, Date.now());
   const {tpus_usd, functions_usd, nat_usd, max_workers, accelerator, dearest_zone} = most;
   const tpus = tpus_usd === null ? 'an unknown price' : dollarText(tpus_usd);
@@ -53,11 +61,11 @@ export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings):
   const total =
     tpus_usd === null ? 'unknown: set prices/chips' : dollarText(tpus_usd + functions_usd + nat_usd);
   return [
-    `Most that an hour can cost: ${total}`,
-    `  TPUs       ${tpus}: ${max_workers} x ${accelerator} in ${dearest_zone}, list prices of ${LISTED_ON}${age ? `, ${age}: the functions read new ones daily` : ''}`,
+    `Most that an hour of the first pool can cost: ${total}`,
+    `  TPUs       ${tpus}: ${max_workers} x ${accelerator} ${isSpot(settings) ? 'on spot' : 'on demand'} in ${dearest_zone}, list prices of ${LISTED_ON}${age ? `, ${age}: the functions read new ones daily` : ''}`,
     `  functions  ${dollarText(functions_usd)}: every instance of every function busy`,
     `  Cloud NAT  ${dollarText(nat_usd)}, and $0.045 for each GiB`,
-    `TPUs and network stop at ${dollarText(Number(max_budget_usd))} in a month (max_budget_usd). Storage comes on top.`,
+    `TPUs and network stop at ${dollarText(Number(max_budget_usd))} in a month (max_budget_usd); nothing stops functions and storage.`,
     ...(remote.length > 0
       ? [
           `The bucket is in ${region}, and ${remote.join(', ')} in another region: runs need allow_cross_region, and each GiB between them costs up to ${dollarText(dearestGib(remote, region))}.`,

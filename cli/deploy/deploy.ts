@@ -15,6 +15,7 @@ import {policyMend} from '../../shared/google/known-errors.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
+import {checkOffer} from '../checks/pool.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {withClock} from '../terminal/progress-clock.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
@@ -25,7 +26,7 @@ import {wrongFunctions} from './functions.ts';
 import {keptOf} from './kept.ts';
 import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
 import {type Forbidden, forbiddenBy, forbiddenText} from './policies.ts';
-import {makeIdentities, missingIn, missingLines, type Place, prepare} from './project.ts';
+import {enableApis, makeIdentities, makeStateBucket, missingIn, missingLines, type Place} from './project.ts';
 import {latestRecord, openStateBucket, recordOf, restoreLock, stateBucketOf, writeRecord} from './records.ts';
 import {unservedRegions} from './regions.ts';
 import {deployedOf, EXAMPLE, readSettings, type Settings} from './settings.ts';
@@ -34,6 +35,8 @@ import {CLOCK, type Clock, untilReady} from './until-ready.ts';
 
 /** Text of the last plan, which is too long for a terminal. */
 const PLAN_TEXT = join(DIST, 'plan.txt');
+const NOT_APPLIED =
+  'The plan is not applied; the APIs and the bucket of the state stay, and cost next to nothing';
 /** Resources that a line of the repeat names. */
 const MOST_NAMED = 8;
 
@@ -174,7 +177,7 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
   const kept = await keptOf(api, project, planned.changes);
   const keptLine = `This takes over what an earlier deployment left: ${kept.map(({id}) => id).join(', ')}.`;
   if (kept.length > 0 && !options.plan) {
-    await requireConsent([keptLine], {yes: options.yes, signal: stop});
+    await requireConsent([keptLine], {yes: options.yes, signal: stop, refused: NOT_APPLIED});
     for (const each of kept) {
       say(`Taking over ${each.id}`);
       await terraform.import(files, each);
@@ -185,8 +188,8 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
   say(`The whole plan is in ${homeText(PLAN_TEXT)}`);
   if (options.plan) return;
   await requireConsent([`This applies the plan to the project ${project}.`], {
-    yes: options.yes,
-    signal: stop,
+    ...{yes: options.yes, signal: stop},
+    refused: NOT_APPLIED,
   });
   say("Making the accounts of Google's services");
   await makeIdentities(api, project, clock);
@@ -200,14 +203,16 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
     await terraform.apply(saved);
   });
   const outputs = await terraform.outputs();
-  say(`${name} is deployed to ${project}.`);
+  say(`The deployment ${name} is in ${project}. Its commands:`);
   await recordDeployment(deployment);
   // A person who deploys from a folder has decided for it.
   if (path === resolve(SETTINGS_FILE)) useCloud(`${project}/${name}`);
   print<'deploy'>(
     options.json,
     {deployed: name, project, outputs},
-    Object.values((outputs.next_commands ?? {}) as Record<string, string>),
+    Object.entries((outputs.next_commands ?? {}) as Record<string, string>).map(
+      ([what, command]) => `  ${what.padEnd(6)}  ${command}`,
+    ),
   );
 }
 
@@ -226,10 +231,11 @@ async function replaceWrongFunctions(
   for (const {evidence} of wrong) say(`${evidence}: replacing it`);
   await replace(wrong.map(each => `google_cloudfunctions2_function.function["${each.function}"]`));
   const [left] = await wrongFunctions(api, at, artifacts);
-  if (left)
-    throw new CliError(
-      `Failed to deploy: ${left.evidence}; read \`${left.cure}\`, and run the command again. This deployment is not recorded`,
-    );
+  if (!left) return;
+  const why = left.cure.startsWith('gcloud') ? `; \`${left.cure}\` says why` : '';
+  throw new CliError(
+    `Failed to deploy: ${left.evidence}${why}; this deployment is not recorded: run the command again`,
+  );
 }
 
 /** Turns on APIs and makes the bucket of the state, with consent; restores the lock file of the provider. */
@@ -240,9 +246,10 @@ async function prepareProject(deployment: Deployment, {yes}: DeployOptions): Pro
   if (lines.length > 0) {
     await requireConsent(lines, {yes, signal: stop});
     if (yes) lines.forEach(say);
-    await prepare(api, missing, place, machine.clock);
+    await enableApis(api, missing, place, machine.clock);
   }
   await untilReady(() => requirePermitted(deployment), machine.clock, stop);
+  await makeStateBucket(api, missing, place);
   const files = {lock_file: machine.lock_file, versions_file: VERSIONS_FILE};
   if (await restoreLock(state, name, files))
     say('Taking the hashes of the provider from the last deployment');
@@ -251,10 +258,15 @@ async function prepareProject(deployment: Deployment, {yes}: DeployOptions): Pro
 /** Throws `CliError` for a service that is not in the region, and for a policy of the organization: an apply would stop half-way. */
 async function requirePermitted({api, settings}: Deployment): Promise<void> {
   const {project} = settings;
-  const [unserved, forbidden] = await Promise.all([
+  const deployed = deployedOf(settings);
+  const [unserved, forbidden, offers] = await Promise.all([
     unservedRegions(api, settings),
-    forbiddenBy(api, project, {...deployedOf(settings), settings}),
+    forbiddenBy(api, project, {...deployed, settings}),
+    checkOffer(api, project, deployed),
   ]);
+  // Google hides what a project has no quota for, so these are no errors yet.
+  for (const finding of offers)
+    say('unchecked' in finding ? `Not checked: ${finding.unchecked}` : Object.values(finding).join());
   const textOf = (each: Forbidden) => `${forbiddenText(each)}; ${policyMend(each.constraint)}`;
   for (const each of forbidden) if (each.depends) say(textOf(each));
   const problems = [...unserved, ...forbidden.filter(({depends}) => !depends).map(textOf)];
@@ -291,13 +303,16 @@ function report(
   settings: Settings,
   {json, plan, mocked}: Reported,
 ): void {
-  const most = mostAnHour(resources, ceilings);
+  const most = mostAnHour(resources, ceilings, settings);
+  const actions = (wanted: string) => changes.filter(each => each.actions.join() === wanted);
+  const replaced = [...actions('delete,create'), ...actions('create,delete')];
   const slow = changes.filter(({type}) => type === 'google_firestore_field').length;
   const lines = [
     ...countsOf(resources).map(([type, count]) => `  ${String(count).padStart(4)}  ${type}`),
-    `${resources.length} resources in the project ${settings.project}`,
+    `${resources.length} resources in the project ${settings.project}: this creates ${actions('create').length}, changes ${actions('update').length}, replaces ${replaced.length}, and destroys ${actions('delete').length}`,
+    ...[...replaced, ...actions('delete')].map(each => `  ${each.actions.join(', then ')}: ${each.address}`),
     ...(slow > 0
-      ? [`${slow} settings of Firestore's fields are slow: Google takes some minutes for each.`]
+      ? [`${slow} of them are fields of Firestore: Google takes some minutes for each, several at once.`]
       : []),
     '',
     ...costLines(most, settings),

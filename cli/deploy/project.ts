@@ -63,9 +63,12 @@ export function missingLines({apis, bucket}: Missing, {project, region, state_bu
   ];
 }
 
-export async function prepare(api: GoogleApi, missing: Missing, place: Place, clock: Clock): Promise<void> {
-  const {project, region, state_bucket} = place;
-  const {apis, bucket} = missing;
+export async function enableApis(
+  api: GoogleApi,
+  {apis}: Missing,
+  {project}: Place,
+  clock: Clock,
+): Promise<void> {
   for (let from = 0; from < apis.length; from += MOST_APIS) {
     const serviceIds = apis.slice(from, from + MOST_APIS).map(name => `${name}.googleapis.com`);
     const started = await api.call('POST', `${USAGE}/v1/projects/${project}/services:batchEnable`, {
@@ -73,6 +76,13 @@ export async function prepare(api: GoogleApi, missing: Missing, place: Place, cl
     });
     await untilDone(api, 'turn on the APIs', started, clock);
   }
+}
+
+export async function makeStateBucket(
+  api: GoogleApi,
+  {bucket}: Missing,
+  {project, region, state_bucket}: Place,
+): Promise<void> {
   const buckets = 'storage.googleapis.com/storage/v1/b';
   if (bucket === 'absent')
     await api.call('POST', `${buckets}?project=${project}`, {

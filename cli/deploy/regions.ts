@@ -11,7 +11,7 @@ const SERVICES: readonly [name: string, version: string, setting: string][] = [
   ['firestore', 'v1', 'firestore_location'],
 ];
 
-/** A line for each service that is not where the settings want it. */
+/** A line for each service that is not where the settings want it; one line if that is no region. */
 export async function unservedRegions(api: GoogleApi, settings: Settings): Promise<string[]> {
   const lines = SERVICES.map(async ([service, version, setting]) => {
     const wanted = String(settings[setting] ?? settings.region);
@@ -24,5 +24,9 @@ export async function unservedRegions(api: GoogleApi, settings: Settings): Promi
     const near = places.filter(place => place.startsWith(`${area}-`)).join(', ');
     return [`${service} does not serve ${wanted}: set \`${setting}\` to one of ${near || places.join(', ')}`];
   });
-  return (await Promise.all(lines)).flat();
+  const all = (await Promise.all(lines)).flat();
+  const isNoRegion = all.length === SERVICES.length;
+  return isNoRegion
+    ? [`${settings.region} is no region of Google: set \`region\`, such as us-central1`]
+    : all;
 }

@@ -17,7 +17,7 @@ const DEFAULT_ACCELERATOR = 'v5litepod-1';
 /** Variables that the command sets by itself. */
 const OWN = ['artifacts', 'ticket_key'];
 
-/** Terraform checks the values. It only warns of an unknown name, and asks for a missing value. */
+/** Terraform checks every value, but late. It only warns of an unknown name, and asks for a missing value. */
 const settings = z.looseObject({
   project: z.string('the id of a Google Cloud project'),
   name: z.string().refine(isDeployment, '4 to 15 lower-case letters, digits and dashes').optional(),
@@ -50,7 +50,10 @@ function typeProblems({accelerator, runtime_version, tpu_provider, max_hosts}: S
   return problem ? [problem] : [];
 }
 
-type Variable = {name: string; is_required: boolean};
+/** `rules`: those that ask for the form of a text, or of each text of a list. */
+type Variable = {name: string; is_required: boolean; type: string; rules: {form: RegExp; error: string}[]};
+
+const RULE = /can\(regex\("([^"\\]+)", [\w.]+\)\).*\n +error_message = "([^"]+)"/g;
 
 /** Variables of `terraform/` that a person sets. */
 function readVariables(): Variable[] {
@@ -60,6 +63,8 @@ function readVariables(): Variable[] {
   const variables = blocks.map(block => ({
     name: /^"(\w+)"/.exec(block)?.[1] ?? '',
     is_required: !/^ {2}default /m.test(block),
+    type: /^ {2}type += (string|number|bool|list)\b/m.exec(block)?.[1] ?? '',
+    rules: [...block.matchAll(RULE)].map(([, form = '', error = '']) => ({form: new RegExp(form), error})),
   }));
   return variables.filter(({name}) => !OWN.includes(name));
 }
@@ -71,7 +76,16 @@ function problemsOf(given: Settings, variables: Variable[]): string[] {
   return [
     ...unknown.map(key => `${JSON.stringify(key)} is not a setting; the settings are ${names.join(', ')}`),
     ...missing.map(({name}) => `${name} is missing`),
+    ...variables.flatMap(variable => wrongIn(variable, given[variable.name])),
   ];
+}
+
+function wrongIn({name, type, rules}: Variable, value: unknown): string[] {
+  if (value === undefined || value === null) return [];
+  const is = Array.isArray(value) ? 'list' : ({boolean: 'bool'}[typeof value as string] ?? typeof value);
+  if (type && is !== type) return [`${name} must be a ${type}, and is ${JSON.stringify(value)}`];
+  const texts = [value].flat().filter(each => typeof each === 'string');
+  return rules.flatMap(({form, error}) => (texts.every(text => form.test(text)) ? [] : [error]));
 }
 
 export type Deployed = {

@@ -62,7 +62,7 @@ async function destroyIn(cloud: Cloud, file: string | undefined, options: Destro
     const left = await leftIn(draining, fleet);
     const stays = staysOf(cloud, options, chosen?.settings);
     const goes = [
-      `${counted(left.length, 'TPU')} of ${deployment} in ${fleet.zones.join(', ') || 'no zone'}: they finish their shards first`,
+      `${counted(left.length, 'TPU')} of ${deployment}, after the shards at work`,
       `the job ${tickJobOf(deployment)} is paused`,
       ...(is_google
         ? ['functions, topics, subscriptions, accounts, network, alerts and the bucket of logs']
@@ -76,7 +76,7 @@ async function destroyIn(cloud: Cloud, file: string | undefined, options: Destro
     await draining.pauseTick();
     if (chosen) await destroyResources({api, folder, ...chosen}, options);
     print<'destroy'>(options.json, {destroyed: true, goes, stays}, [
-      `${deployment} is destroyed. These stay:`,
+      `The deployment ${deployment} is destroyed. These stay:`,
       ...linesOf(stays),
     ]);
   } finally {

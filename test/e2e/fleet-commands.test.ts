@@ -108,7 +108,7 @@ describe('The commands about TPUs, logs and events', () => {
     const {code, stdout, stderr} = await run('destroy', '--yes');
     assert.equal(code, 0, stderr);
     assert.match(stderr, /pool tpu has workers_per_zone 0/);
-    assert.match(stdout, /gleaner is destroyed. These stay:/);
+    assert.match(stdout, /The deployment gleaner is destroyed. These stay:/);
     assert.deepEqual((await home.state()).tpus, []);
     assert.equal((await run('tick', 'state')).stdout, 'the minutely tick (PAUSED)\n');
   });

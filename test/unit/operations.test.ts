@@ -94,7 +94,7 @@ describe('docs/inside/emulation.md and docs/deploy.md', () => {
         },
       })),
     ];
-    const lines = costLines(mostAnHour(resources, example), example);
+    const lines = costLines(mostAnHour(resources, example, example), example);
     for (const line of lines.map(each => each.replace(/, \S+ days old.*/, '')))
       assert.ok(read('docs/deploy.md').includes(line), line);
   });

@@ -27,6 +27,7 @@ export const GCLOUD: Readonly<Record<string, readonly string[]>> = {
   'storage restore': [],
   'storage buckets update': ['--versioning'],
   'storage buckets add-iam-policy-binding': ['--member', '--role'],
+  'projects delete': [],
   'projects add-iam-policy-binding': ['--member', '--role'],
   'iam service-accounts add-iam-policy-binding': ['--member', '--role', '--project'],
   'iam roles list': ['--project', '--filter'],

@@ -165,6 +165,8 @@ export class GoogleProject {
           this.resources.delete(key);
           return {};
         });
+      case 'getFromFamily':
+        return {family: call.id};
       case 'getIamPolicy':
         return {etag: 'ACAB', bindings: this.policies.get(resource) ?? []};
       case 'testIamPermissions':

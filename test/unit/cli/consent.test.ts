@@ -14,7 +14,7 @@ const ANSWERS = [
   {name: 'yes', keys: 'yes\r', code: 1, says: /no local cloud in .*absent/},
   {name: 'another word', keys: 'y\r', code: 1, says: /Nothing is changed/},
   {name: 'the end of the input', keys: CTRL_D, code: 1, says: /Nothing is changed/},
-  {name: 'Ctrl-C', keys: CTRL_C, code: 130, says: /nothing is changed/},
+  {name: 'Ctrl-C', keys: CTRL_C, code: 130, says: /Interrupted: Nothing is changed/},
 ];
 
 describe('The question before a change @full', () => {

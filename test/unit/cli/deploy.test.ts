@@ -98,7 +98,10 @@ describe('gleaner deploy @full', () => {
       stderr,
       /The bucket is in us-central1, and us-east5-b in another region: runs need allow_cross_region, .* \$0\.02/,
     );
-    assert.match(stderr, /1 settings of Firestore's fields are slow/);
+    assert.match(
+      stderr,
+      /this creates 15, changes 0, replaces 0, and destroys 0\n1 of them are fields of Firestore/,
+    );
     assert.match(
       stderr,
       /Each v6e-8 counts 8 against the quotas TPUV6EPreemptiblePerProjectPerZoneForTPUAPI and/,
@@ -362,6 +365,7 @@ describe('gleaner deploy @full', () => {
     assert.equal(code, 0, stderr);
     assert.match(stderr, /gleaner-on-tick runs functions\/old\.zip, and .* is applied: replacing it/);
     assert.ok(terraform.calls.some(call => call.endsWith(`-replace=${ON_TICK}`)));
+    assert.match(stderr, /this creates 0, changes 0, replaces 0, and destroys 0/);
     assert.deepEqual(google.resources.get(name)?.buildConfig, buildConfig);
   });
 
@@ -373,7 +377,7 @@ describe('gleaner deploy @full', () => {
     assert.equal(code, 1);
     assert.match(
       stderr,
-      /gleaner-on-tick is FAILED; read `gcloud functions describe gleaner-on-tick .*not recorded/,
+      /gleaner-on-tick is FAILED; `gcloud functions describe gleaner-on-tick .*not recorded/,
     );
     assert.deepEqual(await google.names(STATE), []);
   });
@@ -396,6 +400,12 @@ describe('gleaner deploy @full', () => {
       inject: ({unserved}: GoogleProject) => unserved.add(`${service} us-central1`),
       says: new RegExp(`${service} does not serve us-central1: set \`\\w+\` to one of us-east5`),
     })),
+    {
+      name: 'a region that does not exist',
+      settings: {region: 'us-central9'},
+      inject: () => {},
+      says: /: us-central9 is no region of Google: set `region`, such as us-central1$/m,
+    },
     ...['iam.disableServiceAccountCreation', 'compute.requireShieldedVm'].map(constraint => ({
       name: `the policy ${constraint}`,
       inject: ({constraints}: GoogleProject) =>
@@ -501,8 +511,28 @@ describe('gleaner deploy @full', () => {
     ],
     [
       'a file without a ceiling of dollars',
-      '{"project": "p", "region": "r", "zones": []}',
+      '{"project": "my-project-123", "region": "us-central1", "zones": ["us-central1-a"]}',
       /max_budget_usd is missing/,
+    ],
+    [
+      'a list that is a text',
+      JSON.stringify({...SETTINGS, zones: 'us-central1-a'}),
+      /zones must be a list, and is "us-central1-a"/,
+    ],
+    [
+      'a region that is a zone',
+      JSON.stringify({...SETTINGS, region: 'us-central1-a'}),
+      /region must be a region such as us-central1: a zone/,
+    ],
+    [
+      'a zone that is a region',
+      JSON.stringify({...SETTINGS, zones: ['us-central1']}),
+      /zones must be zones such as us-central1-a/,
+    ],
+    [
+      'a budget in words',
+      JSON.stringify({...SETTINGS, max_budget_usd: 'ten'}),
+      /max_budget_usd must be a number/,
     ],
     [
       'a runtime version of another accelerator',
