@@ -45,7 +45,7 @@ function codeOf(error: unknown): number {
   const {code} = (error ?? {}) as {code?: unknown};
   const number = typeof code === 'string' && /^\d+$/.test(code) ? Number(code) : code;
   if (typeof number === 'number') return number > 16 ? (CODE_OF_STATUS[number] ?? UNKNOWN) : number;
-  return knownError(`${String(code)} ${messageOf(error)}`)?.kind === 'lost' ? UNAVAILABLE : UNKNOWN;
+  return textKind(`${String(code)} ${messageOf(error)}`) === 'lost' ? UNAVAILABLE : UNKNOWN;
 }
 
 function messageOf(error: unknown): string {
@@ -154,7 +154,13 @@ const KIND_OF_CODE: Record<number, Kind> = {
 
 /** What an error means: by its text, and otherwise by its code. */
 export function kindOf(error: unknown): Kind {
-  return knownError(messageOf(error))?.kind ?? KIND_OF_CODE[codeOf(error)] ?? 'bad-request';
+  return textKind(messageOf(error)) ?? KIND_OF_CODE[codeOf(error)] ?? 'bad-request';
+}
+
+/** Only in the queue does a text about time mean more than its code. */
+function textKind(text: string): Kind | undefined {
+  const known = knownError(text);
+  return known?.id === 'expired' ? undefined : known?.kind;
 }
 
 const REFUSALS: Record<Kind, Refusal> = {
