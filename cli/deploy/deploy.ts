@@ -11,6 +11,7 @@ import {nameCloud, print, say} from '../../client/text/output.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {quotaIdsOf, quotaSizeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {utcText} from '../../shared/domain/time.ts';
+import {isForbidden, kindOf} from '../../shared/google/errors.ts';
 import {policyMend} from '../../shared/google/known-errors.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
@@ -203,17 +204,14 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
     await terraform.apply(saved);
   });
   const outputs = await terraform.outputs();
-  say(`The deployment ${name} is in ${project}. Its commands:`);
   await recordDeployment(deployment);
   // A person who deploys from a folder has decided for it.
   if (path === resolve(SETTINGS_FILE)) useCloud(`${project}/${name}`);
-  print<'deploy'>(
-    options.json,
-    {deployed: name, project, outputs},
-    Object.entries((outputs.next_commands ?? {}) as Record<string, string>).map(
-      ([what, command]) => `  ${what.padEnd(6)}  ${command}`,
-    ),
-  );
+  const commands = Object.entries((outputs.next_commands ?? {}) as Record<string, string>);
+  print<'deploy'>(options.json, {deployed: name, project, outputs}, [
+    `The deployment ${name} is in ${project}. Its commands:`,
+    ...commands.map(([what, command]) => `  ${what.padEnd(6)}  ${command}`),
+  ]);
 }
 
 /**
@@ -260,8 +258,8 @@ async function requirePermitted({api, settings}: Deployment): Promise<void> {
   const {project} = settings;
   const deployed = deployedOf(settings);
   const [unserved, forbidden, offers] = await Promise.all([
-    unservedRegions(api, settings),
-    forbiddenBy(api, project, {...deployed, settings}),
+    unlessForbidden(unservedRegions(api, settings)),
+    unlessForbidden(forbiddenBy(api, project, {...deployed, settings})),
     checkOffer(api, project, deployed),
   ]);
   // Google hides what a project has no quota for, so these are no errors yet.
@@ -271,6 +269,15 @@ async function requirePermitted({api, settings}: Deployment): Promise<void> {
   for (const each of forbidden) if (each.depends) say(textOf(each));
   const problems = [...unserved, ...forbidden.filter(({depends}) => !depends).map(textOf)];
   if (problems.length > 0) throw new CliError(`Failed to deploy to ${project}: ${problems.join('; ')}`);
+}
+
+/** Whoever deploys need not have the right to ask. Roles that are seconds old are asked again. */
+async function unlessForbidden<T>(asked: Promise<T[]>): Promise<T[]> {
+  return asked.catch((error: Error) => {
+    if (!isForbidden(error) || kindOf(error) === 'early') throw error;
+    say(`Not checked: ${error.message}`);
+    return [];
+  });
 }
 
 /** Writes the record of a finished deployment. Throws `CliError`, because a deployment without a record cannot be gone back to. */

@@ -442,6 +442,16 @@ describe('gleaner deploy @full', () => {
       assert.deepEqual(terraform.verbs, []);
     });
 
+  it('gleaner deploy goes on for an account that may not ask for policies, and says so', async () => {
+    google.prepare();
+    const refusal = new ApiError(403, 'The caller does not have permission');
+    google.answers.set(`POST /v1/projects/${PROJECT}:getEffectiveOrgPolicy`, refusal);
+    const {code, stderr, stdout} = await deployAtOnce(['--yes']);
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /Not checked: .*getEffectiveOrgPolicy: The caller does not have permission/);
+    assert.match(stdout, /^The deployment gleaner is in my-project-123\. Its commands:\n {2}start +gcloud/);
+  });
+
   it('gleaner deploy goes on where a policy names organizations, and says which settings it may forbid', async () => {
     google.prepare();
     google.apis.add('orgpolicy');
