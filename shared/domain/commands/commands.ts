@@ -86,8 +86,8 @@ export function decideRunAction(
           `${name} is completed and accepts no further streams`,
         );
       if (run.status === 'stopped') return become('stopped', '');
-      // The reason of a pause ends with it.
-      const reason = run.status === 'paused' ? null : run.reason;
+      // The reason of a pause, or of a wait, ends with it.
+      const reason = run.status === 'paused' || run.waits ? null : run.reason;
       return applied(
         {...endedAs('stopped', run, reason, now), message_times, stopped_at: iso(now)},
         `${name} stopped for good`,

@@ -16,6 +16,7 @@ import {
   decideNewPool,
   decideScale,
 } from '../../../../shared/domain/commands/settings.ts';
+import {constraint} from '../../../../shared/domain/records/constraint.ts';
 import {NO_MACHINE_DEATHS} from '../../../../shared/domain/records/machine-deaths.ts';
 import type {Pool} from '../../../../shared/domain/records/pool.ts';
 import {NO_MODEL_FAILURES, type Run, type RunStatus} from '../../../../shared/domain/records/run.ts';
@@ -89,16 +90,14 @@ describe('control actions', () => {
     }
   });
 
-  it('a stop ends the reason of a pause', () => {
-    const decision = decideRunAction(
-      'stop',
-      'my-run',
-      aRun({status: 'paused', reason: 'resume it'}),
-      at(0),
-      T0,
-    );
-    assert.ok(decision.kind === 'applied' && decision.next.reason === null);
-  });
+  for (const [of, changes] of [
+    ['pause', {status: 'paused'}],
+    ['wait', {waits: {...constraint('coming', 'tpu-a'), since_at: '2026-01-01T00:00:00.000Z'}}],
+  ] as const)
+    it(`a stop ends the reason of a ${of}`, () => {
+      const run = aRun({...changes, reason: 'it boots'});
+      assert.equal(nextOf(decideRunAction('stop', 'my-run', run, at(1), T0 + 1000)).reason, null);
+    });
 
   it('the budget of a paused run names the pause, and no budget is none', () => {
     const decision = decideConfigure(
