@@ -25,8 +25,8 @@ export class StepFailed extends CliError {
     const all = texts.map(text => ({text, ...(knownError(text) ?? UNKNOWN)}));
     const found = all.find(({kind}) => kind !== 'early') ?? all[0] ?? {text: '', ...UNKNOWN};
     // A person can look for what is shown whole.
-    const first = (found.kind === 'unknown' ? found.text : (found.text.split('\n', 1)[0] ?? ''))
-      .replace(/[│\s]+/g, ' ')
+    const first = (found.kind === 'unknown' ? found.text : (found.text.split(/\n[│\s]*\n/, 1)[0] ?? ''))
+      .replace(/[│╷╵\s]+/g, ' ')
       .trim();
     super(`Failed to ${step}: ${first}${found.mend ? `; ${found.mend}` : ''}`);
     this.kind = found.kind;
@@ -51,22 +51,18 @@ export class Terraform {
 
   async init(bucket: string, prefix: string): Promise<void> {
     const backend = [`-backend-config=bucket=${bucket}`, `-backend-config=prefix=${prefix}`];
-    await this.#run(
-      'initialise Terraform',
-      ['init', '-reconfigure', '-input=false', '-no-color', ...backend],
-      'quiet',
-    );
+    await this.#run('initialise Terraform', ['init', '-reconfigure', '-input=false', ...backend], 'quiet');
   }
 
   /** Writes the plan to a file, and returns its text. `replace`: resources to make anew. */
   async plan(file: string, variableFiles: string[], replace: readonly string[] = []): Promise<string> {
     const options = [...variablesOf(variableFiles), ...replace.map(address => `-replace=${address}`)];
-    return this.#run('plan', ['plan', '-input=false', '-no-color', `-out=${file}`, ...options], 'quiet');
+    return this.#run('plan', ['plan', '-input=false', `-out=${file}`, ...options], 'quiet');
   }
 
   /** Takes a resource that exists into the state. */
   async import(variableFiles: string[], {address, id}: {address: string; id: string}): Promise<void> {
-    const options = ['-input=false', '-no-color', ...variablesOf(variableFiles)];
+    const options = ['-input=false', ...variablesOf(variableFiles)];
     await this.#run(`take over ${id}`, ['import', ...options, address, id], 'quiet');
   }
 
@@ -83,12 +79,12 @@ export class Terraform {
   }
 
   async apply(file: string): Promise<void> {
-    await this.#run('apply', ['apply', '-input=false', '-no-color', file], 'shown');
+    await this.#run('apply', ['apply', '-input=false', file], 'shown');
   }
 
   /** Prints the plan of a destroy, asks nothing, and destroys. */
   async destroy(variableFiles: string[]): Promise<void> {
-    const options = ['-auto-approve', '-input=false', '-no-color', ...variablesOf(variableFiles)];
+    const options = ['-auto-approve', '-input=false', ...variablesOf(variableFiles)];
     await this.#run('destroy', ['destroy', ...options], 'shown');
   }
 
@@ -103,7 +99,7 @@ export class Terraform {
     const show =
       output === 'shown' ? (chunk: string) => process.stderr.write(printableLines(chunk)) : () => {};
     const {code, stdout, stderr} = await runTerraform(args, {...this.#options, show});
-    if (code !== 0) throw new StepFailed(step, stderr + stdout);
+    if (code !== 0) throw new StepFailed(step, stderr || stdout);
     return stdout;
   }
 }

@@ -17,10 +17,11 @@ export function runTerraform(
   args: string[],
   {folder, env = {}, stop, show}: TerraformOptions,
 ): Promise<Ended> {
+  const TF_CLI_ARGS = `${process.env.TF_CLI_ARGS ?? ''} -no-color`;
   return new Promise((resolve, reject) => {
     const child = spawn('terraform', [`-chdir=${folder}`, ...args], {
       cwd: folder,
-      env: {...process.env, CHECKPOINT_DISABLE: '1', TF_IN_AUTOMATION: '1', ...env},
+      env: {...process.env, CHECKPOINT_DISABLE: '1', TF_IN_AUTOMATION: '1', TF_CLI_ARGS, ...env},
       stdio: ['ignore', 'pipe', 'pipe'],
       // A group of its own: Terraform ends in order after one interrupt, and at once after a second one.
       detached: stop !== undefined,

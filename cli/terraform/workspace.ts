@@ -42,8 +42,7 @@ export async function openWorkspace(refusals: Refusals = () => []): Promise<Work
     await standIn?.close();
     await rm(copy, {recursive: true, force: true});
   };
-  const init = (...from: string[]) =>
-    terraform('init', '-backend=false', '-input=false', '-no-color', ...from);
+  const init = (...from: string[]) => terraform('init', '-backend=false', '-input=false', ...from);
   try {
     const isWanted = (source: string) => !source.includes('/.terraform');
     for (const path of COPIED)

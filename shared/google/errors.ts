@@ -152,9 +152,18 @@ const KIND_OF_CODE: Record<number, Kind> = {
   [PERMISSION_DENIED]: 'unknown',
 };
 
+const LOOKED_UP: readonly Kind[] = ['bad-request', 'ours', 'policy', 'quota'];
+
 /** What an error means: by its text, and otherwise by its code. */
 export function kindOf(error: unknown): Kind {
-  return textKind(messageOf(error)) ?? KIND_OF_CODE[codeOf(error)] ?? 'bad-request';
+  const [said, code] = [textKind(messageOf(error)), codeOf(error)];
+  const coded = KIND_OF_CODE[code];
+  // A service that is down, or a refusal of rights, may name what it could not look up.
+  if (said !== undefined && LOOKED_UP.includes(said)) {
+    if (coded === 'lost' && code !== UNKNOWN) return coded;
+    if (said === 'bad-request' && code === PERMISSION_DENIED) return 'permission';
+  }
+  return said ?? coded ?? 'bad-request';
 }
 
 /** Only in the queue does a text about time mean more than its code. */

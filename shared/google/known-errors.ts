@@ -68,7 +68,7 @@ const ROWS: readonly Row[] = [
   ['ours', /state lock/i, 'another apply may run: wait for it, or release a lock that is left over with `terraform force-unlock`'],
   ['lost', /could not connect to registry|Failed to query available provider packages/i, undefined, 'no-provider'],
   // billing: Service Usage, Cloud TPU, Cloud Storage
-  ['permission', /free-trial billing|billing (?:to be|is|must be|account).*(?:enabled|disabled|closed|not found)|BILLING_DISABLED/i, 'link the project to an open billing account'],
+  ['permission', /free-trial billing|billing (?:to be|is|must be|account).*(?:enabled|disabled|closed|not found)|(?:absent|closed)\)? billing account|BILLING_DISABLED/i, 'link the project to an open billing account'],
   // skypilot#1716; marin PR#6198: the limits of calls are project-wide
   ['rate', /(?:requests?|queries) per (?:\d+ )?(?:second|minute|day)|PerMinute|rate[ _]?(?:limit|exceeded)|too many requests|quota exceeded: requests/i],
   // marin#87, skypilot#4579, magic-modules PR#7297; Compute Engine's ZONE_RESOURCE_POOL_EXHAUSTED
@@ -82,10 +82,10 @@ const ROWS: readonly Row[] = [
   ['bad-request', /target reservation must be specified/i, 'Gleaner asks for no reservation: take another zone, or spot nodes'],
   ['quota', /due to quota restrictions/i, 'a new billing account cannot build in every region: take another `region`, or ask for its quota of Cloud Build at https://console.cloud.google.com/iam-admin/quotas'],
   ['quota', /quota.*\blimit:? 0(?:[.,]0)*(?![.,]?\d)/i, 'the quota here is zero: ask for TPU quota, or use another zone or type'],
-  ['quota', /quota(?! project).*(?:exceeded|exhausted|violated)|(?:exceeded|exhausted).*quota(?! project)/i, ASK_QUOTA],
+  ['quota', /quota(?! project).*(?:exceeded|exhausted|violated)|(?:exceeded|exhausted|insufficient).*quota(?! project)/i, ASK_QUOTA],
   // Cloud Resource Manager's page of constraints; terraform-example-foundation#1454; VPC Service Controls
   ['policy', /do not belong to a permitted customer/i, policyMend('iam.allowedPolicyMemberDomains')],
-  ['policy', /constraints\/([\w.]+)/i, policyMend],
+  ['policy', /constraints\/([\w.]*\w)/i, policyMend],
   ['policy', /organization'?s? policy|vpcServiceControls/i, policyMend('')],
   // IAM: a deleted role can be restored for 7 days, and its id is free after 37
   ['ours', /existing role with that role_id in a deleted state/i, 'a destroyed deployment had this name, and Google keeps the ids of its roles for 37 days: choose another `name`'],
@@ -108,9 +108,9 @@ const ROWS: readonly Row[] = [
   // colabtools#1177: a new account and one that is forbidden have the same text
   ['early', /(?:serviceAccounts\.actAs|permission to act as service_account)(?:.*?([\w.-]+@[\w.-]+\.gserviceaccount\.com))?.*or it may not exist/i, actAs],
   ['permission', /(?:serviceAccounts\.actAs|permission to act as service_account)(?:.*?([\w.-]+@[\w.-]+\.gserviceaccount\.com))?/i, actAs],
-  ['ours', /already (?:exists|own)/i, 'a resource of this name exists, and `gleaner deploy` takes over only those that its destroy keeps: import it as terraform/README.md shows, or choose another `name`'],
+  ['ours', /already (?:exists|own)/i, 'a resource of this name exists, and `gleaner deploy` takes over only those that its destroy keeps: import it with `terraform import`, as terraform/README.md shows, or choose another `name`'],
   // Cloud Resource Manager, Firestore, Cloud Storage
-  ['bad-request', /reading or editing Project|project '?([\w/:.-]+\w)'? (?:not found|does not exist or is deleted|has been deleted)|USER_PROJECT_DENIED|CONSUMER_INVALID|resource project '?([\w:.-]*\w)|access to project '([^']+)'/i, (...names) => `check \`project\` in the settings: it is the id of a project that your account can see${names.some(Boolean) ? `; or grant the account a role in ${names.find(Boolean)}` : ''}`],
+  ['permission', /reading or editing Project|project '?([\w/:.-]+\w)'? (?:not found|does not exist or is deleted|has been deleted)|USER_PROJECT_DENIED|CONSUMER_INVALID|resource project '?([\w:.-]*\w)|access to project '([^']+)'/i, (...names) => `check \`project\` in the settings: it is the id of a project that your account can see${names.some(Boolean) ? `; or grant the account a role in ${names.find(Boolean)}` : ''}`],
   ['bad-request', /the project (\S+) does not exist or it does not contain|The database (\S+) does not exist/i, 'check the name of the cloud, or deploy it: `gleaner deploy` makes the database'],
   ['ours', /bucket.{0,40}(?:doesn't|does not) exist/i, undefined, 'no-bucket'],
   // firebase-functions#1408, firestore-typesense-search#117, terraform-provider-google#17057
@@ -137,8 +137,8 @@ export type Known = {kind: Kind; mend: string | undefined; id: Id | undefined};
 
 /** The row of a text; undefined for a text that no row knows. */
 export function knownError(text: string): Known | undefined {
-  // Terraform breaks lines at the width of a terminal.
-  const line = text.replace(/\s+/g, ' ');
+  // Terraform breaks lines at the width of a terminal, and draws a box around them.
+  const line = text.replace(/[│╷╵\s]+/g, ' ');
   for (const [kind, pattern, mend, id] of ROWS) {
     const match = pattern.exec(line);
     if (!match) continue;
