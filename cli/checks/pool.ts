@@ -18,7 +18,7 @@ import type {ValuesOf} from '../../shared/domain/records/field.ts';
 import type {Pool} from '../../shared/domain/records/pool.ts';
 import type {poolSettings, poolTerms} from '../../shared/domain/records/pool-settings.ts';
 import {imagePath, machineTypeOf, type Provider} from '../../shared/domain/records/providers.ts';
-import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
+import {isForbidden, isNotFound, kindOf} from '../../shared/google/errors.ts';
 import {type Finding, refuseProblems} from './findings.ts';
 
 export type NewPool = Partial<ValuesOf<typeof poolTerms & typeof poolSettings>> & {
@@ -74,7 +74,8 @@ export async function lacksOf(api: GoogleApi, project: string, offer: Offer): Pr
   for (const zone of offer.zones)
     for (const [part, address] of addressesOf(project, zone, offer))
       await api.call('GET', address).catch((error: unknown) => {
-        if (!isNotFound(error) && !isForbidden(error)) throw error;
+        const isHidden = isNotFound(error) || isForbidden(error);
+        if (!isHidden || kindOf(error) === 'early') throw error;
         lacks.push({zone, lacks: part});
       });
   return lacks;

@@ -200,8 +200,16 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
   };
   await untilReady(apply, clock, stop);
   await replaceWrongFunctions(deployment, async addresses => {
-    await plan(addresses);
-    await terraform.apply(saved);
+    // The rights on a service go with it, and only a plan after that finds them missing.
+    for (const replaced of [addresses, []])
+      await untilReady(
+        async attempt => {
+          await plan(attempt > 0 ? [] : replaced);
+          await terraform.apply(saved);
+        },
+        clock,
+        stop,
+      );
   });
   const outputs = await terraform.outputs();
   await recordDeployment(deployment);

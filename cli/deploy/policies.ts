@@ -9,7 +9,8 @@ type Policy = {enforced: boolean; denies_all: boolean; allowed: string[]; denied
 
 /**
  * What a constraint must allow: all of some values, or one of them; without both, it must not be enforced. `what`: that, for a person.
- * `depends`: the policy names groups of locations or organizations, and may allow the settings.
+ * `depends`: a list may name
+ * groups, folders or organizations, or leave out what Google always allows; only what it denies is sure.
  */
 type Rule = {constraint: string; all?: string[]; one?: string[]; what?: string} & Of;
 type Of = {managed?: true; depends?: true};
@@ -29,7 +30,11 @@ function rulesOf({region, provider, settings}: Deployment): Rule[] {
   const only = (isAsked: boolean, ...rules: Rule[]) => (isAsked ? rules : []);
   return [
     {constraint: 'iam.disableServiceAccountCreation', what: 'the accounts of a deployment'},
-    {constraint: 'gcp.restrictServiceUsage', all: neededApis().map(name => `${name}.googleapis.com`)},
+    {
+      constraint: 'gcp.restrictServiceUsage',
+      all: neededApis().map(name => `${name}.googleapis.com`),
+      depends: true,
+    },
     {
       constraint: 'gcp.resourceLocations',
       one: [region, `in:${region}-locations`, `in:${area}-locations`],
@@ -42,8 +47,13 @@ function rulesOf({region, provider, settings}: Deployment): Rule[] {
       constraint: 'compute.trustedImageProjects',
       one: ['projects/ubuntu-os-accelerator-images'],
     }),
-    ...only(external_ips, {constraint: 'compute.vmExternalIpAccess', all: ANY, what: 'external addresses'}),
-    ...only(nat, {constraint: 'compute.restrictCloudNATUsage', all: ANY, what: 'Cloud NAT'}),
+    ...only(external_ips, {
+      constraint: 'compute.vmExternalIpAccess',
+      all: ANY,
+      what: 'external addresses',
+      depends: true,
+    }),
+    ...only(nat, {constraint: 'compute.restrictCloudNATUsage', all: ANY, what: 'Cloud NAT', depends: true}),
     ...only(
       given.length > 0,
       {constraint: 'iam.allowedPolicyMemberDomains', all: ANY, what: members, depends: true},
@@ -54,16 +64,17 @@ function rulesOf({region, provider, settings}: Deployment): Rule[] {
 
 const isIn = (list: string[], value: string) => list.includes(value) || list.includes(`is:${value}`);
 
-function forbiddenOf({all = [], one = [], what}: Rule, policy: Policy): string | undefined {
+function forbiddenOf({constraint, all = [], one = [], ...rule}: Rule, policy: Policy): Forbidden[] {
   const {enforced, denies_all, allowed, denied} = policy;
-  if (all.length + one.length === 0) return enforced ? what : undefined;
-  const isAllowed = (value: string) =>
-    !denies_all && !isIn(denied, value) && (allowed.length === 0 || isIn(allowed, value));
-  const missing = [
-    ...all.filter(value => !isAllowed(value)),
-    ...(one.some(isAllowed) ? [] : one.slice(0, 1)),
-  ];
-  return missing.length > 0 ? (what ?? missing.join(', ')) : undefined;
+  if (all.length + one.length === 0)
+    return enforced ? [{constraint, what: rule.what ?? '', depends: false}] : [];
+  const isDenied = (value: string) => denies_all || isIn(denied, value);
+  const isAllowed = (value: string) => !isDenied(value) && (allowed.length === 0 || isIn(allowed, value));
+  const isOneLeft = one.length === 0 || (one.some(isAllowed) && !one.some(isDenied));
+  const missing = [...all.filter(value => !isAllowed(value)), ...(isOneLeft ? [] : one.slice(0, 1))];
+  if (missing.length === 0) return [];
+  const depends = rule.depends === true && ![...all, ...one].some(isDenied);
+  return [{constraint, what: rule.what ?? missing.join(', '), depends}];
 }
 
 /** `what`: what the policy forbids, for a person; `depends`: or may forbid. */
@@ -76,10 +87,9 @@ export async function forbiddenBy(
   deployment: Deployment,
 ): Promise<Forbidden[]> {
   const found = rulesOf(deployment).map(async rule => {
-    const {constraint, managed, depends = false} = rule;
+    const {constraint, managed} = rule;
     const policy = await (managed ? managedPolicy : effectivePolicy)(api, project, constraint);
-    const what = policy && forbiddenOf(rule, policy);
-    return what === undefined ? [] : [{constraint, what, depends}];
+    return policy ? forbiddenOf(rule, policy) : [];
   });
   return (await Promise.all(found)).flat();
 }

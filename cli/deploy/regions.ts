@@ -14,7 +14,8 @@ const SERVICES: readonly [name: string, version: string, setting: string][] = [
 /** A line for each service that is not where the settings want it; one line if that is no region. */
 export async function unservedRegions(api: GoogleApi, settings: Settings): Promise<string[]> {
   const lines = SERVICES.map(async ([service, version, setting]) => {
-    const wanted = String(settings[setting] ?? settings.region);
+    const place = setting === 'eventarc_location' ? settings.firestore_location : undefined;
+    const wanted = String(settings[setting] ?? place ?? settings.region);
     // A multi-region of the database, or no trigger.
     if (setting !== 'region' && !wanted.includes('-')) return [];
     const address = `${service}.googleapis.com/${version}/projects/${settings.project}/locations`;
@@ -22,7 +23,10 @@ export async function unservedRegions(api: GoogleApi, settings: Settings): Promi
     if (places.includes(wanted)) return [];
     const area = wanted.split('-', 1)[0];
     const near = places.filter(place => place.startsWith(`${area}-`)).join(', ');
-    return [`${service} does not serve ${wanted}: set \`${setting}\` to one of ${near || places.join(', ')}`];
+    const mend = `set \`${setting}\` to one of ${near || places.join(', ')}`;
+    // A trigger must be where its database is.
+    const trigger = 'set `eventarc_location` to none, or take another `firestore_location`';
+    return [`${service} does not serve ${wanted}: ${service === 'eventarc' ? trigger : mend}`];
   });
   const all = (await Promise.all(lines)).flat();
   const isNoRegion = all.length === SERVICES.length;

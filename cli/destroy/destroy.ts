@@ -144,7 +144,7 @@ export function staysOf(
       : []),
     {
       what: 'the custom roles, whose ids Google would block for 37 days',
-      command: `gcloud iam roles list ${at} --filter=name~/roles/${deployment.replaceAll('-', '_')}_`,
+      command: `gcloud iam roles list ${at} --filter='name~/roles/${deployment.replaceAll('-', '_')}_(tpu|storage)' && gcloud iam roles delete ROLE ${at}`,
     },
     ...secretStays('the token of the hub', settings.hf_token_secret),
     ...secretStays('the token of private repositories', settings.git_token_secret),

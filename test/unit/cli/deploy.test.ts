@@ -100,7 +100,7 @@ describe('gleaner deploy @full', () => {
     );
     assert.match(
       stderr,
-      /this creates 15, changes 0, replaces 0, and destroys 0\n1 of them are fields of Firestore/,
+      /this creates 23, changes 0, replaces 0, and destroys 0\n1 of them are fields of Firestore/,
     );
     assert.match(
       stderr,
@@ -185,7 +185,7 @@ describe('gleaner deploy @full', () => {
     );
     assert.match(
       stderr,
-      /15 resources are left: google_eventarc_trigger\.document\["on-job"\], google_firestore_field.* and 7 more/,
+      /23 resources are left: google_eventarc_trigger\.document\["on-job"\], google_firestore_field.* and 15 more/,
     );
   });
 
@@ -367,6 +367,8 @@ describe('gleaner deploy @full', () => {
     assert.ok(terraform.calls.some(call => call.endsWith(`-replace=${ON_TICK}`)));
     assert.match(stderr, /this creates 0, changes 0, replaces 0, and destroys 0/);
     assert.deepEqual(google.resources.get(name)?.buildConfig, buildConfig);
+    const rights = 'google_cloud_run_v2_service_iam_member.invoker["on-tick"]';
+    assert.ok(terraform.state.has(rights), 'the right to call it went with the old service');
   });
 
   it('gleaner deploy records no deployment with a function that stays wrong', async () => {
@@ -395,7 +397,12 @@ describe('gleaner deploy @full', () => {
       inject: ({unserved}) => unserved.add('cloudscheduler us-south1'),
       says: /cloudscheduler does not serve us-south1: set `scheduler_region` to one of us-central1, us-east5$/m,
     },
-    ...['cloudfunctions', 'eventarc', 'artifactregistry', 'firestore'].map(service => ({
+    {
+      name: 'a region without eventarc',
+      inject: ({unserved}) => unserved.add('eventarc us-central1'),
+      says: /eventarc does not serve us-central1: set `eventarc_location` to none, or take another `firestore_location`$/m,
+    },
+    ...['cloudfunctions', 'artifactregistry', 'firestore'].map(service => ({
       name: `a region without ${service}`,
       inject: ({unserved}: GoogleProject) => unserved.add(`${service} us-central1`),
       says: new RegExp(`${service} does not serve us-central1: set \`\\w+\` to one of us-east5`),
@@ -442,6 +449,16 @@ describe('gleaner deploy @full', () => {
       assert.deepEqual(terraform.verbs, []);
     });
 
+  it('gleaner deploy goes on where the database, and with it the trigger, is in another region', async () => {
+    google.prepare();
+    google.unserved.add('eventarc us-south1').add('firestore us-south1').add('cloudfunctions us-east5');
+    const places = {region: 'us-south1', firestore_location: 'us-central1'};
+    writeFileSync(join(folder, 'gleaner.tfvars.json'), JSON.stringify({...SETTINGS, ...places}));
+    const {stderr} = await deployAtOnce(['--yes']);
+    assert.doesNotMatch(stderr, /does not serve/);
+    assert.ok(terraform.verbs.includes('apply'));
+  });
+
   it('gleaner deploy goes on for an account that may not ask for policies, and says so', async () => {
     google.prepare();
     const refusal = new ApiError(403, 'The caller does not have permission');
@@ -463,10 +480,20 @@ describe('gleaner deploy @full', () => {
         {enforce: true, parameters: {allowedPrincipalSets: ['//cloudresourcemanager/organizations/1']}},
       ],
     });
+    google.constraints.set('constraints/gcp.restrictServiceUsage', {
+      listPolicy: {allowedValues: ['tpu.googleapis.com']},
+    });
+    google.constraints.set('constraints/compute.restrictCloudNATUsage', {
+      listPolicy: {allowedValues: [`under:projects/${PROJECT}`]},
+    });
     const members = {operators: ['user:a@example.com'], users: ['user:b@example.com']};
     writeFileSync(join(folder, 'gleaner.tfvars.json'), JSON.stringify({...SETTINGS, ...members}));
     const {code, stderr} = await deployAtOnce(['--yes']);
     assert.equal(code, 0, stderr);
+    assert.match(
+      stderr,
+      /gcp\.restrictServiceUsage may forbid [\s\S]*restrictCloudNATUsage may forbid Cloud NAT/,
+    );
     for (const constraint of ['iam.allowedPolicyMemberDomains', 'iam.managed.allowedPolicyMembers'])
       assert.ok(
         stderr.includes(

@@ -194,6 +194,18 @@ const FAULTS: Fault[] = [
       }),
   },
   {
+    ...{
+      check: 'organization policies',
+      name: 'a denied region',
+      says: /resourceLocations forbids us-central1/,
+    },
+    cure: /administrator/,
+    inject: ({constraints}) =>
+      void constraints.set('constraints/gcp.resourceLocations', {
+        listPolicy: {allowedValues: ['in:us-locations'], deniedValues: ['in:us-central1-locations']},
+      }),
+  },
+  {
     ...{check: 'organization policies', name: 'a forbidden Cloud NAT', says: /forbids Cloud NAT/},
     cure: /administrator/,
     inject: ({constraints}) =>
