@@ -209,11 +209,11 @@ export function decidePausePool(pool: Pool, published_at: string, now: number): 
 /** `resume` of a pool: allows creates again in the pool and in its zones, and resets the count of failed boots. */
 export function decideResumePool(pool: Pool, published_at: string): Decision<Pool> {
   if (isOutdated(pool, 'creates', published_at)) return outdatedBy(pool, ['creates']);
-  const {cause, since_at} = pool.limiter;
+  const {cause, since_at, has_given} = pool.limiter;
   const stopped_at = cause === 'person' ? null : since_at;
   if (stopped_at !== null && published_at < stopped_at)
     return rejected(`outdated: pool ${pool.pool} stopped creating nodes later, at ${utcText(stopped_at)}`);
   const what = cause === null ? 'was not stopped' : 'creates nodes again';
   const message_times = withPublishTime(pool.message_times, ['creates'], published_at);
-  return applied({...pool, message_times, limiter: OPEN}, `pool ${pool.pool} ${what}`);
+  return applied({...pool, message_times, limiter: {...OPEN, has_given}}, `pool ${pool.pool} ${what}`);
 }

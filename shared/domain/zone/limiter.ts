@@ -43,9 +43,15 @@ export function afterAsk(limiter: Limiter, bundle: string, limits: RetryLimits, 
   }
 }
 
+/** Google may know the mend of such a refusal some minutes late. */
+const isSlow = (cause: Limiter['cause']) => cause === 'permission' || cause === 'unknown';
+
+const isSameRefusal = (kind: Refusal, cause: Limiter['cause']) =>
+  kind === cause || (isSlow(kind) && isSlow(cause));
+
 /** Seconds until the next request of a zone that is stopped, after its counted refusals. */
 function tryAfter({cause, has_given, refusals}: Limiter): number {
-  const mayBeEarly = !has_given && (cause === 'permission' || cause === 'unknown');
+  const mayBeEarly = !has_given && isSlow(cause);
   return (mayBeEarly ? FIRST_TRIES_S[refusals] : undefined) ?? TRY_S;
 }
 
@@ -73,7 +79,7 @@ export function afterRefusal(
   const isCounted = since_at !== null && asked_at !== null && asked_at > since_at;
   const refusals = limiter.refusals + (isCounted ? 1 : 0);
   if (state === 'stopped') {
-    if (isCounted && kind === cause) return {...limiter, reason, refusals};
+    if (isCounted && isSameRefusal(kind, cause)) return {...limiter, cause: kind, reason, refusals};
     // A different answer to the hourly try shows that the cause of the stop was fixed.
     const isMended = isCounted && kind !== 'transient' && cause !== 'boots' && cause !== 'person';
     if (!isMended) return limiter;

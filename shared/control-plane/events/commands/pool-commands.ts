@@ -74,7 +74,11 @@ export async function resumePool(turn: MessageTurn, name: string): Promise<Comma
     poolRecords.set(tx, next);
     const isEarlier = ({limiter: {since_at}}: Zone) => since_at === null || since_at <= published_at;
     for (const zone of zones.filter(isEarlier))
-      zoneRecords.set(tx, {...zone, limiter: OPEN, updated_at: iso(now)});
+      zoneRecords.set(tx, {
+        ...zone,
+        limiter: {...OPEN, has_given: zone.limiter.has_given},
+        updated_at: iso(now),
+      });
   };
   return conclude(decideResumePool(pool, published_at), resume, {pool: pool.pool});
 }

@@ -210,6 +210,12 @@ describe('the creates of a pool', () => {
   it('continue after a resume that is published before a late pause was applied', () => {
     assert.equal(nextOf(decideResumePool(stoppedBy('person'), at(59))).limiter.state, 'open');
   });
+
+  it('know after a resume that their zones have given nodes', () => {
+    const {limiter, ...pool} = stoppedBy('person');
+    const resumed = decideResumePool({...pool, limiter: {...limiter, has_given: true}}, at(59));
+    assert.equal(nextOf(resumed).limiter.has_given, true);
+  });
 });
 
 describe('the settings of a pool', () => {

@@ -64,11 +64,11 @@ describe('the limiter of a zone that refuses nodes', () => {
       assert.equal(afterGiven(tried, {asked_at: at(3602), isReady: false}).state, 'open');
     });
 
-  for (const kind of ['permission', 'unknown'] as const)
-    it(`tries again soon after ${kind} where the zone has given no node: Google may not have spread a role`, () => {
+  for (const kinds of [['permission'], ['unknown'], ['permission', 'unknown']] as const)
+    it(`tries again soon after ${kinds.join(' and ')} where the zone has given no node: Google may not have spread a role`, () => {
       let [limiter, s] = [ask(OPEN, 0), 0];
-      for (const wait_s of [120, 300, 900, 3600, 3600]) {
-        limiter = refuse(limiter, s, kind, false, s);
+      for (const [tried, wait_s] of [120, 300, 900, 3600, 3600].entries()) {
+        limiter = refuse(limiter, s, kinds[tried % kinds.length], false, s);
         assert.deepEqual([isAsked(limiter, s + wait_s), isAsked(limiter, s + wait_s + 1)], [false, true]);
         s += wait_s + 1;
         limiter = ask(limiter, s);
