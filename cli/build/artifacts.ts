@@ -1,7 +1,7 @@
 /** Artefacts of a deployment: the zip of the functions, the worker bundle, the worker environment, and their names for Terraform. */
 import {createHash} from 'node:crypto';
 import {existsSync} from 'node:fs';
-import {copyFile, link, mkdir, mkdtemp, readdir, rename, rm, writeFile} from 'node:fs/promises';
+import {copyFile, link, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {unzipSync} from 'fflate';
@@ -14,6 +14,12 @@ export const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));
 
 /** Terraform reads the variable `artifacts` from this file. */
 export const VARIABLES_FILE = 'artifacts.auto.tfvars.json';
+
+/** The artifacts of the last build, or those that a deployment goes back to. */
+export async function builtArtifacts(): Promise<Omit<Artifacts, 'sbom'>> {
+  const text = await readFile(join(DIST, VARIABLES_FILE), 'utf8');
+  return (JSON.parse(text) as {artifacts: Artifacts}).artifacts;
+}
 
 /** File relative to `dist`, and its digest. */
 type Artifact = {file: string; sha256: string; size_bytes: number};

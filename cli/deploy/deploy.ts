@@ -1,5 +1,5 @@
 import {existsSync} from 'node:fs';
-import {mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
+import {mkdtemp, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import {useCloud} from '../../client/connection/choose.ts';
@@ -14,8 +14,9 @@ import {utcText} from '../../shared/domain/time.ts';
 import {isForbidden, kindOf} from '../../shared/google/errors.ts';
 import {policyMend} from '../../shared/google/known-errors.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
-import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
+import {buildArtifacts, builtArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
+import {sayNotes} from '../checks/findings.ts';
 import {checkOffer} from '../checks/pool.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {withClock} from '../terminal/progress-clock.ts';
@@ -74,8 +75,8 @@ export async function deploy(
     const place = {project, region: String(region), state_bucket: stateBucketOf(project, options)};
     const state = openStateBucket(api, project, place.state_bucket);
     const terraform = new Terraform(stop);
-    const given = {api, state, terraform, settings, name, path, place, machine};
-    const deployment = {...given, saved: join(folder, 'plan'), stop};
+    const saved = join(folder, 'plan');
+    const deployment = {api, state, terraform, settings, name, path, place, saved, stop, machine};
     // A build takes minutes, and a project that forbids the deployment needs none.
     if (!options.plan) await prepareProject(deployment, options);
     await makeArtifacts({api, state, project, name}, options);
@@ -199,17 +200,14 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
     await terraform.apply(saved);
   };
   await untilReady(apply, clock, stop);
+  const planAndApply = async (replaced: readonly string[]) => {
+    await plan(replaced);
+    await terraform.apply(saved);
+  };
   await replaceWrongFunctions(deployment, async addresses => {
     // The rights on a service go with it, and only a plan after that finds them missing.
     for (const replaced of [addresses, []])
-      await untilReady(
-        async attempt => {
-          await plan(attempt > 0 ? [] : replaced);
-          await terraform.apply(saved);
-        },
-        clock,
-        stop,
-      );
+      await untilReady(attempt => planAndApply(attempt > 0 ? [] : replaced), clock, stop);
   });
   const outputs = await terraform.outputs();
   await recordDeployment(deployment);
@@ -230,7 +228,7 @@ async function replaceWrongFunctions(
   {api, settings, name, place}: Deployment,
   replace: (addresses: string[]) => Promise<void>,
 ): Promise<void> {
-  const {artifacts} = JSON.parse(await readFile(join(DIST, VARIABLES_FILE), 'utf8'));
+  const artifacts = await builtArtifacts();
   const at = {project: place.project, region: deployedOf(settings).region, name};
   const wrong = await wrongFunctions(api, at, artifacts);
   if (wrong.length === 0) return;
@@ -271,8 +269,7 @@ async function requirePermitted({api, settings}: Deployment): Promise<void> {
     checkOffer(api, project, deployed),
   ]);
   // Google hides what a project has no quota for, so these are no errors yet.
-  for (const finding of offers)
-    say('unchecked' in finding ? `Not checked: ${finding.unchecked}` : Object.values(finding).join());
+  sayNotes(offers.map(each => ('problem' in each ? {note: each.problem} : each)));
   const textOf = (each: Forbidden) => `${forbiddenText(each)}; ${policyMend(each.constraint)}`;
   for (const each of forbidden) if (each.depends) say(textOf(each));
   const problems = [...unserved, ...forbidden.filter(({depends}) => !depends).map(textOf)];

@@ -1,10 +1,10 @@
 /** What a destroy keeps: the next deployment of the same name takes it into the state of Terraform. */
-import {absentAsNull, type GoogleApi, GoogleError, type Json} from '../../client/google/api.ts';
-import {kindOf} from '../../shared/google/errors.ts';
+import {absentAsNull, type GoogleApi, type Json} from '../../client/google/api.ts';
+import {isForbidden} from '../../shared/google/errors.ts';
 import type {Change} from './plan.ts';
 
 /** `id`: as `terraform import` names it. */
-export type Kept = {address: string; id: string};
+type Kept = {address: string; id: string};
 
 type Look = (api: GoogleApi, project: string, values: Json) => Promise<string | undefined>;
 
@@ -40,12 +40,12 @@ export async function keptOf(api: GoogleApi, project: string, changes: readonly 
   return kept;
 }
 
-/** Null for an absent resource, one of another project, and one of an API that is seconds old. */
+/** Undefined for an absent resource, one of another project, and one of an API that is seconds old. */
 async function found(api: GoogleApi, address: string): Promise<Json | undefined> {
   try {
     return (await absentAsNull(api.call('GET', address))) ?? undefined;
   } catch (error) {
-    if (error instanceof GoogleError && (error.code === 403 || kindOf(error) === 'early')) return undefined;
+    if (isForbidden(error)) return undefined;
     throw error;
   }
 }

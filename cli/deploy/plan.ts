@@ -1,10 +1,8 @@
 /** A plan of Terraform, by real providers or with mocked answers of Google. */
-import {readFile} from 'node:fs/promises';
-import {join} from 'node:path';
 import type {Json} from '../../client/google/api.ts';
 import {CliError} from '../../client/text/errors.ts';
 import type {Id} from '../../shared/google/known-errors.ts';
-import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
+import {builtArtifacts} from '../build/artifacts.ts';
 import {applyMocked, type Resource, type Variables} from '../terraform/mocked-apply.ts';
 import type {Ceilings} from './cost.ts';
 import type {Settings} from './settings.ts';
@@ -55,7 +53,7 @@ const WHY_MOCKED: Partial<Record<Id, string>> = {
 
 /** A first deployment with these settings, without an account. */
 export async function mockedPlan(settings: Settings): Promise<Plan> {
-  const {artifacts} = JSON.parse(await readFile(join(DIST, VARIABLES_FILE), 'utf8'));
+  const artifacts = await builtArtifacts();
   const variables = {...settings, ticket_key: '0'.repeat(64), artifacts} as Variables;
   const {resources, outputs} = await applyMocked(variables);
   const changes = resources.map(({address, type}) => ({address, type, actions: ['create'], values: {}}));

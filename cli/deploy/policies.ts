@@ -9,11 +9,9 @@ type Policy = {enforced: boolean; denies_all: boolean; allowed: string[]; denied
 
 /**
  * What a constraint must allow: all of some values, or one of them; without both, it must not be enforced. `what`: that, for a person.
- * `depends`: a list may name
- * groups, folders or organizations, or leave out what Google always allows; only what it denies is sure.
+ * `depends`: a list may name groups, folders or organizations, or leave out what Google always allows; only what it denies is sure.
  */
-type Rule = {constraint: string; all?: string[]; one?: string[]; what?: string} & Of;
-type Of = {managed?: true; depends?: true};
+type Rule = {constraint: string; all?: string[]; one?: string[]; what?: string; depends?: true};
 
 /** No list names it, so each list forbids it. */
 const ANY = ['any'];
@@ -57,7 +55,7 @@ function rulesOf({region, provider, settings}: Deployment): Rule[] {
     ...only(
       given.length > 0,
       {constraint: 'iam.allowedPolicyMemberDomains', all: ANY, what: members, depends: true},
-      {constraint: 'iam.managed.allowedPolicyMembers', all: ANY, what: members, depends: true, managed: true},
+      {constraint: 'iam.managed.allowedPolicyMembers', all: ANY, what: members, depends: true},
     ),
   ];
 }
@@ -87,8 +85,8 @@ export async function forbiddenBy(
   deployment: Deployment,
 ): Promise<Forbidden[]> {
   const found = rulesOf(deployment).map(async rule => {
-    const {constraint, managed} = rule;
-    const policy = await (managed ? managedPolicy : effectivePolicy)(api, project, constraint);
+    const ask = rule.constraint.includes('.managed.') ? managedPolicy : effectivePolicy;
+    const policy = await ask(api, project, rule.constraint);
     return policy ? forbiddenOf(rule, policy) : [];
   });
   return (await Promise.all(found)).flat();
@@ -106,12 +104,8 @@ async function effectivePolicy(api: GoogleApi, project: string, constraint: stri
   const address = `cloudresourcemanager.googleapis.com/v1/projects/${project}:getEffectiveOrgPolicy`;
   const answer = (await api.call('POST', address, {constraint: `constraints/${constraint}`})) as Answer;
   const {allValues, allowedValues: allowed = [], deniedValues: denied = []} = answer.listPolicy ?? {};
-  return {
-    enforced: answer.booleanPolicy?.enforced === true,
-    denies_all: allValues === 'DENY',
-    allowed,
-    denied,
-  };
+  const enforced = answer.booleanPolicy?.enforced === true;
+  return {enforced, denies_all: allValues === 'DENY', allowed, denied};
 }
 
 /** Undefined where the API of policies is off, or the organization has no such constraint. */

@@ -8,7 +8,7 @@ import {parseJson} from '../../shared/contracts/messages/schemas.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports/ports.ts';
-import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
+import {builtArtifacts, DIST} from '../build/artifacts.ts';
 import type {Settings} from './settings.ts';
 
 const MOST_BYTES = 1 << 20;
@@ -51,7 +51,7 @@ export async function writeRecord(
 ): Promise<void> {
   const {settings, account, now_ms, lock_file} = given;
   const deployed_at = iso(now_ms);
-  const {artifacts} = JSON.parse(readFileSync(`${DIST}${VARIABLES_FILE}`, 'utf8'));
+  const artifacts = await builtArtifacts();
   const written: Record = {deployed_at, account, git_commit: gitCommit(), settings, artifacts};
   const bytes = Buffer.from(`${JSON.stringify(written, null, 2)}\n`);
   const json = {content_type: 'application/json'};

@@ -2,29 +2,28 @@
 import {type GoogleApi, listAll} from '../../client/google/api.ts';
 import type {Settings} from './settings.ts';
 
-/** By service: the setting of its location, in place of `region`. */
-const SERVICES: readonly [name: string, version: string, setting: string][] = [
-  ['cloudscheduler', 'v1', 'scheduler_region'],
+/** By service: the settings of its location, of which the first one that is given counts. A trigger is where its database is. */
+const SERVICES: readonly [name: string, version: string, ...settings: string[]][] = [
+  ['cloudscheduler', 'v1', 'scheduler_region', 'region'],
   ['cloudfunctions', 'v2', 'region'],
-  ['eventarc', 'v1', 'eventarc_location'],
+  ['eventarc', 'v1', 'eventarc_location', 'firestore_location', 'region'],
   ['artifactregistry', 'v1', 'region'],
-  ['firestore', 'v1', 'firestore_location'],
+  ['firestore', 'v1', 'firestore_location', 'region'],
 ];
 
 /** A line for each service that is not where the settings want it; one line if that is no region. */
 export async function unservedRegions(api: GoogleApi, settings: Settings): Promise<string[]> {
-  const lines = SERVICES.map(async ([service, version, setting]) => {
-    const place = setting === 'eventarc_location' ? settings.firestore_location : undefined;
-    const wanted = String(settings[setting] ?? place ?? settings.region);
+  const lines = SERVICES.map(async ([service, version, ...names]) => {
+    const given = names.find(name => (settings[name] ?? null) !== null) ?? '';
+    const wanted = String(settings[given]);
     // A multi-region of the database, or no trigger.
-    if (setting !== 'region' && !wanted.includes('-')) return [];
+    if (given !== 'region' && !wanted.includes('-')) return [];
     const address = `${service}.googleapis.com/${version}/projects/${settings.project}/locations`;
     const places = (await listAll(api, address, 'locations')).map(({locationId}) => String(locationId));
     if (places.includes(wanted)) return [];
     const area = wanted.split('-', 1)[0];
     const near = places.filter(place => place.startsWith(`${area}-`)).join(', ');
-    const mend = `set \`${setting}\` to one of ${near || places.join(', ')}`;
-    // A trigger must be where its database is.
+    const mend = `set \`${names[0]}\` to one of ${near || places.join(', ')}`;
     const trigger = 'set `eventarc_location` to none, or take another `firestore_location`';
     return [`${service} does not serve ${wanted}: ${service === 'eventarc' ? trigger : mend}`];
   });
