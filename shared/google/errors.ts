@@ -137,8 +137,7 @@ export function isPermission(error: unknown): boolean {
 
 export function isTransient(error: unknown): boolean {
   const kind = kindOf(error);
-  const transient = [CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, ABORTED, INTERNAL, UNAVAILABLE];
-  return kind !== 'credentials' && (transient.includes(codeOf(error)) || kind === 'rate');
+  return kind !== 'credentials' && (KIND_OF_CODE[codeOf(error)] === 'lost' || kind === 'rate');
 }
 
 const KIND_OF_CODE: Record<number, Kind> = {
