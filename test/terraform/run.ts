@@ -17,7 +17,7 @@ try {
   if (workspace.providers === 'stand-in')
     console.log('The providers are not installed: a stand-in serves their schemas');
   for (const args of [['validate'], ['test']]) {
-    const {code, lines} = await workspace.terraform(...args, '-no-color');
+    const {code, lines} = await workspace.terraform(...args);
     for (const line of lines) console.log(line);
     if (code !== 0) process.exitCode = code;
   }

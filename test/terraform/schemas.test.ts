@@ -16,7 +16,7 @@ describe('the schemas of the stand-in', () => {
         'terraform {\n  backend "local" {}\n}\n',
       );
       await workspace.terraform('init', '-input=false', '-reconfigure');
-      const {lines} = await workspace.terraform('providers', 'schema', '-json', '-no-color');
+      const {lines} = await workspace.terraform('providers', 'schema', '-json');
       const described = JSON.parse(lines.find(line => line.startsWith('{')) ?? assert.fail(lines.join('\n')));
       const stored = readFileSync(`${ROOT}cli/terraform/schemas.json`, 'utf8');
       assert.equal(textOf(trimSchemas(described)), stored);

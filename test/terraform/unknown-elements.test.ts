@@ -39,7 +39,7 @@ describe('the stand-in of the provider refuses what is unknown before a plan', (
         const text = readFileSync(path, 'utf8');
         assert.ok(text.includes(from), `${file} has ${from}`);
         writeFileSync(path, text.replace(from, to));
-        const {code, lines} = await workspace.terraform('validate', '-no-color');
+        const {code, lines} = await workspace.terraform('validate');
         assert.equal(code, 1);
         assert.match(lines.join('\n'), says);
       } finally {

@@ -28,7 +28,7 @@ exit 1
 export type Planned = {address: string; type: string; values: JsonObject};
 type Made = {type: string; at: string; body: JsonObject};
 type Step = (args: string[]) => string | Promise<string>;
-/** Paths of variable files, in which the second one has the artifacts. */
+/** As the second variable file has them. */
 type Artifacts = {functions: {sha256: string}; bundle: {sha256: string}};
 
 const US = `projects/${PROJECT}/locations/us-central1`;

@@ -19,7 +19,6 @@ export const NUMBER = '123';
 
 /** `key`: the name of the resource. `id`: the last part of `key`, without a verb. */
 type Call = {method: Method; key: string; id: string; query: URLSearchParams; body: JsonObject};
-type Given = JsonObject | ApiError;
 
 export class GoogleProject {
   /** APIs that are on, such as `pubsub`. A new project has some. */
@@ -32,12 +31,10 @@ export class GoogleProject {
   readonly policies = new Map<string, JsonObject[]>();
   /** Effective policies of the organization, by the constraint. Others allow all. */
   readonly constraints = new Map<string, JsonObject>();
-  /** Permissions that the caller lacks. */
-  readonly lacks = new Set<string>();
   /** Locations that a service does not serve, such as `cloudscheduler us-south1`. */
   readonly unserved = new Set<string>();
   /** Answers by method and path, such as `GET /v1/x`, before the state. */
-  readonly answers = new Map<string, Given | (() => Given)>();
+  readonly answers = new Map<string, JsonObject | ApiError>();
   readonly calls: string[] = [];
   /** Receives each message, and returns its id. */
   publish: (data: string) => Promise<string> = async () => '1';
@@ -110,8 +107,7 @@ export class GoogleProject {
   }
 
   #given(asked: string): Reply | undefined {
-    const found = this.answers.get(asked);
-    const given = typeof found === 'function' ? found() : found;
+    const given = this.answers.get(asked);
     if (given instanceof ApiError) throw given;
     return given && {json: given};
   }
@@ -170,7 +166,7 @@ export class GoogleProject {
       case 'getIamPolicy':
         return {etag: 'ACAB', bindings: this.policies.get(resource) ?? []};
       case 'testIamPermissions':
-        return {permissions: (call.body.permissions as string[]).filter(each => !this.lacks.has(each))};
+        return {permissions: call.body.permissions};
       default:
         throw new ApiError(501, `The stand-in has no ${method.id}`);
     }
