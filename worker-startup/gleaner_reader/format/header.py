@@ -1,11 +1,14 @@
-"""The metadata of a shard, read without its body."""
+"""The header of a shard, read without its body."""
 
+import json
 from collections.abc import Callable
 
 from .errors import ShardError
 from .gzip_header import read_gzip_header
-from .safetensors_header import read_safetensors_header
+from .safetensors_header import SafetensorsHeader, read_safetensors_header
 from .seekable import Plain
+
+_NAME = "the shard"
 
 
 def is_number(text: str, max_digits: int) -> bool:
@@ -18,13 +21,24 @@ def read_metadata(read: Callable[[int, int], bytes], size: int, file_format: str
 
     read(begin, end): returns those bytes of the shard, fewer at its end.
     """
-    name = "the shard"
     if file_format == "pkl.gz":
-        return read_gzip_header(read, size, name)
+        return read_gzip_header(read, size, _NAME)
+    return _read_header(read, size, file_format).metadata
+
+
+def read_facts(read: Callable[[int, int], bytes], size: int, file_format: str) -> dict:
+    """What metadata.json repeats of the header of a shard: `stats`, and in safetensors the place of each tensor."""
+    if file_format == "pkl.gz":
+        return {"stats": json.loads(read_metadata(read, size, file_format)["stats"])}
+    header = _read_header(read, size, file_format)
+    return {"stats": json.loads(header.metadata["stats"]), **header.layout}
+
+
+def _read_header(read: Callable[[int, int], bytes], size: int, file_format: str) -> SafetensorsHeader:
     if file_format == "safetensors.zst":
-        plain = Plain(_Ranged(name, size, read))
-        return read_safetensors_header(plain.read, plain.size, name, plain.first_frame).metadata
-    return read_safetensors_header(read, size, name).metadata
+        plain = Plain(_Ranged(_NAME, size, read))
+        return read_safetensors_header(plain.read, plain.size, _NAME, plain.first_frame)
+    return read_safetensors_header(read, size, _NAME)
 
 
 class _Ranged:

@@ -43,6 +43,15 @@ class Shard(ShardSource):
         return {**self.__dict__, "_index": None}
 
     @property
+    def name(self) -> str:
+        """The name of the file, without its folder."""
+        return self.url.replace("\\", "/").rpartition("/")[2]
+
+    def accept(self, entry: dict) -> bool:
+        """Takes the facts of the header from an entry of metadata.json. Returns whether it has all of them."""
+        return False
+
+    @property
     def size_bytes(self) -> int:
         """The size of the file."""
         return self._file.size
