@@ -9,9 +9,9 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
+import gleaner_reader
 from gleaner_reader.format.checksums import as_text, crc32c
 from gleaner_reader.format.files import open_folder
-from gleaner_reader.format.header import read_facts, read_metadata
 from gleaner_reader.run.verify import verify
 from gleaner_worker.records.samples.sample import Sample
 from gleaner_worker.shards.encode import encode_shard
@@ -153,11 +153,6 @@ def put_in_bucket(storage, folder: str, bucket: str, prefix: str) -> None:
                 storage.put(bucket, f"{prefix}/{os.path.relpath(path, folder)}", file.read())
 
 
-def _facts_of(data: bytes, file_format: str) -> dict:
-    of = (lambda begin, end: data[begin:end]), len(data), file_format
-    return read_facts(*of) | {key: int(read_metadata(*of)[key]) for key in ("first_sample", "last_sample")}
-
-
 def summarise(folder):
     """Writes model.json, and metadata.json of each stream; of a file that exists, the shards and their sums alone.
 
@@ -175,7 +170,8 @@ def summarise(folder):
                 "size_bytes": path.stat().st_size,
                 "crc32c": as_text(crc32c(path.read_bytes())),
                 "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-                **_facts_of(path.read_bytes(), path.name.partition(".")[2]),
+                **gleaner_reader.open(path).layout,
+                **{key: getattr(gleaner_reader.open(path), key) for key in ("first_sample", "last_sample")},
             }
             for path in sorted(stream.glob("shard_*"))
         ]

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from build import BUCKET, SMALL, a_model, a_stream, a_work, bucket, fails, outputs, run_extract, text_lines
-from gleaner_reader.format.header import read_facts
+from gleaner_reader.run.formats import read_facts
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from read_shards import read_stream

@@ -51,22 +51,15 @@ class SafetensorsHeader:
 def read_safetensors_header(
     read: Callable[[int, int], bytes | memoryview], size: int, name: str, first_read: int = _FIRST_READ
 ) -> SafetensorsHeader:
-    """`read_header` for a shard. Raises ShardError with the name and the fault."""
+    """The header of a file of `size` bytes, as `read_header_text` reads it. Raises ShardError with name and fault."""
     try:
-        return read_header(read, size, first_read)
+        text = read_header_text(read, size, first_read)
     except ValueError as error:
         raise ShardError(f"{name} cannot be read: {error}") from error
-
-
-def read_header(
-    read: Callable[[int, int], bytes | memoryview], size: int, first_read: int = _FIRST_READ
-) -> SafetensorsHeader:
-    """The header of a file of `size` bytes, as `read_header_text` reads it. Raises ValueError likewise."""
-    text = read_header_text(read, size, first_read)
     try:
         return parse_safetensors_header(text, size)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"its header {error}") from error
+        raise ShardError(f"{name} cannot be read: its header {error}") from error
 
 
 def read_header_text(read: Callable[[int, int], bytes | memoryview], size: int, first_read: int = _FIRST_READ) -> bytes:

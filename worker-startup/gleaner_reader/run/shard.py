@@ -47,8 +47,13 @@ class Shard(ShardSource):
         """The name of the file, without its folder."""
         return self.url.replace("\\", "/").rpartition("/")[2]
 
+    @property
+    def layout(self) -> dict:
+        """Where the header says that tensors are, for an entry of metadata.json; empty for a pkl.gz."""
+        return {}
+
     def accept(self, entry: dict) -> bool:
-        """Takes the facts of the header from an entry of metadata.json. Returns whether it has all of them."""
+        """Takes an entry of metadata.json in place of the header. Returns whether it has all that rows need."""
         return False
 
     @property

@@ -46,6 +46,10 @@ class SafetensorsShard(Shard):
         """The tensors by name, as metadata.json states them, or else the header."""
         return self._stated or self.header.tensors
 
+    @property
+    def layout(self) -> dict:
+        return self.header.layout
+
     def accept(self, entry: dict) -> bool:
         try:
             size = self.size_bytes if self.format == "safetensors" else None

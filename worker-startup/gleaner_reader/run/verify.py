@@ -20,7 +20,6 @@ from ..format.safetensors_header import LAYOUT
 from ..format.spec_hash import hash_of_manifest, hash_of_spec
 from .run import Run
 from .shard import Shard
-from .tensor_shard import SafetensorsShard
 
 _PIECE_BYTES = 8 << 20
 _THREADS = 4
@@ -175,8 +174,7 @@ def _faults(spec_hash: str | None, shard: Shard, found: _Facts, stated: _Facts |
     try:
         if spec_hash is not None and shard.metadata.get("spec_hash") != spec_hash:
             wrong.append("was made with another spec than the manifest has")
-        own = shard.header.layout if isinstance(shard, SafetensorsShard) else {}
-        if stated and stated == found and stated.layout not in ({}, own):
+        if stated and stated == found and stated.layout not in ({}, shard.layout):
             wrong.append("has its tensors elsewhere than its metadata.json states")
         is_final = shard.is_final
     except ShardError:  # its bytes differ from the stated ones

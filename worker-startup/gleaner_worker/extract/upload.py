@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO
 
-from gleaner_reader.format.header import read_facts
 from gleaner_reader.format.limits import MAX_SMALL_OBJECT_BYTES
+from gleaner_reader.run.formats import read_facts
 
 from ..failures import Failure
 from ..model.model import Model

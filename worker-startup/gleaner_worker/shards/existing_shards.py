@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from gleaner_reader.format.header import read_facts
+from gleaner_reader.run.formats import read_facts
 
 from ..failures import Failure
 from ..model.model import Model
@@ -65,7 +65,7 @@ class ExistingShards:
 
         try:
             return entry | read_facts(read, info.size_bytes, self._work.spec.format)
-        except (ValueError, KeyError, FileNotFoundError) as error:
+        except (ValueError, FileNotFoundError) as error:
             raise self._conflict(f"{info.name} lacks its statistics ({error!r})") from error
 
     def _conflict(self, cause: str, uncounted: ObjectInfo | None = None) -> Failure:
