@@ -289,13 +289,10 @@ class Run(Shards[Shard]):
 
     def _accept(self, stream: int) -> set[Shard]:
         try:
-            summary = _read_object(self.files.get(self.summary_name(stream)), "summary of a stream") or {}
-        except ShardError:  # `verify` reports it
+            summary = _read_object(self.files.get(self.summary_name(stream)), "summary of a stream") or {"shards": []}
+            by_name = {entry["filename"]: entry for entry in summary["shards"]}
+        except (ShardError, KeyError, TypeError):  # `verify` reports it
             return set()
-        entries = summary.get("shards")
-        by_name = (
-            {str(e.get("filename")): e for e in entries if isinstance(e, dict)} if isinstance(entries, list) else {}
-        )
         return {shard for shard in self.streams[stream][:-1] if shard.accept(by_name.get(shard.name, {}))}
 
     def _shard_with(self, stream: int, index: int) -> Shard:

@@ -154,16 +154,11 @@ def _stated(summary: bytes | None, stream: int, problems: list[str]) -> dict[str
         problems.append(f"stream {stream} has no metadata.json, which states the checksums of its shards")
         return {}
     try:
-        shards = json.loads(summary)["shards"]
-        return {
-            str(shard["filename"]): _Facts(
-                shard["size_bytes"],
-                shard["crc32c"],
-                shard["sha256"],
-                {key: shard[key] for key in LAYOUT if key in shard},
-            )
-            for shard in shards
-        }
+        stated = {}
+        for shard in json.loads(summary)["shards"]:
+            layout = {key: shard[key] for key in LAYOUT if key in shard}
+            stated[str(shard["filename"])] = _Facts(shard["size_bytes"], shard["crc32c"], shard["sha256"], layout)
+        return stated
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problems.append(f"metadata.json of stream {stream} cannot be read: {str(error)[:200]}")
         return {}

@@ -195,7 +195,6 @@ class Batches:
         default = max(_BUFFER_BYTES // workers // row_bytes, self._batch_rows)
         share, buffer_rows = self._share.of_worker(self._worker), self._asked_buffer_rows or default
         first_rows = self._asked_first_rows or first_rows_of(run, site, buffer_rows, self._batch_rows)
-        first_rows = min(first_rows, buffer_rows)
         self._shuffle = replace(self._shuffle, share=share, buffer_rows=buffer_rows, first_rows=first_rows)
         self._groups = Groups(self._shuffle)
 

@@ -86,10 +86,7 @@ def cut(shuffle: Shuffle) -> np.ndarray:
 
 
 def first_rows_of(run: RowSource, site: str, buffer_rows: int, batch_rows: int) -> int:
-    """Rows of the first group, for which the first batch waits: the buffer, halved as often as chunks and batch allow.
-
-    The groups after it double until they fill the buffer.
-    """
+    """Rows of the first group: the buffer, halved as often as chunks and batch allow, because the first batch waits."""
     chunk_rows = max(_chunk_rows(run, site, buffer_rows), run.shards[0].block_rows(site))
     rows, least = buffer_rows, max(batch_rows, _CHUNKS_PER_GROUP * chunk_rows)
     while rows // 2 >= least:
@@ -114,12 +111,13 @@ def _cut(run: RowSource, site: str, chunk_rows: int) -> np.ndarray:
 def plan_groups(shuffle: Shuffle, chunks: np.ndarray, epoch: int) -> list[np.ndarray]:
     """The chunks of each group, [n, 3]. All groups together are the run, in the order of this epoch.
 
-    The groups of the first epoch grow, unless one group holds all rows.
+    The groups of the first epoch double until they fill the buffer, unless one group holds all rows.
     """
     chunks = chunks[order_of(len(chunks), shuffle.seed, epoch)]
     ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
     cuts, done, total = [], 0, int(ends[-1]) if len(ends) else 0
-    rows = shuffle.first_rows if epoch == 0 and total > shuffle.buffer_rows else shuffle.buffer_rows
+    grows = epoch == 0 and total > shuffle.buffer_rows
+    rows = min(shuffle.first_rows, shuffle.buffer_rows) if grows else shuffle.buffer_rows
     while done < total:
         cuts.append(int(np.searchsorted(ends, min(done + rows, total))) + 1)
         done, rows = int(ends[cuts[-1] - 1]), min(2 * rows, shuffle.buffer_rows)
