@@ -3,7 +3,7 @@
  * and `npm run bench:tpu [-- --json --model M --accelerator A --sweep]`.
  *
  * The environment of `extraction` has the libraries of the comparison (torch, transformers, SAELens, ...) from a lock file with
- * hashes, and TransformerLens 4 in place of 3 with `--lens-4`. That of `host` is the worker's. That of `tpu` has libtpu from the lock file of TPU VMs; no TPU is needed.
+ * hashes, WebDataset, and TransformerLens 4 in place of 3 with `--lens-4`. That of `host` is the worker's. That of `tpu` has libtpu from the lock file of TPU VMs; no TPU is needed.
  */
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
@@ -12,7 +12,6 @@ import {TPU_LOCK, WORKER_FOLDER, workerPython} from '../client/python/python.ts'
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 const REFERENCE_LOCK = fileURLToPath(new URL('../test/reference/requirements.lock', import.meta.url));
 
-const LENS_4_LOCK = fileURLToPath(new URL('extraction/lens-4.lock', import.meta.url));
 const SITE_PACKAGES = "import sysconfig; print(sysconfig.get_path('purelib'))";
 
 const [module = '', ...given] = process.argv.slice(2);
@@ -30,9 +29,14 @@ if (!make)
   );
 const python = await make();
 const folders = [HERE, WORKER_FOLDER];
-if (args.length < given.length) {
-  const lens = spawnSync(await workerPython(say, LENS_4_LOCK), ['-c', SITE_PACKAGES], {encoding: 'utf8'});
-  folders.unshift(lens.stdout.trim());
+const beside = [
+  ...(module === 'extraction' ? ['webdataset'] : []),
+  ...(args.length < given.length ? ['lens-4'] : []),
+];
+for (const name of beside) {
+  const lock = fileURLToPath(new URL(`extraction/${name}.lock`, import.meta.url));
+  const found = spawnSync(await workerPython(say, lock), ['-c', SITE_PACKAGES], {encoding: 'utf8'});
+  folders.unshift(found.stdout.trim());
 }
 const run = spawnSync(python, ['-m', module, ...args], {
   env: {

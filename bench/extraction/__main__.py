@@ -11,7 +11,7 @@ from . import machine
 from .timing import Report
 from .workplace import Workplace
 
-NAMES = ("saved", "seed", "libraries", "depth", "read", "upload", "tls", "memory", "reader")
+NAMES = ("saved", "seed", "libraries", "depth", "read", "upload", "tls", "reader")
 # No bench needs a network, and its output has no progress bar.
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",

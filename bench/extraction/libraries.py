@@ -1,8 +1,9 @@
 """One layer's residual stream of real prompts, computed and stored, compared with common libraries.
 
 The prompts are spread over all of the data, and fill a row of ours, as the prompts of a longer stream do. Every side
-computes in fp32 with fp32 weights and stores fp32. The libraries take batches of at most 2,048 tokens in stream order,
-padded to the longest prompt of the batch. They store the rows of real tokens. These rows are compared with ours.
+computes in fp32 with fp32 weights and stores fp32, after a turn that does not count. The prompts are sorted by length;
+the libraries take batches of at most 2,048 tokens, padded to the longest prompt of the batch, and store the rows of
+real tokens. These rows are compared with ours.
 SAELens has only context windows, so it is compared with `over_long: pack` and windows of the same size. SAELens writes
 an Arrow dataset, as its runner does. The other libraries leave storage to their users, and get safetensors.
 
@@ -24,7 +25,7 @@ from datasets import Dataset
 from safetensors.numpy import load as load_tensors
 from safetensors.torch import save_file
 from transformer_lens.model_bridge import TransformerBridge
-from transformers import AutoModelForCausalLM
+from transformers import AutoModel, AutoModelForCausalLM
 
 from gleaner_worker.model.model import Model
 from gleaner_worker.model.program.rows import pack
@@ -65,7 +66,7 @@ def run(place: Workplace) -> Report:
     packing = load(place, place.spec(**shape | {"over_long": "pack", "context_size": _CONTEXT, "bos": False}))
     libraries = _libraries(layer)
     for name, candidates in mixes.items():
-        prompts = _filling(candidates, ours)
+        prompts = sorted(_filling(candidates, ours), key=len)
         sides = {side: partial(call, place, _padded(prompts)) for side, call in libraries.items()}
         _compare(place, report, name, layer, prompts, ours, sides)
         if not _IS_LENS_4:
@@ -93,7 +94,7 @@ def _compare(
             return _stored(bucket)[f"resid_post.{layer}"]
 
         all_sides = {name: partial(turn, name, side) for name, side in [("ours", store_ours), *sides.items()]}
-        seconds = take_turns(all_sides, place.rounds(3), warm_up=False)
+        seconds = take_turns(all_sides, place.rounds(3))
     for name, stored in rows.items():
         if not _is_close(stored, rows["ours"][: len(stored)]):
             raise RuntimeError(f"Failed to measure: {name} stored other rows than ours for {mix}")
@@ -162,11 +163,16 @@ def _padded_batch(prompts: list[list[int]]) -> Batch:
 def _libraries(layer: int) -> dict[str, Callable[[Workplace, list[Batch]], np.ndarray]]:
     """By name: stores the real rows of the batches, and returns them."""
     reference = AutoModelForCausalLM.from_pretrained(HUB_NAME, dtype=torch.float32)
+    ended = AutoModel.from_pretrained(HUB_NAME, dtype=torch.float32, num_hidden_layers=layer + 1)
+    ended.norm = torch.nn.Identity()  # so that the last hidden state is the residual stream
     bridge = TransformerBridge.boot_transformers(HUB_NAME, device="cpu")
     traced = nnsight.LanguageModel(HUB_NAME, device_map="cpu", dtype=torch.float32, dispatch=True)
 
     def transformers(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return reference(ids, attention_mask=mask, output_hidden_states=True, logits_to_keep=1).hidden_states[layer + 1]
+
+    def transformers_ended(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return ended(ids, attention_mask=mask).last_hidden_state
 
     def cached(model, hook: str, stop: int | None) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
         # Padding stands on the right, where causal attention hides it from every real token.
@@ -186,6 +192,7 @@ def _libraries(layer: int) -> dict[str, Callable[[Workplace, list[Batch]], np.nd
         lens = HookedTransformer.from_pretrained_no_processing(HUB_NAME, device="cpu")
         lenses.append((f"TransformerLens {_LENS}", lens, f"blocks.{layer}.hook_resid_post"))
     sides: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {_named("transformers"): transformers}
+    sides[f"{_named('transformers')}, stopped there"] = transformers_ended
     for name, model, hook in lenses:
         sides[name] = cached(model, hook, None)
         sides[f"{name}, stopped there"] = cached(model, hook, layer + 1)

@@ -1,114 +1,169 @@
-"""Shuffled batches of eight shards by gleaner_reader, and by torch's DataLoader over the same safetensors files.
+"""Shuffled batches by gleaner_reader and three common ways, from a disk and from a bucket of 20 ms and 100 MB/s.
 
-Needs numpy, safetensors and torch alone, so it runs without the other packages of the benches.
+1,000 shards of 512 rows have one layer. The same rows are in tar files, with a member for each row, and in Arrow files.
+Every way mixes at least 64 MiB of rows. The rates are those of the first 31 batches, with the start.
 """
 
+import io
+import json
 import os
 import resource
-import warnings
+import statistics
+import tarfile
+import time
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from pathlib import Path
+from urllib.parse import quote
 
+import datasets
+import pyarrow as pa
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+import webdataset
+from safetensors.torch import load, save
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import gleaner_reader
+from gleaner_reader.run.formats import read_facts
+from gleaner_worker.storage.upload_content import BytesContent
 
-from .timing import Report, speed_up, take_turns
+from .sink import BUCKET, Network, running_sink
+from .timing import Figure, Report
+from .workplace import Workplace
 
-if TYPE_CHECKING:
-    from .workplace import Workplace
+CLAIM = "shuffled batches of 4,096 rows of one layer, 896 values in bf16, from 1,000 shards in 10 streams"
+_STREAMS, _ROWS, _WIDTH, _BATCH_ROWS, _MORE_BATCHES = 10, 512, 896, 4096, 30
+_MIXED_BYTES = 1 << 26
+_MIXED_ROWS = _MIXED_BYTES // (2 * _WIDTH)
 
-CLAIM = "shuffled batches of 4,096 rows of one layer, 896 values in bf16, from 8 shards, as vectors a second"
-_SHARDS, _LAYERS, _WIDTH, _BATCH_ROWS = 8, 3, 896, 4096
-_BUFFER_BYTES = 1 << 29  # the default of the reader
-_TENSOR = "resid_post.1"
-
-
-class _Shards(IterableDataset):
-    """The shards in random order, as a program reads them by hand: 512 MiB of rows are mixed and returned."""
-
-    def __init__(self, paths: list[str]):
-        self._paths = paths
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        info = get_worker_info()
-        paths = self._paths[info.id :: info.num_workers] if info else self._paths
-        held, size = [], 0
-        for place in torch.randperm(len(paths)).tolist():
-            with safe_open(paths[place], "pt") as file:
-                held.append(file.get_tensor(_TENSOR))
-            size += held[-1].nbytes
-            if size + held[-1].nbytes > _BUFFER_BYTES // (info.num_workers if info else 1):
-                yield from _mixed(held)
-                held, size = [], 0
-        if held:
-            yield from _mixed(held)
+Where = Callable[[int, str], str]  # the path or the address of a file, by its number and kind
 
 
-def _mixed(parts: list[torch.Tensor]) -> Iterator[torch.Tensor]:
-    rows = torch.cat(parts)
-    for chosen in torch.randperm(len(rows)).split(_BATCH_ROWS):
-        yield rows[chosen]
+def run(place: Workplace) -> Report:
+    report, folder = Report(CLAIM), Path(place.path("reader"))
+    shards = 40 if place.is_quick else 1000
+    entries = [_write(folder, number, number >= shards - _STREAMS) for number in range(shards)]
+    for stream in range(_STREAMS):
+        path = folder / f"run/tpu_{stream}/metadata.json"
+        path.write_text(json.dumps({"shards": entries[stream::_STREAMS]}))
+    (folder / "run/manifest.json").write_text(json.dumps({"result": {"shards": shards}}))
+    on_disk = _sides(str(folder / "run"), lambda number, kind: str(folder / _name(number, kind)), shards, 0)
+    _measure(report, "disk", on_disk, place.rounds(3))
+    with running_sink(network=Network(latency_s=0.02, answers_bytes_per_s=100e6)) as bucket:
 
+        def put(path: Path) -> None:
+            bucket.create(str(path.relative_to(folder)), BytesContent(path.read_bytes()), {}, "text/plain")
 
-def run(place: "Workplace") -> Report:
-    rows = 512 if place.is_quick else 65_536
-    epochs = 2 if place.is_quick else 4
-    folder = place.path("reader")
-    paths = _store(folder, rows)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the folder has no manifest
-        stored = gleaner_reader.open(folder)
-    loaders = [DataLoader(_Shards(paths), batch_size=None, num_workers=workers) for workers in (0, 2)]
-    shuffled = partial(stored.batches, 1, batch_rows=_BATCH_ROWS, epochs=epochs, drop_last=False)
-    all_layers = partial(stored.batches, list(range(_LAYERS)), batch_rows=_BATCH_ROWS, epochs=epochs, drop_last=False)
-    sides: dict[str, Callable[[], Iterable]] = {
-        "DataLoader": lambda: (batch for _ in range(epochs) for batch in loaders[0]),
-        "DataLoader, 2 workers": lambda: (batch for _ in range(epochs) for batch in loaders[1]),
-        "numpy": shuffled,
-        "torch": partial(shuffled, as_="torch"),
-        "torch, float32": partial(shuffled, as_="torch", dtype="float32"),
-        f"torch, {_LAYERS} layers in a batch": partial(all_layers, as_="torch"),
-    }
-    cpu: dict[str, list[float]] = {name: [] for name in sides}
-
-    def measured(name: str) -> int:
-        begin = _cpu_seconds()
-        vectors = sum(batch.shape[:-1].numel() if torch.is_tensor(batch) else len(batch) for batch in sides[name]())
-        cpu[name].append(_cpu_seconds() - begin)
-        return vectors
-
-    counts = {name: measured(name) for name in sides}
-    if any(count not in (epochs * _SHARDS * rows, epochs * _SHARDS * rows * _LAYERS) for count in counts.values()):
-        raise RuntimeError(f"Failed to measure: the sides read different numbers of rows: {counts}")
-    seconds = take_turns({name: partial(measured, name) for name in sides}, place.rounds(3), warm_up=False)
-    report = Report(CLAIM)
-    for name in ("numpy", "torch"):
-        for base in ("DataLoader", "DataLoader, 2 workers"):
-            report.figures.append(speed_up(f"{name} against {base}", seconds[base], seconds[name]))
-    for name, count in counts.items():
-        best, least = count / min(seconds[name]), count / min(cpu[name])
-        report.notes.append(f"{name}: {best:,.0f} vectors/s, {least:,.0f} for each second of processor time")
+        with ThreadPoolExecutor(32) as pool:
+            list(pool.map(put, (path for path in folder.rglob("*") if path.is_file())))
+        base = f"{os.environ['STORAGE_EMULATOR_HOST']}/download/storage/v1/b/{BUCKET}/o/"
+        in_bucket = _sides(
+            f"gs://{BUCKET}/run",
+            lambda number, kind: f"{base}{quote(_name(number, kind), safe='')}?alt=media",
+            shards,
+            4,
+        )
+        _measure(report, "bucket", in_bucket, 1)
     return report
 
 
-def _store(folder: str, rows: int) -> list[str]:
-    """Writes the shards of a stream. Returns their paths."""
-    os.makedirs(os.path.join(folder, "tpu_0"))
-    values = torch.randn((rows, _WIDTH), generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
-    paths = []
-    for number in range(_SHARDS):
-        paths.append(os.path.join(folder, "tpu_0", f"shard_{number + 1:04}.safetensors"))
-        tensors = {f"resid_post.{layer}": values.roll(number * _LAYERS + layer, 0) for layer in range(_LAYERS)}
-        save_file(tensors, paths[-1], {"final": str(number + 1 == _SHARDS).lower()})
-    return paths
+def _measure(report: Report, where: str, sides: dict[str, Callable[[], Iterable]], rounds: int) -> None:
+    firsts, rates, costs = ({name: [] for name in sides} for _ in range(3))
+    for _ in range(rounds):
+        for name, make in sides.items():
+            began, cpu_s = time.perf_counter(), _cpu_seconds()
+            batches = iter(make())
+            vectors = len(next(batches))
+            firsts[name].append(time.perf_counter() - began)
+            vectors += sum(map(len, islice(batches, _MORE_BATCHES)))
+            rates[name].append(vectors / (time.perf_counter() - began))
+            del batches  # ends the workers of a loader, whose processor time counts then
+            costs[name].append((_cpu_seconds() - cpu_s) / vectors)
+    ours, *others = sides
+    for name in others:
+        ratios = [other / own for other, own in zip(costs[name], costs[ours], strict=True)]
+        middle = statistics.median(ratios)
+        what = f"{where}: vectors for each second of processor time, ours against {name}"
+        report.figures.append(Figure(what, middle, None, min(ratios), max(ratios)))
+    for name in sides:
+        speed = f"{max(rates[name]):,.0f} vectors/s, {1 / min(costs[name]):,.0f} for each second of processor time"
+        report.notes.append(f"{where}, {name}: the first batch after {min(firsts[name]):.2f} s, {speed}")
+
+
+def _sides(run: str, where: Where, shards: int, workers: int) -> dict[str, Callable[[], Iterable]]:
+    files = {kind: [where(number, kind) for number in range(shards)] for kind in ("safetensors", "tar", "arrow")}
+    by_hand = _Shards(files["safetensors"])
+    return {
+        "gleaner_reader": lambda: gleaner_reader.open(run).batches(0, batch_rows=_BATCH_ROWS, as_="torch"),
+        f"DataLoader, {workers} workers": lambda: DataLoader(by_hand, batch_size=None, num_workers=workers),
+        "WebDataset": partial(_web_dataset, files["tar"]),
+        "datasets": partial(_datasets, files["arrow"]),
+    }
+
+
+class _Shards(IterableDataset):
+    """The shards in random order, as a program reads them by hand: 64 MiB of rows are mixed and returned."""
+
+    def __init__(self, files: list[str]):
+        self._files = files
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        info = get_worker_info()
+        number, count = (info.id, info.num_workers) if info else (0, 1)
+        files = self._files[number::count]
+        for chosen in torch.randperm(len(files)).split(max(1, _MIXED_ROWS // count // _ROWS)):
+            rows = torch.cat([_load(files[place]) for place in chosen.tolist()])
+            for places in torch.randperm(len(rows)).split(_BATCH_ROWS):
+                yield rows[places]
+
+
+def _load(file: str) -> torch.Tensor:
+    with urllib.request.urlopen(file) if file.startswith("http") else open(file, "rb") as opened:
+        return load(opened.read())["resid_post.0"]
+
+
+def _web_dataset(files: list[str]) -> Iterable:
+    rows = webdataset.WebDataset(files, shardshuffle=len(files)).shuffle(_MIXED_ROWS, initial=_MIXED_ROWS)
+    vectors = rows.map(lambda row: torch.frombuffer(bytearray(row["row"]), dtype=torch.bfloat16))
+    return vectors.batched(_BATCH_ROWS, collation_fn=torch.stack)
+
+
+def _datasets(files: list[str]) -> Iterator[torch.Tensor]:
+    rows = datasets.load_dataset("arrow", data_files=files, split="train", streaming=True)
+    for batch in rows.shuffle(seed=0, buffer_size=_MIXED_ROWS).with_format("numpy").iter(_BATCH_ROWS):
+        yield torch.from_numpy(batch["row"]).view(torch.bfloat16)
+
+
+def _name(number: int, kind: str) -> str:
+    return (
+        f"run/tpu_{number % _STREAMS}/{'shard' if kind == 'safetensors' else kind}_{number // _STREAMS + 1:04}.{kind}"
+    )
+
+
+def _write(folder: Path, number: int, is_final: bool) -> dict:
+    """Writes a shard in each form. Returns its entry of metadata.json."""
+    path = folder / _name(number, "safetensors")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = torch.randn((_ROWS, _WIDTH), generator=torch.Generator().manual_seed(number)).to(torch.bfloat16)
+    bits = values.view(torch.uint16).numpy()
+    with tarfile.open(folder / _name(number, "tar"), "w") as tar:
+        for row, each in enumerate(bits):
+            member = tarfile.TarInfo(f"{number:04}{row:06}.row")
+            member.size = each.nbytes
+            tar.addfile(member, io.BytesIO(each.tobytes()))
+    batch = pa.record_batch([pa.FixedSizeListArray.from_arrays(pa.array(bits.reshape(-1)), _WIDTH)], names=["row"])
+    with pa.ipc.new_stream(str(folder / _name(number, "arrow")), batch.schema) as writer:
+        writer.write_batch(batch)
+    shard = save({"resid_post.0": values}, {"final": str(is_final).lower()})
+    path.write_bytes(shard)
+    facts = read_facts(lambda begin, end: shard[begin:end], len(shard), "safetensors")
+    return {"filename": path.name, "size_bytes": len(shard), "first_sample": 0, "last_sample": 0} | facts
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of the workers that have ended."""
+    """Of this process and of the processes that have ended."""
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in spent)

@@ -15,6 +15,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,11 +33,13 @@ _PIECE_BYTES = 1 << 20
 @dataclass(frozen=True)
 class Network:
     """The network between a worker and the sink. receivers: processes that receive large objects, beside the first.
-    latency_s: before each answer. bytes_per_s: the most that a connection carries; 0 without a limit."""
+    latency_s: before each answer. bytes_per_s: the most that a connection carries; 0 without a limit.
+    answers_bytes_per_s: the most that all answers carry together; 0 without a limit."""
 
     receivers: int = 0
     latency_s: float = 0.0
     bytes_per_s: float = 0.0
+    answers_bytes_per_s: float = 0.0
 
 
 @contextmanager
@@ -52,6 +55,7 @@ def running_sink(with_tls: bool = False, network: Network = Network()) -> Iterat
             f"--receivers={network.receivers}",
             f"--latency={network.latency_s}",
             f"--rate={network.bytes_per_s}",
+            f"--answers-rate={network.answers_bytes_per_s}",
         ]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
@@ -82,6 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
     numbers = itertools.count(1)
     scheme = "http"
     network = Network()
+    answering, free_at = threading.Lock(), [0.0]  # when the network has carried all answers
     ports = itertools.repeat(0)  # of the receivers of large objects, in turns; 0 for this process
     streams = multiprocessing.Array("i", 2)  # uploads of large objects at this moment, and the most of them
 
@@ -168,12 +173,20 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, status: int, answer: dict | bytes | memoryview, headers: dict[str, str] | None = None):
         data = json.dumps(answer).encode() if isinstance(answer, dict) else answer
         time.sleep(self.network.latency_s)
+        if rate := self.network.answers_bytes_per_s:
+            with self.answering:
+                self.free_at[0] = max(self.free_at[0], time.monotonic()) + len(data) / rate
+                due = self.free_at[0]
+            time.sleep(max(0.0, due - time.monotonic()))
         self.send_response(status)
         for key, value in (headers or {}).items():
             self.send_header(key, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    do_HEAD = do_GET
 
 
 def _is_kept(name: str, size: int) -> bool:
@@ -187,8 +200,9 @@ def main() -> None:
     parser.add_argument("--receivers", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0)
     parser.add_argument("--rate", type=float, default=0.0)
+    parser.add_argument("--answers-rate", type=float, default=0.0)
     args = parser.parse_args()
-    _Handler.network = Network(args.receivers, args.latency, args.rate)
+    _Handler.network = Network(args.receivers, args.latency, args.rate, args.answers_rate)
     context = None
     if args.files:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

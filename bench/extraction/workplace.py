@@ -71,4 +71,6 @@ class Workplace:
             "max_seq_length": 2048,
             "over_long": "truncate",
         }
-        return parse_spec(raw | changes)
+        # As the control plane fills it in.
+        computed = {"compute_dtype": "fp32" if changes.get("dtype") == "fp32" else "bf16"}
+        return parse_spec(raw | computed | changes)

@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import json
 import os
+import resource
 import sys
 import tempfile
 import time
@@ -132,6 +133,7 @@ def _run(work: Work, model: Model, settings: SampleSettings, bucket: Bucket, fol
         "worker_us_per_sample": round(cpu_s / state.samples_done * 1e6, 1),
         "tokenizer_us_per_sample": round(others / state.samples_done * 1e6, 1),
         "streams": most_streams(bucket),
+        "peak_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),  # of this process, of any case
         "cores": os.cpu_count(),
     }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
+import gleaner_reader
 from gleaner_reader.format.checksums import as_text, crc32c
 from gleaner_reader.format.files import open_folder
 from gleaner_reader.run.verify import verify
@@ -169,6 +170,8 @@ def summarise(folder):
                 "size_bytes": path.stat().st_size,
                 "crc32c": as_text(crc32c(path.read_bytes())),
                 "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                **gleaner_reader.open(path).layout,
+                **{key: getattr(gleaner_reader.open(path), key) for key in ("first_sample", "last_sample")},
             }
             for path in sorted(stream.glob("shard_*"))
         ]

@@ -1,5 +1,6 @@
 """Shuffled batches: every row once, mixed, the same from the same seed, and exact after an interruption."""
 
+import hashlib
 import itertools
 import json
 import threading
@@ -13,7 +14,7 @@ from gleaner_reader import ShardError
 from gleaner_reader.format.files import LocalFile
 from gleaner_reader.run.pickle_shard import PickleShard
 from gleaner_reader.run.tensor_shard import SafetensorsShard
-from gleaner_reader.shuffle import shuffle
+from gleaner_reader.shuffle import groups, shuffle
 from shuffled_runs import ALL, as_rows, as_set
 from stored_run import store_run
 from waiting import until
@@ -151,6 +152,49 @@ def test_batches_after_a_state_equal_the_batches_of_an_uninterrupted_iteration(r
             assert len(rest) == len(expected) - done
             assert all(np.array_equal(first, second) for first, second in zip(rest, expected[done:], strict=True))
         next(iterator, None)
+
+
+LONG = {"batch_rows": 64, "buffer_rows": 1024, "seed": 5}  # with small chunks, two groups hold the run
+# Of a release whose groups had equal sizes: its state after the first batch, and the digest of the batches after it.
+EQUAL_GROUPS = {"layer": 0, "site": "resid_post", **LONG, "drop_last": True, "exclude_ids": [], "exclude_positions": []}
+EQUAL_GROUPS |= {"max_norm_multiple": None, "share": [0, 1], "shards": "42763d1411090ffd"}
+EARLIER = {"first_epoch": 0, "epoch": 0, "group": 0, "row": 64, "of": EQUAL_GROUPS}
+EARLIER_SHA256 = "45fd19a5af6ace5f"
+
+
+def test_the_first_epoch_begins_with_few_rows_from_everywhere_and_resumes_in_its_order(runs, monkeypatch):
+    monkeypatch.setattr(shuffle, "_CHUNK_BYTES", 64)  # two rows
+    run, stored = runs(**ALL[0])
+    read = []
+    read_group = shuffle.read_group
+    monkeypatch.setattr(groups, "read_group", lambda *of: read.append(of[1]) or read_group(*of))
+    iterator = run.batches(0, epochs=2, **LONG)
+    expected, states = [], []
+    for batch in iterator:
+        states.append(json.loads(json.dumps(iterator.state())))
+        expected.append(batch)
+    sizes = [int((chunks[:, 2] - chunks[:, 1]).sum()) for chunks in read]
+    assert sizes == pytest.approx([128, 256, 512, 1024, 100, 1024, 996], abs=4) and sum(sizes) == 2 * run.num_rows
+    assert len(read[0]) == 64 and set(read[0][:, 0]) == set(range(len(run.shards)))
+    for done in (1, 2, 3, len(expected) // 2, len(expected) - 1):
+        rest = list(run.batches(0, epochs=2, state=states[done - 1], **LONG))
+        assert np.array_equal(np.concatenate(rest), np.concatenate(expected[done:]))
+    whole = next(run.batches(0, batch_rows=64, buffer_rows=run.num_rows))
+    assert np.array_equal(whole, next(run.batches(0, batch_rows=64, buffer_rows=10 * run.num_rows)))
+
+
+def test_an_iteration_that_an_earlier_release_saved_goes_on_in_its_order(runs, monkeypatch):
+    monkeypatch.setattr(shuffle, "_CHUNK_BYTES", 64)
+    run, _ = runs(**ALL[0])
+    rest = as_rows(run.batches(0, state=EARLIER, **LONG))
+    assert hashlib.sha256(np.concatenate(rest).tobytes()).hexdigest().startswith(EARLIER_SHA256)
+    again = run.batches(0, state=EARLIER, **LONG)
+    next(again)
+    assert np.array_equal(
+        np.concatenate(as_rows(run.batches(0, state=again.state(), **LONG))), np.concatenate(rest[1:])
+    )
+    with pytest.raises(ValueError, match="first_rows was None, now 128"):
+        run.batches(0, state=EARLIER | {"of": EQUAL_GROUPS | {"first_rows": None}}, **LONG)
 
 
 @pytest.mark.parametrize(

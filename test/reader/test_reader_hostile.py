@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import gleaner_reader
 from encoded_shards import parse_tensors
 from gleaner_reader import ShardError
-from gleaner_reader.format.header import read_metadata
+from gleaner_reader.run.formats import read_facts
 from gleaner_worker.shards.zstd_seekable import compress
 from hostile_files import a_file, a_header, a_shard, a_tensor, read_everything
 from memory import MIB, at_most
@@ -178,6 +178,6 @@ def test_random_bytes_are_refused(tmp_path_factory, data, file_format):
     with pytest.raises(ShardError):
         read_everything(path)
     with pytest.raises(ValueError):
-        read_metadata(
+        read_facts(
             lambda begin, end: data[begin:end], len(data), file_format if file_format != "pkl.gz" else "safetensors"
         )

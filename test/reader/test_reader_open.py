@@ -5,13 +5,15 @@ import os
 import shutil
 import warnings
 
+import numpy as np
 import pytest
 
 import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.format.files import CloudFile, LocalFile
 from memory import MIB, at_most
-from stored_run import put_in_bucket, store_run
+from shuffled_runs import as_set
+from stored_run import put_in_bucket, store_run, summarise
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +82,71 @@ def test_a_run_in_a_bucket_equals_the_run_in_a_folder(tmp_path, storage):
     assert run.sample("007", 61).kept == {"n": 61, "text": "é"}
     shard = gleaner_reader.open("gs://a-bucket/activations/my-run/tpu_7/shard_0002.safetensors")
     assert shard.num_rows == stored.plans[4].rows
+
+
+def edit_entries(folder, change):
+    for path in folder.glob("tpu_*/metadata.json"):
+        summary = json.loads(path.read_text())
+        summary["shards"] = [change(entry) for entry in summary["shards"]]
+        path.write_text(json.dumps(summary))
+
+
+def edit_tensors(**changes):
+    return lambda folder: edit_entries(folder, lambda entry: entry | {"tensors": changes or [1]})
+
+
+@pytest.mark.parametrize(("file_format", "most"), [("safetensors", 24), ("safetensors.zst", 24 + 10 + 2)])
+def test_the_first_row_of_a_run_needs_few_requests_however_many_shards_it_has(tmp_path, storage, file_format, most):
+    """A file in zstd begins with one more, for the table of its frames."""
+    stored = store_run(tmp_path, file_format, "fp16", streams=range(10), shards=9, count=4, keep=True)
+    summarise(tmp_path)
+    put_in_bucket(storage, stored.folder, "a-bucket", "activations/my-run")
+    storage.requests.clear()
+    run = gleaner_reader.open("gs://a-bucket/activations/my-run")
+    assert (run.layer(0, dtype="float32")[-1] == stored.rows("resid_post.0")[-1]).all()
+    assert len(storage.requests) <= most
+    assert run.is_complete and run.num_samples == len(stored.samples)
+    batches = list(run.batches(2, batch_rows=50, dtype="float32", drop_last=False))
+    assert as_set(np.concatenate(batches)) == as_set(stored.rows("resid_post.2"))
+    storage.requests.clear()
+    assert gleaner_reader.open("gs://a-bucket/activations/my-run").sample(7, 8).kept == stored.samples[7, 8]["kept"]
+    assert len(storage.requests) <= most
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("an earlier release", lambda f: edit_entries(f, lambda e: {k: e[k] for k in e if k != "tensors"})),
+        ("no summary", lambda f: remove(f, "tpu_0/metadata.json")),
+        ("no summary of shards", lambda f: (f / "tpu_7/metadata.json").write_text('{"shards": 3}')),
+        ("no JSON", lambda f: (f / "tpu_7/metadata.json").write_text("{")),
+        ("another size", lambda f: edit_entries(f, lambda e: e | {"size_bytes": 9, "header_bytes": 8})),
+        ("another shard", lambda f: edit_entries(f, lambda e: e | {"header_bytes": e["header_bytes"] + 8})),
+        ("a header of no size", lambda f: edit_entries(f, lambda e: e | {"header_bytes": "8"})),
+        ("no samples", lambda f: edit_entries(f, lambda e: e | {"first_sample": None})),
+        ("no tensors", edit_tensors()),
+        ("tensors without places", edit_tensors(sample_idx={"dtype": "I64", "shape": [3]})),
+        (
+            "a tensor larger than any file",
+            edit_tensors(x={"dtype": "I64", "shape": [1 << 50], "data_offsets": [0, 1 << 53]}),
+        ),
+        (
+            "a last shard of another attempt",
+            lambda f: edit_entries(
+                f, lambda e: e | {"tensors": {}} if e["filename"] == "shard_0003.safetensors" else e
+            ),
+        ),
+    ],
+)
+def test_headers_that_metadata_json_does_not_repeat_are_read_from_the_shards(tmp_path, name, change):
+    for file_format in ("safetensors", "safetensors.zst"):
+        if file_format == "safetensors" or name != "another shard":  # the size of the content is in the file alone
+            stored = store_run(tmp_path / file_format, file_format)
+            summarise(tmp_path / file_format)
+            change(tmp_path / file_format)
+            run = gleaner_reader.open(tmp_path / file_format)
+            assert (np.concatenate(list(run.layer(0, dtype="float32"))) == stored.rows("resid_post.0")).all()
+            assert (run.sample(7, 61).token_ids == stored.samples[7, 61]["token_ids"]).all()
 
 
 def test_a_shard_that_was_replaced_after_it_was_opened_is_refused(tmp_path, storage):

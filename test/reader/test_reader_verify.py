@@ -174,6 +174,15 @@ def test_a_damaged_or_forged_run_is_never_verified(name, stored, capsys):
         assert "\nverified" not in capsys.readouterr().out
 
 
+def test_a_summary_that_states_other_places_of_tensors_is_a_problem(stored, capsys):
+    path = stored / "tpu_0/metadata.json"
+    summary = json.loads(path.read_text())
+    summary["shards"][1]["header_bytes"] += 8
+    path.write_text(json.dumps(summary))
+    assert main(["verify", str(stored), "--unanchored"]) == 1
+    assert "shard_0002.safetensors has its tensors elsewhere than its metadata.json" in capsys.readouterr().out
+
+
 def test_each_changed_file_is_a_problem(stored, capsys):
     flip(stored / "tpu_0/shard_0002.safetensors", -1)
     (stored / "tpu_7/shard_0003.safetensors").unlink()

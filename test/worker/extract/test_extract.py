@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from build import BUCKET, SMALL, a_model, a_stream, a_work, bucket, fails, outputs, run_extract, text_lines
+from gleaner_reader.run.formats import read_facts
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from read_shards import read_stream
@@ -85,6 +86,10 @@ def test_metadata_json_has_the_fields_of_the_earlier_tools(storage, extract):
         assert entry["gcs_path"] == f"gs://{BUCKET}/activations/my-run/tpu_7/{name}"
         assert entry["size_bytes"] == len(stored[name])
         assert entry["layers"] == [0, 1, 2]
+        data = stored[name]
+        assert (
+            read_facts(lambda begin, end, data=data: data[begin:end], len(data), "safetensors").items() <= entry.items()
+        )
         assert {
             "shard_id",
             "local_path",

@@ -171,7 +171,7 @@ def test_a_summary_with_false_statistics_is_found(stored, verify):
     summary = json.loads(stored.data(BUCKET, name))
     summary["shards"][0]["stats"]["resid_post.0"]["mean"] = 0.5
     stored.put(BUCKET, name, json.dumps(summary).encode())
-    assert "lists other statistics of" in verify()[1]
+    assert "lists other statistics or tensors of" in verify()[1]
     del summary["stats"]["resid_post.1"]
     stored.put(BUCKET, name, json.dumps(summary).encode())
     assert "does not list finite statistics of exactly resid_post.0, resid_post.1, resid_post.2" in verify()[1]

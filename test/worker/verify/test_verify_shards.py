@@ -202,7 +202,7 @@ def test_a_shard_with_false_statistics_is_found(stored, verify, name, change, pr
     report, problems = verify()
     assert (report["ok"], report["stored_once"], report["missing"]) == (False, 41, 0)
     assert problem in problems
-    assert "metadata.json lists other statistics of" in problems
+    assert "metadata.json lists other statistics or tensors of" in problems
 
 
 def test_the_samples_of_a_shard_with_a_value_that_is_not_finite_are_different(stored, verify):

@@ -177,6 +177,8 @@ def _client_of(emulator: str | None, process: int):
         raise MissingPackage("read gs://", "google-cloud-storage") from None
     from google.auth.exceptions import DefaultCredentialsError
 
+    # By default the client asks for the bucket's own metadata in the background, which readers may not see.
+    os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     try:
         return storage.Client(project="local") if emulator else storage.Client()
     except DefaultCredentialsError as error:

@@ -17,6 +17,7 @@ ITEM_BYTES |= {f"{kind}{8 * size}": size for size in (1, 2, 4, 8) for kind in "I
 # Most headers are smaller, so one read is enough.
 _FIRST_READ = 1 << 16
 _MAX_DIMENSIONS = 8
+LAYOUT = ("header_bytes", "tensors")  # see `SafetensorsHeader.layout`
 
 
 @dataclass(frozen=True)
@@ -36,26 +37,29 @@ class SafetensorsHeader:
     metadata: dict[str, str]
     tensors: dict[str, TensorInfo]
 
+    @property
+    def layout(self) -> dict:
+        """The header without its metadata, as metadata.json of a stream repeats it; `parse_layout` reads it."""
+        data = min(tensor.begin for tensor in self.tensors.values())
+        tensors = {
+            name: {"dtype": info.dtype, "shape": list(info.shape), "data_offsets": [info.begin - data, info.end - data]}
+            for name, info in self.tensors.items()
+        }
+        return dict(zip(LAYOUT, (data, tensors), strict=True))
+
 
 def read_safetensors_header(
     read: Callable[[int, int], bytes | memoryview], size: int, name: str, first_read: int = _FIRST_READ
 ) -> SafetensorsHeader:
-    """`read_header` for a shard. Raises ShardError with the name and the fault."""
+    """The header of a file of `size` bytes, as `read_header_text` reads it. Raises ShardError with name and fault."""
     try:
-        return read_header(read, size, first_read)
+        text = read_header_text(read, size, first_read)
     except ValueError as error:
         raise ShardError(f"{name} cannot be read: {error}") from error
-
-
-def read_header(
-    read: Callable[[int, int], bytes | memoryview], size: int, first_read: int = _FIRST_READ
-) -> SafetensorsHeader:
-    """The header of a file of `size` bytes, as `read_header_text` reads it. Raises ValueError likewise."""
-    text = read_header_text(read, size, first_read)
     try:
         return parse_safetensors_header(text, size)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"its header {error}") from error
+        raise ShardError(f"{name} cannot be read: its header {error}") from error
 
 
 def read_header_text(read: Callable[[int, int], bytes | memoryview], size: int, first_read: int = _FIRST_READ) -> bytes:
@@ -87,20 +91,26 @@ def parse_safetensors_header(text: bytes, size: int) -> SafetensorsHeader:
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError("has a __metadata__ that does not map text to text")
-    if len(header) > MAX_TENSORS:
-        raise ValueError(f"describes {len(header)} tensors, at most {MAX_TENSORS} are read")
-    data = 8 + len(text)
-    tensors = {name: _parse_tensor(name, entry, data) for name, entry in header.items()}
-    end = data
+    return SafetensorsHeader(metadata, parse_layout(8 + len(text), header, size))
+
+
+def parse_layout(header_bytes: int, entries: dict[str, object], size: int | None) -> dict[str, TensorInfo]:
+    """The tensors of a file of `size` bytes, None for any. Raises ValueError likewise."""
+    if not _are_sizes([header_bytes]):
+        raise ValueError(f"has {header_bytes!r:.50} bytes")
+    if len(entries) > MAX_TENSORS:
+        raise ValueError(f"describes {len(entries)} tensors, at most {MAX_TENSORS} are read")
+    tensors = {name: _parse_tensor(name, entry, header_bytes) for name, entry in entries.items()}
+    end = header_bytes
     for name, tensor in sorted(tensors.items(), key=lambda item: (item[1].begin, item[1].end)):
         if tensor.begin != end:
             raise ValueError(
                 f"puts {name} at byte {tensor.begin}, where byte {end} is due: tensors overlap or leave a gap"
             )
         end = tensor.end
-    if end != size:
+    if size is not None and end != size:
         raise ValueError(f"describes {end} bytes, the file has {size}")
-    return SafetensorsHeader(metadata, tensors)
+    return tensors
 
 
 def _parse_tensor(name: str, entry: object, data: int) -> TensorInfo:

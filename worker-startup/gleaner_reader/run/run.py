@@ -6,13 +6,14 @@ import time
 import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..format.convert import check_kind, finish
 from ..format.errors import ShardError, printable
-from ..format.files import Folder
+from ..format.files import PARALLEL, Folder
 from ..format.forks import cached_property
 from .formats import open_shard
 from .shard import Shard
@@ -86,6 +87,9 @@ class Run(Shards[Shard]):
             stream: [by_stream[stream][number] for number in sorted(by_stream[stream])] for stream in sorted(by_stream)
         }
         super().__init__(folder.url, [shard for shards in self.streams.values() for shard in shards])
+        # The last shard may be of another attempt than metadata.json, so its own header counts.
+        self._stream_of = {shard: stream for stream, shards in self.streams.items() for shard in shards[:-1]}
+        self._accepted: dict[int, set[Shard]] = {}  # by stream, the shards whose headers metadata.json repeats
         self._numbers = {stream: sorted(by_stream[stream]) for stream in self.streams}
         if not self.shards and "manifest.json" not in files:
             raise FileNotFoundError(
@@ -271,6 +275,25 @@ class Run(Shards[Shard]):
             span_idx=None if held.span_idx is None else held.span_idx[begin:end],
             mask=of_tokens(held.token_mask),
         )
+
+    def summary_name(self, stream: int) -> str:
+        """The name of metadata.json of a stream; empty without the file."""
+        return next((name for name in (f"tpu_{stream}/metadata.json", "metadata.json") if name in self.files), "")
+
+    def _read_headers(self, shards: Sequence[Shard]) -> None:
+        """Reads metadata.json of the streams, and the headers that it does not repeat."""
+        due = list({self._stream_of[shard] for shard in shards if shard in self._stream_of} - self._accepted.keys())
+        with ThreadPoolExecutor(PARALLEL, "metadata") as pool:
+            self._accepted |= dict(zip(due, pool.map(self._accept, due), strict=True))
+        super()._read_headers([s for s in shards if s not in self._accepted.get(self._stream_of.get(s, -1), ())])
+
+    def _accept(self, stream: int) -> set[Shard]:
+        try:
+            summary = _read_object(self.files.get(self.summary_name(stream)), "summary of a stream") or {"shards": []}
+            by_name = {entry["filename"]: entry for entry in summary["shards"]}
+        except (ShardError, KeyError, TypeError):  # `verify` reports it
+            return set()
+        return {shard for shard in self.streams[stream][:-1] if shard.accept(by_name.get(shard.name, {}))}
 
     def _shard_with(self, stream: int, index: int) -> Shard:
         if stream not in self.streams:

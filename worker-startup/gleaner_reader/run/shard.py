@@ -43,6 +43,20 @@ class Shard(ShardSource):
         return {**self.__dict__, "_index": None}
 
     @property
+    def name(self) -> str:
+        """The name of the file, without its folder."""
+        return self.url.replace("\\", "/").rpartition("/")[2]
+
+    @property
+    def layout(self) -> dict:
+        """Where the header says that tensors are, for an entry of metadata.json; empty for a pkl.gz."""
+        return {}
+
+    def accept(self, entry: dict) -> bool:
+        """Takes an entry of metadata.json in place of the header. Returns whether it has all that rows need."""
+        return False
+
+    @property
     def size_bytes(self) -> int:
         """The size of the file."""
         return self._file.size

@@ -11,7 +11,7 @@ from ..format.files import LocalFile
 from ..format.forks import cached_property
 from ..format.index import INDEX, Index, read_index
 from ..format.limits import is_inflated
-from ..format.safetensors_header import SafetensorsHeader, read_safetensors_header
+from ..format.safetensors_header import SafetensorsHeader, TensorInfo, parse_layout, read_safetensors_header
 from ..format.seekable import FRAME_BYTES, File, Plain
 from .shard import Shard
 
@@ -23,6 +23,8 @@ class SafetensorsShard(Shard):
 
     def __init__(self, file: File):
         super().__init__(file)
+        self._stated: dict[str, TensorInfo] | None = None  # by metadata.json
+        self._samples: dict[str, int] = {}
         self.format = "safetensors"
         if file.url.endswith(".zst"):
             self.format, self._plain = "safetensors.zst", Plain(file)
@@ -39,11 +41,34 @@ class SafetensorsShard(Shard):
     def metadata(self) -> dict[str, str]:
         return self.header.metadata
 
+    @property
+    def tensors(self) -> dict[str, TensorInfo]:
+        """The tensors by name, as metadata.json states them, or else the header."""
+        return self._stated or self.header.tensors
+
+    @property
+    def layout(self) -> dict:
+        return self.header.layout
+
+    def accept(self, entry: dict) -> bool:
+        try:
+            size = self.size_bytes if self.format == "safetensors" else None
+            tensors = parse_layout(entry["header_bytes"], entry["tensors"], size)
+            samples = {key: entry[key] for key in ("first_sample", "last_sample")}
+            end = max(tensor.end for tensor in tensors.values())
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return False
+        are_numbers = all(type(number) is int for number in samples.values())
+        if entry.get("size_bytes") != self.size_bytes or not are_numbers or is_inflated(end, self.size_bytes):
+            return False
+        self._stated, self._samples = tensors, samples
+        return True
+
     @cached_property
     def names(self) -> dict[tuple[str, int], tuple[int, int]]:
         tensors = {
             (match[1], int(match[2])): tensor
-            for name, tensor in self.header.tensors.items()
+            for name, tensor in self.tensors.items()
             if (match := _ROWS.fullmatch(name))
         }
         if not tensors:
@@ -59,7 +84,7 @@ class SafetensorsShard(Shard):
 
     @cached_property
     def dtypes(self) -> dict[str, str]:
-        return {site: NAMES[self.header.tensors[f"{site}.{layer}"].dtype] for site, layer in self.names}
+        return {site: NAMES[self.tensors[f"{site}.{layer}"].dtype] for site, layer in self.names}
 
     @property
     def num_tokens(self) -> int:
@@ -95,7 +120,7 @@ class SafetensorsShard(Shard):
 
     def tensor(self, name: str, begin: int = 0, end: int | None = None, verify: bool = False) -> np.ndarray:
         """Rows begin..end of any tensor, as stored: bf16 as uint16. Raises ShardError for a missing tensor."""
-        info = self.header.tensors.get(name)
+        info = self.tensors.get(name)
         if info is None:
             raise ShardError(f"{self.url} cannot be read: it has no {name}")
         if verify:
@@ -103,6 +128,9 @@ class SafetensorsShard(Shard):
         end = (info.shape[0] if info.shape else 1) if end is None else end
         data = self._plain.read(*self._range(name, begin, end))
         return as_stored(np.frombuffer(data, np.uint8), info.dtype).reshape(end - begin, *info.shape[1:])
+
+    def _number(self, key: str) -> int:
+        return self._samples[key] if key in self._samples else super()._number(key)
 
     def _read_into(self, name: str, begin: int, end: int, target: np.ndarray) -> None:
         if isinstance(self._plain, LocalFile):
@@ -112,13 +140,13 @@ class SafetensorsShard(Shard):
 
     def _range(self, name: str, begin: int, end: int) -> tuple[int, int]:
         """The bytes of rows begin..end of a tensor in the content."""
-        info = self.header.tensors[name]
+        info = self.tensors[name]
         row_bytes = (info.end - info.begin) // max(info.shape[0] if info.shape else 1, 1)
         return info.begin + begin * row_bytes, info.begin + end * row_bytes
 
     def _scale_of(self, name: str) -> str:
         """The tensor with the scales of int8 rows."""
-        scale = self.header.tensors.get(f"{name}.scale")
+        scale = self.tensors.get(f"{name}.scale")
         if scale is None or scale.dtype != "F32" or scale.shape != (self.num_rows,):
             raise ShardError(f"{self.url} cannot be read: {name} is int8 without one fp32 scale for each row")
         return f"{name}.scale"
@@ -131,7 +159,7 @@ class SafetensorsShard(Shard):
         return array
 
     def _load_index(self) -> Index:
-        tensors = self.header.tensors
+        tensors = self.tensors
         stated = sum(tensors[name].end - tensors[name].begin for name in INDEX if name in tensors)
         # An array of 64-bit numbers for each 32-bit number of the file, twice.
         if is_inflated(4 * stated, self._file.size):
@@ -139,10 +167,10 @@ class SafetensorsShard(Shard):
                 f"{self.url} cannot be read: its index would have {stated} bytes in a file of {self._file.size}; "
                 "it is damaged"
             )
-        return read_index(self.header.tensors, self.tensor, self.num_rows, self.url)
+        return read_index(self.tensors, self.tensor, self.num_rows, self.url)
 
     def _length(self, name: str) -> int:
-        tensor = self.header.tensors.get(name)
+        tensor = self.tensors.get(name)
         if tensor is None or len(tensor.shape) != 1:
             raise ShardError(f"{self.url} cannot be read: it has no {name}")
         return tensor.shape[0]

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..format.checksums import as_text, extend
@@ -16,6 +16,7 @@ from ..format.digest import run_digest
 from ..format.errors import ShardError
 from ..format.files import File, Folder
 from ..format.limits import MAX_SMALL_OBJECT_BYTES
+from ..format.safetensors_header import LAYOUT
 from ..format.spec_hash import hash_of_manifest, hash_of_spec
 from .run import Run
 from .shard import Shard
@@ -51,6 +52,7 @@ class _Facts:
     size_bytes: Any
     crc32c: Any
     sha256: Any
+    layout: dict = field(default_factory=dict, compare=False)  # where its tensors are, if metadata.json states that
 
 
 def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, total: None) -> Verification:
@@ -85,13 +87,13 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
     with ThreadPoolExecutor(_THREADS, "verify") as pool:
         facts = pool.map(lambda shard: _facts(files[shard.url]), run.shards)
         for stream, shards in run.streams.items():
-            name = next((f for f in (f"tpu_{stream}/metadata.json", "metadata.json") if f in run.files), "")
+            name = run.summary_name(stream)
             summary = _read(run.files.get(name))
             stated = _stated(summary, stream, problems)
             covered.add(name)
             hashes[stream] = []
             for shard in shards:
-                found, name = next(facts), shard.url.replace("\\", "/").rpartition("/")[2]
+                found, name = next(facts), shard.name
                 hashes[stream].append((found.sha256, name))
                 problems += [f"{shard.url} {why}" for why in _faults(spec_hash, shard, found, stated.pop(name, None))]
                 done += 1
@@ -152,10 +154,11 @@ def _stated(summary: bytes | None, stream: int, problems: list[str]) -> dict[str
         problems.append(f"stream {stream} has no metadata.json, which states the checksums of its shards")
         return {}
     try:
-        shards = json.loads(summary)["shards"]
-        return {
-            str(shard["filename"]): _Facts(shard["size_bytes"], shard["crc32c"], shard["sha256"]) for shard in shards
-        }
+        stated = {}
+        for shard in json.loads(summary)["shards"]:
+            layout = {key: shard[key] for key in LAYOUT if key in shard}
+            stated[str(shard["filename"])] = _Facts(shard["size_bytes"], shard["crc32c"], shard["sha256"], layout)
+        return stated
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problems.append(f"metadata.json of stream {stream} cannot be read: {str(error)[:200]}")
         return {}
@@ -166,6 +169,8 @@ def _faults(spec_hash: str | None, shard: Shard, found: _Facts, stated: _Facts |
     try:
         if spec_hash is not None and shard.metadata.get("spec_hash") != spec_hash:
             wrong.append("was made with another spec than the manifest has")
+        if stated and stated == found and stated.layout not in ({}, shard.layout):
+            wrong.append("has its tensors elsewhere than its metadata.json states")
         is_final = shard.is_final
     except ShardError:  # its bytes differ from the stated ones
         is_final = False

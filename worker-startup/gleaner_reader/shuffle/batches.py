@@ -17,7 +17,7 @@ import numpy as np
 
 from ..format.convert import STORED, Rows, check_kind, finish
 from .groups import Groups
-from .shuffle import Filter, Group, Shuffle
+from .shuffle import Filter, Group, Shuffle, first_rows_of
 from .source import RowSource
 from .workers import can_pickle, current_worker, new_counters, parse_share, with_iterable_dataset
 
@@ -36,6 +36,8 @@ class Batches:
         epochs: passes over the run in one `for`; None for endless passes.
         buffer_rows: rows that are mixed with each other; None for 512 MiB of rows, divided between the workers of a
             DataLoader. Memory holds twice as many, because the next group is prefetched. A pkl.gz shard is read whole.
+            In the first epoch of a run with more rows, fewer are mixed at first, so that the first batch comes soon:
+            those of some 64 places of the run, and then twice as many each time, up to buffer_rows.
         drop_last: whether to leave out the last rows of an epoch if they fill no batch.
         exclude_ids: leave out the rows of these token ids.
         exclude_positions: leave out the rows at these positions in their sample.
@@ -93,7 +95,8 @@ class Batches:
         self._asked_buffer_rows, self._has_share, self._share = buffer_rows, share is not None, parse_share(share)
         chosen = Filter(frozenset(exclude_ids), frozenset(exclude_positions), max_norm_multiple, masked)
         layers = layer if isinstance(layer, int) else tuple(layer)
-        self._shuffle = Shuffle(run, site, layers, seed, batch_rows, chosen)
+        self._shuffle = Shuffle(run, site, layers, seed, batch_rows, batch_rows, chosen)
+        self._asked_first_rows = _first_rows_of(state)
         self._batch_rows, self._epochs, self._drop_last = batch_rows, epochs, drop_last
         self._as, self._dtype = as_, dtype
         self._counters = new_counters()
@@ -191,7 +194,8 @@ class Batches:
         row_bytes = max(math.prod(self._shuffle.row_shape), 1) * STORED[run.dtypes[site]].itemsize
         default = max(_BUFFER_BYTES // workers // row_bytes, self._batch_rows)
         share, buffer_rows = self._share.of_worker(self._worker), self._asked_buffer_rows or default
-        self._shuffle = replace(self._shuffle, share=share, buffer_rows=buffer_rows)
+        first_rows = self._asked_first_rows or first_rows_of(run, site, buffer_rows, self._batch_rows)
+        self._shuffle = replace(self._shuffle, share=share, buffer_rows=buffer_rows, first_rows=first_rows)
         self._groups = Groups(self._shuffle)
 
     def _follow_process(self) -> None:
@@ -265,6 +269,7 @@ class Batches:
             "seed": shuffle.seed,
             "batch_rows": self._batch_rows,
             "buffer_rows": shuffle.buffer_rows,
+            "first_rows": shuffle.first_rows,
             "drop_last": self._drop_last,
             "exclude_ids": sorted(chosen.exclude_ids),
             "exclude_positions": sorted(chosen.exclude_positions),
@@ -280,6 +285,7 @@ class Batches:
         place: tuple[Any, ...] = tuple(state.get(key) for key in _PLACE)
         if not isinstance(theirs, dict) or not all(type(value) is int and value >= 0 for value in place):
             raise ValueError("Failed to resume: the value is not a state of batches; pass a result of state()")
+        theirs = {"first_rows": mine["first_rows"]} | theirs
         differing = [
             f"{key} was {theirs.get(key)}, now {mine.get(key)}"
             for key in {**mine, **theirs}
@@ -290,6 +296,13 @@ class Batches:
                 f"Failed to resume these batches: {'; '.join(differing)}; use the options of the first iteration"
             )
         return place
+
+
+def _first_rows_of(state: dict | None) -> int | None:
+    """The rows of the first group of a saved iteration. Earlier releases did not state them: all groups were equal."""
+    of = (state or {}).get("of")
+    rows = of.get("first_rows", of.get("buffer_rows")) if isinstance(of, dict) else None
+    return rows if type(rows) is int and rows > 0 else None
 
 
 def _restore(state: dict) -> Batches:

@@ -54,6 +54,7 @@ class Shuffle:
     layer: int | tuple[int, ...]
     seed: int
     buffer_rows: int
+    first_rows: int  # of the first group; see `first_rows_of`
     filter: Filter
     share: Share = Share()
 
@@ -74,8 +75,7 @@ def cut(shuffle: Shuffle) -> np.ndarray:
     A share has the same chunks in every epoch. So each row comes once, also if processes are in different epochs.
     """
     run, share = shuffle.run, shuffle.share
-    row_bytes = max(run.widths[shuffle.site], 1) * STORED[run.dtypes[shuffle.site]].itemsize
-    chunk_rows = max(1, min(_CHUNK_BYTES // row_bytes, shuffle.buffer_rows // _CHUNKS_PER_GROUP))
+    chunk_rows = _chunk_rows(run, shuffle.site, shuffle.buffer_rows)
     if share.of > 1:
         chunk_rows = max(1, min(chunk_rows, run.num_rows // (share.of * _CHUNKS_PER_SHARE)))
     chunks = _cut(run, shuffle.site, chunk_rows)
@@ -83,6 +83,20 @@ def cut(shuffle: Shuffle) -> np.ndarray:
         return chunks
     # Four numbers seed no other order of this module.
     return chunks[order_of(len(chunks), shuffle.seed, 0, 0, 1)[share.number :: share.of]]
+
+
+def first_rows_of(run: RowSource, site: str, buffer_rows: int, batch_rows: int) -> int:
+    """Rows of the first group: the buffer, halved as often as chunks and batch allow, because the first batch waits."""
+    chunk_rows = max(_chunk_rows(run, site, buffer_rows), run.shards[0].block_rows(site))
+    rows, least = buffer_rows, max(batch_rows, _CHUNKS_PER_GROUP * chunk_rows)
+    while rows // 2 >= least:
+        rows //= 2
+    return rows
+
+
+def _chunk_rows(run: RowSource, site: str, buffer_rows: int) -> int:
+    row_bytes = max(run.widths[site], 1) * STORED[run.dtypes[site]].itemsize
+    return max(1, min(_CHUNK_BYTES // row_bytes, buffer_rows // _CHUNKS_PER_GROUP))
 
 
 def _cut(run: RowSource, site: str, chunk_rows: int) -> np.ndarray:
@@ -95,13 +109,18 @@ def _cut(run: RowSource, site: str, chunk_rows: int) -> np.ndarray:
 
 
 def plan_groups(shuffle: Shuffle, chunks: np.ndarray, epoch: int) -> list[np.ndarray]:
-    """The chunks of each group, [n, 3]. All groups together are the run, in the order of this epoch."""
+    """The chunks of each group, [n, 3]. All groups together are the run, in the order of this epoch.
+
+    The groups of the first epoch double until they fill the buffer, unless one group holds all rows.
+    """
     chunks = chunks[order_of(len(chunks), shuffle.seed, epoch)]
     ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
     cuts, done, total = [], 0, int(ends[-1]) if len(ends) else 0
+    grows = epoch == 0 and total > shuffle.buffer_rows
+    rows = min(shuffle.first_rows, shuffle.buffer_rows) if grows else shuffle.buffer_rows
     while done < total:
-        cuts.append(int(np.searchsorted(ends, min(done + shuffle.buffer_rows, total))) + 1)
-        done = int(ends[cuts[-1] - 1])
+        cuts.append(int(np.searchsorted(ends, min(done + rows, total))) + 1)
+        done, rows = int(ends[cuts[-1] - 1]), min(2 * rows, shuffle.buffer_rows)
     return np.split(chunks, cuts[:-1]) if cuts else []
 
 

@@ -322,7 +322,7 @@ class _Extraction:
             identity = shard_identity(self._work, shard.plan, self._model.fingerprint)
             layers = {site: self._model.capture.layers_of(site) for site in self._model.sites}
             data = encode_shard(self._work.spec.format, shard.plan, layers, shard.rows, shard.scale, identity, stats)
-            encoded = EncodedShard(shard.plan, data, stats)
+            encoded = EncodedShard(shard.plan, data)
             self._memory.note_encoded(shard)
             del shard, data
             yield encoded

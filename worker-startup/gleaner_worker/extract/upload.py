@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import BinaryIO
 
 from gleaner_reader.format.limits import MAX_SMALL_OBJECT_BYTES
+from gleaner_reader.run.formats import read_facts
 
 from ..failures import Failure
 from ..model.model import Model
@@ -42,11 +43,10 @@ RETRY_S = 5
 
 @dataclass(frozen=True, eq=False)
 class EncodedShard:
-    """A shard that is ready to upload. stats: `{site}.{layer}` -> statistics."""
+    """A shard that is ready to upload."""
 
     plan: ShardPlan
     data: ShardBytes
-    stats: dict[str, dict[str, float]]
 
 
 class Uploader:
@@ -77,8 +77,9 @@ class Uploader:
     def store(self, shard: EncodedShard, pipeline: Pipeline) -> None:
         """Returns when the bucket has the shard. Raises Contradicts where another attempt stored other bytes first."""
         plan, work, data = shard.plan, self._work, shard.data
+        facts = read_facts(data.read_range, data.size, work.spec.format)
         sha256 = sha256_of(data)
-        entry = shard_entry(work, self._model, plan, data.size, data.crc32c, sha256) | {"stats": shard.stats}
+        entry = shard_entry(work, self._model, plan, data.size, data.crc32c, sha256) | facts
         identity = shard_identity(work, plan, self._model.fingerprint)
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
         metadata = shard_metadata(work, name, identity, data.crc32c, sha256)
@@ -131,7 +132,7 @@ class Uploader:
         if os.path.getsize(self._rejects.path) > 0:
             self._store_rejects(self._rejects.path)
         entries = [self._entries[number] for number in sorted(self._entries)]
-        entries = self._existing.add_stats(entries)
+        entries = self._existing.add_facts(entries)
         summary = stream_summary(self._work, self._model, [*entries, final], self._streams.measured())
         text = json.dumps(summary, indent=1) + "\n"
         data = BytesContent(text.encode("ascii"))

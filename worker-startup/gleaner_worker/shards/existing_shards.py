@@ -1,9 +1,8 @@
 """The stored shards of a stream, compared with the plan. The bucket decides which work is done."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 
-from gleaner_reader.format.header import read_metadata
+from gleaner_reader.run.formats import read_facts
 
 from ..failures import Failure
 from ..model.model import Model
@@ -53,22 +52,21 @@ class ExistingShards:
             )
         self._objects[plan.number] = info
 
-    def add_stats(self, entries: list[dict]) -> list[dict]:
-        """Returns the entries, each with `stats`. An entry without `stats` gets those in the header of its shard."""
-        with ThreadPoolExecutor(_PARALLEL, "stats") as pool:
-            return list(pool.map(lambda entry: entry if "stats" in entry else self._with_stats(entry), entries))
+    def add_facts(self, entries: list[dict]) -> list[dict]:
+        """Returns the entries, each with the facts of its header. An entry without them gets those of its shard."""
+        with ThreadPoolExecutor(_PARALLEL, "facts") as pool:
+            return list(pool.map(lambda entry: entry if "stats" in entry else self._with_facts(entry), entries))
 
-    def _with_stats(self, entry: dict) -> dict:
+    def _with_facts(self, entry: dict) -> dict:
         info = self._objects[entry["shard_id"]]
 
         def read(begin: int, end: int) -> bytes:
             return self._bucket.read_range(info.name, info.generation, begin, min(end, info.size_bytes))
 
         try:
-            stats = json.loads(read_metadata(read, info.size_bytes, self._work.spec.format)["stats"])
-        except (ValueError, KeyError, FileNotFoundError) as error:
+            return entry | read_facts(read, info.size_bytes, self._work.spec.format)
+        except (ValueError, FileNotFoundError) as error:
             raise self._conflict(f"{info.name} lacks its statistics ({error!r})") from error
-        return entry | {"stats": stats}
 
     def _conflict(self, cause: str, uncounted: ObjectInfo | None = None) -> Failure:
         """uncounted: a shard that does not count yet, so that the control plane may set it aside."""

@@ -39,6 +39,10 @@ class ShardBytes:
     def read(self, size: int = -1) -> bytes:
         return b"".join(self.views(self.size if size < 0 else size))
 
+    def read_range(self, begin: int, end: int) -> bytes:
+        self.seek(begin)
+        return self.read(end - begin)
+
     def views(self, size: int) -> list[memoryview]:
         """Reads the next bytes, at most `size`, without a copy."""
         parts, missing = [], min(size, self.size - self._position)

@@ -4,6 +4,8 @@ import importlib.metadata
 import json
 import platform
 
+from gleaner_reader.format.safetensors_header import LAYOUT
+
 from ..code_identity import locked_digest, worker_bundle
 from ..model.files.model_lock import MODEL_FACTS
 from ..model.model import Model
@@ -21,7 +23,7 @@ _FINAL_BYTES = ("crc32c", "sha256", "size_bytes", "file_size_mb", "stats")
 
 
 def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc32c: str, sha256: str) -> dict:
-    """The summary's entry of a shard, without `stats`."""
+    """The summary's entry of a shard, without the facts of its header."""
     name = shard_name(work.output_prefix, plan.number, work.spec.format)
     return {
         "shard_id": plan.number,
@@ -46,7 +48,7 @@ def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc3
 
 
 def stream_summary(work: Work, model: Model, entries: list[dict], upload: dict) -> dict:
-    """entries: the entry of every shard in order, each with `stats`. upload: what this attempt's uploads measured."""
+    """entries: of every shard in order, with the facts of its header. upload: what this attempt's uploads measured."""
 
     def total(key: str) -> int:
         return sum(entry[key] for entry in entries)
@@ -99,7 +101,7 @@ def same_summary(mine: bytes, theirs: bytes) -> bool:
 
 
 def _without_circumstances(summary: dict) -> tuple[dict, list[dict]]:
-    *entries, final = summary["shards"]
+    *entries, final = map(_without_layout, summary["shards"])
     final = {key: value for key, value in final.items() if key not in _FINAL_BYTES}
     left_out = (*_CIRCUMSTANCES, "stats", "shards")
     return {key: value for key, value in summary.items() if key not in left_out}, [*entries, final]
@@ -107,4 +109,9 @@ def _without_circumstances(summary: dict) -> tuple[dict, list[dict]]:
 
 def has_final_entry(summary: bytes, final: dict) -> bool:
     """Whether the last entry of the summary is `final`."""
-    return json.loads(summary)["shards"][-1] == final
+    return _without_layout(json.loads(summary)["shards"][-1]) == _without_layout(final)
+
+
+def _without_layout(entry: dict) -> dict:
+    """The layout follows from the bytes. A summary of an earlier release does not have it."""
+    return {key: value for key, value in entry.items() if key not in LAYOUT}

@@ -25,9 +25,9 @@ from .tensors import read_tensors
 def check_content(
     expect: Expectation, bucket: Bucket, shard: ObjectInfo, samples: StreamSamples, folder: str
 ) -> tuple[list[str], dict | None]:
-    """Marks the samples of the shard; returns its problems and the statistics in its header.
+    """Marks the samples of the shard; returns its problems and the facts of its header.
 
-    The statistics are None for a shard that cannot be downloaded. Its samples get no mark, so they count as missing.
+    The facts are None for a shard that cannot be downloaded. Its samples get no mark, so they count as missing.
     Raises Unreachable.
     """
     marks = samples.marks
@@ -47,7 +47,7 @@ def check_content(
         wrong.append(f"holds other bytes than were stored (sha256 {content.sha256}, its metadata says {sha256})")
     wrong += content.problems
     if not content.is_read:
-        return wrong, content.stats
+        return wrong, content.facts
     expected = samples.range(first, last)
     outside = [index for index in content.sample_idx if index not in expected]
     if outside:
@@ -79,7 +79,7 @@ def check_content(
         different = [index for index in content.sample_idx if index in expected]
     for index in different:
         marks[index] |= DIFFERENT
-    return wrong, content.stats
+    return wrong, content.facts
 
 
 def _read(expect: Expectation, bucket: Bucket, shard: ObjectInfo, folder: str) -> ShardContent:

@@ -53,7 +53,7 @@ def read_pickle(path: str, metadata: dict[str, str], expect: Expectation, conten
     if expect.has_positions:
         content.parts["positions"] = [np.array(entry["positions"], np.int64) for entry in first]
     if shard.metadata:
-        content.stats = shard.stats
+        content.facts = {"stats": shard.stats}
         by_sample = content.parts.get("positions") or [np.arange(count) for count in content.row_counts]
         positions = None if expect.pooled else np.concatenate([np.empty(0, np.int64), *by_sample])
         for name, actual in zip(expect.names, statistics.values(), strict=True):

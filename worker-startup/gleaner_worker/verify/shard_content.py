@@ -59,7 +59,7 @@ class ShardContent:
     # Of each sample, what the shard has of: token_ids, positions, span_idx, mask, token_lines, kept, preview, and line,
     # which is a pair with the chunk.
     parts: dict[str, list] = field(default_factory=dict)
-    stats: dict = field(default_factory=dict)
+    facts: dict = field(default_factory=dict)  # what metadata.json repeats of the header
     problems: list[str] = field(default_factory=list)
 
 

@@ -54,7 +54,7 @@ def verify_stream(
     by_name = {other.name.removeprefix(prefix): other for other in outputs}
     shards = _shards(prefix, outputs)
     coverage = Coverage(prefix, _TOTALS)
-    stats: dict[str, dict] = {}
+    facts: dict[str, dict] = {}
     foreign: list[ObjectInfo] = []
     for position, (number, shard) in enumerate(shards):
         on_progress({"shards_done": position, "shards": len(shards)})
@@ -66,10 +66,10 @@ def verify_stream(
             foreign.append(shard)
             mark_different(marks, numbers["first_sample"], numbers["last_sample"])
         elif numbers:
-            content_problems, content_stats = check_content(expect, bucket, shard, samples, folder)
+            content_problems, content_facts = check_content(expect, bucket, shard, samples, folder)
             wrong += content_problems
-            if content_stats is not None:
-                stats[shard.name] = content_stats
+            if content_facts is not None:
+                facts[shard.name] = content_facts
         for problem in wrong:
             report(f"{shard.name} {problem}")
     if foreign:
@@ -82,7 +82,7 @@ def verify_stream(
     check_rejects(samples, f"{prefix}rejects.jsonl", problems)
     if coverage.is_final:
         summary, infos = by_name.get("metadata.json"), [shard for _, shard in shards]
-        check_summary(expect, bucket, summary, prefix, counts | coverage.totals, infos, stats, problems)
+        check_summary(expect, bucket, summary, prefix, counts | coverage.totals, infos, facts, problems)
     problems += [
         f"{info.name} has {counts[key]} samples {key}, the first {samples.where(first_of(marks, key))}"
         for key in ("missing", "doubled", "different")

@@ -28,7 +28,7 @@ def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, conte
     if differences := _differences(expected, tensors):
         content.problems += differences
         return
-    content.stats = shard.stats
+    content.facts = {"stats": shard.stats} | shard.layout
     content.problems += _wrong_checksums(shard, INDEX & tensors.keys())
     index = read_index(shard.header.tensors, shard.tensor, shard.num_rows, shard.url)
     for site, layer in expect.capture.names:
