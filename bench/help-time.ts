@@ -13,25 +13,22 @@ const {rounds, dir} = new Command('bench:help')
   .option('--dir <dir>', 'folder of a running local cloud', '.gleaner/demo')
   .parse()
   .opts<{rounds: number; dir: string}>();
-const onCloud = ['status', 'status demo', 'why demo', 'jobs list'].map(words => `${words} --dir ${dir}`);
-const measured = new Map(
-  ['-e 0', ...['--help', ...onCloud].map(words => `${COMMAND} ${words}`)].map(each => [each, [] as number[]]),
-);
-
 const TIMED = 'TIMEFORMAT="%U %S"; time "$@" 2>&1 >/dev/null';
+const measured = new Map<string, number[]>();
 
-function coreSeconds(args: string[]): number {
-  const {status, stderr} = spawnSync('bash', ['-c', TIMED, 'bash', process.execPath, ...args], {
+function measure(name: string, args: string[]): void {
+  const {status, stderr} = spawnSync('bash', ['-c', TIMED, '', process.execPath, ...args], {
     encoding: 'utf8',
   });
-  if (status !== 0) throw new Error(`node ${args.join(' ')} ended with ${status}: ${stderr}`);
+  if (status !== 0) throw new Error(`${name} ended with ${status}: ${stderr}`);
   const [user = Number.NaN, system = Number.NaN] = stderr.trim().split(' ').map(Number);
-  return user + system;
+  measured.set(name, [...(measured.get(name) ?? []), user + system]);
 }
 
-for (let round = 0; round < rounds; round++)
-  for (const [words, seconds] of measured) seconds.push(coreSeconds(words.split(' ')));
-for (const [words, seconds] of measured)
-  console.log(
-    `${spread(seconds, 2)} s  node ${words.replace(`${COMMAND} `, 'gleaner ').replace(` --dir ${dir}`, '')}`,
-  );
+for (let round = 0; round < rounds; round++) {
+  measure('node -e 0', ['-e', '0']);
+  measure('gleaner --help', [COMMAND, '--help']);
+  for (const words of ['status', 'status demo', 'why demo', 'jobs list'])
+    measure(`gleaner ${words}`, [COMMAND, ...words.split(' '), '--dir', dir]);
+}
+for (const [name, seconds] of measured) console.log(`${spread(seconds, 2)} s  ${name}`);

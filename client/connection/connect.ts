@@ -1,7 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import {once} from 'node:events';
 import {existsSync} from 'node:fs';
-import {get, type IncomingMessage} from 'node:http';
+import type {IncomingMessage} from 'node:http';
 import {join} from 'node:path';
 import {text} from 'node:stream/consumers';
 import type {CloudAddress} from '../../emulator/cloud.ts';
@@ -123,9 +123,9 @@ async function runningIn(dir: string): Promise<LocalInfo | undefined> {
   }
 }
 
-/** Every command asks so. Its first `fetch` would load a client that takes longer than the rest of the command. */
+/** Every command asks so. A first `fetch`, or an import of node:http, loads a client that takes longer than the question. */
 async function textAt(url: string): Promise<string> {
-  const request = get(url, {signal: AbortSignal.timeout(5000), agent: false});
+  const request = process.getBuiltinModule('node:http').get(url, {signal: AbortSignal.timeout(5000), agent: false});
   const [response] = (await once(request, 'response')) as [IncomingMessage];
   return text(response);
 }
