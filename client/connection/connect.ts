@@ -125,7 +125,8 @@ async function runningIn(dir: string): Promise<LocalInfo | undefined> {
 
 /** Every command asks so. A first `fetch`, or an import of node:http, loads a client that takes longer than the question. */
 async function textAt(url: string): Promise<string> {
-  const request = process.getBuiltinModule('node:http').get(url, {signal: AbortSignal.timeout(5000), agent: false});
+  const {get} = process.getBuiltinModule('node:http');
+  const request = get(url, {signal: AbortSignal.timeout(5000), agent: false});
   const [response] = (await once(request, 'response')) as [IncomingMessage];
   return text(response);
 }
