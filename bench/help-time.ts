@@ -1,6 +1,6 @@
 /**
- * Measures the start of the command: `npm run bench:help [-- --rounds N]`. Runs `gleaner --help` and `node -e 0` in turns, and prints the
- * times of both and the ratio of each pair.
+ * Measures what a command costs before it says anything: `npm run bench:help [-- --rounds N] [--dir DIR]`. Runs `node -e 0`, the help, and
+ * commands on the local cloud in DIR that has the run `demo`, in turns. Prints the seconds of a core that each took.
  */
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
@@ -8,28 +8,27 @@ import {Command} from 'commander';
 import {spread} from './spread.ts';
 
 const COMMAND = fileURLToPath(new URL('../cli/gleaner.mjs', import.meta.url));
-const {rounds} = new Command('bench:help')
-  .option('--rounds <n>', 'pairs of starts', Number, 20)
+const {rounds, dir} = new Command('bench:help')
+  .option('--rounds <n>', 'starts of each command', Number, 10)
+  .option('--dir <dir>', 'folder of a running local cloud', '.gleaner/demo')
   .parse()
-  .opts<{rounds: number}>();
+  .opts<{rounds: number; dir: string}>();
+const TIMED = 'TIMEFORMAT="%U %S"; time "$@" 2>&1 >/dev/null';
+const measured = new Map<string, number[]>();
 
-function milliseconds(args: string[]): number {
-  const began = performance.now();
-  const {status} = spawnSync(process.execPath, args, {stdio: 'ignore'});
-  if (status !== 0) throw new Error(`node ${args.join(' ')} ended with ${status}`);
-  return performance.now() - began;
+function measure(name: string, args: string[]): void {
+  const {status, stderr} = spawnSync('bash', ['-c', TIMED, '', process.execPath, ...args], {
+    encoding: 'utf8',
+  });
+  if (status !== 0) throw new Error(`${name} ended with ${status}: ${stderr}`);
+  const [user = Number.NaN, system = Number.NaN] = stderr.trim().split(' ').map(Number);
+  measured.set(name, [...(measured.get(name) ?? []), user + system]);
 }
 
-const pairs = Array.from({length: rounds}, () => ({
-  help: milliseconds([COMMAND, '--help']),
-  empty: milliseconds(['-e', '0']),
-}));
-const [helps, empties] = [pairs.map(({help}) => help), pairs.map(({empty}) => empty)];
-console.log(`gleaner --help   ${spread(helps, 0)} ms`);
-console.log(`node -e 0        ${spread(empties, 0)} ms`);
-console.log(
-  `ratio            ${spread(
-    pairs.map(({help, empty}) => help / empty),
-    1,
-  )} in ${rounds} pairs`,
-);
+for (let round = 0; round < rounds; round++) {
+  measure('node -e 0', ['-e', '0']);
+  measure('gleaner --help', [COMMAND, '--help']);
+  for (const words of ['status', 'status demo', 'why demo', 'jobs list'])
+    measure(`gleaner ${words}`, [COMMAND, ...words.split(' '), '--dir', dir]);
+}
+for (const [name, seconds] of measured) console.log(`${spread(seconds, 2)} s  ${name}`);

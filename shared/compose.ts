@@ -9,11 +9,9 @@ import {TickQueue} from './control-plane/calls/tick-queue.ts';
 import type {Deps} from './control-plane/deps.ts';
 import {withNotices} from './control-plane/documents/notices.ts';
 import {withRunMarks} from './control-plane/documents/run-marks.ts';
-import {openSqliteStore} from './embedded/sqlite-store.ts';
 import {openCatalog} from './google/billing-catalog.ts';
 import {openBus} from './google/bus.ts';
 import {openCallers} from './google/callers.ts';
-import {openFirestoreStore} from './google/firestore-store.ts';
 import {memoizeAsync} from './google/memoize-async.ts';
 import {openObjectTokens} from './google/object-tokens.ts';
 import {openObjects} from './google/objects.ts';
@@ -21,7 +19,8 @@ import {sendPing} from './google/ping.ts';
 import {openProviders} from './google/providers.ts';
 import {openSecrets} from './google/secrets.ts';
 import {openWebhook} from './google/webhook.ts';
-import type {Store, Webhook} from './ports/ports.ts';
+import {openStore} from './open-store.ts';
+import type {Webhook} from './ports/ports.ts';
 
 /** Composition root: chooses the adapter of each port. Each adapter loads its client when it is first called. */
 export function composeDeps(config: Config): Deps {
@@ -67,12 +66,6 @@ function webhookOf({notify}: Config): Webhook | undefined {
   return notify?.url === undefined
     ? undefined
     : openWebhook({url: notify.url, key: notify.key, now: Date.now});
-}
-
-export function openStore({store, project}: Pick<Config, 'store' | 'project'>): Store {
-  const [, kind, where] = /^(sqlite|firestore)(?::(.+))?$/.exec(store) ?? [];
-  if (kind === 'sqlite' && where) return openSqliteStore(where);
-  return openFirestoreStore({project, ...(where ? {database: where} : {})});
 }
 
 const startupScript = memoizeAsync(() =>

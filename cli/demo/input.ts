@@ -5,7 +5,7 @@ import {type CreateOptions, type CreateReport, createStreams} from '../streams/c
 import {firstLines} from '../streams/sources/lines.ts';
 import {planSplit} from '../streams/split.ts';
 
-const SAMPLE_TASKS = 64;
+const SAMPLE_TASKS = 24;
 const TASK_PROMPT_TOKENS = 250;
 
 /** Sample tasks in the format of ARC tasks, as JSON lines: each mirrors grids. Every call yields the same tasks. */

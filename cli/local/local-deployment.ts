@@ -3,7 +3,7 @@ import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
 import {readFile, rm} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
 import {pointClientsAt} from '../../client/connection/address.ts';
-import {provideTinyModel, tinyModel} from '../../client/connection/tiny-model.ts';
+import {makeTinyModel, provideTinyModel, tinyModel} from '../../client/connection/tiny-model.ts';
 import {cacheFolder, jaxCache, LOCK, uvCache, workerPython} from '../../client/python/python.ts';
 import {CliError, Interrupted} from '../../client/text/errors.ts';
 import {
@@ -120,6 +120,9 @@ async function start({
     lockFolder(dir).release();
     await rm(dir, {recursive: true, force: true});
   }
+  // An empty folder needs the model, which is made beside the start of the cloud.
+  const made = fresh ? makeTinyModel(tinyModelFolder(worker), begin) : undefined;
+  made?.catch(() => {});
   const cloud = await startLocalCloud({
     dir,
     port: options.port,
@@ -140,15 +143,11 @@ async function start({
     secret_readers: Object.fromEntries(
       secrets.map(each => [each, [accountsOf('gleaner-local', 'gleaner')['worker-api']]]),
     ),
-    vm_env: {
-      GLEANER_PLATFORM: 'cpu',
-      GLEANER_ENVIRONMENTS: cacheFolder(),
-      UV_CACHE_DIR: uvCache(),
-      JAX_COMPILATION_CACHE_DIR: jaxCache(),
-    },
+    vm_env: sharedCaches(),
     log: logTo(join(dir, 'logs', 'cloud.log'), say),
   });
   try {
+    await made;
     await fillBuckets(cloud, worker, environment, begin);
     const space = watchSpace(dir);
     const close = async () => {
@@ -161,6 +160,14 @@ async function start({
     throw error;
   }
 }
+
+/** Variables of the VMs, which share the caches of this user. */
+const sharedCaches = () => ({
+  GLEANER_PLATFORM: 'cpu',
+  GLEANER_ENVIRONMENTS: cacheFolder(),
+  UV_CACHE_DIR: uvCache(),
+  JAX_COMPILATION_CACHE_DIR: jaxCache(),
+});
 
 /** Puts the worker bundle, its environment and the tiny model into the bucket of each deployment. */
 async function fillBuckets(
@@ -179,9 +186,12 @@ async function fillBuckets(
       const bytes = await readFile(environment.archive);
       await objects.create(`environments/${environment.sha256}.tar.gz`, bytes, gzip);
     }
-    await provideTinyModel(objects, join(cacheFolder(), 'tiny-model', worker.sha256.slice(0, 16)), begin);
+    await provideTinyModel(objects, tinyModelFolder(worker), begin);
   }
 }
+
+const tinyModelFolder = ({sha256}: {sha256: string}) =>
+  join(cacheFolder(), 'tiny-model', sha256.slice(0, 16));
 
 /** The secret that NAME=SECRET names. Fails where the folder of the cloud has no private file with its first version. */
 function localSecret(dir: string, option: string, setting: string): string {

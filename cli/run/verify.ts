@@ -54,18 +54,23 @@ async function sayExpiry(connection: Connection, run: string): Promise<void> {
     complain(`Shards of ${run} have expired since ${from}: expire_days is ${found?.expire_days}`);
 }
 
-/** Reads a run again. A failure becomes a report with a problem. `say` gets a line of progress every few seconds. */
+/**
+ * Reads a run again. A failure becomes a report with a problem. `say` gets a line of progress every few seconds. `told`: the Python that
+ * reads starts now, and begins when this becomes true.
+ */
 export async function verifyRun(
   connection: Connection,
   run: string,
   say?: (line: string) => void,
-  {digest, unanchored}: {digest?: string; unanchored?: true} = {},
+  {digest, unanchored, told}: {digest?: string; unanchored?: true; told?: Promise<boolean>} = {},
 ): Promise<Report> {
   const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run];
   if (!say) args.push('--quiet');
   if (digest) args.push('--digest', digest);
   if (unanchored) args.push('--unanchored');
-  const {code, stdout, stderr} = await runWorkerModule(args, storageVariables(connection), say ?? (() => {}));
+  if (told) args.push('--when-told');
+  const call = [args, storageVariables(connection), say ?? (() => {}), undefined, undefined, told] as const;
+  const {code, stdout, stderr} = await runWorkerModule(...call);
   const last = stdout.at(-1);
   if (!last)
     throw new CliError(

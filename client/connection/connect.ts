@@ -1,14 +1,17 @@
 import {randomBytes} from 'node:crypto';
+import {once} from 'node:events';
 import {existsSync} from 'node:fs';
+import type {IncomingMessage} from 'node:http';
 import {join} from 'node:path';
+import {text} from 'node:stream/consumers';
 import type {CloudAddress} from '../../emulator/cloud.ts';
 import {proofOf, readToken} from '../../emulator/http/guard.ts';
 import {addressIn, ownAddresses} from '../../emulator/state/own-folder.ts';
-import {openStore} from '../../shared/compose.ts';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {withAdvice} from '../../shared/google/errors.ts';
 import {SIGN_IN} from '../../shared/google/known-errors.ts';
+import {openStore} from '../../shared/open-store.ts';
 import type {Store} from '../../shared/ports/ports.ts';
 import {CliError} from '../text/errors.ts';
 import {complain, nameCloud} from '../text/output.ts';
@@ -112,14 +115,20 @@ async function runningIn(dir: string): Promise<LocalInfo | undefined> {
   if (address === undefined || token === undefined) return undefined;
   const nonce = randomBytes(16).toString('hex');
   try {
-    const signal = AbortSignal.timeout(5000);
-    const response = await fetch(`${address.url}/_local?nonce=${nonce}`, {signal, redirect: 'error'});
-    const {proof} = (await response.json()) as {proof?: unknown};
+    const {proof} = JSON.parse(await textAt(`${address.url}/_local?nonce=${nonce}`)) as {proof?: unknown};
     const expected = proofOf(token, nonce, new URL(address.url).port);
     return isSameText(String(proof), expected) ? {...address, token} : undefined;
   } catch {
     return undefined;
   }
+}
+
+/** Every command asks so. A first `fetch`, or an import of node:http, loads a client that takes longer than the question. */
+async function textAt(url: string): Promise<string> {
+  const {get} = process.getBuiltinModule('node:http');
+  const request = get(url, {signal: AbortSignal.timeout(5000), agent: false});
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  return text(response);
 }
 
 export async function isRunningIn(dir: string): Promise<boolean> {

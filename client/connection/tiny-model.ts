@@ -19,16 +19,16 @@ export async function provideTinyModel(
   begin: (step: string) => void,
 ): Promise<void> {
   if (await objects.head(`${PREFIX}config.json`)) return;
-  if (!existsSync(folder)) await makeTinyModel(folder, begin);
+  await makeTinyModel(folder, begin);
   // config.json is last: its object shows that the upload is complete.
-  const names = (await readdir(folder)).sort(
-    (a, b) => Number(a === 'config.json') - Number(b === 'config.json'),
-  );
-  for (const name of names) await objects.create(`${PREFIX}${name}`, await readFile(join(folder, name)));
+  const put = async (name: string) => objects.create(`${PREFIX}${name}`, await readFile(join(folder, name)));
+  await Promise.all((await readdir(folder)).filter(name => name !== 'config.json').map(put));
+  await put('config.json');
 }
 
 /** Writes the model once for each version of the worker's code. The same code and seed give the same bytes. */
-async function makeTinyModel(folder: string, begin: (step: string) => void): Promise<void> {
+export async function makeTinyModel(folder: string, begin: (step: string) => void): Promise<void> {
+  if (existsSync(folder)) return;
   begin('Making a tiny random model');
   await mkdir(dirname(folder), {recursive: true});
   const unfinished = await mkdtemp(`${folder}.`);

@@ -88,20 +88,27 @@ export async function callScript(
 
 type PythonRun = {code: number; stdout: string[]; stderr: string[]};
 
-/** Runs a module of the worker package. `say` gets each line of its standard error, and `onLine` each of its standard output. */
+/**
+ * Runs a module of the worker package. `say` gets each line of its standard error, and `onLine` each of its standard output. `told`: its
+ * standard input then ends, after a line if true.
+ */
 export async function runWorkerModule(
   args: string[],
   env: Record<string, string>,
   say: (line: string) => void,
   lock = LOCK,
   onLine: (line: string) => void = () => {},
+  told?: Promise<boolean>,
 ): Promise<PythonRun> {
   const python = await workerPython(say, lock);
   const child = spawn(python, ['-m', ...args], {
     cwd: WORKER_FOLDER,
     env: {...process.env, ...bytecode(), ...NO_JAX_CACHE, JAX_PLATFORMS: 'cpu', ...env},
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['pipe', 'pipe', 'pipe'],
   });
+  // A module that has failed reads no line.
+  child.stdin.on('error', () => {});
+  void (told ?? Promise.resolve(false)).then(isTold => child.stdin.end(isTold ? '\n' : ''));
   const [stdout, stderr, code] = await Promise.all([
     collectLines(child.stdout, onLine),
     collectLines(child.stderr, say),

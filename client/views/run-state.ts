@@ -2,13 +2,12 @@
 import {z} from 'zod';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/messages/schemas.ts';
-import {MAX_MANIFEST_BYTES} from '../../shared/contracts/spec/manifest.ts';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {manifestObject, parseWork, paths} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/records/run.ts';
 import type {Stream} from '../../shared/domain/records/stream.ts';
 import type {Worker} from '../../shared/domain/records/worker.ts';
-import {type RunResult, runResult} from '../../shared/domain/run/result.ts';
+import {MAX_MANIFEST_BYTES, type RunResult, runResult} from '../../shared/domain/run/result.ts';
 import type {Filter, Objects, Store} from '../../shared/ports/ports.ts';
 import {CliError} from '../text/errors.ts';
 import {complain} from '../text/output.ts';

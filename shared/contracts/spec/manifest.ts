@@ -7,8 +7,7 @@ import {runSettings} from '../../domain/records/spec-keys.ts';
 import {type RunResult, sha256, streamSummary, total} from '../../domain/run/result.ts';
 import {specHash} from './spec.ts';
 
-/** Most bytes of a manifest. It names every layer, every file of the model and, in its result, every unread stream. */
-export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
+export {MAX_MANIFEST_BYTES} from '../../domain/run/result.ts';
 
 /**
  * The frozen spec of a run. Users of the spec check its keys; the hash proves that we wrote them.

@@ -5,6 +5,9 @@ import {amount, count, emptyOf} from '../fields.ts';
 import {streamIndexOf} from '../names.ts';
 import type {StreamFacts} from './summarize.ts';
 
+/** Most bytes of a manifest. It names every layer, every file of the model and, in its result, every unread stream. */
+export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
+
 export const total = count.max(Number.MAX_SAFE_INTEGER);
 export const short = z.string().max(1024);
 export const sha256 = z.string().regex(/^[0-9a-f]{64}$/);

@@ -127,6 +127,12 @@ def test_the_command_prints_json_and_sets_its_exit_status(stored, forks):
     assert "no-such-run/manifest.json: there is no such object" in json.loads(unknown.stdout)["problems"][0]
 
 
+def test_a_verification_that_waits_for_a_word_ends_without_one():
+    args = [sys.executable, "-m", "gleaner_worker.verify", "--bucket", "b", "--run", "r", "--when-told"]
+    result = subprocess.run(args, input="", capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (2, ""), result.stderr
+
+
 def test_commands_without_computation_start_without_jax():
     """JAX takes seconds to import."""
     code = "import sys, gleaner_worker.verify.__main__, gleaner_worker.model.tiny; sys.exit('jax' in sys.modules)"

@@ -33,8 +33,11 @@ def main() -> int:
     parser.add_argument("--project")
     parser.add_argument("--digest", help="that the run must have, instead of the digest in its manifest")
     parser.add_argument("--unanchored", action="store_true", help="accept a run whose manifest states no digest")
+    parser.add_argument("--when-told", action="store_true", help="begin at a line on stdin; end at its end without one")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     args = parser.parse_args()
+    if args.when_told and not sys.stdin.readline():
+        return 2
     logging.getLogger().setLevel(logging.ERROR)
     progress = Progress(args.run, None if args.quiet else lambda line: print(line, file=sys.stderr, flush=True))
     progress.start(_PROGRESS_EVERY_S)
