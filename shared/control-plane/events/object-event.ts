@@ -1,6 +1,8 @@
 import {Rejected} from '../../contracts/errors.ts';
 import {laterSpecProblem} from '../../contracts/spec/spec.ts';
 import {isRunId, parseDatasetObject, parseOutputObject} from '../../domain/names.ts';
+import type {Run} from '../../domain/records/run.ts';
+import {needsNoTick} from '../caches/pool-cache.ts';
 import {wake} from '../calls/wake.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
@@ -15,7 +17,8 @@ import {registerStream} from '../streams/register-stream.ts';
 export async function handleObjectEvent(deps: Deps, name: string): Promise<void> {
   const shard = parseOutputObject(name);
   if (shard) {
-    if (await advanceByShard(deps, shard)) await wake(deps.bus);
+    if (await advanceByShard(deps, shard))
+      await wakeFor(deps, await runRecords.read(deps.log, deps.store, shard.run));
     return;
   }
   if (!name.startsWith('datasets/') || name.endsWith('/')) return;
@@ -27,14 +30,20 @@ export async function handleObjectEvent(deps: Deps, name: string): Promise<void>
     }
     case 'spec':
       return handleSpec(deps, dataset.run, name);
-    case 'stream':
+    case 'stream': {
       // A stream that was deleted meanwhile creates no run.
       if (!(await deps.objects.head(name))) return;
-      await registerStream(deps, await ensureRun(deps, dataset.run), name, dataset.stream);
-      return wake(deps.bus);
+      const run = await ensureRun(deps, dataset.run);
+      await registerStream(deps, run, name, dataset.stream);
+      return wakeFor(deps, run);
+    }
     default:
       return dataset satisfies never;
   }
+}
+
+async function wakeFor(deps: Deps, run: Run | undefined): Promise<void> {
+  if (!(await needsNoTick(deps, run))) await wake(deps.bus);
 }
 
 function runOf(name: string): {run?: string} {

@@ -31,4 +31,18 @@ describe('the control plane', () => {
       await happen(world);
       assert.ok(world.queue.some(({topic}) => topic === 'tick'));
     });
+
+  it('asks for no tick at a new stream of a run that has a waiting stream for every slot', async () => {
+    const world = await aWorkingWorld();
+    for (const [index, isAsked] of [true, false].entries()) {
+      await world.tick();
+      world.queue.length = 0;
+      world.drop('my-run', index + 1, someLines(2));
+      await world.deliverNext('object');
+      assert.equal(
+        world.queue.some(({topic}) => topic === 'tick'),
+        isAsked,
+      );
+    }
+  });
 });
