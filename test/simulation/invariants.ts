@@ -25,7 +25,7 @@ import {Slices} from './invariants/slices.ts';
 import {Speakers} from './invariants/speakers.ts';
 import {Tasks} from './invariants/tasks.ts';
 import {type StartedTick, Ticks} from './invariants/ticks.ts';
-import {type Actor, Check, streamLeaseOf, Violations, type WorkerRequest} from './invariants/violations.ts';
+import {type Actor, Check, Violations, type WorkerRequest} from './invariants/violations.ts';
 import {Waiting} from './invariants/waiting.ts';
 import {Wakes} from './invariants/wakes.ts';
 import {Zones} from './invariants/zones.ts';
@@ -142,7 +142,6 @@ export class Invariants extends Check {
     this.progress.onRun(id, after);
     this.money.onRun(id, after);
     this.waiting.onRun(id, before, after);
-    this.#wakes.onRun(id, before);
     if (before) this.#retention.onRun(id, before, after);
     if (before) this.operatorIntent.onSettings(path, before, after);
   }
@@ -160,7 +159,7 @@ export class Invariants extends Check {
       this.#retention.onStreamCreated(path, id);
     }
     if (this.violations.isBy('object') && before?.generation !== after.generation)
-      this.#wakes.expectTickFor(String(after.run), `${path} was registered`);
+      this.#wakes.expectTick(`${path} was registered`);
     this.progress.onStream(path, after);
   }
 
@@ -239,7 +238,7 @@ export class Invariants extends Check {
     this.execs.onAnswer(request, answer);
     const isEnd = request.action === 'release' || request.action === 'finish';
     if (isEnd && status === 200 && this.violations.changed.has(request))
-      this.#wakes.expectTickFor(streamLeaseOf(request)?.run ?? '', `${request.worker} released its work`);
+      this.#wakes.expectTick(`${request.worker} released its work`);
   }
 
   onTickStarted(): StartedTick {

@@ -2,7 +2,7 @@
 import type {Config} from '../../contracts/settings/config.ts';
 import {clipPool} from '../../domain/billing/ceilings.ts';
 import {poolNameProblem} from '../../domain/deployment.ts';
-import {fillsPool} from '../../domain/fleet/slots.ts';
+import {fillsPool, LARGE} from '../../domain/fleet/slots.ts';
 import type {Pool} from '../../domain/records/pool.ts';
 import type {Run} from '../../domain/records/run.ts';
 import type {Now, Store} from '../../ports/ports.ts';
@@ -63,8 +63,10 @@ export function poolOf(deps: Caching, name: string): Promise<Pool | undefined> {
   return knownPools.readSince(name, now() - SHARED_MS, now, () => readPool(deps, name));
 }
 
-/** True if no tick is needed when a stream of the run comes or ends, or when its TPU is preempted. */
-export async function needsNoTick(deps: Caching, run: Run | undefined): Promise<boolean> {
-  const pool = run && (await poolOf(deps, run.pool));
-  return run !== undefined && pool !== undefined && fillsPool(run, pool);
+/** True if no tick is needed when a stream of the large run comes or ends, or when its TPU is preempted. */
+export async function needsNoTick(deps: Caching, run: Run): Promise<boolean> {
+  const pool = await poolOf(deps, run.pool);
+  return pool !== undefined && fillsPool(run, pool);
 }
+
+export const isLarge = (run: Run | undefined): run is Run => (run?.streams_pending ?? 0) >= LARGE;

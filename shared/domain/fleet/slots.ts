@@ -15,6 +15,9 @@ export function slotsOf({pool, zones, workers_per_zone}: Pool): (Slot & {name: s
   return places.map(place => ({name: workerName(place), ...place}));
 }
 
+/** Waiting streams from which on a run counts as large: the ticks of smaller runs cost little. */
+export const LARGE = 1000;
+
 /**
  * True if the last tick counted enough waiting streams of the run for every slot of the pool: although one more comes, or each TPU ends the
  * stream that it has, the next plan is the same.

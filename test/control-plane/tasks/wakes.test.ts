@@ -1,5 +1,6 @@
 /** Events that ask for a tick at once: the Scheduler asks every minute only. */
 import assert from 'node:assert/strict';
+import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {aWorkingWorld} from '../../world/scenes/one-worker.ts';
 import {A0} from '../../world/scenes/places.ts';
 import {someLines} from '../../world/shard-plan.ts';
@@ -32,17 +33,19 @@ describe('the control plane', () => {
       assert.ok(world.queue.some(({topic}) => topic === 'tick'));
     });
 
-  it('asks for no tick at a new stream of a run that has a waiting stream for every slot', async () => {
-    const world = await aWorkingWorld();
-    for (const [index, isAsked] of [true, false].entries()) {
-      await world.tick();
+  for (const {waiting, then} of [
+    {waiting: 999, then: 'a tick'},
+    {waiting: 1000, then: 'no tick'},
+  ])
+    it(`asks for ${then} at a new stream of a run with ${waiting} waiting streams for one slot`, async () => {
+      const world = await aWorkingWorld();
       world.queue.length = 0;
-      world.drop('my-run', index + 1, someLines(2));
+      await runRecords.change(world.store, ['my-run'], run => ({...run, streams_pending: waiting}));
+      world.drop('my-run', 1, someLines(2));
       await world.deliverNext('object');
       assert.equal(
         world.queue.some(({topic}) => topic === 'tick'),
-        isAsked,
+        then === 'a tick',
       );
-    }
-  });
+    });
 });

@@ -1,9 +1,4 @@
 /** Checks that an event that can change the plan causes a tick soon, and that a burst of events causes few ticks. */
-import {fillsPool} from '../../../shared/domain/fleet/slots.ts';
-import {paths} from '../../../shared/domain/names.ts';
-import type {Pool} from '../../../shared/domain/records/pool.ts';
-import type {Run} from '../../../shared/domain/records/run.ts';
-import type {Document} from '../../../shared/ports/ports.ts';
 import {keepsWakes} from '../conditions/faults.ts';
 import {Check} from './violations.ts';
 
@@ -11,8 +6,6 @@ import {Check} from './violations.ts';
 const SOON_MS = 40_000;
 /** A wake waits so many times as long as the last tick took, or until the Scheduler's next tick. */
 const WAITS = 5;
-/** The longest time from the read of a run to the commit of its stream. */
-const MOMENT_MS = 60_000;
 const SCHEDULER_MS = 60_000;
 /** The most ticks in a minute: one every ten seconds, the Scheduler's, and one more. */
 const MAX_TICKS = 8;
@@ -21,26 +14,6 @@ export class Wakes extends Check {
   /** The starts of the ticks of the last minute. */
   #started: number[] = [];
   #took_ms = 0;
-  /** By run: until when it had enough waiting streams for its pool. */
-  readonly #filled = new Map<string, number>();
-
-  onRun(run: string, before: Document | undefined): void {
-    if (before && this.#fillsPool(before)) this.#filled.set(run, this.context.clockwork.now);
-  }
-
-  #fillsPool(run: Document): boolean {
-    const {config, store} = this.context;
-    const pool = (store.peek(paths.pool(String(run.pool))) ?? config.pool) as Pool;
-    return fillsPool(run as unknown as Run, pool);
-  }
-
-  /** Expects a tick soon after an event of a stream, except of a run that had, a moment ago, enough streams for its pool. */
-  expectTickFor(run: string, why: string): void {
-    const stored = this.context.store.peek(paths.run(run));
-    const filled_ms = this.#filled.get(run) ?? Number.NEGATIVE_INFINITY;
-    const isFull = stored !== undefined && this.#fillsPool(stored);
-    if (!isFull && this.context.clockwork.now - filled_ms > MOMENT_MS) this.expectTick(why);
-  }
 
   onTickStarted(): void {
     const {now} = this.context.clockwork;

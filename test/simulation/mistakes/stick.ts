@@ -31,7 +31,7 @@ export const STICK: Mistakes = {
   'a new stream that wakes no tick': {
     shown_by: 'priorities',
     in: 'handleObjectEvent',
-    find: 'return $WAKE_FOR($DEPS, run);',
+    find: 'return $WAKE($DEPS.$BUS);',
     replace: 'return;',
   },
   'a slot that was refused once and stays blocked': {
