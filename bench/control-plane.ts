@@ -8,7 +8,7 @@ import {Command} from 'commander';
 import {SCENES} from './control-plane/event-scenes.ts';
 import {checkLimits, LIMITED_SCENES, limitLines, MAIN} from './control-plane/limits.ts';
 import {type Figures, MANY_SCENES} from './control-plane/many-runs.ts';
-import {costsOf} from './control-plane/prices.ts';
+import {costsOf, PRICED} from './control-plane/prices.ts';
 import {print, type Report, type Row} from './control-plane/report.ts';
 import {RUNS, type Size} from './control-plane/scene.ts';
 import type {Ended, Measured} from './control-plane/scene-work.ts';
@@ -31,6 +31,7 @@ type Options = {
   latency: string;
   scenes: string;
   limits?: boolean;
+  counts?: boolean;
   many?: boolean;
 };
 
@@ -54,7 +55,11 @@ function optionsOf(): Options {
     .option('--sizes <workers>', 'living workers, with commas between', '100,1000,10000')
     .option('--latency <ms>', 'duration of each round trip to the Store and the bucket', '0')
     .option('--scenes <names>', 'parts of the names of scenes, with semicolons between', '')
-    .option('--limits', 'only the scenes with limits and the idle month, at the main size')
+    .option('--limits', 'only the scenes with limits and those of the costs, at the main size')
+    .option(
+      '--counts',
+      'as --limits, without the limit of seconds: other work on the machine changes no result',
+    )
     .option(
       '--many',
       'only the scenes of many runs, pools, hosts and jobs, at 100 ms for each call; --scenes takes parts of their names',
@@ -105,24 +110,28 @@ function measureAll(options: Options): Report {
     const ends = measureEnds(folder, options, isChosen);
     const rows = sizes.flatMap(size => measureSize(folder, size, chosen, latency));
     const isOf = (size: Size | undefined) => (row: Row) => row.workers === size?.workers;
-    const [checks, last] = [checkLimits(rows.filter(isOf(MAIN))), sizes.at(-1)];
-    return {ends, scenes: rows, checks, costs: last ? costsOf(rows.filter(isOf(last)), last) : []};
+    const last = sizes.at(-1);
+    const costs = last ? costsOf(rows.filter(isOf(last)), last) : [];
+    const isAtMain = last?.workers === MAIN.workers;
+    const all = [...checkLimits(rows.filter(isOf(MAIN))), ...(isAtMain ? costs.map(({check}) => check) : [])];
+    const checks = all.filter(({figure}) => !options.counts || figure !== 'seconds');
+    return {ends, scenes: rows, checks, costs: costs.map(({text}) => text)};
   } finally {
     rmSync(folder, {recursive: true, force: true});
   }
 }
 
-function choiceOf({limits, scenes}: Options): (name: string) => boolean {
+function choiceOf({limits, counts, scenes}: Options): (name: string) => boolean {
   const isNamed = (name: string) => scenes.split(';').some(part => name.includes(part));
-  const isLimited = (name: string) => LIMITED_SCENES.has(name) || name === 'resync, idle';
-  const isChosen = (name: string) => isNamed(name) && (!limits || isLimited(name));
+  const isLimited = (name: string) => LIMITED_SCENES.has(name) || PRICED.includes(name);
+  const isChosen = (name: string) => isNamed(name) && (!(limits || counts) || isLimited(name));
   if (![...Object.keys(SCENES), ...ENDS.map(({name}) => name)].some(isChosen))
     throw new Error(`Failed to find a scene with "${scenes}" in its name: see --help`);
   return isChosen;
 }
 
-function sizesOf({limits, sizes}: Options): Size[] {
-  if (limits) return [MAIN];
+function sizesOf({limits, counts, sizes}: Options): Size[] {
+  if (limits || counts) return [MAIN];
   return sizes.split(',').map(text => {
     const workers = Number(text);
     if (!(workers >= FEWEST_WORKERS && Number.isInteger(workers / RUNS)))

@@ -1,4 +1,5 @@
 /** The parts of a local cloud: opened without effect, then started in the order of their dependencies. */
+import {statSync} from 'node:fs';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {storeCure} from '../shared/embedded/sqlite-store.ts';
@@ -118,12 +119,19 @@ export async function openParts(context: CloudContext) {
     ...{database, project, deployments: names, interval_ms: options.tick_interval_ms ?? 1000},
     publish: (topic, message) => void events.publish(topic, [message]),
     isReady: topic => events.isReady(topic),
+    written_ms: () => (google ? undefined : lastWrite(deployments)),
   });
   const publisher = new Topics(database, events, project, topics);
   return {
     ...{token, identify, identities, database, triggers, names, documents, google, faults, hosts, events},
     ...{storage, fleet, nodes, instances, queue, scheduler, publisher},
   };
+}
+
+/** SQLite writes to the file beside the store first. */
+function lastWrite(deployments: Deployment[]): number {
+  const files = deployments.map(({store_file}) => statSync(`${store_file}-wal`, {throwIfNoEntry: false}));
+  return Math.max(...files.map(file => file?.mtimeMs ?? Number.POSITIVE_INFINITY));
 }
 
 /** Topics that support faults. Faults of notifications have the target `object`; Google's Pub/Sub emulator supports none. */

@@ -20,13 +20,22 @@ export type SchedulerOptions = {
   publish: (topic: string, message: {data: string; attributes: Record<string, string>}) => void;
   /** False while no function of the topic can receive a message, because a burst of old ticks would be useless. */
   isReady: (topic: string) => boolean;
+  /** Time of the last write to a store of the deployments; undefined if nobody knows. */
+  written_ms: () => number | undefined;
 };
+
+/** Intervals without a write after which the Scheduler rests, and how many of them it leaves out then. */
+const REST_AFTER = 3;
+const LEFT_OUT = 10;
 
 const STATE_NUMBERS = {ENABLED: 1, PAUSED: 2};
 type State = keyof typeof STATE_NUMBERS;
 type Job = {name: string; topic: string; setting: string; last_at: string | undefined};
 
-/** Cloud Scheduler with one job for each deployment, which publishes to its topic `tick`. The interval is shorter than Google's minute. */
+/**
+ * Cloud Scheduler with one job for each deployment, which publishes to its topic `tick`. The interval is shorter than Google's minute, and
+ * ten times as long while nothing happens: each heartbeat and each event that changes the plan writes.
+ */
 export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #jobs: Job[];
@@ -44,10 +53,18 @@ export class Scheduler {
   }
 
   start(): void {
+    let left_out = 0;
     this.#timer = setInterval(() => {
+      left_out = this.#isAtRest() ? (left_out + 1) % LEFT_OUT : 0;
+      if (left_out > 0) return;
       for (const job of this.#jobs)
         if (this.#stateOf(job) === 'ENABLED' && this.#options.isReady(job.topic)) this.#publish(job);
     }, this.#options.interval_ms);
+  }
+
+  #isAtRest(): boolean {
+    const {interval_ms, written_ms} = this.#options;
+    return Date.now() - (written_ms() ?? Number.POSITIVE_INFINITY) > REST_AFTER * interval_ms;
   }
 
   stop(): void {

@@ -70,6 +70,11 @@ export const PARTS: Part[] = [
   {name: 'lint', tiers: ['full'], run: check(`${BIN}biome`, 'check', '--error-on-warnings', '.')},
   {name: 'python-lint', tiers: ['full'], run: ruff},
   {name: 'shell-lint', tiers: ['full'], run: shellcheck},
+  {
+    name: 'control-plane-cost',
+    tiers: ['long'],
+    run: check(process.execPath, 'bench/control-plane.ts', '--counts'),
+  },
   {name: 'reference', tiers: ['long'], run: check(process.execPath, 'test/reference/run.ts')},
 ];
 

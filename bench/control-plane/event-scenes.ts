@@ -139,7 +139,7 @@ export const SCENES: Record<string, Scene> = {
         action: 'release',
         ...sender,
         lease,
-        outcome: 'drained',
+        outcome: 'preempted',
         failure: null,
       }),
     ),

@@ -145,30 +145,37 @@ export function nodesOf(size: Size): Tpu[] {
   );
 }
 
-export async function fill(store: Store, size: Size): Promise<void> {
-  const documents: [string, object][] = [];
+export function fill(store: Store, size: Size): Promise<void> {
+  return putAll(store, documentsOf(size));
+}
+
+/** One by one: a function has no room for all of them. */
+function* documentsOf(size: Size): Generator<[path: string, data: object]> {
   for (let run = 0; run < RUNS; run++)
-    documents.push([`runs/${runName(run)}`, aRun({run: runName(run), budget_usd: 1e6, bundle: BUNDLE})]);
+    yield [`runs/${runName(run)}`, aRun({run: runName(run), budget_usd: 1e6, bundle: BUNDLE})];
   const {pool} = configOf(size);
-  for (const zone of pool.zones) documents.push([`zones/${zone}`, newZone(zone, NOW - 86_400_000)]);
-  for (const worker of [...workersOf(size), ...goneWorkersOf(size)])
-    documents.push([`workers/${worker.name}`, worker]);
+  for (const zone of pool.zones) yield [`zones/${zone}`, newZone(zone, NOW - 86_400_000)];
+  for (const worker of [...workersOf(size), ...goneWorkersOf(size)]) yield [`workers/${worker.name}`, worker];
   const slots = slotsOf(pool);
   for (let index = 0; index < size.streams; index++) {
     const stream = streamOf(size, slots, index);
-    documents.push([`runs/${stream.run}/streams/${stream.stream}`, stream]);
+    yield [`runs/${stream.run}/streams/${stream.stream}`, stream];
   }
-  await putAll(store, documents);
 }
 
-export async function putAll(
-  store: Store,
-  documents: readonly [path: string, data: object][],
-): Promise<void> {
-  for (let first = 0; first < documents.length; first += BATCH)
-    await store.transaction(async tx => {
-      for (const [path, data] of documents.slice(first, first + BATCH)) tx.set(path, data as Document);
+export async function putAll(store: Store, documents: Iterable<[path: string, data: object]>): Promise<void> {
+  let batch: [path: string, data: object][] = [];
+  const flush = () =>
+    store.transaction(async tx => {
+      for (const [path, data] of batch) tx.set(path, data as Document);
     });
+  for (const each of documents) {
+    batch.push(each);
+    if (batch.length < BATCH) continue;
+    await flush();
+    batch = [];
+  }
+  await flush();
 }
 
 /** The shard behind the stored shards of a leased stream. */

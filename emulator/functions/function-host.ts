@@ -30,6 +30,8 @@ async function main([module, ...names]: string[]): Promise<void> {
   for (const name of names) {
     const server = getTestServer(name);
     answerOnly(server, token);
+    // The host never closes an idle connection: a request that is sent at that moment would be lost, and a POST cannot be sent twice.
+    server.keepAliveTimeout = 0;
     // By default the framework listens on every interface.
     await new Promise<void>((listening, failed) => {
       server.once('error', failed);

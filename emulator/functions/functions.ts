@@ -8,6 +8,7 @@ import {ApiError, LocalCloudError} from '../http/errors.ts';
 import {HOST_HEADER} from '../http/guard.ts';
 import type {Reply, Request, Route} from '../http/http.ts';
 import {withDirectLoopback} from '../http/proxies.ts';
+import {toFunctions} from './push.ts';
 import {type FunctionTrigger, httpFunctions} from './triggers.ts';
 
 export type FunctionHostOptions = {
@@ -148,8 +149,7 @@ export class FunctionHost {
     const rest = request.path.slice(path.length) || '/';
     const search = request.query.size > 0 ? `?${request.query}` : '';
     return new Promise((resolve, reject) => {
-      // No keep-alive connection, because it may be closing, and a POST cannot be sent twice.
-      const target = {host: '127.0.0.1', port, path: rest + search, agent: false};
+      const target = {host: '127.0.0.1', port, path: rest + search, agent: toFunctions};
       const options = {...target, method: request.method, headers};
       const upstream = httpRequest(options, response => {
         const {

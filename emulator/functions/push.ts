@@ -1,3 +1,6 @@
+import {once} from 'node:events';
+import {Agent, request as httpRequest, type IncomingMessage} from 'node:http';
+import {text} from 'node:stream/consumers';
 import {ReceiverAway} from '../delivery/embedded-bus.ts';
 import {HOST_HEADER} from '../http/guard.ts';
 import type {Subscription} from './subscriptions.ts';
@@ -17,6 +20,9 @@ export type Push = {
   /** Token that the host of the functions requires. */
   token: string;
 };
+
+/** Connections to the hosts of the functions, which close none. */
+export const toFunctions = new Agent({keepAlive: true});
 
 /** Answers that acknowledge a push. */
 const ACKNOWLEDGED = [102, 200, 201, 202, 204];
@@ -44,23 +50,23 @@ export async function postEvent(request: {
   body: string | Buffer<ArrayBuffer>;
 }): Promise<void> {
   const {function: name, timeout_s, port, token, path, headers, body} = request;
-  let response: Response;
+  let response: IncomingMessage;
+  let said: string;
   try {
-    response = await fetch(`http://127.0.0.1:${port}${path}`, {
-      method: 'POST',
-      headers: {...headers, [HOST_HEADER]: token},
-      body,
-      redirect: 'manual',
-      signal: AbortSignal.timeout(timeout_s * 1000),
-    });
+    const signal = AbortSignal.timeout(timeout_s * 1000);
+    const target = {host: '127.0.0.1', port, path, method: 'POST', agent: toFunctions, signal};
+    const sent = httpRequest({...target, headers: {...headers, [HOST_HEADER]: token}}).end(body);
+    // An error after the response ends the response too.
+    sent.on('error', () => {});
+    [response] = await once(sent, 'response');
+    said = await text(response);
   } catch (error) {
-    const {message: reason, cause} = error as Error & {cause?: {code?: string; message?: string}};
-    if (cause?.code === 'ECONNREFUSED') throw new ReceiverAway(`The host of ${name} is down`, {cause: error});
-    throw new Error(`${name} did not answer: ${reason}${cause?.message ? ` (${cause.message})` : ''}`);
+    const {message: reason, code} = error as Error & {code?: string};
+    if (code === 'ECONNREFUSED') throw new ReceiverAway(`The host of ${name} is down`, {cause: error});
+    throw new Error(`${name} did not answer: ${reason}`);
   }
-  const text = await response.text();
-  if (!ACKNOWLEDGED.includes(response.status))
-    throw new Error(`${name} answered ${response.status}: ${text.slice(0, 500)}`);
+  if (!ACKNOWLEDGED.includes(response.statusCode ?? 0))
+    throw new Error(`${name} answered ${response.statusCode}: ${said.slice(0, 500)}`);
 }
 
 /** Body of a push, with the names of Pub/Sub in both spellings. */

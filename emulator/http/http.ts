@@ -118,7 +118,10 @@ export async function serve(
 ): Promise<HttpServer> {
   const server = createServer({requestTimeout: 0, keepAliveTimeout: 75_000}, (request, response) => {
     const disconnect = new AbortController();
-    response.once('close', () => disconnect.abort());
+    // An abort makes an error with a stack, so an answered request gets none.
+    response.once('close', () => {
+      if (!(request.complete && response.writableFinished)) disconnect.abort();
+    });
     const answer = async (): Promise<Reply> => {
       try {
         refusePages(request.headers);

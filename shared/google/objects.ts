@@ -105,9 +105,8 @@ class StorageObjects implements Objects {
     try {
       return await within(this.#retries.read_ms, content, 'its content did not arrive');
     } catch (error) {
-      throw error instanceof BrokenAnswer ? this.#failure('read', name, error) : error;
-    } finally {
       end.abort();
+      throw error instanceof BrokenAnswer ? this.#failure('read', name, error) : error;
     }
   }
 

@@ -76,14 +76,13 @@ export function waitAfter(
 
 /** Rejects if the call has no result after `limit_ms`. The call itself continues. */
 export async function within<T>(limit_ms: number, call: Promise<T>, reason = 'no answer came'): Promise<T> {
-  const done = new AbortController();
-  const late = sleep(limit_ms, undefined, {signal: done.signal}).then(() => {
-    throw new BrokenAnswer(`${reason} within ${limit_ms / 1000} s`);
-  });
+  const late = Promise.withResolvers<never>();
+  const error = () => new BrokenAnswer(`${reason} within ${limit_ms / 1000} s`);
+  const timer = setTimeout(() => late.reject(error()), limit_ms);
   try {
-    return await Promise.race([call, late]);
+    return await Promise.race([call, late.promise]);
   } finally {
-    done.abort();
+    clearTimeout(timer);
   }
 }
 

@@ -211,7 +211,7 @@ const variables = z.object({
   /** Time after which an attempt of a job counts as long: an alert is raised, and the attempt continues. */
   GLEANER_LONG_JOB_S: z.coerce.number().positive().max(604_800).default(21_600),
   /** Interval at which ticks compare a stream's checkpoint with the bucket. */
-  GLEANER_AUDIT_S: seconds(900),
+  GLEANER_AUDIT_S: seconds(1800),
   /** Days for which documents of ended work are kept: see docs/inside/rules.md. The bucket keeps the output of runs. */
   GLEANER_STREAMS_DAYS: days(90),
   GLEANER_EVENTS_DAYS: days(30),

@@ -2,7 +2,9 @@
 import type {Config} from '../../contracts/settings/config.ts';
 import {clipPool} from '../../domain/billing/ceilings.ts';
 import {poolNameProblem} from '../../domain/deployment.ts';
+import {fillsPool, LARGE} from '../../domain/fleet/slots.ts';
 import type {Pool} from '../../domain/records/pool.ts';
+import type {Run} from '../../domain/records/run.ts';
 import type {Now, Store} from '../../ports/ports.ts';
 import type {Log} from '../calls/log.ts';
 import {leftAlone, poolRecords, skipIfInvalid, withDeployed} from '../documents/documents.ts';
@@ -53,11 +55,18 @@ const SHARED_MS = 2000;
 
 export class KnownPools extends SharedReads<Pool | undefined> {}
 
+type Caching = Reader & {now: Now; knownPools: KnownPools};
+
 /** The pool as it was at most two seconds ago; undefined if it has no valid document. */
-export function poolOf(
-  deps: Reader & {now: Now; knownPools: KnownPools},
-  name: string,
-): Promise<Pool | undefined> {
+export function poolOf(deps: Caching, name: string): Promise<Pool | undefined> {
   const {knownPools, now} = deps;
   return knownPools.readSince(name, now() - SHARED_MS, now, () => readPool(deps, name));
 }
+
+/** True if no tick is needed when a stream of the large run comes or ends, or when its TPU is preempted. */
+export async function needsNoTick(deps: Caching, run: Run): Promise<boolean> {
+  const pool = await poolOf(deps, run.pool);
+  return pool !== undefined && fillsPool(run, pool);
+}
+
+export const isLarge = (run: Run | undefined): run is Run => (run?.streams_pending ?? 0) >= LARGE;

@@ -1,6 +1,8 @@
 import {Rejected} from '../../contracts/errors.ts';
 import {laterSpecProblem} from '../../contracts/spec/spec.ts';
-import {isRunId, parseDatasetObject, parseOutputObject} from '../../domain/names.ts';
+import {LARGE} from '../../domain/fleet/slots.ts';
+import {isRunId, parseDatasetObject, parseOutputObject, streamIndexOf} from '../../domain/names.ts';
+import {isLarge, needsNoTick} from '../caches/pool-cache.ts';
 import {wake} from '../calls/wake.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
@@ -15,7 +17,11 @@ import {registerStream} from '../streams/register-stream.ts';
 export async function handleObjectEvent(deps: Deps, name: string): Promise<void> {
   const shard = parseOutputObject(name);
   if (shard) {
-    if (await advanceByShard(deps, shard)) await wake(deps.bus);
+    if (!(await advanceByShard(deps, shard))) return;
+    // The number of a stream of a large run is large, except for its first streams.
+    const isOfLarge = streamIndexOf(shard.stream) >= LARGE;
+    const run = isOfLarge ? await runRecords.read(deps.log, deps.store, shard.run) : undefined;
+    if (!isLarge(run) || !(await needsNoTick(deps, run))) await wake(deps.bus);
     return;
   }
   if (!name.startsWith('datasets/') || name.endsWith('/')) return;
@@ -27,11 +33,14 @@ export async function handleObjectEvent(deps: Deps, name: string): Promise<void>
     }
     case 'spec':
       return handleSpec(deps, dataset.run, name);
-    case 'stream':
+    case 'stream': {
       // A stream that was deleted meanwhile creates no run.
       if (!(await deps.objects.head(name))) return;
-      await registerStream(deps, await ensureRun(deps, dataset.run), name, dataset.stream);
+      const run = await ensureRun(deps, dataset.run);
+      await registerStream(deps, run, name, dataset.stream);
+      if (isLarge(run) && (await needsNoTick(deps, run))) return;
       return wake(deps.bus);
+    }
     default:
       return dataset satisfies never;
   }

@@ -1,3 +1,4 @@
+import type {Run} from '../../domain/records/run.ts';
 import {
   answerWithoutLease,
   decideRelease,
@@ -6,6 +7,7 @@ import {
   type ReleaseState,
 } from '../../domain/requests/release-stream.ts';
 import type {Transaction} from '../../ports/ports.ts';
+import {isLarge, needsNoTick} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
@@ -23,17 +25,17 @@ export const releaseStream = checked('release', async (deps, worker, request) =>
       return {answer: answerWithoutLease(claimed, request)};
   }
   const {waiting} = await advanceAndKeep(deps, run, stream);
-  const decision = await transact(deps, async (tx, now) =>
-    decideRelease(
-      {...(await readRelease(deps, tx, request)), waiting},
-      request,
-      deps.config.model_retry,
-      now,
-    ),
-  );
+  let parent: Run | undefined;
+  const decision = await transact(deps, async (tx, now) => {
+    const state = {...(await readRelease(deps, tx, request)), waiting};
+    parent = state.run;
+    return decideRelease(state, request, deps.config.model_retry, now);
+  });
   const object = request.failure?.contradiction?.object;
   if (object !== undefined && decision.writes?.stream) await reportObject(deps.bus, {run, stream}, object);
   if (decision.writes?.breaker?.after.status === 'failed') await updateTotals(deps, run);
+  const isUsual = request.outcome === 'completed' || request.outcome === 'preempted';
+  if (isUsual && isLarge(parent) && (await needsNoTick(deps, parent))) return {...decision, wakes: false};
   return decision;
 });
 

@@ -1,6 +1,7 @@
 import {type Slot, workerName} from '../names.ts';
 import {type Constraint, constraint} from '../records/constraint.ts';
 import type {Pool} from '../records/pool.ts';
+import type {Run} from '../records/run.ts';
 import type {Phase, Worker, Workers} from '../records/worker.ts';
 import {isOlderThan} from '../time.ts';
 import {slotConstraint} from '../worker/tpu-constraint.ts';
@@ -12,6 +13,20 @@ export function slotsOf({pool, zones, workers_per_zone}: Pool): (Slot & {name: s
   const numbers = Array.from({length: workers_per_zone}, (_, slot) => slot);
   const places = zones.flatMap(zone => numbers.map(slot => ({pool, zone, slot})));
   return places.map(place => ({name: workerName(place), ...place}));
+}
+
+/** Waiting streams from which on a run counts as large: the ticks of smaller runs cost little. */
+export const LARGE = 1000;
+
+/**
+ * True if the last tick counted enough waiting streams of the run for every slot of the pool: although one more comes, or each TPU ends the
+ * stream that it has, the next plan is the same.
+ */
+export function fillsPool(
+  {status, affinity, streams_pending}: Run,
+  {zones, workers_per_zone}: Pool,
+): boolean {
+  return status === 'active' && affinity === 'any' && streams_pending >= zones.length * workers_per_zone;
 }
 
 /** Zones without a slot for a canary: each slot has a worker that has sent a heartbeat, or stays empty after a `delete`. */
