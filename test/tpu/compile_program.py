@@ -57,7 +57,7 @@ def problems_of(
     width = ROW_TOKENS if mode == "all" else ROW_TOKENS // 8
     params, tuning = (
         parameter_shapes(config, 4, "bf16", capture.end),
-        tuning_of(mesh.devices.flat[0], "bf16", config.d_model),
+        tuning_of(mesh.devices.flat[0], "bf16", config),
     )
     shape = StepShape(1, ROW_TOKENS, width)
     limit = device_of(accelerator).hbm_bytes
