@@ -1,6 +1,6 @@
 """Compiles what a worker would run on TPUs that are not here, and estimates its time.
 
-    python -m tpu [--json] [--model M] [--accelerator A] [--layers L] [--max-seq-length N]
+    python -m tpu [--json] [--limits] [--model M] [--accelerator A] [--layers L] [--max-seq-length N]
     python -m tpu --search [--model M] [--accelerator A]
 
 The worker's own code chooses the mesh, the rows of a step, the settings and the steps in flight. Figures come from the
@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument(
         "--search", action="store_true", help="compile what is missing for the fastest settings, and store them"
     )
+    parser.add_argument("--limits", action="store_true", help="only the programs that have a least speed")
     args = parser.parse_args()
     if args.search:
         search(args.model, args.accelerator)
@@ -39,6 +40,7 @@ def main() -> int:
         for model, accelerators in ACCELERATORS.items()
         for accelerator in accelerators
         if args.model in (None, model) and args.accelerator in (None, accelerator)
+        if not args.limits or (model, accelerator) in LEAST_TOKENS_PER_S
     ]
     if not cases:
         parser.error(f"{args.model} is measured on {', '.join(ACCELERATORS[args.model])}")

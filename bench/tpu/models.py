@@ -102,6 +102,8 @@ SEARCHED = (
 LEAST_TOKENS_PER_S = {
     ("Qwen2.5-0.5B", "v5litepod-1"): 136_000,
     ("Llama-3.1-8B", "v5litepod-8"): 74_000,
-    ("Llama-3.1-8B", "v6e-1"): 31_000,
-    ("gemma-2-27b", "v6e-8"): 57_000,
+    ("Llama-3.1-8B", "v6e-1"): 38_000,
+    ("gemma-2-27b", "v6e-8"): 60_000,
+    ("Qwen3-30B-A3B", "v6e-8"): 125_000,
+    ("gpt-oss-20b", "v6e-4"): 70_000,
 }

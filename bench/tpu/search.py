@@ -8,7 +8,7 @@ and is not compiled again for the same compiler. The fastest settings of each ca
 import importlib.metadata
 import json
 import sys
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ VALUES: dict[str, tuple] = dict.fromkeys(TRIED, (False, True)) | {"step_tokens":
 KINDS = {"v5e": "TPU v5 lite", "v5p": "TPU v5", "v6e": "TPU v6 lite", "tpu7x": "TPU7x"}  # of JAX
 _OF_DENSE = ("neurons_barrier", "mlp_barrier")
 _GAIN = 1.01  # a smaller one is no reason for another program
-_FIGURES = ("fits", "mesh", "shape", "tokens_per_s", "share_of_peak", "steps_in_flight", "products", "compile_cpu_s")
+_FIGURES = ("fits", "mesh", "shape", "tokens_per_s", "share_of_peak", "steps_in_flight", "compile_cpu_s", "problems")
 
 
 def _compiler() -> str:
@@ -34,48 +34,53 @@ def _compiler() -> str:
 
 
 def search(model: str | None, accelerator: str | None) -> None:
-    """Compiles what is missing of the cases, of one model or accelerator where given, and writes the table."""
+    """Compiles what is missing of the cases, of one model or accelerator where given, and writes the table.
+
+    One setting for all cases after another, so that a search that is stopped has left out the same of each.
+    """
     cases = [case for case in SEARCHED if model in (None, case[0]) and accelerator in (None, case[1])]
-    for number, case in enumerate(cases, 1):
-        best = fastest(*case, lambda settings, case=case: _compiled(*case, settings))
-        print(f"{number} of {len(cases)}: {' '.join(case)}: {best}", file=sys.stderr, flush=True)
-    TABLE.write_text(json.dumps(table(_compiler()), indent=2) + "\n")
+    for end in range(1, len(TRIED) + 1):
+        for case in cases:
+            fastest(*case, lambda settings, case=case: _compiled(*case, settings), TRIED[:end])
+            TABLE.write_text(json.dumps(table(_compiler()), indent=2) + "\n")
 
 
-def fastest(model: str, accelerator: str, compiled) -> dict[str, Any] | None:
-    """The settings that differ from the usual ones; None where `compiled` has not every figure. compiled: gives the
-    figures of a program with some settings, or None."""
-    usual = {name: asdict(TPU)[name] for name in TRIED}
+def fastest(
+    model: str, accelerator: str, compiled: Callable, tried: Sequence[str] = TRIED
+) -> tuple[dict[str, Any], list[str]]:
+    """The settings that differ from the usual ones, and those that were not searched. compiled: gives the figures of a
+    program by its settings, or None."""
+    usual = TPU.tried
     is_mixture = bool(parse_config(CONFIGS[model], model).experts)
-    best, found = usual, compiled(usual)
-    for name in TRIED:
+    best, found, missing = usual, compiled(usual), []
+    for name in tried:
+        if is_mixture and name in _OF_DENSE:
+            continue
         for value in VALUES[name]:
-            if value == best[name] or (is_mixture and name in _OF_DENSE):
-                continue
             settings = best | {name: value}
-            figures = compiled(settings)
+            figures = found if settings == best else compiled(settings)
             if figures is None or found is None:
-                return None
-            # Devices that hold one step wait for each copy to the host. Other types of products would round otherwise.
-            is_usable = figures["fits"] and figures["steps_in_flight"] > 1 and figures["products"] == found["products"]
+                missing.append(name)
+                break
+            # Devices that hold one step wait for each copy to the host. A problem may be a value of another type.
+            is_usable = figures["fits"] and figures["steps_in_flight"] > 1 and not figures["problems"]
             if is_usable and figures["tokens_per_s"] > _GAIN * found["tokens_per_s"]:
                 best, found = settings, figures
-    return {name: value for name, value in best.items() if value != usual[name]}
+    return {name: value for name, value in best.items() if value != usual[name]}, missing
 
 
 def table(compiler: str) -> dict:
     """tuning.json, from the lines of search.jsonl by that compiler."""
     lines = _lines()
     kinds: dict[str, list[dict]] = {}
-    for model, accelerator in SEARCHED:
-        settings = fastest(
-            model, accelerator, lambda each, case=(model, accelerator): lines.get(_key(compiler, *case, each))
-        )
-        if settings is None:
+    for case in SEARCHED:
+        if _key(compiler, *case, TPU.tried) not in lines:
             continue
-        config, kind = parse_config(CONFIGS[model], model), KINDS[ACCELERATORS[accelerator][0]]
-        entry = {"model": model, "d_model": config.d_model, "d_ff": config.d_ff, "mixture": bool(config.experts)}
-        kinds.setdefault(kind, []).append(entry | {"settings": settings})
+        settings, missing = fastest(*case, lambda each, case=case: lines.get(_key(compiler, *case, each)))
+        config = parse_config(CONFIGS[case[0]], case[0])
+        entry = {"model": case[0], "d_model": config.d_model, "d_ff": config.d_ff, "mixture": bool(config.experts)}
+        kind = KINDS[ACCELERATORS[case[1]][0]]
+        kinds.setdefault(kind, []).append(entry | {"settings": settings, "not_searched": missing})
     return {"compiler": compiler, "kinds": kinds}
 
 

@@ -11,7 +11,7 @@ from tpu.models import CONFIGS  # isort: skip
 from tpu.search import fastest, table  # isort: skip
 
 from gleaner_worker.architecture.config import parse_config
-from gleaner_worker.model.program.tuning import CPU, TABLE, TPU, TRIED, tuning_of
+from gleaner_worker.model.program.tuning import CPU, TABLE, TPU, tuning_of
 
 V6E = SimpleNamespace(platform="tpu", device_kind="TPU v6 lite")
 
@@ -25,11 +25,11 @@ def test_the_table_of_the_worker_has_the_fastest_settings_of_the_search():
 def test_a_model_of_the_table_has_its_own_settings_and_another_those_of_the_nearest_width(model):
     (entry,) = (entry for entry in TABLE["kinds"]["TPU v6 lite"] if entry["model"] == model)
     config = parse_config(CONFIGS[model], model)
-    expected = {name: getattr(TPU, name) for name in TRIED} | entry["settings"]
+    expected = TPU.tried | entry["settings"]
     nearby = parse_config(CONFIGS[model] | {"hidden_size": config.d_model + 64, "num_attention_heads": 1}, model)
     for each in (config, nearby):
         found = tuning_of(V6E, "bf16", each)
-        assert {name: getattr(found, name) for name in TRIED} == expected and found.kernels
+        assert found.tried == expected and found.kernels
 
 
 def test_a_chip_without_a_search_has_the_usual_settings_and_fp32_has_no_kernel():
@@ -39,7 +39,7 @@ def test_a_chip_without_a_search_has_the_usual_settings_and_fp32_has_no_kernel()
     assert tuning_of(SimpleNamespace(platform="cpu", device_kind="cpu"), "bf16", config) == CPU
 
 
-def test_the_search_takes_no_setting_that_gains_little_rounds_elsewhere_or_leaves_no_second_step():
+def test_the_search_takes_no_setting_that_gains_little_has_a_problem_or_leaves_no_second_step():
     def compiled(settings):
         speed = 1000
         speed += 5 * settings["neurons_barrier"] + 100 * settings["mlp_barrier"]
@@ -47,9 +47,12 @@ def test_the_search_takes_no_setting_that_gains_little_rounds_elsewhere_or_leave
         return {
             "fits": not settings["heads_apart"],
             "tokens_per_s": speed,
-            "products": ["in fp32"] if settings["attention_barrier"] else ["in bf16"],
+            "problems": ["a product of fp32"] if settings["attention_barrier"] else [],
             "steps_in_flight": 1 if settings["step_tokens"] == 8192 else 2,
         }
 
-    assert fastest("Llama-3.1-8B", "v6e-1", compiled) == {"mlp_barrier": True}
-    assert fastest("Llama-3.1-8B", "v6e-1", lambda settings: None) is None
+    assert fastest("Llama-3.1-8B", "v6e-1", compiled) == ({"mlp_barrier": True}, [])
+    assert fastest("Llama-3.1-8B", "v6e-1", lambda settings: compiled(settings) if settings == TPU.tried else None) == (
+        {},
+        list(TPU.tried),
+    )

@@ -15,7 +15,7 @@ A conditional costs as much as its most expensive branch.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
@@ -68,28 +68,36 @@ def cost_of(text: str) -> Cost:
 
 
 def square_buffers(text: str, length: int) -> list[str]:
-    """Floating-point shapes with two axes of `length`, without parameters: the scores of all tokens with all tokens."""
-    buffers = set()
+    """The buffers with two axes of `length`: the scores of all tokens with all tokens."""
+    return _buffers(text, lambda axes: axes.count(length) >= 2)
+
+
+def expert_buffers(text: str, experts: int, wide: int, deep: int) -> list[str]:
+    """The buffers that hold the experts of one layer, a copy of a part of the stack."""
+    return _buffers(text, lambda axes: sorted(axis for axis in axes if axis > 1) == sorted((experts, wide, deep)))
+
+
+def _buffers(text: str, is_one: Callable[[list[int]], bool]) -> list[str]:
+    """Floating-point shapes of buffers, without parameters."""
+    found = set()
     for line in text.splitlines():
         match = _INSTRUCTION.match(line)
         if match and match[3] not in ("parameter", "get-tuple-element", "while", "tuple"):
-            for dtype, axes in _shapes(match[2]):
-                if sum(axis == length for axis in axes) >= 2:
-                    buffers.add(f"{dtype}{axes}")
-    return sorted(buffers)
+            found |= {f"{dtype}{axes}" for dtype, axes in _shapes(match[2]) if is_one(axes)}
+    return sorted(found)
 
 
-def dtypes_of_products(text: str) -> list[str]:
-    """The types of the operands and of the result of each matrix product, by its einsum: where values are rounded."""
+def products_of_other_types(text: str) -> list[str]:
+    """The matrix products, by their einsum, that do not sum products of bf16 in fp32."""
     found = set()
     for lines in _computations(text)[0].values():
         matches = [match for match in map(_INSTRUCTION.match, lines) if match]
         types = {match[1]: match[2].partition("[")[0] for match in matches}
         for match in matches:
             if match[3] in ("convolution", "dot"):
-                operands = re.findall(r"%([\w.\-]+)", match[4].partition(")")[0])
-                of = re.search(r'op_name="[^"]*?([^/"]+)/dot_general"', match[4])
-                found.add(f"{of[1] if of else ''}: {' '.join(types[name] for name in operands)} -> {types[match[1]]}")
+                operands = [types[name] for name in re.findall(r"%([\w.\-]+)", match[4].partition(")")[0])]
+                if [*operands, types[match[1]]] != ["bf16", "bf16", "f32"]:
+                    found.add(f"{match[1]}: {' and '.join(operands)} to {types[match[1]]}")
     return sorted(found)
 
 

@@ -24,11 +24,16 @@ class Tuning:
     heads_apart: bool = False  # the heads are an axis of the stacks of wq, wk and wv
     tokens_minor: bool = True  # the minor axis of what the attention kernel takes; otherwise the head's
     bf16_as_bits: bool = False  # see cpu.py
-    interpret: bool = False  # runs the kernel without a TPU, for tests
+    interpret: bool = False  # runs the kernels without a TPU, for tests
+
+    @property
+    def tried(self) -> dict[str, int | bool]:
+        """The settings that a search tries, as metadata.json of a stream records them."""
+        return {name: getattr(self, name) for name in TRIED}
 
 
 CPU = Tuning(False, query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
-TRIED = ("neurons_barrier", "mlp_barrier", "attention_barrier", "heads_apart", "tokens_minor", "step_tokens")
+TRIED = ("neurons_barrier", "mlp_barrier", "tokens_minor", "heads_apart", "attention_barrier", "step_tokens")
 TPU = Tuning(True, query_block=256, step_tokens=2048)
 # By the kind of device, the fastest settings that bench/tpu/search.py found for the widths of some models. It writes
 # the table, and names the compiler in it.
