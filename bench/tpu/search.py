@@ -2,7 +2,7 @@
 
 One setting after another takes the value with which the program is the fastest; a reason would be wrong, because XLA
 fuses products with their neighbours as it likes. Each compiled program is one line of search.jsonl, beside this file,
-and is not compiled again for the same compiler. The fastest settings of each case are in tuning.json of the worker.
+and is not compiled again for the same compiler. The fastest settings of each case are in tuning.jsonl of the worker.
 """
 
 import importlib.metadata
@@ -21,7 +21,7 @@ from .models import CONFIGS, SEARCHED
 from .program import measure
 
 FILE = Path(__file__).with_name("search.jsonl")
-TABLE = Path(worker.__file__).with_name("tuning.json")
+TABLE = Path(worker.__file__).with_name("tuning.jsonl")
 VALUES: dict[str, tuple] = dict.fromkeys(TRIED, (False, True)) | {"step_tokens": (2048, 4096, 8192)}
 KINDS = {"v5e": "TPU v5 lite", "v5p": "TPU v5", "v6e": "TPU v6 lite", "tpu7x": "TPU7x"}  # of JAX
 _OF_DENSE = ("neurons_barrier", "mlp_barrier")
@@ -42,7 +42,7 @@ def search(model: str | None, accelerator: str | None) -> None:
     for end in range(1, len(TRIED) + 1):
         for case in cases:
             fastest(*case, lambda settings, case=case: _compiled(*case, settings), TRIED[:end])
-            TABLE.write_text(json.dumps(table(_compiler()), indent=2) + "\n")
+            TABLE.write_text("".join(f"{json.dumps(entry)}\n" for entry in table(_compiler())))
 
 
 def fastest(
@@ -69,19 +69,22 @@ def fastest(
     return {name: value for name, value in best.items() if value != usual[name]}, missing
 
 
-def table(compiler: str) -> dict:
-    """tuning.json, from the lines of search.jsonl by that compiler."""
-    lines = _lines()
-    kinds: dict[str, list[dict]] = {}
-    for case in SEARCHED:
-        if _key(compiler, *case, TPU.tried) not in lines:
+def table(compiler: str) -> list[dict]:
+    """The entries of tuning.jsonll, from the lines of search.jsonl by that compiler."""
+    lines, entries = _lines(), []
+    for model, accelerator in SEARCHED:
+        if _key(compiler, model, accelerator, TPU.tried) not in lines:
             continue
-        settings, missing = fastest(*case, lambda each, case=case: lines.get(_key(compiler, *case, each)))
-        config = parse_config(CONFIGS[case[0]], case[0])
-        entry = {"model": case[0], "d_model": config.d_model, "d_ff": config.d_ff, "mixture": bool(config.experts)}
-        kind = KINDS[ACCELERATORS[case[1]][0]]
-        kinds.setdefault(kind, []).append(entry | {"settings": settings, "not_searched": missing})
-    return {"compiler": compiler, "kinds": kinds}
+        settings, missing = fastest(
+            model,
+            accelerator,
+            lambda each, case=(model, accelerator): lines.get(_key(compiler, *case, each)),
+        )
+        config, kind = parse_config(CONFIGS[model], model), KINDS[ACCELERATORS[accelerator][0]]
+        sizes = {"d_model": config.d_model, "d_ff": config.d_ff, "mixture": bool(config.experts)}
+        entry = {"compiler": compiler, "kind": kind, "model": model} | sizes
+        entries.append(entry | {"settings": settings, "not_searched": missing})
+    return entries
 
 
 def _compiled(model: str, accelerator: str, settings: dict[str, Any]) -> dict:

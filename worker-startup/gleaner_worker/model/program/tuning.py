@@ -35,9 +35,9 @@ class Tuning:
 CPU = Tuning(False, query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
 TRIED = ("neurons_barrier", "mlp_barrier", "tokens_minor", "heads_apart", "attention_barrier", "step_tokens")
 TPU = Tuning(True, query_block=256, step_tokens=2048)
-# By the kind of device, the fastest settings that bench/tpu/search.py found for the widths of some models. It writes
-# the table, and names the compiler in it.
-TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("tuning.json").read_text())
+# The fastest settings that bench/tpu/search.py found for some models, by the kind of device. It writes the table, and
+# names the compiler in it.
+TABLE = [json.loads(line) for line in Path(__file__).with_name("tuning.jsonl").read_text().splitlines()]
 
 
 def tuning_of(device: Any, compute_dtype: str, config: DecoderConfig) -> Tuning:
@@ -48,7 +48,7 @@ def tuning_of(device: Any, compute_dtype: str, config: DecoderConfig) -> Tuning:
     if device.platform == "cpu":
         return CPU
     kind = device.device_kind.removesuffix("p")  # v5p has two names
-    found = [entry for entry in TABLE["kinds"].get(kind, ()) if entry["mixture"] == bool(config.experts)]
+    found = [entry for entry in TABLE if (entry["kind"], entry["mixture"]) == (kind, bool(config.experts))]
 
     def distance(entry: dict) -> tuple[int, int]:
         return abs(entry["d_model"] - config.d_model), abs(entry["d_ff"] - config.d_ff)
