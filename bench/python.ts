@@ -1,6 +1,6 @@
 /**
  * Runs a Python benchmark: `npm run bench:extraction [-- NAME... --quick --rounds N --lens-4]`, `npm run bench:host [-- CASE... --json --quick]`
- * and `npm run bench:tpu [-- --json --model M --accelerator A --sweep]`.
+ * and `npm run bench:tpu [-- --json --model M --accelerator A --search --limits]`.
  *
  * The environment of `extraction` has the libraries of the comparison (torch, transformers, SAELens, ...) from a lock file with
  * hashes, WebDataset, and TransformerLens 4 in place of 3 with `--lens-4`. That of `host` is the worker's. That of `tpu` has libtpu from the lock file of TPU VMs; no TPU is needed.

@@ -75,6 +75,7 @@ export const PARTS: Part[] = [
     tiers: ['long'],
     run: check(process.execPath, 'bench/control-plane.ts', '--counts'),
   },
+  {name: 'tpu-speed', tiers: ['long'], run: check(process.execPath, 'bench/python.ts', 'tpu', '--limits')},
   {name: 'reference', tiers: ['long'], run: check(process.execPath, 'test/reference/run.ts')},
 ];
 

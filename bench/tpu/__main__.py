@@ -1,7 +1,7 @@
 """Compiles what a worker would run on TPUs that are not here, and estimates its time.
 
-    python -m tpu [--json] [--model M] [--accelerator A] [--layers L] [--max-seq-length N]
-    python -m tpu --sweep [--model M] [--accelerator A]
+    python -m tpu [--json] [--limits] [--model M] [--accelerator A] [--layers L] [--max-seq-length N]
+    python -m tpu --search [--model M] [--accelerator A]
 
 The worker's own code chooses the mesh, the rows of a step, the settings and the steps in flight. Figures come from the
 TPU compiler and the frozen cost model of gleaner_worker/preflight/cost_model.py. Exit status 1: a program does not fit,
@@ -17,7 +17,7 @@ from gleaner_worker.failures import Failure
 
 from .models import ACCELERATORS, CONFIGS, LEAST_TOKENS_PER_S
 from .program import measure
-from .sweep import sweep
+from .search import search
 
 
 def main() -> int:
@@ -27,16 +27,20 @@ def main() -> int:
     parser.add_argument("--accelerator", choices=sorted({name for names in ACCELERATORS.values() for name in names}))
     parser.add_argument("--layers", default="all", help="all, or a range such as 12-12 (all)")
     parser.add_argument("--max-seq-length", type=int, default=2048)
-    parser.add_argument("--sweep", action="store_true", help="add the missing programs of sweep.py to sweep.jsonl")
+    parser.add_argument(
+        "--search", action="store_true", help="compile what is missing for the fastest settings, and store them"
+    )
+    parser.add_argument("--limits", action="store_true", help="only the programs that have a least speed")
     args = parser.parse_args()
-    if args.sweep:
-        sweep(args.model, args.accelerator)
+    if args.search:
+        search(args.model, args.accelerator)
         return 0
     cases = [
         (model, accelerator)
         for model, accelerators in ACCELERATORS.items()
         for accelerator in accelerators
         if args.model in (None, model) and args.accelerator in (None, accelerator)
+        if not args.limits or (model, accelerator) in LEAST_TOKENS_PER_S
     ]
     if not cases:
         parser.error(f"{args.model} is measured on {', '.join(ACCELERATORS[args.model])}")

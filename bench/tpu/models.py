@@ -25,6 +25,7 @@ _LLAMA |= shape(4096, 14_336, 32, 32, 8) | _vocabulary(128_256, 131_072)
 _LLAMA_70B = _LLAMA | shape(8192, 28_672, 80, 64, 8)
 _GEMMA = {"model_type": "gemma2"} | _vocabulary(256_000, 8192)
 _GEMMA_2B = _GEMMA | shape(2304, 9216, 26, 8, 4) | {"head_dim": 256, "query_pre_attn_scalar": 256}
+_GEMMA_9B = _GEMMA | shape(3584, 14_336, 42, 16, 8) | {"head_dim": 256, "query_pre_attn_scalar": 256}
 _GEMMA_27B = _GEMMA | shape(4608, 36_864, 46, 32, 16) | {"head_dim": 128, "query_pre_attn_scalar": 144}
 # One model of each further kind of block.
 _PYTHIA = {"model_type": "gpt_neox", "rotary_pct": 0.25} | shape(4096, 16_384, 32, 32) | _vocabulary(50_432, 2048)
@@ -42,18 +43,25 @@ _QWEN_MOE |= shape(2048, 6144, 48, 32, 4) | _vocabulary(151_936, 40_960)
 _GPT_OSS = (
     {"model_type": "gpt_oss", "num_local_experts": 32} | shape(2880, 2880, 24, 64) | _vocabulary(201_088, 131_072)
 )
+_GPT_OSS_120B = _GPT_OSS | {"num_hidden_layers": 36, "num_local_experts": 128}
+_MIXTRAL = {"model_type": "mixtral", "rope_theta": 1e6} | shape(4096, 14_336, 32, 32, 8) | _vocabulary(32_000, 32_768)
+_OLMOE = {"model_type": "olmoe"} | shape(2048, 1024, 16, 16, 16) | _vocabulary(50_304, 4096)
 CONFIGS = {
     "Qwen2.5-0.5B": _QWEN,
     "gemma-2-2b": _GEMMA_2B,
     "Qwen3-4B": _QWEN_4B,
     "Qwen2.5-7B": _QWEN_7B,
     "Llama-3.1-8B": _LLAMA,
+    "gemma-2-9b": _GEMMA_9B,
     "gemma-2-27b": _GEMMA_27B,
     "Llama-3.1-70B": _LLAMA_70B,
     "pythia-6.9b": _PYTHIA,
     "OLMo-2-7B": _OLMO,
     "Qwen3-30B-A3B": _QWEN_MOE,
     "gpt-oss-20b": _GPT_OSS,
+    "gpt-oss-120b": _GPT_OSS_120B,
+    "Mixtral-8x7B": _MIXTRAL,
+    "OLMoE-1B-7B": _OLMOE,
 }
 # Types of one host, because no run of the extractor has more.
 ACCELERATORS = {
@@ -62,17 +70,40 @@ ACCELERATORS = {
     "Qwen3-4B": ("v6e-1",),
     "Qwen2.5-7B": ("v6e-1",),
     "Llama-3.1-8B": ("v5litepod-4", "v5litepod-8", "v6e-1", "v6e-8", "v5p-8"),
+    "gemma-2-9b": ("v6e-1",),
     "gemma-2-27b": ("v5litepod-4", "v5litepod-8", "v6e-4", "v6e-8", "v5p-8"),
     "Llama-3.1-70B": ("v6e-8", "v5p-8"),
     "pythia-6.9b": ("v6e-1",),
     "OLMo-2-7B": ("v5litepod-4", "v6e-1"),
-    "Qwen3-30B-A3B": ("v6e-8",),
-    "gpt-oss-20b": ("v6e-4",),
+    "Qwen3-30B-A3B": ("v5litepod-8", "v6e-8", "v5p-8"),
+    "gpt-oss-20b": ("v5litepod-8", "v6e-4", "v5p-8"),
+    "gpt-oss-120b": ("v6e-8", "v5p-8"),
+    "Mixtral-8x7B": ("v5litepod-8", "v6e-8", "v5p-8"),
+    "OLMoE-1B-7B": ("v5litepod-1", "v6e-1", "v5p-8"),
 }
+# Whose settings are searched, by the widths of models in use; other chips and widths take those of the nearest.
+SEARCHED = (
+    ("Llama-3.1-8B", "v6e-1"),
+    ("Qwen2.5-7B", "v6e-1"),
+    ("gemma-2-9b", "v6e-1"),
+    ("Qwen2.5-0.5B", "v6e-1"),
+    ("gemma-2-27b", "v6e-8"),
+    ("pythia-6.9b", "v6e-1"),
+    ("Qwen3-4B", "v6e-1"),
+    ("gemma-2-2b", "v6e-1"),
+    ("Qwen3-30B-A3B", "v6e-8"),
+    ("gpt-oss-20b", "v6e-4"),
+    ("Qwen2.5-0.5B", "v5p-8"),
+    ("gemma-2-2b", "v5p-8"),
+    ("Llama-3.1-8B", "v5p-8"),
+    ("gemma-2-27b", "v5p-8"),
+)
 # The least allowed tokens a second of rows of the default length.
 LEAST_TOKENS_PER_S = {
     ("Qwen2.5-0.5B", "v5litepod-1"): 136_000,
     ("Llama-3.1-8B", "v5litepod-8"): 74_000,
-    ("Llama-3.1-8B", "v6e-1"): 31_000,
-    ("gemma-2-27b", "v6e-8"): 57_000,
+    ("Llama-3.1-8B", "v6e-1"): 38_000,
+    ("gemma-2-27b", "v6e-8"): 60_000,
+    ("Qwen3-30B-A3B", "v6e-8"): 125_000,
+    ("gpt-oss-20b", "v6e-4"): 70_000,
 }

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gleaner_worker.architecture.config import parse_config
-from gleaner_worker.preflight.cost_model import cost_of, square_buffers
+from gleaner_worker.preflight.cost_model import cost_of, expert_buffers, products_of_other_types, square_buffers
 from gleaner_worker.preflight.estimate_program import estimate_program
 from gleaner_worker.spec.read_spec import parse_spec
 from gleaner_worker.spec.spec import resolve_layers
@@ -42,4 +42,8 @@ def measure(
     # Where weights or their parts are as wide as the row is long, a square shape proves nothing.
     if tokens not in (config.d_model, config.d_model // ways):
         problems += [f"{buffer} holds the scores of all tokens" for buffer in square_buffers(texts[0], tokens)]
+    if config.experts:
+        of_layer = config.experts.count, config.experts.d_ff // ways, config.d_model
+        problems += [f"{buffer} is a copy of a layer's experts" for buffer in expert_buffers(texts[0], *of_layer)]
+    problems += [f"the product {each} is not of bf16, summed in fp32" for each in products_of_other_types(texts[0])]
     return {"model": model} | found | {"problems": problems}

@@ -23,7 +23,7 @@ from gleaner_worker.model.program.tuning import tuning_of
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config
 from gleaner_worker.model.weights.mesh import Layout
 from gleaner_worker.model.weights.weights import parameter_shapes
-from gleaner_worker.preflight.cost_model import cost_of, square_buffers
+from gleaner_worker.preflight.cost_model import cost_of, expert_buffers, square_buffers
 
 # Before a merge: two kinds of layers, a soft cap, and key/value heads that two chips divide between them.
 FIRST = "gemma2"
@@ -57,7 +57,7 @@ def problems_of(
     width = ROW_TOKENS if mode == "all" else ROW_TOKENS // 8
     params, tuning = (
         parameter_shapes(config, 4, "bf16", capture.end),
-        tuning_of(mesh.devices.flat[0], "bf16", config.d_model),
+        tuning_of(mesh.devices.flat[0], "bf16", config),
     )
     shape = StepShape(1, ROW_TOKENS, width)
     limit = device_of(accelerator).hbm_bytes
@@ -69,6 +69,9 @@ def problems_of(
         if "f32" in each.dtypes and each.size_bytes > _LARGE_BYTES and each.size_bytes != logits_bytes
     ]
     problems += [f"{name}: {buffer} holds all scores" for buffer in square_buffers(text, ROW_TOKENS)]
+    if config.experts:
+        of_layer = config.experts.count, config.experts.d_ff // ways, config.d_model
+        problems += [f"{name}: {buffer} is a copy of a layer's experts" for buffer in expert_buffers(text, *of_layer)]
     if not cost.kernels:
         problems.append(f"{name}: the attention kernel is missing")
     if bool(cost.collectives) != (ways > 1):

@@ -15,6 +15,7 @@ from gleaner_worker.architecture.sites import SITES
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.program.attention import attend, first_key_blocks
 from gleaner_worker.model.program.decoder import run_blocks
+from gleaner_worker.model.program.mlp import by_expert
 from gleaner_worker.model.program.norms import rms_norm
 from gleaner_worker.model.program.rotate import rope_tables
 from gleaner_worker.model.program.rows import Rows
@@ -278,3 +279,33 @@ def test_layers_are_chosen_in_each_form_of_the_spec(layers, expected):
 def test_layers_that_the_model_lacks_are_an_error(layers):
     with pytest.raises(Failure, match="it has layers 0 to 2"):
         resolve_layers(a_spec(layers=layers), 3)
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_the_kernel_for_experts_reads_the_experts_of_its_layer_alone(is_down):
+    """The kernel of JAX, interpreted on the CPU. Experts without a row cost no tile, and the weights of other layers
+    are no numbers, so any that is read shows."""
+    layers, experts, wide, deep = 3, 6, 24, 40
+    rng = np.random.default_rng(0)
+    stack = np.full((layers, experts, wide, deep), np.nan, np.float32)
+    stack[1] = rng.standard_normal((experts, wide, deep))
+    sizes = np.int32([0, 70, 0, 25, 1, 0])
+    rows = rng.standard_normal((sizes.sum(), wide if is_down else deep), dtype=np.float32)
+
+    def product(rows, stack, place, sizes):
+        return by_expert(rows, stack, place, sizes, is_down, replace(TPU, interpret=True))
+
+    given = rows, stack, np.int32(1), sizes
+    weights = stack[1] if is_down else stack[1].swapaxes(1, 2)
+    expected = np.concatenate([part @ weights[e] for e, part in enumerate(np.split(rows, np.cumsum(sizes)[:-1]))])
+    assert difference(jax.jit(product)(*given), expected) < 1e-5
+    (call,) = (each for each in calls(jax.make_jaxpr(product)(*given).jaxpr) if each.primitive.name == "pallas_call")
+    columns, _tiles, inner = call.params["grid_mapping"].grid
+    assert (columns, inner) == (1, 1)
+
+
+def calls(jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in equation.params.values():
+            yield from calls(getattr(inner, "jaxpr", inner)) if hasattr(getattr(inner, "jaxpr", inner), "eqns") else ()

@@ -1,24 +1,59 @@
-"""The settings of each kind of chip, against the programs that bench/tpu/sweep.py compiled."""
+"""The settings of each kind of chip, against the programs that bench/tpu/search.py compiled."""
 
-import json
-from collections import defaultdict
+import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-from gleaner_worker.model.program.tuning import tuning_of
+import pytest
 
-ROOT = Path(__file__).parents[3]
-KINDS = {"v6e": "TPU v6 lite", "v5p": "TPU v5p", "v5litepod": "TPU v5 lite"}
+sys.path.append(str(Path(__file__).parents[3] / "bench"))
+from tpu.models import CONFIGS  # isort: skip
+from tpu.search import fastest, table  # isort: skip
+
+from gleaner_worker.architecture.config import parse_config
+from gleaner_worker.model.program.tuning import CPU, TABLE, TPU, tuning_of
+
+V6E = SimpleNamespace(platform="tpu", device_kind="TPU v6 lite")
 
 
-def test_the_settings_of_each_kind_are_the_fastest_of_the_sweep_to_a_hundredth():
-    speeds = defaultdict(dict)
-    for line in map(json.loads, (ROOT / "bench/tpu/sweep.jsonl").read_text().splitlines()):
-        case = line["accelerator"].split("-")[0], line["model"], line["d_model"]
-        # The devices wait for each copy to the host where they hold one step.
-        is_usable = line["fits"] and line["steps_in_flight"] > 1
-        speeds[case][line["step_tokens"], line["mlp_barrier"]] = is_usable and line["tokens_per_s"]
-    for (generation, model, d_model), found in speeds.items():
-        tuning = tuning_of(SimpleNamespace(platform="tpu", device_kind=KINDS[generation]), "bf16", d_model)
-        assert found[tuning.step_tokens, tuning.mlp_barrier] > 0.99 * max(found.values()), (generation, model)
-    assert speeds.keys() >= {(generation, "Llama-3.1-8B", 4096) for generation in KINDS}
+def test_the_table_of_the_worker_has_the_fastest_settings_of_the_search():
+    (compiler,) = {entry["compiler"] for entry in TABLE}
+    assert table(compiler) == TABLE
+    assert {entry["kind"] for entry in TABLE} >= {"TPU v6 lite", "TPU v5"}
+
+
+@pytest.mark.parametrize("model", ["Llama-3.1-8B", "Qwen2.5-7B", "gemma-2-9b", "Qwen3-30B-A3B"])
+def test_a_model_of_the_table_has_its_own_settings_and_another_those_of_the_nearest_width(model):
+    (entry,) = (entry for entry in TABLE if (entry["kind"], entry["model"]) == (V6E.device_kind, model))
+    config = parse_config(CONFIGS[model], model)
+    expected = TPU.tried | entry["settings"]
+    for each in (config, replace(config, d_model=config.d_model + 64)):
+        found = tuning_of(V6E, "bf16", each)
+        assert found.tried == expected and found.kernels
+
+
+def test_a_chip_without_a_search_has_the_usual_settings_and_fp32_has_no_kernel():
+    config = parse_config(CONFIGS["Llama-3.1-8B"], "a model")
+    assert tuning_of(SimpleNamespace(platform="tpu", device_kind="TPU v9"), "bf16", config) == TPU
+    assert not tuning_of(V6E, "fp32", config).kernels
+    assert tuning_of(SimpleNamespace(platform="cpu", device_kind="cpu"), "bf16", config) == CPU
+
+
+def test_the_search_takes_no_setting_that_gains_little_has_a_problem_or_leaves_no_second_step():
+    def compiled(settings):
+        speed = 1000
+        speed += 5 * settings["neurons_barrier"] + 100 * settings["mlp_barrier"]
+        speed += 500 * (settings["attention_barrier"] or settings["heads_apart"] or settings["step_tokens"] == 8192)
+        return {
+            "fits": not settings["heads_apart"],
+            "tokens_per_s": speed,
+            "problems": ["a product of fp32"] if settings["attention_barrier"] else [],
+            "steps_in_flight": 1 if settings["step_tokens"] == 8192 else 2,
+        }
+
+    assert fastest("Llama-3.1-8B", "v6e-1", compiled) == ({"mlp_barrier": True}, [])
+    assert fastest("Llama-3.1-8B", "v6e-1", lambda settings: compiled(settings) if settings == TPU.tried else None) == (
+        {},
+        list(TPU.tried),
+    )

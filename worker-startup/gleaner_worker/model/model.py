@@ -30,6 +30,7 @@ from .program.program import Program, StepShape, compile_rows
 from .program.row_selection import SelectedTokens, make_inputs, row_counts, row_limits
 from .program.rows import RowLimits
 from .program.step_plan import StepPlan, plan_step
+from .program.tuning import Tuning
 from .weights.mesh import Layout, layouts, memory_of
 from .weights.place import place
 from .weights.weights import Weights, open_weights, with_stored_head
@@ -48,6 +49,7 @@ class Model:
     layout: Layout
     capture: Capture
     shape: StepShape  # of every step, for one device
+    tuning: Tuning
     _program: Program
     _decoding: Decoding | None = None  # of a run that generates tokens
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -215,7 +217,7 @@ def load_model(
         onto = f"{len(devices)} {devices[0].device_kind}, each copy on {layout.model}"
         report(f"Reading the weights of {spec.model} onto {onto}")
         params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
-    return Model(files, spec, config, params, layout, plan.capture, plan.shape, program, decoding)
+    return Model(files, spec, config, params, layout, plan.capture, plan.shape, plan.tuning, program, decoding)
 
 
 def choose_program(

@@ -5,8 +5,9 @@ The estimate adds three parts, without any overlap between them:
 1. The compiler's own `estimated_cycles` of every instruction, times the trips of the loops around it, over the clock.
 2. For each Pallas call, the larger of two times: FLOPs over 0.3 of the peak, and the bytes of its operands and results
    over the HBM rate. The compiler has no estimate of such a call. The first floating-point operand tells the calls
-   apart: queries of causal attention, whose result is [..., heads, T, H], or rows [M, K] of a ragged product with
-   [experts, K, N].
+   apart: queries of causal attention, whose result is [..., heads, T, H], or rows [M, K] of a ragged product, whose
+   second operand has the weights of the experts. Where those are of all layers, the bytes are those that the call
+   states, with each expert of one layer read once for each tile of columns: its grid has no tile of another layer.
 3. The bytes of each collective over 45 GB/s: the larger of its operands and its result.
    Collectives that run beside products, by options of the compiler, are not counted.
 
@@ -14,7 +15,7 @@ A conditional costs as much as its most expensive branch.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 
@@ -28,6 +29,7 @@ _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "col
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)", re.DOTALL)
 _SHAPE = re.compile(r"\b(pred|[suf]\d+|bf16)\[([\d,]*)\]")
+_STATED_BYTES = re.compile(r'"bytes_accessed":"(\d+)"')
 _LAYOUTS = re.compile(r"operand_layout_constraints=\{((?:[^{}]|\{[^{}]*\})*)\}")
 
 
@@ -66,15 +68,37 @@ def cost_of(text: str) -> Cost:
 
 
 def square_buffers(text: str, length: int) -> list[str]:
-    """Floating-point shapes with two axes of `length`, without parameters: the scores of all tokens with all tokens."""
-    buffers = set()
+    """The buffers with two axes of `length`: the scores of all tokens with all tokens."""
+    return _buffers(text, lambda axes: axes.count(length) >= 2)
+
+
+def expert_buffers(text: str, experts: int, wide: int, deep: int) -> list[str]:
+    """The buffers that hold the experts of one layer, a copy of a part of the stack."""
+    return _buffers(text, lambda axes: sorted(axis for axis in axes if axis > 1) == sorted((experts, wide, deep)))
+
+
+def _buffers(text: str, is_one: Callable[[list[int]], bool]) -> list[str]:
+    """Floating-point shapes of buffers, without parameters."""
+    found = set()
     for line in text.splitlines():
         match = _INSTRUCTION.match(line)
         if match and match[3] not in ("parameter", "get-tuple-element", "while", "tuple"):
-            for dtype, axes in _shapes(match[2]):
-                if sum(axis == length for axis in axes) >= 2:
-                    buffers.add(f"{dtype}{axes}")
-    return sorted(buffers)
+            found |= {f"{dtype}{axes}" for dtype, axes in _shapes(match[2]) if is_one(axes)}
+    return sorted(found)
+
+
+def products_of_other_types(text: str) -> list[str]:
+    """The matrix products, by their einsum, that do not sum products of bf16 in fp32."""
+    found = set()
+    for lines in _computations(text)[0].values():
+        matches = [match for match in map(_INSTRUCTION.match, lines) if match]
+        types = {match[1]: match[2].partition("[")[0] for match in matches}
+        for match in matches:
+            if match[3] in ("convolution", "dot"):
+                operands = [types[name] for name in re.findall(r"%([\w.\-]+)", match[4].partition(")")[0])]
+                if [*operands, types[match[1]]] != ["bf16", "bf16", "f32"]:
+                    found.add(f"{match[1]}: {' and '.join(operands)} to {types[match[1]]}")
+    return sorted(found)
 
 
 def _cost(computations: dict[str, list[str]], name: str) -> Cost:
@@ -157,12 +181,18 @@ def _kernel(line: str, result: str) -> tuple[float, int]:
     """FLOPs and bytes of a call: of causal attention, of a ragged product, or of integers alone."""
     operands = _LAYOUTS.search(line)[1]  # type: ignore[index]
     floats = [axes for dtype, axes in _shapes(operands) if dtype in ("bf16", "f32") and len(axes) >= 2]
-    flops = 0.0
-    if floats:
-        first, second, *_ = floats
-        (_, attended), *_ = _shapes(result)
-        flops = 2 * prod(first) * second[-1] if len(first) == 2 else 4 * prod(attended) * attended[-2] / 2
-    return flops, _bytes(operands) + _bytes(result)
+    size = _bytes(operands) + _bytes(result)
+    if not floats:
+        return 0.0, size
+    (_, made), *_ = _shapes(result)
+    if len(floats[0]) != 2:
+        return 4 * prod(made) * made[-2] / 2, size
+    lengths = [axes[0] for dtype, axes in _shapes(operands) if dtype == "s32" and axes and axes[0] > 1]
+    experts, tiles = lengths[0] - 1, lengths[1]  # the rows where experts begin, and the expert of each tile of rows
+    if floats[1][0] > experts:
+        of_expert = _size("bf16", floats[1][1:])
+        size = int(_STATED_BYTES.search(line)[1]) - (tiles - experts) * of_expert  # type: ignore[index]
+    return 2 * prod(floats[0]) * made[-1], size
 
 
 def _shapes(text: str) -> Iterator[tuple[str, list[int]]]:

@@ -17,7 +17,7 @@ from .shard_stats import fold_stats
 _MIB = 1024 * 1024
 _PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")
 # Fields that may differ between two attempts with the same shards.
-_CIRCUMSTANCES = ("versions", "code", "environment", "upload")
+_CIRCUMSTANCES = ("versions", "code", "environment", "program_settings", "upload")
 # Fields of the final shard's bytes. Another attempt may store that shard after this summary, with other last bits.
 _FINAL_BYTES = ("crc32c", "sha256", "size_bytes", "file_size_mb", "stats")
 
@@ -87,6 +87,7 @@ def stream_summary(work: Work, model: Model, entries: list[dict], upload: dict) 
         | {package: importlib.metadata.version(package) for package in _PACKAGES},
         "code": worker_bundle(),
         "environment": locked_digest(),
+        "program_settings": model.tuning.tried,
         "upload": upload,
         "shards": entries,
     }

@@ -41,7 +41,7 @@ def attend(
     softcap: scores become tanh(scores / softcap) * softcap, as in Gemma 2.
     sinks: a score [N] of each head, which takes a part of the softmax and adds nothing.
     """
-    form: Callable[..., jax.Array] = _splash if tuning.attention == "splash" else _blocks
+    form: Callable[..., jax.Array] = _splash if tuning.kernels else _blocks
     return form(q, k, v, segments, sinks, window, softcap, tuning)
 
 
@@ -54,15 +54,15 @@ def _splash(q, k, v, segments, sinks, window: int, softcap: float | None, tuning
     # The window counts the token itself; the mask counts the tokens to its left.
     mask = masks.MultiHeadMask([masks.LocalMask((length, length), (window - 1, 0), offset=0)] * heads)
     keys = min(_KERNEL_KEYS, length)
-    # XLA computes projections and rotations faster where tokens are the minor axis: see docs/inside/benchmarks.md.
-    by_token = splash.QKVLayout.SEQ_MINOR
+    # XLA computes projections and rotations faster in most programs where tokens are the minor axis.
+    layout = splash.QKVLayout.SEQ_MINOR if tuning.tokens_minor else splash.QKVLayout.HEAD_DIM_MINOR
     sizes = splash.BlockSizes(
         block_q=min(_KERNEL_QUERIES, length),
         block_kv=keys,
         block_kv_compute=min(_KERNEL_QUERIES, keys),
-        q_layout=by_token,
-        k_layout=by_token,
-        v_layout=by_token,
+        q_layout=layout,
+        k_layout=layout,
+        v_layout=layout,
     )
     kernel = splash.make_splash_mha_single_device(
         mask, block_sizes=sizes, attn_logits_soft_cap=softcap, interpret=tuning.interpret

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from ...architecture.config import DecoderConfig
 from ...architecture.sites import Capture
 from ..weights.cpu import from_bits
-from ..weights.tensors import OF_DENSE, OF_MIXTURE, OF_MLP, layers_with
+from ..weights.tensors import EXPERTS, OF_DENSE, OF_MIXTURE, OF_MLP, layers_with
 from .attention import Past, attend, attend_past
 from .mlp import Sites, dense, mixture, plus
 from .norms import norm, norm_over_heads
@@ -25,6 +25,7 @@ from .tuning import Tuning
 # Beside the sites of a block: the keys and values that attention reads, a pair of [R, K, T, H].
 # Sites are what a user stores, and are taken before a clip, a norm or a rotation.
 READ = "keys and values"
+_BY_HEAD = ("wq", "wk", "wv")  # [L, heads * H, D]
 _OF_MLPS = {"mlp_neurons", "router_logits", "experts"}  # the sites that one kind of MLP has
 
 
@@ -56,6 +57,7 @@ class Blocks:
 
     config: DecoderConfig
     sites: set[str]  # that every block returns
+    tuning: Tuning
     split: Split
     weights: Weights
     rope_of: jax.Array  # int32 [L]
@@ -75,9 +77,13 @@ def make_blocks(
     cos, sin = angles(config.ropes, config.rotary_dim, rows.segments, rows.positions, length)
     rope_of = jnp.asarray(config.layer_ropes)
     attention = _attention(config, rows, tuning, length) if past is None else _attention_to(past, config, rows)
+    if tuning.heads_apart:
+        stacks = stacks | {
+            name: stacks[name].reshape(len(stacks[name]), -1, config.head_dim, config.d_model) for name in _BY_HEAD
+        }
     weights = _stacked(stacks, config)
     mlp = _mlp(weights, capture, sites, tuning, split)
-    return Blocks(config, sites, split, weights, rope_of, cos, sin, attention, mlp)
+    return Blocks(config, sites, tuning, split, weights, rope_of, cos, sin, attention, mlp)
 
 
 def run_block(x, layer, blocks: Blocks) -> tuple[jax.Array, dict]:
@@ -90,6 +96,7 @@ def run_block(x, layer, blocks: Blocks) -> tuple[jax.Array, dict]:
     rope, attention, mlp = blocks.rope_of[layer], blocks.attention(layer), blocks.mlp(layer)
     cos, sin = blocks.cos[rope], blocks.sin[rope]  # [R, 1, T, rotary_dim / 2]
     h = norm(x, "norm1", p, config) if config.pre_norms else x  # [R, T, D]
+    h = jax.lax.optimization_barrier(h) if blocks.tuning.attention_barrier else h
     projected = _projected(h, p, config, split)  # fp32 [R, N, T, H], twice [R, K, T, H]
     q, k, v = _normed(*projected, p, config, split)
     scale = config.attention_scale / (layer + 1) if config.scale_by_layer else config.attention_scale
@@ -128,16 +135,18 @@ def run_block(x, layer, blocks: Blocks) -> tuple[jax.Array, dict]:
 
 def _projected(h, p: dict, config: DecoderConfig, split: Split) -> tuple[jax.Array, jax.Array, jax.Array]:
     """h [R, T, D] -> queries fp32 [R, N, T, H], keys and values [R, K, T, H]."""
-    own = max(1, config.num_kv_heads // split.ways) * config.head_dim
+    own = max(1, config.num_kv_heads // split.ways)
 
-    def heads(w, bias):  # w [heads * H, D]
-        w = w.reshape(-1, config.head_dim, w.shape[1])
+    def heads(w, bias):  # w [heads * H, D], or [heads, H, D]
+        w = w.reshape(-1, config.head_dim, w.shape[-1])
         y = jnp.einsum("rtd,nhd->rnth", h, w, preferred_element_type=jnp.float32)  # [R, heads, T, H]
         return y if bias is None else y + bias.reshape(-1, 1, config.head_dim)
 
     def shared(name: str):
-        bias = p.get(f"b{name}")
-        return heads(split.own(p[f"w{name}"], 0, own), None if bias is None else split.own(bias, 0, own))
+        w, bias = p[f"w{name}"], p.get(f"b{name}")
+        values = own * config.head_dim
+        w = split.own(w, 0, own if w.ndim == 3 else values)
+        return heads(w, None if bias is None else split.own(bias, 0, values))
 
     return heads(p["wq"], p.get("bq")), shared("k"), shared("v")
 
@@ -203,8 +212,9 @@ def _mlp(weights: Weights, capture: Capture, sites: set[str], tuning: Tuning, sp
         return stored(h, *dense(h, p, config, tuning, split))
 
     def of_mixture(h, layer):
-        p = weights.of(layer, lambda name: name in OF_MIXTURE)
-        return stored(h, *mixture(h, p, config, split))
+        p = weights.of(layer, lambda name: name in OF_MIXTURE and name not in EXPERTS)
+        place = weights.places[EXPERTS[0]][layer]
+        return stored(h, *mixture(h, p, weights.stacks, place, config, tuning, split))
 
     forms = [form for form, name in ((of_dense, "down"), (of_mixture, "experts_down")) if name in weights.stacks]
 

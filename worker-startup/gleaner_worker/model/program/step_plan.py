@@ -39,7 +39,7 @@ def plan_step(
     """
     max_length = spec.max_length(config.max_positions)
     check_token_selection(spec, max_length)
-    tuning, row = tuned(tuning_of(device, spec.compute_dtype, config.d_model)), row_limits(spec, max_length)
+    tuning, row = tuned(tuning_of(device, spec.compute_dtype, config)), row_limits(spec, max_length)
     capture = capture_of(spec, config, layers)
     depth, end = capture.loaded
     return StepPlan(

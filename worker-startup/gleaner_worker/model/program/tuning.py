@@ -1,43 +1,57 @@
 """The settings of a program that depend on the chip, chosen once from the devices of the mesh."""
 
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+from ...architecture.config import DecoderConfig
 
 
 @dataclass(frozen=True)
 class Tuning:
     """The settings of one kind of chip. Hashable: static under jit. All chips share every other part of a program."""
 
-    attention: str  # "splash", the kernel of JAX for TPUs, or "blocks" of queries and keys
-    query_block: int  # tokens of a block of queries, and of keys, in the "blocks" attention
+    kernels: bool  # those of JAX for TPUs, which multiply in bf16, for attention and experts
+    query_block: int  # tokens of a block of queries, and of keys, in attention without the kernel
     step_tokens: int  # of one device in a step; a row of more tokens makes a longer step
     decoded_rows: int = 64  # of one device in a batch of generated tokens, at most
-    # Computes the last product of an MLP alone. Otherwise XLA fuses it with another, which is slow in long steps.
+    # What `npm run bench:tpu -- --search` tries, because XLA fuses products with their neighbours for better or worse.
+    # A barrier computes a value alone: what enters attention or the MLP, or the neurons of the MLP.
+    attention_barrier: bool = False
     mlp_barrier: bool = False
+    neurons_barrier: bool = False
+    heads_apart: bool = False  # the heads are an axis of the stacks of wq, wk and wv
+    tokens_minor: bool = True  # the minor axis of what the attention kernel takes; otherwise the head's
     bf16_as_bits: bool = False  # see cpu.py
-    interpret: bool = False  # runs the kernel without a TPU, for tests
+    interpret: bool = False  # runs the kernels without a TPU, for tests
+
+    @property
+    def tried(self) -> dict[str, int | bool]:
+        """The settings that a search tries, as metadata.json of a stream records them."""
+        return {name: getattr(self, name) for name in TRIED}
 
 
-CPU = Tuning("blocks", query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
-TPU = Tuning("splash", query_block=256, step_tokens=2048)
-# By device kind, what differs from TPU from each d_model on: the fastest of bench/tpu/sweep.jsonl.
-_V5P = {0: {"step_tokens": 8192}, 2304: {"step_tokens": 4096}}
-_BY_WIDTH: dict[str, dict[int, dict[str, Any]]] = {
-    "TPU v5": _V5P,
-    "TPU v5p": _V5P,
-    "TPU v6 lite": {2560: {"mlp_barrier": True}},
-    "TPU7x": {0: {"step_tokens": 8192}},
-}
+CPU = Tuning(False, query_block=128, step_tokens=2048, decoded_rows=8, bf16_as_bits=True)
+TRIED = ("neurons_barrier", "mlp_barrier", "tokens_minor", "heads_apart", "attention_barrier", "step_tokens")
+TPU = Tuning(True, query_block=256, step_tokens=2048)
+# The fastest settings that bench/tpu/search.py found for some models, by the kind of device. It writes the table, and
+# names the compiler in it.
+TABLE = [json.loads(line) for line in Path(__file__).with_name("tuning.jsonl").read_text().splitlines()]
 
 
-def tuning_of(device: Any, compute_dtype: str, d_model: int) -> Tuning:
-    """The settings for a mesh of such devices.
+def tuning_of(device: Any, compute_dtype: str, config: DecoderConfig) -> Tuning:
+    """The settings for a mesh of such devices: those of the model in the table that is nearest by width.
 
-    The kernel multiplies in bf16, so fp32 runs keep the blocks. compute_dtype: bf16 or fp32.
+    The kernels multiply in bf16, so fp32 runs do without. compute_dtype: bf16 or fp32.
     """
     if device.platform == "cpu":
         return CPU
-    attention = "splash" if device.platform == "tpu" and compute_dtype == "bf16" else "blocks"
-    widths = _BY_WIDTH.get(device.device_kind, {})
-    least = max((width for width in widths if width <= d_model), default=None)
-    return replace(TPU, attention=attention, **({} if least is None else widths[least]))
+    kind = device.device_kind.removesuffix("p")  # v5p has two names
+    found = [entry for entry in TABLE if (entry["kind"], entry["mixture"]) == (kind, bool(config.experts))]
+
+    def distance(entry: dict) -> tuple[int, int]:
+        return abs(entry["d_model"] - config.d_model), abs(entry["d_ff"] - config.d_ff)
+
+    settings = min(found, key=distance)["settings"] if found else {}
+    return replace(TPU, kernels=device.platform == "tpu" and compute_dtype == "bf16", **settings)

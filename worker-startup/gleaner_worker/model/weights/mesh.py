@@ -18,13 +18,8 @@ from ...failures import Failure
 _USABLE = 0.92
 _OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "b_gate", "up", "b_up", "sinks"}  # [L, out, ...]
 _KV_PARAMETERS = {"wk", "bk", "wv", "bv", "k_norm"}
-_EXPERT_AXES = {  # [L, experts, in, out], and biases [L, experts, out]
-    "experts_gate": 3,
-    "b_experts_gate": 2,
-    "experts_up": 3,
-    "b_experts_up": 2,
-    "experts_down": 2,
-}
+# [L, experts, F, D], and biases [L, experts, F]
+_EXPERT_PARAMETERS = {"experts_gate", "b_experts_gate", "experts_up", "b_experts_up", "experts_down"}
 _INPUT_PARAMETERS = {"wo", "down"}  # [L, out, in]: their biases are added once, after the sum over devices
 
 
@@ -88,10 +83,8 @@ def parameter_axes(name: str, shape: tuple[int, ...], config: DecoderConfig, way
         axis = 1
     elif name in outputs and not (name in _KV_PARAMETERS and config.num_kv_heads % ways):
         axis = 1
-    elif name in _INPUT_PARAMETERS:
+    elif name in _INPUT_PARAMETERS | _EXPERT_PARAMETERS:
         axis = 2
-    elif name in _EXPERT_AXES:
-        axis = _EXPERT_AXES[name]
     else:
         return ()
     return () if shape[axis] % ways else (*(None,) * axis, "model")

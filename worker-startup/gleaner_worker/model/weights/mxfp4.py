@@ -13,8 +13,8 @@ _PAIRS = np.stack([np.tile(_VALUES, 16), np.repeat(_VALUES, 16)], axis=1)  # of 
 
 
 def unpack(expert: int, rows: slice, blocks: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """fp32 [in, out], those rows of one expert; blocks uint8 [experts, out, in / 32, 16], scales uint8 [experts, out,
+    """fp32 [out, in], those rows of one expert; blocks uint8 [experts, out, in / 32, 16], scales uint8 [experts, out,
     in / 32]."""
     values = _PAIRS[blocks[expert, rows]]  # [out, in / 32, 16, 2]
     powers = scales[expert, rows].astype(np.int32) - _BIAS
-    return np.ldexp(values, powers[..., None, None]).reshape(len(values), -1).T
+    return np.ldexp(values, powers[..., None, None]).reshape(len(values), -1)

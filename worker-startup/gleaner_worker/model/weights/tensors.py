@@ -24,8 +24,8 @@ _PARAMETERS = {  # of a linear module: its weight and its bias
 }
 # The parameters of a dense MLP, and of a mixture.
 OF_DENSE = {"gate", "b_gate", "up", "b_up", "down", "b_down"}
-_EXPERTS = ("experts_gate", "experts_up", "experts_down")
-OF_MIXTURE = {"router", "b_router", *_EXPERTS, *(f"b_{name}" for name in _EXPERTS)}
+EXPERTS = ("experts_gate", "experts_up", "experts_down")
+OF_MIXTURE = {"router", "b_router", *EXPERTS, *(f"b_{name}" for name in EXPERTS)}
 OF_MLP = OF_DENSE | OF_MIXTURE
 
 
@@ -83,7 +83,8 @@ def layers_with(config: DecoderConfig, parameter: str, end: int) -> list[int]:
 
 
 def block_table(config: DecoderConfig, layer: int = 0) -> BlockTable:
-    """Linear weights become [out, in], those of experts [experts, in, out], as ragged products take them."""
+    """Linear weights become [out, in], those of experts [experts, F, D]: D is the wider axis, so a TPU pads them the
+    least."""
     table = BlockTable({}, {})
     d, f, h = config.d_model, config.d_ff, config.head_dim
     q, kv = config.num_heads * h, config.num_kv_heads * h
@@ -164,16 +165,14 @@ def _add_experts(table: BlockTable, config: DecoderConfig) -> None:
     experts, modules = config.experts, names_of(config).modules
     assert experts
     n, d, f = experts.count, config.d_model, experts.d_ff
-    shapes = {"experts_gate": (d, f), "experts_up": (d, f), "experts_down": (f, d)}
-    table.parameters.update({name: (n, *shape) for name, shape in shapes.items()})
+    table.parameters.update(dict.fromkeys(EXPERTS, (n, f, d)))
     if "experts" in modules:
         _add_stacked_experts(table, config, modules["experts"])
         return
     for number in range(n):
-        for name, shape in shapes.items():
-            table.tensors[f"{modules[name].format(number)}.weight"] = FileTensor(
-                shape[::-1], (Part(name, np.transpose, number),)
-            )
+        for name in EXPERTS:
+            shape, of = ((d, f), np.transpose) if name == "experts_down" else ((f, d), None)
+            table.tensors[f"{modules[name].format(number)}.weight"] = FileTensor(shape, (Part(name, of, number),))
 
 
 def _add_stacked_experts(table: BlockTable, config: DecoderConfig, module: str) -> None:
@@ -183,11 +182,12 @@ def _add_stacked_experts(table: BlockTable, config: DecoderConfig, module: str) 
     table.parameters.update({"b_experts_gate": (n, f), "b_experts_up": (n, f), "b_experts_down": (n, d)})
     for name, out, into, ends in (("gate_up_proj", 2 * f, d, ("gate", "up")), ("down_proj", d, f, ("down",))):
         steps = [(f"experts_{end}", slice(first, None, len(ends))) for first, end in enumerate(ends)]
-        biases = tuple(Part(f"b_{parameter}", partial(_outputs, step)) for parameter, step in steps)
+        is_turned = name == "down_proj"  # in the packed form; in the other, gate and up are
+        biases = tuple(Part(f"b_{parameter}", partial(_outputs, step, False)) for parameter, step in steps)
         table.tensors[f"{module}.{name}_bias"] = FileTensor((n, out), biases)
         if config.experts.is_mxfp4:
             parts = tuple(
-                Part(parameter, partial(unpack, number, step), number)
+                Part(parameter, partial(_unpacked, number, step, is_turned), number)
                 for number in range(n)
                 for parameter, step in steps
             )
@@ -197,9 +197,15 @@ def _add_stacked_experts(table: BlockTable, config: DecoderConfig, module: str) 
             )
             table.tensors[scales] = FileTensor((n, out, into // GROUP), (), is_packed=True)
         else:
-            parts = tuple(Part(parameter, partial(_outputs, step)) for parameter, step in steps)
+            parts = tuple(Part(parameter, partial(_outputs, step, not is_turned)) for parameter, step in steps)
             table.tensors[f"{module}.{name}"] = FileTensor((n, into, out), parts)
 
 
-def _outputs(step: slice, array: np.ndarray) -> np.ndarray:
-    return array[..., step]
+def _outputs(step: slice, is_turned: bool, array: np.ndarray) -> np.ndarray:
+    found = array[..., step]
+    return found.swapaxes(1, 2) if is_turned else found
+
+
+def _unpacked(expert: int, rows: slice, is_turned: bool, blocks: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    found = unpack(expert, rows, blocks, scales)
+    return found.T if is_turned else found
